@@ -1,0 +1,1 @@
+"""The builtin relations as data: one `.sql` file a relation, a folder a schema."""

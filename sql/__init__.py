@@ -1,0 +1,1 @@
+"""Scripts people run: the quickstart, TPC-H, diagnostics."""
