@@ -1,0 +1,167 @@
+"""Scalar expressions over the columns of one relation.
+
+Promise: an expression is an immutable tree whose equality, hash, msgpack bytes and JSON come with its definition. A function is
+named by its key in the table of functions (`mzsql.expr.functions`), which fixes its overload; nothing is resolved again after
+the frontend. The nodes follow Materialize's `MirScalarExpr` (reference facts 5, 6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from mzsql.repr.datum import Datum
+from mzsql.repr.types import ColumnType, SqlType
+
+
+class Column(msgspec.Struct, frozen=True, tag="column", cache_hash=True):
+    """Column `index` (0-based) of the input row."""
+
+    index: int
+
+
+class Literal(msgspec.Struct, frozen=True, tag="literal", cache_hash=True):
+    """A constant; `value` is encoded as `mzsql.repr.datum` says for `typ`."""
+
+    value: Datum
+    typ: SqlType
+
+
+class LiteralError(msgspec.Struct, frozen=True, tag="error", cache_hash=True):
+    """A constant whose evaluation fails with `message`, whenever it is evaluated."""
+
+    message: str
+    typ: SqlType
+
+
+class Call(msgspec.Struct, frozen=True, tag="call", cache_hash=True):
+    """A function applied to arguments.
+
+    Attributes:
+        func: the key of the function's overload in the table of functions, such as ``add_integer``.
+        args: the arguments, already of the overload's types.
+        typ: the type of the result (for a numeric with its scale).
+    """
+
+    func: str
+    args: tuple[Scalar, ...]
+    typ: SqlType
+
+
+class If(msgspec.Struct, frozen=True, tag="if", cache_hash=True):
+    """``case when condition then … else … end``; only the branch taken is evaluated, so only its errors count."""
+
+    condition: Scalar
+    then: Scalar
+    otherwise: Scalar
+
+
+class Unmaterializable(msgspec.Struct, frozen=True, tag="unmaterializable", cache_hash=True):
+    """A function of the session or the moment (``mz_now``, ``current_timestamp``, ``current_user``, …), known only at run time."""
+
+    func: str
+    typ: SqlType
+
+
+Scalar = Column | Literal | LiteralError | Call | If | Unmaterializable
+
+
+class AggregateExpr(msgspec.Struct, frozen=True, tag="aggregate", cache_hash=True):
+    """An aggregate over a group.
+
+    Attributes:
+        func: the key in the table of aggregates, such as ``sum_bigint``, ``count``, ``min_date``.
+        expr: what is aggregated; ``count(*)`` counts the literal ``true``.
+        distinct: whether equal values count once.
+        typ: the type of the result.
+        nullable: whether the result can be NULL (counts cannot).
+    """
+
+    func: str
+    expr: Scalar
+    distinct: bool
+    typ: SqlType
+    nullable: bool = True
+
+
+class ColumnOrder(msgspec.Struct, frozen=True, tag="order", cache_hash=True):
+    """One column of an ORDER BY; PostgreSQL's defaults: nulls last ascending, first descending."""
+
+    column: int
+    desc: bool = False
+    nulls_last: bool = True
+
+
+def children(expr: Scalar) -> tuple[Scalar, ...]:
+    """The direct subexpressions, left to right."""
+    match expr:
+        case Call(args=args):
+            return args
+        case If(condition=c, then=t, otherwise=o):
+            return (c, t, o)
+        case _:
+            return ()
+
+
+def with_children(expr: Scalar, new: Sequence[Scalar]) -> Scalar:
+    """The same node over other subexpressions (as many as `children` gives)."""
+    match expr:
+        case Call(func=func, typ=typ):
+            return Call(func, tuple(new), typ)
+        case If():
+            c, t, o = new
+            return If(c, t, o)
+        case _:
+            assert not new
+            return expr
+
+
+def transform(expr: Scalar, f: Callable[[Scalar], Scalar]) -> Scalar:
+    """Rewrite bottom-up: `f` sees each node after its subexpressions were rewritten."""
+    kids = children(expr)
+    if kids:
+        new = tuple(transform(kid, f) for kid in kids)
+        if new != kids:
+            expr = with_children(expr, new)
+    return f(expr)
+
+
+def walk(expr: Scalar) -> Iterator[Scalar]:
+    """Every node, parents before children, without recursion."""
+    stack: list[Scalar] = [expr]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(reversed(children(node)))
+
+
+def support(expr: Scalar) -> frozenset[int]:
+    """The columns that the expression reads."""
+    return frozenset(node.index for node in walk(expr) if isinstance(node, Column))
+
+
+def permute(expr: Scalar, mapping: Mapping[int, int]) -> Scalar:
+    """Rename columns: column i becomes ``mapping[i]``; KeyError where the mapping lacks a column that is read."""
+
+    def rename(node: Scalar) -> Scalar:
+        return Column(mapping[node.index]) if isinstance(node, Column) else node
+
+    return transform(expr, rename)
+
+
+def substitute(expr: Scalar, columns: Sequence[Scalar]) -> Scalar:
+    """Replace column i by ``columns[i]``."""
+
+    def replace(node: Scalar) -> Scalar:
+        return columns[node.index] if isinstance(node, Column) else node
+
+    return transform(expr, replace)
+
+
+def scalar_type(expr: Scalar, columns: Sequence[ColumnType]) -> SqlType:
+    """The SQL type of an expression over rows of `columns`."""
+    while isinstance(expr, If):
+        # Both branches have the same type: the frontend casts them; an error or NULL literal carries it too.
+        expr = expr.then
+    return columns[expr.index].type if isinstance(expr, Column) else expr.typ

@@ -1,0 +1,172 @@
+"""The errors a person may meet, each with a SQLSTATE, and where known a position, a detail and a hint.
+
+Promise: whatever a user of SQL does wrong ends as a subclass of `SqlError`; whatever is a bug of ours ends as `InternalError`. The
+PEP 249 surface maps the classes by SQLSTATE class, so a lower room need not know PEP 249. Messages use PostgreSQL's or
+Materialize's wording where one exists.
+"""
+
+from __future__ import annotations
+
+
+class SqlError(Exception):
+    """An error with a message for a person.
+
+    Args:
+        message: what is wrong, PostgreSQL's wording where one exists; no trailing period.
+        position: 1-based character position in the statement's text, where the text is at fault.
+        detail: facts that help, one sentence or more.
+        hint: what to do about it.
+    """
+
+    sqlstate: str = "XX000"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        position: int | None = None,
+        detail: str | None = None,
+        hint: str | None = None,
+        sqlstate: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.position = position
+        self.detail = detail
+        self.hint = hint
+        if sqlstate is not None:
+            self.sqlstate = sqlstate
+
+    def __str__(self) -> str:
+        lines = [self.message]
+        if self.detail:
+            lines.append(f"DETAIL:  {self.detail}")
+        if self.hint:
+            lines.append(f"HINT:  {self.hint}")
+        return "\n".join(lines)
+
+
+class SqlSyntaxError(SqlError):
+    """The text is not a statement of the dialect."""
+
+    sqlstate = "42601"
+
+
+class UndefinedTable(SqlError):
+    """A relation that does not exist: ``unknown catalog item 'x'``."""
+
+    sqlstate = "42P01"
+
+
+class UndefinedColumn(SqlError):
+    """``column "x" does not exist``."""
+
+    sqlstate = "42703"
+
+
+class UndefinedFunction(SqlError):
+    """``function f(integer) does not exist`` or ``operator does not exist: …``."""
+
+    sqlstate = "42883"
+
+
+class UndefinedObject(SqlError):
+    """A type, schema, cluster or the like that does not exist."""
+
+    sqlstate = "42704"
+
+
+class AmbiguousColumn(SqlError):
+    """``column reference "x" is ambiguous``."""
+
+    sqlstate = "42702"
+
+
+class DuplicateObject(SqlError):
+    """A name that is taken."""
+
+    sqlstate = "42710"
+
+
+class DatatypeMismatch(SqlError):
+    """Types that do not fit together."""
+
+    sqlstate = "42804"
+
+
+class GroupingError(SqlError):
+    """``column "t.a" must appear in the GROUP BY clause or be used in an aggregate function``."""
+
+    sqlstate = "42803"
+
+
+class InvalidTextRepresentation(SqlError):
+    """``invalid input syntax for type integer: …``."""
+
+    sqlstate = "22P02"
+
+
+class DataError(SqlError):
+    """A value that cannot be computed or stored: division by zero, overflow, a broken row of a file."""
+
+    sqlstate = "22000"
+
+
+class NotNullViolation(SqlError):
+    """``null value in column "x" violates not-null constraint``."""
+
+    sqlstate = "23502"
+
+
+class DependentObjects(SqlError):
+    """``cannot drop … because other objects depend on it``."""
+
+    sqlstate = "2BP01"
+
+
+class InvalidParameter(SqlError):
+    """A parameter, option or setting with a value it cannot have."""
+
+    sqlstate = "22023"
+
+
+class Unsupported(SqlError):
+    """Something of the dialect that is not supported (yet), said plainly."""
+
+    sqlstate = "0A000"
+
+
+class ObjectInUse(SqlError):
+    """An object that cannot be changed in the state it is in."""
+
+    sqlstate = "55006"
+
+
+class NotReadable(SqlError):
+    """A read at a time that is not (or no longer) available, or a timeout while waiting for it."""
+
+    sqlstate = "57014"
+
+
+class TransactionError(SqlError):
+    """A statement that does not fit the transaction it stands in, or a conflict."""
+
+    sqlstate = "25000"
+
+
+class EnvironmentRefused(SqlError):
+    """A directory or location that is not an mzsql environment, or one this version cannot open."""
+
+    sqlstate = "58000"
+
+
+class Fenced(SqlError):
+    """A newer deployment took over; says by whom."""
+
+    sqlstate = "57P01"
+
+
+class InternalError(SqlError):
+    """A bug inside mzsql. Never the user's fault."""
+
+    sqlstate = "XX000"

@@ -1,0 +1,37 @@
+"""Names of things: global ids of catalog objects.
+
+Promise: an id is written as Materialize writes it: ``s1`` (system), ``u1`` (user), ``t1`` (transient: a one-shot query). It is a
+plain `str` at run time, so that it is a map key, a JSON value and a column value without conversion.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NewType
+
+GlobalId = NewType("GlobalId", str)
+
+_ID = re.compile(r"(s|u|t)(\d+)")
+
+
+def global_id(kind: str, number: int) -> GlobalId:
+    """The id ``<kind><number>``; kind is one of s, u, t."""
+    return parse_global_id(f"{kind}{number}")
+
+
+def parse_global_id(text: str) -> GlobalId:
+    """The id that a text spells; ValueError where it spells none."""
+    if _ID.fullmatch(text) is None:
+        msg = f"not a global id: {text!r}"
+        raise ValueError(msg)
+    return GlobalId(text)
+
+
+def is_user(gid: GlobalId) -> bool:
+    """Whether the id names a user's object."""
+    return gid.startswith("u")
+
+
+def sort_key(gid: GlobalId) -> tuple[str, int]:
+    """Order ids by kind, then by number (``u2`` before ``u10``)."""
+    return gid[0], int(gid[1:])

@@ -1,0 +1,205 @@
+"""SQL types and the shapes of relations.
+
+Promise: a `SqlType` says everything about a value that any engine needs (scale and length included), compares and hashes by value,
+and prints as PostgreSQL spells it. Nullability lives beside it in a `ColumnType`, unique keys in a `RelationType`. One struct with
+a kind, instead of a class for each type: every consumer switches over kinds anyway, and new kinds do not ripple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import pyarrow as pa
+
+#: The scale a `numeric` without a declared one carries: room for 20 digits before the point in decimal(38, 18).
+DEFAULT_NUMERIC_SCALE = 18
+#: The precision every numeric is carried in, in Spark, DuckDB and Arrow alike.
+NUMERIC_PRECISION = 38
+
+
+class SqlType(msgspec.Struct, frozen=True, tag=False, omit_defaults=True, cache_hash=True):
+    """A SQL type.
+
+    Attributes:
+        kind: the type's internal name: boolean, smallint, integer, bigint, uint2, uint4, uint8, real, double, numeric, text,
+            varchar, char, bytea, date, time, timestamp, timestamptz, interval, uuid, jsonb, mz_timestamp, list, array,
+            record, map, unknown (the type of an untyped NULL or string literal before coercion).
+        scale: digits behind the point of a numeric; None is `DEFAULT_NUMERIC_SCALE`, undeclared.
+        length: the declared maximum of varchar or char, in characters; None is unbounded.
+        element: the element's type of a list, array or map.
+        fields: names and types of a record's fields.
+    """
+
+    kind: str
+    scale: int | None = None
+    length: int | None = None
+    element: SqlType | None = None
+    fields: tuple[tuple[str, ColumnType], ...] = ()
+
+    @property
+    def effective_scale(self) -> int:
+        """The scale that a numeric is carried with."""
+        return DEFAULT_NUMERIC_SCALE if self.scale is None else self.scale
+
+    def __str__(self) -> str:
+        return type_name(self)
+
+
+class ColumnType(msgspec.Struct, frozen=True, cache_hash=True):
+    """A type and whether NULL may occur."""
+
+    type: SqlType
+    nullable: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.type}{'?' if self.nullable else ''}"
+
+
+class RelationType(msgspec.Struct, frozen=True, cache_hash=True):
+    """The columns of a relation and its unique keys (sets of 0-based column positions, each sorted)."""
+
+    columns: tuple[ColumnType, ...]
+    keys: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def arity(self) -> int:
+        """The number of columns."""
+        return len(self.columns)
+
+
+class RelationDesc(msgspec.Struct, frozen=True, cache_hash=True):
+    """A relation's type with its columns' names."""
+
+    names: tuple[str, ...]
+    typ: RelationType
+
+    def __post_init__(self) -> None:
+        if len(self.names) != len(self.typ.columns):
+            msg = f"{len(self.names)} names for {len(self.typ.columns)} columns"
+            raise ValueError(msg)
+
+    @property
+    def arity(self) -> int:
+        """The number of columns."""
+        return len(self.names)
+
+
+BOOLEAN = SqlType("boolean")
+SMALLINT = SqlType("smallint")
+INTEGER = SqlType("integer")
+BIGINT = SqlType("bigint")
+UINT2 = SqlType("uint2")
+UINT4 = SqlType("uint4")
+UINT8 = SqlType("uint8")
+REAL = SqlType("real")
+DOUBLE = SqlType("double")
+NUMERIC = SqlType("numeric")
+TEXT = SqlType("text")
+VARCHAR = SqlType("varchar")
+CHAR = SqlType("char")
+BYTEA = SqlType("bytea")
+DATE = SqlType("date")
+TIME = SqlType("time")
+TIMESTAMP = SqlType("timestamp")
+TIMESTAMPTZ = SqlType("timestamptz")
+INTERVAL = SqlType("interval")
+UUID = SqlType("uuid")
+JSONB = SqlType("jsonb")
+MZ_TIMESTAMP = SqlType("mz_timestamp")
+UNKNOWN = SqlType("unknown")
+
+#: How PostgreSQL and Materialize print a type (`\d`, error messages, `types=` of EXPLAIN).
+_NAMES = {
+    "double": "double precision",
+    "varchar": "character varying",
+    "char": "character",
+    "timestamp": "timestamp without time zone",
+    "timestamptz": "timestamp with time zone",
+}
+
+
+def type_name(typ: SqlType) -> str:
+    """The type as PostgreSQL prints it, with its modifiers: ``numeric(38,2)`` is ``numeric`` with a scale of 2."""
+    base = _NAMES.get(typ.kind, typ.kind)
+    if typ.kind == "numeric" and typ.scale is not None:
+        return f"numeric({NUMERIC_PRECISION},{typ.scale})"
+    if typ.length is not None:
+        return f"{base}({typ.length})"
+    if typ.kind == "list" and typ.element is not None:
+        return f"{type_name(typ.element)} list"
+    if typ.kind == "array" and typ.element is not None:
+        return f"{type_name(typ.element)}[]"
+    if typ.kind == "map" and typ.element is not None:
+        return f"map[text=>{type_name(typ.element)}]"
+    if typ.kind == "record":
+        inner = ",".join(f"{name}: {column}" for name, column in typ.fields)
+        return f"record({inner})"
+    return base
+
+
+_ARROW: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "smallint": pa.int16(),
+    "integer": pa.int32(),
+    "bigint": pa.int64(),
+    # Spark has no unsigned integers: each travels in the next wider signed type, uint8 as an exact decimal.
+    "uint2": pa.int32(),
+    "uint4": pa.int64(),
+    "uint8": pa.decimal128(20, 0),
+    "real": pa.float32(),
+    "double": pa.float64(),
+    "text": pa.string(),
+    "varchar": pa.string(),
+    "char": pa.string(),
+    "bytea": pa.binary(),
+    "date": pa.date32(),
+    # Spark 4 has no general TIME column in Parquet readers of every version: microseconds since midnight.
+    "time": pa.int64(),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", tz="UTC"),
+    # months, days and microseconds are three numbers; one struct keeps them exact in every engine.
+    "interval": pa.struct(
+        [
+            pa.field("months", pa.int32(), nullable=False),
+            pa.field("days", pa.int32(), nullable=False),
+            pa.field("micros", pa.int64(), nullable=False),
+        ]
+    ),
+    "uuid": pa.string(),
+    "jsonb": pa.string(),
+    "mz_timestamp": pa.int64(),
+    "unknown": pa.string(),
+}
+
+
+def arrow_type(typ: SqlType) -> pa.DataType:
+    """The Arrow type in which a value travels between engines and lies in Parquet."""
+    if typ.kind == "numeric":
+        return pa.decimal128(NUMERIC_PRECISION, typ.effective_scale)
+    if typ.kind in ("list", "array"):
+        assert typ.element is not None
+        return pa.list_(arrow_type(typ.element))
+    if typ.kind == "map":
+        assert typ.element is not None
+        return pa.map_(pa.string(), arrow_type(typ.element))
+    if typ.kind == "record":
+        return pa.struct(
+            [
+                pa.field(f"f{i}", arrow_type(column.type), column.nullable)
+                for i, (_, column) in enumerate(typ.fields, start=1)
+            ]
+        )
+    return _ARROW[typ.kind]
+
+
+def arrow_schema(columns: Sequence[ColumnType], names: Sequence[str] | None = None) -> pa.Schema:
+    """The Arrow schema of rows of these columns; without names they are ``c0``, ``c1``, … as inside dataflows."""
+    given = [f"c{i}" for i in range(len(columns))] if names is None else list(names)
+    # Every field is nullable in Arrow: Parquet written by several engines then agrees, and NOT NULL is checked on write.
+    return pa.schema(
+        [
+            pa.field(name, arrow_type(column.type))
+            for name, column in zip(given, columns, strict=True)
+        ]
+    )
