@@ -134,7 +134,12 @@ Implementation = Unplanned | Differential | DeltaQuery | IndexedFilter
 
 
 class Join(msgspec.Struct, frozen=True, tag="join", cache_hash=True):
-    """The inputs' rows side by side where each class of expressions (over all columns) is pairwise equal and not NULL."""
+    """The inputs' rows side by side where the expressions of each class (over all inputs' columns) are pairwise equal.
+
+    Equality here is that of values, as in Materialize: NULL equals NULL. Decorrelation relies on it (a subquery's result is joined
+    back on the outer columns, NULLs included). Where an equivalence comes from SQL's ``a = b``, whoever makes it (predicate
+    push-down) also puts an ``IS NOT NULL`` filter on one member of the class; that is the filter EXPLAIN shows on sources.
+    """
 
     inputs: tuple[Relation, ...]
     equivalences: tuple[tuple[Scalar, ...], ...]
