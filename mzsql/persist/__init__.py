@@ -1,1 +1,69 @@
-"""The room `persist`."""
+"""Shards: durable, definite collections of ``(row, time, diff)`` that any number of processes write, read, compact and clean up.
+
+`PersistClient` opens a shard as a `WriteHandle` and a `ReadHandle`. The shard's state is a pure state machine in Consensus; its
+batches are Parquet in Blob, or travel inline in the state while they are small.
+"""
+
+from __future__ import annotations
+
+from mzsql.persist.batch import (
+    DIFF_COLUMN,
+    TIME_COLUMN,
+    Batch,
+    BlobPart,
+    InlinePart,
+    KeySpec,
+    KeyStats,
+    ReadStats,
+)
+from mzsql.persist.client import PersistClient
+from mzsql.persist.clock import Clock, SystemClock
+from mzsql.persist.errors import (
+    CorruptPart,
+    ExpiredHandle,
+    ForeignBlob,
+    InvalidBounds,
+    MissingPart,
+    NewerVersion,
+    ReadTimeout,
+    SchemaMismatch,
+    ShardFinalized,
+    SinceViolation,
+    UpperMismatch,
+)
+from mzsql.persist.read import CriticalReader, KeyRange, PartRef, ReadHandle, SnapshotSplit
+from mzsql.persist.settings import Settings
+from mzsql.persist.write import Updates, WriteHandle
+
+__all__ = [
+    "DIFF_COLUMN",
+    "TIME_COLUMN",
+    "Batch",
+    "BlobPart",
+    "Clock",
+    "CorruptPart",
+    "CriticalReader",
+    "ExpiredHandle",
+    "ForeignBlob",
+    "InlinePart",
+    "InvalidBounds",
+    "KeyRange",
+    "KeySpec",
+    "KeyStats",
+    "MissingPart",
+    "NewerVersion",
+    "PartRef",
+    "PersistClient",
+    "ReadHandle",
+    "ReadStats",
+    "ReadTimeout",
+    "SchemaMismatch",
+    "Settings",
+    "ShardFinalized",
+    "SinceViolation",
+    "SnapshotSplit",
+    "SystemClock",
+    "Updates",
+    "UpperMismatch",
+    "WriteHandle",
+]

@@ -1,0 +1,136 @@
+"""What a backend must offer: `Blob`, `Consensus`, `TimestampOracle`.
+
+Promise: the protocols are structural (nothing to inherit), blocking, and safe to call from any thread. A backend raises only
+`UsageError`, `Determinate` and `Indeterminate` (mzsql.location.errors). Optional abilities are protocols of their own, found with
+`isinstance`, so that the smallest backend stays small. Sources: the persist and the timestamp oracle designs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
+
+MAX_SEQNO = 2**63 - 1
+
+
+class Versioned(NamedTuple):
+    """One entry of a Consensus log: its sequence number, in ``[0, 2**63 - 1]``, and its bytes."""
+
+    seqno: int
+    data: bytes
+
+
+@runtime_checkable
+class Blob(Protocol):
+    """A durable map from string keys to byte strings; linearizable per key.
+
+    Keys are made of parts separated by ``/``; a part is neither empty nor ``.`` nor ``..``.
+    """
+
+    def get(self, key: str) -> bytes | None:
+        """The value of ``key``, or `None`."""
+
+    def set(self, key: str, value: bytes) -> None:
+        """Map ``key`` to ``value``, atomically and durably: a reader sees the old or the new value."""
+
+    def delete(self, key: str) -> int | None:
+        """Remove ``key``; its former size in bytes, or `None` when there was none."""
+
+    def list_keys_and_metadata(self, prefix: str) -> Iterator[tuple[str, int]]:
+        """Each key that starts with ``prefix``, with its size in bytes, in no particular order."""
+
+    def close(self) -> None:
+        """Release what the handle holds. Idempotent."""
+
+
+@runtime_checkable
+class SparkReadable(Protocol):
+    """A Blob whose objects Spark opens by path."""
+
+    def spark_path(self, key: str) -> str:
+        """The path or URL under which Spark reads (or writes) the object, or the prefix, ``key``."""
+
+
+@runtime_checkable
+class RangeReadable(Protocol):
+    """A Blob that reads part of an object."""
+
+    def get_range(self, key: str, offset: int, length: int) -> bytes | None:
+        """Up to ``length`` bytes from ``offset``; `None` when there is no such key."""
+
+
+@runtime_checkable
+class Adoptable(Protocol):
+    """A Blob into which others (Spark) write objects by path, with no promise of durability."""
+
+    def make_durable(self, keys: Sequence[str]) -> None:
+        """Make objects written by path as durable as `Blob.set` would have made them."""
+
+
+@runtime_checkable
+class Consensus(Protocol):
+    """For each key a linearizable log of ``Versioned``; sequence numbers are contiguous and start at 0.
+
+    The newest entry of a key is never removed, so a key once written can never be written anew from 0.
+    """
+
+    def head(self, key: str) -> Versioned | None:
+        """A recent newest entry, or `None` when the key has none."""
+
+    def compare_and_set(self, key: str, expected: int | None, new: Versioned) -> bool:
+        """Append ``new`` iff the newest entry's seqno is ``expected`` (`None`: iff there is no entry).
+
+        Raises:
+            UsageError: ``new.seqno`` is not ``expected + 1`` (0 for `None`), or is out of range.
+        """
+
+    def scan(self, key: str, from_seqno: int, limit: int) -> list[Versioned]:
+        """At most ``limit`` entries with ``seqno >= from_seqno``, ascending; empty when there are none."""
+
+    def truncate(self, key: str, seqno: int) -> int:
+        """Remove the entries below ``seqno``; how many were removed.
+
+        Raises:
+            UsageError: the key has no entry, or ``seqno`` is beyond the newest one.
+        """
+
+    def list_keys(self) -> Iterator[str]:
+        """Every key that has an entry."""
+
+    def close(self) -> None:
+        """Release what the handle holds. Idempotent."""
+
+
+@runtime_checkable
+class ConsensusWait(Protocol):
+    """A Consensus whose followers need not poll."""
+
+    def wait(self, key: str, after_seqno: int, timeout: float) -> bool:
+        """Block until ``key`` has an entry beyond ``after_seqno``, or ``timeout`` seconds have passed.
+
+        Returns:
+            Whether there is such an entry. May wake early and say `False`.
+        """
+
+
+@runtime_checkable
+class TimestampOracle(Protocol):
+    """The read and the write timestamp of one timeline, linearizable across processes.
+
+    Invariant: ``read_ts <= write_ts``; every allocated timestamp is above every read timestamp handed out before it.
+    """
+
+    def write_ts(self) -> int:
+        """Allocate a timestamp: above all allocated and all read before, and not below the clock."""
+
+    def peek_write_ts(self) -> int:
+        """The most recently allocated write timestamp; allocates nothing."""
+
+    def read_ts(self) -> int:
+        """The read timestamp: at or above every applied write, below every write allocated later."""
+
+    def apply_write(self, ts: int) -> None:
+        """Mark the write at ``ts`` complete: both timestamps become at least ``ts``."""
+
+    def close(self) -> None:
+        """Release what the handle holds. Idempotent."""

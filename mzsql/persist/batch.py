@@ -1,0 +1,188 @@
+"""Batches and their parts: metadata that is durable, immutable, and the same in the state, in a log, and between processes.
+
+Promise: a `Batch` holds the updates with times in ``[lower, upper)``; it is a msgspec struct, so it equals, hashes and travels
+(`Batch.to_bytes`) by its content. A part is either bytes carried inline (`InlinePart`) or the name of an object in Blob
+(`BlobPart`). Readers of a part see its times through ``time_floor``: an update's time is ``max(mz_time, time_floor)``; so a batch
+written before its timestamp was known is moved to it without being rewritten (`Batch.rewrite_ts`).
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from mzsql.location.errors import UsageError
+from mzsql.repr.frontier import Frontier, Timestamp, less_equal
+
+TIME_COLUMN = "mz_time"
+DIFF_COLUMN = "mz_diff"
+
+Stat: TypeAlias = int | float | str | bool | None
+
+
+class KeySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a keyed shard (an arrangement) is laid out.
+
+    Args:
+        columns: the key, a prefix of the sort order of every part.
+        workers: how many slices the key space has; every part belongs to one worker in ``[0, workers)``.
+        additive: value columns (integers or decimals) that add up: rows with equal other columns and time become one with their
+            sums, and disappear once every additive column and ``mz_diff`` is zero. Without any, only diffs are summed.
+    """
+
+    columns: tuple[str, ...]
+    workers: int = 1
+    additive: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.workers < 1:
+            raise UsageError(f"a keyed shard needs at least one worker, not {self.workers}")
+        if set(self.columns) & set(self.additive):
+            raise UsageError("a column cannot be both key and additive")
+
+
+class KeyStats(msgspec.Struct, frozen=True, array_like=True):
+    """Least and greatest value of one key column in a part, and how many of its rows are NULL there.
+
+    ``lo`` and ``hi`` are `None` when all are NULL; ``known`` is false when the writer left no statistics. Dates, times, timestamps
+    and decimals stand as their integers (decimals as text); bytes as Latin-1 text.
+    """
+
+    column: str
+    lo: Stat
+    hi: Stat
+    nulls: int
+    known: bool = True
+
+
+class InlinePart(msgspec.Struct, frozen=True, tag="i", array_like=True):
+    """A part inside the state: an Arrow IPC record batch message, without its schema."""
+
+    data: bytes
+    rows: int
+    time_min: Timestamp
+    time_max: Timestamp
+    checksum: int
+    worker: int | None = None
+    stats: tuple[KeyStats, ...] = ()
+    time_floor: Timestamp = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes it takes in the state."""
+        return len(self.data)
+
+
+class BlobPart(msgspec.Struct, frozen=True, tag="b", array_like=True):
+    """A part in Blob: a Parquet object of the row's columns, ``mz_time`` and ``mz_diff``."""
+
+    key: str
+    size: int
+    rows: int
+    time_min: Timestamp
+    time_max: Timestamp
+    checksum: int | None
+    worker: int | None = None
+    stats: tuple[KeyStats, ...] = ()
+    time_floor: Timestamp = 0
+
+
+Part: TypeAlias = InlinePart | BlobPart
+
+
+def first_time(part: Part) -> Timestamp:
+    """The least time of the part's updates, as a reader sees them."""
+    return max(part.time_min, part.time_floor)
+
+
+def last_time(part: Part) -> Timestamp:
+    """The greatest time of the part's updates, as a reader sees them."""
+    return max(part.time_max, part.time_floor)
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """Updates of one shard with times in ``[lower, upper)``, as of ``since`` (times below it were advanced to it)."""
+
+    shard_id: str
+    lower: Timestamp
+    upper: Frontier
+    parts: tuple[Part, ...] = ()
+    since: Timestamp = 0
+
+    @property
+    def rows(self) -> int:
+        """How many updates it holds."""
+        return sum(part.rows for part in self.parts)
+
+    @property
+    def size(self) -> int:
+        """How many encoded bytes it holds, inline and in Blob."""
+        return sum(part.size for part in self.parts)
+
+    @property
+    def inline_size(self) -> int:
+        """How many bytes it brings into the state."""
+        return sum(part.size for part in self.parts if isinstance(part, InlinePart))
+
+    def blob_keys(self) -> tuple[str, ...]:
+        """The objects it stands on."""
+        return tuple(part.key for part in self.parts if isinstance(part, BlobPart))
+
+    def rewrite_ts(self, ts: Timestamp) -> Batch:
+        """The same updates, all of them at ``ts``: for parts written before their timestamp was known.
+
+        Raises:
+            UsageError: the batch holds updates beyond ``ts``.
+        """
+        if any(part.time_max > ts for part in self.parts):
+            raise UsageError(f"cannot move a batch back to {ts}, it holds later updates")
+        parts = tuple(msgspec.structs.replace(part, time_floor=ts) for part in self.parts)
+        return msgspec.structs.replace(self, lower=ts, upper=ts + 1, parts=parts)
+
+    def with_bounds(self, lower: Timestamp, upper: Frontier) -> Batch:
+        """The same updates described by wider bounds.
+
+        Raises:
+            UsageError: an update lies outside of them.
+        """
+        for part in self.parts:
+            if first_time(part) < lower or less_equal(upper, last_time(part)):
+                raise UsageError(
+                    f"the batch holds updates from {first_time(part)} to {last_time(part)}, "
+                    f"outside of [{lower}, {upper})"
+                )
+        return msgspec.structs.replace(self, lower=lower, upper=upper)
+
+    def to_bytes(self) -> bytes:
+        """The batch as msgpack, for a log or another process."""
+        return _ENCODER.encode(self)
+
+    @staticmethod
+    def from_bytes(data: bytes) -> Batch:
+        """The reverse of `to_bytes`."""
+        return _DECODER.decode(data)
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(Batch)
+
+
+class ReadStats(msgspec.Struct):
+    """What reads cost: mutable, add one to several calls to sum them up."""
+
+    bytes: int = 0
+    row_groups: int = 0
+    rows: int = 0
+    parts: int = 0
+    parts_skipped: int = 0
+    row_groups_skipped: int = 0
+
+    def add(self, other: ReadStats) -> None:
+        """Add another's counts to these."""
+        self.bytes += other.bytes
+        self.row_groups += other.row_groups
+        self.rows += other.rows
+        self.parts += other.parts
+        self.parts_skipped += other.parts_skipped
+        self.row_groups_skipped += other.row_groups_skipped

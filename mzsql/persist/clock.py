@@ -1,0 +1,59 @@
+"""The clock and the randomness persist uses, passed in so that a simulator may own them."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Wall time for leases, monotonic time for timeouts, and sleeping."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch."""
+
+    def monotonic(self) -> float:
+        """Seconds from an arbitrary start, never backwards."""
+
+    def sleep(self, seconds: float) -> None:
+        """Pause the calling thread."""
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        """Seconds from an arbitrary start, never backwards."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Pause the calling thread."""
+        time.sleep(seconds)
+
+
+class Deadline:
+    """The moment a call must have ended; made at its start from its timeout in seconds."""
+
+    def __init__(self, clock: Clock, timeout: float) -> None:
+        self._clock = clock
+        self.timeout = timeout
+        self._end = clock.monotonic() + timeout
+
+    def remaining(self) -> float:
+        """Seconds left, never below 0."""
+        return max(0.0, self._end - self._clock.monotonic())
+
+    def passed(self) -> bool:
+        """Whether no time is left."""
+        return self._clock.monotonic() >= self._end
+
+
+def new_id(rng: random.Random) -> str:
+    """A random 128-bit identifier as a UUID's text."""
+    h = f"{rng.getrandbits(128):032x}"
+    return f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}"

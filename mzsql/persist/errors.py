@@ -1,0 +1,85 @@
+"""The errors of shards. Usage errors are raised at once and leave the state untouched."""
+
+from __future__ import annotations
+
+from mzsql.location.errors import LocationError, UsageError
+from mzsql.repr.errors import DataError, DatatypeMismatch, EnvironmentRefused, NotReadable
+from mzsql.repr.frontier import Frontier, show
+
+
+class UpperMismatch(UsageError):
+    """A compare_and_append whose expected upper is not the shard's; ``current`` is the shard's upper."""
+
+    sqlstate = "40001"
+
+    def __init__(self, shard_id: str, expected: Frontier, current: Frontier) -> None:
+        self.expected = expected
+        self.current = current
+        super().__init__(
+            f"shard {shard_id}: expected the upper to be {show(expected)}, but it is {show(current)}"
+        )
+
+
+class InvalidBounds(UsageError):
+    """Frontiers that do not fit each other, or times outside of them."""
+
+
+class SinceViolation(UsageError, NotReadable):
+    """A read at a time whose distinctions are gone: it is not at or beyond ``since``."""
+
+    sqlstate = "57014"
+
+    def __init__(self, shard_id: str, as_of: int, since: Frontier) -> None:
+        self.as_of = as_of
+        self.since = since
+        super().__init__(
+            f"shard {shard_id}: cannot read at {as_of}, since is {show(since)}",
+            hint="Read at a later time, or hold since back with a reader before it passes.",
+        )
+
+
+class ReadTimeout(NotReadable):
+    """A read whose time was not complete before its timeout; ``upper`` is the shard's upper."""
+
+    def __init__(self, shard_id: str, as_of: int, upper: Frontier, timeout: float) -> None:
+        self.as_of = as_of
+        self.upper = upper
+        super().__init__(
+            f"shard {shard_id}: time {as_of} was not complete within {timeout:g} s, upper is {show(upper)}"
+        )
+
+
+class ExpiredHandle(UsageError):
+    """A handle that was expired, by itself or because its lease ran out; open a new one."""
+
+    sqlstate = "55000"
+
+
+class SchemaMismatch(UsageError, DatatypeMismatch):
+    """Updates, or a program's idea of a shard, that do not fit the shard's schema or key."""
+
+    sqlstate = "42804"
+
+
+class ForeignBlob(UsageError):
+    """A batch or object that belongs to another shard."""
+
+
+class MissingPart(LocationError):
+    """A blob that a shard's state names is not in the Blob store."""
+
+    sqlstate = "58P01"
+
+
+class CorruptPart(LocationError, DataError):
+    """A blob or an entry whose bytes do not match their checksum, or are not what they should be."""
+
+    sqlstate = "XX001"
+
+
+class NewerVersion(EnvironmentRefused):
+    """A shard written by a newer version of mzsql, which this one must not touch."""
+
+
+class ShardFinalized(ExpiredHandle):
+    """A shard both of whose frontiers are empty: nothing can be read from it or written to it any more."""

@@ -1,0 +1,42 @@
+"""The settings of persist, with the bound each puts on bytes, rows, milliseconds or seconds."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client may choose; the same shard may be used with different settings at once.
+
+    The lever between latency and cost on an object store is ``inline_bytes`` and ``inline_total_bytes``: what travels inline costs
+    one Consensus write and no object, until compaction moves it out.
+    """
+
+    inline_bytes: int = 64 * 1024
+    """A batch of at most so many encoded bytes travels inline in the shard's state."""
+    inline_total_bytes: int = 1024 * 1024
+    """At most so many bytes are inline in one shard's state; past it a batch is written as an object."""
+    part_bytes: int = 64 * 1024 * 1024
+    """A part is closed once it holds about so many bytes of Arrow memory: the bound on memory in append and compaction."""
+    row_group_rows: int = 128 * 1024
+    """Rows in a Parquet row group of a shard without key."""
+    keyed_row_group_rows: int = 16 * 1024
+    """Rows in a Parquet row group of a keyed shard."""
+    page_rows: int = 1000
+    """Rows in a Parquet page of a keyed shard."""
+    compression: str = "zstd"
+    rollup_interval: int = 128
+    """The whole state is written to Blob after so many changes."""
+    compaction_fanout: int = 4
+    """So many adjacent batches of a size tier become one of the next."""
+    max_batches: int = 48
+    """Beyond so many live batches, the cheapest neighbours are merged whatever their tiers."""
+    reader_lease_ms: int = 15 * 60 * 1000
+    writer_lease_ms: int = 15 * 60 * 1000
+    timeout: float = 60.0
+    """Seconds a call may take when it is not told."""
+    poll_seconds: float = 0.01
+    """The first pause between looks at a Consensus that cannot notify; it doubles up to `poll_max_seconds`."""
+    poll_max_seconds: float = 0.25
+    lookup_ranges: int = 64
+    """At most so many key ranges are looked up one by one; neighbours across the smallest gaps are read together."""
