@@ -3,6 +3,29 @@
 Promise: every node carries a `lir_id`, unique within its dataflow, children before parents, from 0. The same ids stand in EXPLAIN, in
 the hydration relations, in the names of the CTEs and arrangements that a step is made of, and in Spark's job descriptions. Plans
 are immutable, equal by value and serializable: the expression cache holds them as msgpack.
+
+Rows. A collection's *raw* row has its columns in order. An arrangement's row by an `ArrangementForm` is the values of `key`, then the
+columns `thinning` of the raw row: key ++ value. An expression or MFP that reads a child *through an arrangement* (`input_key` or `key`
+is set: GetArrangement, Mfp, Reduce; a FlatMap's `exprs`; a DeltaPath's `initial_closure`) is written over that key ++ value row, already
+permuted: it is evaluated on what is stored. One that reads raw rows is written over raw rows. What a node puts out is `forms_of(plan)` in
+`mzsql.lir.forms`:
+
+==============================  ===============================================================================================
+node                            puts out
+==============================  ===============================================================================================
+Constant, Mfp, FlatMap, Join,   raw rows only
+TopK, Negate, Union
+Get                             PassArrangements: `keys`; else the MFP's result, raw only
+Reduce                          only arranged, by its key columns #0 … (raw row: key ++ aggregates, then `mfp_after`, which keeps the
+                                key columns where they are); form: key=[#0 …], permutation=id, thinning=(the others)
+Threshold                       only arranged, by `ensure_arrangement` (all columns are the key)
+ArrangeBy                       `forms`
+Let, LetRec                     what the body puts out; a Get of the binding has what the value puts out in `keys`
+==============================  ===============================================================================================
+
+A parent that needs raw rows of a child that is only arranged (TopK, Negate, Union, the value of a LetRec) stands over an `ArrangeBy`
+with `input_key` set and forms = raw only: the arrangement read back, permuted to raw rows. Whoever wants raw row column i from an
+arrangement's row takes position ``form.permutation[i]``.
 """
 
 from __future__ import annotations
@@ -19,7 +42,7 @@ from mzsql.repr.types import ColumnType, RelationType
 
 
 class ArrangementForm(msgspec.Struct, frozen=True, cache_hash=True):
-    """One arrangement of a collection.
+    """One arrangement of a collection: its rows are key ++ value.
 
     Attributes:
         key: the key's expressions over the collection's columns.
@@ -48,7 +71,7 @@ class PassArrangements(msgspec.Struct, frozen=True, tag="pass", cache_hash=True)
 
 
 class GetArrangement(msgspec.Struct, frozen=True, tag="arrangement", cache_hash=True):
-    """Read the arrangement by `key` (where `row` is given: only that key's rows) and apply an MFP."""
+    """Read the arrangement by `key` (where `row` is given: only that key's rows) and apply an MFP over its key ++ value rows."""
 
     key: tuple[Scalar, ...]
     row: Row | None
@@ -67,10 +90,21 @@ GetPlan = PassArrangements | GetArrangement | GetCollection
 
 
 class LinearStage(msgspec.Struct, frozen=True, cache_hash=True):
-    """One lookup: the stream, keyed by `stream_key` over its columns, meets input `lookup_relation` by `lookup_key`.
+    """One lookup: the stream, keyed by `stream_key`, meets input `lookup_relation`, arranged by `lookup_key`, where the keys are equal.
 
-    The row after the lookup is key ++ the stream's `stream_thinning` columns ++ the lookup's thinned value columns; `closure`
-    (an MFP over exactly that row) makes the next stream's row.
+    Equal means null-safe: NULL meets NULL. An empty key is a cross join.
+
+    Attributes:
+        lookup_relation: position of the input among the join's inputs.
+        stream_key: expressions over the stream's row; as many as `lookup_key`, of the same types.
+        stream_thinning: the positions of the stream's row that are kept beside the key.
+        lookup_key: expressions over the input's raw row: the key of one of the forms that the input puts out
+            (`mzsql.lir.forms.form_by_key`).
+        closure: over the row after the lookup, which is
+
+            values of stream_key ++ stream columns `stream_thinning` ++ the input's columns `thinning` of that form;
+
+            its output is the next stage's stream row (after the last stage: the row that `final_closure` reads).
     """
 
     lookup_relation: int
@@ -81,10 +115,16 @@ class LinearStage(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class LinearJoin(msgspec.Struct, frozen=True, tag="linear", cache_hash=True):
-    """A differential join.
+    """A differential join: the source streams through the stages, in order.
 
-    `source_key` is the arrangement that the source is read from (None: read raw); the first stream's row is the source's row
-    in its own column order, then `initial_closure`. `final_closure` is applied at the end.
+    Attributes:
+        source_relation: position of the input that is streamed.
+        source_key: the key of the arrangement that the source is read from (None: read its raw rows).
+        initial_closure: over the source's *raw* row, whatever `source_key` is (the arrangement's row permuted back); None: identity.
+            Its output is the row that the first stage streams. Where it is None and the first stage's `stream_key` equals
+            `source_key`, the source's arrangement is itself what the stage needs of the stream.
+        stages: at least one, unless the join has a single input.
+        final_closure: over the row that the last stage's closure puts out; None: identity. Its output is the join's raw row.
     """
 
     source_relation: int
@@ -95,7 +135,11 @@ class LinearJoin(msgspec.Struct, frozen=True, tag="linear", cache_hash=True):
 
 
 class DeltaPath(msgspec.Struct, frozen=True, cache_hash=True):
-    """What the changes of one input run through; fields as in `LinearJoin`."""
+    """What the changes of one input run through.
+
+    Fields as in `LinearJoin`, but `source_key` is always an arrangement of the source and `initial_closure` is over that arrangement's
+    key ++ value row. Without one the first stream's row is key ++ value (then the arrangement's permutation is the identity).
+    """
 
     source_relation: int
     source_key: tuple[Scalar, ...]
@@ -105,7 +149,7 @@ class DeltaPath(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class DeltaJoin(msgspec.Struct, frozen=True, tag="delta", cache_hash=True):
-    """A delta join: one path an input, in input order."""
+    """A delta join: one path an input, in input order. Every path puts out the same columns: the join's raw row."""
 
     paths: tuple[DeltaPath, ...]
 
@@ -116,7 +160,10 @@ JoinPlan = LinearJoin | DeltaJoin
 
 
 class KeyValPlan(msgspec.Struct, frozen=True, cache_hash=True):
-    """How a Reduce makes its key and its values: two MFPs over the input's row; value i feeds aggregate i."""
+    """How a Reduce makes its key and its values: two MFPs over the row that it reads; value i feeds aggregate i.
+
+    Neither filters. `key_plan` puts out the group key's columns, `val_plan` one column an aggregate (none: a distinct).
+    """
 
     key_plan: MapFilterProject
     val_plan: MapFilterProject
@@ -127,7 +174,10 @@ class ReduceDistinct(msgspec.Struct, frozen=True, tag="distinct", cache_hash=Tru
 
 
 class IndexedAggregate(msgspec.Struct, frozen=True, cache_hash=True):
-    """An aggregate, its index among those of its kind, and its index in the output."""
+    """An aggregate, its index among those of its kind, and its index among all aggregates (and so in `val_plan`'s output).
+
+    `expr.expr` is the argument over the Reduce's input in raw order, as EXPLAIN prints it; what is run is `val_plan`.
+    """
 
     kind_index: int
     output_index: int
@@ -143,7 +193,11 @@ class ReduceAccumulable(msgspec.Struct, frozen=True, tag="accumulable", cache_ha
 
 
 class ReduceHierarchical(msgspec.Struct, frozen=True, tag="hierarchical", cache_hash=True):
-    """MIN and MAX. `buckets` descending (None: monotonic)."""
+    """MIN and MAX. `buckets` descending (None: monotonic).
+
+    `skips[i]`: how many of all aggregates stand between the hierarchical one before the i-th (or the start) and it.
+    `must_consolidate`: the input may hold retractions that cancel out within the one time that is computed.
+    """
 
     aggregates: tuple[AggregateExpr, ...]
     skips: tuple[int, ...]
@@ -171,7 +225,11 @@ ReducePlan = ReduceDistinct | ReduceAccumulable | ReduceHierarchical | ReduceBas
 
 
 class TopKPlan(msgspec.Struct, frozen=True, cache_hash=True):
-    """`kind` is ``Basic``, ``MonotonicTopK`` or ``MonotonicTop1``; `arity` is the input's number of columns."""
+    """`kind` is ``Basic``, ``MonotonicTopK`` or ``MonotonicTop1``; `arity` is the input's number of columns.
+
+    `group_key` and `order_key` are over the input's raw row, which is also the output's. Rows that tie in `order_key` are ordered by all
+    columns, ascending, NULLs last. `limit` (a bigint; None: no limit) may read the group key's columns.
+    """
 
     kind: str
     group_key: tuple[int, ...]
@@ -225,7 +283,7 @@ class LetRec(msgspec.Struct, frozen=True, tag="LetRec", cache_hash=True):
 
 
 class Mfp(msgspec.Struct, frozen=True, tag="Mfp", cache_hash=True):
-    """Map, filter, project; `input_key` names the input's arrangement that is read (None: raw)."""
+    """Map, filter, project; `input_key` names the input's arrangement that is read (None: raw), `mfp` is over the row read."""
 
     lir_id: int
     input: Plan
@@ -235,7 +293,10 @@ class Mfp(msgspec.Struct, frozen=True, tag="Mfp", cache_hash=True):
 
 
 class FlatMap(msgspec.Struct, frozen=True, tag="FlatMap", cache_hash=True):
-    """A table function for each row, then an MFP over the input's row ++ the function's columns."""
+    """A table function for each row, then an MFP over the input's raw row ++ the function's columns.
+
+    With `input_key` `exprs` are over that arrangement's key ++ value row; `mfp_after` is over raw columns in any case.
+    """
 
     lir_id: int
     input: Plan
@@ -255,7 +316,11 @@ class Join(msgspec.Struct, frozen=True, tag="Join", cache_hash=True):
 
 
 class Reduce(msgspec.Struct, frozen=True, tag="Reduce", cache_hash=True):
-    """Group and aggregate; the output's row is key ++ aggregates, then `mfp_after`."""
+    """Group and aggregate; the output's row is key ++ aggregates, then `mfp_after`.
+
+    `key_val` is over the raw row of the input or, with `input_key`, over the key ++ value row of that arrangement. A group exists
+    while it has rows; without key columns there is no row for an empty input (the plan adds the default by a Union).
+    """
 
     lir_id: int
     input: Plan
@@ -297,7 +362,11 @@ class Union(msgspec.Struct, frozen=True, tag="Union", cache_hash=True):
 
 
 class ArrangeBy(msgspec.Struct, frozen=True, tag="ArrangeBy", cache_hash=True):
-    """The input in the given forms; with `input_key` and only `raw`: an arrangement read back as a plain collection."""
+    """The input in the given forms (those it has already included).
+
+    `input_key` names the input's arrangement that new forms are made from (None: from its raw rows). With `forms` raw only: that
+    arrangement read back as a plain collection.
+    """
 
     lir_id: int
     input: Plan
