@@ -1,1 +1,36 @@
-"""The room `compute`."""
+"""Dataflows in motion: the controller that brings views forward, the Spark side of a step, arrangements, hydration.
+
+`ComputeController` runs the rendered dataflows of one replica; what it needs from storage and catalog, and what it reports, are the
+protocols and structs of `mzsql.compute.protocols`.
+"""
+
+from __future__ import annotations
+
+from mzsql.compute.controller import ComputeController, Finish
+from mzsql.compute.protocols import (
+    ArrangementRegistry,
+    ComputeSettings,
+    DataflowStatus,
+    ObjectHydrationStatus,
+    OperatorHydrationStatus,
+    ReadHold,
+    RefreshStats,
+    StatusRow,
+    StatusSink,
+    StorageReader,
+)
+
+__all__ = [
+    "ArrangementRegistry",
+    "ComputeController",
+    "ComputeSettings",
+    "DataflowStatus",
+    "Finish",
+    "ObjectHydrationStatus",
+    "OperatorHydrationStatus",
+    "ReadHold",
+    "RefreshStats",
+    "StatusRow",
+    "StatusSink",
+    "StorageReader",
+]

@@ -1,0 +1,200 @@
+"""What compute needs from its neighbours, and what it tells them.
+
+Promise: the protocols are structural, so `storage` (which may not import this room) and `adapter` satisfy them without inheriting.
+All calls block, are safe from any thread, and end within their timeout. The structs are frozen values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+import msgspec
+import pyarrow as pa
+
+from mzsql.persist import PartRef
+from mzsql.repr.frontier import Frontier, Timestamp
+from mzsql.repr.ids import GlobalId
+
+
+class ReadHold(Protocol):
+    """Keeps a collection readable at and beyond a time."""
+
+    @property
+    def since(self) -> Frontier:
+        """The time that is held."""
+
+    def downgrade(self, since: Frontier) -> None:
+        """Let go of the times before `since`; an earlier one than now held changes nothing."""
+
+    def release(self) -> None:
+        """Let go of everything. Idempotent."""
+
+
+class StorageReader(Protocol):
+    """Reads of collections that live on shards: tables, sources, storage-managed collections, other materialized views.
+
+    Rows have columns c0 … cn in the collection's order and Arrow types (`mzsql.repr.types.arrow_schema`), then `mz_error` (text) where
+    `has_errors`, then `mz_time` and `mz_diff` (int64).
+    """
+
+    def upper(self, gid: GlobalId) -> Frontier:
+        """The collection's upper, as fresh as it is known (a table's follows the write-ahead log's)."""
+
+    def since(self, gid: GlobalId) -> Frontier:
+        """The earliest time at which the collection can be read now."""
+
+    def wait_for_upper(self, gid: GlobalId, past: Timestamp, timeout: float) -> Frontier:
+        """Wait until upper > `past`; the upper then. Raises NotReadable at the timeout (seconds)."""
+
+    def updates(self, gid: GlobalId, lower: Timestamp, upper: Timestamp) -> pa.Table:
+        """All updates with ``lower <= mz_time < upper`` at their exact times; `upper` is at most the collection's upper."""
+
+    def parts_between(self, gid: GlobalId, lower: Timestamp, upper: Timestamp) -> Sequence[PartRef]:
+        """The parts that may hold updates of ``[lower, upper)``: tells how much `updates` would bring, and lets Spark read them."""
+
+    def parts(self, gid: GlobalId, as_of: Timestamp) -> Sequence[PartRef]:
+        """The parts of the contents at `as_of`, which is complete already."""
+
+    def has_errors(self, gid: GlobalId) -> bool:
+        """Whether the collection's shard has the column `mz_error` (materialized views do)."""
+
+    def hold(self, gid: GlobalId, since: Timestamp) -> ReadHold:
+        """Hold the collection's since at `since` or the present since, whichever is later (the hold's `since` tells).
+
+        The hold should outlive the process (or its loss at a restart costs a new hydration, never a wrong result).
+        """
+
+    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` (which returns at once) from any thread whenever some collection's upper may have moved, by this process
+        or another. The result ends the watching.
+        """
+
+
+class ArrangementRegistry(Protocol):
+    """The durable memory of which shard holds which arrangement (the adapter keeps it in the catalog shard)."""
+
+    def arrangement_shard(self, replica: str, fingerprint: str) -> str | None:
+        """The shard that was put for the fingerprint, if any."""
+
+    def put(self, replica: str, fingerprint: str, shard_id: str) -> None:
+        """Remember the shard; replaces what was there. Durable on return."""
+
+    def remove(self, replica: str, fingerprint: str) -> None:
+        """Forget it. Idempotent."""
+
+    def entries(self, replica: str) -> Mapping[str, str]:
+        """Every fingerprint of the replica with its shard."""
+
+
+class OperatorHydrationStatus(msgspec.Struct, frozen=True, tag="operator"):
+    """One worker of one LIR node of one object on one replica: a row of
+    ``mz_compute_operator_hydration_statuses_per_worker``, in column order.
+    """
+
+    object_id: GlobalId
+    plan_node_id: int
+    replica_id: str
+    worker_id: int
+    hydrated: bool
+
+
+class ObjectHydrationStatus(msgspec.Struct, frozen=True, tag="object"):
+    """One object on one replica; hydrated once its output's frontier has passed its `as_of`."""
+
+    object_id: GlobalId
+    replica_id: str
+    hydrated: bool
+
+
+StatusRow: TypeAlias = OperatorHydrationStatus | ObjectHydrationStatus
+
+
+class StatusSink(Protocol):
+    """Where hydration statuses go: storage-managed collections behind a FIFO queue. Calls return at once."""
+
+    def update(self, rows: Sequence[tuple[StatusRow, int]]) -> None:
+        """Append the rows with their diffs (+1 or -1), all at one time."""
+
+    def delete_replica(self, replica_id: str) -> None:
+        """Retract every row of the replica that was appended before this call, by this process or another."""
+
+
+class RefreshStats(msgspec.Struct, frozen=True):
+    """What one step of one object did.
+
+    Attributes:
+        object_id: the exported object.
+        lower: first time the step covered.
+        upper: first time it did not cover.
+        rows_in: input updates.
+        rows_out: updates of the export.
+        bytes_read: bytes read from arrangements and from inputs' deltas (compressed, as stored).
+        jobs: Spark jobs it ran (0 for an empty step).
+        seconds: wall time.
+        kind: ``step``, ``empty`` or ``hydration``.
+    """
+
+    object_id: GlobalId
+    lower: Timestamp
+    upper: Timestamp
+    rows_in: int
+    rows_out: int
+    bytes_read: int
+    jobs: int
+    seconds: float
+    kind: str = "step"
+
+
+class DataflowStatus(msgspec.Struct, frozen=True):
+    """How a dataflow stands.
+
+    Attributes:
+        state: ``waiting`` (for inputs or its turn), ``hydrating``, ``running``, ``failed`` (retried with backoff).
+        frontier: the export's upper as this replica knows it.
+        as_of: the time it was, or will be, hydrated at.
+        error: the last failure's message while `failed`.
+        failures: consecutive failures.
+    """
+
+    object_id: GlobalId
+    replica_id: str
+    state: str
+    frontier: Frontier
+    as_of: Timestamp
+    hydrated: bool
+    error: str | None = None
+    failures: int = 0
+
+
+class ComputeSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a replica may be told, with the bounds in rows, bytes and seconds."""
+
+    workers: int = 2
+    """Slices of the key space of each arrangement (the replica's SIZE)."""
+    build: str = "0"
+    """Arrangements of another build are not reused."""
+    driver_rows: int = 1_000_000
+    """At most so many rows of one relation or result come to the driver …"""
+    driver_bytes: int = 64 * 1024 * 1024
+    """… and at most so many stored bytes; past either, Spark reads and writes Parquet."""
+    inline_rows: int = 50_000
+    """A relation with more rows than this reaches Spark as a Parquet file instead of inline."""
+    small_hydration_bytes: int = 8 * 1024 * 1024
+    """A hydration job whose inputs have fewer stored bytes is collected and written by the driver."""
+    step_threads: int = 2
+    """Steps of different dataflows that run at once."""
+    hydration_concurrency: int = 1
+    """Dataflows that hydrate at once; others wait their turn, first come first served."""
+    retry_seconds: float = 0.5
+    """First pause after a failure; doubles …"""
+    retry_max_seconds: float = 30.0
+    """… up to this."""
+    since_seconds: float = 1.0
+    """Holds on inputs and arrangements are moved forward at most this often."""
+    idle_seconds: float = 1.0
+    """A replica that heard of nothing looks at its inputs' uppers after so long."""
+    timeout: float = 60.0
+    """Seconds a call to storage or persist may take."""
+    refreshes_kept: int = 1000
+    """How many `RefreshStats` are remembered."""
