@@ -1,0 +1,66 @@
+# Every target makes .venv with everything by itself, once; `make help` lists them.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+BIN := .venv/bin
+READY := .venv/.ready
+JOBS ?= 2
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: help
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
+
+.PHONY: venv
+venv: $(READY)  ## make .venv with mzsql and all it needs
+
+$(READY): pyproject.toml plugins/pyspark-mzsql/pyproject.toml .ci/python
+	@rm -f $@
+	@python="$$(.ci/python)"; \
+	if ! [ -x $(BIN)/python ] || ! $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then \
+		echo "making .venv with $$python"; \
+		"$$python" -m venv --clear .venv || { \
+			echo "$$python cannot make a virtual environment: install its venv module (on Debian and Ubuntu: apt install python3-venv)" >&2; \
+			exit 1; }; \
+	fi
+	@echo "installing what mzsql needs into .venv (once; a few minutes)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -e plugins/pyspark-mzsql
+	@touch $@
+
+.PHONY: java
+java:
+	@.ci/java
+
+.PHONY: demo
+demo: java $(READY)  ## the main job, narrated, in a temporary directory
+	@$(BIN)/mzsql demo
+
+.PHONY: test
+test: java $(READY)  ## the tests of every day
+	$(PYTEST) -m "not spark and not long" -n $(JOBS) --dist loadfile
+	$(PYTEST) -m "spark and not long"
+
+.PHONY: test-long
+test-long: java $(READY)  ## the tests that take longer
+	$(PYTEST) -m long --timeout 1200
+
+.PHONY: check
+check: $(READY)  ## formatting, lint, types, layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	cd plugins/pyspark-mzsql && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p pyspark_mzsql
+	$(BIN)/lint-imports
+
+.PHONY: bench
+bench: java $(READY)  ## how long a refresh takes, against Spark recomputing
+	$(BIN)/python bench/refresh.py
+
+.PHONY: clean
+clean:  ## remove .venv and everything that was built or cached
+	rm -rf .venv build dist *.egg-info plugins/*/build plugins/*/*.egg-info demo-env
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,28 @@
+"""Fixtures that every room shares: one Spark session for the whole run, and environments in temporary directories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The one Spark session of the run: two cores, no UI, UTC, a warehouse that vanishes."""
+    from mzsql.spark.session import local_session
+
+    session = local_session(cores=2, warehouse=tmp_path_factory.mktemp("warehouse"))
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def tmp_env(tmp_path: Path) -> Path:
+    """A path for a fresh environment; nothing is there yet."""
+    return tmp_path / "env"
