@@ -28,6 +28,18 @@ _POOLS = """<?xml version="1.0"?>
 </allocations>
 """
 
+#: Errors only: what Spark warns about at its start is of no use to someone who did not start it.
+_LOGGING = """rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+appender.console.type = Console
+appender.console.name = stderr
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+
 #: What a session started here is given; spark.* settings of the environment (spark-defaults.conf) still apply beside them.
 LOCAL_SETTINGS = {
     "spark.app.name": "mzsql",
@@ -69,11 +81,15 @@ def local_session(*, cores: int | None = None, warehouse: Path | None = None) ->
         home = warehouse
     pools = home / "pools.xml"
     pools.write_text(_POOLS)
+    log4j = home / "log4j2.properties"
+    log4j.write_text(_LOGGING)
     builder = SparkSession.builder.master(f"local[{cores or os.cpu_count() or 1}]")
     builder = builder.config("spark.sql.warehouse.dir", str(home))
     builder = builder.config("spark.scheduler.allocation.file", pools.as_uri())
+    builder = builder.config(
+        "spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={log4j.as_uri()}"
+    )
     for key, value in LOCAL_SETTINGS.items():
         builder = builder.config(key, value)
     session: SparkSession = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
     return session
