@@ -1,0 +1,231 @@
+"""What a statement means once its names and types are resolved: the plans the adapter carries out.
+
+Promise: a plan is immutable data, complete by itself: it names objects by id, carries the normalized text of what it creates, and has no
+trace of sqlglot. Nothing in it was executed.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from mzsql.expr.scalar import Scalar
+from mzsql.frontend.catalog import CatalogItem, FullName
+from mzsql.frontend.hir import Query
+from mzsql.repr.types import ColumnType, RelationDesc
+
+
+class SelectPlan(msgspec.Struct, frozen=True, tag="select"):
+    """A query to answer. `as_of`: a constant expression of type mz_timestamp; `at_least`: AS OF AT LEAST."""
+
+    query: Query
+    as_of: Scalar | None = None
+    at_least: bool = False
+
+
+class CreateTablePlan(msgspec.Struct, frozen=True, tag="create_table"):
+    """A table; `defaults` has an expression or None for each column. NOT NULL is in `desc`."""
+
+    name: FullName
+    desc: RelationDesc
+    defaults: tuple[Scalar | None, ...]
+    create_sql: str
+    if_not_exists: bool = False
+
+
+class CreateViewPlan(msgspec.Struct, frozen=True, tag="create_view"):
+    """A view; `replaces` is the view that OR REPLACE replaces."""
+
+    name: FullName
+    query: Query
+    create_sql: str
+    if_not_exists: bool = False
+    replaces: CatalogItem | None = None
+
+
+class CreateMaterializedViewPlan(msgspec.Struct, frozen=True, tag="create_materialized_view"):
+    """A materialized view in `cluster`; `not_null`: columns of WITH (ASSERT NOT NULL c), already NOT NULL in the query's desc."""
+
+    name: FullName
+    query: Query
+    cluster: str
+    create_sql: str
+    if_not_exists: bool = False
+    replaces: CatalogItem | None = None
+    not_null: tuple[int, ...] = ()
+
+
+class CreateIndexPlan(msgspec.Struct, frozen=True, tag="create_index"):
+    """An index on `on` by `keys` (expressions over its columns), in `cluster`. `name` is chosen as Materialize does where none is given."""
+
+    name: FullName
+    on: CatalogItem
+    keys: tuple[Scalar, ...]
+    cluster: str
+    create_sql: str
+    if_not_exists: bool = False
+
+
+class DropPlan(msgspec.Struct, frozen=True, tag="drop"):
+    """Objects to drop, in the order named; `missing`: names that IF EXISTS let pass, each for a notice."""
+
+    kind: str
+    items: tuple[CatalogItem, ...]
+    missing: tuple[str, ...] = ()
+    cascade: bool = False
+
+
+class InsertPlan(msgspec.Struct, frozen=True, tag="insert"):
+    """Rows to insert: `source` yields one column for each column of the table, of its type (defaults filled in, casts applied).
+
+    NULLs in NOT NULL columns are still to be checked (`table.desc`); `returning` is a query's projection over the inserted rows.
+    """
+
+    table: CatalogItem
+    source: Query
+
+
+class DeletePlan(msgspec.Struct, frozen=True, tag="delete"):
+    """Rows to delete: `selection` yields the table's rows that go."""
+
+    table: CatalogItem
+    selection: Query
+
+
+class UpdatePlan(msgspec.Struct, frozen=True, tag="update"):
+    """Rows to change: `selection` yields the old row's columns, then the new row's, as many again."""
+
+    table: CatalogItem
+    selection: Query
+
+
+class CopyFromPlan(msgspec.Struct, frozen=True, tag="copy_from"):
+    """Rows of a file to append. `columns`: positions in the table, in the file's order; None: by name (Parquet) or all (CSV).
+
+    Options of CSV: `header`, `delimiter`, `quote`, `escape`, `null`.
+    """
+
+    table: CatalogItem
+    columns: tuple[int, ...] | None
+    path: str
+    format: str
+    header: bool = False
+    delimiter: str = ","
+    quote: str = '"'
+    escape: str = '"'
+    null: str = ""
+
+
+class ExplainPlan(msgspec.Struct, frozen=True, tag="explain"):
+    """EXPLAIN.
+
+    Attributes:
+        stage: ``raw``, ``decorrelated``, ``locally optimized``, ``optimized``, ``physical``.
+        format: ``text``, ``json``, ``sql``, ``dot``.
+        options: name (lower case, spaces) to value: True for one given without a value.
+        explainee: the plan of the statement, or for VIEW, MATERIALIZED VIEW, INDEX the object (its deployed plan).
+        replan: whether the object is to be planned anew (REPLAN …).
+    """
+
+    stage: str
+    format: str
+    options: tuple[tuple[str, bool | int | str], ...]
+    explainee: (
+        SelectPlan | CreateViewPlan | CreateMaterializedViewPlan | CreateIndexPlan | CatalogItem
+    )
+    replan: bool = False
+
+
+class ShowObjectsPlan(msgspec.Struct, frozen=True, tag="show_objects"):
+    """SHOW TABLES and its like.
+
+    Attributes:
+        kind: ``tables``, ``views``, ``materialized views``, ``indexes``, ``sources``, ``objects``, ``schemas``, ``databases``,
+            ``clusters``, ``cluster replicas``, ``roles``, ``types``, ``columns``.
+        schema: FROM <schema>, whole.
+        on: SHOW INDEXES ON, SHOW COLUMNS FROM: the object.
+        cluster: IN CLUSTER.
+        like: the pattern of LIKE.
+    """
+
+    kind: str
+    schema: tuple[str | None, str] | None = None
+    on: CatalogItem | None = None
+    cluster: str | None = None
+    like: str | None = None
+
+
+class ShowCreatePlan(msgspec.Struct, frozen=True, tag="show_create"):
+    """SHOW CREATE TABLE|VIEW|MATERIALIZED VIEW|INDEX x: columns ``name`` and ``create_sql``."""
+
+    item: CatalogItem
+
+
+class ShowVariablePlan(msgspec.Struct, frozen=True, tag="show_variable"):
+    """SHOW <variable>; `name` in lower case, or ``all``."""
+
+    name: str
+
+
+class SetVariablePlan(msgspec.Struct, frozen=True, tag="set_variable"):
+    """SET <variable>; no `values`: back to the default (SET … TO DEFAULT, RESET)."""
+
+    name: str
+    values: tuple[str, ...] | None
+    local: bool = False
+
+
+class AlterSystemPlan(msgspec.Struct, frozen=True, tag="alter_system"):
+    """ALTER SYSTEM SET/RESET; no `values`: back to the default; `name` ``all``: RESET ALL."""
+
+    name: str
+    values: tuple[str, ...] | None
+
+
+class BeginPlan(msgspec.Struct, frozen=True, tag="begin"):
+    """BEGIN; what is None was not said."""
+
+    isolation: str | None = None
+    read_only: bool | None = None
+
+
+class CommitPlan(msgspec.Struct, frozen=True, tag="commit"):
+    """COMMIT, END."""
+
+
+class RollbackPlan(msgspec.Struct, frozen=True, tag="rollback"):
+    """ROLLBACK, ABORT."""
+
+
+Plan = (
+    SelectPlan
+    | CreateTablePlan
+    | CreateViewPlan
+    | CreateMaterializedViewPlan
+    | CreateIndexPlan
+    | DropPlan
+    | InsertPlan
+    | DeletePlan
+    | UpdatePlan
+    | CopyFromPlan
+    | ExplainPlan
+    | ShowObjectsPlan
+    | ShowCreatePlan
+    | ShowVariablePlan
+    | SetVariablePlan
+    | AlterSystemPlan
+    | BeginPlan
+    | CommitPlan
+    | RollbackPlan
+)
+
+
+def is_read_only(plan: Plan) -> bool:
+    """Whether carrying the plan out changes nothing durable."""
+    return isinstance(
+        plan, SelectPlan | ExplainPlan | ShowObjectsPlan | ShowCreatePlan | ShowVariablePlan
+    )
+
+
+def result_columns(plan: SelectPlan) -> tuple[tuple[str, ColumnType], ...]:
+    """Names and types of a SELECT's result."""
+    return tuple(zip(plan.query.desc.names, plan.query.desc.typ.columns, strict=True))
