@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark() -> Iterator[SparkSession]:
     """The one Spark session of the run: two cores, no UI, UTC, a warehouse that vanishes."""
-    from mzsql.spark.session import local_session
+    from mzsql.compute.spark_session import local_session
 
-    session = local_session(cores=2, warehouse=tmp_path_factory.mktemp("warehouse"))
+    session = local_session(cores=2)
     yield session
     session.stop()
 
