@@ -1,0 +1,357 @@
+"""Consensus and timestamp oracle in a SQLite file: ``sqlite:./env/consensus.db``; both may share one file.
+
+Promise: any number of threads and processes of one machine; every acknowledged change has been fsynced (WAL mode, synchronous=FULL).
+A compare-and-set and each oracle operation is one statement, so it is atomic by itself. Trade-off: one writer at a time; the others
+wait for the lock, as long as the busy timeout.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult
+
+from mzsql.location.errors import Determinate, Indeterminate, LocationError
+from mzsql.location.hookspecs import hookimpl
+from mzsql.location.keys import check_limit, check_step, check_truncate, check_ts
+from mzsql.location.protocols import MAX_SEQNO, Consensus, TimestampOracle, Versioned
+from mzsql.location.registry import local_path
+
+_BUSY_SECONDS = 60.0
+_FIRST_PAUSE = 0.001
+_LAST_PAUSE = 0.02
+
+# Result codes after which SQLite guarantees that the statement was rolled back.
+_DETERMINATE_CODES = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_ERROR,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_TOOBIG,
+}
+
+
+class _Database:
+    """Connections to one file, lent to one thread at a time; those inherited over a fork are left alone."""
+
+    def __init__(self, path: str | Path, schema: str) -> None:
+        self.path = str(path)
+        self._lock = threading.Lock()
+        self._idle: list[sqlite3.Connection] = []
+        self._process = os.getpid()
+        self._closed = False
+        with self.guard("open"):
+            Path(self.path).absolute().parent.mkdir(parents=True, exist_ok=True)
+            with self.lend() as connection:
+                connection.execute(schema)
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        )
+        try:
+            end = time.monotonic() + _BUSY_SECONDS
+            while True:
+                try:
+                    connection.execute("PRAGMA journal_mode=WAL")
+                    break
+                except sqlite3.OperationalError:
+                    # The change of mode does not wait for the lock as statements do.
+                    if time.monotonic() > end:
+                        raise
+                    time.sleep(_LAST_PAUSE)
+            connection.execute("PRAGMA synchronous=FULL")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @contextlib.contextmanager
+    def lend(self) -> Iterator[sqlite3.Connection]:
+        """A connection for the duration of the block; dropped when the block fails."""
+        with self._lock:
+            if self._closed:
+                raise Determinate(f"sqlite {self.path}: the handle is closed")
+            if self._process != os.getpid():
+                self._idle = []
+                self._process = os.getpid()
+            connection = self._idle.pop() if self._idle else None
+        if connection is None:
+            connection = self._connect()
+        try:
+            yield connection
+        except BaseException:
+            connection.close()
+            raise
+        with self._lock:
+            if self._closed:
+                connection.close()
+            else:
+                self._idle.append(connection)
+
+    @contextlib.contextmanager
+    def guard(self, act: str) -> Iterator[None]:
+        """Turn SQLite's errors into location errors."""
+        try:
+            yield
+        except sqlite3.Error as failure:
+            code = getattr(failure, "sqlite_errorcode", None)
+            primary = None if code is None else code & 0xFF
+            kind: type[LocationError] = (
+                Determinate if primary in _DETERMINATE_CODES else Indeterminate
+            )
+            raise kind(f"sqlite {self.path}: cannot {act}: {failure}") from failure
+        except OSError as failure:
+            raise Determinate(f"sqlite {self.path}: cannot {act}: {failure}") from failure
+
+    def run(self, act: str, statement: str, *parameters: Any) -> tuple[int, list[Any]]:
+        """One statement, committed by itself: how many rows it changed, and those it returned."""
+        with self.guard(act), self.lend() as connection:
+            cursor = connection.execute(statement, parameters)
+            rows = cursor.fetchall()
+            return cursor.rowcount, rows
+
+    def close(self) -> None:
+        """Close the idle connections; lent ones close when they come back."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+            inherited = self._process != os.getpid()
+        if not inherited:
+            for connection in idle:
+                connection.close()
+
+
+_CONSENSUS_SCHEMA = """
+CREATE TABLE IF NOT EXISTS consensus (
+    shard TEXT NOT NULL,
+    sequence_number INTEGER NOT NULL,
+    data BLOB NOT NULL,
+    PRIMARY KEY (shard, sequence_number)
+)
+"""
+
+
+class SqliteConsensus:
+    """Consensus in the table ``consensus`` of the file ``path``."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._database = _Database(path, _CONSENSUS_SCHEMA)
+        self._changed = threading.Condition()
+        self._changes = 0
+
+    def head(self, key: str) -> Versioned | None:
+        """The newest entry, or `None`."""
+        _, rows = self._database.run(
+            "read the head",
+            "SELECT sequence_number, data FROM consensus WHERE shard = ?"
+            " ORDER BY sequence_number DESC LIMIT 1",
+            key,
+        )
+        return Versioned(*rows[0]) if rows else None
+
+    def compare_and_set(self, key: str, expected: int | None, new: Versioned) -> bool:
+        """Append ``new`` iff the newest seqno is ``expected``: one statement, which takes the write lock first."""
+        check_step(key, expected, new.seqno)
+        changed, _ = self._database.run(
+            "compare and set",
+            "INSERT INTO consensus (shard, sequence_number, data) SELECT ?1, ?2, ?3"
+            " WHERE (SELECT max(sequence_number) FROM consensus WHERE shard = ?1) IS ?4",
+            key,
+            new.seqno,
+            new.data,
+            expected,
+        )
+        if changed != 1:
+            return False
+        with self._changed:
+            self._changes += 1
+            self._changed.notify_all()
+        return True
+
+    def scan(self, key: str, from_seqno: int, limit: int) -> list[Versioned]:
+        """At most ``limit`` entries from ``from_seqno`` on."""
+        check_limit(limit)
+        _, rows = self._database.run(
+            "scan",
+            "SELECT sequence_number, data FROM consensus WHERE shard = ? AND sequence_number >= ?"
+            " ORDER BY sequence_number LIMIT ?",
+            key,
+            from_seqno,
+            min(limit, MAX_SEQNO),
+        )
+        return [Versioned(*row) for row in rows]
+
+    def truncate(self, key: str, seqno: int) -> int:
+        """Remove the entries below ``seqno``; how many."""
+        _, rows = self._database.run(
+            "truncate", "SELECT max(sequence_number) FROM consensus WHERE shard = ?", key
+        )
+        # The head only grows, so a check made before the deletion still holds at it.
+        check_truncate(key, seqno, rows[0][0])
+        removed, _ = self._database.run(
+            "truncate", "DELETE FROM consensus WHERE shard = ? AND sequence_number < ?", key, seqno
+        )
+        return removed
+
+    def list_keys(self) -> Iterator[str]:
+        """Every key that has an entry."""
+        _, rows = self._database.run("list keys", "SELECT DISTINCT shard FROM consensus")
+        return iter([row[0] for row in rows])
+
+    def wait(self, key: str, after_seqno: int, timeout: float) -> bool:
+        """Block until there is an entry beyond ``after_seqno``: at once when this handle writes it, else within some 20 ms."""
+        end = time.monotonic() + timeout
+        with self._database.guard("wait"), self._database.lend() as connection:
+            while True:
+                seen = self._changes
+                version = _data_version(connection)
+                row = connection.execute(
+                    "SELECT max(sequence_number) FROM consensus WHERE shard = ?", (key,)
+                ).fetchone()
+                if row[0] is not None and row[0] > after_seqno:
+                    return True
+                if not self._sleep_until_change(connection, seen, version, end):
+                    return False
+
+    def _sleep_until_change(
+        self, connection: sqlite3.Connection, seen: int, version: int, end: float
+    ) -> bool:
+        pause = _FIRST_PAUSE
+        while True:
+            remaining = end - time.monotonic()
+            if remaining <= 0:
+                return False
+            with self._changed:
+                if self._changed.wait_for(
+                    lambda: self._changes != seen, timeout=min(pause, remaining)
+                ):
+                    return True
+            if _data_version(connection) != version:
+                return True
+            pause = min(pause * 1.5, _LAST_PAUSE)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._database.close()
+
+
+def _data_version(connection: sqlite3.Connection) -> int:
+    """A number that changes when another connection, of any process, has committed."""
+    version: int = connection.execute("PRAGMA data_version").fetchone()[0]
+    return version
+
+
+_ORACLE_SCHEMA = """
+CREATE TABLE IF NOT EXISTS timestamp_oracle (
+    timeline TEXT NOT NULL PRIMARY KEY,
+    read_ts INTEGER NOT NULL,
+    write_ts INTEGER NOT NULL
+)
+"""
+
+
+class SqliteOracle:
+    """A timestamp oracle in a row of the table ``timestamp_oracle``.
+
+    The statements are the distributed timestamp oracle design's, but for ``apply_write``, which raises the read timestamp to its
+    argument (the design's text takes the stored write timestamp, which would miss the write just applied).
+
+    Args:
+        path: the database file.
+        timeline: the row.
+        now: the wall clock in milliseconds.
+        initial: both timestamps are at least this from now on.
+    """
+
+    def __init__(
+        self, path: str | Path, timeline: str, now: Callable[[], int], *, initial: int = 0
+    ) -> None:
+        check_ts(initial)
+        self._database = _Database(path, _ORACLE_SCHEMA)
+        self._timeline = timeline
+        self._now = now
+        self._database.run(
+            "open the timeline",
+            "INSERT INTO timestamp_oracle (timeline, read_ts, write_ts) SELECT ?1, ?2, ?2"
+            " WHERE NOT EXISTS (SELECT 1 FROM timestamp_oracle WHERE timeline = ?1)",
+            timeline,
+            initial,
+        )
+        self.apply_write(initial)
+
+    def write_ts(self) -> int:
+        """Allocate a timestamp above all others and not below the clock."""
+        _, rows = self._database.run(
+            "allocate a write timestamp",
+            "UPDATE timestamp_oracle SET write_ts = max(write_ts + 1, ?2)"
+            " WHERE timeline = ?1 AND write_ts < ?3 RETURNING write_ts",
+            self._timeline,
+            self._now(),
+            MAX_SEQNO - 1,
+        )
+        if not rows:
+            self._select("write_ts")
+            raise Determinate(f"timeline {self._timeline!r} has no timestamps left")
+        return int(rows[0][0])
+
+    def peek_write_ts(self) -> int:
+        """The most recently allocated timestamp."""
+        return self._select("write_ts")
+
+    def read_ts(self) -> int:
+        """The read timestamp."""
+        return self._select("read_ts")
+
+    def _select(self, column: str) -> int:
+        _, rows = self._database.run(
+            f"read {column}",
+            f"SELECT {column} FROM timestamp_oracle WHERE timeline = ?",
+            self._timeline,
+        )
+        if not rows:
+            raise Determinate(
+                f"sqlite {self._database.path}: the row of timeline {self._timeline!r} is gone"
+            )
+        return int(rows[0][0])
+
+    def apply_write(self, ts: int) -> None:
+        """Both timestamps become at least ``ts``; writes (and fsyncs) nothing when they are already."""
+        check_ts(ts)
+        self._database.run(
+            "apply a write",
+            "UPDATE timestamp_oracle SET write_ts = max(write_ts, ?2), read_ts = max(read_ts, ?2)"
+            " WHERE timeline = ?1 AND read_ts < ?2",
+            self._timeline,
+            ts,
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._database.close()
+
+
+@hookimpl
+def mzsql_open_consensus(url: SplitResult) -> Consensus | None:
+    """``sqlite:relative/path`` or ``sqlite:///absolute/path``."""
+    return SqliteConsensus(local_path(url)) if url.scheme == "sqlite" else None
+
+
+@hookimpl
+def mzsql_open_oracle(
+    url: SplitResult, timeline: str, now: Callable[[], int]
+) -> TimestampOracle | None:
+    """``sqlite:relative/path`` or ``sqlite:///absolute/path``."""
+    return SqliteOracle(local_path(url), timeline, now) if url.scheme == "sqlite" else None
