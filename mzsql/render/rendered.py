@@ -13,9 +13,10 @@ relation            used by                               columns
                     (rows at `as_of`)
 ==================  ====================================  ==========================================================
 
-``<id>`` is a source import's id or, for an index import, the id of the *index*: then ``<arrangement>`` relations of that index
-are named ``arr_<index id>`` and its updates ``delta_<index id>``, both in the index's arranged column order.
-`mz_error` (text; NULL on good rows, and then every c is NULL on bad ones) is there where `InputSpec.has_errors`.
+``<id>`` is a source import's id or, for an index import, the id of the *index*: a step reads ``arr_<index id>`` (rows below
+`lower`) and ``delta_<index id>``, hydration and one-shot queries ``snap_<index id>``, all in the index's arranged column order.
+`mz_error` (text; NULL on good rows; on bad ones every c is NULL) is there in ``delta_`` and ``snap_`` where `InputSpec.has_errors`;
+never in an arrangement. Nothing need be consolidated; an arrangement's ``mz_diff`` may be anything, rows may repeat.
 """
 
 from __future__ import annotations
@@ -30,12 +31,21 @@ from mzsql.repr.types import ColumnType
 
 @dataclass(frozen=True)
 class InputSpec:
-    """A collection (or, with `index`, an index's arrangement) that the dataflow reads."""
+    """A collection (or, with `index`, an index's arrangement) that the dataflow reads.
+
+    Attributes:
+        id: the collection's id, or the index's.
+        columns: the relation's columns c0 …; for an index its key's columns, then the thinned value.
+        has_errors: whether ``delta_<id>`` and ``snap_<id>`` must have a column mz_error.
+        index: whether it is an index.
+        key_arity: for an index: how many leading columns are its key.
+    """
 
     id: GlobalId
     columns: tuple[ColumnType, ...]
     has_errors: bool
     index: bool = False
+    key_arity: int = 0
 
 
 @dataclass(frozen=True)
@@ -47,7 +57,9 @@ class ArrangementSpec:
         lir_id: the node whose state it is.
         columns: the key's columns first, then the values.
         key_arity: how many leading columns are the key.
-        additive: positions of accumulator columns: equal keys and times merge by adding them (and mz_diff).
+        additive: positions of accumulator columns, or (). The state of a key is the sum of ``accumulator * mz_diff`` over its rows,
+            so ordinary consolidation (equal rows and times: diffs added) is sound, and so is merging all rows of a key and time into
+            one with ``mz_diff = 1`` and the accumulators' sums (dropped when all are 0). A step writes ``mz_diff = 1``.
         fingerprint: equal for arrangements of equal content (same inputs, expressions, key): dataflows share by it.
     """
 
@@ -61,44 +73,58 @@ class ArrangementSpec:
 
 @dataclass(frozen=True)
 class KeySource:
-    """Where keys of a lookup may come from: the values of `exprs` (ASTs over c0 …) in the rows of relation `relation`."""
+    """Where keys of a lookup may come from: the values of `exprs` in the rows of relation `relation`.
+
+    `relation` is ``delta_<id>`` or an arrangement's name (then: the rows of it that were read). `exprs` are ASTs over its c0 …,
+    spelled for DuckDB, that never throw; they correspond to the arrangement's first ``len(exprs)`` key columns. `where`, if given, is a condition that
+    rows must fulfil to matter. NULL is a value (a group's key can be NULL).
+    """
 
     relation: str
     exprs: tuple[exp.Expression, ...]
+    where: exp.Expression | None = None
 
 
 @dataclass(frozen=True)
 class Lookup:
-    """Which rows of an arrangement a step can touch: those whose first key columns are among the sources' values.
+    """Which rows of an arrangement a step can touch: those whose first key columns are among the values of any one source.
 
-    `sources` empty means that every row may be touched (a cross join, a global top-k). A runner reads the arrangements in the
-    order of `RenderedDataflow.lookups`: a source may name a delta or an arrangement read before it (or itself again, when a
-    chain returns to it: then the values found so far are used until nothing new comes).
+    `sources` None means that every row may be touched (a cross join, a global top-k). A runner reads the arrangements in the
+    order of `RenderedDataflow.lookups`; a source mostly names a delta or an arrangement read before it. Where a chain returns (an
+    arrangement that names itself or a later one), the pass is repeated until nothing new comes. Reading more rows than
+    these is always right.
     """
 
     arrangement: str
-    sources: tuple[KeySource, ...]
+    sources: tuple[KeySource, ...] | None
 
 
 @dataclass(frozen=True)
 class StepOutput:
     """Rows of a step's result with ``mz_tag = tag``: the export's delta (`arrangement` is None) or an arrangement's new batch.
 
-    The first ``len(columns)`` columns c0 … of the statement's result are the output's; then mz_error, mz_time, mz_diff.
+    The first ``len(columns)`` columns of the statement's c0 … are the output's, each already of its type where outputs agree and
+    otherwise in a column of its own: `positions` says in which c each of the output's columns is. mz_error is never set on rows
+    of an arrangement. Rows of one output may repeat or cancel: consolidate.
     """
 
     tag: int
     arrangement: str | None
     columns: tuple[ColumnType, ...]
+    positions: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step: a single statement whose result columns are mz_tag, c0 …, mz_error, mz_time, mz_diff."""
+    """One step: a single statement whose result columns are mz_tag, c0 …, mz_error, mz_time, mz_diff.
+
+    `reads` names every relation that it reads (``delta_…``, ``arr_…``). `columns` are the types of c0 ….
+    """
 
     statement: exp.Expression
     outputs: tuple[StepOutput, ...]
     reads: tuple[str, ...]
+    columns: tuple[ColumnType, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,7 +135,9 @@ class HydrationStage:
         target: the arrangement that it fills, or None: the export.
         lir_id: the node under whose name it runs.
         completes: the lir_ids that have processed their whole input once this stage is done (and were not complete before).
-        statement: result columns c0 …, [mz_error for the export], mz_diff; times are all `as_of`.
+        statement: result columns c0 …, mz_error, mz_diff; times are all `as_of`. Rows with mz_error (from any stage) belong to
+            the *export*; the others to the target. `has_errors` tells whether there can be such rows at all.
+        columns: the types of c0 ….
         reads: the relations it reads: ``snap_…`` and arrangements filled by earlier stages.
     """
 
@@ -119,3 +147,4 @@ class HydrationStage:
     statement: exp.Expression
     columns: tuple[ColumnType, ...]
     reads: tuple[str, ...]
+    has_errors: bool = True
