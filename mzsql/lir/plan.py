@@ -34,6 +34,11 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from mzsql.expr.dataflow import Export as Export
+from mzsql.expr.dataflow import IndexExport as IndexExport
+from mzsql.expr.dataflow import IndexImport as IndexImport
+from mzsql.expr.dataflow import MaterializedViewExport as MaterializedViewExport
+from mzsql.expr.dataflow import PeekExport as PeekExport
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.scalar import AggregateExpr, ColumnOrder, Scalar
 from mzsql.repr.datum import Row
@@ -437,22 +442,15 @@ def walk(plan: Plan) -> Iterator[Plan]:
 
 
 class SourceImport(msgspec.Struct, frozen=True, cache_hash=True):
-    """A collection read from its shard. `mfp` was pushed into the read: Gets of `id` see rows after it; None is the identity."""
+    """A collection read from its shard. `mfp` was pushed into the read: Gets of `id` see rows after it; None is the identity.
+
+    (An explicit identity says that several readers want different parts and have nothing in common: EXPLAIN omits the source then.)
+    """
 
     id: GlobalId
     typ: RelationType
     mfp: MapFilterProject | None = None
     monotonic: bool = False
-
-
-class IndexImport(msgspec.Struct, frozen=True, cache_hash=True):
-    """An index that is read instead of the collection it is on; `usages` as EXPLAIN prints them (``lookup``, …)."""
-
-    id: GlobalId
-    on_id: GlobalId
-    key: tuple[Scalar, ...]
-    typ: RelationType
-    usages: tuple[str, ...] = ()
 
 
 class BuildDesc(msgspec.Struct, frozen=True, cache_hash=True):
@@ -461,29 +459,6 @@ class BuildDesc(msgspec.Struct, frozen=True, cache_hash=True):
     id: GlobalId
     plan: Plan
     typ: RelationType
-
-
-class IndexExport(msgspec.Struct, frozen=True, tag="index", cache_hash=True):
-    """The dataflow maintains index `id` on `on_id` by `key`."""
-
-    id: GlobalId
-    on_id: GlobalId
-    key: tuple[Scalar, ...]
-
-
-class MaterializedViewExport(msgspec.Struct, frozen=True, tag="materialized_view", cache_hash=True):
-    """The dataflow writes materialized view `id`."""
-
-    id: GlobalId
-
-
-class PeekExport(msgspec.Struct, frozen=True, tag="peek", cache_hash=True):
-    """The dataflow answers a one-shot query."""
-
-    id: GlobalId
-
-
-Export = IndexExport | MaterializedViewExport | PeekExport
 
 
 class DataflowDescription(msgspec.Struct, frozen=True, cache_hash=True):

@@ -1,0 +1,58 @@
+"""In which forms the nodes of a physical plan put out their rows: raw, arranged by which keys, laid out how.
+
+Promise: pure functions of the plan; lowering decides with them and rendering finds with them what a lookup reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mzsql.expr.scalar import Column, Scalar
+from mzsql.lir import plan as lir
+
+RAW = lir.AvailableCollections(raw=True)
+
+
+def arrangement_form(key: Sequence[Scalar], arity: int) -> lir.ArrangementForm:
+    """The arrangement of a collection of `arity` columns by `key`: a column that is itself part of the key is not kept as value."""
+    place: dict[int, int] = {}
+    for position, expr in enumerate(key):
+        if isinstance(expr, Column):
+            place.setdefault(expr.index, position)
+    thinning = tuple(column for column in range(arity) if column not in place)
+    for offset, column in enumerate(thinning):
+        place[column] = len(key) + offset
+    return lir.ArrangementForm(tuple(key), tuple(place[c] for c in range(arity)), thinning)
+
+
+def form_by_key(
+    forms: lir.AvailableCollections, key: Sequence[Scalar]
+) -> lir.ArrangementForm | None:
+    """The arrangement by exactly `key`, if there is one."""
+    wanted = tuple(key)
+    return next((form for form in forms.arranged if form.key == wanted), None)
+
+
+def reduce_form(key_arity: int, output_arity: int) -> lir.ArrangementForm:
+    """How a Reduce's output is arranged: by its leading `key_arity` columns."""
+    return arrangement_form([Column(i) for i in range(key_arity)], output_arity)
+
+
+def forms_of(plan: lir.Plan) -> lir.AvailableCollections:
+    """The forms in which `plan` puts out its rows."""
+    while isinstance(plan, lir.Let | lir.LetRec):
+        plan = plan.body
+    match plan:
+        case lir.Get(keys=keys, plan=how):
+            return keys if isinstance(how, lir.PassArrangements) else RAW
+        case lir.Reduce(key_val=key_val, mfp_after=after):
+            form = reduce_form(key_val.key_plan.output_arity, after.output_arity)
+            return lir.AvailableCollections(raw=False, arranged=(form,))
+        case lir.Threshold(ensure_arrangement=form, input=child):
+            return lir.AvailableCollections(
+                raw=False, arranged=(form,), types=forms_of(child).types
+            )
+        case lir.ArrangeBy(forms=forms):
+            return forms
+        case _:
+            return RAW
