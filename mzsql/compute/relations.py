@@ -1,0 +1,157 @@
+"""Relations for Spark: Arrow tables and Parquet parts as temporary views, with nothing inferred and nothing lost.
+
+Promise: a relation has exactly the rows it was given and the Arrow types it was given, in whatever chunks they came. (Spark's
+`createDataFrame` stops at an empty chunk behind a non-empty one without saying so; `combine_chunks` is what keeps rows from getting
+lost.) A schema is always stated: inference would be a job. Parts are read with their times as persist defines them,
+``greatest(mz_time, time_floor)``, and only between the bounds asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as st
+
+from mzsql.persist import DIFF_COLUMN, TIME_COLUMN, PartRef
+from mzsql.repr.errors import InternalError
+from mzsql.repr.frontier import Timestamp
+
+#: Inclusive bounds of a key; None leaves a side open, (None, None) asks for NULL.
+KeyRange: TypeAlias = tuple[Any, Any]
+
+#: More pushed ranges than this cost Spark more than they save.
+PUSHED_RANGES = 64
+
+_SIMPLE: dict[pa.DataType, st.DataType] = {
+    pa.bool_(): st.BooleanType(),
+    pa.int8(): st.ByteType(),
+    pa.int16(): st.ShortType(),
+    pa.int32(): st.IntegerType(),
+    pa.int64(): st.LongType(),
+    pa.float32(): st.FloatType(),
+    pa.float64(): st.DoubleType(),
+    pa.string(): st.StringType(),
+    pa.large_string(): st.StringType(),
+    pa.binary(): st.BinaryType(),
+    pa.large_binary(): st.BinaryType(),
+    pa.date32(): st.DateType(),
+}
+
+
+def spark_type(typ: pa.DataType) -> st.DataType:
+    """The Spark type of an Arrow type; a timestamp without zone is `timestamp_ntz`."""
+    if typ in _SIMPLE:
+        return _SIMPLE[typ]
+    if pa.types.is_decimal(typ):
+        return st.DecimalType(typ.precision, typ.scale)
+    if pa.types.is_timestamp(typ):
+        return st.TimestampNTZType() if typ.tz is None else st.TimestampType()
+    if pa.types.is_list(typ) or pa.types.is_large_list(typ):
+        return st.ArrayType(spark_type(typ.value_type), True)
+    if pa.types.is_map(typ):
+        return st.MapType(spark_type(typ.key_type), spark_type(typ.item_type), True)
+    if pa.types.is_struct(typ):
+        fields = [typ.field(i) for i in range(typ.num_fields)]
+        return st.StructType([st.StructField(f.name, spark_type(f.type), True) for f in fields])
+    raise InternalError(f"no Spark type for the Arrow type {typ}")
+
+
+def spark_schema(schema: pa.Schema) -> st.StructType:
+    """The Spark schema of an Arrow schema, every column nullable."""
+    return st.StructType([st.StructField(f.name, spark_type(f.type), True) for f in schema])
+
+
+def arrow_frame(
+    spark: SparkSession, table: pa.Table, *, scratch: Path | None = None, inline_rows: int = 50_000
+) -> DataFrame:
+    """The rows of an Arrow table as a DataFrame.
+
+    Args:
+        table: any chunking, also none or empty chunks.
+        scratch: an existing folder that Spark can read by path; with it, a table of more than `inline_rows` rows goes through a
+            Parquet file there, which must stay until the frame was used.
+    """
+    if scratch is not None and table.num_rows > inline_rows:
+        path = scratch / f"{id(table):x}-{table.num_rows}.parquet"
+        pq.write_table(table, path, compression="zstd", write_page_index=True)
+        return spark.read.schema(spark_schema(table.schema)).parquet(str(path))
+    # One chunk per column: see the module's docstring.
+    return spark.createDataFrame(table.combine_chunks(), schema=spark_schema(table.schema))
+
+
+def range_condition(column: Column, ranges: Sequence[KeyRange]) -> Column:
+    """Whether a column lies in one of the ranges; never NULL for a (None, None) range that it meets."""
+    conditions: list[Column] = []
+    for lo, hi in ranges:
+        if lo is None and hi is None:
+            conditions.append(column.isNull())
+        elif lo is None:
+            conditions.append(column <= F.lit(hi))
+        elif hi is None:
+            conditions.append(column >= F.lit(lo))
+        elif lo == hi:
+            conditions.append(column == F.lit(lo))
+        else:
+            conditions.append((column >= F.lit(lo)) & (column <= F.lit(hi)))
+    return reduce(lambda a, b: a | b, conditions, F.lit(False))
+
+
+def parts_frame(
+    spark: SparkSession,
+    parts: Iterable[PartRef],
+    columns: pa.Schema,
+    *,
+    as_of: Timestamp | None = None,
+    between: tuple[Timestamp, Timestamp] | None = None,
+    key_ranges: Sequence[KeyRange] | None = None,
+) -> DataFrame:
+    """Updates out of persist's parts, read by Spark itself; a part without a path is read here.
+
+    Args:
+        parts: must be kept alive by the caller until the frame was used.
+        columns: the row's columns.
+        as_of: present the contents at this time: all times become it, later updates are left out …
+        between: … or the updates with ``lower <= mz_time < upper`` at their own times. Exactly one of the two is given.
+        key_ranges: at most `PUSHED_RANGES` ranges of the first column, pushed into the scan; None reads all.
+    """
+    if (as_of is None) == (between is None):
+        raise InternalError("parts are read either at a time or between two")
+    full = pa.schema(
+        [*columns, pa.field(TIME_COLUMN, pa.int64()), pa.field(DIFF_COLUMN, pa.int64())]
+    )
+    by_floor: dict[Timestamp, list[str]] = {}
+    inline: list[pa.Table] = []
+    for part in parts:
+        if part.spark_path is None:
+            inline.append(part.to_arrow().select(full.names).cast(full))
+        else:
+            floor = part.time_floor if part.time_floor > part.time_min else 0
+            by_floor.setdefault(floor, []).append(part.spark_path)
+    frames = [
+        spark.read.schema(spark_schema(full))
+        .parquet(*paths)
+        .withColumn(TIME_COLUMN, F.greatest(F.col(TIME_COLUMN), F.lit(floor)))
+        if floor
+        else spark.read.schema(spark_schema(full)).parquet(*paths)
+        for floor, paths in by_floor.items()
+    ]
+    if inline or not frames:
+        table = pa.concat_tables(inline) if inline else full.empty_table()
+        frames.append(arrow_frame(spark, table))
+    if key_ranges is not None:
+        condition = range_condition(F.col(columns.names[0]), key_ranges)
+        frames = [frame.where(condition) for frame in frames]
+    frame = reduce(DataFrame.unionAll, frames)
+    time = F.col(TIME_COLUMN)
+    if as_of is not None:
+        kept = frame.where(time <= F.lit(as_of))
+        return kept.withColumn(TIME_COLUMN, F.lit(as_of).cast("bigint"))
+    assert between is not None
+    return frame.where((time >= F.lit(between[0])) & (time < F.lit(between[1])))

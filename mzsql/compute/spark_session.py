@@ -1,0 +1,212 @@
+"""Spark sessions: the local one made when none is given, and the kinds a replica works in.
+
+Promise: a missing or too old Java is one typed, one-line error before Spark is touched. A step runs in a session of its dataflow with
+the settings measured to cost least for small inputs; a hydration runs in one that cuts its work into short tasks, so that steps of
+other dataflows, in a pool that comes first, need not wait. Only SQL settings differ, so that a session given by the user
+(remote masters, Spark Connect) works too, merely without the scheduler pools.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+
+from mzsql.repr.errors import EnvironmentRefused
+
+#: The oldest Java that Spark 4 runs on.
+MINIMUM_JAVA = 17
+
+#: Pools of the FAIR scheduler: a step's tasks come before any hydration's.
+STEP_POOL = "step"
+HYDRATION_POOL = "hydration"
+
+_POOLS = f"""<?xml version="1.0"?>
+<allocations>
+  <pool name="{STEP_POOL}"><schedulingMode>FIFO</schedulingMode><weight>1000</weight><minShare>2</minShare></pool>
+  <pool name="{HYDRATION_POOL}"><schedulingMode>FAIR</schedulingMode><weight>1</weight><minShare>0</minShare></pool>
+</allocations>
+"""
+
+# Spark's own log4j file prints a banner and warnings on the terminal of whoever merely asked for a query.
+_LOG4J = """rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+
+#: What every session of ours has, for right answers.
+CORRECTNESS_SETTINGS = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.decimalOperations.allowPrecisionLoss": "false",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+
+#: What makes a small step cheap.
+STEP_SETTINGS = {
+    **CORRECTNESS_SETTINGS,
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.leafNodeDefaultParallelism": "1",
+    "spark.sql.optimizer.dynamicPartitionPruning.enabled": "false",
+    "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+}
+
+
+def java_version() -> int | None:
+    """The major version of the Java that Spark would start; None where there is none."""
+    home = os.environ.get("JAVA_HOME")
+    candidate = str(Path(home) / "bin" / "java") if home else "java"
+    java = shutil.which(candidate) or shutil.which("java")
+    if java is None:
+        return None
+    try:
+        done = subprocess.run(  # noqa: S603
+            [java, "-version"], capture_output=True, text=True, timeout=30, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', done.stderr + done.stdout)
+    if found is None:
+        return None
+    major = int(found[1])
+    # Java 8 and older call themselves 1.8.
+    return int(found[2]) if major == 1 and found[2] else major
+
+
+def require_java() -> None:
+    """Raise EnvironmentRefused, one line for a person, unless Java is there and new enough."""
+    version = java_version()
+    if version is None:
+        raise EnvironmentRefused(
+            f"Java {MINIMUM_JAVA} or newer is needed to run Spark, but no java was found; "
+            "install one (for example openjdk-17-jre-headless) or set JAVA_HOME"
+        )
+    if version < MINIMUM_JAVA:
+        raise EnvironmentRefused(
+            f"Java {MINIMUM_JAVA} or newer is needed to run Spark, but the java found is version {version}; "
+            "install a newer one or set JAVA_HOME"
+        )
+
+
+def local_session(*, cores: int | None = None, app_name: str = "mzsql") -> SparkSession:
+    """A Spark session in this process (the active one if there is any, untouched).
+
+    Args:
+        cores: task slots; all cores of the machine (at least 2) by default.
+        app_name: what Spark calls the application.
+
+    Raises:
+        EnvironmentRefused: no Java, or one older than `MINIMUM_JAVA`.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    require_java()
+    # Workers that Spark starts must be this interpreter, or they miss the packages installed here.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    scratch = Path(tempfile.mkdtemp(prefix="mzsql-spark-"))
+    pools, log4j = scratch / "pools.xml", scratch / "log4j2.properties"
+    pools.write_text(_POOLS)
+    log4j.write_text(_LOG4J)
+    slots = cores if cores is not None else max(2, os.cpu_count() or 2)
+    builder = (
+        SparkSession.builder.master(f"local[{slots}]")
+        .appName(app_name)
+        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={log4j.as_uri()}")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.scheduler.mode", "FAIR")
+        .config("spark.scheduler.allocation.file", pools.as_uri())
+        .config("spark.sql.warehouse.dir", (scratch / "warehouse").as_uri())
+        .config("spark.local.dir", str(scratch / "local"))
+        .config("spark.sql.codegen.cache.maxEntries", "5000")
+        .config("spark.sql.execution.arrow.pyspark.enabled", "true")
+    )
+    for key, value in CORRECTNESS_SETTINGS.items():
+        builder = builder.config(key, value)
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    # PySpark logs every failed analysis as JSON with the JVM's stack besides raising it; the caller has the exception.
+    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
+    with _errors_into(scratch / "spark.log"):
+        session: SparkSession = builder.getOrCreate()
+    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    return session
+
+
+@contextlib.contextmanager
+def _errors_into(path: Path) -> Iterator[None]:
+    """Have processes started inside write their standard error to a file: the JVM greets with warnings no setting turns off."""
+    sys.stderr.flush()
+    try:
+        kept = os.dup(2)
+    except OSError:  # no standard error at all (a service): nothing to keep quiet
+        yield
+        return
+    try:
+        with path.open("ab") as log:
+            os.dup2(log.fileno(), 2)
+        yield
+    except Exception as error:
+        tail = path.read_text(errors="replace").strip().splitlines()[-5:]
+        raise EnvironmentRefused(
+            f"Spark did not start: {str(error).splitlines()[0]}", detail="\n".join(tail) or None
+        ) from error
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def _configured(spark: SparkSession, settings: dict[str, str]) -> SparkSession:
+    session = spark.newSession()
+    for key, value in settings.items():
+        session.conf.set(key, value)
+    return session
+
+
+def step_session(spark: SparkSession) -> SparkSession:
+    """A session for the steps of one dataflow: its own temporary views, settings for small inputs."""
+    return _configured(spark, STEP_SETTINGS)
+
+
+def hydration_session(spark: SparkSession, *, workers: int) -> SparkSession:
+    """A session for one dataflow's hydration: shuffles into `workers` slices, files scanned in several short tasks."""
+    return _configured(
+        spark,
+        {
+            **STEP_SETTINGS,
+            "spark.sql.shuffle.partitions": str(workers),
+            "spark.sql.leafNodeDefaultParallelism": str(workers),
+            "spark.sql.files.minPartitionNum": str(4 * workers),
+            # as files appear when their task ends, each worker's progress can be seen; nothing reads them before the job is done
+            "mapreduce.fileoutputcommitter.algorithm.version": "2",
+            "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+            # for lookups: large row groups, small pages (page indexes prune)
+            "parquet.page.row.count.limit": "1000",
+        },
+    )
