@@ -1,0 +1,14 @@
+-- The clusters: each maintains materialized views and indexes, on its replicas.
+--
+-- id: the cluster's id, the key of this relation
+-- name: the cluster's name
+-- managed: whether its replicas follow from a size and a replication factor
+-- size: the size of its replicas, a key of `mz_cluster_replica_sizes`; NULL where it is not managed
+-- replication_factor: how many replicas it has; NULL where it is not managed
+CREATE SOURCE mz_catalog.mz_clusters (
+    id text NOT NULL,
+    name text NOT NULL,
+    managed boolean NOT NULL,
+    size text,
+    replication_factor uint4
+);

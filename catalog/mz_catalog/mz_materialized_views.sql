@@ -1,0 +1,18 @@
+-- The materialized views: what a cluster keeps up to date and everyone can read.
+--
+-- id: the view's id, the key of this relation
+-- oid: the number by which PostgreSQL's tools know it
+-- schema_id: the schema it is in, a key of `mz_schemas`
+-- name: the view's name within its schema
+-- cluster_id: the cluster that maintains it, a key of `mz_clusters`
+-- definition: the view's query
+-- create_sql: the statement that makes the view
+CREATE SOURCE mz_catalog.mz_materialized_views (
+    id text NOT NULL,
+    oid uint4 NOT NULL,
+    schema_id text NOT NULL,
+    name text NOT NULL,
+    cluster_id text NOT NULL,
+    definition text NOT NULL,
+    create_sql text
+);

@@ -1,0 +1,16 @@
+-- What can stand in FROM: tables, sources, views and materialized views.
+--
+-- id: the relation's id, the key of this relation
+-- oid: the number by which PostgreSQL's tools know it
+-- schema_id: the schema it is in, a key of `mz_schemas`
+-- name: the relation's name within its schema
+-- type: `table`, `source`, `view` or `materialized-view`
+-- cluster_id: the cluster that maintains it; NULL where none does
+CREATE VIEW mz_catalog.mz_relations AS
+SELECT id, oid, schema_id, name, 'table' AS type, NULL::text AS cluster_id FROM mz_catalog.mz_tables
+UNION ALL
+SELECT id, oid, schema_id, name, 'source' AS type, NULL::text AS cluster_id FROM mz_catalog.mz_sources
+UNION ALL
+SELECT id, oid, schema_id, name, 'view' AS type, NULL::text AS cluster_id FROM mz_catalog.mz_views
+UNION ALL
+SELECT id, oid, schema_id, name, 'materialized-view' AS type, cluster_id FROM mz_catalog.mz_materialized_views;

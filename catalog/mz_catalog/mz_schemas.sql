@@ -1,0 +1,12 @@
+-- The schemas of users and of the system.
+--
+-- id: the schema's id, the key of this relation
+-- oid: the number by which PostgreSQL's tools know it
+-- database_id: the database it is in, a key of `mz_databases`; NULL for a schema of the system, which every database shows
+-- name: the schema's name
+CREATE SOURCE mz_catalog.mz_schemas (
+    id text NOT NULL,
+    oid uint4 NOT NULL,
+    database_id text,
+    name text NOT NULL
+);

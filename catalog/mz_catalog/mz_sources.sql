@@ -1,0 +1,16 @@
+-- The relations that something outside of SQL fills; so far these are the builtin ones that the system fills.
+--
+-- id: the source's id, the key of this relation
+-- oid: the number by which PostgreSQL's tools know it
+-- schema_id: the schema it is in, a key of `mz_schemas`
+-- name: the source's name within its schema
+-- type: what fills it: `system`
+-- create_sql: the statement that makes the source
+CREATE SOURCE mz_catalog.mz_sources (
+    id text NOT NULL,
+    oid uint4 NOT NULL,
+    schema_id text NOT NULL,
+    name text NOT NULL,
+    type text NOT NULL,
+    create_sql text
+);

@@ -1,0 +1,16 @@
+-- The views that are not materialized, those of the system included.
+--
+-- id: the view's id, the key of this relation
+-- oid: the number by which PostgreSQL's tools know it
+-- schema_id: the schema it is in, a key of `mz_schemas`
+-- name: the view's name within its schema
+-- definition: the view's query
+-- create_sql: the statement that makes the view
+CREATE SOURCE mz_catalog.mz_views (
+    id text NOT NULL,
+    oid uint4 NOT NULL,
+    schema_id text NOT NULL,
+    name text NOT NULL,
+    definition text NOT NULL,
+    create_sql text
+);
