@@ -1,0 +1,11 @@
+-- What does each dataflow keep, node by node? A shard that two dataflows share stands under both.
+SELECT
+    o.name AS object,
+    a.replica_id,
+    a.plan_node_id,
+    a.shard_id,
+    a.rows,
+    a.bytes
+FROM mz_internal.mz_arrangements AS a
+JOIN mz_catalog.mz_objects AS o ON o.id = a.object_id
+ORDER BY bytes DESC, object, plan_node_id;
