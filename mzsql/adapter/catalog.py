@@ -1,0 +1,326 @@
+"""The catalog: what exists, as a pure state machine over durable entries.
+
+Promise: a `CatalogState` is immutable; every command is a pure function from a state to a `Change` of durable entries, raising a
+typed error where its precondition fails, so that the check stands inside the compare-and-append (`DurableCatalog.transact`). An
+entry is a key and a JSON value, readable by people and by other versions. Ids come from counters in the catalog itself and are
+never used twice.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from mzsql.adapter.durable_map import Change, DurableMap
+from mzsql.expr.scalar import Scalar
+from mzsql.persist import PersistClient
+from mzsql.repr.errors import DependentObjects, DuplicateObject, UndefinedObject, UndefinedTable
+from mzsql.repr.ids import GlobalId, sort_key
+from mzsql.repr.types import RelationDesc
+
+#: The format of an environment; a higher one is refused.
+FORMAT_VERSION = 1
+DATABASE = "materialize"
+DEFAULT_SCHEMA = "public"
+DEFAULT_CLUSTER = "quickstart"
+
+T = TypeVar("T")
+
+
+class Item(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A user's object.
+
+    Attributes:
+        id: its global id.
+        schema: the schema's name; the database is always `DATABASE`.
+        kind: table, view, materialized-view or index.
+        create_sql: the statement that makes it, names qualified.
+        desc: names and types of its columns; None for an index.
+        depends_on: the objects that its definition names.
+        shard: the shard of its contents (tables, materialized views).
+        cluster: the cluster that maintains it (materialized views, indexes).
+        on_id, key: what an index is on, and its key expressions.
+        defaults: a table's column defaults by position, None where there is none.
+        version: counts redefinitions under one id; part of what makes a cached plan valid.
+        created_at: milliseconds since the epoch.
+        as_of: the time at which a dataflow's result begins.
+    """
+
+    id: GlobalId
+    name: str
+    schema: str
+    kind: str
+    create_sql: str
+    desc: RelationDesc | None = None
+    depends_on: tuple[GlobalId, ...] = ()
+    shard: str | None = None
+    cluster: str | None = None
+    on_id: GlobalId | None = None
+    key: tuple[Scalar, ...] = ()
+    defaults: tuple[Scalar | None, ...] = ()
+    version: int = 1
+    created_at: int = 0
+    as_of: int = 0
+
+    @property
+    def full_name(self) -> str:
+        """``materialize.public.name``."""
+        return f"{DATABASE}.{self.schema}.{self.name}"
+
+
+class Replica(msgspec.Struct, frozen=True):
+    """A replica of a cluster."""
+
+    id: str
+    name: str
+    cluster_id: str
+    size: str
+    workers: int
+
+
+class Cluster(msgspec.Struct, frozen=True):
+    """A cluster."""
+
+    id: str
+    name: str
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """Who leads: a token, the wall-clock time at which the lease lapses, and the deploy generation."""
+
+    token: str
+    expires_at: int
+    generation: int
+    who: str
+
+
+class Meta(msgspec.Struct, frozen=True):
+    """What an environment is: written once, checked at every open."""
+
+    environment_id: str
+    format_version: int
+    wal_shard: str
+    cache_shard: str
+    created_at: int
+
+
+class CatalogState(msgspec.Struct, frozen=True):
+    """Everything in the catalog, as of one step."""
+
+    meta: Meta | None = None
+    items: dict[GlobalId, Item] = {}
+    clusters: dict[str, Cluster] = {}
+    replicas: dict[str, Replica] = {}
+    schemas: dict[str, str] = {}
+    counters: dict[str, int] = {}
+    managed: dict[str, str] = {}
+    arrangements: dict[str, str] = {}
+    system_settings: dict[str, str] = {}
+    lease: Lease | None = None
+
+    def by_name(self, schema: str, name: str) -> Item | None:
+        """The object of that name, or None. Relations and indexes share one name space, as in PostgreSQL."""
+        for item in self.items.values():
+            if item.name == name and item.schema == schema:
+                return item
+        return None
+
+    def of_kind(self, *kinds: str) -> list[Item]:
+        """Objects of these kinds in the order of their ids."""
+        found = [item for item in self.items.values() if item.kind in kinds]
+        return sorted(found, key=lambda item: sort_key(item.id))
+
+    def dependents(self, gid: GlobalId) -> list[Item]:
+        """The objects whose definitions name ``gid``, in the order of their ids."""
+        found = [i for i in self.items.values() if gid in i.depends_on or i.on_id == gid]
+        return sorted(found, key=lambda item: sort_key(item.id))
+
+    def indexes_on(self, gid: GlobalId) -> list[Item]:
+        """The indexes on an object, in the order of their ids."""
+        return [i for i in self.of_kind("index") if i.on_id == gid]
+
+    def transitive_dependents(self, gid: GlobalId) -> list[Item]:
+        """All that cannot be without ``gid``, dependents before what they depend on."""
+        seen: dict[GlobalId, Item] = {}
+
+        def visit(one: GlobalId) -> None:
+            for item in self.dependents(one):
+                if item.id not in seen:
+                    visit(item.id)
+                    seen[item.id] = item
+
+        visit(gid)
+        return list(seen.values())
+
+
+_KINDS: dict[str, type] = {
+    "meta": Meta,
+    "item": Item,
+    "cluster": Cluster,
+    "replica": Replica,
+    "schema": str,
+    "counter": int,
+    "managed": str,
+    "arrangement": str,
+    "setting": str,
+    "lease": Lease,
+}
+_FIELDS = {
+    "item": "items",
+    "cluster": "clusters",
+    "replica": "replicas",
+    "schema": "schemas",
+    "counter": "counters",
+    "managed": "managed",
+    "arrangement": "arrangements",
+    "setting": "system_settings",
+}
+
+
+def decode(entries: Mapping[str, bytes]) -> CatalogState:
+    """The state that durable entries spell; keys are ``<kind>/<name>``."""
+    fields: dict[str, dict[str, object]] = {field: {} for field in _FIELDS.values()}
+    single: dict[str, object] = {}
+    for key, value in entries.items():
+        kind, _, name = key.partition("/")
+        decoded = msgspec.json.decode(value, type=_KINDS[kind])
+        if kind in _FIELDS:
+            fields[_FIELDS[kind]][name] = decoded
+        else:
+            single[kind] = decoded
+    return CatalogState(**fields, **single)  # type: ignore[arg-type]
+
+
+def put(kind: str, name: str, value: object) -> tuple[str, bytes]:
+    """A durable entry."""
+    return f"{kind}/{name}", msgspec.json.encode(value)
+
+
+# --- commands: state → change ---------------------------------------------------------------------
+
+
+def bootstrap(state: CatalogState, meta: Meta, *, size: str, workers: int) -> Change:
+    """A new environment's first entries; nothing where they are there."""
+    if state.meta is not None:
+        return {}
+    cluster = Cluster("u1", DEFAULT_CLUSTER)
+    replica = Replica("u1", "r1", cluster.id, size, workers)
+    return dict(
+        [
+            put("meta", "environment", meta),
+            put("schema", DEFAULT_SCHEMA, "u1"),
+            put("cluster", cluster.id, cluster),
+            put("replica", replica.id, replica),
+        ]
+    )
+
+
+def allocate(state: CatalogState, counter: str, n: int = 1) -> tuple[int, Change]:
+    """The first of ``n`` fresh numbers of a counter, counting from 1."""
+    first = state.counters.get(counter, 0) + 1
+    return first, dict([put("counter", counter, first + n - 1)])
+
+
+def create_item(state: CatalogState, item: Item) -> Change:
+    """Add an object.
+
+    Raises:
+        DuplicateObject: its name is taken.
+        UndefinedTable: something that it depends on was dropped meanwhile.
+        UndefinedObject: its schema or cluster does not exist.
+    """
+    if item.schema not in state.schemas:
+        raise UndefinedObject(f"unknown schema '{item.schema}'")
+    taken = state.by_name(item.schema, item.name)
+    if taken is not None:
+        noun = taken.kind.replace("-", " ")
+        raise DuplicateObject(f"{noun} \"{item.full_name}\" already exists", sqlstate="42P07")
+    if item.cluster is not None and item.cluster not in {c.name for c in state.clusters.values()}:
+        raise UndefinedObject(f"unknown cluster '{item.cluster}'")
+    for gid in item.depends_on:
+        if gid.startswith("u") and gid not in state.items:
+            raise UndefinedTable(f"an object that {item.name} depends on was dropped meanwhile")
+    return dict([put("item", item.id, item)])
+
+
+def drop_items(state: CatalogState, ids: Iterable[GlobalId], *, cascade: bool) -> Change:
+    """Remove objects, with ``cascade`` also all that depend on them. Indexes always go with what they are on.
+
+    Raises:
+        DependentObjects: something else depends on one of them.
+    """
+    doomed = {gid for gid in ids if gid in state.items}
+    for gid in tuple(doomed):
+        for dependent in state.transitive_dependents(gid):
+            if cascade or dependent.kind == "index":
+                doomed.add(dependent.id)
+    for gid in sorted(doomed, key=sort_key):
+        item = state.items[gid]
+        others = [d for d in state.dependents(gid) if d.id not in doomed]
+        if others:
+            noun = item.kind.replace("-", " ")
+            by = ", ".join(f"{d.kind.replace('-', ' ')} \"{d.name}\"" for d in others)
+            raise DependentObjects(
+                f'cannot drop {noun} "{item.name}": still depended upon by {by}',
+                hint="Use DROP … CASCADE to drop the dependent objects too.",
+            )
+    return {f"item/{gid}": None for gid in doomed}
+
+
+def rename_key(state: CatalogState, kind: str, name: str, value: object) -> Change:
+    """Set one entry of a plain kind (setting, arrangement, managed)."""
+    del state
+    return dict([put(kind, name, value)])
+
+
+class DurableCatalog:
+    """The catalog of an environment, followed by this process. Thread-safe."""
+
+    def __init__(self, persist: PersistClient, shard_id: str) -> None:
+        self._map = DurableMap(persist, shard_id, "catalog")
+        self._lock = threading.RLock()
+        self._decoded: tuple[int, CatalogState] | None = None
+
+    @property
+    def state(self) -> CatalogState:
+        """The catalog as last seen; asks nobody."""
+        with self._lock:
+            step = self._map.upper
+            if self._decoded is None or self._decoded[0] != step:
+                self._decoded = (step, decode(self._map.entries()))
+            return self._decoded[1]
+
+    @property
+    def step(self) -> int:
+        """How many changes this process has seen."""
+        return self._map.upper
+
+    def entries(self) -> dict[str, bytes]:
+        """The durable entries as last seen."""
+        return self._map.entries()
+
+    def sync(self) -> CatalogState:
+        """The catalog as it is now, other processes' changes included."""
+        self._map.sync()
+        return self.state
+
+    def transact(self, command: Callable[[CatalogState], tuple[Change, T]]) -> T:
+        """Apply a command atomically; its second result is returned. It may be called several times and must be pure."""
+        answer: list[T] = []
+
+        def make(entries: Mapping[str, bytes]) -> Change:
+            del entries  # `state` decodes the same ones, once for each step
+            change, result = command(self.state)
+            answer[:] = [result]
+            return change
+
+        with self._lock:
+            self._map.apply(make)
+        return answer[0]
+
+    def close(self) -> None:
+        """Give the handles up. Idempotent."""
+        self._map.close()

@@ -1,0 +1,166 @@
+"""A map from text to bytes on one shard, followed by every process.
+
+Promise: `apply` is atomic and linearizable: the change is computed from the newest contents by a pure function and appended iff
+nobody appended since; on a conflict the others' updates are read and the function is asked again. Times are integer steps, as in
+Materialize's durable cache (reference facts 2.7); history is given up at once, so that compaction keeps one row a key.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+
+import pyarrow as pa
+
+from mzsql.persist import ExpiredHandle, PersistClient, UpperMismatch
+from mzsql.repr.errors import InternalError
+
+SCHEMA = pa.schema([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+
+#: What a change asks for: new values by key, None to remove the key.
+Change = Mapping[str, bytes | None]
+
+
+class DurableMap:
+    """One process's handle of such a map. Thread-safe.
+
+    Args:
+        persist: the client of the environment's shards.
+        shard_id: the map's shard, made if it is not there.
+        purpose: what it is for, kept in the shard's state.
+        max_conflicts: so many lost races in a row are a bug or a livelock, and end in an error.
+    """
+
+    def __init__(
+        self, persist: PersistClient, shard_id: str, purpose: str, max_conflicts: int = 1000
+    ) -> None:
+        self._persist = persist
+        self._shard_id = shard_id
+        self._purpose = purpose
+        self._max_conflicts = max_conflicts
+        self._lock = threading.RLock()
+        self._entries: dict[str, bytes] = {}
+        self._upper = 0
+        self._open()
+
+    def _open(self) -> None:
+        self._writer, self._reader = self._persist.open_shard(
+            self._shard_id, SCHEMA, purpose=self._purpose
+        )
+        self._entries, self._upper = {}, 0
+        upper = self._reader.fetch_upper()
+        if upper is None:
+            raise InternalError(f"the shard of the {self._purpose} is sealed")
+        if upper > 0:
+            self._fold(self._reader.snapshot_arrow(upper - 1))
+        self._upper = upper
+        self._hold()
+
+    def _fold(self, table: pa.Table) -> None:
+        rows = zip(
+            table.column("mz_time").to_pylist(),
+            table.column("mz_diff").to_pylist(),
+            table.column("key").to_pylist(),
+            table.column("value").to_pylist(),
+            strict=True,
+        )
+        # Within a step retractions come first: an overwritten key is one retraction and one insertion.
+        for _, diff, key, value in sorted(rows, key=lambda row: row[:3]):
+            if diff == 1:
+                self._entries[key] = value
+            elif diff == -1 and self._entries.get(key) == value:
+                del self._entries[key]
+            else:
+                raise InternalError(f"the {self._purpose} holds {key!r} {diff} times")
+
+    def _hold(self) -> None:
+        if self._upper > 0:
+            self._reader.downgrade_since(self._upper - 1)
+
+    @property
+    def upper(self) -> int:
+        """The step up to which this process has seen the map."""
+        with self._lock:
+            return self._upper
+
+    def entries(self) -> dict[str, bytes]:
+        """The map as last seen; asks nobody."""
+        with self._lock:
+            return dict(self._entries)
+
+    def sync(self) -> bool:
+        """Read what others have appended; whether there was anything."""
+        with self._lock:
+            try:
+                upper = self._reader.fetch_upper()
+                assert upper is not None
+                if upper <= self._upper:
+                    return False
+                self._fold(self._reader.updates(self._upper, upper))
+                self._upper = upper
+                self._hold()
+            except ExpiredHandle:
+                self._open()
+            return True
+
+    def apply(self, make: Callable[[Mapping[str, bytes]], Change]) -> int:
+        """Append the change that ``make`` computes from the newest contents; the step at which it was done.
+
+        ``make`` may be called several times and must be pure; what it raises is raised, with nothing changed.
+        """
+        with self._lock:
+            for _ in range(self._max_conflicts):
+                change = make(self._entries)
+                rows = list(_rows(self._entries, change))
+                if not rows:
+                    return self._upper
+                step = self._upper
+                try:
+                    self._writer.compare_and_append(
+                        _table(rows, step), expected_upper=step, new_upper=step + 1
+                    )
+                except UpperMismatch:
+                    self.sync()
+                    continue
+                except ExpiredHandle:
+                    self._open()
+                    continue
+                self._upper = step + 1
+                for key, value in change.items():
+                    if value is None:
+                        self._entries.pop(key, None)
+                    else:
+                        self._entries[key] = value
+                self._hold()
+                return step
+            raise InternalError(
+                f"the {self._purpose} could not be changed: "
+                f"{self._max_conflicts} times in a row somebody else was faster"
+            )
+
+    def close(self) -> None:
+        """Give the handles up. Idempotent."""
+        self._reader.expire()
+        self._writer.expire()
+
+
+def _rows(entries: Mapping[str, bytes], change: Change) -> Iterable[tuple[str, bytes, int]]:
+    for key, value in change.items():
+        old = entries.get(key)
+        if old == value:
+            continue
+        if old is not None:
+            yield key, old, -1
+        if value is not None:
+            yield key, value, 1
+
+
+def _table(rows: list[tuple[str, bytes, int]], step: int) -> pa.Table:
+    return pa.table(
+        {
+            "key": pa.array([key for key, _, _ in rows], pa.string()),
+            "value": pa.array([value for _, value, _ in rows], pa.binary()),
+            "mz_time": pa.array([step] * len(rows), pa.int64()),
+            "mz_diff": pa.array([diff for _, _, diff in rows], pa.int64()),
+        }
+    )

@@ -1,0 +1,275 @@
+"""An open environment: backends, shards, catalog, collections, oracle, for one process.
+
+Promise: opening checks the environment's id and format before anything is written, recovers what a crash left (the write-ahead log
+is followed and its writes are made visible through the oracle), and fences nobody. `sync` brings what other processes did to the
+catalog here. Everything is closed by `close`, in order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+
+from mzsql import __version__
+from mzsql.adapter import catalog as cat
+from mzsql.adapter.builtin import builtins_by_name
+from mzsql.adapter.catalog import CatalogState, DurableCatalog, Item, Meta
+from mzsql.adapter.durable_map import Change
+from mzsql.adapter.expression_cache import ExpressionCache
+from mzsql.adapter.locations import Locations, refuse_newer
+from mzsql.location import TimestampOracle, default_registry
+from mzsql.persist import PersistClient, Settings, SystemClock
+from mzsql.repr.errors import EnvironmentRefused, InternalError, Unsupported
+from mzsql.repr.frontier import Timestamp
+from mzsql.repr.ids import GlobalId
+from mzsql.storage import Collection, CollectionManager, Collections, Tables, WriteAheadLog
+
+#: The one shard whose name must be known before anything can be read.
+CATALOG_SHARD = "s00000000-0000-4000-8000-000000000001"
+TIMELINE = "EpochMilliseconds"
+DEFAULT_SIZE = "2"
+SIZES: Mapping[str, int] = {str(n): n for n in (1, 2, 4, 8, 16, 32)}
+
+#: Builtin sources that are storage-managed collections, with whether they mirror state (else they are histories).
+MANAGED: Mapping[tuple[str, str], bool] = {
+    ("mz_internal", "mz_compute_operator_hydration_statuses_per_worker"): True,
+    ("mz_internal", "mz_compute_hydration_statuses"): True,
+}
+
+
+class Environment:
+    """One process's view of an environment; make it with `Environment.open`.
+
+    Attributes:
+        id: the environment's id.
+        build: the build version that keys the expression cache.
+        process: this process's name among those that open the environment.
+        read_only: whether DDL, writes and leading are refused.
+    """
+
+    def __init__(
+        self,
+        locations: Locations,
+        persist: PersistClient,
+        catalog: DurableCatalog,
+        oracle: TimestampOracle,
+        meta: Meta,
+        *,
+        read_only: bool,
+        clock: SystemClock,
+    ) -> None:
+        self.locations = locations
+        self.persist = persist
+        self.catalog = catalog
+        self.oracle = oracle
+        self.meta = meta
+        self.id = meta.environment_id
+        self.build = __version__
+        self.process = f"{socket.gethostname()}/{uuid.uuid4()}"
+        self.read_only = read_only
+        self.clock = clock
+        self.wal = WriteAheadLog(persist, meta.wal_shard, clock=clock)
+        self.tables = Tables(persist, self.wal)
+        self.collections = Collections(persist, self.tables, clock=clock)
+        self.manager = CollectionManager(persist, clock=clock)
+        self.cache = ExpressionCache(persist, meta.cache_shard, self.build)
+        self._lock = threading.RLock()
+        self._registered: dict[GlobalId, Item] = {}
+        self._seen_step = -1
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        locations: Locations,
+        *,
+        read_only: bool = False,
+        settings: Settings | None = None,
+        clock: SystemClock | None = None,
+    ) -> Environment:
+        """Open, and make where nothing is there yet (unless ``read_only``).
+
+        Raises:
+            EnvironmentRefused: what is there is something else or of a newer format.
+        """
+        clock = clock or SystemClock()
+        registry = default_registry()
+        with contextlib.ExitStack() as undo:
+            blob = registry.open_blob(locations.blob)
+            undo.callback(blob.close)
+            consensus = registry.open_consensus(locations.consensus)
+            undo.callback(consensus.close)
+            persist = PersistClient(
+                blob, consensus, clock=clock, settings=settings, blob_url=locations.blob
+            )
+            undo.callback(persist.close)
+            if read_only and not persist.exists(CATALOG_SHARD):
+                raise EnvironmentRefused(
+                    f"there is no mzsql environment at {locations.directory or locations.consensus}"
+                )
+            catalog = DurableCatalog(persist, CATALOG_SHARD)
+            undo.callback(catalog.close)
+            meta = _check(catalog, persist, locations, clock.now_ms(), read_only=read_only)
+            oracle = registry.open_oracle(locations.oracle, TIMELINE, clock.now_ms)
+            undo.callback(oracle.close)
+            env = cls(locations, persist, catalog, oracle, meta, read_only=read_only, clock=clock)
+            undo.callback(env.close)
+            env._recover()
+            undo.pop_all()
+        return env
+
+    def _recover(self) -> None:
+        upper = self.wal.state.upper
+        if upper > 0 and self.oracle.read_ts() < upper - 1:
+            # A writer died between its commit and telling the oracle: the commit counts.
+            self.oracle.apply_write(upper - 1)
+        self.sync()
+
+    def sync(self) -> CatalogState:
+        """The catalog as it is now; collections are registered and forgotten accordingly."""
+        state = self.catalog.sync()
+        with self._lock:
+            step = self.catalog.step
+            if step != self._seen_step:
+                self._follow(state)
+                self._seen_step = step
+        return state
+
+    def _follow(self, state: CatalogState) -> None:
+        for gid in [g for g in self._registered if g not in state.items]:
+            del self._registered[gid]
+            self.collections.forget(gid)
+        for gid, item in state.items.items():
+            if gid in self._registered or item.shard is None:
+                continue
+            assert item.desc is not None
+            self._registered[gid] = item
+            self.collections.register(
+                Collection(
+                    id=gid,
+                    name=item.full_name,
+                    shard=item.shard,
+                    columns=item.desc.typ.columns,
+                    kind="table" if item.kind == "table" else "shard",
+                    has_errors=item.kind != "table",
+                )
+            )
+        by_name = builtins_by_name()
+        for name, shard in state.managed.items():
+            schema, _, item_name = name.partition(".")
+            builtin = by_name.get((schema, item_name))
+            if builtin is not None and builtin.desc is not None:
+                self.collections.register(
+                    Collection(
+                        id=builtin.id,
+                        name=builtin.full_name,
+                        shard=shard,
+                        columns=builtin.desc.typ.columns,
+                        kind="shard",
+                    )
+                )
+
+    def require_writable(self) -> None:
+        """Raise where the environment was opened to be read only."""
+        if self.read_only:
+            raise Unsupported(
+                "cannot write: the environment was opened read-only", sqlstate="25006"
+            )
+
+    def fresh_timestamp(self) -> Timestamp:
+        """A time at which a read sees every acknowledged write; complete in all tables.
+
+        A read-only process may not move the log's upper: it then reads at the log's latest complete time, which holds every write
+        that was acknowledged before this call.
+        """
+        ts = self.oracle.read_ts()
+        upper = self.wal.follow().upper
+        if upper > ts:
+            return ts
+        if self.read_only:
+            return max(upper - 1, 0)
+        self.wal.advance_past(ts)
+        self.collections.notify()
+        return ts
+
+    def workers(self) -> int:
+        """How many workers the default replica has."""
+        replicas = self.catalog.state.replicas.values()
+        return max((r.workers for r in replicas), default=1)
+
+    def close(self) -> None:
+        """Give everything up that this process holds. Idempotent."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self.manager.close()
+        self.collections.close()
+        self.wal.close()
+        self.cache.close()
+        self.catalog.close()
+        self.oracle.close()
+        self.persist.close()
+        self.persist.consensus.close()
+        self.persist.blob.close()
+
+
+def _check(
+    catalog: DurableCatalog,
+    persist: PersistClient,
+    locations: Locations,
+    now: int,
+    *,
+    read_only: bool,
+) -> Meta:
+    """The environment's entry, written where it is new; refuses what is not ours to open."""
+    where = locations.directory or locations.consensus
+    meta = catalog.state.meta
+    if meta is None and read_only:
+        raise EnvironmentRefused(f"there is no mzsql environment at {where}")
+    if meta is not None:
+        refuse_newer(meta.format_version, where)
+        if locations.environment_id not in (None, meta.environment_id):
+            raise EnvironmentRefused(
+                f"{where} holds the catalog of another environment ({meta.environment_id}, not {locations.environment_id})"
+            )
+    fresh = Meta(
+        environment_id=locations.environment_id or str(uuid.uuid4()),
+        format_version=cat.FORMAT_VERSION,
+        wal_shard=persist.new_shard_id(),
+        cache_shard=persist.new_shard_id(),
+        created_at=now,
+    )
+    missing = {f"{s}.{n}": persist.new_shard_id() for s, n in MANAGED}
+
+    def bootstrap(state: CatalogState) -> tuple[Change, None]:
+        change = dict(
+            cat.bootstrap(state, fresh, size=DEFAULT_SIZE, workers=SIZES[DEFAULT_SIZE])
+        )
+        for name, shard in missing.items():
+            if name not in state.managed:
+                change.update([cat.put("managed", name, shard)])
+        return change, None
+
+    if not read_only:
+        catalog.transact(bootstrap)
+    meta = catalog.state.meta
+    if meta is None:
+        raise InternalError("the catalog has no entry of its environment")
+    return meta
+
+
+@contextlib.contextmanager
+def opened(locations: Locations, *, read_only: bool = False) -> Iterator[Environment]:
+    """An environment that is closed at the end of the block."""
+    env = Environment.open(locations, read_only=read_only)
+    try:
+        yield env
+    finally:
+        env.close()
+
+
+Now = Callable[[], int]

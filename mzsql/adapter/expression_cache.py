@@ -1,0 +1,212 @@
+"""Optimized plans that outlive a restart, on one dedicated shard.
+
+Promise: an entry is valid for one build, one object and one version of its definition, under the optimizer features it was made
+with; anything else is as if it were not there, so no format is ever migrated and other builds' bytes are never decoded. A plan that
+imports an index lives no longer than the index. An entry is replaced and entries are invalidated in one atomic write; losing a
+race reads the other's changes and goes on (both run the same code: reference facts 1.1). Source: the expression cache design, with
+invalidation towards dependents as it documents it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from mzsql.adapter.catalog import CatalogState
+from mzsql.adapter.durable_map import Change, DurableMap
+from mzsql.expr.relation import Relation
+from mzsql.lir.plan import DataflowDescription
+from mzsql.persist import PersistClient
+from mzsql.repr.ids import GlobalId
+
+LOCAL = "local"
+GLOBAL = "global"
+
+
+class LocalExpression(msgspec.Struct, frozen=True):
+    """A view's locally optimized MIR."""
+
+    mir: Relation
+    features: str
+    version: int = 1
+
+
+class GlobalExpressions(msgspec.Struct, frozen=True):
+    """A dataflow's plan: what EXPLAIN shows of a deployed object and what runs.
+
+    Attributes:
+        mir: the dataflow's globally optimized MIR: pairs of an object and its relation, the export last.
+        plan: the physical plan.
+        index_imports: the indexes that either uses.
+        features: the optimizer features it was made with, spelled.
+        version: the version of the object's definition.
+        notices: what the optimizer had to say.
+    """
+
+    mir: tuple[tuple[GlobalId, Relation], ...]
+    plan: DataflowDescription
+    index_imports: tuple[GlobalId, ...]
+    features: str
+    version: int = 1
+    notices: tuple[str, ...] = ()
+
+
+_TYPES: dict[str, Any] = {LOCAL: LocalExpression, GLOBAL: GlobalExpressions}
+
+
+class CacheCounts(msgspec.Struct):
+    """How often a plan was there: mutable."""
+
+    hits: int = 0
+    misses: int = 0
+
+
+def entry_key(build: str, gid: GlobalId, kind: str) -> str:
+    """The durable key of an entry."""
+    return f"{build}/{gid}/{kind}"
+
+
+def dependents_of_index(state: CatalogState, on: GlobalId) -> set[GlobalId]:
+    """What an index on ``on`` may change the plan of: itself, its direct dependents, and those through plain views."""
+    found = {on}
+    pending = [on]
+    while pending:
+        for item in state.dependents(pending.pop()):
+            if item.id not in found:
+                found.add(item.id)
+                if item.kind == "view":
+                    pending.append(item.id)
+    return found
+
+
+class ExpressionCache:
+    """The cache of one build in one environment. Thread-safe.
+
+    Args:
+        persist: the client of the environment's shards.
+        shard_id: the cache's shard.
+        build: the build version, whose entries alone are seen.
+    """
+
+    def __init__(self, persist: PersistClient, shard_id: str, build: str) -> None:
+        self._map = DurableMap(persist, shard_id, "expression cache")
+        self._build = build
+        self.counts = CacheCounts()
+
+    def open(
+        self,
+        current: Mapping[GlobalId, int],
+        *,
+        remove_prior_versions: bool,
+    ) -> dict[GlobalId, GlobalExpressions]:
+        """Reconcile with what exists; the global entries of this build that remain.
+
+        Args:
+            current: every object (indexes too) with the version of its definition.
+            remove_prior_versions: whether entries of other builds go (not in a read-only process).
+        """
+        self._map.apply(lambda entries: self._stale(entries, current, remove_prior_versions))
+        kept = {}
+        for key in self._map.entries():
+            build, gid, kind = key.rsplit("/", 2)
+            if build == self._build and kind == GLOBAL:
+                found = self._decode(GlobalId(gid), GLOBAL)
+                if found is not None:
+                    kept[GlobalId(gid)] = found
+        return kept
+
+    def _stale(
+        self, entries: Mapping[str, bytes], current: Mapping[GlobalId, int], prior: bool
+    ) -> Change:
+        doomed: dict[str, bytes | None] = {}
+        for key, value in entries.items():
+            build, gid, kind = key.rsplit("/", 2)
+            if build != self._build:
+                if prior:
+                    doomed[key] = None
+                continue
+            entry = _decode(kind, value)
+            if entry is None or GlobalId(gid) not in current:
+                doomed[key] = None
+            elif current[GlobalId(gid)] != entry.version:
+                doomed[key] = None
+            elif isinstance(entry, GlobalExpressions) and not current.keys() >= set(
+                entry.index_imports
+            ):
+                doomed[key] = None
+        return doomed
+
+    def _decode(self, gid: GlobalId, kind: str) -> Any:
+        data = self._map.entries().get(entry_key(self._build, gid, kind))
+        return None if data is None else _decode(kind, data)
+
+    def local(self, gid: GlobalId, features: str, version: int) -> Relation | None:
+        """A view's cached MIR, if it was made under these features for this version."""
+        entry = self._decode(gid, LOCAL)
+        fits = entry is not None and (entry.features, entry.version) == (features, version)
+        return entry.mir if fits else None
+
+    def plan(self, gid: GlobalId, features: str, version: int) -> GlobalExpressions | None:
+        """An object's cached plan, if it was made under these features for this version. Counted."""
+        entry = self._decode(gid, GLOBAL)
+        if entry is not None and (entry.features, entry.version) == (features, version):
+            self.counts.hits += 1
+            return entry  # type: ignore[no-any-return]
+        self.counts.misses += 1
+        return None
+
+    def peek(self, gid: GlobalId) -> GlobalExpressions | None:
+        """An object's cached plan whatever its features, not counted: for EXPLAIN."""
+        entry: GlobalExpressions | None = self._decode(gid, GLOBAL)
+        return entry
+
+    def update(
+        self,
+        new_local: Mapping[GlobalId, LocalExpression] | None = None,
+        new_global: Mapping[GlobalId, GlobalExpressions] | None = None,
+        invalidate: Iterable[GlobalId] = (),
+    ) -> None:
+        """Remove the entries of ``invalidate`` and put the new ones, in one write; where an id is in both, the new one stays."""
+        put: dict[str, bytes] = {}
+        for gid, local in (new_local or {}).items():
+            put[entry_key(self._build, gid, LOCAL)] = msgspec.msgpack.encode(local)
+        for gid, plan in (new_global or {}).items():
+            put[entry_key(self._build, gid, GLOBAL)] = msgspec.msgpack.encode(plan)
+        gone = tuple(invalidate)
+
+        def change(entries: Mapping[str, bytes]) -> Change:
+            result: dict[str, bytes | None] = {}
+            for gid in gone:
+                for kind in (LOCAL, GLOBAL):
+                    key = entry_key(self._build, gid, kind)
+                    if key in entries:
+                        result[key] = None
+            return {**result, **put}
+
+        self._map.apply(change)
+
+    def sync(self) -> None:
+        """Read what other processes wrote."""
+        self._map.sync()
+
+    def close(self) -> None:
+        """Give the handles up. Idempotent."""
+        self._map.close()
+
+
+def _decode(kind: str, data: bytes) -> Any:
+    """An entry of this build; None where the bytes are none: it is then as if it were not there."""
+    if kind not in _TYPES:
+        return None
+    try:
+        return msgspec.msgpack.decode(data, type=_TYPES[kind])
+    except msgspec.MsgspecError:
+        return None
+
+
+def spell_features(features: object) -> str:
+    """Optimizer features as a text that is equal iff they are."""
+    return hashlib.sha256(msgspec.json.encode(features, order="sorted")).hexdigest()[:16]

@@ -1,0 +1,211 @@
+"""Reading an environment from outside: no session, no dataflows, no leading; what Spark's data source needs.
+
+Promise: `EnvironmentReader` resolves a name, gives a timestamp at which a read sees every acknowledged write, and hands out a
+relation's contents or changes as Arrow, or as the Parquet parts that hold them. Tables and materialized views are read from their
+shards; plain views and builtin relations are computed in this process, without Spark. Nothing durable changes but leases.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+
+from mzsql.adapter.builtin import builtins
+from mzsql.adapter.environment import Environment
+from mzsql.adapter.locations import locate
+from mzsql.adapter.results import expand, named
+from mzsql.adapter.session_catalog import SessionCatalog
+from mzsql.frontend.catalog import CatalogItem, PartialName
+from mzsql.persist import PartRef
+from mzsql.repr.errors import DatatypeMismatch, UndefinedTable
+from mzsql.repr.frontier import Frontier, Timestamp
+from mzsql.repr.ids import GlobalId
+from mzsql.repr.types import RelationDesc
+
+if TYPE_CHECKING:
+    from mzsql.adapter.coordinator import Coordinator
+
+STORED = ("table", "materialized-view")
+
+
+class RelationInfo(msgspec.Struct, frozen=True):
+    """A relation that can be read.
+
+    Attributes:
+        id: its global id.
+        database: None for builtin ones.
+        schema, name: its name.
+        kind: table, view, materialized-view or source.
+        desc: names and types of its columns.
+    """
+
+    id: GlobalId
+    database: str | None
+    schema: str
+    name: str
+    kind: str
+    desc: RelationDesc
+
+    @property
+    def stored(self) -> bool:
+        """Whether its contents are on a shard: then it has parts and changes."""
+        return self.kind in STORED
+
+    @property
+    def full_name(self) -> str:
+        """``public.orders``: the name without the database."""
+        return f"{self.schema}.{self.name}"
+
+
+class EnvironmentReader:
+    """Reads an environment; make it with `open_read_only`. Thread-safe; a context manager."""
+
+    def __init__(self, env: Environment, coordinator: Coordinator | None = None) -> None:
+        self._env = env
+        self._coordinator = coordinator
+        self._owns = coordinator is None
+        self._lock = threading.Lock()
+
+    def _planner(self) -> Coordinator:
+        """The coordinator that computes plain views and builtin relations; made when first needed."""
+        from mzsql.adapter.coordinator import Coordinator  # noqa: PLC0415
+
+        with self._lock:
+            if self._coordinator is None:
+                self._coordinator = Coordinator(self._env, spark=None, lead=False)
+            return self._coordinator
+
+    def _catalog(self) -> SessionCatalog:
+        return SessionCatalog(self._env.sync(), lambda b: self._planner().builtin_desc(b))
+
+    def relations(self) -> list[RelationInfo]:
+        """Every relation, users' first, each in the order of its id."""
+        catalog = self._catalog()
+        items = [
+            catalog.item(i.id)
+            for i in catalog.state.of_kind("table", "view", "materialized-view")
+        ]
+        items += [catalog.item(gid) for gid in builtins()]
+        return [_info(item) for item in items]
+
+    def relation(self, name: str) -> RelationInfo:
+        """The relation of a name such as ``orders``, ``public.orders`` or ``materialize.public.orders``.
+
+        Raises:
+            UndefinedTable: there is none.
+        """
+        parts = name.split(".")
+        item = None
+        if len(parts) <= 3:
+            partial = PartialName(parts[-1], *reversed(parts[:-1]))
+            item = self._catalog().resolve_item(partial)
+        if item is None or item.desc is None:
+            raise UndefinedTable(f"unknown catalog item '{name}'")
+        return _info(item)
+
+    def fresh_timestamp(self) -> Timestamp:
+        """A time at which a read sees every write that was acknowledged before this call."""
+        return self._env.fresh_timestamp()
+
+    def since(self, relation: RelationInfo) -> Frontier:
+        """The earliest time at which a stored relation can be read."""
+        return self._env.collections.since(relation.id)
+
+    def upper(self, relation: RelationInfo) -> Frontier:
+        """A stored relation's write frontier."""
+        return self._env.collections.upper(relation.id)
+
+    def wait(self, relation: RelationInfo, as_of: Timestamp, timeout: float = 60.0) -> None:
+        """Wait until a stored relation is complete at ``as_of``; NotReadable at the timeout (seconds)."""
+        self._env.collections.wait_for_upper(relation.id, as_of, timeout)
+
+    def rows(
+        self,
+        relation: RelationInfo,
+        as_of: Timestamp | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        timeout: float = 60.0,
+    ) -> pa.Table:
+        """The contents at ``as_of`` (a fresh time by default) as Arrow, under the relation's column names, a row for each copy."""
+        desc = relation.desc
+        positions = list(range(desc.arity))
+        if columns is not None:
+            positions = [desc.names.index(c) for c in columns]
+        if not relation.stored:
+            table = self._planner().read_relation(relation.id, as_of)
+            return table.select(positions)
+        at = self.fresh_timestamp() if as_of is None else as_of
+        self.wait(relation, at, timeout)
+        updates = self._env.collections.snapshot(relation.id, at)
+        rows = named(expand(updates, relation.full_name), desc)
+        return rows.select(positions)
+
+    def parts(self, relation: RelationInfo, as_of: Timestamp, timeout: float = 60.0) -> Sequence[PartRef]:
+        """The parts of a stored relation's contents at ``as_of``: columns c0 …, [mz_error], mz_time, mz_diff. Keep them alive while
+        they are read; a reader takes a row's time as ``greatest(mz_time, time_floor)`` and keeps those at or below ``as_of``.
+        """
+        _require_stored(relation)
+        self.wait(relation, as_of, timeout)
+        return self._env.collections.parts(relation.id, as_of)
+
+    def changes(self, relation: RelationInfo, lower: Timestamp, upper: Timestamp, timeout: float = 60.0) -> pa.Table:
+        """A stored relation's updates with ``lower <= mz_time < upper``: its columns by name, then mz_time, mz_diff."""
+        _require_stored(relation)
+        collections = self._env.collections
+        if lower < upper:
+            self.wait(relation, upper - 1, timeout)
+        updates = collections.updates(relation.id, lower, upper)
+        names = [*relation.desc.names, "mz_time", "mz_diff"]
+        if collections.has_errors(relation.id):
+            expand(updates.filter(pa.compute.is_valid(updates.column("mz_error"))), relation.name)
+            updates = updates.drop_columns(["mz_error"])
+        return pa.table(updates.columns, names=names)
+
+    def close(self) -> None:
+        """Close the environment, if this reader has opened it. Idempotent."""
+        if self._owns:
+            if self._coordinator is not None:
+                self._coordinator.close()
+            self._env.close()
+
+    def __enter__(self) -> EnvironmentReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _info(item: CatalogItem) -> RelationInfo:
+    assert item.desc is not None
+    name = item.name
+    return RelationInfo(item.id, name.database, name.schema, name.item, item.kind, item.desc)
+
+
+def _require_stored(relation: RelationInfo) -> None:
+    if not relation.stored:
+        raise DatatypeMismatch(
+            f'"{relation.full_name}" is a {relation.kind}: only tables and materialized views have a history',
+            sqlstate="42809",
+        )
+
+
+def open_read_only(
+    path: str | os.PathLike[str] | None = None,
+    *,
+    blob: str | None = None,
+    consensus: str | None = None,
+    oracle: str | None = None,
+) -> EnvironmentReader:
+    """A reader of the environment in a directory, or at three URLs.
+
+    Raises:
+        EnvironmentRefused: there is none, or one of a newer format.
+    """
+    locations = locate(path, blob=blob, consensus=consensus, oracle=oracle, create=False)
+    return EnvironmentReader(Environment.open(locations, read_only=True))

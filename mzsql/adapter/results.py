@@ -1,0 +1,112 @@
+"""Rows on their way out: from collections' updates to a result's rows, and from plans' constants to Arrow.
+
+Promise: a result is an Arrow table of the types of `mzsql.repr.types.arrow_schema`, its columns named as the query names them, a row for
+each copy. An error row fails the read with its message.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mzsql.repr.datum import Datum, Row
+from mzsql.repr.errors import DataError, InternalError
+from mzsql.repr.types import ColumnType, RelationDesc, SqlType, arrow_schema, arrow_type
+
+
+def expand(updates: pa.Table, name: str) -> pa.Table:
+    """Rows for consolidated updates at one time: each as often as its diff says, time, diff and error columns gone.
+
+    Raises:
+        DataError: the collection holds an error at that time.
+        InternalError: a row with a negative count.
+    """
+    if "mz_error" in updates.column_names:
+        errors = updates.column("mz_error")
+        if errors.null_count < len(errors):
+            raise DataError(pc.drop_null(errors)[0].as_py())
+        updates = updates.drop_columns(["mz_error"])
+    diffs = updates.column("mz_diff")
+    rows = updates.drop_columns([c for c in ("mz_time", "mz_diff") if c in updates.column_names])
+    if not len(diffs) or pc.all(pc.equal(diffs, 1)).as_py():
+        return rows
+    counts = diffs.to_numpy()
+    if counts.min() < 0:
+        raise InternalError(f"{name} holds a row {counts.min()} times")
+    return rows.take(pa.array(np.repeat(np.arange(len(counts)), counts)))
+
+
+def named(rows: pa.Table, desc: RelationDesc) -> pa.Table:
+    """The columns under the relation's names, with exactly its Arrow types."""
+    schema = arrow_schema(desc.typ.columns)
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(rows.columns, schema, strict=True)
+    ]
+    # Column names of a result may repeat, which only the list form of Table's constructor allows.
+    return pa.table(columns, names=list(desc.names)) if columns else rows
+
+
+def _list_decoder(element: SqlType) -> Callable[[Any], Any]:
+    decode = decoder(element)
+    return lambda v: [None if x is None else decode(x) for x in json.loads(v)]
+
+
+def _interval(value: Any) -> Any:
+    months, days, micros = str(value).split(" ")
+    return {"months": int(months), "days": int(days), "micros": int(micros)}
+
+
+def decoder(typ: SqlType) -> Callable[[Any], Any]:
+    """From a `Datum` that is not None to what Arrow takes for the type."""
+    match typ.kind:
+        case "numeric":
+            quantum = decimal.Decimal(1).scaleb(-typ.effective_scale)
+            context = decimal.Context(prec=60)
+            return lambda v: decimal.Decimal(v).quantize(quantum, context=context)
+        case "uint8":
+            return lambda v: decimal.Decimal(v)
+        case "bytea":
+            return lambda v: bytes.fromhex(v)
+        case "date":
+            return lambda v: v
+        case "interval":
+            return _interval
+        case "list" | "array":
+            assert typ.element is not None
+            return _list_decoder(typ.element)
+        case _:
+            return lambda v: v
+
+
+def constant_table(
+    rows: Sequence[tuple[Row, int]], columns: Sequence[ColumnType]
+) -> pa.Table:
+    """The rows of a constant relation as columns c0 …, each copy a row."""
+    flat: list[tuple[Datum, ...]] = []
+    for row, diff in rows:
+        if diff < 0:
+            raise InternalError("a constant holds a row a negative number of times")
+        flat += [row] * diff
+    arrays = []
+    for i, column in enumerate(columns):
+        decode = decoder(column.type)
+        values = [None if row[i] is None else decode(row[i]) for row in flat]
+        arrays.append(pa.array(values, arrow_type(column.type)))
+    return pa.table(arrays, names=[f"c{i}" for i in range(len(columns))])
+
+
+def python_rows(names: Sequence[str], rows: Sequence[Sequence[object]]) -> pa.Table:
+    """Text rows that a statement such as SHOW answers with: every column is text."""
+    arrays = [pa.array([row[i] for row in rows], pa.string()) for i in range(len(names))]
+    return pa.table(arrays, names=list(names))
+
+
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

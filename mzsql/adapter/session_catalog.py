@@ -1,0 +1,118 @@
+"""The catalog as one statement of one session sees it: users' objects and builtin ones under one set of names.
+
+Promise: it does not change while the statement is planned. Implements the frontend's `CatalogView`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mzsql.adapter.builtin import Builtin, builtins, builtins_by_name
+from mzsql.adapter.catalog import DATABASE, CatalogState, Item
+from mzsql.frontend.catalog import SYSTEM_SCHEMAS, CatalogItem, FullName, PartialName
+from mzsql.repr.ids import GlobalId
+from mzsql.repr.types import RelationDesc
+
+
+def user_item(item: Item) -> CatalogItem:
+    """A user's object as the frontend sees it."""
+    return CatalogItem(
+        id=item.id,
+        name=FullName(DATABASE, item.schema, item.name),
+        kind=item.kind,
+        desc=item.desc,
+        create_sql=item.create_sql,
+        defaults=item.defaults,
+        on=item.on_id,
+        keys=item.key,
+        cluster=item.cluster,
+    )
+
+
+class SessionCatalog:
+    """A catalog state under a session's names.
+
+    Args:
+        state: the users' objects.
+        builtin_desc: the columns of a builtin view (planned when first needed).
+        database, search_path, cluster: the session's.
+    """
+
+    def __init__(
+        self,
+        state: CatalogState,
+        builtin_desc: Callable[[Builtin], RelationDesc],
+        *,
+        database: str = DATABASE,
+        search_path: tuple[str, ...] = ("public",),
+        cluster: str = "quickstart",
+    ) -> None:
+        self.state = state
+        self._builtin_desc = builtin_desc
+        self._database = database
+        self._search_path = search_path
+        self._cluster = cluster
+
+    @property
+    def database(self) -> str:
+        """The session's database."""
+        return self._database
+
+    @property
+    def search_path(self) -> tuple[str, ...]:
+        """The session's schemas."""
+        return self._search_path
+
+    @property
+    def cluster(self) -> str:
+        """The session's cluster."""
+        return self._cluster
+
+    def resolve_item(self, name: PartialName) -> CatalogItem | None:
+        """The object of this name, or None."""
+        if name.database is not None and name.schema in SYSTEM_SCHEMAS:
+            return None
+        if name.database not in (None, DATABASE):
+            return None
+        schemas = (name.schema,) if name.schema is not None else (*SYSTEM_SCHEMAS, *self._search_path)
+        for schema in schemas:
+            builtin = builtins_by_name().get((schema, name.item))
+            if builtin is not None:
+                return self._builtin_item(builtin)
+            if schema not in SYSTEM_SCHEMAS and self._database == DATABASE or name.database:
+                item = self.state.by_name(schema, name.item)
+                if item is not None:
+                    return user_item(item)
+        return None
+
+    def _builtin_item(self, builtin: Builtin) -> CatalogItem:
+        return CatalogItem(
+            id=builtin.id,
+            name=FullName(None, builtin.schema, builtin.name),
+            kind=builtin.kind,
+            desc=builtin.desc if builtin.desc is not None else self._builtin_desc(builtin),
+            create_sql=builtin.sql,
+        )
+
+    def item(self, gid: GlobalId) -> CatalogItem:
+        """The object of this id; KeyError where there is none."""
+        builtin = builtins().get(gid)
+        return user_item(self.state.items[gid]) if builtin is None else self._builtin_item(builtin)
+
+    def indexes_on(self, gid: GlobalId) -> tuple[CatalogItem, ...]:
+        """The indexes on an object, in order of creation."""
+        return tuple(user_item(item) for item in self.state.indexes_on(gid))
+
+    def has_schema(self, database: str | None, schema: str) -> bool:
+        """Whether the schema exists."""
+        if database is None:
+            return schema in SYSTEM_SCHEMAS
+        return database == DATABASE and schema in self.state.schemas
+
+    def has_database(self, database: str) -> bool:
+        """Whether the database exists."""
+        return database == DATABASE
+
+    def has_cluster(self, cluster: str) -> bool:
+        """Whether the cluster exists."""
+        return any(c.name == cluster for c in self.state.clusters.values())

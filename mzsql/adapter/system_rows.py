@@ -1,0 +1,286 @@
+"""The rows of the builtin sources that are derived when they are read: the catalog's own relations, frontiers, refreshes.
+
+Promise: each is one function from the environment to rows, in the order of the columns that its ``.sql`` file declares. They describe
+metadata, a row for each object, never a user's data. A source without a function here is a storage-managed collection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from mzsql.adapter.builtin import Builtin, builtins
+from mzsql.adapter.catalog import DATABASE, Item
+from mzsql.adapter.environment import SIZES, Environment
+from mzsql.compute import RefreshStats
+from mzsql.expr.scalar import Column
+from mzsql.frontend.catalog import SYSTEM_SCHEMAS
+from mzsql.repr.errors import InternalError
+from mzsql.repr.frontier import Frontier
+from mzsql.repr.ids import GlobalId
+from mzsql.repr.types import RelationDesc, arrow_schema, type_name
+
+DATABASE_ID = "u1"
+#: PostgreSQL's oids of the types, for clients that ask.
+TYPE_OIDS = {
+    "boolean": 16,
+    "bytea": 17,
+    "bigint": 20,
+    "smallint": 21,
+    "integer": 23,
+    "text": 25,
+    "real": 700,
+    "double": 701,
+    "char": 1042,
+    "varchar": 1043,
+    "date": 1082,
+    "time": 1083,
+    "timestamp": 1114,
+    "timestamptz": 1184,
+    "interval": 1186,
+    "numeric": 1700,
+    "uuid": 2950,
+    "jsonb": 3802,
+    "mz_timestamp": 16552,
+    "uint2": 16460,
+    "uint4": 16462,
+    "uint8": 16464,
+    "list": 16384,
+    "map": 16455,
+    "record": 2249,
+    "array": 2277,
+}
+Rows = Iterable[tuple[Any, ...]]
+
+
+class Source(Protocol):
+    """What the rows are derived from."""
+
+    @property
+    def env(self) -> Environment:
+        """The environment."""
+        ...
+
+    def refreshes(self) -> Iterable[RefreshStats]:
+        """The latest refreshes of the dataflows that this process maintains."""
+        ...
+
+    def builtin_desc(self, builtin: Builtin) -> RelationDesc:
+        """A builtin relation's columns."""
+        ...
+
+    def arrangements(self) -> Iterable[tuple[str, int, str, str, int, int]]:
+        """Object, node, replica, shard, rows and bytes of each arrangement that this process maintains."""
+        ...
+
+
+def oid(gid: str) -> int:
+    """A stable number for an id: users' objects and the system's in ranges of their own."""
+    return (20_000 if gid.startswith("u") else 10_000) + int(gid[1:])
+
+
+def _schema_id(schema: str, source: Source) -> str:
+    if schema in SYSTEM_SCHEMAS:
+        return f"s{SYSTEM_SCHEMAS.index(schema) + 1}"
+    return source.env.catalog.state.schemas[schema]
+
+
+def _cluster_id(item: Item, source: Source) -> str | None:
+    for cluster in source.env.catalog.state.clusters.values():
+        if cluster.name == item.cluster:
+            return cluster.id
+    return None
+
+
+def _definition(create_sql: str) -> str:
+    """The query of a CREATE … AS statement."""
+    upper = create_sql.upper()
+    at = upper.find(" AS ")
+    return create_sql if at < 0 else create_sql[at + 4 :].strip().rstrip(";") + ";"
+
+
+def _tables(source: Source) -> Rows:
+    for i in source.env.catalog.state.of_kind("table"):
+        yield i.id, oid(i.id), _schema_id(i.schema, source), i.name, i.create_sql
+
+
+def _views(source: Source) -> Rows:
+    for b in builtins().values():
+        if b.kind == "view":
+            yield b.id, oid(b.id), _schema_id(b.schema, source), b.name, b.query, b.sql
+    for i in source.env.catalog.state.of_kind("view"):
+        definition = _definition(i.create_sql)
+        yield i.id, oid(i.id), _schema_id(i.schema, source), i.name, definition, i.create_sql
+
+
+def _materialized_views(source: Source) -> Rows:
+    for i in source.env.catalog.state.of_kind("materialized-view"):
+        yield (
+            i.id,
+            oid(i.id),
+            _schema_id(i.schema, source),
+            i.name,
+            _cluster_id(i, source),
+            _definition(i.create_sql),
+            i.create_sql,
+        )
+
+
+def _sources(source: Source) -> Rows:
+    for b in builtins().values():
+        if b.kind == "source":
+            yield b.id, oid(b.id), _schema_id(b.schema, source), b.name, "system", b.sql
+
+
+def _indexes(source: Source) -> Rows:
+    for i in source.env.catalog.state.of_kind("index"):
+        yield i.id, oid(i.id), i.name, i.on_id, _cluster_id(i, source), i.create_sql
+
+
+def _index_columns(source: Source) -> Rows:
+    state = source.env.catalog.state
+    for index in state.of_kind("index"):
+        on = state.items.get(index.on_id) if index.on_id is not None else None
+        for position, key in enumerate(index.key, start=1):
+            if isinstance(key, Column):
+                nullable = True
+                if on is not None and on.desc is not None:
+                    nullable = on.desc.typ.columns[key.index].nullable
+                yield index.id, position, key.index + 1, None, nullable
+            else:
+                yield index.id, position, None, str(key), True
+
+
+def _columns(source: Source) -> Rows:
+    state = source.env.catalog.state
+    described: list[tuple[str, RelationDesc, tuple[Any, ...]]] = [
+        (b.id, source.builtin_desc(b), ()) for b in builtins().values()
+    ]
+    described += [(i.id, i.desc, i.defaults) for i in state.items.values() if i.desc is not None]
+    for gid, desc, defaults in described:
+        for n, (name, column) in enumerate(zip(desc.names, desc.typ.columns, strict=True)):
+            kind = column.type.kind
+            default = None
+            if n < len(defaults) and defaults[n] is not None:
+                default = "default"
+            mod = -1
+            if kind == "numeric" and column.type.scale is not None:
+                mod = (39 << 16 | column.type.scale) + 4
+            elif column.type.length is not None:
+                mod = column.type.length + 4
+            name_of_type = type_name(column.type).partition("(")[0]
+            type_oid = TYPE_OIDS.get(kind, 705)
+            yield gid, name, n + 1, column.nullable, name_of_type, default, type_oid, mod
+
+
+def _schemas(source: Source) -> Rows:
+    for number, name in enumerate(SYSTEM_SCHEMAS, start=1):
+        yield f"s{number}", oid(f"s{number}"), None, name
+    for name, gid in source.env.catalog.state.schemas.items():
+        yield gid, oid(gid), DATABASE_ID, name
+
+
+def _databases(_: Source) -> Rows:
+    yield DATABASE_ID, oid(DATABASE_ID), DATABASE
+
+
+def _clusters(source: Source) -> Rows:
+    state = source.env.catalog.state
+    for cluster in state.clusters.values():
+        replicas = [r for r in state.replicas.values() if r.cluster_id == cluster.id]
+        size = replicas[0].size if replicas else None
+        yield cluster.id, cluster.name, True, size, len(replicas)
+
+
+def _cluster_replicas(source: Source) -> Rows:
+    for r in source.env.catalog.state.replicas.values():
+        yield r.id, r.name, r.cluster_id, r.size
+
+
+def _sizes(_: Source) -> Rows:
+    for name, workers in SIZES.items():
+        yield name, 1, workers
+
+
+def _dependencies(source: Source) -> Rows:
+    for item in source.env.catalog.state.items.values():
+        for gid in item.depends_on:
+            yield item.id, gid
+
+
+def _compute_dependencies(source: Source) -> Rows:
+    """What each dataflow reads: plain views are looked through."""
+    state = source.env.catalog.state
+
+    def sources(gid: GlobalId) -> set[GlobalId]:
+        item = state.items.get(gid)
+        if item is None or item.kind != "view":
+            return {gid}
+        return {s for d in item.depends_on for s in sources(d)}
+
+    for item in state.of_kind("materialized-view", "index"):
+        for gid in sorted({s for d in item.depends_on for s in sources(d)}):
+            yield item.id, gid
+
+
+def _frontiers(source: Source) -> Rows:
+    collections = source.env.collections
+    wal = source.env.wal.follow().upper
+    for item in source.env.catalog.state.of_kind("table", "materialized-view"):
+        upper: Frontier = wal if item.kind == "table" else collections.upper(item.id)
+        yield item.id, collections.since(item.id), upper
+
+
+def _refreshes(source: Source) -> Rows:
+    for r in source.refreshes():
+        if r.kind != "empty":
+            yield (
+                r.object_id,
+                r.lower,
+                r.upper,
+                r.kind,
+                r.rows_in,
+                r.rows_out,
+                r.bytes_read,
+                r.jobs,
+                r.seconds,
+            )
+
+
+_DERIVED: dict[str, Callable[[Source], Rows]] = {
+    "mz_catalog.mz_tables": _tables,
+    "mz_catalog.mz_views": _views,
+    "mz_catalog.mz_materialized_views": _materialized_views,
+    "mz_catalog.mz_sources": _sources,
+    "mz_catalog.mz_indexes": _indexes,
+    "mz_catalog.mz_index_columns": _index_columns,
+    "mz_catalog.mz_columns": _columns,
+    "mz_catalog.mz_schemas": _schemas,
+    "mz_catalog.mz_databases": _databases,
+    "mz_catalog.mz_clusters": _clusters,
+    "mz_catalog.mz_cluster_replicas": _cluster_replicas,
+    "mz_catalog.mz_cluster_replica_sizes": _sizes,
+    "mz_internal.mz_object_dependencies": _dependencies,
+    "mz_internal.mz_compute_dependencies": _compute_dependencies,
+    "mz_internal.mz_frontiers": _frontiers,
+    "mz_internal.mz_refreshes": _refreshes,
+    "mz_internal.mz_arrangements": lambda source: source.arrangements(),
+}
+
+
+def is_derived(builtin: Builtin) -> bool:
+    """Whether the rows of a builtin source are derived here."""
+    return builtin.full_name in _DERIVED
+
+
+def derive(builtin: Builtin, source: Source) -> pa.Table:
+    """The rows of a builtin source now: columns c0 … of its types."""
+    make = _DERIVED.get(builtin.full_name)
+    if make is None or builtin.desc is None:
+        raise InternalError(f"nothing yields the rows of {builtin.full_name}")
+    rows = list(make(source))
+    schema = arrow_schema(builtin.desc.typ.columns)
+    arrays = [pa.array([row[i] for row in rows], field.type) for i, field in enumerate(schema)]
+    return pa.table(arrays, names=schema.names)

@@ -1,0 +1,286 @@
+"""Storage-managed collections: what mzsql itself records (hydration statuses, histories), on shards, in the order of commands.
+
+Promise: commands of one collection take effect in the order in which they were given, all that wait in one append; a deletion is a
+predicate over rows and covers everything appended before it, by this process or an earlier one. Two kinds (reference facts 8.3):
+a *differential* collection mirrors small state, whose desired contents stay in memory, so that on a conflict, and at the start, the
+difference to what the shard holds is written; an *append-only* one is a history, appended blindly. Times are wall-clock
+milliseconds. Source: the unified compute introspection design.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+import pyarrow as pa
+
+from mzsql.persist import Clock, ExpiredHandle, PersistClient, SystemClock, UpperMismatch
+from mzsql.repr.errors import InternalError, NotReadable
+from mzsql.repr.ids import GlobalId
+from mzsql.repr.types import ColumnType, arrow_schema
+from mzsql.storage.tables import empty_updates
+
+#: A row as Python values of the collection's Arrow types; these collections hold metadata, never a user's data.
+ManagedRow: TypeAlias = tuple[Any, ...]
+
+
+class _Append(msgspec.Struct, frozen=True):
+    updates: tuple[tuple[ManagedRow, int], ...]
+
+
+class _Delete(msgspec.Struct, frozen=True):
+    predicate: Callable[[ManagedRow], bool]
+
+
+class _Flush(msgspec.Struct, frozen=True):
+    done: threading.Event
+
+
+_Command: TypeAlias = _Append | _Delete | _Flush
+
+
+class ManagedCollection:
+    """One collection and the thread that writes it.
+
+    Args:
+        persist: the client of the environment's shards.
+        shard_id: its shard, made if it is not there.
+        columns: the types of its columns.
+        differential: whether it mirrors state (else it is a history).
+        name: how a person calls it.
+        clock: the clock that gives its times.
+    """
+
+    def __init__(
+        self,
+        persist: PersistClient,
+        shard_id: str,
+        columns: tuple[ColumnType, ...],
+        *,
+        differential: bool,
+        name: str,
+        clock: Clock,
+    ) -> None:
+        self._schema = arrow_schema(columns)
+        self._differential = differential
+        self._name = name
+        self._clock = clock
+        self._persist = persist
+        self._shard_id = shard_id
+        self._writer, self._reader = persist.open_shard(shard_id, self._schema, purpose=name)
+        self._desired: Counter[ManagedRow] = Counter()
+        self._queue: queue.SimpleQueue[_Command | None] = queue.SimpleQueue()
+        self._failure: BaseException | None = None
+        self._upper = 0
+        self._reconcile = True
+        self._thread = threading.Thread(target=self._run, name=f"mzsql-{name}", daemon=True)
+        self._thread.start()
+
+    def send(self, command: _Command) -> None:
+        """Enqueue a command."""
+        self._queue.put(command)
+
+    def flush(self, timeout: float) -> None:
+        """Wait until all commands given before are durable.
+
+        Raises:
+            NotReadable: they are not within ``timeout`` seconds.
+            InternalError: the writer has failed.
+        """
+        done = threading.Event()
+        self.send(_Flush(done))
+        if not done.wait(timeout):
+            if self._failure is not None:
+                raise InternalError(f"the writer of {self._name} failed: {self._failure}")
+            raise NotReadable(f"{self._name} was not written within {timeout:g} s")
+
+    def close(self) -> None:
+        """Write what waits and stop. Idempotent."""
+        if self._thread.is_alive():
+            self._queue.put(None)
+            self._thread.join()
+            self._reader.expire()
+            self._writer.expire()
+
+    # --- the writer's thread ------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            # The first write retracts what an earlier process left (a differential collection starts empty).
+            if self._differential:
+                self._write(Counter())
+            while True:
+                commands, last = self._take()
+                self._process(commands)
+                if last:
+                    return
+        except BaseException as failure:
+            # Kept for whoever waits on the collection: a thread has nobody to raise to.
+            self._failure = failure
+
+    def _take(self) -> tuple[list[_Command], bool]:
+        """All commands that wait, at least one; and whether the writer shall stop."""
+        commands: list[_Command] = []
+        item = self._queue.get()
+        while True:
+            if item is None:
+                return commands, True
+            commands.append(item)
+            try:
+                item = self._queue.get_nowait()
+            except queue.Empty:
+                return commands, False
+
+    def _process(self, commands: Sequence[_Command]) -> None:
+        pending: Counter[ManagedRow] = Counter()
+        for command in commands:
+            match command:
+                case _Append(updates=updates):
+                    for row, diff in updates:
+                        pending[row] += diff
+                        self._desired[row] += diff
+                case _Delete(predicate=predicate):
+                    for row in [r for r, n in self._contents(pending).items() if n and predicate(r)]:
+                        count = self._contents(pending)[row]
+                        pending[row] -= count
+                        self._desired[row] -= count
+                case _Flush():
+                    pass
+        if not self._differential:
+            self._desired.clear()
+        else:
+            self._desired = Counter({row: n for row, n in self._desired.items() if n})
+        if any(pending.values()):
+            self._write(pending)
+        for command in commands:
+            if isinstance(command, _Flush):
+                command.done.set()
+
+    def _contents(self, pending: Counter[ManagedRow]) -> Counter[ManagedRow]:
+        """What a deletion looks at: the desired state; of a history what it holds, with what waits."""
+        if self._differential:
+            return self._desired
+        held = self._read()
+        held.update(pending)
+        return held
+
+    def _read(self) -> Counter[ManagedRow]:
+        upper = self._reader.fetch_upper()
+        held: Counter[ManagedRow] = Counter()
+        if upper:
+            table = self._reader.snapshot_arrow(upper - 1)
+            rows = zip(
+                *(table.column(name).to_pylist() for name in self._schema.names), strict=True
+            )
+            for row, diff in zip(rows, table.column("mz_diff").to_pylist(), strict=True):
+                held[tuple(map(_freeze, row))] += diff
+        return held
+
+    def _write(self, pending: Counter[ManagedRow]) -> None:
+        while True:
+            if self._reconcile:
+                self._upper = self._writer.fetch_upper() or 0
+                if self._differential:
+                    pending = Counter(self._desired)
+                    pending.subtract(self._read())
+                self._reconcile = False
+            updates = [(row, n) for row, n in pending.items() if n]
+            if not updates and self._upper > 0:
+                return
+            now = max(self._clock.now_ms(), self._upper)
+            try:
+                self._writer.compare_and_append(
+                    self._table(updates, now) if updates else None,
+                    expected_upper=self._upper,
+                    new_upper=now + 1,
+                )
+            except UpperMismatch:
+                # Another process wrote: for a differential collection the difference is taken anew.
+                self._reconcile = True
+            except ExpiredHandle:
+                self._writer, self._reader = self._persist.open_shard(
+                    self._shard_id, self._schema, purpose=self._name
+                )
+                self._reconcile = True
+            else:
+                self._upper = now + 1
+                self._reader.downgrade_since(now)
+                return
+
+    def _table(self, updates: Sequence[tuple[ManagedRow, int]], time: int) -> pa.Table:
+        if not updates:
+            return empty_updates(self._schema)
+        columns = [
+            pa.array([row[i] for row, _ in updates], field.type)
+            for i, field in enumerate(self._schema)
+        ]
+        times = pa.array([time] * len(updates), pa.int64())
+        diffs = pa.array([diff for _, diff in updates], pa.int64())
+        return pa.table(
+            [*columns, times, diffs], names=[*self._schema.names, "mz_time", "mz_diff"]
+        )
+
+
+def _freeze(value: Any) -> Any:
+    """A value read back from Arrow in the hashable form in which it was appended."""
+    if isinstance(value, list):
+        return tuple(_freeze(v) for v in value)
+    return value
+
+
+class CollectionManager:
+    """The storage-managed collections that this process writes."""
+
+    def __init__(self, persist: PersistClient, *, clock: Clock | None = None) -> None:
+        self._persist = persist
+        self._clock = clock or SystemClock()
+        self._lock = threading.Lock()
+        self._collections: dict[GlobalId, ManagedCollection] = {}
+
+    def register(
+        self,
+        gid: GlobalId,
+        shard_id: str,
+        columns: tuple[ColumnType, ...],
+        *,
+        differential: bool,
+        name: str,
+    ) -> None:
+        """Take a collection over: from now on this process writes it. A differential one becomes empty."""
+        with self._lock:
+            if gid not in self._collections:
+                self._collections[gid] = ManagedCollection(
+                    self._persist,
+                    shard_id,
+                    columns,
+                    differential=differential,
+                    name=name,
+                    clock=self._clock,
+                )
+
+    def append(self, gid: GlobalId, updates: Sequence[tuple[ManagedRow, int]]) -> None:
+        """Append rows with their diffs, all at one time. Returns at once."""
+        self._collections[gid].send(_Append(tuple(updates)))
+
+    def delete(self, gid: GlobalId, predicate: Callable[[ManagedRow], bool]) -> None:
+        """Retract every row, appended before this call, for which ``predicate`` holds. Returns at once."""
+        self._collections[gid].send(_Delete(predicate))
+
+    def is_registered(self, gid: GlobalId) -> bool:
+        """Whether this process writes the collection."""
+        return gid in self._collections
+
+    def flush(self, gid: GlobalId, timeout: float = 30.0) -> None:
+        """Wait until all commands given before for the collection are durable."""
+        self._collections[gid].flush(timeout)
+
+    def close(self) -> None:
+        """Write what waits and stop. Idempotent."""
+        with self._lock:
+            collections, self._collections = list(self._collections.values()), {}
+        for collection in collections:
+            collection.close()

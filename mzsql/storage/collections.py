@@ -1,0 +1,411 @@
+"""All readable collections of an environment by global id: tables behind the log, materialized views and managed ones on shards.
+
+Promise: a read at a time gives the contents at that time, whoever wrote and applied them; a time that is not complete is waited
+for within a timeout; a `since` is held back by named holds. Whoever leads keeps one hold a collection that survives the process
+(`own_holds`), at the earliest of all holds asked for here and of the retention window, so that a restarted dataflow finds its
+input where it left it. Reads by other processes live on leased readers.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+import pyarrow as pa
+
+from mzsql.persist import (
+    Clock,
+    CriticalReader,
+    ExpiredHandle,
+    PartRef,
+    PersistClient,
+    ReadHandle,
+    ReadTimeout,
+    SystemClock,
+)
+from mzsql.repr.errors import NotReadable, UndefinedTable
+from mzsql.repr.frontier import Frontier, Timestamp, meet, show
+from mzsql.repr.ids import GlobalId
+from mzsql.repr.types import ColumnType, arrow_schema
+from mzsql.storage.tables import Tables, TableShard, empty_updates
+
+TABLE = "table"
+SHARD = "shard"
+HOLD_ID = "environment"
+
+
+class Collection(msgspec.Struct, frozen=True):
+    """What must be known to read a collection.
+
+    Attributes:
+        id: its global id.
+        name: how a person calls it, for messages.
+        shard: the shard of its contents.
+        columns: the types of its columns c0 ….
+        kind: ``table`` (behind the write-ahead log) or ``shard`` (its shard's own upper counts).
+        has_errors: whether its shard has the column ``mz_error``.
+    """
+
+    id: GlobalId
+    name: str
+    shard: str
+    columns: tuple[ColumnType, ...]
+    kind: str = TABLE
+    has_errors: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The shard's schema, without time and diff."""
+        schema = arrow_schema(self.columns)
+        return schema.append(pa.field("mz_error", pa.string())) if self.has_errors else schema
+
+
+class Hold:
+    """Keeps one collection readable at and beyond ``since`` until it is released."""
+
+    def __init__(self, owner: Collections, gid: GlobalId, since: Frontier) -> None:
+        self._owner = owner
+        self._gid = gid
+        self._since = since
+        self._released = False
+
+    @property
+    def since(self) -> Frontier:
+        """The time that is held."""
+        return self._since
+
+    def downgrade(self, since: Frontier) -> None:
+        """Let go of the times before ``since``; an earlier one changes nothing."""
+        if since is None:
+            self.release()
+        elif self._since is None or since > self._since:
+            self._since = since
+
+    def release(self) -> None:
+        """Let go of everything. Idempotent."""
+        if not self._released:
+            self._released = True
+            self._owner.drop_hold(self._gid, self)
+
+    def __enter__(self) -> Hold:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+class _Open:
+    """A collection with its handles in this process."""
+
+    def __init__(
+        self, meta: Collection, table: TableShard | None, reader: ReadHandle | None
+    ) -> None:
+        self.meta = meta
+        self.table = table
+        self._own = reader
+        self.holds: set[Hold] = set()
+        self.critical: CriticalReader | None = None
+
+    @property
+    def reader(self) -> ReadHandle:
+        if self.table is not None:
+            return self.table.reader
+        assert self._own is not None
+        return self._own
+
+    def replace_reader(self, reader: ReadHandle) -> None:
+        self._own = reader
+
+
+class Collections:
+    """The collections of one environment, for one process; compute's `StorageReader`. Thread-safe."""
+
+    def __init__(
+        self, persist: PersistClient, tables: Tables, *, clock: Clock | None = None
+    ) -> None:
+        self._persist = persist
+        self.tables = tables
+        self._clock = clock or SystemClock()
+        self._lock = threading.RLock()
+        self._metas: dict[GlobalId, Collection] = {}
+        self._open: dict[GlobalId, _Open] = {}
+        self._watchers: dict[int, Callable[[], None]] = {}
+        self._next_watcher = 0
+        self._follower: threading.Thread | None = None
+        self._stop = threading.Event()
+        self._owns_holds = False
+
+    # --- what there is ------------------------------------------------------------------------
+
+    def register(self, collection: Collection) -> None:
+        """Make a collection readable; the same one again changes nothing."""
+        with self._lock:
+            self._metas[collection.id] = collection
+
+    def forget(self, gid: GlobalId) -> None:
+        """A collection that was dropped; its holds end."""
+        with self._lock:
+            self._metas.pop(gid, None)
+            one = self._open.pop(gid, None)
+        if one is None:
+            return
+        if one.critical is not None:
+            one.critical.release()
+        if one.table is not None:
+            self.tables.forget(one.meta.shard)
+        else:
+            one.reader.expire()
+
+    def ids(self) -> list[GlobalId]:
+        """Every registered collection."""
+        with self._lock:
+            return list(self._metas)
+
+    def meta(self, gid: GlobalId) -> Collection:
+        """What is known of a collection; UndefinedTable when it is not registered."""
+        with self._lock:
+            meta = self._metas.get(gid)
+        if meta is None:
+            raise UndefinedTable(f"unknown catalog item '{gid}'")
+        return meta
+
+    def _get(self, gid: GlobalId) -> _Open:
+        with self._lock:
+            one = self._open.get(gid)
+            if one is None:
+                meta = self.meta(gid)
+                if meta.kind == TABLE:
+                    table = self.tables.open(meta.shard, meta.columns)
+                    one = _Open(meta, table, None)
+                else:
+                    one = _Open(meta, None, self._open_reader(meta))
+                if self._owns_holds:
+                    self._take_hold(one)
+                self._open[gid] = one
+            return one
+
+    def _open_reader(self, meta: Collection) -> ReadHandle:
+        return self._persist.open_reader(meta.shard, meta.schema, purpose=f"reads of {meta.name}")
+
+    def _fresh(self, gid: GlobalId) -> _Open:
+        """The collection with a reader whose lease ran out replaced."""
+        one = self._get(gid)
+        with self._lock:
+            if one.table is not None:
+                one.table.reopen()
+            else:
+                one.replace_reader(self._open_reader(one.meta))
+        return one
+
+    def table(self, gid: GlobalId) -> TableShard:
+        """The shard of a table, for writing."""
+        one = self._get(gid)
+        assert one.table is not None, f"{gid} is not a table"
+        return one.table
+
+    # --- frontiers ----------------------------------------------------------------------------
+
+    def has_errors(self, gid: GlobalId) -> bool:
+        """Whether the collection's shard has the column ``mz_error``."""
+        return self.meta(gid).has_errors
+
+    def upper(self, gid: GlobalId) -> Frontier:
+        """The collection's upper: for a table that of the log."""
+        if self.meta(gid).kind == TABLE:
+            return self.tables.wal.follow().upper
+        return self._get(gid).reader.fetch_upper()
+
+    def since(self, gid: GlobalId) -> Frontier:
+        """The earliest time at which the collection can be read now."""
+        return self._get(gid).reader.since
+
+    def wait_for_upper(self, gid: GlobalId, past: Timestamp, timeout: float) -> Frontier:
+        """Wait until ``past`` is complete; the upper then.
+
+        Raises:
+            NotReadable: it is not within ``timeout`` seconds; names the frontier and the time needed.
+        """
+        meta = self.meta(gid)
+        upper: Frontier
+        if meta.kind == TABLE:
+            upper = self.tables.wal.wait_past(past, timeout).upper
+        else:
+            try:
+                return self._get(gid).reader.wait_for_upper(past, timeout=timeout)
+            except ReadTimeout as late:
+                upper = late.upper
+            except ExpiredHandle:
+                return self._fresh(gid).reader.wait_for_upper(past, timeout=timeout)
+        if upper is not None and upper <= past:
+            raise NotReadable(
+                f"{meta.name} is not readable at {past}: after {timeout:g} s its write frontier is {show(upper)}"
+            )
+        return upper
+
+    # --- reads --------------------------------------------------------------------------------
+
+    def _ready(self, gid: GlobalId, as_of: Timestamp) -> _Open:
+        one = self._get(gid)
+        if one.table is not None:
+            wal = self.tables.wal
+            if wal.state.upper <= as_of and wal.follow().upper <= as_of:
+                wal.advance_past(as_of)
+            self.tables.ensure_applied(one.table, as_of)
+        return one
+
+    def snapshot(
+        self, gid: GlobalId, as_of: Timestamp, columns: Sequence[int] | None = None
+    ) -> pa.Table:
+        """The contents at ``as_of``, consolidated: c0 …, [mz_error], mz_time, mz_diff.
+
+        Args:
+            gid: the collection.
+            as_of: the time, complete already.
+            columns: positions of the columns wanted; all by default.
+        """
+        meta = self.meta(gid)
+        names = None if columns is None else [f"c{i}" for i in columns]
+        if names is not None and meta.has_errors:
+            names.append("mz_error")
+        one = self._ready(gid, as_of)
+        for attempt in (0, 1):
+            try:
+                if one.table is not None:
+                    return one.table.snapshot(as_of, names)
+                return one.reader.snapshot_arrow(as_of, columns=names)
+            except ExpiredHandle:
+                if attempt:
+                    raise
+                one = self._fresh(gid)
+        raise AssertionError("unreachable")
+
+    def updates(self, gid: GlobalId, lower: Timestamp, upper: Timestamp) -> pa.Table:
+        """All updates with ``lower <= mz_time < upper`` at their exact times."""
+        one = self._ready(gid, upper - 1)
+        if lower >= upper:
+            return empty_updates(one.meta.schema)
+        if one.table is not None:
+            return one.table.updates(lower, upper)
+        return one.reader.updates(lower, upper)
+
+    def parts(self, gid: GlobalId, as_of: Timestamp) -> Sequence[PartRef]:
+        """The parts of the contents at ``as_of``, which is complete already."""
+        one = self._ready(gid, as_of)
+        return one.table.parts(as_of) if one.table is not None else one.reader.parts(as_of)
+
+    def parts_between(self, gid: GlobalId, lower: Timestamp, upper: Timestamp) -> Sequence[PartRef]:
+        """The parts that may hold updates with ``lower <= time < upper``."""
+        one = self._ready(gid, upper - 1)
+        if one.table is None:
+            return one.reader.parts_between(lower, upper)
+        at = one.table.physical_as_of(upper - 1)
+        if at is None or at + 1 <= lower:
+            return []
+        return one.reader.parts_between(lower, min(upper, at + 1))
+
+    # --- holds --------------------------------------------------------------------------------
+
+    def hold(self, gid: GlobalId, since: Timestamp) -> Hold:
+        """Hold the collection readable at ``since``, or at its present since where that is later."""
+        one = self._get(gid)
+        with self._lock:
+            present = one.reader.since
+            if one.critical is not None:
+                present = one.critical.since
+            held: Frontier = None if present is None else max(since, present)
+            hold = Hold(self, gid, held)
+            one.holds.add(hold)
+            return hold
+
+    def drop_hold(self, gid: GlobalId, hold: Hold) -> None:
+        """End a hold; called by `Hold.release`."""
+        with self._lock:
+            one = self._open.get(gid)
+            if one is not None:
+                one.holds.discard(hold)
+
+    def own_holds(self) -> None:
+        """Take the holds that survive processes over (the leader does)."""
+        with self._lock:
+            self._owns_holds = True
+            for one in self._open.values():
+                if one.critical is None:
+                    self._take_hold(one)
+
+    def _take_hold(self, one: _Open) -> None:
+        one.critical = self._persist.open_critical_reader(
+            one.meta.shard, HOLD_ID, purpose="collections kept by the environment's leader"
+        )
+
+    def release_history(self, retain_from: Timestamp) -> None:
+        """Give up what lies before ``retain_from`` and no hold asks for."""
+        with self._lock:
+            opened = list(self._open.values())
+        for one in opened:
+            target = meet(retain_from, *(hold.since for hold in one.holds))
+            assert target is not None
+            if one.table is not None:
+                one.table.downgrade_since(target)
+                target_critical = one.table.reader.since
+            else:
+                upper = one.reader.upper
+                if upper is not None and upper > 0:
+                    target = min(target, upper - 1)
+                    since = one.reader.since
+                    if since is not None and since < target:
+                        one.reader.downgrade_since(target)
+                target_critical = one.reader.since
+            if one.critical is not None and target_critical is not None:
+                held = one.critical.since
+                if held is not None and held < target_critical:
+                    one.critical.downgrade_since(target_critical)
+
+    # --- watching -----------------------------------------------------------------------------
+
+    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call ``callback`` whenever some collection's upper may have moved; the result ends that."""
+        with self._lock:
+            number = self._next_watcher
+            self._next_watcher += 1
+            self._watchers[number] = callback
+            if self._follower is None:
+                self._follower = threading.Thread(
+                    target=self._follow, name="mzsql-follow-log", daemon=True
+                )
+                self._follower.start()
+
+        def end() -> None:
+            with self._lock:
+                self._watchers.pop(number, None)
+
+        return end
+
+    def notify(self) -> None:
+        """Tell the watchers that something moved; called after a commit of this process."""
+        with self._lock:
+            watchers = list(self._watchers.values())
+        for callback in watchers:
+            callback()
+
+    def _follow(self) -> None:
+        wal = self.tables.wal
+        seen = wal.state.upper
+        while not self._stop.is_set():
+            state = wal.wait_past(seen, 0.5)
+            if state.upper > seen:
+                seen = state.upper
+                self.notify()
+
+    def close(self) -> None:
+        """Stop following and give all handles up; the holds that survive processes stay. Idempotent."""
+        self._stop.set()
+        if self._follower is not None and self._follower is not threading.current_thread():
+            self._follower.join()
+        with self._lock:
+            opened: Iterable[_Open] = list(self._open.values())
+            self._open.clear()
+        for one in opened:
+            if one.table is None:
+                one.reader.expire()
+        self.tables.close()

@@ -1,0 +1,276 @@
+"""The write-ahead shard: where table writes are committed, many tables at once.
+
+Promise: one ``compare_and_append`` commits everything of one timestamp; an entry is a table shard's name, its timestamp and a
+`Batch` (small ones inline, large ones by reference to parts that are already in Blob, so rows are written once). Whoever holds a
+`WriteAheadLog` mirrors the shard's live entries in memory, so that a commit knows, at the upper it expects, which tables exist in
+the log, which wrote last and which entries were applied meanwhile: those are retracted by the same append. The trade-off: a small
+batch is written once more as its own retraction. Pure functions make the next state; `WriteAheadLog` is the IO around them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+import pyarrow as pa
+
+from mzsql.persist import (
+    Batch,
+    Clock,
+    ExpiredHandle,
+    PersistClient,
+    ReadHandle,
+    SystemClock,
+    UpperMismatch,
+    WriteHandle,
+)
+from mzsql.repr.errors import InternalError, UndefinedTable
+from mzsql.repr.frontier import Timestamp
+
+WRITE = "write"
+REGISTER = "register"
+
+WAL_SCHEMA = pa.schema(
+    [
+        pa.field("shard", pa.string()),
+        pa.field("ts", pa.int64()),
+        pa.field("kind", pa.string()),
+        pa.field("batch", pa.binary()),
+    ]
+)
+
+
+class WalEntry(msgspec.Struct, frozen=True, order=True):
+    """A write to one table shard at ``ts`` (``batch`` is a `Batch` as bytes), or the shard's registration."""
+
+    shard: str
+    ts: Timestamp
+    kind: str
+    batch: bytes = b""
+
+
+class WalState(msgspec.Struct, frozen=True):
+    """What the log says below ``upper``.
+
+    Attributes:
+        upper: times below it are complete.
+        live: for each table shard its entries that were not retracted yet, oldest first.
+        registered: the table shards that may be written.
+        last_write: for each table shard the time of the last write that was seen.
+        floor: writes not in ``last_write`` happened at or before this time.
+    """
+
+    upper: Timestamp = 0
+    live: dict[str, tuple[WalEntry, ...]] = {}
+    registered: frozenset[str] = frozenset()
+    last_write: dict[str, Timestamp] = {}
+    floor: Timestamp = 0
+
+    def written_after(self, shard: str, ts: Timestamp) -> bool:
+        """Whether ``shard`` may have been written after ``ts``."""
+        return self.last_write.get(shard, self.floor) > ts
+
+
+def advance(
+    state: WalState, changes: Iterable[tuple[WalEntry, int]], upper: Timestamp
+) -> WalState:
+    """The state after ``changes`` (entries with their diffs) were appended and ``upper`` reached."""
+    net: dict[WalEntry, int] = {}
+    for entry, diff in changes:
+        net[entry] = net.get(entry, 0) + diff
+    live = dict(state.live)
+    last = dict(state.last_write)
+    registered = set(state.registered)
+    for entry, diff in sorted(net.items()):
+        if entry.kind == WRITE and diff >= 0:
+            # An entry written and tidied within one look leaves nothing but the fact that it was written.
+            last[entry.shard] = max(last.get(entry.shard, 0), entry.ts)
+        if diff == 0:
+            continue
+        if entry.kind == REGISTER:
+            (registered.add if diff > 0 else registered.discard)(entry.shard)
+            continue
+        mine = [e for e in live.get(entry.shard, ()) if e != entry]
+        if diff > 0:
+            mine.append(entry)
+        live[entry.shard] = tuple(sorted(mine, key=lambda e: e.ts))
+        if not mine:
+            del live[entry.shard]
+    return WalState(upper, live, frozenset(registered), last, state.floor)
+
+
+def entries_of(table: pa.Table) -> list[tuple[WalEntry, int]]:
+    """The rows of the shard as entries with diffs; a handful of metadata rows, never data rows."""
+    columns = (table.column(i).to_pylist() for i in range(len(WAL_SCHEMA)))
+    diffs = table.column("mz_diff").to_pylist()
+    return [
+        (WalEntry(shard, ts, kind, batch or b""), diff)
+        for shard, ts, kind, batch, diff in zip(*columns, diffs, strict=True)
+    ]
+
+
+def rows_of(changes: Sequence[tuple[WalEntry, int]], time: Timestamp) -> pa.Table:
+    """Changes as updates of the shard at ``time``."""
+    return pa.table(
+        {
+            "shard": pa.array([e.shard for e, _ in changes], pa.string()),
+            "ts": pa.array([e.ts for e, _ in changes], pa.int64()),
+            "kind": pa.array([e.kind for e, _ in changes], pa.string()),
+            "batch": pa.array([e.batch for e, _ in changes], pa.binary()),
+            "mz_time": pa.array([time] * len(changes), pa.int64()),
+            "mz_diff": pa.array([d for _, d in changes], pa.int64()),
+        }
+    )
+
+
+class WriteAheadLog:
+    """One process's handle of the write-ahead shard. Thread-safe.
+
+    Args:
+        persist: the client of the environment's shards.
+        shard_id: the log's shard, made if it is not there.
+        is_applied: whether an entry has reached its table's shard for all this process knows; such entries are tidied away.
+        clock: the clock of timeouts and pauses.
+    """
+
+    def __init__(
+        self,
+        persist: PersistClient,
+        shard_id: str,
+        *,
+        is_applied: Callable[[WalEntry], bool] = lambda _: False,
+        clock: Clock | None = None,
+    ) -> None:
+        self._persist = persist
+        self._shard_id = shard_id
+        self.is_applied = is_applied
+        self._clock = clock or SystemClock()
+        self._changed = threading.Condition(threading.RLock())
+        self._writer: WriteHandle
+        self._reader: ReadHandle
+        self._state = WalState()
+        self._open()
+
+    def _open(self) -> None:
+        self._writer, self._reader = self._persist.open_shard(
+            self._shard_id, WAL_SCHEMA, purpose="write-ahead log of tables"
+        )
+        upper = self._reader.fetch_upper()
+        assert upper is not None, "the write-ahead shard is never sealed"
+        if upper == 0:
+            self._state = WalState()
+            return
+        snapshot = self._reader.snapshot_arrow(upper - 1)
+        state = WalState(floor=upper - 1)
+        state = advance(state, entries_of(snapshot), upper)
+        self._state = state
+        self._reader.downgrade_since(upper - 1)
+
+    @property
+    def state(self) -> WalState:
+        """The log as last seen; asks nobody."""
+        with self._changed:
+            return self._state
+
+    def follow(self) -> WalState:
+        """The log as it is now, writes of other processes included."""
+        with self._changed:
+            try:
+                upper = self._reader.fetch_upper()
+                if upper is not None and upper > self._state.upper:
+                    rows = self._reader.updates(self._state.upper, upper)
+                    self._move(advance(self._state, entries_of(rows), upper))
+            except ExpiredHandle:
+                # The process slept longer than its lease: what was compacted meanwhile is in a fresh snapshot.
+                self._open()
+                self._changed.notify_all()
+            return self._state
+
+    def _move(self, state: WalState) -> None:
+        self._state = state
+        self._reader.downgrade_since(max(0, state.upper - 1))
+        self._changed.notify_all()
+
+    def commit(
+        self,
+        ts: Timestamp,
+        writes: Mapping[str, Batch],
+        *,
+        expected: WalState,
+        forget: Iterable[str] = (),
+        register: Iterable[str] = (),
+    ) -> WalState:
+        """Commit ``writes`` (by table shard) at ``ts`` iff the log is still as ``expected``.
+
+        Args:
+            ts: the timestamp, at or beyond ``expected.upper``.
+            writes: for each table shard its batch (times are replaced by ``ts`` when it is applied).
+            expected: the state that the caller's checks were made on.
+            forget: table shards that are never written again (dropped tables).
+            register: table shards that are new to the log.
+
+        Raises:
+            UpperMismatch: somebody else committed; follow, check and try again.
+            UndefinedTable: a table was dropped.
+        """
+        registered = expected.registered | set(register)
+        for shard in writes:
+            if shard not in registered:
+                raise UndefinedTable("a table that this transaction writes was dropped meanwhile")
+        changes = [(WalEntry(s, 0, REGISTER), 1) for s in set(register) - expected.registered]
+        changes += [
+            (WalEntry(shard, ts, WRITE, batch.to_bytes()), 1) for shard, batch in writes.items()
+        ]
+        for shard in set(forget):
+            changes += [(entry, -1) for entry in expected.live.get(shard, ())]
+            if shard in expected.registered:
+                changes.append((WalEntry(shard, 0, REGISTER), -1))
+        for shard, entries in expected.live.items():
+            if shard not in set(forget):
+                changes += [(entry, -1) for entry in entries if self.is_applied(entry)]
+        with self._changed:
+            if expected.upper > ts:
+                raise UpperMismatch(self._shard_id, ts, expected.upper)
+            self._writer.compare_and_append(
+                rows_of(changes, ts) if changes else None,
+                expected_upper=expected.upper,
+                new_upper=ts + 1,
+            )
+            if self._state.upper != expected.upper:
+                raise InternalError("the write-ahead log moved under its own lock")
+            self._move(advance(self._state, changes, ts + 1))
+            return self._state
+
+    def advance_past(self, ts: Timestamp) -> WalState:
+        """Make sure that ``ts`` is complete; other writers may do it at the same time."""
+        while True:
+            state = self.follow()
+            if state.upper > ts:
+                return state
+            try:
+                return self.commit(ts, {}, expected=state)
+            except UpperMismatch:
+                continue
+
+    def wait_past(self, ts: Timestamp, timeout: float) -> WalState:
+        """Wait until ``ts`` is complete or ``timeout`` seconds passed; the state then."""
+        end = self._clock.monotonic() + timeout
+        pause = 0.002
+        state = self.follow()
+        while state.upper <= ts:
+            left = end - self._clock.monotonic()
+            if left <= 0:
+                return state
+            with self._changed:
+                # Commits of this process notify; those of others are looked for, ever less often.
+                if self._state.upper <= ts:
+                    self._changed.wait(min(left, pause))
+            pause = min(pause * 1.5, 0.1)
+            state = self.follow()
+        return state
+
+    def close(self) -> None:
+        """Give the handles up. Idempotent."""
+        self._reader.expire()
+        self._writer.expire()
