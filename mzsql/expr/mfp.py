@@ -3,13 +3,35 @@
 Promise: over rows of `input_arity` columns, append `expressions` one after another (the i-th may read the columns before
 it, at position ``input_arity + i``), keep the rows for which every predicate is true, and put out the columns `projection` names.
 A predicate carries the earliest position at which it can be evaluated: the number of columns that must exist.
+
+Every builder returns a new MFP of the same meaning as its steps one after another. `optimize` never makes an expression that can
+fail run where it did not run before: what stands behind an AND, OR, COALESCE or a branch stays there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
-from mzsql.expr.scalar import Scalar
+from mzsql.expr import relation as mir
+from mzsql.expr.scalar import (
+    Call,
+    Column,
+    If,
+    Literal,
+    LiteralError,
+    Scalar,
+    children,
+    permute,
+    substitute,
+    support,
+    walk,
+    with_children,
+)
+
+#: Functions that may stop before their last argument; only the first is always evaluated.
+_LAZY = frozenset({"and", "or", "coalesce"})
 
 
 class MapFilterProject(msgspec.Struct, frozen=True, tag="mfp", cache_hash=True):
@@ -38,3 +60,226 @@ class MapFilterProject(msgspec.Struct, frozen=True, tag="mfp", cache_hash=True):
     def output_arity(self) -> int:
         """The number of columns put out."""
         return len(self.projection)
+
+    def map(self, exprs: Iterable[Scalar]) -> MapFilterProject:
+        """Append columns; each expression reads the output's columns and those appended before it."""
+        expressions = list(self.expressions)
+        projection = list(self.projection)
+        for expr in exprs:
+            moved = permute(expr, dict(enumerate(projection)))
+            projection.append(self.input_arity + len(expressions))
+            expressions.append(moved)
+        return MapFilterProject(
+            self.input_arity, tuple(expressions), self.predicates, tuple(projection)
+        )
+
+    def filter(self, preds: Iterable[Scalar]) -> MapFilterProject:
+        """Keep the rows for which every one of `preds` (over the output's columns) is true."""
+        place = dict(enumerate(self.projection))
+        known = {pred for _, pred in self.predicates}
+        predicates = list(self.predicates)
+        for pred in preds:
+            moved = permute(pred, place)
+            if moved not in known:
+                known.add(moved)
+                predicates.append(placed(moved))
+        predicates.sort(key=lambda entry: entry[0])
+        return msgspec.structs.replace(self, predicates=tuple(predicates))
+
+    def project(self, columns: Iterable[int]) -> MapFilterProject:
+        """Put out only the columns (of the output) that are named, in that order."""
+        return msgspec.structs.replace(
+            self, projection=tuple(self.projection[column] for column in columns)
+        )
+
+    def optimize(self) -> MapFilterProject:
+        """The same with common subexpressions computed once, what is used once inlined, and nothing unused."""
+        mfp = self
+        while True:
+            smaller = _drop_unused(_inline(_share(mfp)))
+            if smaller == mfp:
+                return mfp
+            if _size(smaller) >= _size(mfp):
+                return smaller
+            mfp = smaller
+
+
+def placed(pred: Scalar) -> tuple[int, Scalar]:
+    """A predicate with the earliest position at which it can be evaluated."""
+    return max((column + 1 for column in support(pred)), default=0), pred
+
+
+def compose(first: MapFilterProject, then: MapFilterProject) -> MapFilterProject:
+    """`then` over the output of `first`, as one MFP."""
+    if first.output_arity != then.input_arity:
+        msg = f"an MFP over {then.input_arity} columns cannot follow one of {first.output_arity}"
+        raise ValueError(msg)
+    return (
+        first.map(then.expressions)
+        .filter(pred for _, pred in then.predicates)
+        .project(then.projection)
+    )
+
+
+def extract_mfp(rel: mir.Relation) -> tuple[MapFilterProject, mir.Relation]:
+    """The maps, filters and projections at the top of a plan as one MFP, and what they stand on."""
+    chain: list[mir.Map | mir.Filter | mir.Project] = []
+    while isinstance(rel, mir.Map | mir.Filter | mir.Project):
+        chain.append(rel)
+        rel = rel.input
+    mfp = MapFilterProject.identity(mir.arity(rel))
+    for node in reversed(chain):
+        match node:
+            case mir.Map(scalars=scalars):
+                mfp = mfp.map(scalars)
+            case mir.Filter(predicates=predicates):
+                mfp = mfp.filter(predicates)
+            case mir.Project(outputs=outputs):
+                mfp = mfp.project(outputs)
+    return mfp, rel
+
+
+def to_relation(mfp: MapFilterProject, rel: mir.Relation) -> mir.Relation:
+    """The MFP as nodes over `rel`: a filter over what exists already, map, filter, project, as far as each is needed."""
+    early = tuple(pred for at, pred in mfp.predicates if at <= mfp.input_arity)
+    late = tuple(pred for at, pred in mfp.predicates if at > mfp.input_arity)
+    if early:
+        rel = mir.Filter(rel, early)
+    if mfp.expressions:
+        rel = mir.Map(rel, mfp.expressions)
+    if late:
+        rel = mir.Filter(rel, late)
+    if mfp.projection != tuple(range(mfp.input_arity + len(mfp.expressions))):
+        rel = mir.Project(rel, mfp.projection)
+    return rel
+
+
+# --- optimization -------------------------------------------------------------------------------
+
+
+def _size(mfp: MapFilterProject) -> int:
+    nodes = sum(1 for expr in mfp.expressions for _ in walk(expr))
+    return nodes + sum(1 for _, pred in mfp.predicates for _ in walk(pred))
+
+
+def _may_error(expr: Scalar) -> bool:
+    # The table of functions is read at call time: it is made of modules that need this package.
+    from mzsql.expr import functions  # noqa: PLC0415
+
+    return any(
+        isinstance(node, LiteralError)
+        or (isinstance(node, Call) and functions.scalar(node.func).may_error)
+        for node in walk(expr)
+    )
+
+
+class _Shared:
+    """Expressions by their column, each once."""
+
+    def __init__(self, input_arity: int) -> None:
+        self.arity = input_arity
+        self.expressions: list[Scalar] = []
+        self._columns: dict[Scalar, int] = {}
+
+    def column(self, expr: Scalar) -> int:
+        """The column of an expression, appended if it is new; literals are never shared (they cost nothing)."""
+        if isinstance(expr, Column):
+            return expr.index
+        known = self._columns.get(expr)
+        if known is None or isinstance(expr, Literal):
+            known = self.arity + len(self.expressions)
+            self.expressions.append(expr)
+            self._columns[expr] = known
+        return known
+
+    def memoize(self, expr: Scalar, *, eager: bool = True) -> Scalar:
+        """The expression with its parts replaced by their columns."""
+        if isinstance(expr, Column | Literal | LiteralError):
+            return expr
+        known = self._columns.get(expr)
+        if known is not None:
+            return Column(known)
+        kids = children(expr)
+        parts: list[Scalar] = []
+        for position, kid in enumerate(kids):
+            lazy = position > 0 and (
+                isinstance(expr, If) or (isinstance(expr, Call) and expr.func in _LAZY)
+            )
+            parts.append(self.memoize(kid, eager=eager and not lazy))
+        new = with_children(expr, parts) if kids else expr
+        if not eager and _may_error(expr):
+            return new
+        return Column(self.column(new))
+
+
+def _share(mfp: MapFilterProject) -> MapFilterProject:
+    """Every part of every expression gets a column of its own, equal ones the same."""
+    shared = _Shared(mfp.input_arity)
+    place: dict[int, int] = {column: column for column in range(mfp.input_arity)}
+    for offset, expr in enumerate(mfp.expressions):
+        parts = shared.memoize(permute(expr, place))
+        place[mfp.input_arity + offset] = shared.column(parts)
+    predicates: list[tuple[int, Scalar]] = []
+    for _, pred in mfp.predicates:
+        entry = placed(shared.memoize(permute(pred, place)))
+        if entry not in predicates:
+            predicates.append(entry)
+    return MapFilterProject(
+        mfp.input_arity,
+        tuple(shared.expressions),
+        tuple(predicates),
+        tuple(place[column] for column in mfp.projection),
+    )
+
+
+def _inline(mfp: MapFilterProject) -> MapFilterProject:
+    """Columns used once, and literals, are put where they are used."""
+    uses = [0] * (mfp.input_arity + len(mfp.expressions))
+
+    def count(expr: Scalar) -> None:
+        for node in walk(expr):
+            if isinstance(node, Column):
+                uses[node.index] += 1
+
+    for expr in mfp.expressions:
+        count(expr)
+    for _, pred in mfp.predicates:
+        count(pred)
+    for column in mfp.projection:
+        uses[column] += 1
+    replacement: list[Scalar] = [Column(column) for column in range(mfp.input_arity)]
+    expressions: list[Scalar] = []
+    for offset, expr in enumerate(mfp.expressions):
+        column = mfp.input_arity + offset
+        inlined = substitute(expr, replacement)
+        expressions.append(inlined)
+        keep = uses[column] > 1 and not isinstance(inlined, Literal | Column)
+        replacement.append(Column(column) if keep else inlined)
+    predicates = tuple(placed(substitute(pred, replacement)) for _, pred in mfp.predicates)
+    return msgspec.structs.replace(mfp, expressions=tuple(expressions), predicates=predicates)
+
+
+def _drop_unused(mfp: MapFilterProject) -> MapFilterProject:
+    """Only the expressions that something reads, predicates in the order in which they can be evaluated."""
+    wanted: set[int] = set(mfp.projection)
+    for _, pred in mfp.predicates:
+        wanted |= support(pred)
+    for offset in range(len(mfp.expressions) - 1, -1, -1):
+        if mfp.input_arity + offset in wanted:
+            wanted |= support(mfp.expressions[offset])
+    place: dict[int, int] = {column: column for column in range(mfp.input_arity)}
+    expressions: list[Scalar] = []
+    for offset, expr in enumerate(mfp.expressions):
+        column = mfp.input_arity + offset
+        if column in wanted:
+            place[column] = mfp.input_arity + len(expressions)
+            expressions.append(permute(expr, place))
+    predicates = sorted(
+        (placed(permute(pred, place)) for _, pred in mfp.predicates), key=lambda entry: entry[0]
+    )
+    return MapFilterProject(
+        mfp.input_arity,
+        tuple(expressions),
+        tuple(predicates),
+        tuple(place[column] for column in mfp.projection),
+    )

@@ -270,3 +270,30 @@ def walk(rel: Relation) -> Iterator[Relation]:
         node = stack.pop()
         yield node
         stack.extend(reversed(inputs(node)))
+
+
+def arity(rel: Relation) -> int:
+    """The number of columns."""
+    extra = 0
+    while True:
+        match rel:
+            case Constant(typ=typ) | Get(typ=typ):
+                return extra + typ.arity
+            case Project(outputs=outputs):
+                return extra + len(outputs)
+            case Map(scalars=scalars):
+                extra += len(scalars)
+                rel = rel.input
+            case FlatMap(output=output):
+                extra += output.arity
+                rel = rel.input
+            case Join(inputs=many):
+                return extra + sum(arity(part) for part in many)
+            case Reduce(group_key=key, aggregates=aggregates):
+                return extra + len(key) + len(aggregates)
+            case Let(body=body) | LetRec(body=body):
+                rel = body
+            case Union(inputs=many):
+                rel = many[0]
+            case _:
+                rel = rel.input
