@@ -1,0 +1,408 @@
+"""The dialect: sqlglot's Materialize, widened where it lacks and narrowed where it guesses.
+
+Promise: expressions and queries come out as the user wrote them. No function name is rewritten (every call is an `exp.Anonymous` but for
+those with a grammar of their own), nothing is folded, and what does not belong to the dialect is a `SqlSyntaxError` with the
+position and what was expected there. What a query carries beyond sqlglot's own arguments stands in `meta`: ``group_size_options`` of a
+`Select`, ``mutually_recursive`` of a `With`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, NoReturn
+
+from sqlglot import expressions as exp
+from sqlglot.dialects.materialize import Materialize
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.parsers.materialize import MaterializeParser
+from sqlglot.tokens import Token, TokenType
+
+from mzsql.repr.errors import SqlSyntaxError, Unsupported
+
+#: How many brackets may stand open at once.
+MAX_NESTING = 256
+
+_GRAMMAR_FUNCTIONS = ("CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM")
+_INTERVAL_FIELDS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
+_GROUP_SIZE_OPTIONS = (
+    ("AGGREGATE", "INPUT", "GROUP", "SIZE"),
+    ("DISTINCT", "ON", "INPUT", "GROUP", "SIZE"),
+    ("LIMIT", "INPUT", "GROUP", "SIZE"),
+    ("EXPECTED", "GROUP", "SIZE"),
+)
+_PUNCTUATION = {
+    TokenType.L_PAREN: "left parenthesis",
+    TokenType.R_PAREN: "right parenthesis",
+    TokenType.L_BRACKET: "left square bracket",
+    TokenType.R_BRACKET: "right square bracket",
+    TokenType.L_BRACE: "left curly bracket",
+    TokenType.R_BRACE: "right curly bracket",
+    TokenType.COMMA: "comma",
+    TokenType.DOT: "dot",
+    TokenType.SEMICOLON: "semicolon",
+    TokenType.STAR: "star",
+}
+#: Words that are no names unless quoted.
+RESERVED = frozenset(
+    ["ALL", "AND", "AS", "ASC", "CASE", "CAST", "CHECK", "CONSTRAINT", "CREATE", "CROSS", "DEFAULT", "DESC", "DISTINCT", "DO", "ELSE", "END", "EXCEPT", "FALSE", "FETCH", "FOR", "FOREIGN", "FROM", "FULL", "GRANT", "GROUP", "HAVING", "IN", "INNER", "INTERSECT", "INTO", "IS", "JOIN", "LATERAL", "LEFT", "LIKE", "LIMIT", "NATURAL", "NOT", "NULL", "OFFSET", "ON", "OR", "ORDER", "PRIMARY", "REFERENCES", "RETURNING", "RIGHT", "SELECT", "SOME", "TABLE", "THEN", "TO", "TRUE", "UNION", "UNIQUE", "USING", "VALUES", "WHEN", "WHERE", "WINDOW", "WITH"]
+)
+_EXPECTING = {
+    "(": "left parenthesis",
+    ")": "right parenthesis",
+    "[": "left square bracket",
+    "]": "right square bracket",
+}
+
+
+def describe(token: Token | None) -> str:
+    """A token as an error message names it: ``identifier "x"``, ``right parenthesis``, ``EOF``."""
+    if not token:
+        return "EOF"
+    kind = token.token_type
+    if kind in _PUNCTUATION:
+        return _PUNCTUATION[kind]
+    if kind == TokenType.STRING:
+        return f"string literal {_shortened(token.text)!r}"
+    if kind == TokenType.NUMBER:
+        return f'number "{token.text}"'
+    if kind in (TokenType.VAR, TokenType.IDENTIFIER):
+        return f'identifier "{_shortened(token.text)}"'
+    if token.text[:1].isalpha():
+        return token.text.upper()
+    return f'operator "{token.text}"'
+
+
+def _shortened(text: str) -> str:
+    """A text short enough for a message."""
+    return text if len(text) <= 64 else f"{text[:60]}…"
+
+
+class Parser(MaterializeParser):
+    """The parser of queries and expressions; statements are in `mzsql.frontend.parse`."""
+
+    # No call is rewritten: the table of functions decides what a name means.
+    FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
+    FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
+        name: MaterializeParser.FUNCTION_PARSERS[name] for name in _GRAMMAR_FUNCTIONS
+    }
+    NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
+        name: MaterializeParser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("CASE", "MAP")
+    }
+    SUBQUERY_PREDICATES: ClassVar[dict[TokenType, Any]] = {TokenType.EXISTS: exp.Exists}
+    QUERY_MODIFIER_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
+        kind: MaterializeParser.QUERY_MODIFIER_PARSERS[kind]
+        for kind in (
+            TokenType.WHERE,
+            TokenType.GROUP_BY,
+            TokenType.HAVING,
+            TokenType.WINDOW,
+            TokenType.ORDER_BY,
+            TokenType.LIMIT,
+            TokenType.FETCH,
+            TokenType.OFFSET,
+        )
+    }
+
+    # --- errors ----------------------------------------------------------------------------------
+
+    def raise_error(self, message: str, token: Token | None = None) -> NoReturn:
+        """Raise what sqlglot found wrong as a `SqlSyntaxError`, in the words of the dialect."""
+        at = token or self._curr or None
+        text = message
+        if message.startswith("Expecting "):
+            what = message.removeprefix("Expecting ").strip()
+            text = f"Expected {_EXPECTING.get(what, what)}, found {describe(at)}"
+        elif message.startswith("Invalid expression"):
+            text = f"Expected end of statement, found {describe(at)}"
+        elif message.startswith("Required keyword"):
+            text = f"Expected an expression, found {describe(at)}"
+        elif message.startswith("Expected END"):
+            text = f"Expected END, found {describe(self._curr or None)}"
+            at = self._curr or None
+        elif message.startswith("Expected table name"):
+            text = f"Expected identifier, found {describe(at)}"
+        elif message.startswith("Expected ") and ", found" not in message:
+            text = f"{message}, found {describe(at)}"
+        raise SyntaxProblem(text, at.start + 1 if at else len(self.sql.rstrip()) + 1)
+
+    def _parse_csv(self, parse_method: Any, sep: TokenType = TokenType.COMMA) -> list[Any]:
+        # sqlglot lets a comma stand before nothing; here something has to follow it.
+        item = parse_method()
+        items = [] if item is None else [item]
+        while self._match(sep):
+            item = parse_method()
+            if item is None:
+                self.expected("an expression")
+            items.append(item)
+        return items
+
+    def expected(self, what: str) -> NoReturn:
+        """Fail: `what` was expected here."""
+        self.raise_error(f"Expected {what}, found {describe(self._curr or None)}")
+
+    # --- queries ---------------------------------------------------------------------------------
+
+    def _parse_statement(self) -> exp.Expr | None:
+        # sqlglot calls this for the body of a WITH and of a CTE: in this dialect that is a query.
+        return self.parse_query()
+
+    def parse_query(self) -> exp.Expr:
+        """A query: WITH …, SELECT, VALUES, TABLE, set operations, parentheses."""
+        query: exp.Expr | None
+        if self._curr and self._curr.token_type == TokenType.L_PAREN:
+            query = self._parse_paren()
+            if isinstance(query, exp.Query):
+                query = self._parse_set_operations(query)
+        else:
+            query = self._parse_select()
+        if not isinstance(query, exp.Query | exp.Values):
+            self.expected("a query")
+        return self._parse_query_modifiers(query)  # type: ignore[no-any-return]
+
+    def _parse_with(self, skip_with_token: bool = False) -> exp.With | None:
+        if not skip_with_token and not self._match(TokenType.WITH):
+            return None
+        if self._match(TokenType.RECURSIVE):
+            raise Unsupported(
+                "WITH RECURSIVE is not supported",
+                hint="Use WITH MUTUALLY RECURSIVE, which declares the columns' types.",
+                position=self._prev.start + 1,
+            )
+        recursive = self._match_text_seq("MUTUALLY", "RECURSIVE")
+        limit = self._recursion_limit() if recursive else None
+        ctes = self._parse_csv(self._recursive_binding if recursive else self._parse_cte)
+        if not ctes:
+            self.expected("identifier")
+        node = exp.With(expressions=ctes)
+        if recursive:
+            node.meta["mutually_recursive"] = limit
+        return node
+
+    def _recursion_limit(self) -> dict[str, Any]:
+        if not self._match(TokenType.L_PAREN):
+            return {}
+        found: dict[str, Any] = {"return_at": self._match_text_seq("RETURN", "AT")}
+        if not found["return_at"]:
+            self._match_text_seq("ERROR", "AT")
+        if not self._match_text_seq("RECURSION", "LIMIT"):
+            self.expected("RECURSION LIMIT")
+        self._match(TokenType.EQ)
+        found["limit"] = self.whole_number()
+        self._match_r_paren()
+        return found
+
+    def _recursive_binding(self) -> exp.CTE:
+        name = self._parse_id_var()
+        if name is None:
+            self.expected("identifier")
+        columns = self._parse_wrapped_csv(self._typed_column)
+        if not self._match(TokenType.ALIAS):
+            self.expected("AS")
+        query = self._parse_wrapped(self.parse_query)
+        cte = exp.CTE(
+            this=query,
+            alias=exp.TableAlias(this=name, columns=[c.this for c in columns]),
+        )
+        cte.meta["types"] = [c.args["kind"] for c in columns]
+        return cte
+
+    def _typed_column(self) -> exp.ColumnDef:
+        name = self._parse_id_var()
+        if name is None:
+            self.expected("identifier")
+        return exp.ColumnDef(this=name, kind=self.data_type())
+
+    def _parse_cte(self) -> exp.CTE:
+        alias = self._parse_table_alias(self.ID_VAR_TOKENS)
+        if not alias or not alias.this:
+            self.expected("identifier")
+        if not self._match(TokenType.ALIAS):
+            self.expected("AS")
+        if self._match_text_seq("NOT", "MATERIALIZED") or self._match_text_seq("MATERIALIZED"):
+            pass  # a hint of PostgreSQL's that changes no answer
+        return exp.CTE(this=self._parse_wrapped(self.parse_query), alias=alias)
+
+    def _parse_query_modifiers(self, this: Any) -> Any:
+        this = super()._parse_query_modifiers(this)
+        if isinstance(this, exp.Select) and self._at_options():
+            self._advance()
+            found: dict[str, int] = {}
+            for key, value in self._parse_wrapped_csv(self._group_size_option):  # type: ignore[misc]
+                found[key] = value
+            this.meta["group_size_options"] = found
+            this = super()._parse_query_modifiers(this)
+        return this
+
+    def _at_options(self) -> bool:
+        return bool(
+            self._curr
+            and self._curr.token_type == TokenType.VAR
+            and self._curr.text.upper() == "OPTIONS"
+            and self._next
+            and self._next.token_type == TokenType.L_PAREN
+        )
+
+    def _group_size_option(self) -> Any:
+        for words in _GROUP_SIZE_OPTIONS:
+            if self._match_text_seq(*words):
+                self._match(TokenType.EQ)
+                return (" ".join(words).lower(), self.whole_number())
+        self.expected(
+            "one of AGGREGATE INPUT GROUP SIZE, DISTINCT ON INPUT GROUP SIZE, LIMIT INPUT GROUP SIZE"
+        )
+
+    def _at_as_of(self) -> bool:
+        return bool(
+            self._curr
+            and self._curr.token_type == TokenType.ALIAS
+            and self._next
+            and self._next.token_type == TokenType.VAR
+            and self._next.text.upper() == "OF"
+        )
+
+    def _parse_table_alias(self, alias_tokens: Any = None) -> exp.TableAlias | None:
+        if self._at_options() or self._at_as_of():
+            return None
+        at = self._curr
+        alias = super()._parse_table_alias(alias_tokens)
+        if alias is not None:
+            self._refuse_reserved(alias.this, at)
+        return alias
+
+    def _refuse_reserved(self, name: exp.Expr | None, at: Token) -> None:
+        # sqlglot takes many a keyword for a name where a clause has no body.
+        if (
+            isinstance(name, exp.Identifier)
+            and not name.args.get("quoted")
+            and name.name.upper() in RESERVED
+        ):
+            self.raise_error(f"Expected end of statement, found {name.name.upper()}", at)
+
+    def _parse_alias(self, this: exp.Expr | None, explicit: bool = False) -> exp.Expr | None:
+        if self._at_options() or self._at_as_of():
+            return this
+        return super()._parse_alias(this, explicit)
+
+    def _parse_unnest(self, with_alias: bool = True) -> exp.Unnest | None:  # noqa: ARG002
+        return None  # a table function like any other
+
+    # --- expressions -----------------------------------------------------------------------------
+
+    def _parse_function_call(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
+        # `= ANY (…)`, `= ALL (…)`, `= SOME (…)`: sqlglot knows only some of them.
+        if self._next and self._next.token_type == TokenType.L_PAREN:
+            quantifier = self._curr.text.upper()
+            if quantifier in ("ANY", "ALL", "SOME") and self._curr.token_type != (
+                TokenType.IDENTIFIER
+            ):
+                token = self._curr
+                self._advance(2)
+                inner: exp.Expr | None = self._parse_select() or self._parse_disjunction()
+                if inner is None:
+                    self.expected("an expression")
+                if isinstance(inner, exp.Query):
+                    inner = self._parse_set_operations(inner)
+                self._match_r_paren()
+                node = exp.All(this=inner) if quantifier == "ALL" else exp.Any(this=inner)
+                node.update_positions(token)
+                return node
+        return super()._parse_function_call(*args, **kwargs)
+
+    def _parse_interval(self, *_: Any, **__: Any) -> exp.Expr | None:
+        index = self._index
+        if not self._match(TokenType.INTERVAL):
+            return None
+        if not self._match(TokenType.STRING):
+            self._retreat(index)
+            return None
+        token = self._prev
+        unit = ""
+        if self._curr and self._curr.text.upper().rstrip("S") in _INTERVAL_FIELDS:
+            unit = self._curr.text.upper().rstrip("S")
+            self._advance()
+            if self._match_text_seq("TO"):
+                if not self._curr or self._curr.text.upper() not in _INTERVAL_FIELDS:
+                    self.expected(f"one of {', '.join(_INTERVAL_FIELDS)}")
+                unit = f"{unit} TO {self._curr.text.upper()}"
+                self._advance()
+        node = exp.Interval(
+            this=exp.Literal.string(token.text), unit=exp.Var(this=unit) if unit else None
+        )
+        node.meta.update(start=token.start, end=token.end)
+        return node
+
+    # --- pieces for statements ---------------------------------------------------------------------
+
+    def data_type(self) -> exp.DataType:
+        """A type."""
+        typ = self._parse_types(check_func=False)
+        if not isinstance(typ, exp.DataType):
+            self.expected("a data type")
+        return typ
+
+    def whole_number(self) -> int:
+        """A non-negative integer."""
+        if not self._curr or self._curr.token_type != TokenType.NUMBER:
+            self.expected("literal unsigned integer")
+        if not self._curr.text.isdigit():
+            self.expected("literal unsigned integer")
+        self._advance()
+        return int(self._prev.text)
+
+
+class SyntaxProblem(ParseError):
+    """What will be a `SqlSyntaxError`; sqlglot catches `ParseError`s while it tries alternatives, so it is one inside."""
+
+    def __init__(self, message: str, position: int) -> None:
+        super().__init__(message)
+        self.message = message
+        self.position = position
+
+
+class Dialect(Materialize):
+    """mzsql's dialect of SQL."""
+
+    class Tokenizer(Materialize.Tokenizer):
+        """No token swallows the rest of the line: every statement is parsed."""
+
+        COMMANDS: ClassVar[set[TokenType]] = set()
+        KEYWORDS: ClassVar[dict[str, TokenType]] = {
+            word: (TokenType.VAR if kind in Materialize.Tokenizer.COMMANDS else kind)
+            for word, kind in Materialize.Tokenizer.KEYWORDS.items()
+            if kind not in (TokenType.COMMENT,)
+        }
+
+    Parser = Parser
+
+
+def tokenize(text: str) -> list[Token]:
+    """The tokens of a text; SqlSyntaxError where there are none, or where brackets nest too deeply."""
+    try:
+        tokens = Dialect().tokenize(text)
+    except TokenError as error:
+        raise SqlSyntaxError(*_token_problem(text)) from error
+    depth = 0
+    for token in tokens:
+        if token.token_type in (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE):
+            depth += 1
+            if depth > MAX_NESTING:
+                raise SqlSyntaxError(
+                    f"statement is nested too deeply: more than {MAX_NESTING} levels",
+                    position=token.start + 1,
+                    sqlstate="54001",
+                )
+        elif token.token_type in (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END):
+            depth = max(0, depth - 1)
+    return tokens
+
+
+def _token_problem(text: str) -> tuple[str]:
+    """What a text that has no tokens lacks."""
+    if text.count('"') % 2:
+        return ("unterminated quoted identifier",)
+    if "$$" in text and text.count("$$") % 2:
+        return ("unterminated dollar-quoted string",)
+    return ("unterminated quoted string",)
+
+
+__all__ = ["Dialect", "Parser", "SyntaxProblem", "describe", "tokenize"]

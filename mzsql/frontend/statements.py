@@ -1,0 +1,214 @@
+"""Statements as parsed: the shape of the text, no name resolved yet.
+
+Promise: structs of our own around sqlglot's expressions of our dialect; each knows the text it came from, so that errors have positions
+and `create_sql` can be made from the very tokens the user wrote.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlglot import expressions as exp
+
+from mzsql.frontend.catalog import PartialName
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a statement stands: `text` is the whole text given, the statement its characters from `start` to `end`."""
+
+    text: str
+    start: int
+    end: int
+
+    @property
+    def statement(self) -> str:
+        """The statement's own text."""
+        return self.text[self.start : self.end]
+
+
+@dataclass(frozen=True)
+class Name:
+    """A possibly qualified name and its 1-based position."""
+
+    partial: PartialName
+    position: int
+
+    def __str__(self) -> str:
+        return str(self.partial)
+
+
+@dataclass(frozen=True)
+class ColumnSpec:
+    """A column of CREATE TABLE."""
+
+    name: str
+    typ: exp.DataType
+    position: int
+    not_null: bool = False
+    default: exp.Expr | None = None
+
+
+@dataclass(frozen=True)
+class Statement:
+    """Any statement."""
+
+    source: Source = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Select(Statement):
+    """A query; `span` is its own text without AS OF."""
+
+    query: exp.Expr
+    span: tuple[int, int]
+    as_of: exp.Expr | None = None
+    at_least: bool = False
+
+
+@dataclass(frozen=True)
+class CreateTable(Statement):
+    """CREATE TABLE; `keys` are the column lists of PRIMARY KEY and UNIQUE, each with its keyword and position."""
+
+    name: Name
+    columns: tuple[ColumnSpec, ...]
+    keys: tuple[tuple[str, tuple[str, ...], int], ...]
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
+class CreateView(Statement):
+    """CREATE [OR REPLACE] [MATERIALIZED] VIEW."""
+
+    name: Name
+    columns: tuple[str, ...]
+    query: Select
+    materialized: bool = False
+    if_not_exists: bool = False
+    or_replace: bool = False
+    cluster: Name | None = None
+    options: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class CreateIndex(Statement):
+    """CREATE [DEFAULT] INDEX; `keys` None: the default key."""
+
+    name: Name | None
+    on: Name
+    keys: tuple[exp.Expr, ...] | None
+    cluster: Name | None = None
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
+class Drop(Statement):
+    """DROP <kind> names."""
+
+    kind: str
+    names: tuple[Name, ...]
+    if_exists: bool = False
+    cascade: bool = False
+
+
+@dataclass(frozen=True)
+class Insert(Statement):
+    """INSERT INTO; `query` None is DEFAULT VALUES."""
+
+    table: Name
+    columns: tuple[tuple[str, int], ...]
+    query: exp.Expr | None
+
+
+@dataclass(frozen=True)
+class Update(Statement):
+    """UPDATE."""
+
+    table: Name
+    alias: str | None
+    assignments: tuple[tuple[str, int, exp.Expr], ...]
+    where: exp.Expr | None
+
+
+@dataclass(frozen=True)
+class Delete(Statement):
+    """DELETE."""
+
+    table: Name
+    alias: str | None
+    using: tuple[exp.Expr, ...]
+    where: exp.Expr | None
+
+
+@dataclass(frozen=True)
+class CopyFrom(Statement):
+    """COPY t FROM '<file>'."""
+
+    table: Name
+    columns: tuple[tuple[str, int], ...]
+    path: str
+    options: tuple[tuple[str, str, int], ...]
+
+
+@dataclass(frozen=True)
+class ObjectRef(Statement):
+    """VIEW v, MATERIALIZED VIEW v, INDEX i as an explainee."""
+
+    kind: str
+    name: Name
+
+
+@dataclass(frozen=True)
+class Explain(Statement):
+    """EXPLAIN."""
+
+    stage: str
+    format: str
+    options: tuple[tuple[str, bool | int | str], ...]
+    explainee: Statement
+    replan: bool = False
+
+
+@dataclass(frozen=True)
+class Show(Statement):
+    """SHOW <objects>."""
+
+    kind: str
+    schema: Name | None = None
+    on: Name | None = None
+    cluster: Name | None = None
+    like: str | None = None
+
+
+@dataclass(frozen=True)
+class ShowCreate(Statement):
+    """SHOW CREATE <kind> <name>."""
+
+    kind: str
+    name: Name
+
+
+@dataclass(frozen=True)
+class ShowVariable(Statement):
+    """SHOW <variable>."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class SetVariable(Statement):
+    """SET, RESET, ALTER SYSTEM SET, ALTER SYSTEM RESET; no `values`: back to the default."""
+
+    name: str
+    values: tuple[str, ...] | None
+    local: bool = False
+    system: bool = False
+
+
+@dataclass(frozen=True)
+class Transaction(Statement):
+    """BEGIN, COMMIT, ROLLBACK: `kind`."""
+
+    kind: str
+    isolation: str | None = None
+    read_only: bool | None = None
