@@ -1,0 +1,270 @@
+"""The types of scalars and relations: what is derived, never stored.
+
+Promise: a column said not to be nullable never holds NULL, a key is unique as long as multiplicities are not negative; where nothing is
+known, less is claimed. Types follow the table of functions. `locals_` gives the types of `Let` bindings where a Get's own might be stale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from mzsql.expr import functions
+from mzsql.expr import relation as mir
+from mzsql.expr.scalar import (
+    AggregateExpr,
+    Call,
+    Column,
+    If,
+    Literal,
+    LiteralError,
+    Scalar,
+    Unmaterializable,
+    children,
+    scalar_type,
+)
+from mzsql.repr.types import ColumnType, RelationType
+
+#: How many unique keys of a relation are kept in mind.
+_MAX_KEYS = 8
+_ALL_NULL = frozenset({"coalesce"})
+_ANY_NULL = frozenset({"and", "or"})
+
+
+def nullable(expr: Scalar, columns: Sequence[ColumnType]) -> bool:
+    """Whether the expression can be NULL over rows of `columns`."""
+    match expr:
+        case Column(index=index):
+            return columns[index].nullable
+        case Literal(value=value):
+            return value is None
+        case LiteralError():
+            return False
+        case Unmaterializable():
+            return False
+        case If(then=then, otherwise=otherwise):
+            return nullable(then, columns) or nullable(otherwise, columns)
+        case Call(func=key, args=args):
+            func = functions.scalar(key)
+            if func.strict or key in _ANY_NULL:
+                return func.introduces_nulls or any(nullable(arg, columns) for arg in args)
+            if key in _ALL_NULL or func.name in ("greatest", "least"):
+                return all(nullable(arg, columns) for arg in args)
+            return func.introduces_nulls
+
+
+def column_type(expr: Scalar, columns: Sequence[ColumnType]) -> ColumnType:
+    """Type and nullability of an expression over rows of `columns`."""
+    return ColumnType(scalar_type(expr, columns), nullable(expr, columns))
+
+
+def aggregate_type(aggregate: AggregateExpr, columns: Sequence[ColumnType]) -> ColumnType:
+    """Type and nullability of an aggregate over a group that has rows."""
+    if not aggregate.nullable:
+        return ColumnType(aggregate.typ, False)
+    func = functions.aggregate(aggregate.func)
+    # Of a group with rows, only NULL inputs make a NULL.
+    return ColumnType(aggregate.typ, func.nullable and nullable(aggregate.expr, columns))
+
+
+def relation_type(
+    rel: mir.Relation, locals_: Mapping[int, RelationType] | None = None
+) -> RelationType:
+    """Columns and unique keys of a relation."""
+    known = dict(locals_ or {})
+    return _relation_type(rel, known)
+
+
+def _relation_type(rel: mir.Relation, known: dict[int, RelationType]) -> RelationType:
+    match rel:
+        case mir.Let(id=local, value=value, body=body):
+            inner = {**known, local: _relation_type(value, known)}
+            return _relation_type(body, inner)
+        case mir.LetRec(body=body):
+            return _relation_type(body, known)
+        case _:
+            return node_type(rel, [_relation_type(part, known) for part in mir.inputs(rel)], known)
+
+
+def node_type(
+    rel: mir.Relation,
+    inputs: Sequence[RelationType],
+    known: Mapping[int, RelationType] | None = None,
+) -> RelationType:
+    """The type of a node (not a Let or LetRec) whose inputs have these types."""
+    match rel:
+        case mir.Constant():
+            return _constant_type(rel)
+        case mir.Get(id=local, typ=typ):
+            return (known or {}).get(local, typ) if isinstance(local, int) else typ
+        case mir.Project(outputs=outputs):
+            columns = tuple(inputs[0].columns[c] for c in outputs)
+            return RelationType(columns, _projected_keys(inputs[0].keys, outputs))
+        case mir.Map(scalars=scalars):
+            grown = list(inputs[0].columns)
+            for scalar in scalars:
+                grown.append(column_type(scalar, grown))
+            return RelationType(tuple(grown), inputs[0].keys)
+        case mir.FlatMap(output=output):
+            return RelationType((*inputs[0].columns, *output.columns))
+        case mir.Filter(predicates=predicates):
+            return _filter_type(inputs[0], predicates)
+        case mir.Join():
+            return _join_type(rel, inputs)
+        case mir.Reduce():
+            return _reduce_type(rel, inputs[0])
+        case mir.TopK(group_key=group, limit=limit, offset=offset):
+            keys = inputs[0].keys
+            if isinstance(limit, Literal) and limit.value == 1 and offset == 0:
+                keys = (*keys, tuple(sorted(group)))
+            return RelationType(inputs[0].columns, normalize_keys(keys))
+        case mir.Negate():
+            return RelationType(inputs[0].columns)
+        case mir.Union():
+            columns = tuple(
+                ColumnType(column.type, any(part.columns[i].nullable for part in inputs))
+                for i, column in enumerate(inputs[0].columns)
+            )
+            return RelationType(columns)
+        case _:
+            return inputs[0]
+
+
+def normalize_keys(keys: Iterable[Iterable[int]]) -> tuple[tuple[int, ...], ...]:
+    """Keys without those that contain another one, shortest first, at most a handful."""
+    found: list[frozenset[int]] = []
+    for key in sorted({frozenset(key) for key in keys}, key=lambda k: (len(k), sorted(k))):
+        if not any(other <= key for other in found):
+            found.append(key)
+    return tuple(tuple(sorted(key)) for key in found[:_MAX_KEYS])
+
+
+def not_null_columns(predicates: Iterable[Scalar]) -> frozenset[int]:
+    """The columns that cannot be NULL in a row for which all predicates are true."""
+    found: set[int] = set()
+    for pred in predicates:
+        found |= _not_null_if_true(pred)
+    return frozenset(found)
+
+
+def _not_null_if_true(pred: Scalar) -> frozenset[int]:
+    match pred:
+        case Call(func="not", args=(Call(func="is_null", args=(Column(index=index),)),)):
+            return frozenset({index})
+        case Call(func="and", args=args):
+            return frozenset().union(*(_not_null_if_true(arg) for arg in args))
+        case Call(func="or", args=args):
+            parts = [_not_null_if_true(arg) for arg in args]
+            return parts[0].intersection(*parts[1:]) if parts else frozenset()
+        case _:
+            return strict_columns(pred)
+
+
+def strict_columns(expr: Scalar) -> frozenset[int]:
+    """Columns whose NULL makes the whole expression NULL."""
+    match expr:
+        case Column(index=index):
+            return frozenset({index})
+        case Call(func=key) if functions.scalar(key).strict:
+            return frozenset().union(*(strict_columns(arg) for arg in children(expr)))
+        case _:
+            return frozenset()
+
+
+def _constant_type(rel: mir.Constant) -> RelationType:
+    if rel.error is not None or any(diff != 1 for _, diff in rel.rows):
+        return RelationType(rel.typ.columns, rel.typ.keys)
+    if len(rel.rows) <= 1:
+        return RelationType(rel.typ.columns, ((),))
+    keys = list(rel.typ.keys)
+    for column in range(rel.typ.arity):
+        values = {(type(row[column]), row[column]) for row, _ in rel.rows}
+        if len(values) == len(rel.rows):
+            keys.append((column,))
+    return RelationType(rel.typ.columns, normalize_keys(keys))
+
+
+def _projected_keys(
+    keys: Sequence[Sequence[int]], outputs: Sequence[int]
+) -> tuple[tuple[int, ...], ...]:
+    place: dict[int, int] = {}
+    for position, column in enumerate(outputs):
+        place.setdefault(column, position)
+    return normalize_keys(
+        [place[column] for column in key] for key in keys if all(c in place for c in key)
+    )
+
+
+def _filter_type(typ: RelationType, predicates: Sequence[Scalar]) -> RelationType:
+    sure = not_null_columns(predicates)
+    columns = tuple(
+        ColumnType(column.type, column.nullable and i not in sure)
+        for i, column in enumerate(typ.columns)
+    )
+    fixed: set[int] = set()
+    for pred in predicates:
+        match pred:
+            case Call(func=func, args=(Column(index=i), Literal())) if func.startswith("eq_"):
+                fixed.add(i)
+            case Call(func=func, args=(Literal(), Column(index=i))) if func.startswith("eq_"):
+                fixed.add(i)
+            case Call(func="is_null", args=(Column(index=i),)):
+                fixed.add(i)
+            case _:
+                pass
+    return RelationType(columns, normalize_keys(frozenset(key) - fixed for key in typ.keys))
+
+
+def _join_type(join: mir.Join, inputs: Sequence[RelationType]) -> RelationType:
+    columns = [column for part in inputs for column in part.columns]
+    for cls in join.equivalences:
+        if any(not nullable(expr, columns) for expr in cls):
+            for expr in cls:
+                if isinstance(expr, Column):
+                    columns[expr.index] = ColumnType(columns[expr.index].type, False)
+    return RelationType(tuple(columns), join_keys(inputs, join.equivalences))
+
+
+def join_keys(
+    inputs: Sequence[RelationType], equivalences: Sequence[Sequence[Scalar]]
+) -> tuple[tuple[int, ...], ...]:
+    """Unique keys of a join: a key of one side stays one if the other side is met by a key of its own, else keys are put together."""
+    class_of = {
+        expr.index: number
+        for number, cls in enumerate(equivalences)
+        for expr in cls
+        if isinstance(expr, Column)
+    }
+    literal_classes = {
+        n for n, cls in enumerate(equivalences) if any(isinstance(e, Literal) for e in cls)
+    }
+    keys: list[frozenset[int]] = [frozenset()]
+    bound: set[int] = set(literal_classes)
+    start = 0
+    for part in inputs:
+        own = range(start, start + part.arity)
+        own_classes = {class_of[c] for c in own if c in class_of} | literal_classes
+        part_keys = [frozenset(c + start for c in key) for key in part.keys]
+        found: set[frozenset[int]] = set()
+        if any(all(class_of.get(c) in bound for c in key) for key in part_keys):
+            found.update(keys)
+        if start > 0 and any(all(class_of.get(c) in own_classes for c in key) for key in keys):
+            found.update(part_keys)
+        if not found:
+            found.update(left | right for left in keys for right in part_keys)
+        keys = [frozenset(key) for key in normalize_keys(found)]
+        bound |= own_classes
+        start += part.arity
+    return normalize_keys(keys)
+
+
+def _reduce_type(reduce: mir.Reduce, typ: RelationType) -> RelationType:
+    columns = [column_type(expr, typ.columns) for expr in reduce.group_key]
+    columns.extend(aggregate_type(a, typ.columns) for a in reduce.aggregates)
+    place = {
+        expr.index: position
+        for position, expr in reversed(list(enumerate(reduce.group_key)))
+        if isinstance(expr, Column)
+    }
+    keys: list[list[int]] = [list(range(len(reduce.group_key)))]
+    keys.extend([place[c] for c in key] for key in typ.keys if all(c in place for c in key))
+    return RelationType(tuple(columns), normalize_keys(keys))
