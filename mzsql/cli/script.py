@@ -1,0 +1,136 @@
+r"""Scripts: a text as statements and the few lines that are not SQL.
+
+Promise: `split` cuts at the semicolons that the dialect's own tokenizer sees, so quotes, comments and dollar quotes are no obstacle.
+Lines of their own that psql users know are understood: ``\ir FILE`` runs a file beside this one, ``\i FILE`` one relative to the
+current directory, ``\echo TEXT`` prints. A comment line ``-- step: TITLE`` begins a step, for those who show a script step by step.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path, PurePosixPath
+
+from mzsql.frontend.dialect import tokenize
+from mzsql.repr.errors import InvalidParameter
+
+#: The data package with the scripts that mzsql ships.
+PACKAGE = "mzsql.scripts"
+
+_LINE = re.compile(
+    r"^[ \t]*(?:\\(?P<command>\S+)[ \t]*(?P<argument>.*?)|--[ \t]*step:[ \t]*(?P<step>.*?))[ \t]*;?$",
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A statement (``kind`` is ``statement``), or a line: ``ir``, ``i``, ``echo``, ``step`` and its argument as `text`."""
+
+    kind: str
+    text: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """A titled part of a script and its statements."""
+
+    title: str
+    statements: tuple[str, ...]
+
+
+def split(text: str) -> list[Piece]:
+    """The pieces of a script in their order.
+
+    Raises:
+        SqlSyntaxError: a quote or comment does not end.
+    """
+    pieces: list[tuple[int, str, str]] = []
+
+    def blank(match: re.Match[str]) -> str:
+        kind = "step" if match["step"] is not None else match["command"]
+        pieces.append((match.start(), kind, match["step"] or match["argument"] or ""))
+        return " " * len(match[0])
+
+    sql = _LINE.sub(blank, text)
+    start: int | None = None
+    end = 0
+    for token in tokenize(sql):
+        if token.text == ";" and token.token_type.name == "SEMICOLON":
+            if start is not None:
+                pieces.append((start, "statement", sql[start:end]))
+            start = None
+            continue
+        start = token.start if start is None else start
+        end = token.end + 1
+    if start is not None:
+        pieces.append((start, "statement", sql[start:end]))
+    pieces.sort(key=lambda piece: piece[0])
+    return [Piece(kind, body, text.count("\n", 0, at) + 1) for at, kind, body in pieces]
+
+
+def is_complete(text: str) -> bool:
+    """Whether what was typed ends a statement: its last token is a semicolon, or it is one line that is not SQL."""
+    stripped = text.strip()
+    if stripped.startswith("\\"):
+        return True
+    return stripped.endswith(";") and bool(tokenize(text)) and tokenize(text)[-1].text == ";"
+
+
+def expand(text: str, beside: Traversable | Path, *, origin: str = "script") -> Iterator[Piece]:
+    r"""The pieces of a script with the files it includes in their places.
+
+    Args:
+        text: the script.
+        beside: the folder that ``\ir`` starts from.
+        origin: what the script is called in an error.
+
+    Raises:
+        InvalidParameter: an included file is not there, or a line that begins with a backslash is none of ours.
+    """
+    for piece in split(text):
+        if piece.kind in ("ir", "i"):
+            path = piece.text.strip("'\"")
+            target = beside.joinpath(path) if piece.kind == "ir" else Path(path)
+            try:
+                included = target.read_text(encoding="utf-8")
+            except OSError as error:
+                raise InvalidParameter(
+                    f"{origin}, line {piece.line}: cannot read {path!r}: {error.strerror}"
+                ) from error
+            folder = beside if piece.kind == "ir" else Path()
+            for part in PurePosixPath(path).parent.parts:
+                folder = folder.joinpath(part)
+            yield from expand(included, folder, origin=path)
+        elif piece.kind in ("statement", "step", "echo"):
+            yield piece
+        else:
+            raise InvalidParameter(
+                f"{origin}, line {piece.line}: unknown command \\{piece.kind}",
+                hint="A script knows \\i, \\ir and \\echo.",
+            )
+
+
+def shipped(name: str) -> str:
+    """The text of a script that mzsql ships, by its path: ``quickstart.sql``, ``tpch/q03.sql``."""
+    return resources.files(PACKAGE).joinpath(name).read_text(encoding="utf-8")
+
+
+def shipped_steps(name: str) -> list[Step]:
+    """The steps of a shipped script; statements before the first title stand under an empty one."""
+    steps: list[Step] = []
+    title, statements = "", list[str]()
+    for piece in expand(shipped(name), resources.files(PACKAGE), origin=name):
+        if piece.kind == "step":
+            if statements:
+                steps.append(Step(title, tuple(statements)))
+            title, statements = piece.text, []
+        elif piece.kind == "statement":
+            statements.append(piece.text)
+    if statements:
+        steps.append(Step(title, tuple(statements)))
+    return steps

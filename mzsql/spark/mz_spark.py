@@ -1,0 +1,215 @@
+"""`MzSpark`, which users have as ``con.spark``: their Spark session, in which mzsql's relations are tables like any other.
+
+Promise: `MzSpark.sql` takes mzsql's own statements (EXPLAIN … PLAN, CREATE MATERIALIZED VIEW, INSERT INTO a table of mzsql …) and hands
+everything else to Spark. Relations of mzsql in a query are read by Spark's own Parquet reader, all at one time, no earlier than any write
+acknowledged before the call. A DataFrame stands for that time, however often it is evaluated. Everything else is the session's:
+``con.spark.read``, ``con.spark.conf``. Trade-off: the files that a DataFrame reads are kept for `KEEP_SECONDS`; a DataFrame evaluated
+later may find them gone.
+
+A name means what Spark finds under it; where Spark finds nothing, an unqualified name is looked up in ``public``. CREATE TABLE and
+CREATE VIEW are Spark's; on a cursor they are mzsql's.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+import sqlglot
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from sqlglot import expressions as exp
+from sqlglot.errors import SqlglotError
+
+from mzsql.adapter.reader import EnvironmentReader, RelationInfo
+from mzsql.compute.relations import arrow_frame, parts_frame
+from mzsql.repr.errors import UndefinedTable
+from mzsql.repr.types import arrow_schema
+from mzsql.spark.registration import Registration, quote
+
+#: How long, in seconds, the files stay that a DataFrame of `MzSpark.sql` reads.
+KEEP_SECONDS = 900.0
+
+_OWN = re.compile(
+    r"""\s*(?:
+        EXPLAIN\s+(?:(?:RAW|DECORRELATED|LOCALLY\s+OPTIMIZED|OPTIMIZED|PHYSICAL)\s+)?PLAN\b
+      | EXPLAIN\s+(?:TIMESTAMP|FILTER\s+PUSHDOWN)\b
+      | (?:CREATE(?:\s+OR\s+REPLACE)?|DROP|ALTER|SHOW\s+CREATE)\s+MATERIALIZED\s+VIEW\b
+      | (?:CREATE(?:\s+DEFAULT)?|DROP|ALTER|SHOW\s+CREATE)\s+INDEX\b
+      | (?:CREATE|DROP|ALTER)\s+(?:CLUSTER|SOURCE)\b
+      | SHOW\s+(?:MATERIALIZED\s+VIEWS|INDEXES|CLUSTERS|CLUSTER\s+REPLICAS|SOURCES|OBJECTS)\b
+      | COPY\b
+      | SUBSCRIBE\b
+    )""",
+    re.IGNORECASE | re.VERBOSE,
+)
+#: A statement that is mzsql's where the relation it names is.
+_NAMED = re.compile(
+    r"""\s*(?:
+        INSERT\s+INTO | UPDATE | DELETE\s+FROM | DROP\s+TABLE(?:\s+IF\s+EXISTS)? | DROP\s+VIEW(?:\s+IF\s+EXISTS)?
+      | SHOW\s+CREATE\s+(?:TABLE|VIEW)
+    )\s+(?P<name>(?:[\w$]+|"[^"]+")(?:\s*\.\s*(?:[\w$]+|"[^"]+")){0,2})""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_COMMENT = re.compile(r"\s*(?:--[^\n]*(?:\n|$)|/\*.*?\*/)", re.DOTALL)
+
+
+class MzSpark:
+    """A Spark session with an environment's relations in it; attributes that are not listed here are the session's.
+
+    Args:
+        session: the user's session.
+        reader: reads the environment.
+        execute: runs one of mzsql's own statements and gives its rows, or None where it has none.
+        options: the data source's options that name the environment, without passwords; None registers nothing.
+    """
+
+    def __init__(
+        self,
+        session: SparkSession,
+        reader: EnvironmentReader,
+        execute: Callable[[str], pa.Table | None],
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        self.session = session
+        self._reader = reader
+        self._execute = execute
+        self._kept: deque[tuple[float, Any]] = deque()
+        self._registration = None if options is None else Registration(session, options)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "session":  # not set yet: no attribute of a session that is not there
+            raise AttributeError(name)
+        return getattr(self.session, name)
+
+    def register(self) -> None:
+        """Bring the session's catalog up to date with the environment's: after DDL, here or elsewhere."""
+        if self._registration is not None:
+            self._registration.follow(self._reader.relations())
+
+    def unregister(self) -> None:
+        """Take the environment's relations out of the session's catalog."""
+        if self._registration is not None:
+            self._registration.forget()
+
+    def sql(self, sqlQuery: str, *args: Any, **kwargs: Any) -> DataFrame:  # noqa: N803  Spark's own parameter name
+        """Run a statement of mzsql or of Spark.
+
+        Args:
+            sqlQuery: one statement.
+            args, kwargs: as `SparkSession.sql` takes them; for statements of Spark only.
+
+        Raises:
+            SqlError: a statement of mzsql is at fault.
+            AnalysisException: a statement of Spark is.
+        """
+        if self._is_own(sqlQuery):
+            rows = self._execute(sqlQuery)
+            self.register()
+            return arrow_frame(self.session, pa.table({}) if rows is None else rows)
+        text, views = self._with_relations(sqlQuery)
+        try:
+            return self.session.sql(text, *args, **kwargs)
+        finally:
+            for view in views:
+                self.session.catalog.dropTempView(view)
+
+    def table(self, tableName: str) -> DataFrame:  # noqa: N803  Spark's own parameter name
+        """A relation of mzsql, at a fresh time, or a table of Spark."""
+        if self.session.catalog.tableExists(tableName) and self._relation(tableName) is None:
+            return self.session.table(tableName)
+        relation = self._relation(tableName)
+        if relation is None:
+            return self.session.table(tableName)
+        return self._frame(relation, self._reader.fresh_timestamp())
+
+    def _is_own(self, text: str) -> bool:
+        while comment := _COMMENT.match(text):
+            text = text[comment.end() :]
+        if _OWN.match(text):
+            return True
+        named = _NAMED.match(text)
+        return named is not None and self._relation(named["name"].replace('"', "")) is not None
+
+    def _relation(self, name: str) -> RelationInfo | None:
+        try:
+            return self._reader.relation(name)
+        except UndefinedTable:
+            return None
+
+    def _with_relations(self, text: str) -> tuple[str, list[str]]:
+        """The text with each relation of mzsql replaced by a temporary view of its contents, and those views."""
+        uses = self._uses(text)
+        if not uses:
+            return text, []
+        at = self._reader.fresh_timestamp()
+        views: dict[str, str] = {}
+        for _, _, relation, _ in uses:
+            if relation.id not in views:
+                view = f"mzsql_{relation.id}_{time.monotonic_ns()}"
+                self._frame(relation, at).createOrReplaceTempView(view)
+                views[relation.id] = view
+        for start, end, relation, alias in sorted(uses, key=lambda use: use[0], reverse=True):
+            renamed = "" if alias else f" AS {quote(relation.name)}"
+            text = text[:start] + quote(views[relation.id]) + renamed + text[end:]
+        return text, list(views.values())
+
+    def _uses(self, text: str) -> list[tuple[int, int, RelationInfo, bool]]:
+        """Where relations of mzsql stand in a query: start, end, relation, whether it has an alias there."""
+        try:
+            tree = sqlglot.parse_one(text, read="spark")
+        except SqlglotError:
+            return []  # Spark understands more than sqlglot; it finds the relations in its own catalog then
+        common = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+        found = []
+        for table in tree.find_all(exp.Table):
+            parts = [part for part in table.parts if isinstance(part, exp.Identifier)]
+            if not parts or len(parts) != len(table.parts) or "start" not in parts[0].meta:
+                continue
+            if len(parts) == 1 and parts[0].name.lower() in common:
+                continue
+            name = ".".join(part.name for part in parts)
+            relation = self._relation(name)
+            if relation is None or (len(parts) == 1 and self.session.catalog.tableExists(name)):
+                continue
+            found.append(
+                (parts[0].meta["start"], parts[-1].meta["end"] + 1, relation, bool(table.alias))
+            )
+        return found
+
+    def _frame(self, relation: RelationInfo, at: int) -> DataFrame:
+        """A relation's rows at a time: by Spark from the stored parts, or computed here where nothing is stored."""
+        if not relation.stored:
+            return arrow_frame(self.session, self._reader.rows(relation, at))
+        parts = self._reader.parts(relation, at)
+        self._keep(parts)
+        failing = relation.kind != "table"
+        columns = arrow_schema(relation.desc.typ.columns)
+        stored = columns.append(pa.field("mz_error", pa.string())) if failing else columns
+        updates = parts_frame(self.session, parts, stored, as_of=at)
+        row = [F.col(name) for name in stored.names]
+        summed = updates.groupBy(*row).agg(F.sum("mz_diff").alias("mz_diff"))
+        copies = F.col("mz_diff").cast("int")
+        if failing:
+            failed = F.raise_error(F.col("mz_error")).cast("int")
+            copies = F.when(F.col("mz_error").isNotNull(), failed).otherwise(copies)
+        rows = summed.where(F.col("mz_diff") != 0).withColumn(
+            "mz_copy", F.explode(F.array_repeat(F.lit(1), copies))
+        )
+        return rows.select(
+            *(
+                F.col(c).alias(name)
+                for c, name in zip(columns.names, relation.desc.names, strict=True)
+            )
+        )
+
+    def _keep(self, parts: Any) -> None:
+        """Hold the files of a DataFrame back from garbage collection for a while."""
+        now = time.monotonic()
+        while self._kept and self._kept[0][0] < now - KEEP_SECONDS:
+            self._kept.popleft()
+        self._kept.append((now, parts))
