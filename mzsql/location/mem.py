@@ -92,9 +92,8 @@ class MemConsensus:
     def truncate(self, key: str, seqno: int) -> int:
         """Remove the entries below ``seqno``; how many."""
         with self._changed:
-            log = self._logs.get(key)
+            log = self._logs.get(key, [])
             check_truncate(key, seqno, log[-1].seqno if log else None)
-            assert log
             kept = [entry for entry in log if entry.seqno >= seqno]
             self._logs[key] = kept
             return len(log) - len(kept)
@@ -108,7 +107,7 @@ class MemConsensus:
         """Block until there is an entry beyond ``after_seqno``, or ``timeout`` seconds."""
 
         def arrived() -> bool:
-            log = self._logs.get(key)
+            log = self._logs.get(key, [])
             return bool(log) and log[-1].seqno > after_seqno
 
         with self._changed:

@@ -31,9 +31,11 @@ from mzsql.persist.errors import (
     SinceViolation,
     UpperMismatch,
 )
-from mzsql.persist.read import CriticalReader, KeyRange, PartRef, ReadHandle, SnapshotSplit
+from mzsql.persist.parts import Updates
+from mzsql.persist.read import CriticalReader, PartRef, ReadHandle, SnapshotSplit
 from mzsql.persist.settings import Settings
-from mzsql.persist.write import Updates, WriteHandle
+from mzsql.persist.stats import KeyRange
+from mzsql.persist.write import WriteHandle
 
 __all__ = [
     "DIFF_COLUMN",

@@ -1,23 +1,52 @@
-"""The client: opens shards, keeps them tidy, and forgets them."""
+"""The client: opens shards, keeps them tidy, and forgets them.
+
+Promise: one client a process and location shares each shard's state among all handles. In the background (the default) one thread of
+the client compacts, collects and renews leases; otherwise that happens inside the calls that make it due. What maintenance fails at is
+logged and tried again after the next change: it never fails a write that was committed.
+"""
 
 from __future__ import annotations
 
+import logging
 import random
+import threading
+from types import TracebackType
+from typing import Self
+from uuid import UUID
 
 import pyarrow as pa
 
-from mzsql.location import Blob, Consensus
+from mzsql.location import Blob, Consensus, LocationError, UsageError, open_blob, open_consensus
 from mzsql.persist.batch import KeySpec
-from mzsql.persist.clock import Clock
+from mzsql.persist.clock import Clock, SystemClock
+from mzsql.persist.columns import check_schema, encode_schema
+from mzsql.persist.commands import Finalize, RegisterCritical, RegisterReader
+from mzsql.persist.errors import ExpiredHandle, MissingPart
+from mzsql.persist.machine import Context, Shard
+from mzsql.persist.maintenance import Report, due, maintain
+from mzsql.persist.opened import Opened
 from mzsql.persist.read import CriticalReader, ReadHandle
 from mzsql.persist.settings import Settings
+from mzsql.persist.state import ShardState
 from mzsql.persist.write import WriteHandle
-from mzsql.repr.errors import Unsupported
+
+_log = logging.getLogger(__name__)
+
+_HEARTBEAT_CHECK_SECONDS = 10.0
 
 
 class PersistClient:
-    """All shards of one persist location; share one per process. ``background``: compaction, collection and heartbeats on a thread
-    of the client; else inline in the calls that make them due."""
+    """All shards of one persist location, for one process.
+
+    Args:
+        blob: where batches live.
+        consensus: where states live.
+        clock: the machine's by default.
+        rng: draws identifiers; the system's by default.
+        settings: bounds and intervals.
+        background: maintenance and heartbeats on a thread of the client, instead of inside the calls that make them due.
+        blob_url: what snapshot splits tell other processes to open.
+    """
 
     def __init__(
         self,
@@ -32,6 +61,27 @@ class PersistClient:
     ) -> None:
         self.blob = blob
         self.consensus = consensus
+        self._owns_backends = False
+        self._context = Context(
+            blob=blob,
+            consensus=consensus,
+            clock=clock or SystemClock(),
+            rng=rng or random.SystemRandom(),
+            settings=settings or Settings(),
+            blob_url=blob_url,
+        )
+        self._lock = threading.Lock()
+        self._opened: dict[str, Opened] = {}
+        self._writers: list[WriteHandle] = []
+        self._closed = False
+        self._queue: dict[str, None] = {}
+        self._wake = threading.Condition()
+        self._thread: threading.Thread | None = None
+        if background:
+            self._thread = threading.Thread(
+                target=self._work, name="mzsql-persist-maintenance", daemon=True
+            )
+            self._thread.start()
 
     @classmethod
     def open(
@@ -42,12 +92,31 @@ class PersistClient:
         settings: Settings | None = None,
         background: bool = True,
     ) -> PersistClient:
-        """A client of the backends at two URLs, which it closes."""
-        raise Unsupported("")
+        """A client of the backends at two URLs, which it closes.
+
+        Raises:
+            UnknownScheme, InvalidUrl: a URL no plugin serves.
+        """
+        opened_blob = open_blob(blob)
+        try:
+            opened_consensus = open_consensus(consensus)
+        except BaseException:
+            opened_blob.close()
+            raise
+        client = cls(
+            opened_blob, opened_consensus, settings=settings, background=background, blob_url=blob
+        )
+        client._owns_backends = True
+        return client
+
+    @property
+    def settings(self) -> Settings:
+        """The client's settings."""
+        return self._context.settings
 
     def new_shard_id(self) -> str:
-        """A fresh shard id, "s" and a UUID."""
-        raise Unsupported("")
+        """A fresh shard id: "s" and a UUID."""
+        return "s" + self._context.new_id()
 
     def open_shard(
         self,
@@ -58,8 +127,21 @@ class PersistClient:
         purpose: str = "",
         timeout: float | None = None,
     ) -> tuple[WriteHandle, ReadHandle]:
-        """Both handles of a shard, which is made if it is not there."""
-        raise Unsupported("")
+        """Both handles of a shard, which is made, with since and upper 0, if it is not there.
+
+        Args:
+            shard_id: "s" and a UUID.
+            schema: the row's columns, without time and diff.
+            key: the layout of a keyed shard.
+            purpose: what for, shown to whoever inspects the shard.
+            timeout: seconds the call may take.
+
+        Raises:
+            SchemaMismatch: the shard has another schema or key, or the schema cannot be stored.
+            NewerVersion: a newer version wrote the shard.
+        """
+        reader = self.open_reader(shard_id, schema, key=key, purpose=purpose, timeout=timeout)
+        return self.open_writer(shard_id, schema, key=key, purpose=purpose), reader
 
     def open_writer(
         self,
@@ -70,8 +152,12 @@ class PersistClient:
         purpose: str = "",
         timeout: float | None = None,
     ) -> WriteHandle:
-        """A writer; without schema the shard must be there. Costs nothing in Consensus until it writes."""
-        raise Unsupported("")
+        """A writer; costs nothing in Consensus until it writes. Without ``schema`` the shard must be there; raises as `open_shard`."""
+        opened = self._open(shard_id, schema, key, timeout)
+        writer = WriteHandle(opened, "w" + self._context.new_id(), purpose)
+        with self._lock:
+            self._writers.append(writer)
+        return writer
 
     def open_reader(
         self,
@@ -82,33 +168,217 @@ class PersistClient:
         purpose: str = "",
         timeout: float | None = None,
     ) -> ReadHandle:
-        """A leased reader at the shard's since; without schema the shard must be there."""
-        raise Unsupported("")
+        """A leased reader at the shard's since. Without ``schema`` the shard must be there; raises as `open_shard`.
+
+        Raises:
+            ShardFinalized: there is nothing to read any more.
+        """
+        opened = self._open(shard_id, schema, key, timeout)
+        reader_id = "r" + self._context.new_id()
+        command = RegisterReader(reader_id, self._context.settings.reader_lease_ms, purpose)
+        registered = opened.shard.apply(command, opened.deadline(timeout))
+        return ReadHandle(opened, reader_id, registered)
 
     def open_critical_reader(
         self,
         shard_id: str,
         reader_id: str,
         *,
-        token: str = "",
+        token: str | None = None,
         purpose: str = "",
         timeout: float | None = None,
     ) -> CriticalReader:
-        """The hold named ``reader_id``, made at the shard's since if it is not there, taken over under ``token``."""
-        raise Unsupported("")
+        """The hold named ``reader_id``: made at the shard's since if it is not there, else taken over.
+
+        Args:
+            shard_id: a shard that is there.
+            reader_id: the hold's durable name.
+            token: who owns it from now on; a fresh one by default. Opened with the same token the hold is shared.
+            purpose: what for, shown to whoever inspects the shard.
+            timeout: seconds the call may take.
+        """
+        opened = self._open(shard_id, None, None, timeout)
+        command = RegisterCritical(
+            reader_id, self._context.new_id() if token is None else token, purpose
+        )
+        hold = opened.shard.apply(command, opened.deadline(timeout))
+        return CriticalReader(opened, reader_id, hold)
+
+    def _open(
+        self, shard_id: str, schema: pa.Schema | None, key: KeySpec | None, timeout: float | None
+    ) -> Opened:
+        check_shard_id(shard_id)
+        if schema is not None:
+            schema = check_schema(schema, key)
+        with self._lock:
+            if self._closed:
+                raise ExpiredHandle("the persist client is closed")
+            opened = self._opened.get(shard_id)
+        if opened is None:
+            opened = self._make(shard_id, schema, key, timeout)
+        opened.check(schema, key)
+        return opened
+
+    def _make(
+        self, shard_id: str, schema: pa.Schema | None, key: KeySpec | None, timeout: float | None
+    ) -> Opened:
+        context = self._context
+        deadline = context.deadline(timeout)
+        shard = Shard(shard_id, context)
+        if schema is None:
+            if shard.fetch(deadline) is None:
+                raise MissingPart(f"shard {shard_id} does not exist in this Consensus store")
+        else:
+            encoded = encode_schema(schema)
+            shard.initialize(
+                lambda: ShardState(
+                    shard_id=shard_id,
+                    seqno=0,
+                    walltime_ms=context.clock.now_ms(),
+                    schema=encoded,
+                    key=key,
+                ),
+                deadline,
+            )
+        made = Opened(shard, context, self._changed)
+        with self._lock:
+            return self._opened.setdefault(shard_id, made)
 
     def exists(self, shard_id: str, *, timeout: float | None = None) -> bool:
-        """Whether the shard was ever made (a finalized one was)."""
-        raise Unsupported("")
+        """Whether the shard was ever made; a finalized one was."""
+        check_shard_id(shard_id)
+        context = self._context
+        head = context.retrying(lambda: context.consensus.head(shard_id), context.deadline(timeout))
+        return head is not None
 
-    def maintain(self, shard_id: str, *, timeout: float | None = None) -> None:
-        """Compact, roll up and collect what is due on the shard, now, in this thread."""
-        raise Unsupported("")
+    def inspect(self, shard_id: str, *, timeout: float | None = None) -> ShardState | None:
+        """The shard's whole current state, or `None` when it does not exist."""
+        check_shard_id(shard_id)
+        with self._lock:
+            opened = self._opened.get(shard_id)
+        shard = Shard(shard_id, self._context) if opened is None else opened.shard
+        return shard.fetch(self._context.deadline(timeout))
+
+    def maintain(
+        self, shard_id: str, *, full: bool = False, timeout: float | None = None
+    ) -> Report:
+        """Compact, roll up and collect what is due on the shard, now, in this thread.
+
+        Args:
+            shard_id: a shard that is there.
+            full: merge all its batches into one, whatever their sizes.
+            timeout: seconds the call may take.
+        """
+        opened = self._open(shard_id, None, None, timeout)
+        return maintain(opened, self._context.deadline(timeout), full=full, all_due=True)
 
     def finalize(self, shard_id: str, *, timeout: float | None = None) -> None:
-        """Both frontiers become empty, whoever holds them; the shard's objects are deleted, a tombstone stays. Idempotent."""
-        raise Unsupported("")
+        """End a shard: both frontiers become empty, whoever holds them, its objects are deleted, and a tombstone stays. Idempotent."""
+        opened = self._open(shard_id, None, None, timeout)
+        deadline = self._context.deadline(timeout)
+        opened.shard.apply(Finalize(), deadline)
+        maintain(opened, deadline, all_due=True)
+
+    def _changed(self, opened: Opened) -> None:
+        """Maintain a shard that was changed here, if that is due."""
+        if not due(opened.shard.state, self._context.settings):
+            return
+        if self._thread is None:
+            self._maintain_quietly(opened)
+            return
+        with self._wake:
+            self._queue[opened.shard_id] = None
+            self._wake.notify()
+
+    def _maintain_quietly(self, opened: Opened) -> None:
+        try:
+            maintain(opened, self._context.deadline(None), all_due=False)
+        except LocationError as failure:
+            _log.warning("shard %s: maintenance put off: %s", opened.shard_id, failure)
+        except Exception:
+            _log.exception("shard %s: maintenance failed", opened.shard_id)
+
+    def _work(self) -> None:
+        """The thread: maintain what was queued, and renew leases in time."""
+        while True:
+            with self._wake:
+                self._wake.wait_for(
+                    lambda: self._closed or bool(self._queue), _HEARTBEAT_CHECK_SECONDS
+                )
+                if self._closed:
+                    return
+                queued = list(self._queue)
+                self._queue.clear()
+            for shard_id in queued:
+                if self._closed:
+                    return
+                with self._lock:
+                    opened = self._opened.get(shard_id)
+                if opened is not None:
+                    self._maintain_quietly(opened)
+            self._renew_leases()
+
+    def _renew_leases(self) -> None:
+        with self._lock:
+            readers = [reader for opened in self._opened.values() for reader in opened.readers]
+        for reader in readers:
+            if self._closed or not reader.heartbeat_due():
+                continue
+            try:
+                reader.heartbeat()
+            except (LocationError, UsageError) as failure:
+                _log.warning(
+                    "shard %s: reader %s not renewed: %s",
+                    reader.shard_id,
+                    reader.reader_id,
+                    failure,
+                )
 
     def close(self) -> None:
-        """Expire this client's handles, stop its thread, and close backends it opened. Idempotent."""
-        raise Unsupported("")
+        """Expire this client's handles, stop its thread, and close the backends it opened. Idempotent.
+
+        A backend that fails while handles are expired is logged: their leases run out by themselves.
+        """
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            readers = [reader for opened in self._opened.values() for reader in opened.readers]
+            handles: list[ReadHandle | WriteHandle] = [*readers, *self._writers]
+        with self._wake:
+            self._wake.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+        for handle in handles:
+            try:
+                handle.expire(timeout=5.0)
+            except (LocationError, UsageError) as failure:
+                _log.warning("shard %s: a handle was left to expire: %s", handle.shard_id, failure)
+        if self._owns_backends:
+            self.blob.close()
+            self.consensus.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def check_shard_id(shard_id: str) -> None:
+    """Check that a shard id is "s" and a UUID.
+
+    Raises:
+        UsageError: it is not.
+    """
+    try:
+        valid = shard_id[:1] == "s" and str(UUID(shard_id[1:])) == shard_id[1:]
+    except ValueError:
+        valid = False
+    if not valid:
+        raise UsageError(f"not a shard id: {shard_id!r}", hint='A shard id is "s" and a UUID.')

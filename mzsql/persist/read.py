@@ -1,103 +1,415 @@
-"""The readers of a shard."""
+"""The readers of a shard.
+
+Promise: a snapshot at ``as_of`` plus all later updates of a listen are exactly the collection; a read below ``since`` is refused. A
+`ReadHandle` has a lease in the shard's state: while it lives, its since is held back, and objects it may be reading are kept. Trade-off:
+objects are held by the lifetime of the `PartRef` and `SnapshotSplit` values handed out, so keep those until the read is over.
+"""
 
 from __future__ import annotations
 
+import random
+import threading
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
 
+import msgspec
 import pyarrow as pa
 
-from mzsql.persist.batch import KeySpec, KeyStats, ReadStats
-from mzsql.repr.errors import Unsupported
-from mzsql.repr.frontier import Frontier, Timestamp
+from mzsql.location import Blob, open_blob
+from mzsql.location.mem import MemConsensus
+from mzsql.persist.batch import (
+    DIFF_COLUMN,
+    TIME_COLUMN,
+    BlobPart,
+    InlinePart,
+    KeySpec,
+    KeyStats,
+    Part,
+    ReadStats,
+    first_time,
+    last_time,
+)
+from mzsql.persist.clock import Deadline, SystemClock
+from mzsql.persist.columns import all_at, decode_schema, encode_schema, physical
+from mzsql.persist.commands import (
+    DowngradeCritical,
+    DowngradeSince,
+    ExpireReader,
+    ReleaseCritical,
+)
+from mzsql.persist.consolidate import consolidate as consolidated
+from mzsql.persist.consolidate import sort_by_key
+from mzsql.persist.errors import (
+    ExpiredHandle,
+    InvalidBounds,
+    MissingPart,
+    ReadTimeout,
+    SchemaMismatch,
+    ShardFinalized,
+    SinceViolation,
+)
+from mzsql.persist.machine import Context
+from mzsql.persist.opened import Opened
+from mzsql.persist.parts import PartReader, between, spark_path, until
+from mzsql.persist.settings import Settings
+from mzsql.persist.state import CriticalHold, LeasedReader, ShardState, TraceBatch
+from mzsql.persist.stats import KeyRange, Lookup
+from mzsql.repr.frontier import Frontier, Timestamp, contains, less_equal, less_than, show
 
-KeyRange: TypeAlias = tuple[Any, Any]
+
+class _Lease:
+    """Keeps the objects of the states from ``seqno`` on while it is referenced."""
+
+    def __init__(self, handle: ReadHandle, number: int, seqno: int) -> None:
+        self._handle = handle
+        self._number = number
+        self.seqno = seqno
+
+    def __del__(self) -> None:
+        self._handle._release(self._number)
 
 
 class PartRef:
-    """A part as a reader gets it. Keep the object alive while anything (Spark) may read the part: it holds its blob back.
+    """A part as a reader gets it. Keep the object while anything (Spark) may read the part: it holds the part's object back.
 
-    Every reader must take a row's time as ``greatest(mz_time, time_floor)``, and for a snapshot keep rows whose time is <= as_of.
+    Every reader takes a row's time as ``greatest(mz_time, time_floor)``, and for a snapshot keeps rows whose time is ``<= as_of``.
     """
 
-    shard_id: str
-    blob_key: str | None  # None: inline
-    spark_path: str | None  # None: inline, or the Blob has no path Spark can open
-    rows: int
-    bytes: int
-    stats: tuple[KeyStats, ...]
-    worker: int | None
-    lower: Timestamp
-    upper: Frontier
-    time_min: Timestamp
-    time_max: Timestamp
-    time_floor: Timestamp
+    __slots__ = ("_lease", "_reader", "lower", "part", "upper")
+
+    def __init__(self, part: Part, batch: TraceBatch, reader: PartReader, lease: _Lease) -> None:
+        self.part = part
+        self.lower: Timestamp = batch.lower
+        self.upper: Frontier = batch.upper
+        self._reader = reader
+        self._lease = lease
+
+    @property
+    def shard_id(self) -> str:
+        """The shard."""
+        return self._reader.shard_id
 
     @property
     def inline(self) -> bool:
         """Whether its bytes are here already."""
-        raise Unsupported("")
+        return isinstance(self.part, InlinePart)
 
-    def to_arrow(self, *, stats: ReadStats | None = None) -> pa.Table:
-        """All its updates (columns, mz_time with the floor applied, mz_diff), checksum verified."""
-        raise Unsupported("")
+    @property
+    def blob_key(self) -> str | None:
+        """Its object's key; `None` when it is inline."""
+        return self.part.key if isinstance(self.part, BlobPart) else None
+
+    @property
+    def spark_path(self) -> str | None:
+        """The path under which Spark opens it; `None` when it is inline, or its Blob has no such paths."""
+        key = self.blob_key
+        return None if key is None else spark_path(self._reader.context, key)
+
+    @property
+    def rows(self) -> int:
+        """How many updates it holds."""
+        return self.part.rows
+
+    @property
+    def bytes(self) -> int:
+        """How many encoded bytes it has."""
+        return self.part.size
+
+    @property
+    def stats(self) -> tuple[KeyStats, ...]:
+        """Least and greatest value of each key column."""
+        return self.part.stats
+
+    @property
+    def worker(self) -> int | None:
+        """The worker it belongs to, in a keyed shard."""
+        return self.part.worker
+
+    @property
+    def time_min(self) -> Timestamp:
+        """The least time of its updates."""
+        return first_time(self.part)
+
+    @property
+    def time_max(self) -> Timestamp:
+        """The greatest time of its updates."""
+        return last_time(self.part)
+
+    @property
+    def time_floor(self) -> Timestamp:
+        """No update's time is below this, whatever ``mz_time`` in the object says."""
+        return self.part.time_floor
+
+    def to_arrow(
+        self, *, columns: Sequence[str] | None = None, stats: ReadStats | None = None
+    ) -> pa.Table:
+        """All its updates, the floor applied, checksum verified: ``columns`` (all by default), ``mz_time``, ``mz_diff``.
+
+        Raises:
+            MissingPart, CorruptPart: the object is gone, or not what was written.
+        """
+        deadline = self._reader.context.deadline(None)
+        return self._reader.read(self.part, deadline, columns=columns, stats=stats).combine_chunks()
+
+
+class _SplitData(msgspec.Struct, frozen=True):
+    """A split as it travels."""
+
+    shard_id: str
+    as_of: Timestamp
+    schema: bytes
+    key: KeySpec | None
+    parts: tuple[Part, ...]
+    blob_url: str | None
 
 
 class SnapshotSplit:
-    """One share of a snapshot; travels between processes as bytes."""
+    """One share of a snapshot; travels between processes as bytes.
 
-    as_of: Timestamp
+    The sender keeps its own value (and its reader) until the receiver is done, which holds the objects back.
+    """
 
-    def to_arrow(self) -> pa.Table:
-        """Its updates, times advanced to ``as_of``; consolidated within the split only."""
-        raise Unsupported("")
+    def __init__(self, data: _SplitData, context: Context, lease: _Lease | None) -> None:
+        self._data = data
+        self._lease = lease
+        self._reader = PartReader(context, data.shard_id, decode_schema(data.schema))
+
+    @property
+    def as_of(self) -> Timestamp:
+        """The time of the snapshot."""
+        return self._data.as_of
+
+    @property
+    def rows(self) -> int:
+        """How many updates are to be read, before consolidation."""
+        return sum(part.rows for part in self._data.parts)
+
+    def to_arrow(self, *, stats: ReadStats | None = None) -> pa.Table:
+        """Its updates, times advanced to ``as_of``, consolidated within the split."""
+        deadline = self._reader.context.deadline(None)
+        schema = physical(self._reader.schema)
+        found = [
+            until(self._reader.read(part, deadline, stats=stats), self.as_of)
+            for part in self._data.parts
+        ]
+        table = pa.concat_tables([schema.empty_table(), *found])
+        return consolidated(all_at(table, self.as_of), self._data.key).combine_chunks()
 
     def spark_paths(self) -> list[str]:
-        """Paths of its parts in Blob (exclusive of `inline_table`)."""
-        raise Unsupported("")
+        """The paths of its parts in Blob, which hold ``mz_time`` and ``mz_diff``; the rest is `inline_table`.
+
+        For parts with a time floor and rows beyond ``as_of`` see `parts`.
+        """
+        keys = [part.key for part in self._data.parts if isinstance(part, BlobPart)]
+        return [p for p in (spark_path(self._reader.context, key) for key in keys) if p is not None]
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Its parts, as the shard's metadata has them."""
+        return self._data.parts
+
+    def inline_table(self) -> pa.Table:
+        """The updates that are not under `spark_paths`, because they are inline or the Blob has no paths."""
+        deadline = self._reader.context.deadline(None)
+        has_paths = spark_path(self._reader.context, "probe") is not None
+        found = [
+            self._reader.read(part, deadline)
+            for part in self._data.parts
+            if isinstance(part, InlinePart) or not has_paths
+        ]
+        schema = physical(self._reader.schema)
+        return until(pa.concat_tables([schema.empty_table(), *found]), self.as_of).combine_chunks()
+
+    def to_bytes(self) -> bytes:
+        """The split for another process."""
+        return msgspec.msgpack.encode(self._data)
+
+    @staticmethod
+    def from_bytes(
+        data: bytes, *, blob: Blob | None = None, context: Context | None = None
+    ) -> SnapshotSplit:
+        """A split that came from another process; without ``blob`` the one at the URL its client was opened with."""
+        decoded = msgspec.msgpack.decode(data, type=_SplitData)
+        if context is None:
+            context = _reading_context(decoded, blob)
+        return SnapshotSplit(decoded, context, None)
+
+
+def _reading_context(data: _SplitData, blob: Blob | None) -> Context:
+    if blob is None:
+        if data.blob_url is None:
+            raise SchemaMismatch(
+                "the split comes from a client that was not opened by URL",
+                hint="Pass the Blob store it was taken from.",
+            )
+        blob = open_blob(data.blob_url)
+    # Parts never change, so reading them asks no Consensus.
+    return Context(blob, MemConsensus(), SystemClock(), random.SystemRandom(), Settings())
 
 
 class ReadHandle:
-    """Reads one shard and holds its since back; made by `PersistClient.open_reader` or `open_shard`."""
+    """Reads one shard and holds its since back; made by `PersistClient.open_reader` or `open_shard`. Safe for threads."""
 
-    shard_id: str
-    reader_id: str
-    schema: pa.Schema
-    key: KeySpec | None
+    def __init__(self, opened: Opened, reader_id: str, registered: LeasedReader) -> None:
+        self._opened = opened
+        self._context = opened.context
+        self._since: Frontier = registered.since
+        self._hold = registered.seqno_hold
+        self._heartbeat_ms = registered.heartbeat_ms
+        self._lease_ms = registered.lease_ms
+        self._lock = threading.RLock()
+        self._leases: dict[int, int] = {}
+        self._next_lease = 0
+        self._expired = False
+        self.reader_id = reader_id
+        opened.readers.add(self)
+
+    @property
+    def shard_id(self) -> str:
+        """The shard."""
+        return self._opened.shard_id
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The row's columns."""
+        return self._opened.schema
+
+    @property
+    def key(self) -> KeySpec | None:
+        """The layout of a keyed shard."""
+        return self._opened.key
 
     @property
     def since(self) -> Frontier:
         """This reader's since: it may read at times at or beyond it."""
-        raise Unsupported("")
+        return self._since
 
     @property
     def upper(self) -> Frontier:
         """The shard's upper as last seen by this process; asks nobody."""
-        raise Unsupported("")
+        return self._opened.shard.state.upper
 
     def fetch_upper(self, *, timeout: float | None = None) -> Frontier:
         """The shard's current upper, from Consensus."""
-        raise Unsupported("")
+        state = self._opened.shard.fetch(self._opened.deadline(timeout))
+        assert state is not None
+        return state.upper
 
     def wait_for_upper(self, past: Timestamp, *, timeout: float | None = None) -> Frontier:
-        """Wait until ``past`` is complete (upper > past); the upper then. Raises ReadTimeout."""
-        raise Unsupported("")
+        """Wait until ``past`` is complete, that is until the upper is beyond it; the upper then.
+
+        Raises:
+            ReadTimeout: it did not happen within ``timeout`` seconds.
+        """
+        return self._wait(past, self._opened.deadline(timeout)).upper
+
+    def _wait(self, past: Timestamp, deadline: Deadline) -> ShardState:
+        state = self._opened.shard.wait_until(lambda s: not contains(s.upper, past), deadline)
+        if not less_equal(state.upper, past) or state.upper is None:
+            return state
+        raise ReadTimeout(self.shard_id, past, state.upper, deadline.timeout)
+
+    def _take_lease(self) -> tuple[ShardState, _Lease]:
+        """The latest state seen, and a lease on the objects it names."""
+        with self._lock:
+            state = self._opened.shard.state
+            self._check_live(state)
+            number = self._next_lease
+            self._next_lease += 1
+            self._leases[number] = state.seqno
+            return state, _Lease(self, number, state.seqno)
+
+    def _release(self, number: int) -> None:
+        self._leases.pop(number, None)
+
+    def _check_live(self, state: ShardState) -> None:
+        if state.finalized:
+            raise ShardFinalized(f"shard {self.shard_id} was finalized: there is nothing to read")
+        if self._expired or self.reader_id not in state.readers:
+            raise ExpiredHandle(
+                f"shard {self.shard_id}: the reader {self.reader_id} has expired",
+                hint="Open a new reader; its since is the shard's.",
+            )
+
+    def _check_since(self, as_of: Timestamp) -> None:
+        if not contains(self._since, as_of):
+            raise SinceViolation(self.shard_id, as_of, self._since)
+
+    def _refs(
+        self, lower: Timestamp, upper: Frontier, deadline: Deadline
+    ) -> tuple[list[PartRef], _Lease]:
+        """The parts that may hold updates with times in ``[lower, upper)``, which are complete."""
+        self._heartbeat_if_due(deadline)
+        state, lease = self._take_lease()
+        refs = [
+            PartRef(part, batch, self._opened.parts, lease)
+            for batch in state.trace
+            for part in batch.parts
+            if last_time(part) >= lower and less_than(first_time(part), upper)
+        ]
+        return refs, lease
 
     def parts(self, as_of: Timestamp, *, timeout: float | None = None) -> list[PartRef]:
-        """The parts a snapshot at ``as_of`` consists of; waits until upper passes."""
-        raise Unsupported("")
+        """The parts a snapshot at ``as_of`` consists of; waits until it is complete.
+
+        Raises:
+            SinceViolation: ``as_of`` is below since.
+            ReadTimeout: it was not complete within ``timeout`` seconds.
+            ExpiredHandle: the reader's lease ran out.
+        """
+        deadline = self._opened.deadline(timeout)
+        self._check_since(as_of)
+        self._wait(as_of, deadline)
+        return self._refs(0, as_of + 1, deadline)[0]
 
     def parts_between(
         self, lower: Timestamp, upper: Timestamp, *, timeout: float | None = None
     ) -> list[PartRef]:
-        """The parts that may hold updates with ``lower <= time < upper``."""
-        raise Unsupported("")
+        """The parts that may hold updates with ``lower <= time < upper``, at their exact times; raises as `updates`."""
+        deadline = self._opened.deadline(timeout)
+        self._check_exact(lower)
+        if upper <= lower:
+            return []
+        self._wait(upper - 1, deadline)
+        return self._refs(lower, upper, deadline)[0]
+
+    def _check_exact(self, lower: Timestamp) -> None:
+        # Times below since may have been advanced to it, so since itself is exact only where nothing lies below.
+        if lower > 0 or self._since is None:
+            self._check_since(max(lower - 1, 0))
 
     def snapshot(
         self, as_of: Timestamp, num_splits: int = 1, *, timeout: float | None = None
     ) -> list[SnapshotSplit]:
-        """The contents at ``as_of`` in ``num_splits`` splits; waits until upper passes."""
-        raise Unsupported("")
+        """The contents at ``as_of`` in ``num_splits`` splits of about equal size; waits until it is complete.
+
+        Splits partition updates, not rows: sum the diffs over all of them. Raises as `parts`.
+        """
+        if num_splits < 1:
+            raise InvalidBounds(f"a snapshot has at least one split, not {num_splits}")
+        refs = self.parts(as_of, timeout=timeout)
+        shares: list[list[PartRef]] = [[] for _ in range(num_splits)]
+        sizes = [0] * num_splits
+        for ref in sorted(refs, key=lambda r: -r.bytes):
+            smallest = sizes.index(min(sizes))
+            shares[smallest].append(ref)
+            sizes[smallest] += ref.bytes
+        schema = encode_schema(self.schema)
+        lease = refs[0]._lease if refs else None
+        return [
+            SnapshotSplit(
+                _SplitData(
+                    self.shard_id,
+                    as_of,
+                    schema,
+                    self.key,
+                    tuple(ref.part for ref in share),
+                    self._context.blob_url,
+                ),
+                self._context,
+                lease,
+            )
+            for share in shares
+        ]
 
     def snapshot_arrow(
         self,
@@ -110,11 +422,37 @@ class ReadHandle:
         stats: ReadStats | None = None,
         timeout: float | None = None,
     ) -> pa.Table:
-        """The contents at ``as_of`` with times advanced to it: ``columns`` (all by default), mz_time, mz_diff.
+        """The contents at ``as_of``, times advanced to it: ``columns`` (all by default), ``mz_time``, ``mz_diff``.
 
-        ``key_ranges``: inclusive (lo, hi) of the first key column; one None leaves that side open, (None, None) asks for NULL keys.
-        Row groups outside the ranges are not read; rows outside are not returned."""
-        raise Unsupported("")
+        Args:
+            as_of: the time; waits until it is complete.
+            columns: the columns, in this order.
+            key_ranges: inclusive ``(lo, hi)`` of the first key column. One `None` leaves that side open, two ask for NULL keys. Row
+                groups outside of them are not read, rows outside of them are not returned.
+            workers: of a keyed shard, only these workers' parts.
+            consolidate: whether equal rows are summed up, and gone where the sum is zero.
+            stats: gets what was read added.
+            timeout: seconds the call may take.
+
+        Raises:
+            SinceViolation, ReadTimeout, ExpiredHandle: as `parts`.
+            SchemaMismatch: a column the shard lacks, or key ranges without a key.
+        """
+        deadline = self._opened.deadline(timeout)
+        names = self._names(columns)
+        lookup = self._lookup(key_ranges)
+        self._check_since(as_of)
+        self._wait(as_of, deadline)
+        refs, lease = self._refs(0, as_of + 1, deadline)
+        if workers is not None:
+            wanted = set(workers)
+            refs = [ref for ref in refs if ref.worker in wanted]
+        found = [until(self._read(ref, deadline, names, lookup, stats), as_of) for ref in refs]
+        del lease
+        table = all_at(self._joined(found, names, lookup), as_of)
+        if consolidate:
+            table = sort_by_key(consolidated(table, self.key), _sortable(self.key, names))
+        return table.combine_chunks()
 
     def updates(
         self,
@@ -122,48 +460,243 @@ class ReadHandle:
         upper: Timestamp,
         *,
         columns: Sequence[str] | None = None,
+        key_ranges: Sequence[KeyRange] | None = None,
         stats: ReadStats | None = None,
         timeout: float | None = None,
     ) -> pa.Table:
-        """All updates with ``lower <= mz_time < upper``, at their exact times, unconsolidated; waits until they are complete."""
-        raise Unsupported("")
+        """All updates with ``lower <= time < upper`` at their exact times, not consolidated; waits until they are complete.
+
+        Raises:
+            SinceViolation: since is at or beyond ``lower`` (but for ``lower`` 0), so times may have been advanced.
+            ReadTimeout, ExpiredHandle: as `parts`.
+        """
+        deadline = self._opened.deadline(timeout)
+        names = self._names(columns)
+        lookup = self._lookup(key_ranges)
+        self._check_exact(lower)
+        if upper <= lower:
+            return self._joined([], names, lookup)
+        self._wait(upper - 1, deadline)
+        return self._between(lower, upper, names, lookup, stats=stats, deadline=deadline)
+
+    def _between(
+        self,
+        lower: Timestamp,
+        upper: Frontier,
+        names: Sequence[str],
+        lookup: Lookup | None,
+        *,
+        stats: ReadStats | None,
+        deadline: Deadline,
+    ) -> pa.Table:
+        refs, lease = self._refs(lower, upper, deadline)
+        found = [
+            between(self._read(ref, deadline, names, lookup, stats), lower, upper) for ref in refs
+        ]
+        del lease
+        return self._joined(found, names, lookup).combine_chunks()
+
+    def _names(self, columns: Sequence[str] | None) -> list[str]:
+        names = self.schema.names if columns is None else list(columns)
+        for name in names:
+            if name not in self.schema.names:
+                raise SchemaMismatch(f'shard {self.shard_id} has no column "{name}"')
+        return list(names)
+
+    def _lookup(self, key_ranges: Sequence[KeyRange] | None) -> Lookup | None:
+        if key_ranges is None:
+            return None
+        if self.key is None or not self.key.columns:
+            raise SchemaMismatch(f"shard {self.shard_id} has no key to look up")
+        column = self.key.columns[0]
+        limit = self._context.settings.lookup_ranges
+        return Lookup(column, self.schema.field(column).type, key_ranges, limit)
+
+    def _read(
+        self,
+        ref: PartRef,
+        deadline: Deadline,
+        names: Sequence[str],
+        lookup: Lookup | None,
+        stats: ReadStats | None,
+    ) -> pa.Table:
+        columns = None if len(names) == len(self.schema) else names
+        try:
+            return self._opened.parts.read(
+                ref.part, deadline, columns=columns, lookup=lookup, stats=stats
+            )
+        except MissingPart:
+            state = self._opened.shard.fetch(deadline)
+            assert state is not None
+            self._check_live(state)  # a lease that ran out explains it
+            raise
+
+    def _joined(
+        self, found: Sequence[pa.Table], names: Sequence[str], lookup: Lookup | None
+    ) -> pa.Table:
+        schema = physical(self.schema)
+        kept = [*names, TIME_COLUMN, DIFF_COLUMN]
+        extra = [lookup.column] if lookup is not None and lookup.column not in kept else []
+        schema = pa.schema([schema.field(name) for name in [*kept, *extra]])
+        table = pa.concat_tables([schema.empty_table(), *(t.select(schema.names) for t in found)])
+        if lookup is not None:
+            table = lookup.filter(table)
+        return table.select(kept)
 
     def listen(
-        self, as_of: Timestamp, *, timeout: float | None = None
+        self,
+        as_of: Timestamp,
+        *,
+        columns: Sequence[str] | None = None,
+        timeout: float | None = None,
     ) -> Iterator[tuple[pa.Table, Frontier]]:
-        """All updates after ``as_of`` as they become complete: (updates, frontier now complete below). Ends at the empty frontier.
-        ``timeout``: seconds to wait for the next; raises ReadTimeout."""
-        raise Unsupported("")
+        """All updates after ``as_of`` as they become complete: pairs of updates and the frontier they are complete up to.
+
+        Ends after the empty frontier. Downgrade since to just below what has been taken in, so that compaction gets on.
+
+        Args:
+            as_of: the time of the snapshot that the listen continues.
+            columns: the columns, in this order.
+            timeout: seconds to wait for the next pair; `None` waits on.
+
+        Raises:
+            SinceViolation: at once when ``as_of`` is below since, later when since has passed the listen.
+            ReadTimeout: nothing came within ``timeout``; the listen may be continued with another call.
+        """
+        self._check_since(as_of)
+        return self._listen(as_of + 1, self._names(columns), timeout)
+
+    def _listen(
+        self, frontier: Timestamp, names: Sequence[str], timeout: float | None
+    ) -> Iterator[tuple[pa.Table, Frontier]]:
+        lower: Frontier = frontier
+        while lower is not None:
+            deadline = self._opened.deadline(timeout)
+            try:
+                state = self._wait(lower, deadline)
+            except ReadTimeout:
+                if timeout is None:
+                    self._heartbeat_if_due(self._opened.deadline(None))
+                    continue
+                raise
+            upper = state.upper
+            self._check_exact(lower)
+            table = self._between(lower, upper, names, None, stats=None, deadline=deadline)
+            yield table, upper
+            lower = upper
 
     def downgrade_since(self, new_since: Frontier, *, timeout: float | None = None) -> None:
-        """Give up reading below ``new_since``; with the present since, a heartbeat."""
-        raise Unsupported("")
+        """Give up reading below ``new_since``; with the present since, a heartbeat. `None` gives up all reading.
 
-    def expire(self) -> None:
+        Raises:
+            InvalidBounds: ``new_since`` is below the present since.
+            ExpiredHandle: the reader's lease ran out.
+        """
+        if less_than(new_since, self._since):
+            raise InvalidBounds(
+                f"shard {self.shard_id}: since cannot go back from {show(self._since)} to {show(new_since)}"
+            )
+        self._renew(new_since, self._opened.deadline(timeout))
+        self._opened.changed(self._opened)
+
+    def heartbeat(self, *, timeout: float | None = None) -> None:
+        """Renew the lease, and let go of objects nobody here reads any more."""
+        self._renew(self._since, self._opened.deadline(timeout))
+
+    def _renew(self, since: Frontier, deadline: Deadline) -> None:
+        with self._lock:
+            if self._expired:
+                self._check_live(self._opened.shard.state)
+            hold = min([*list(self._leases.values()), self._opened.shard.state.seqno])
+            command = DowngradeSince(self.reader_id, since, hold)
+            self._opened.shard.apply(command, deadline)
+            self._since = since
+            self._hold = max(hold, self._hold)
+            self._heartbeat_ms = self._context.clock.now_ms()
+
+    def heartbeat_due(self) -> bool:
+        """Whether a quarter of the lease has passed since it was renewed."""
+        elapsed = self._context.clock.now_ms() - self._heartbeat_ms
+        return not self._expired and elapsed * 4 >= self._lease_ms
+
+    def _heartbeat_if_due(self, deadline: Deadline) -> None:
+        if self.heartbeat_due():
+            self._renew(self._since, deadline)
+
+    def let_go(self, deadline: Deadline) -> None:
+        """Move the hold on objects forward when it is behind; nothing when the handle is expired."""
+        with self._lock:
+            state = self._opened.shard.state
+            current = min([*list(self._leases.values()), state.seqno])
+            if not self._expired and self.reader_id in state.readers and self._hold < current:
+                self._renew(self._since, deadline)
+
+    def expire(self, *, timeout: float | None = None) -> None:
         """Give the handle up. Idempotent."""
-        raise Unsupported("")
+        with self._lock:
+            if self._expired:
+                return
+            self._expired = True
+            self._opened.readers.discard(self)
+            if self.reader_id in self._opened.shard.state.readers:
+                self._opened.shard.apply(
+                    ExpireReader(self.reader_id), self._opened.deadline(timeout)
+                )
+
+
+def _sortable(key: KeySpec | None, names: Sequence[str]) -> KeySpec | None:
+    return key if key is not None and set(key.columns) <= set(names) else None
 
 
 class CriticalReader:
-    """A since hold without lease: stays until released, survives processes, fenced by an opaque token."""
+    """A since hold without lease: it stays until released, whatever becomes of the process, and is fenced by a token.
 
-    reader_id: str
-    shard_id: str
+    Made by `PersistClient.open_critical_reader`, which takes the hold over: an older owner's next call raises `Fenced`.
+    """
+
+    def __init__(self, opened: Opened, reader_id: str, hold: CriticalHold) -> None:
+        self._opened = opened
+        self._since = hold.since
+        self.reader_id = reader_id
+        self.token: str = hold.token
+
+    @property
+    def shard_id(self) -> str:
+        """The shard."""
+        return self._opened.shard_id
 
     @property
     def since(self) -> Frontier:
         """The hold."""
-        raise Unsupported("")
+        return self._since
 
     @property
-    def token(self) -> str:
-        """The token of whoever owns the hold."""
-        raise Unsupported("")
+    def upper(self) -> Frontier:
+        """The shard's upper as last seen by this process; asks nobody."""
+        return self._opened.shard.state.upper
 
     def downgrade_since(self, new_since: Frontier, *, timeout: float | None = None) -> None:
-        """Move the hold forward; raises Fenced when another took the hold over."""
-        raise Unsupported("")
+        """Move the hold forward.
+
+        Raises:
+            InvalidBounds: ``new_since`` is below the present hold.
+            Fenced: another process took the hold over.
+            ExpiredHandle: the hold was released.
+        """
+        if less_than(new_since, self._since):
+            raise InvalidBounds(
+                f"shard {self.shard_id}: a hold cannot go back from {show(self._since)} to {show(new_since)}"
+            )
+        command = DowngradeCritical(self.reader_id, self.token, new_since)
+        self._opened.shard.apply(command, self._opened.deadline(timeout))
+        self._since = new_since
+        self._opened.changed(self._opened)
 
     def release(self, *, timeout: float | None = None) -> None:
-        """Remove the hold for good. Idempotent."""
-        raise Unsupported("")
+        """Remove the hold for good. Idempotent.
+
+        Raises:
+            Fenced: another process took the hold over.
+        """
+        command = ReleaseCritical(self.reader_id, self.token)
+        self._opened.shard.apply(command, self._opened.deadline(timeout))

@@ -1,52 +1,159 @@
-"""The writer of a shard."""
+"""The writer of a shard.
+
+Promise: an acknowledged append is durable, was applied once, and left the upper where it says. Each call draws one idempotency token
+and repeats it after indeterminate errors. Memory is bounded by the size of a part, however large the input. One call at a time: a
+handle has one outstanding write, further callers wait.
+"""
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
 
+import msgspec
 import pyarrow as pa
 
-from mzsql.persist.batch import Batch, KeySpec
-from mzsql.repr.errors import Unsupported
-from mzsql.repr.frontier import Frontier, Timestamp
+from mzsql.location import Indeterminate, LocationError
+from mzsql.persist.batch import Batch, InlinePart, KeySpec, Part, first_time
+from mzsql.persist.clock import Deadline
+from mzsql.persist.columns import check_times, normalize
+from mzsql.persist.commands import CompareAndAppend, ExpireWriter, InlineOverflow
+from mzsql.persist.errors import (
+    ExpiredHandle,
+    ForeignBlob,
+    InvalidBounds,
+    SchemaMismatch,
+    UpperMismatch,
+)
+from mzsql.persist.opened import Opened
+from mzsql.persist.parts import PartWriter, Updates, between, delete_objects, tables
+from mzsql.repr.frontier import Frontier, Timestamp, is_timestamp, less_than, show
 
-Updates: TypeAlias = "pa.Table | pa.RecordBatch | pa.RecordBatchReader"
+_log = logging.getLogger(__name__)
 
 
 class WriteHandle:
-    """Writes updates to one shard; made by `PersistClient.open_writer` or `open_shard`. One call at a time.
+    """Writes updates to one shard; made by `PersistClient.open_writer` or `open_shard`.
 
     Updates are Arrow tables (or readers) of the shard's columns, ``mz_time`` int64 and ``mz_diff`` int64.
     """
 
-    shard_id: str
-    schema: pa.Schema
-    key: KeySpec | None
+    def __init__(self, opened: Opened, writer_id: str, purpose: str = "") -> None:
+        self._opened = opened
+        self._context = opened.context
+        self._lock = threading.RLock()
+        self._used = False
+        self._expired = False
+        self.writer_id = writer_id
+        self.purpose = purpose
+
+    @property
+    def shard_id(self) -> str:
+        """The shard."""
+        return self._opened.shard_id
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The row's columns."""
+        return self._opened.schema
+
+    @property
+    def key(self) -> KeySpec | None:
+        """The layout of a keyed shard."""
+        return self._opened.key
 
     @property
     def upper(self) -> Frontier:
         """The shard's upper as last seen by this process; asks nobody."""
-        raise Unsupported("")
+        return self._opened.shard.state.upper
 
     def fetch_upper(self, *, timeout: float | None = None) -> Frontier:
         """The shard's current upper, from Consensus."""
-        raise Unsupported("")
+        state = self._opened.shard.fetch(self._opened.deadline(timeout))
+        assert state is not None
+        return state.upper
 
     def batch(self, updates: Updates, *, lower: Timestamp, upper: Frontier) -> Batch:
-        """Write updates with times in ``[lower, upper)`` as a batch that is not yet part of the shard (for a shard without key, or
-        of one worker). It may be appended by any process. Small ones are carried inline."""
-        raise Unsupported("")
+        """Write updates with times in ``[lower, upper)`` as a batch that is not yet part of the shard.
+
+        For a shard without key, or of one worker. Any process may append it (`Batch.to_bytes`). Small ones are carried inline.
+
+        Raises:
+            SchemaMismatch: the columns do not fit, or the shard has several workers.
+            InvalidBounds: a time is outside of the bounds.
+        """
+        return self._build(self._by_worker(updates), lower, upper, self._opened.deadline(None))
 
     def batch_by_worker(
-        self, tables: Mapping[int, Updates], *, lower: Timestamp, upper: Frontier
+        self, updates: Mapping[int, Updates], *, lower: Timestamp, upper: Frontier
     ) -> Batch:
-        """As `batch`, for a keyed shard: each worker's updates; sorted by key here."""
-        raise Unsupported("")
+        """As `batch`, for a keyed shard: each worker's updates. They are sorted by key here."""
+        return self._build(self._by_worker(updates), lower, upper, self._opened.deadline(None))
+
+    def _by_worker(
+        self, updates: Updates | Mapping[int, Updates] | None
+    ) -> Mapping[int | None, Updates]:
+        key = self.key
+        if updates is None:
+            return {}
+        if isinstance(updates, Mapping):
+            if key is None:
+                raise SchemaMismatch(f"shard {self.shard_id} has no key, so no workers either")
+            for worker in updates:
+                self._check_worker(worker)
+            return {worker: updates[worker] for worker in sorted(updates)}
+        if key is not None and key.workers > 1:
+            raise SchemaMismatch(
+                f"shard {self.shard_id} has {key.workers} workers: give each worker's updates"
+            )
+        return {(None if key is None else 0): updates}
+
+    def _check_worker(self, worker: int | None) -> None:
+        if self.key is None:
+            if worker is not None:
+                raise SchemaMismatch(f"shard {self.shard_id} has no key, so no workers either")
+        elif worker is None or not 0 <= worker < self.key.workers:
+            raise SchemaMismatch(
+                f"shard {self.shard_id}: worker {worker} is not in [0, {self.key.workers})"
+            )
+
+    def _build(
+        self,
+        updates: Mapping[int | None, Updates],
+        lower: Timestamp,
+        upper: Frontier,
+        deadline: Deadline,
+    ) -> Batch:
+        self._check_open()
+        if not is_timestamp(lower) or not (upper is None or is_timestamp(upper)):
+            raise InvalidBounds(f"not bounds of a batch: {lower!r}, {upper!r}")
+        if less_than(upper, lower):
+            raise InvalidBounds(f"the upper {show(upper)} of a batch is below its lower [{lower}]")
+        inline_bytes = self._context.settings.inline_bytes // max(1, len(updates))
+        parts: list[Part] = []
+        writers: list[PartWriter] = []
+        try:
+            for worker, of_worker in updates.items():
+                writer = self._part_writer(worker, deadline)
+                writers.append(writer)
+                for table in tables(of_worker):
+                    writer.add(normalize(table, self.schema, lower, upper))
+                parts += writer.finish(inline_bytes=inline_bytes)
+        except BaseException:
+            for writer in writers:
+                writer.abandon()
+            raise
+        return Batch(self.shard_id, lower, upper, tuple(parts))
+
+    def _part_writer(self, worker: int | None, deadline: Deadline) -> PartWriter:
+        return PartWriter(
+            self._context, self.shard_id, self.schema, self.key, worker=worker, deadline=deadline
+        )
 
     def part_prefix(self) -> str:
         """A fresh key prefix of this shard under which someone else (Spark) may write Parquet objects to be adopted."""
-        raise Unsupported("")
+        return f"{self.shard_id}/{self._context.new_id()}"
 
     def adopt_parts(
         self,
@@ -55,14 +162,44 @@ class WriteHandle:
         lower: Timestamp,
         upper: Frontier,
         workers: Sequence[int | None] | None = None,
+        timeout: float | None = None,
     ) -> Batch:
-        """A batch of Parquet objects that are already in Blob under a `part_prefix` of this shard; ``workers`` names the worker of
-        each (they must be sorted by key). Footers are read for rows, statistics and time bounds; objects without rows are deleted."""
-        raise Unsupported("")
+        """A batch of Parquet objects that are already in Blob under a `part_prefix` of this shard.
+
+        Each is read once, for rows, statistics, time bounds and checksum, and made durable. Objects without rows are deleted.
+
+        Args:
+            keys: the objects.
+            lower: no time is below it.
+            upper: every time is below it.
+            workers: for a keyed shard the worker of each object, whose rows must be sorted by key.
+            timeout: seconds the call may take.
+
+        Raises:
+            ForeignBlob: an object is not this shard's.
+            SchemaMismatch: its columns do not fit, or a worker is missing.
+            InvalidBounds: a time is outside of the bounds.
+            MissingPart: there is no such object.
+        """
+        self._check_open()
+        deadline = self._opened.deadline(timeout)
+        default = None if self.key is None or self.key.workers > 1 else 0
+        of_each = [default] * len(keys) if workers is None else list(workers)
+        if len(of_each) != len(keys):
+            raise SchemaMismatch(f"{len(of_each)} workers were named for {len(keys)} objects")
+        parts: list[Part] = []
+        for key, worker in zip(keys, of_each, strict=True):
+            self._check_worker(worker)
+            part = self._opened.parts.adopt(key, self.key, worker, deadline)
+            if part is not None:
+                check_times(part.time_min, part.time_max, lower, upper, f"the object {key}")
+                parts.append(part)
+        return Batch(self.shard_id, lower, upper, tuple(parts))
 
     def delete_batch(self, batch: Batch) -> None:
         """Delete the objects of a batch that was never appended and never will be."""
-        raise Unsupported("")
+        self._check_own(batch)
+        delete_objects(self._context, batch.blob_keys())
 
     def compare_and_append(
         self,
@@ -72,9 +209,56 @@ class WriteHandle:
         new_upper: Frontier,
         timeout: float | None = None,
     ) -> None:
-        """Append updates with times in ``[expected_upper, new_upper)`` iff the shard's upper is ``expected_upper``. `None` or empty
-        updates advance the upper only. For a keyed shard a mapping from worker to updates. Raises UpperMismatch(current=…)."""
-        raise Unsupported("")
+        """Append updates with times in ``[expected_upper, new_upper)`` iff the shard's upper is ``expected_upper``.
+
+        `None` or empty updates advance the upper only, or renew the writer's lease when it stays. A keyed shard of several workers
+        takes a mapping from worker to updates. The empty ``new_upper`` ends the shard for writers.
+
+        Raises:
+            UpperMismatch: the upper is another one, ``.current``; nothing was written.
+            SchemaMismatch, InvalidBounds: the updates do not fit; nothing was written.
+            Determinate: not committed within the timeout.
+            Indeterminate: not known to be committed within the timeout.
+        """
+        with self._lock:
+            deadline = self._opened.deadline(timeout)
+            by_worker = self._by_worker(updates)
+            if by_worker:
+                self._check_upper(expected_upper, deadline)
+            if expected_upper is None:
+                self._append((), expected_upper, new_upper, deadline)
+            else:
+                batch = self._build(by_worker, expected_upper, new_upper, deadline)
+                self._append_own(batch, expected_upper, new_upper, deadline)
+        self._opened.changed(self._opened)
+
+    def _check_upper(self, expected: Frontier, deadline: Deadline) -> None:
+        """Refuse early, before anything is written, what is known to be refused."""
+        shard = self._opened.shard
+        if shard.state.upper != expected:
+            state = shard.fetch(deadline)
+            assert state is not None
+            if state.upper != expected:
+                raise UpperMismatch(self.shard_id, expected, state.upper)
+
+    def _append_own(
+        self, batch: Batch, expected: Frontier, new_upper: Frontier, deadline: Deadline
+    ) -> None:
+        """Append a batch made for this call; its objects are deleted when it surely is not appended."""
+        try:
+            self._append(batch.parts, expected, new_upper, deadline)
+        except Indeterminate:
+            raise
+        except Exception:
+            self._discard(batch)
+            raise
+
+    def _discard(self, batch: Batch) -> None:
+        try:
+            delete_objects(self._context, batch.blob_keys())
+        except LocationError as failure:
+            # The error under way matters more; what stays behind is referenced by nothing.
+            _log.warning("shard %s: objects left behind: %s", self.shard_id, failure)
 
     def compare_and_append_batch(
         self,
@@ -84,22 +268,163 @@ class WriteHandle:
         new_upper: Frontier,
         timeout: float | None = None,
     ) -> None:
-        """As `compare_and_append`, for batches written before (here or elsewhere). On UpperMismatch the batch's objects stay, to be
-        appended or deleted by the caller."""
-        raise Unsupported("")
+        """As `compare_and_append`, for batches written before, here or by another process.
+
+        On UpperMismatch the batches' objects stay, to be appended later or deleted (`delete_batch`) by the caller.
+
+        Raises:
+            ForeignBlob: a batch is of another shard.
+            InvalidBounds: it holds updates outside of ``[expected_upper, new_upper)``.
+        """
+        batches = [batch] if isinstance(batch, Batch) else list(batch)
+        with self._lock:
+            parts: list[Part] = []
+            for one in batches:
+                self._check_own(one)
+                if one.parts:
+                    if expected_upper is None:
+                        raise UpperMismatch(self.shard_id, expected_upper, self.upper)
+                    for part in one.parts:
+                        last = max(part.time_max, part.time_floor)
+                        check_times(first_time(part), last, expected_upper, new_upper, "the batch")
+                        parts.append(part)
+            self._append(tuple(parts), expected_upper, new_upper, self._opened.deadline(timeout))
+        self._opened.changed(self._opened)
+
+    def _check_own(self, batch: Batch) -> None:
+        if batch.shard_id != self.shard_id:
+            raise ForeignBlob(
+                f"the batch belongs to shard {batch.shard_id}, not to {self.shard_id}"
+            )
+
+    def _check_open(self) -> None:
+        if self._expired:
+            raise ExpiredHandle(f"shard {self.shard_id}: the writer {self.writer_id} has expired")
+
+    def _append(
+        self, parts: tuple[Part, ...], lower: Frontier, upper: Frontier, deadline: Deadline
+    ) -> None:
+        self._check_open()
+        settings = self._context.settings
+        command = CompareAndAppend(
+            writer_id=self.writer_id,
+            token=self._context.new_id(),
+            lower=lower,
+            upper=upper,
+            parts=parts,
+            lease_ms=settings.writer_lease_ms,
+            inline_total_bytes=settings.inline_total_bytes,
+            purpose=self.purpose,
+        )
+        self._used = True
+        written: list[Part] = []
+        try:
+            self._opened.shard.apply(command, deadline)
+        except InlineOverflow:
+            flushed, written = self._written_out(parts, deadline)
+            command = msgspec.structs.replace(command, parts=flushed)
+            try:
+                self._opened.shard.apply(command, deadline)
+            except Indeterminate:
+                raise
+            except Exception:
+                self._discard(Batch(self.shard_id, 0, None, tuple(written)))
+                raise
+
+    def _written_out(
+        self, parts: Sequence[Part], deadline: Deadline
+    ) -> tuple[tuple[Part, ...], list[Part]]:
+        """The parts with inline ones as objects, and those objects' parts."""
+        result: list[Part] = []
+        written: list[Part] = []
+        for part in parts:
+            if not isinstance(part, InlinePart):
+                result.append(part)
+                continue
+            writer = self._part_writer(part.worker, deadline)
+            writer.add(self._opened.parts.read(part, deadline))
+            new = writer.finish(inline_bytes=0)
+            result += new
+            written += new
+        return tuple(result), written
 
     def append(
         self,
-        updates: Updates,
+        updates: Updates | Mapping[int, Updates] | None,
         *,
         lower: Timestamp,
         upper: Frontier,
         timeout: float | None = None,
     ) -> None:
-        """Append definite updates of ``[lower, upper)`` that other writers may write too; drops what lies below the upper another
-        has reached. Raises InvalidBounds when ``lower`` is beyond the shard's upper."""
-        raise Unsupported("")
+        """Append definite updates of ``[lower, upper)`` that other writers may write too.
 
-    def expire(self) -> None:
+        Drops what lies below the upper another writer has reached, so several writers of the same data need not agree who writes.
+
+        Raises:
+            InvalidBounds: ``lower`` is beyond the shard's upper, which would leave a gap.
+            SchemaMismatch: the updates do not fit.
+        """
+        with self._lock:
+            self._append_definite(updates, lower, upper, self._opened.deadline(timeout))
+        self._opened.changed(self._opened)
+
+    def _append_definite(
+        self,
+        updates: Updates | Mapping[int, Updates] | None,
+        lower: Timestamp,
+        upper: Frontier,
+        deadline: Deadline,
+    ) -> None:
+        current = self.fetch_upper(timeout=deadline.remaining())
+        if less_than(current, lower):
+            raise InvalidBounds(
+                f"shard {self.shard_id}: an append from [{lower}] would leave a gap, "
+                f"the upper is {show(current)}"
+            )
+        if less_than(upper, current):
+            return
+        batch = self._build(self._by_worker(updates), lower, upper, deadline)
+        while not less_than(upper, current):
+            if current is None:
+                break
+            batch = self._from(batch, current, deadline)
+            try:
+                self._append(batch.parts, current, upper, deadline)
+            except UpperMismatch as mismatch:
+                current = mismatch.current
+            except Indeterminate:
+                raise
+            except Exception:
+                self._discard(batch)
+                raise
+            else:
+                return
+        self._discard(batch)
+
+    def _from(self, batch: Batch, lower: Timestamp, deadline: Deadline) -> Batch:
+        """The batch without its updates below ``lower``; replaced parts are deleted."""
+        if all(first_time(part) >= lower for part in batch.parts):
+            return msgspec.structs.replace(batch, lower=lower)
+        kept: list[Part] = []
+        dropped: list[Part] = []
+        for part in batch.parts:
+            if first_time(part) >= lower:
+                kept.append(part)
+                continue
+            dropped.append(part)
+            writer = self._part_writer(part.worker, deadline)
+            writer.add(between(self._opened.parts.read(part, deadline), lower, None))
+            kept += writer.finish(inline_bytes=self._context.settings.inline_bytes)
+        old = Batch(self.shard_id, 0, None, tuple(dropped))
+        delete_objects(self._context, old.blob_keys())
+        return Batch(self.shard_id, lower, batch.upper, tuple(kept))
+
+    def expire(self, *, timeout: float | None = None) -> None:
         """Give the handle up. Idempotent."""
-        raise Unsupported("")
+        with self._lock:
+            if self._expired:
+                return
+            self._expired = True
+            if self._used and self.writer_id in self._opened.shard.state.writers:
+                command = ExpireWriter(self.writer_id)
+                self._opened.shard.apply(command, self._opened.deadline(timeout))

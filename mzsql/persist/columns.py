@@ -1,0 +1,190 @@
+"""The columns of a shard: which types they may have, and how updates are checked against them.
+
+Promise: what passes `normalize` has exactly the shard's columns, then ``mz_time`` and ``mz_diff``, neither NULL, in one chunk per
+column at most where asked for, with all times inside the bounds given. Widths of text and binary (``string``, ``large_string``,
+``string_view``) are interchangeable; everything else must have the shard's type.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mzsql.persist.batch import DIFF_COLUMN, TIME_COLUMN, KeySpec
+from mzsql.persist.errors import InvalidBounds, SchemaMismatch
+from mzsql.repr.frontier import Frontier, Timestamp, less_equal, show
+
+_UNFIT = (pa.types.is_dictionary, pa.types.is_null, pa.types.is_interval, pa.types.is_union)
+
+
+def check_schema(schema: pa.Schema, key: KeySpec | None) -> pa.Schema:
+    """The schema as shards keep it, without metadata.
+
+    Raises:
+        SchemaMismatch: a reserved or repeated name, a type a shard cannot hold, or a key that does not fit.
+    """
+    names = schema.names
+    if len(set(names)) != len(names):
+        raise SchemaMismatch("a shard's columns must have distinct names")
+    for field in schema:
+        if field.name in (TIME_COLUMN, DIFF_COLUMN):
+            raise SchemaMismatch(f'column "{field.name}" is reserved for the time and diff of rows')
+        if any(unfit(field.type) for unfit in _UNFIT):
+            raise SchemaMismatch(f'column "{field.name}" cannot be stored as {field.type}')
+    if key is not None:
+        for column in (*key.columns, *key.additive):
+            if column not in names:
+                raise SchemaMismatch(f'key column "{column}" is not a column of the shard')
+        for column in key.additive:
+            type_ = schema.field(column).type
+            if not (pa.types.is_integer(type_) or pa.types.is_decimal128(type_)):
+                raise SchemaMismatch(
+                    f'additive column "{column}" must be an integer or a decimal, not {type_}'
+                )
+    return pa.schema([f.remove_metadata() for f in schema])
+
+
+def physical(schema: pa.Schema) -> pa.Schema:
+    """The schema of updates: the row's columns, ``mz_time``, ``mz_diff``."""
+    return pa.schema(
+        [
+            *schema,
+            pa.field(TIME_COLUMN, pa.int64(), nullable=False),
+            pa.field(DIFF_COLUMN, pa.int64(), nullable=False),
+        ]
+    )
+
+
+def encode_schema(schema: pa.Schema) -> bytes:
+    """The schema as Arrow IPC bytes."""
+    data: bytes = schema.serialize().to_pybytes()
+    return data
+
+
+@functools.lru_cache(maxsize=4096)
+def decode_schema(data: bytes) -> pa.Schema:
+    """The reverse of `encode_schema`."""
+    return pa.ipc.read_schema(pa.py_buffer(data))
+
+
+def _width_free(type_: pa.DataType) -> str | None:
+    name = str(type_)
+    if name in ("string", "large_string", "string_view"):
+        return "string"
+    if name in ("binary", "large_binary", "binary_view"):
+        return "binary"
+    return None
+
+
+def fits(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a column of type ``found`` holds values of ``wanted`` as they are."""
+    if found.equals(wanted):
+        return True
+    width = _width_free(found)
+    if width is not None:
+        return width == _width_free(wanted)
+    if pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted):
+        return (found.tz is None) == (wanted.tz is None)
+    if pa.types.is_nested(found) and pa.types.is_nested(wanted):
+        same_kind = found.id == wanted.id and found.num_fields == wanted.num_fields
+        return same_kind and all(
+            fits(found.field(i).type, wanted.field(i).type) for i in range(found.num_fields)
+        )
+    return False
+
+
+def check_columns(found: pa.Schema, schema: pa.Schema, what: str) -> None:
+    """Check that ``found`` has the columns of updates of ``schema``.
+
+    Raises:
+        SchemaMismatch: one is missing, is one too many, occurs twice, or has another type.
+    """
+    wanted = physical(schema)
+    for field in wanted:
+        places = found.get_all_field_indices(field.name)
+        if not places:
+            raise SchemaMismatch(f'{what} lacks the column "{field.name}"')
+        if len(places) > 1:
+            raise SchemaMismatch(f'{what} has the column "{field.name}" twice')
+        type_ = found.field(places[0]).type
+        if not fits(type_, field.type):
+            raise SchemaMismatch(
+                f'{what}: column "{field.name}" is of type {type_} but the shard has {field.type}'
+            )
+    for name in found.names:
+        if name not in wanted.names:
+            raise SchemaMismatch(f'{what} has a column "{name}" that the shard lacks')
+
+
+def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """``table``, whose columns `fits`, with exactly the columns, order and types of ``schema``."""
+    table = table.select(schema.names)
+    if table.schema.equals(schema):
+        return table
+    columns = [
+        column if column.type.equals(field.type) else column.cast(field.type)
+        for column, field in zip(table.columns, schema, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def normalize(
+    table: pa.Table, schema: pa.Schema, lower: Timestamp, upper: Frontier, what: str = "the batch"
+) -> pa.Table:
+    """Checked updates with the physical schema.
+
+    Raises:
+        SchemaMismatch: the columns do not fit, or a column that must not be NULL is.
+        InvalidBounds: a time is outside of ``[lower, upper)``.
+    """
+    check_columns(table.schema, schema, what)
+    table = conform(table, physical(schema))
+    for field in table.schema:
+        if not field.nullable and table[field.name].null_count:
+            raise SchemaMismatch(f'{what} has a NULL in column "{field.name}", which takes none')
+    if table.num_rows:
+        check_times(*time_bounds(table), lower, upper, what)
+    return table
+
+
+def time_bounds(table: pa.Table) -> tuple[Timestamp, Timestamp]:
+    """Least and greatest ``mz_time`` of a table with rows."""
+    bounds = pc.min_max(table[TIME_COLUMN]).as_py()
+    return bounds["min"], bounds["max"]
+
+
+def check_times(
+    least: Timestamp, greatest: Timestamp, lower: Timestamp, upper: Frontier, what: str
+) -> None:
+    """Check bounds of times against ``[lower, upper)``.
+
+    Raises:
+        InvalidBounds: they lie outside.
+    """
+    if least < lower or less_equal(upper, greatest):
+        raise InvalidBounds(
+            f"{what} has updates with times from {least} to {greatest}, "
+            f"outside of [{lower}, {'∞' if upper is None else upper})",
+            detail=f"lower is {show(lower)}, upper is {show(upper)}.",
+        )
+
+
+def with_times(table: pa.Table, times: pa.ChunkedArray | pa.Array) -> pa.Table:
+    """``table`` with other times."""
+    place = table.schema.get_field_index(TIME_COLUMN)
+    return table.set_column(place, table.schema.field(place), times)
+
+
+def advance_times(table: pa.Table, floor: Timestamp) -> pa.Table:
+    """``table`` with times below ``floor`` moved to it."""
+    if floor <= 0 or not table.num_rows:
+        return table
+    times = pc.max_element_wise(table[TIME_COLUMN], pa.scalar(floor, pa.int64()))
+    return with_times(table, times)
+
+
+def all_at(table: pa.Table, time: Timestamp) -> pa.Table:
+    """``table`` with every time set to ``time``."""
+    return with_times(table, pa.repeat(pa.scalar(time, pa.int64()), table.num_rows))

@@ -1,0 +1,387 @@
+"""The commands of the shard's state machine: pure functions from a state and a command to a diff and a result.
+
+Promise: `transition` depends on nothing but its arguments, changes nothing, and is idempotent: a command that was already committed
+(seen after an error that left this open) is recognised and not applied again. A command that does not fit the state raises a usage
+error. Readers and writers whose lease has run out, by the clock that comes with the command, leave the state with the next command;
+their expiry does not move since, which only a downgrade does.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+
+from mzsql.persist.batch import BlobPart, InlinePart, Part
+from mzsql.persist.errors import ExpiredHandle, InvalidBounds, ShardFinalized, UpperMismatch
+from mzsql.persist.state import (
+    CriticalHold,
+    LeasedReader,
+    ShardState,
+    StateDiff,
+    TraceBatch,
+    Writer,
+)
+from mzsql.repr.errors import Fenced
+from mzsql.repr.frontier import Frontier, Timestamp, join, less_equal, show
+
+
+class CompareAndAppend(msgspec.Struct, frozen=True):
+    """Add ``parts`` with times in ``[lower, upper)`` iff the shard's upper is ``lower``. Result: `None`."""
+
+    writer_id: str
+    token: str
+    lower: Frontier
+    upper: Frontier
+    parts: tuple[Part, ...]
+    lease_ms: int
+    inline_total_bytes: int
+    purpose: str = ""
+
+
+class ExpireWriter(msgspec.Struct, frozen=True):
+    """Forget a writer."""
+
+    writer_id: str
+
+
+class RegisterReader(msgspec.Struct, frozen=True):
+    """Add a leased reader at the shard's since. Result: its `LeasedReader`."""
+
+    reader_id: str
+    lease_ms: int
+    purpose: str = ""
+
+
+class DowngradeSince(msgspec.Struct, frozen=True):
+    """Move a leased reader to a later since and seqno hold; with the present ones, a heartbeat."""
+
+    reader_id: str
+    since: Frontier
+    seqno_hold: int
+
+
+class ExpireReader(msgspec.Struct, frozen=True):
+    """Forget a leased reader."""
+
+    reader_id: str
+
+
+class RegisterCritical(msgspec.Struct, frozen=True):
+    """Add a critical hold at the shard's since, or take over the one there is. Result: its `CriticalHold`."""
+
+    reader_id: str
+    token: str
+    purpose: str = ""
+
+
+class DowngradeCritical(msgspec.Struct, frozen=True):
+    """Move a critical hold to a later since, iff the token is the hold's."""
+
+    reader_id: str
+    token: str
+    since: Frontier
+
+
+class ReleaseCritical(msgspec.Struct, frozen=True):
+    """Forget a critical hold, iff the token is the hold's."""
+
+    reader_id: str
+    token: str
+
+
+class ApplyMerge(msgspec.Struct, frozen=True):
+    """Replace neighbouring batches by their merge. Result: whether the merge is part of the shard's history."""
+
+    inputs: tuple[int, ...]
+    lower: Timestamp
+    upper: Frontier
+    since: Timestamp
+    parts: tuple[Part, ...]
+
+
+class AddRollup(msgspec.Struct, frozen=True):
+    """Name the object that holds the state at ``seqno``. Result: whether it is named now."""
+
+    seqno: int
+    key: str
+
+
+class Collect(msgspec.Struct, frozen=True):
+    """Forget garbage and rollups whose objects have been deleted."""
+
+    garbage: tuple[int, ...]
+    rollups: tuple[int, ...]
+
+
+class Finalize(msgspec.Struct, frozen=True):
+    """Empty both frontiers, whoever holds them."""
+
+
+Command: TypeAlias = (
+    CompareAndAppend
+    | ExpireWriter
+    | RegisterReader
+    | DowngradeSince
+    | ExpireReader
+    | RegisterCritical
+    | DowngradeCritical
+    | ReleaseCritical
+    | ApplyMerge
+    | AddRollup
+    | Collect
+    | Finalize
+)
+
+
+class InlineOverflow(Exception):
+    """The batch would bring more inline bytes than the state may carry."""
+
+
+class Transition(NamedTuple):
+    """What a command does: its diff (`None`: nothing to commit) and its result."""
+
+    diff: StateDiff | None
+    result: Any = None
+
+
+def transition(state: ShardState, command: Command, now_ms: int) -> Transition:
+    """What ``command`` does to ``state`` at wall time ``now_ms``.
+
+    Raises:
+        UsageError: the command does not fit the state.
+        InlineOverflow: too much would be inline.
+    """
+    seqno = state.seqno + 1
+    walltime = max(state.walltime_ms + 1, now_ms)
+    base = StateDiff(
+        seqno=seqno,
+        walltime_ms=walltime,
+        readers={
+            i: None for i, r in state.readers.items() if r.heartbeat_ms + r.lease_ms < walltime
+        },
+        writers={
+            i: None for i, w in state.writers.items() if w.heartbeat_ms + w.lease_ms < walltime
+        },
+    )
+    match command:
+        case CompareAndAppend():
+            return _compare_and_append(state, command, base)
+        case RegisterReader():
+            return _register_reader(state, command, base)
+        case DowngradeSince():
+            return _downgrade_since(state, command, base)
+        case ExpireReader():
+            return Transition(_with_reader(base, command.reader_id, None))
+        case ExpireWriter():
+            return Transition(_with_writer(base, command.writer_id, None))
+        case RegisterCritical():
+            return _register_critical(state, command, base)
+        case DowngradeCritical():
+            return _downgrade_critical(state, command, base)
+        case ReleaseCritical():
+            hold = state.critical.get(command.reader_id)
+            if hold is None:
+                return Transition(None)
+            _check_token(state, command.reader_id, hold, command.token)
+            return Transition(msgspec.structs.replace(base, critical={command.reader_id: None}))
+        case ApplyMerge():
+            return _apply_merge(state, command, base)
+        case AddRollup():
+            if state.rollups.get(command.seqno) == command.key:
+                return Transition(None, True)
+            if state.finalized or command.seqno <= state.latest_rollup:
+                return Transition(None, False)
+            diff = msgspec.structs.replace(base, rollups={command.seqno: command.key})
+            return Transition(diff, True)
+        case Collect():
+            return _collect(state, command, base)
+        case Finalize():
+            return _finalize(state, base)
+
+
+def _with_reader(base: StateDiff, reader_id: str, reader: LeasedReader | None) -> StateDiff:
+    return msgspec.structs.replace(base, readers={**base.readers, reader_id: reader})
+
+
+def _with_writer(base: StateDiff, writer_id: str, writer: Writer | None) -> StateDiff:
+    return msgspec.structs.replace(base, writers={**base.writers, writer_id: writer})
+
+
+def _check_live(state: ShardState) -> None:
+    if state.finalized:
+        raise ShardFinalized(
+            f"shard {state.shard_id} was finalized: nothing can be read or written"
+        )
+
+
+def _compare_and_append(
+    state: ShardState, command: CompareAndAppend, base: StateDiff
+) -> Transition:
+    writer = state.writers.get(command.writer_id)
+    if writer is not None and writer.token == command.token:
+        return Transition(None)
+    if command.lower != state.upper:
+        raise UpperMismatch(state.shard_id, command.lower, state.upper)
+    if not less_equal(command.lower, command.upper):
+        raise InvalidBounds(
+            f"shard {state.shard_id}: the upper cannot go back from {show(command.lower)} "
+            f"to {show(command.upper)}"
+        )
+    if command.parts and command.lower == command.upper:
+        raise InvalidBounds(
+            f"shard {state.shard_id}: updates need an upper beyond {show(command.lower)}"
+        )
+    inline = sum(part.size for part in command.parts if isinstance(part, InlinePart))
+    if inline and state.inline_size + inline > command.inline_total_bytes:
+        raise InlineOverflow
+    if command.upper is None and state.since is None:
+        return _finalize(state, base)
+    added: tuple[TraceBatch, ...] = ()
+    if command.parts:
+        assert command.lower is not None
+        batch = TraceBatch(state.next_batch, command.lower, command.upper, 0, command.parts)
+        added = (batch,)
+    diff = msgspec.structs.replace(base, upper=command.upper, added=added)
+    renewed = Writer(
+        base.walltime_ms, command.lease_ms, command.token, command.upper, command.purpose
+    )
+    return Transition(_with_writer(diff, command.writer_id, renewed))
+
+
+def _register_reader(state: ShardState, command: RegisterReader, base: StateDiff) -> Transition:
+    _check_live(state)
+    known = state.readers.get(command.reader_id)
+    if known is not None and command.reader_id not in base.readers:
+        return Transition(None, known)
+    reader = LeasedReader(
+        state.since, base.seqno, base.walltime_ms, command.lease_ms, command.purpose
+    )
+    return Transition(_with_reader(base, command.reader_id, reader), reader)
+
+
+def _downgrade_since(state: ShardState, command: DowngradeSince, base: StateDiff) -> Transition:
+    reader = state.readers.get(command.reader_id)
+    if reader is None or command.reader_id in base.readers:
+        _check_live(state)
+        raise ExpiredHandle(
+            f"shard {state.shard_id}: reader {command.reader_id} has expired",
+            hint="Open a new reader; its since is the shard's.",
+        )
+    renewed = LeasedReader(
+        join(reader.since, command.since),
+        max(reader.seqno_hold, command.seqno_hold),
+        base.walltime_ms,
+        reader.lease_ms,
+        reader.purpose,
+    )
+    diff = _with_reader(base, command.reader_id, renewed)
+    holds = [r.since for i, r in state.readers.items() if i not in diff.readers]
+    holds += [hold.since for hold in state.critical.values()]
+    return _advance_since(state, diff, [*holds, renewed.since])
+
+
+def _advance_since(state: ShardState, diff: StateDiff, holds: list[Frontier]) -> Transition:
+    held: Frontier = None
+    for hold in holds:
+        if hold is not None:
+            held = hold if held is None else min(held, hold)
+    since = join(state.since, held)
+    if since is None and state.upper is None:
+        return _finalize(state, diff)
+    if since == state.since:
+        return Transition(diff)
+    return Transition(msgspec.structs.replace(diff, since=since))
+
+
+def _register_critical(state: ShardState, command: RegisterCritical, base: StateDiff) -> Transition:
+    _check_live(state)
+    known = state.critical.get(command.reader_id)
+    since = state.since if known is None else known.since
+    hold = CriticalHold(since, command.token, command.purpose)
+    if known == hold:
+        return Transition(None, known)
+    return Transition(msgspec.structs.replace(base, critical={command.reader_id: hold}), hold)
+
+
+def _check_token(state: ShardState, reader_id: str, hold: CriticalHold, token: str) -> None:
+    if hold.token != token:
+        raise Fenced(
+            f"shard {state.shard_id}: the hold {reader_id} was taken over by another process",
+            detail=f"Its token is {hold.token!r} now, ours was {token!r}.",
+        )
+
+
+def _downgrade_critical(
+    state: ShardState, command: DowngradeCritical, base: StateDiff
+) -> Transition:
+    hold = state.critical.get(command.reader_id)
+    if hold is None:
+        _check_live(state)
+        raise ExpiredHandle(f"shard {state.shard_id}: the hold {command.reader_id} was released")
+    _check_token(state, command.reader_id, hold, command.token)
+    moved = CriticalHold(join(hold.since, command.since), hold.token, hold.purpose)
+    diff = msgspec.structs.replace(base, critical={command.reader_id: moved})
+    holds = [r.since for i, r in state.readers.items() if i not in base.readers]
+    holds += [h.since for i, h in state.critical.items() if i != command.reader_id]
+    return _advance_since(state, diff, [*holds, moved.since])
+
+
+def _apply_merge(state: ShardState, command: ApplyMerge, base: StateDiff) -> Transition:
+    made = {part.key for part in command.parts if isinstance(part, BlobPart)}
+    if made and made & known_keys(state):
+        return Transition(None, True)
+    inputs = [batch for batch in state.trace if batch.id in set(command.inputs)]
+    if len(inputs) != len(command.inputs):
+        # An inline output leaves no name to recognise it by; its inputs are gone either way.
+        return Transition(None, False)
+    garbage = tuple(
+        part.key for batch in inputs for part in batch.parts if isinstance(part, BlobPart)
+    )
+    added: tuple[TraceBatch, ...] = ()
+    if command.parts:
+        merged = TraceBatch(
+            state.next_batch, command.lower, command.upper, command.since, command.parts
+        )
+        added = (merged,)
+    diff = msgspec.structs.replace(base, added=added, removed=command.inputs, garbage=garbage)
+    return Transition(diff, True)
+
+
+def known_keys(state: ShardState) -> set[str]:
+    """Every object of batches that the state names, live or garbage."""
+    keys = {part.key for batch in state.trace for part in batch.parts if isinstance(part, BlobPart)}
+    for dead in state.garbage.values():
+        keys.update(dead)
+    return keys
+
+
+def _collect(state: ShardState, command: Collect, base: StateDiff) -> Transition:
+    garbage = tuple(seqno for seqno in command.garbage if seqno in state.garbage)
+    newest = state.latest_rollup
+    rollups: dict[int, str | None] = {
+        seqno: None
+        for seqno in command.rollups
+        if seqno in state.rollups and (state.finalized or seqno != newest)
+    }
+    if not garbage and not rollups:
+        return Transition(None)
+    return Transition(msgspec.structs.replace(base, collected=garbage, rollups=rollups))
+
+
+def _finalize(state: ShardState, base: StateDiff) -> Transition:
+    if state.finalized:
+        return Transition(None)
+    diff = msgspec.structs.replace(
+        base,
+        since=None,
+        upper=None,
+        removed=tuple(batch.id for batch in state.trace),
+        garbage=tuple(
+            part.key for batch in state.trace for part in batch.parts if isinstance(part, BlobPart)
+        ),
+        readers=dict.fromkeys(state.readers),
+        writers=dict.fromkeys(state.writers),
+        critical=dict.fromkeys(state.critical),
+    )
+    return Transition(diff)

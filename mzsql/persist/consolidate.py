@@ -1,0 +1,91 @@
+"""Consolidation: equal rows at equal times become one, with the sum of their diffs, and vanish where that is zero.
+
+Promise: engines do it (pyarrow's hash aggregation; DuckDB for nested columns, additive columns, and what exceeds memory), null-safe:
+NULL equals NULL. Sums that do not fit their column are an error, never wrapped. Trade-off: rows come back in no particular order
+unless the shard has a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mzsql.persist.batch import DIFF_COLUMN, KeySpec
+from mzsql.persist.columns import conform
+from mzsql.repr.errors import DataError
+
+
+def consolidate(table: pa.Table, key: KeySpec | None = None) -> pa.Table:
+    """``table`` (any columns, ``mz_time`` and ``mz_diff``) consolidated, with the same schema.
+
+    Raises:
+        DataError: the sums of an additive column do not fit its type.
+    """
+    if table.num_rows == 0:
+        return table
+    additive = [] if key is None else [c for c in key.additive if c in table.column_names]
+    by_arrow = not additive and all(_hashable(field.type) for field in table.schema)
+    result = _by_arrow(table) if by_arrow else _by_duckdb(table, additive)
+    return conform(result, table.schema).combine_chunks()
+
+
+def _hashable(type_: pa.DataType) -> bool:
+    """Whether pyarrow groups by the type, and in the sense that equal values are equal bytes."""
+    return not pa.types.is_nested(type_) and not pa.types.is_floating(type_)
+
+
+def _by_arrow(table: pa.Table) -> pa.Table:
+    names = [name for name in table.column_names if name != DIFF_COLUMN]
+    grouped = table.group_by(names).aggregate([(DIFF_COLUMN, "sum")])
+    total = f"{DIFF_COLUMN}_sum"
+    kept = grouped.filter(pc.not_equal(grouped[total], 0))
+    return kept.rename_columns([DIFF_COLUMN if n == total else n for n in kept.column_names])
+
+
+def quote(name: str) -> str:
+    """A name as a quoted SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def consolidation_sql(
+    source: str, names: Sequence[str], additive: Sequence[str], order: Sequence[str] = ()
+) -> str:
+    """DuckDB's SELECT that consolidates the relation ``source`` with the columns ``names``."""
+    sums = {*additive, DIFF_COLUMN}
+    groups = ", ".join(quote(name) for name in names if name not in sums)
+    columns = ", ".join(
+        f"coalesce(sum({quote(name)}), 0) AS {quote(name)}" if name in sums else quote(name)
+        for name in names
+    )
+    nonzero = " OR ".join(f"coalesce(sum({quote(name)}), 0) <> 0" for name in names if name in sums)
+    grouped = f" GROUP BY {groups}" if groups else ""
+    ordered = " ORDER BY " + ", ".join(f"{quote(c)} NULLS LAST" for c in order) if order else ""
+    return f"SELECT {columns} FROM {source}{grouped} HAVING {nonzero}{ordered}"
+
+
+def _by_duckdb(table: pa.Table, additive: Sequence[str]) -> pa.Table:
+    # DuckDB has no -0.0 apart from 0.0 and one NaN, as SQL has; rows that differ so are equal to the engines above us too.
+    with duckdb.connect() as connection:
+        connection.register("updates", table.combine_chunks())
+        sql = consolidation_sql("updates", table.column_names, additive)
+        try:
+            result: pa.Table = connection.sql(sql).to_arrow_table()
+            return cast_sums(result, table.schema)
+        except (duckdb.Error, pa.ArrowInvalid) as failure:
+            raise DataError(f"sums of additive columns do not fit: {failure}") from failure
+
+
+def cast_sums(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """``table`` with the types of ``schema``, checked."""
+    return table.select(schema.names).cast(schema)
+
+
+def sort_by_key(table: pa.Table, key: KeySpec | None) -> pa.Table:
+    """``table`` in the order of a keyed shard's parts: by key, NULLs last."""
+    if key is None or not key.columns or table.num_rows < 2:
+        return table
+    order = [(column, "ascending") for column in key.columns]
+    return table.take(pc.sort_indices(table, sort_keys=order))

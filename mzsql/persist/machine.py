@@ -1,0 +1,277 @@
+"""The loop that moves a shard's state: compute the change, compare-and-set it, and start over from the newer state when another won.
+
+Promise: a command's answer is linearized: a usage error is only raised from a state fetched after the call began. Lost races cost a
+refetch, never a rewrite of batches. After an indeterminate error the same command is tried again; commands are idempotent, and
+`CompareAndAppend` recognises its token. One `Shard` a process serves all handles, so a process contends only with other processes.
+Source: the persist design, "Roughly speaking, all users of the state machine follow this structure".
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from mzsql.location import (
+    Blob,
+    Consensus,
+    ConsensusWait,
+    Determinate,
+    Indeterminate,
+    LocationError,
+    Versioned,
+)
+from mzsql.persist.clock import Clock, Deadline, new_id
+from mzsql.persist.codec import Entry, decode_entry, decode_state, encode_entry
+from mzsql.persist.commands import Command, CompareAndAppend, transition
+from mzsql.persist.errors import CorruptPart, MissingPart, UpperMismatch
+from mzsql.persist.retry import Backoff, retrying
+from mzsql.persist.settings import Settings
+from mzsql.persist.state import ShardState, apply_diff
+from mzsql.repr.errors import SqlError
+
+T = TypeVar("T")
+
+_SCAN_LIMIT = 256
+_WAIT_SLICE = 5.0
+
+
+class Context(msgspec.Struct, frozen=True):
+    """What everything of one client shares."""
+
+    blob: Blob
+    consensus: Consensus
+    clock: Clock
+    rng: random.Random
+    settings: Settings
+    blob_url: str | None = None
+
+    def deadline(self, timeout: float | None) -> Deadline:
+        """The end of a call that starts now."""
+        return Deadline(self.clock, self.settings.timeout if timeout is None else timeout)
+
+    def retrying(self, act: Callable[[], T], deadline: Deadline) -> T:
+        """``act()``, retried; see `mzsql.persist.retry.retrying`."""
+        return retrying(act, self.clock, self.rng, deadline)
+
+    def new_id(self) -> str:
+        """A random identifier."""
+        return new_id(self.rng)
+
+
+class Shard:
+    """The state of one shard as this process knows it, and the way to change it. Safe for threads."""
+
+    def __init__(self, shard_id: str, context: Context) -> None:
+        self.shard_id = shard_id
+        self.context = context
+        self._cached: ShardState | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def state(self) -> ShardState:
+        """The latest state seen; only once something was fetched."""
+        assert self._cached is not None
+        return self._cached
+
+    def fetch(self, deadline: Deadline) -> ShardState | None:
+        """The current state, or `None` when the shard does not exist."""
+        with self._lock:
+            return self._refresh(deadline)
+
+    def initialize(self, initial: Callable[[], ShardState], deadline: Deadline) -> ShardState:
+        """The current state; the shard is made from ``initial()`` when it is not there."""
+        backoff = Backoff(self.context.clock, self.context.rng, deadline)
+        with self._lock:
+            while True:
+                state = self._refresh(deadline)
+                if state is not None:
+                    return state
+                entry = encode_entry(Entry(state=initial()))
+                try:
+                    self.context.consensus.compare_and_set(self.shard_id, None, Versioned(0, entry))
+                except (Determinate, Indeterminate):
+                    if not backoff.pause():
+                        raise
+
+    def apply(self, command: Command, deadline: Deadline) -> Any:
+        """Commit ``command``; its result.
+
+        Raises:
+            UsageError: it does not fit the current state.
+            Determinate: it was not committed by the deadline.
+            Indeterminate: it may or may not have been.
+        """
+        with self._lock:
+            return self._apply(command, deadline)
+
+    def _apply(self, command: Command, deadline: Deadline) -> Any:
+        clock = self.context.clock
+        backoff = Backoff(clock, self.context.rng, deadline)
+        state, fresh = self._cached, False
+        if state is None:
+            state, fresh = self._refetch(deadline), True
+        doubtful_since: int | None = None
+        while True:
+            now = clock.now_ms()
+            try:
+                step = transition(state, command, now)
+            except SqlError as failure:
+                if not fresh:
+                    state, fresh = self._refetch(deadline), True
+                    continue
+                if doubtful_since is not None:
+                    self._raise_if_ambiguous(state, command, failure, doubtful_since)
+                raise
+            if step.diff is None:
+                if fresh:
+                    return step.result
+                state, fresh = self._refetch(deadline), True
+                continue
+            new = apply_diff(state, step.diff)
+            entry = _entry(state, new, step.diff)
+            try:
+                committed = self.context.consensus.compare_and_set(
+                    self.shard_id, state.seqno, Versioned(new.seqno, encode_entry(entry))
+                )
+            except LocationError as failure:
+                if isinstance(failure, Indeterminate) and doubtful_since is None:
+                    doubtful_since = now
+                if not backoff.pause():
+                    raise self._timed_out(command, doubtful_since, deadline) from failure
+                state, fresh = self._refetch(deadline), True
+                continue
+            if committed:
+                self._cached = new
+                return step.result
+            if deadline.passed():
+                raise self._timed_out(command, doubtful_since, deadline)
+            state, fresh = self._refetch(deadline), True
+
+    def _timed_out(
+        self, command: Command, doubtful_since: int | None, deadline: Deadline
+    ) -> LocationError:
+        what = f"shard {self.shard_id}: {type(command).__name__}"
+        limit = f"within {deadline.timeout:g} s"
+        if doubtful_since is None:
+            return Determinate(f"{what} was not committed {limit}")
+        return Indeterminate(f"{what} was not confirmed {limit}; it may have been committed")
+
+    def _raise_if_ambiguous(
+        self, state: ShardState, command: Command, failure: SqlError, doubtful_since: int
+    ) -> None:
+        """An upper mismatch after an indeterminate error is exact while the writer's token cannot have expired."""
+        if (
+            isinstance(command, CompareAndAppend)
+            and isinstance(failure, UpperMismatch)
+            and command.writer_id not in state.writers
+            and (state.finalized or state.walltime_ms - doubtful_since >= command.lease_ms)
+        ):
+            raise Indeterminate(
+                f"shard {self.shard_id}: an append may have been committed; its writer has expired since"
+            ) from failure
+
+    def wait_until(self, satisfied: Callable[[ShardState], bool], deadline: Deadline) -> ShardState:
+        """The first state seen that is ``satisfied``, or the last one seen by the deadline."""
+        if self._cached is not None and satisfied(self._cached):
+            return self._cached
+        settings = self.context.settings
+        pause = settings.poll_seconds
+        consensus = self.context.consensus
+        while True:
+            with self._lock:
+                state = self._refetch(deadline)
+            if satisfied(state) or deadline.passed():
+                return state
+            if isinstance(consensus, ConsensusWait):
+                seqno, span = state.seqno, min(_WAIT_SLICE, deadline.remaining())
+                try:
+                    consensus.wait(self.shard_id, seqno, span)
+                except LocationError:
+                    # The refetch above retries and raises; a follower that cannot wait polls.
+                    self.context.clock.sleep(min(pause, deadline.remaining()))
+            else:
+                self.context.clock.sleep(min(pause, deadline.remaining()))
+                pause = min(pause * 2, settings.poll_max_seconds)
+
+    def _refetch(self, deadline: Deadline) -> ShardState:
+        state = self._refresh(deadline)
+        if state is None:
+            raise MissingPart(f"shard {self.shard_id} does not exist in this Consensus store")
+        return state
+
+    def _refresh(self, deadline: Deadline) -> ShardState | None:
+        """Bring the cached state up to date; the lock is held."""
+        state = self._cached
+        backoff = Backoff(self.context.clock, self.context.rng, deadline)
+        while True:
+            if state is None:
+                state, found = self._load(deadline)
+                if not found:
+                    return None
+            if state is not None:
+                state, complete = self._follow(state, deadline)
+                if complete:
+                    self._cached = state
+                    return state
+                state = None
+            # What we read pointed at something already collected: it was stale, so look again.
+            if not backoff.pause():
+                raise MissingPart(
+                    f"shard {self.shard_id}: the state its log names is missing from Blob"
+                )
+
+    def _follow(self, state: ShardState, deadline: Deadline) -> tuple[ShardState, bool]:
+        """The state after all entries beyond ``state``; `False` when some of them are gone."""
+        while True:
+            start = state.seqno + 1
+            entries = self._scan(start, deadline)
+            for versioned in entries:
+                entry = decode_entry(versioned.data, self.shard_id)
+                if entry.state is not None and entry.state.seqno >= start:
+                    state = entry.state
+                elif versioned.seqno != state.seqno + 1:
+                    return state, False
+                elif entry.diff is None:
+                    raise CorruptPart(f"shard {self.shard_id}: entry {versioned.seqno} is empty")
+                else:
+                    state = apply_diff(state, entry.diff)
+            if len(entries) < _SCAN_LIMIT:
+                return state, True
+
+    def _scan(self, start: int, deadline: Deadline) -> list[Versioned]:
+        context = self.context
+        return context.retrying(
+            lambda: context.consensus.scan(self.shard_id, start, _SCAN_LIMIT), deadline
+        )
+
+    def _load(self, deadline: Deadline) -> tuple[ShardState | None, bool]:
+        """A whole state to start from: (state or `None` for "look again", whether the shard exists)."""
+        context = self.context
+        head = context.retrying(lambda: context.consensus.head(self.shard_id), deadline)
+        if head is None:
+            return None, False
+        entry = decode_entry(head.data, self.shard_id)
+        if entry.state is not None:
+            return entry.state, True
+        if entry.rollup_key:
+            key = entry.rollup_key
+            data = context.retrying(lambda: context.blob.get(key), deadline)
+            state = None if data is None else decode_state(data, self.shard_id, key)
+            return state, True
+        first = self._scan(entry.rollup_seqno, deadline)
+        if not first or first[0].seqno != entry.rollup_seqno:
+            return None, True
+        return decode_entry(first[0].data, self.shard_id).state, True
+
+
+def _entry(old: ShardState, new: ShardState, diff: Any) -> Entry:
+    if new.finalized:
+        return Entry(rollup_seqno=new.seqno, state=new)
+    # The newest rollup as of this very change, so that a rollup an entry names was there before the entry.
+    seqno = new.latest_rollup
+    assert seqno <= old.seqno
+    return Entry(rollup_seqno=seqno, rollup_key=new.rollups.get(seqno, ""), diff=diff)

@@ -1,0 +1,453 @@
+"""Parts as bytes: written as Parquet or inline Arrow, read back verified.
+
+Promise: a part read whole is compared with its CRC-32; a part read by ranges with the CRC of each Parquet page. Each part's object is
+written once under a fresh name and never changed. Memory is bounded by the size of a part.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from mzsql.location import Adoptable, RangeReadable, SparkReadable
+from mzsql.persist.batch import (
+    DIFF_COLUMN,
+    TIME_COLUMN,
+    BlobPart,
+    InlinePart,
+    KeySpec,
+    Part,
+    ReadStats,
+)
+from mzsql.persist.clock import Deadline
+from mzsql.persist.codec import checksum
+from mzsql.persist.columns import advance_times, check_columns, conform, physical, time_bounds
+from mzsql.persist.consolidate import sort_by_key
+from mzsql.persist.errors import CorruptPart, ForeignBlob, MissingPart, SchemaMismatch
+from mzsql.persist.machine import Context
+from mzsql.persist.stats import Lookup, key_stats
+from mzsql.repr.frontier import Timestamp
+
+Updates: TypeAlias = "pa.Table | pa.RecordBatch | pa.RecordBatchReader"
+
+_FOOTERS = 4096
+
+
+def tables(updates: Updates) -> Iterator[pa.Table]:
+    """The updates piece by piece, in the sizes they come."""
+    if isinstance(updates, pa.Table):
+        yield updates
+    elif isinstance(updates, pa.RecordBatch):
+        yield pa.Table.from_batches([updates])
+    elif isinstance(updates, pa.RecordBatchReader):
+        for batch in updates:
+            yield pa.Table.from_batches([batch])
+    else:
+        raise SchemaMismatch(
+            f"updates must be a pyarrow Table, RecordBatch or RecordBatchReader, not {type(updates).__name__}"
+        )
+
+
+class PartWriter:
+    """Collects checked updates of one shard (and worker) and writes them as parts of bounded size.
+
+    Args:
+        context: where to.
+        shard_id: the shard, whose prefix the objects get.
+        schema: the row's columns.
+        key: the key, by which each part is sorted.
+        worker: the worker all rows belong to.
+        deadline: the end of all writes.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        shard_id: str,
+        schema: pa.Schema,
+        key: KeySpec | None,
+        *,
+        worker: int | None,
+        deadline: Deadline,
+    ) -> None:
+        self._context = context
+        self._shard_id = shard_id
+        self._schema = physical(schema)
+        self._key = key
+        self._worker = worker
+        self._deadline = deadline
+        self._pending: list[pa.Table] = []
+        self._pending_bytes = 0
+        self.parts: list[Part] = []
+
+    def add(self, table: pa.Table) -> None:
+        """Take updates that have the physical schema; may write a part."""
+        limit = self._context.settings.part_bytes
+        if table.num_rows == 0:
+            return
+        rows = max(1, table.num_rows * limit // max(1, table.nbytes))
+        for start in range(0, table.num_rows, rows):
+            piece = table.slice(start, rows)
+            if self._pending and self._pending_bytes + piece.nbytes > limit:
+                self._flush()
+            self._pending.append(piece)
+            self._pending_bytes += piece.nbytes
+
+    def finish(self, *, inline_bytes: int) -> tuple[Part, ...]:
+        """Write the rest, inline when all is at most ``inline_bytes``; all parts."""
+        if self._pending:
+            table = self._take()
+            limit = 0 if self.parts else inline_bytes
+            part = inline_part(table, self._key, self._worker, limit) if limit else None
+            self.parts.append(part if part is not None else self._write(table))
+        return tuple(self.parts)
+
+    def abandon(self) -> None:
+        """Delete what was written."""
+        delete_objects(self._context, [p.key for p in self.parts if isinstance(p, BlobPart)])
+        self.parts = []
+
+    def _take(self) -> pa.Table:
+        table = pa.concat_tables(self._pending).combine_chunks()
+        self._pending, self._pending_bytes = [], 0
+        return sort_by_key(table, self._key)
+
+    def _flush(self) -> None:
+        self.parts.append(self._write(self._take()))
+
+    def _write(self, table: pa.Table) -> BlobPart:
+        context = self._context
+        data = encode_parquet(conform(table, self._schema), context, keyed=self._key is not None)
+        key = f"{self._shard_id}/{context.new_id()}.parquet"
+        context.retrying(lambda: context.blob.set(key, data), self._deadline)
+        least, greatest = time_bounds(table)
+        return BlobPart(
+            key=key,
+            size=len(data),
+            rows=table.num_rows,
+            time_min=least,
+            time_max=greatest,
+            checksum=checksum(data),
+            worker=self._worker,
+            stats=key_stats(table, self._key),
+        )
+
+
+def encode_parquet(table: pa.Table, context: Context, *, keyed: bool) -> bytes:
+    """The table as a Parquet object in the shard's layout."""
+    settings = context.settings
+    sink = pa.BufferOutputStream()
+    pages = {"max_rows_per_page": settings.page_rows} if keyed else {}
+    pq.write_table(
+        table,
+        sink,
+        row_group_size=settings.keyed_row_group_rows if keyed else settings.row_group_rows,
+        compression=settings.compression,
+        write_page_index=keyed,
+        write_page_checksum=True,
+        **pages,
+    )
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def inline_part(
+    table: pa.Table, key: KeySpec | None, worker: int | None, limit: int
+) -> InlinePart | None:
+    """The table as an inline part, or `None` when it is more than ``limit`` bytes."""
+    if table.nbytes > limit:
+        return None
+    [batch] = table.combine_chunks().to_batches()
+    data = batch.serialize().to_pybytes()
+    if len(data) > limit:
+        return None
+    least, greatest = time_bounds(table)
+    return InlinePart(
+        data=data,
+        rows=table.num_rows,
+        time_min=least,
+        time_max=greatest,
+        checksum=checksum(data),
+        worker=worker,
+        stats=key_stats(table, key),
+    )
+
+
+def delete_objects(context: Context, keys: Sequence[str]) -> None:
+    """Delete objects nobody refers to, each tried until the default deadline."""
+    deadline = context.deadline(None)
+    for key in keys:
+        context.retrying(lambda key=key: context.blob.delete(key), deadline)  # type: ignore[misc]
+
+
+def spark_path(context: Context, key: str) -> str | None:
+    """The path under which Spark opens the object, if it can."""
+    return context.blob.spark_path(key) if isinstance(context.blob, SparkReadable) else None
+
+
+class PartReader:
+    """Reads parts of one shard; keeps the footers of recently read objects, which never change."""
+
+    def __init__(self, context: Context, shard_id: str, schema: pa.Schema) -> None:
+        self.context = context
+        self.shard_id = shard_id
+        self.schema = schema
+        self._footers: OrderedDict[str, pq.FileMetaData] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def read(
+        self,
+        part: Part,
+        deadline: Deadline,
+        *,
+        columns: Sequence[str] | None = None,
+        lookup: Lookup | None = None,
+        stats: ReadStats | None = None,
+    ) -> pa.Table:
+        """The part's updates, times at or above its floor: ``columns`` (all by default), ``mz_time``, ``mz_diff``.
+
+        With a ``lookup`` row groups it does not need are left out; rows it does not need may still be there.
+
+        Raises:
+            MissingPart: the object is gone.
+            CorruptPart: its bytes are not what was written.
+        """
+        stats = ReadStats() if stats is None else stats
+        wanted = physical(self.schema)
+        if columns is not None:
+            needed = dict.fromkeys(
+                [*columns, *([lookup.column] if lookup else []), TIME_COLUMN, DIFF_COLUMN]
+            )
+            wanted = pa.schema([wanted.field(name) for name in needed])
+        if lookup is not None and not lookup.may_hold_part(part.stats):
+            stats.parts_skipped += 1
+            return wanted.empty_table()
+        stats.parts += 1
+        if isinstance(part, InlinePart):
+            table = self._read_inline(part, stats)
+        else:
+            table = self._read_blob(part, wanted.names, lookup, deadline, stats)
+        stats.rows += table.num_rows
+        return advance_times(conform(table, wanted), part.time_floor)
+
+    def _read_inline(self, part: InlinePart, stats: ReadStats) -> pa.Table:
+        if checksum(part.data) != part.checksum:
+            raise CorruptPart(f"shard {self.shard_id}: an inline part does not match its checksum")
+        stats.bytes += len(part.data)
+        stats.row_groups += 1
+        batch = pa.ipc.read_record_batch(pa.py_buffer(part.data), physical(self.schema))
+        return pa.Table.from_batches([batch])
+
+    def _read_blob(
+        self,
+        part: BlobPart,
+        names: Sequence[str],
+        lookup: Lookup | None,
+        deadline: Deadline,
+        stats: ReadStats,
+    ) -> pa.Table:
+        partial = lookup is not None or len(names) < len(self.schema) + 2
+        source = self._ranged(part, deadline) if partial else None
+        try:
+            if source is None:
+                data = self._whole(part, deadline)
+                stats.bytes += len(data)
+                file = pq.ParquetFile(pa.BufferReader(data))
+            else:
+                file = pq.ParquetFile(
+                    pa.PythonFile(source, mode="r"),
+                    metadata=self._footer(part, source),
+                    page_checksum_verification=True,
+                )
+            groups = _groups(file.metadata, lookup)
+            stats.row_groups += len(groups)
+            stats.row_groups_skipped += file.metadata.num_row_groups - len(groups)
+            return file.read_row_groups(groups, columns=list(names))
+        except (pa.ArrowException, OSError) as failure:
+            raise CorruptPart(
+                f"shard {self.shard_id}: the part {part.key} cannot be read: {failure}"
+            ) from failure
+        finally:
+            if source is not None:
+                stats.bytes += source.bytes_read
+
+    def _whole(self, part: BlobPart, deadline: Deadline) -> bytes:
+        context = self.context
+        data = context.retrying(lambda: context.blob.get(part.key), deadline)
+        if data is None:
+            raise missing(self.shard_id, part.key)
+        if len(data) != part.size or part.checksum not in (None, checksum(data)):
+            raise CorruptPart(
+                f"shard {self.shard_id}: the part {part.key} does not match its checksum"
+            )
+        return data
+
+    def _ranged(self, part: BlobPart, deadline: Deadline) -> _RangeFile | None:
+        blob = self.context.blob
+        return _RangeFile(self, part, deadline) if isinstance(blob, RangeReadable) else None
+
+    def _footer(self, part: BlobPart, source: _RangeFile) -> pq.FileMetaData:
+        with self._lock:
+            known = self._footers.get(part.key)
+            if known is not None:
+                self._footers.move_to_end(part.key)
+                return known
+        footer = pq.read_metadata(pa.PythonFile(source, mode="r"))
+        with self._lock:
+            self._footers[part.key] = footer
+            if len(self._footers) > _FOOTERS:
+                self._footers.popitem(last=False)
+        return footer
+
+    def read_range(self, part: BlobPart, offset: int, length: int, deadline: Deadline) -> bytes:
+        """Bytes of an object that must be there."""
+        context, blob = self.context, self.context.blob
+        assert isinstance(blob, RangeReadable)
+        data = context.retrying(lambda: blob.get_range(part.key, offset, length), deadline)
+        if data is None:
+            raise missing(self.shard_id, part.key)
+        return data
+
+    def adopt(
+        self, key: str, key_spec: KeySpec | None, worker: int | None, deadline: Deadline
+    ) -> BlobPart | None:
+        """The part made of an object someone else wrote; `None`, and the object deleted, when it has no rows.
+
+        Raises:
+            ForeignBlob: the object is not under the shard's prefix.
+            SchemaMismatch: its columns do not fit.
+        """
+        context = self.context
+        if not key.startswith(self.shard_id + "/"):
+            raise ForeignBlob(f"the object {key} does not belong to shard {self.shard_id}")
+        if isinstance(context.blob, Adoptable):
+            context.blob.make_durable([key])
+        data = context.retrying(lambda: context.blob.get(key), deadline)
+        if data is None:
+            raise missing(self.shard_id, key)
+        try:
+            file = pq.ParquetFile(pa.BufferReader(data))
+        except pa.ArrowException as failure:
+            raise CorruptPart(f"the object {key} is not Parquet: {failure}") from failure
+        check_columns(file.schema_arrow, self.schema, f"the object {key}")
+        if file.metadata.num_rows == 0:
+            delete_objects(context, [key])
+            return None
+        names = [*(key_spec.columns if key_spec else ()), TIME_COLUMN, DIFF_COLUMN]
+        required = [f.name for f in self.schema if not f.nullable and f.name not in names]
+        table = file.read(columns=[*names, *required])
+        for name in (*required, TIME_COLUMN, DIFF_COLUMN):
+            if table[name].null_count:
+                raise SchemaMismatch(
+                    f'the object {key} has a NULL in column "{name}", which takes none'
+                )
+        least, greatest = time_bounds(table)
+        return BlobPart(
+            key=key,
+            size=len(data),
+            rows=table.num_rows,
+            time_min=least,
+            time_max=greatest,
+            checksum=checksum(data),
+            worker=worker,
+            stats=key_stats(conform(table, _subset(self.schema, table)), key_spec),
+        )
+
+
+def _subset(schema: pa.Schema, table: pa.Table) -> pa.Schema:
+    full = physical(schema)
+    return pa.schema([full.field(name) for name in table.column_names])
+
+
+def missing(shard_id: str, key: str) -> MissingPart:
+    """The error for an object that is gone."""
+    return MissingPart(f"shard {shard_id}: the part {key} is missing from Blob")
+
+
+def _groups(metadata: pq.FileMetaData, lookup: Lookup | None) -> list[int]:
+    everything = list(range(metadata.num_row_groups))
+    if lookup is None:
+        return everything
+    names = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
+    if lookup.column not in names:
+        return everything
+    place = names.index(lookup.column)
+    return [
+        group
+        for group in everything
+        if lookup.may_hold_group(metadata.row_group(group).column(place).statistics)
+    ]
+
+
+class _RangeFile:
+    """An object as a read-only file whose every byte read is counted."""
+
+    def __init__(self, reader: PartReader, part: BlobPart, deadline: Deadline) -> None:
+        self._reader = reader
+        self._part = part
+        self._deadline = deadline
+        self._position = 0
+        self.bytes_read = 0
+        self.closed = False
+
+    def read(self, size: int = -1) -> bytes:
+        left = self._part.size - self._position
+        length = left if size is None or size < 0 else min(size, left)
+        if length <= 0:
+            return b""
+        data = self._reader.read_range(self._part, self._position, length, self._deadline)
+        self._position += len(data)
+        self.bytes_read += len(data)
+        return data
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        base = (0, self._position, self._part.size)[whence]
+        self._position = base + offset
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def size(self) -> int:
+        return self._part.size
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return False
+
+    def flush(self) -> None:
+        """Nothing is buffered."""
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def until(table: pa.Table, as_of: Timestamp) -> pa.Table:
+    """The updates of ``table`` at or before ``as_of``."""
+    return table.filter(pc.less_equal(table[TIME_COLUMN], pa.scalar(as_of, pa.int64())))
+
+
+def between(table: pa.Table, lower: Timestamp, upper: Timestamp | None) -> pa.Table:
+    """The updates of ``table`` with ``lower <= time < upper``."""
+    times = table[TIME_COLUMN]
+    mask = pc.greater_equal(times, pa.scalar(lower, pa.int64()))
+    if upper is not None:
+        mask = pc.and_(mask, pc.less(times, pa.scalar(upper, pa.int64())))
+    return table.filter(mask)
+
+
+def with_floor(part: Part, floor: Timestamp) -> Part:
+    """The part with all times at or above ``floor``."""
+    return msgspec.structs.replace(part, time_floor=max(part.time_floor, floor))

@@ -1,0 +1,52 @@
+"""Retries of idempotent backend calls, within a deadline.
+
+A loop of our own rather than tenacity's, because clock, pause and randomness are passed in, which a simulator needs.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TypeVar
+
+from mzsql.location.errors import Determinate, Indeterminate
+from mzsql.persist.clock import Clock, Deadline
+
+T = TypeVar("T")
+
+_FIRST_PAUSE = 0.005
+_LAST_PAUSE = 2.0
+
+
+class Backoff:
+    """Pauses that double, with full jitter, and end with the deadline."""
+
+    def __init__(self, clock: Clock, rng: random.Random, deadline: Deadline) -> None:
+        self._clock = clock
+        self._rng = rng
+        self._deadline = deadline
+        self._ceiling = _FIRST_PAUSE
+
+    def pause(self) -> bool:
+        """Sleep; `False`, at once, when the deadline has passed."""
+        remaining = self._deadline.remaining()
+        if remaining <= 0:
+            return False
+        self._clock.sleep(min(remaining, self._rng.uniform(0, self._ceiling)))
+        self._ceiling = min(self._ceiling * 2, _LAST_PAUSE)
+        return True
+
+
+def retrying(act: Callable[[], T], clock: Clock, rng: random.Random, deadline: Deadline) -> T:
+    """``act()``, again after each location error until the deadline; only for acts that are idempotent.
+
+    Raises:
+        Determinate, Indeterminate: the last one, once the deadline has passed.
+    """
+    backoff = Backoff(clock, rng, deadline)
+    while True:
+        try:
+            return act()
+        except (Determinate, Indeterminate):
+            if not backoff.pause():
+                raise

@@ -1,0 +1,183 @@
+"""The state of a shard, and how one change of it is written down.
+
+Promise: everything here is pure. A `ShardState` is changed only by `apply_diff`, and a `StateDiff` is proportional to the change, so
+the log in Consensus and any process that follows it arrive at equal states. Batches in the trace are sorted by ``lower`` and do not
+overlap; an interval that no batch covers holds no updates, so advancing the upper alone adds nothing to the trace.
+Source: the persist design's state machine; its incremental state as keyed collections.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from mzsql.persist.batch import InlinePart, KeySpec, Part
+from mzsql.repr.frontier import Frontier, Timestamp, meet
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class TraceBatch(msgspec.Struct, frozen=True, array_like=True):
+    """A batch of the shard; ``id`` names it within the shard for good."""
+
+    id: int
+    lower: Timestamp
+    upper: Frontier
+    since: Timestamp
+    parts: tuple[Part, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many updates it holds."""
+        return sum(part.rows for part in self.parts)
+
+    @property
+    def size(self) -> int:
+        """How many encoded bytes it holds."""
+        return sum(part.size for part in self.parts)
+
+    @property
+    def inline_size(self) -> int:
+        """How many bytes it takes in the state."""
+        return sum(part.size for part in self.parts if isinstance(part, InlinePart))
+
+
+class Writer(msgspec.Struct, frozen=True, array_like=True):
+    """A writer: the token and upper of its last append tell a retry that it was committed."""
+
+    heartbeat_ms: int
+    lease_ms: int
+    token: str
+    upper: Frontier
+    purpose: str = ""
+
+
+class LeasedReader(msgspec.Struct, frozen=True, array_like=True):
+    """A reader with a lease; it may read parts of any state from ``seqno_hold`` on."""
+
+    since: Frontier
+    seqno_hold: int
+    heartbeat_ms: int
+    lease_ms: int
+    purpose: str = ""
+
+
+class CriticalHold(msgspec.Struct, frozen=True, array_like=True):
+    """A since hold without lease, owned by whoever knows the token."""
+
+    since: Frontier
+    token: str
+    purpose: str = ""
+
+
+class ShardState(msgspec.Struct, frozen=True, kw_only=True):
+    """All metadata of one shard at one sequence number.
+
+    ``garbage`` maps the seqno at which objects left the state to their keys: they are deleted once no reader's hold is below it.
+    ``rollups`` maps the seqno of a state that was written whole to its object's key.
+    """
+
+    shard_id: str
+    seqno: int
+    walltime_ms: int
+    schema: bytes
+    key: KeySpec | None = None
+    since: Frontier = 0
+    upper: Frontier = 0
+    next_batch: int = 0
+    trace: tuple[TraceBatch, ...] = ()
+    readers: dict[str, LeasedReader] = {}
+    critical: dict[str, CriticalHold] = {}
+    writers: dict[str, Writer] = {}
+    rollups: dict[int, str] = {}
+    garbage: dict[int, tuple[str, ...]] = {}
+
+    @property
+    def finalized(self) -> bool:
+        """Whether both frontiers are empty: a tombstone."""
+        return self.since is None and self.upper is None
+
+    @property
+    def inline_size(self) -> int:
+        """How many bytes of batches the state carries inline."""
+        return sum(batch.inline_size for batch in self.trace)
+
+    @property
+    def seqno_since(self) -> int:
+        """The earliest state whose parts some reader may still read."""
+        return min((reader.seqno_hold for reader in self.readers.values()), default=self.seqno)
+
+    @property
+    def latest_rollup(self) -> int:
+        """The seqno of the newest rollup; 0 when there is none, as the first entry carries the whole state."""
+        return max(self.rollups, default=0)
+
+    def held_since(self) -> Frontier | UnsetType:
+        """The meet of all holds, or UNSET when there are none."""
+        holds = [reader.since for reader in self.readers.values()]
+        holds += [hold.since for hold in self.critical.values()]
+        return meet(*holds) if holds else UNSET
+
+
+class StateDiff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One change of a state. In the maps a `None` removes the key."""
+
+    seqno: int
+    walltime_ms: int
+    since: Frontier | UnsetType = UNSET
+    upper: Frontier | UnsetType = UNSET
+    added: tuple[TraceBatch, ...] = ()
+    removed: tuple[int, ...] = ()
+    readers: dict[str, LeasedReader | None] = {}
+    critical: dict[str, CriticalHold | None] = {}
+    writers: dict[str, Writer | None] = {}
+    rollups: dict[int, str | None] = {}
+    garbage: tuple[str, ...] = ()
+    collected: tuple[int, ...] = ()
+
+
+def _patched(old: dict[K, V], patch: dict[K, V | None]) -> dict[K, V]:
+    if not patch:
+        return old
+    new = dict(old)
+    for key, value in patch.items():
+        if value is None:
+            new.pop(key, None)
+        else:
+            new[key] = value
+    return new
+
+
+def apply_diff(state: ShardState, diff: StateDiff) -> ShardState:
+    """The state after ``diff``, which must follow it."""
+    assert diff.seqno == state.seqno + 1, (diff.seqno, state.seqno)
+    trace = state.trace
+    if diff.added or diff.removed:
+        gone = set(diff.removed)
+        kept = [batch for batch in trace if batch.id not in gone]
+        trace = tuple(sorted([*kept, *diff.added], key=lambda batch: (batch.lower, batch.id)))
+    garbage = state.garbage
+    if diff.garbage or diff.collected:
+        dropped = set(diff.collected)
+        garbage = {seqno: keys for seqno, keys in garbage.items() if seqno not in dropped}
+        if diff.garbage:
+            garbage[diff.seqno] = diff.garbage
+    return ShardState(
+        shard_id=state.shard_id,
+        seqno=diff.seqno,
+        walltime_ms=diff.walltime_ms,
+        schema=state.schema,
+        key=state.key,
+        since=state.since if diff.since is UNSET else diff.since,
+        upper=state.upper if diff.upper is UNSET else diff.upper,
+        next_batch=max([state.next_batch, *(batch.id + 1 for batch in diff.added)]),
+        trace=trace,
+        readers=_patched(state.readers, diff.readers),
+        critical=_patched(state.critical, diff.critical),
+        writers=_patched(state.writers, diff.writers),
+        rollups=_patched(state.rollups, diff.rollups),
+        garbage=garbage,
+    )

@@ -1,0 +1,205 @@
+"""Least and greatest keys of parts and row groups, and which of them a lookup must read.
+
+Promise: pruning is conservative: what cannot be compared is read. Floating-point keys have no statistics, as NaN has no place in them.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from mzsql.persist.batch import KeySpec, KeyStats, Stat
+
+KeyRange: TypeAlias = tuple[Any, Any]
+
+_TEXT_LIMIT = 64
+_INT_BACKED = (pa.types.is_date, pa.types.is_time, pa.types.is_timestamp, pa.types.is_duration)
+
+
+def key_stats(table: pa.Table, key: KeySpec | None) -> tuple[KeyStats, ...]:
+    """The statistics of a part about to be written."""
+    if key is None:
+        return ()
+    return tuple(_column_stats(name, table[name]) for name in key.columns)
+
+
+def _column_stats(name: str, column: pa.ChunkedArray) -> KeyStats:
+    if not _comparable(column.type):
+        return KeyStats(name, None, None, column.null_count, known=False)
+    bounds = pc.min_max(column)
+    return KeyStats(
+        name,
+        _shortened(to_stat(bounds["min"]), upwards=False),
+        _shortened(to_stat(bounds["max"]), upwards=True),
+        column.null_count,
+    )
+
+
+def _comparable(type_: pa.DataType) -> bool:
+    return not pa.types.is_nested(type_) and not pa.types.is_floating(type_)
+
+
+def to_stat(value: pa.Scalar) -> Stat:
+    """A scalar as it stands in durable metadata: an order-preserving plain value."""
+    if not value.is_valid:
+        return None
+    type_ = value.type
+    if any(is_kind(type_) for is_kind in _INT_BACKED):
+        integer: int = value.value
+        return integer
+    if pa.types.is_decimal(type_):
+        return str(int(value.as_py().scaleb(type_.scale)))
+    plain = value.as_py()
+    if isinstance(plain, bytes):
+        return plain.decode("latin-1")
+    stat: Stat = plain
+    return stat
+
+
+def _shortened(stat: Stat, *, upwards: bool) -> Stat:
+    """A bound on long text that is itself short."""
+    if not isinstance(stat, str) or len(stat) <= _TEXT_LIMIT:
+        return stat
+    if not upwards:
+        return stat[:_TEXT_LIMIT]
+    return stat[:_TEXT_LIMIT] + "\U0010ffff" if stat[_TEXT_LIMIT] != "\U0010ffff" else stat
+
+
+def ordinal(stat: Stat, type_: pa.DataType) -> Any:
+    """What orders a statistic: decimals by their number, everything else as it stands."""
+    return int(stat) if pa.types.is_decimal(type_) and stat is not None else stat
+
+
+def as_ordinal(value: Any, type_: pa.DataType) -> Any:
+    """What orders a value given by a caller (Python value or Arrow scalar), comparable to `ordinal`."""
+    if value is None:
+        return None
+    scalar = value.cast(type_) if isinstance(value, pa.Scalar) else pa.scalar(value, type_)
+    return ordinal(to_stat(scalar), type_)
+
+
+class Lookup:
+    """Key ranges of the first key column, prepared for pruning and filtering.
+
+    Args:
+        column: the column.
+        type_: its type.
+        ranges: inclusive pairs; one `None` leaves that side open, two ask for NULL.
+        limit: how many ranges row groups are compared with; neighbours across the smallest gaps are read together.
+    """
+
+    def __init__(
+        self, column: str, type_: pa.DataType, ranges: Sequence[KeyRange], limit: int
+    ) -> None:
+        self.column = column
+        self.type = type_
+        self.nulls = any(lo is None and hi is None for lo, hi in ranges)
+        self.ranges = [(lo, hi) for lo, hi in ranges if not (lo is None and hi is None)]
+        self._limit = limit
+        self._merged = self._merge() if _comparable(type_) else None
+
+    def _merge(self) -> list[tuple[Any, Any]]:
+        """Disjoint ranges of ordinals, sorted, with neighbours joined."""
+        ordinals = [
+            (as_ordinal(lo, self.type), as_ordinal(hi, self.type)) for lo, hi in self.ranges
+        ]
+        if any(lo is None for lo, _ in ordinals) or any(hi is None for _, hi in ordinals):
+            return ordinals
+        merged: list[tuple[Any, Any]] = []
+        for lo, hi in sorted(ordinals):
+            if merged and lo <= merged[-1][1]:
+                merged[-1] = (merged[-1][0], max(hi, merged[-1][1]))
+            else:
+                merged.append((lo, hi))
+        return self._limited(merged)
+
+    def _limited(self, merged: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+        if len(merged) <= self._limit or not isinstance(merged[0][0], int):
+            return merged
+        gaps = sorted(range(1, len(merged)), key=lambda i: merged[i][0] - merged[i - 1][1])
+        joined = set(gaps[: len(merged) - self._limit])
+        kept = [merged[0]]
+        for i in range(1, len(merged)):
+            if i in joined:
+                kept[-1] = (kept[-1][0], merged[i][1])
+            else:
+                kept.append(merged[i])
+        return kept
+
+    def may_hold(self, lo: Any, hi: Any, *, nulls: bool) -> bool:
+        """Whether keys between the ordinals ``lo`` and ``hi`` (`None`: there are none), or NULLs, may be asked for."""
+        if nulls and self.nulls:
+            return True
+        if lo is None or hi is None:
+            return False
+        if self._merged is None:
+            return bool(self.ranges)
+        return any((b is None or lo <= b) and (a is None or a <= hi) for a, b in self._merged)
+
+    def may_hold_part(self, stats: Sequence[KeyStats]) -> bool:
+        """Whether a part with these statistics must be read."""
+        for stat in stats:
+            if stat.column == self.column:
+                if not stat.known:
+                    return True
+                lo, hi = ordinal(stat.lo, self.type), ordinal(stat.hi, self.type)
+                return self.may_hold(lo, hi, nulls=stat.nulls > 0)
+        return True
+
+    def may_hold_group(self, statistics: pq.Statistics | None) -> bool:
+        """Whether a row group with these Parquet statistics of the column must be read."""
+        if statistics is None or not _comparable(self.type):
+            return True
+        nulls = not statistics.has_null_count or statistics.null_count > 0
+        if not statistics.has_min_max:
+            return nulls if statistics.num_values == 0 else True
+        try:
+            lo = as_ordinal(_plain(statistics.min), self.type)
+            hi = as_ordinal(_plain(statistics.max), self.type)
+            return self.may_hold(lo, hi, nulls=nulls)
+        except (TypeError, ValueError, pa.ArrowException):
+            return True  # a physical type with another Python form: read it
+
+    def filter(self, table: pa.Table) -> pa.Table:
+        """The rows of ``table`` whose key is asked for."""
+        column = table[self.column]
+        mask = pc.is_null(column) if self.nulls else None
+        points = [lo for lo, hi in self.ranges if lo is not None and _same(lo, hi)]
+        spans = [(lo, hi) for lo, hi in self.ranges if lo is None or not _same(lo, hi)]
+        if points:
+            values = pa.array([_py(p) for p in points], self.type)
+            mask = _either(mask, pc.is_in(column, value_set=values))
+        for lo, hi in spans:
+            inside = None
+            if lo is not None:
+                inside = pc.greater_equal(column, pa.scalar(_py(lo), self.type))
+            if hi is not None:
+                below = pc.less_equal(column, pa.scalar(_py(hi), self.type))
+                inside = below if inside is None else pc.and_(inside, below)
+            mask = _either(mask, inside)
+        if mask is None:
+            return table.slice(0, 0)
+        return table.filter(mask)
+
+
+def _either(mask: Any, more: Any) -> Any:
+    more = pc.fill_null(more, fill_value=False)
+    return more if mask is None else pc.or_(mask, more)
+
+
+def _py(value: Any) -> Any:
+    return value.as_py() if isinstance(value, pa.Scalar) else value
+
+
+def _same(lo: Any, hi: Any) -> bool:
+    return hi is not None and bool(_py(lo) == _py(hi))
+
+
+def _plain(value: Any) -> Any:
+    # pyarrow hands statistics of zoned timestamps out with a zone; scalars of either kind take them.
+    return value.replace(tzinfo=None) if isinstance(value, dt.time) else value
