@@ -101,7 +101,8 @@ class MzSpark:
 
         Args:
             sqlQuery: one statement.
-            args, kwargs: as `SparkSession.sql` takes them; for statements of Spark only.
+            *args: as `SparkSession.sql` takes them; for statements of Spark only.
+            **kwargs: likewise.
 
         Raises:
             SqlError: a statement of mzsql is at fault.

@@ -1,0 +1,183 @@
+"""The commands of ``mzsql``.
+
+Promise: a mistake of the user ends in one error as PostgreSQL's tools print it and exit code 1 (2 for a wrong command line), never in
+a traceback; what went wrong inside mzsql says so and exits with 70. Statements run one by one, each in its own transaction unless BEGIN
+says otherwise.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import mzsql
+from mzsql.cli.output import error_lines, print_result
+from mzsql.cli.script import Piece, expand
+from mzsql.repr.errors import InternalError, InvalidParameter, SqlError
+
+#: Set to anything, an internal error also prints where it came from.
+TRACEBACK_VARIABLE = "MZSQL_TRACEBACK"
+
+_USER_FAULT = 1
+_BUG = 70
+_INTERRUPTED = 130
+
+app = typer.Typer(
+    name="mzsql",
+    help="Incrementally maintained, strictly serializable SQL views on Apache Spark.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Env = Annotated[
+    Path,
+    typer.Option("--env", "-e", envvar="MZSQL_ENV", help="The environment's directory."),
+]
+
+
+class StatementFailed(Exception):
+    """A statement of a script or of the command line failed; carries the statement for the error's caret."""
+
+    def __init__(self, error: Exception, statement: str) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.statement = statement
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"mzsql {mzsql.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Incrementally maintained, strictly serializable SQL views on Apache Spark."""
+
+
+@app.command()
+def demo(
+    *,
+    directory: Annotated[
+        Path | None,
+        typer.Option(help="Where to make the environment; a temporary directory by default."),
+    ] = None,
+    scale: Annotated[
+        float, typer.Option(min=0.001, max=100, help="The scale factor of TPC-H.")
+    ] = 0.01,
+) -> None:
+    """Do the whole job on TPC-H data and tell what happens: load, views, plans, hydration, changes, restart."""
+    from mzsql.cli.demo import run_demo  # noqa: PLC0415  a command loads what it needs
+
+    run_demo(directory, scale)
+
+
+@app.command()
+def sql(
+    statements: Annotated[
+        list[str] | None,
+        typer.Argument(help="Statements to run; without any, and without --file, stdin is read."),
+    ] = None,
+    *,
+    env: Env,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", "-f", help="A script to run.", exists=True, dir_okay=False),
+    ] = None,
+    csv: Annotated[bool, typer.Option("--csv", help="Print rows as CSV.")] = False,
+) -> None:
+    """Run statements in an environment (made if it is not there) and print what they give."""
+    if file is not None and statements:
+        raise InvalidParameter("give either statements or --file, not both")
+    if file is not None:
+        pieces = list(expand(file.read_text(encoding="utf-8"), file.parent, origin=file.name))
+    else:
+        text = ";\n".join(statements) if statements else sys.stdin.read()
+        pieces = list(_typed(text))
+    run_pieces(pieces, env, "csv" if csv else "table")
+
+
+@app.command()
+def shell(*, env: Env) -> None:
+    r"""Type statements and see what they give; \? there tells what else it knows."""
+    from mzsql.cli.shell import run_shell  # noqa: PLC0415
+
+    run_shell(env)
+
+
+@app.command()
+def inspect(
+    env: Annotated[Path, typer.Argument(help="The environment's directory.")],
+    *,
+    csv: Annotated[bool, typer.Option("--csv", help="Print rows as CSV.")] = False,
+) -> None:
+    """Show the shards of an environment: whose they are, their frontiers, batches and sizes. Changes nothing."""
+    from mzsql.cli.inspect import print_inspection  # noqa: PLC0415
+
+    print_inspection(env, "csv" if csv else "table")
+
+
+def _typed(text: str) -> list[Piece]:
+    try:
+        return list(expand(text, Path(), origin="input"))
+    except SqlError as error:
+        raise StatementFailed(error, text) from error
+
+
+def run_pieces(pieces: list[Piece], env: Path, style: str) -> None:
+    """Run the pieces of a script in an environment and print what they give; stops at the first error."""
+    with mzsql.connect(str(env)) as connection, connection.cursor() as cursor:
+        for piece in pieces:
+            if piece.kind == "echo":
+                typer.echo(piece.text)
+            elif piece.kind == "statement":
+                try:
+                    cursor.execute(piece.text)
+                    print_result(cursor, style)
+                except Exception as error:
+                    raise StatementFailed(error, piece.text) from error
+
+
+def report(error: BaseException) -> int:
+    """Print an error for a person; the exit code it calls for."""
+    statement = None
+    if isinstance(error, StatementFailed):
+        statement = error.statement
+        error = error.error
+    if isinstance(error, KeyboardInterrupt):
+        sys.stderr.write("interrupted\n")
+        return _INTERRUPTED
+    known = isinstance(error, SqlError | mzsql.Error | OSError)
+    if known and not isinstance(error, InternalError | mzsql.InternalError):
+        sys.stderr.write(error_lines(error, statement))
+        return _USER_FAULT
+    sys.stderr.write(f"INTERNAL {error_lines(error, statement)}")
+    if os.environ.get(TRACEBACK_VARIABLE):
+        traceback.print_exception(error)
+    else:
+        sys.stderr.write(
+            f"HINT:  This is a bug in mzsql; {TRACEBACK_VARIABLE}=1 shows where it happened.\n"
+        )
+    return _BUG
+
+
+def main() -> None:
+    """The entry point of the command ``mzsql``."""
+    try:
+        app()
+    except (Exception, KeyboardInterrupt) as error:
+        sys.stdout.flush()
+        sys.exit(report(error))

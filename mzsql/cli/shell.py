@@ -1,0 +1,214 @@
+r"""The shell: statements of several lines, history, completion of keywords and names, and the backslash commands that fingers know.
+
+Promise: a failed statement leaves the shell where it was; Ctrl-C drops what is typed or the running statement, Ctrl-D leaves. Without a
+terminal it reads statements from stdin, as psql does. The history is kept in the user's state directory.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import typer
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.history import FileHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.lexers import PygmentsLexer
+from pygments.lexers.sql import PostgresLexer
+
+import mzsql
+from mzsql.cli.app import report, run_pieces
+from mzsql.cli.output import error_lines, print_result
+from mzsql.cli.script import expand, is_complete
+from mzsql.frontend.dialect import Dialect
+from mzsql.repr.errors import SqlError
+
+_HELP = r"""A statement ends with a semicolon. Besides statements:
+  \d              list tables, views, materialized views and sources
+  \d NAME         show a relation's columns
+  \dt \dv \dm \di list tables, views, materialized views, indexes
+  \l              list databases
+  \i FILE         run a script
+  \timing         switch the display of times on or off
+  \?              this help
+  \q              leave (so does Ctrl-D)
+"""
+
+_LISTS = {
+    "\\d": "SELECT s.name AS schema, r.name, r.type FROM mz_catalog.mz_relations AS r "
+    "JOIN mz_catalog.mz_schemas AS s ON s.id = r.schema_id "
+    "WHERE s.database_id IS NOT NULL ORDER BY 1, 2",
+    "\\dt": "SHOW TABLES",
+    "\\dv": "SHOW VIEWS",
+    "\\dm": "SHOW MATERIALIZED VIEWS",
+    "\\di": "SHOW INDEXES",
+    "\\l": "SELECT id, name FROM mz_catalog.mz_databases ORDER BY name",
+}
+
+_KEYWORDS = sorted(word for word in Dialect.Tokenizer.KEYWORDS if word.isalpha() and word.isupper())
+
+
+class Names(Completer):
+    """Completes keywords, schemas, relations and columns; asks for the names anew after each statement that may change them."""
+
+    def __init__(self, fetch: Callable[[], Iterable[str]]) -> None:
+        self._fetch = fetch
+        self._names: list[str] | None = None
+
+    def forget(self) -> None:
+        """Ask for the names again when they are next needed."""
+        self._names = None
+
+    def get_completions(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> Iterable[Completion]:
+        """The words that begin as the one before the cursor does."""
+        del complete_event
+        word = document.get_word_before_cursor(WORD=True).rpartition("(")[2].rpartition(",")[2]
+        if not word:
+            return
+        if self._names is None:
+            self._names = sorted(set(self._fetch()))
+        for name in self._names:
+            if name.startswith(word):
+                yield Completion(name, start_position=-len(word))
+        for keyword in _KEYWORDS:
+            if keyword.startswith(word.upper()):
+                shown = keyword if word[0].isupper() else keyword.lower()
+                yield Completion(shown, start_position=-len(word))
+
+
+def history_file() -> Path:
+    """Where the history is kept: ``$XDG_STATE_HOME/mzsql/history``."""
+    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    path = Path(home) / "mzsql" / "history"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+class Shell:
+    """One run of the shell on an open connection."""
+
+    def __init__(self, connection: Any) -> None:
+        self._cursor = connection.cursor()
+        self._timing = False
+        self.names = Names(self._known_names)
+
+    def run(self, text: str) -> bool:
+        """Do what was typed; False when that was to leave."""
+        stripped = text.strip()
+        if stripped.startswith("\\"):
+            return self._command(stripped.rstrip(";").strip())
+        for piece in expand(text, Path(), origin="input"):
+            self._statement(piece.text)
+        return True
+
+    def _command(self, line: str) -> bool:
+        word, _, argument = line.partition(" ")
+        argument = argument.strip()
+        if word in ("\\q", "\\quit"):
+            return False
+        if word == "\\?":
+            typer.echo(_HELP)
+        elif word == "\\timing":
+            self._timing = not self._timing
+            typer.echo(f"Timing is {'on' if self._timing else 'off'}.")
+        elif word in ("\\i", "\\ir"):
+            for piece in expand(f"{word} {argument}", Path(), origin="input"):
+                if piece.kind == "statement":
+                    self._statement(piece.text)
+                elif piece.kind == "echo":
+                    typer.echo(piece.text)
+        elif word == "\\d" and argument:
+            self._statement(f"SHOW COLUMNS FROM {argument}")
+        elif word in _LISTS:
+            self._statement(_LISTS[word])
+        else:
+            typer.echo(f"invalid command {word}; \\? lists what there is")
+        return True
+
+    def _statement(self, statement: str) -> None:
+        begun = time.perf_counter()
+        try:
+            self._cursor.execute(statement)
+            print_result(self._cursor, "table")
+        except (SqlError, mzsql.Error) as error:
+            sys.stderr.write(error_lines(error, statement))
+        finally:
+            self.names.forget()
+        if self._timing:
+            typer.echo(f"Time: {(time.perf_counter() - begun) * 1000:.3f} ms")
+
+    def _known_names(self) -> Iterable[str]:
+        self._cursor.execute(
+            "SELECT s.name, r.name, c.name FROM mz_catalog.mz_columns AS c "
+            "JOIN mz_catalog.mz_relations AS r ON r.id = c.id "
+            "JOIN mz_catalog.mz_schemas AS s ON s.id = r.schema_id"
+        )
+        for schema, relation, column in self._cursor.fetchall():
+            yield from (schema, f"{schema}.{relation}", relation, column)
+
+
+def _bindings() -> KeyBindings:
+    """Enter ends the input where a statement is complete, and else begins a new line."""
+    bindings = KeyBindings()
+
+    @bindings.add("enter", filter=Condition(lambda: True))
+    def _(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        text = buffer.text
+        if buffer.complete_state and buffer.complete_state.current_completion:
+            buffer.complete_state = None
+        elif not text.strip() or _complete(text):
+            buffer.validate_and_handle()
+        else:
+            buffer.insert_text("\n")
+
+    return bindings
+
+
+def _complete(text: str) -> bool:
+    try:
+        return is_complete(text)
+    except SqlError:
+        return False  # a quote is open
+
+
+def run_shell(env: Path) -> None:
+    """Run the shell until the user leaves."""
+    if not sys.stdin.isatty():
+        run_pieces(list(expand(sys.stdin.read(), Path(), origin="stdin")), env, "table")
+        return
+    with mzsql.connect(str(env)) as connection:
+        shell = Shell(connection)
+        prompt: PromptSession[str] = PromptSession(
+            history=FileHistory(str(history_file())),
+            completer=shell.names,
+            complete_while_typing=False,
+            key_bindings=_bindings(),
+            lexer=PygmentsLexer(PostgresLexer),
+            multiline=True,
+            prompt_continuation=lambda width, _number, _soft: "-> ".rjust(width),
+        )
+        typer.echo(f"mzsql {mzsql.__version__}; \\? for help, \\q to leave.")
+        while True:
+            try:
+                text = prompt.prompt(f"{env.name}=> ")
+            except KeyboardInterrupt:
+                continue
+            except EOFError:
+                return
+            if not text.strip():
+                continue
+            try:
+                if not shell.run(text):
+                    return
+            except (Exception, KeyboardInterrupt) as error:
+                report(error)
