@@ -17,6 +17,7 @@ import msgspec
 
 from mzsql.adapter.catalog import CatalogState
 from mzsql.adapter.durable_map import Change, DurableMap
+from mzsql.expr.dataflow import MirDataflow
 from mzsql.expr.relation import Relation
 from mzsql.lir.plan import DataflowDescription
 from mzsql.persist import PersistClient
@@ -38,7 +39,7 @@ class GlobalExpressions(msgspec.Struct, frozen=True):
     """A dataflow's plan: what EXPLAIN shows of a deployed object and what runs.
 
     Attributes:
-        mir: the dataflow's globally optimized MIR: pairs of an object and its relation, the export last.
+        mir: the dataflow's globally optimized MIR.
         plan: the physical plan.
         index_imports: the indexes that either uses.
         features: the optimizer features it was made with, spelled.
@@ -46,7 +47,7 @@ class GlobalExpressions(msgspec.Struct, frozen=True):
         notices: what the optimizer had to say.
     """
 
-    mir: tuple[tuple[GlobalId, Relation], ...]
+    mir: MirDataflow
     plan: DataflowDescription
     index_imports: tuple[GlobalId, ...]
     features: str

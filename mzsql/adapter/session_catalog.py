@@ -79,7 +79,7 @@ class SessionCatalog:
             builtin = builtins_by_name().get((schema, name.item))
             if builtin is not None:
                 return self._builtin_item(builtin)
-            if schema not in SYSTEM_SCHEMAS and self._database == DATABASE or name.database:
+            if schema not in SYSTEM_SCHEMAS and (name.database or self._database) == DATABASE:
                 item = self.state.by_name(schema, name.item)
                 if item is not None:
                     return user_item(item)

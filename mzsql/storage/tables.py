@@ -21,7 +21,6 @@ from mzsql.persist import (
     UpperMismatch,
     WriteHandle,
 )
-from mzsql.persist import SinceViolation
 from mzsql.repr.frontier import Frontier, Timestamp
 from mzsql.repr.types import ColumnType, arrow_schema
 from mzsql.storage.wal import WalEntry, WriteAheadLog
@@ -67,8 +66,12 @@ class TableShard:
 
     def batch(self, updates: pa.Table | pa.RecordBatchReader) -> Batch:
         """Write updates (all at time 0: it is replaced on applying) as a batch for the log."""
-        with self._lock:
-            return self._writer.batch(updates, lower=0, upper=1)
+        # A writer of its own: a long COPY must not keep others from applying the log, and it costs nothing in Consensus.
+        writer = self._persist.open_writer(self.shard_id, self.schema, purpose="table")
+        try:
+            return writer.batch(updates, lower=0, upper=1)
+        finally:
+            writer.expire()
 
     def discard(self, batch: Batch) -> None:
         """Delete the objects of a batch that will never be committed."""
@@ -209,6 +212,3 @@ class Tables:
             shards, self._shards = list(self._shards.values()), {}
         for shard in shards:
             shard.close()
-
-
-__all__ = ["SinceViolation", "TableShard", "Tables", "as_updates", "empty_updates"]

@@ -1,0 +1,215 @@
+"""The dataflows of an environment in this process: installed while it leads, gone when it does not.
+
+Promise: while this process leads, every materialized view and index in the catalog has a dataflow here, whoever created it; plans come
+from the expression cache, those that startup had to make are written there in one write. History that nothing needs is released.
+The thread that leads is this room's own and is joined on close; Spark starts when there is a dataflow to run.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+
+from pyspark.sql import SparkSession
+
+from mzsql.adapter.catalog import CatalogState, Item
+from mzsql.adapter.environment import Environment
+from mzsql.adapter.expression_cache import GlobalExpressions
+from mzsql.adapter.leader import Leadership
+from mzsql.adapter.planner import Planner
+from mzsql.adapter.seams import CatalogArrangements, HydrationSink, register_managed
+from mzsql.compute import ComputeController, ComputeSettings, RefreshStats
+from mzsql.repr.errors import Fenced, SqlError
+from mzsql.repr.ids import GlobalId
+
+#: How often the leading thread looks at the catalog and its lease, in seconds.
+TICK = 0.5
+#: How much history of a collection is kept for reads in the past, in milliseconds.
+RETAIN_MS = 60_000
+KINDS = ("materialized-view", "index")
+
+
+class Dataflows:
+    """Leads where it may, and maintains. Thread-safe.
+
+    Args:
+        env: the environment.
+        planner: plans what is to run.
+        spark: makes the Spark session; called when the first dataflow is installed.
+        lead: whether to try to lead at all.
+    """
+
+    def __init__(
+        self,
+        env: Environment,
+        planner: Planner,
+        spark: Callable[[], SparkSession] | None,
+        *,
+        lead: bool,
+    ) -> None:
+        self._env = env
+        self._planner = planner
+        self._spark = spark
+        self._lock = threading.RLock()
+        self._controller: ComputeController | None = None
+        self._installed: set[GlobalId] = set()
+        self._failures: dict[GlobalId, str] = {}
+        self._leadership = Leadership(env.catalog, env.clock)
+        self._leads = False
+        self._stop = threading.Event()
+        self._wake = threading.Event()
+        self.fenced: Fenced | None = None
+        self._thread: threading.Thread | None = None
+        self._may_lead = lead and not env.read_only
+        if self._may_lead:
+            if self._has_dataflows(env.catalog.state):
+                self.tick()
+            self._thread = threading.Thread(target=self._run, name="mzsql-leader", daemon=True)
+            self._thread.start()
+
+    # --- leading ------------------------------------------------------------------------------
+
+    @staticmethod
+    def _has_dataflows(state: CatalogState) -> bool:
+        return bool(state.of_kind(*KINDS))
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process runs the controllers."""
+        return self._leads
+
+    @property
+    def controller(self) -> ComputeController | None:
+        """The compute controller, while this process leads and has dataflows."""
+        return self._controller
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._wake.wait(TICK)
+            self._wake.clear()
+            if self._stop.is_set():
+                return
+            try:
+                self.tick()
+            except Fenced as fenced:
+                self.fenced = fenced
+                self._resign()
+                return
+            except SqlError as failure:
+                # A store that fails for a moment must not end the leading; what stays broken shows in reads.
+                self._failures[GlobalId("s0")] = str(failure)
+
+    def tick(self) -> None:
+        """Take or renew the lease where dataflows need one, and bring what is installed in line with the catalog."""
+        with self._lock:
+            state = self._env.sync()
+            if not self._leads and not self._has_dataflows(state):
+                self._release_history()
+                return
+            leads = self._leadership.hold()
+            if leads and not self._leads:
+                self._take_over()
+            elif not leads and self._leads:
+                self._resign()
+            if self._leads:
+                self._reconcile(self._env.sync())
+                self._release_history()
+
+    def _take_over(self) -> None:
+        self._env.collections.own_holds()
+        register_managed(self._env)
+        self._leads = True
+
+    def _resign(self) -> None:
+        with self._lock:
+            self._leads = False
+            controller, self._controller = self._controller, None
+            self._installed.clear()
+        if controller is not None:
+            controller.close()
+
+    def _release_history(self) -> None:
+        read_ts = self._env.oracle.read_ts()
+        self._env.collections.release_history(max(0, read_ts - RETAIN_MS))
+
+    # --- installing ---------------------------------------------------------------------------
+
+    def _reconcile(self, state: CatalogState) -> None:
+        wanted = {item.id: item for item in state.of_kind(*KINDS)}
+        for gid in [g for g in self._installed if g not in wanted]:
+            self._installed.discard(gid)
+            if self._controller is not None:
+                self._controller.drop(gid)
+        missing = [item for gid, item in wanted.items() if gid not in self._installed]
+        if not missing:
+            return
+        first = self._controller is None
+        made: dict[GlobalId, GlobalExpressions] = {}
+        for item in missing:
+            self._install(item, made)
+        self._planner.remember_all(made)
+        if first and self._controller is not None and len(self._installed) == len(wanted):
+            self._controller.retire_unused()
+
+    def _install(self, item: Item, made: dict[GlobalId, GlobalExpressions]) -> None:
+        try:
+            expressions = self._planner.deploy(item)
+            made[item.id] = expressions
+            self._controller_now().create_dataflow(
+                item.id,
+                expressions.plan,
+                output_shard=item.shard,
+                as_of=item.as_of,
+                name=f"{item.schema}.{item.name}",
+            )
+        except SqlError as failure:
+            # One object that cannot run must not keep the others from running; its reads say why.
+            self._failures[item.id] = str(failure)
+        self._installed.add(item.id)
+
+    def _controller_now(self) -> ComputeController:
+        if self._controller is None:
+            assert self._spark is not None
+            env = self._env
+            self._controller = ComputeController(
+                env.persist,
+                self._spark,
+                env.collections,
+                CatalogArrangements(env.catalog),
+                HydrationSink(env.manager, env.clock.now_ms),
+                replica_id=next(iter(env.catalog.state.replicas), "u1"),
+                settings=ComputeSettings(workers=env.workers(), build=env.build),
+                clock=env.clock,
+            )
+        return self._controller
+
+    def any_controller(self) -> ComputeController | None:
+        """A controller to run a large one-shot query on Spark, made where there is none; None without Spark."""
+        if self._spark is None:
+            return None
+        with self._lock:
+            return self._controller_now()
+
+    def catch_up(self) -> None:
+        """Bring this process in line with a DDL statement that it has just made."""
+        if self._may_lead:
+            self.tick()
+
+    def failure(self, gid: GlobalId) -> str | None:
+        """Why an object's dataflow could not be installed, if it could not."""
+        return self._failures.get(gid)
+
+    def refreshes(self) -> Iterable[RefreshStats]:
+        """The latest refreshes."""
+        return () if self._controller is None else self._controller.refreshes()
+
+    def close(self) -> None:
+        """Stop the controllers and give the lease back. Idempotent."""
+        self._stop.set()
+        self._wake.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+        led = self._leads
+        self._resign()
+        if led:
+            self._leadership.release()

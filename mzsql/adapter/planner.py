@@ -1,0 +1,272 @@
+"""From HIR to plans that run: views inlined, optimized, lowered, with the expression cache asked first.
+
+Promise: planning is deterministic for a catalog and a set of optimizer features; what was planned before, in this process or an
+earlier one of the same build, is not planned again. A plan for a deployed object is the one that runs, whatever indexes came or
+went since (`deployed`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from mzsql.adapter.builtin import Builtin, builtins
+from mzsql.adapter.catalog import CatalogState, Item
+from mzsql.adapter.expression_cache import (
+    ExpressionCache,
+    GlobalExpressions,
+    LocalExpression,
+    dependents_of_index,
+    spell_features,
+)
+from mzsql.adapter.session_catalog import SessionCatalog
+from mzsql.expr.dataflow import Export, IndexExport, MaterializedViewExport, MirDataflow
+from mzsql.expr.relation import Get, Relation, RowSetFinishing
+from mzsql.frontend import hir, lower_query, parse_statements, plan_statement
+from mzsql.frontend import plans as p
+from mzsql.lir import lower
+from mzsql.lir.plan import DataflowDescription
+from mzsql.repr.errors import InternalError, UndefinedTable
+from mzsql.repr.ids import GlobalId
+from mzsql.repr.types import RelationDesc, RelationType
+from mzsql.transform import (
+    IndexDesc,
+    OptimizerContext,
+    OptimizerFeatures,
+    build_dataflow,
+    optimize_dataflow,
+    optimize_local,
+)
+
+
+class View(msgspec.Struct, frozen=True):
+    """A plain view, planned: its locally optimized MIR and its columns."""
+
+    mir: Relation
+    desc: RelationDesc
+
+
+class Planned(msgspec.Struct, frozen=True):
+    """A dataflow at its last two stages."""
+
+    mir: MirDataflow
+    plan: DataflowDescription
+
+
+class Planner:
+    """Plans for one process; keeps what it planned. Thread-safe.
+
+    Args:
+        state: gives the catalog as last seen.
+        cache: the durable cache.
+        features: the optimizer's switches in force.
+    """
+
+    def __init__(
+        self,
+        state: Callable[[], CatalogState],
+        cache: ExpressionCache,
+        features: Callable[[], OptimizerFeatures],
+    ) -> None:
+        self._state = state
+        self._cache = cache
+        self._features = features
+        self._lock = threading.RLock()
+        self._views: dict[tuple[GlobalId, int, OptimizerFeatures], View] = {}
+
+    # --- names --------------------------------------------------------------------------------
+
+    def catalog(
+        self, *, search_path: tuple[str, ...] = ("public",), cluster: str = "quickstart", database: str = "materialize"
+    ) -> SessionCatalog:
+        """The catalog under a session's names."""
+        return SessionCatalog(
+            self._state(),
+            self.builtin_desc,
+            search_path=search_path,
+            cluster=cluster,
+            database=database,
+        )
+
+    def builtin_desc(self, builtin: Builtin) -> RelationDesc:
+        """A builtin relation's columns; a view is planned for them."""
+        return builtin.desc if builtin.desc is not None else self.view(builtin.id).desc
+
+    def desc(self, gid: GlobalId) -> RelationDesc:
+        """The columns of any relation."""
+        builtin = builtins().get(gid)
+        if builtin is not None:
+            return self.builtin_desc(builtin)
+        item = self._item(gid)
+        if item.desc is None:
+            raise InternalError(f"{item.full_name} has no columns")
+        return item.desc
+
+    def _item(self, gid: GlobalId) -> Item:
+        item = self._state().items.get(gid)
+        if item is None:
+            raise UndefinedTable(f"unknown catalog item '{gid}'")
+        return item
+
+    # --- views --------------------------------------------------------------------------------
+
+    def view(self, gid: GlobalId) -> View:
+        """A plain view, users' or builtin, planned at first use."""
+        features = self._features()
+        builtin = builtins().get(gid)
+        version = 1 if builtin is not None else self._item(gid).version
+        key = (gid, version, features)
+        with self._lock:
+            found = self._views.get(key)
+            if found is None:
+                found = self._plan_view(gid, builtin)
+                self._views[key] = found
+            return found
+
+    def _plan_view(self, gid: GlobalId, builtin: Builtin | None) -> View:
+        if builtin is not None:
+            return self._from_text(builtin.query)
+        item = self._item(gid)
+        features = spell_features(self._features())
+        cached = self._cache.local(gid, features, item.version)
+        if cached is not None and item.desc is not None:
+            return View(cached, item.desc)
+        return self._from_text(item.create_sql)
+
+    def _from_text(self, text: str) -> View:
+        (statement,) = parse_statements(text)
+        plan = plan_statement(statement, self.catalog())
+        if not isinstance(plan, p.SelectPlan | p.CreateViewPlan):
+            raise InternalError(f"not the definition of a view: {text}")
+        return self.local(plan.query)
+
+    def local(self, query: hir.Query) -> View:
+        """A query's locally optimized MIR, its finishing folded into it."""
+        lowered = lower_query(query)
+        relation = fold_finishing(lowered.relation, lowered.finishing)
+        return View(optimize_local(relation, self.context()), lowered.desc)
+
+    def lookup_view(self, gid: GlobalId) -> Relation | None:
+        """A plain view's MIR; None for anything that is not a plain view."""
+        builtin = builtins().get(gid)
+        if builtin is not None:
+            return self.view(gid).mir if builtin.kind == "view" else None
+        item = self._state().items.get(gid)
+        return self.view(gid).mir if item is not None and item.kind == "view" else None
+
+    def relation_type(self, gid: GlobalId) -> RelationType:
+        """The columns and keys of any relation."""
+        return self.desc(gid).typ
+
+    # --- dataflows ----------------------------------------------------------------------------
+
+    def context(self, *, cluster: str | None = None, without: frozenset[GlobalId] = frozenset()) -> OptimizerContext:
+        """What the optimizer may know: the indexes of a cluster (none where it is None), the features."""
+        state = self._state()
+
+        def indexes(gid: GlobalId) -> tuple[IndexDesc, ...]:
+            if cluster is None:
+                return ()
+            return tuple(
+                IndexDesc(i.id, gid, i.key)
+                for i in state.indexes_on(gid)
+                if i.cluster == cluster and i.id not in without
+            )
+
+        return OptimizerContext(indexes=indexes, features=self._features())
+
+    def dataflow(
+        self,
+        export: Export,
+        relation: Relation,
+        *,
+        cluster: str | None,
+    ) -> Planned:
+        """Plan a dataflow: views inlined, optimized as a whole, lowered."""
+        own = frozenset([export.id]) if isinstance(export, IndexExport) else frozenset()
+        built = build_dataflow(export, relation, self.lookup_view, self.relation_type)
+        context = self.context(cluster=cluster, without=own)
+        mir = optimize_dataflow(built, context)
+        return Planned(mir, lower(mir, self._features()))
+
+    def deploy(self, item: Item, relation: Relation | None = None) -> GlobalExpressions:
+        """The plan of a materialized view or an index: from the cache, else made (and not yet written to the cache)."""
+        features = spell_features(self._features())
+        if relation is None:
+            cached = self._cache.plan(item.id, features, item.version)
+            if cached is not None:
+                return cached
+            relation = self._definition(item)
+        planned = self.dataflow(_export_of(item), relation, cluster=item.cluster)
+        used = {i.id for i in planned.plan.index_imports} | {i.id for i in planned.mir.index_imports}
+        return GlobalExpressions(
+            mir=planned.mir,
+            plan=planned.plan,
+            index_imports=tuple(sorted(used)),
+            features=features,
+            version=item.version,
+        )
+
+    def _definition(self, item: Item) -> Relation:
+        if item.kind == "index":
+            assert item.on_id is not None
+            return Get(item.on_id, self.relation_type(item.on_id))
+        (statement,) = parse_statements(item.create_sql)
+        plan = plan_statement(statement, _Without(self.catalog(), item.id))
+        if not isinstance(plan, p.CreateMaterializedViewPlan):
+            raise InternalError(f"not the definition of a materialized view: {item.create_sql}")
+        return self.local(plan.query).mir
+
+    def remember(self, item: Item, made: GlobalExpressions | None, local: Relation | None = None) -> None:
+        """Write a new object's plans to the cache; an index invalidates what may now be planned better."""
+        features = spell_features(self._features())
+        invalidate: set[GlobalId] = set()
+        if item.kind == "index" and item.on_id is not None:
+            invalidate = dependents_of_index(self._state(), item.on_id) - {item.id}
+        new_local = (
+            {} if local is None else {item.id: LocalExpression(local, features, item.version)}
+        )
+        self._cache.update(new_local, {} if made is None else {item.id: made}, invalidate)
+
+    def remember_all(self, made: Mapping[GlobalId, GlobalExpressions]) -> None:
+        """Write the plans that startup had to make, in one write."""
+        if made:
+            self._cache.update(new_global=made)
+
+    def forget(self, gids: set[GlobalId]) -> None:
+        """Drop the plans of objects that are gone."""
+        self._cache.update(invalidate=gids)
+
+
+def fold_finishing(relation: Relation, finishing: RowSetFinishing) -> Relation:
+    """A view's ORDER BY … LIMIT as part of the relation: a TopK, then the projection; an ORDER BY alone means nothing in a view."""
+    from mzsql.expr.relation import Project, TopK  # noqa: PLC0415
+    from mzsql.expr.scalar import Literal  # noqa: PLC0415
+    from mzsql.repr.types import BIGINT  # noqa: PLC0415
+
+    if finishing.limit is not None or finishing.offset:
+        limit = None if finishing.limit is None else Literal(finishing.limit, BIGINT)
+        relation = TopK(relation, (), finishing.order_by, limit, finishing.offset)
+    return Project(relation, finishing.project)
+
+
+def _export_of(item: Item) -> Export:
+    if item.kind == "index":
+        assert item.on_id is not None
+        return IndexExport(item.id, item.on_id, item.key)
+    return MaterializedViewExport(item.id)
+
+
+class _Without(SessionCatalog):
+    """The catalog without one object: its own definition is planned as when it was made."""
+
+    def __init__(self, catalog: SessionCatalog, gone: GlobalId) -> None:
+        items = {gid: item for gid, item in catalog.state.items.items() if gid != gone}
+        super().__init__(
+            msgspec.structs.replace(catalog.state, items=items),
+            catalog._builtin_desc,
+            search_path=catalog.search_path,
+            cluster=catalog.cluster,
+        )

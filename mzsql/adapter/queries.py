@@ -1,0 +1,247 @@
+"""Queries of sessions: timestamp selection, planning of a one-shot dataflow, its answer under the query's names.
+
+Promise: a strictly serializable read is at a timestamp asked of the oracle after the query came, and is answered when its inputs are
+complete there; a serializable one at the latest time that is complete already. AS OF is the time asked for, or an error that says what
+can be read (reference facts 9.2).
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+import pyarrow as pa
+
+from mzsql.adapter.builtin import builtins
+from mzsql.adapter.environment import Environment
+from mzsql.adapter.peek import Overlay, Peeker
+from mzsql.adapter.planner import Planned, Planner
+from mzsql.adapter.results import named
+from mzsql.adapter.session import Session
+from mzsql.adapter.walk import global_gets, materialize, unmaterializables
+from mzsql.expr.dataflow import PeekExport
+from mzsql.expr.relation import Relation
+from mzsql.frontend import hir, lower_query
+from mzsql.repr.datum import Datum
+from mzsql.repr.errors import InvalidParameter, NotReadable, Unsupported
+from mzsql.repr.frontier import Timestamp, join, meet
+from mzsql.repr.ids import GlobalId
+from mzsql.repr.types import RelationDesc, SqlType
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """A query's rows and what they were read from.
+
+    Attributes:
+        rows: the result, its columns named as the query names them.
+        desc: names and types of the columns.
+        ts: the time it was read at; None for a query that reads nothing with times.
+        tables: the tables below everything that it read.
+    """
+
+    rows: pa.Table
+    desc: RelationDesc
+    ts: Timestamp | None
+    tables: frozenset[GlobalId]
+
+
+class Queries:
+    """Answers queries. Thread-safe."""
+
+    def __init__(self, env: Environment, planner: Planner, peeker: Peeker) -> None:
+        self._env = env
+        self._planner = planner
+        self._peeker = peeker
+        self._transient = itertools.count(1)
+
+    # --- what a query reads -------------------------------------------------------------------
+
+    def inputs(self, relation: Relation) -> frozenset[GlobalId]:
+        """What a relation reads, plain views looked through."""
+        found: set[GlobalId] = set()
+        pending = list(global_gets(relation))
+        seen: set[GlobalId] = set()
+        while pending:
+            gid = pending.pop()
+            if gid in seen:
+                continue
+            seen.add(gid)
+            view = self._planner.lookup_view(gid)
+            if view is None:
+                found.add(gid)
+            else:
+                pending += global_gets(view)
+        return frozenset(found)
+
+    def base_tables(self, inputs: Iterable[GlobalId]) -> frozenset[GlobalId]:
+        """The tables whose writes can change what is read."""
+        items = self._env.catalog.state.items
+        found: set[GlobalId] = set()
+        pending = list(inputs)
+        seen: set[GlobalId] = set()
+        while pending:
+            item = items.get(pending.pop())
+            if item is None or item.id in seen:
+                continue
+            seen.add(item.id)
+            if item.kind == "table":
+                found.add(item.id)
+            else:
+                pending += item.depends_on
+        return frozenset(found)
+
+    # --- timestamps ---------------------------------------------------------------------------
+
+    def timestamp(self, session: Session, inputs: Iterable[GlobalId]) -> Timestamp:
+        """The time at which a query over ``inputs`` reads now."""
+        stored = self._peeker.stored(sorted(inputs))
+        if session.strict or not stored:
+            return self._env.fresh_timestamp()
+        collections = self._env.collections
+        since = join(*(collections.since(gid) for gid in stored))
+        upper = meet(*(collections.upper(gid) for gid in stored))
+        latest = self._env.fresh_timestamp() if upper is None else upper - 1
+        return max(latest, since or 0)
+
+    def check_as_of(self, ts: Timestamp, inputs: Iterable[GlobalId], *, at_least: bool) -> Timestamp:
+        """The time of an AS OF query; raises InvalidParameter where its inputs no longer have it."""
+        stored = self._peeker.stored(sorted(inputs))
+        since = join(*(self._env.collections.since(gid) for gid in stored)) if stored else 0
+        earliest = 0 if since is None else since
+        if ts >= earliest:
+            return ts
+        if at_least:
+            return earliest
+        raise InvalidParameter(
+            f"Timestamp ({ts}) is not valid for all inputs: [{earliest}]",
+            detail=f"The earliest time at which all of them can be read is {earliest}.",
+        )
+
+    # --- values of the session and the moment ---------------------------------------------------
+
+    def values(
+        self, session: Session, ts: Timestamp | None, now_us: int
+    ) -> Callable[[str, SqlType], Datum]:
+        """The values of functions such as ``current_timestamp`` for one statement."""
+        state = self._env.catalog.state
+        fixed: Mapping[str, Datum] = {
+            "mz_now": ts,
+            "now": now_us,
+            "current_timestamp": now_us,
+            "localtimestamp": now_us,
+            "transaction_timestamp": now_us,
+            "statement_timestamp": now_us,
+            "current_user": session.user,
+            "session_user": session.user,
+            "user": session.user,
+            "current_role": session.user,
+            "current_database": session.get("database"),
+            "current_catalog": session.get("database"),
+            "current_schema": next((s for s in session.search_path if s in state.schemas), None),
+            "mz_version": f"v{self._env.build}",
+            "mz_environment_id": self._env.id,
+            "version": f"PostgreSQL {session.get('server_version')} on mzsql {self._env.build}",
+            "pg_backend_pid": 0,
+            "mz_is_superuser": True,
+        }
+
+        def value(func: str, typ: SqlType) -> Datum:
+            if func not in fixed:
+                raise Unsupported(f"the function {func} is not supported")
+            found = fixed[func]
+            if found is not None and typ.kind == "mz_timestamp":
+                return found
+            return found
+
+        return value
+
+    # --- answers ------------------------------------------------------------------------------
+
+    def plan(self, relation: Relation, *, cluster: str | None) -> Planned:
+        """A one-shot dataflow for a relation."""
+        export = PeekExport(GlobalId(f"t{next(self._transient)}"))
+        return self._planner.dataflow(export, relation, cluster=cluster)
+
+    def answer(
+        self,
+        session: Session,
+        query: hir.Query,
+        *,
+        as_of: Timestamp | None = None,
+        at_least: bool = False,
+        read_ts: Timestamp | None = None,
+        overlay: Overlay | None = None,
+    ) -> Answer:
+        """A query's answer.
+
+        Args:
+            session: whose isolation, timeout and values count.
+            query: the query.
+            as_of, at_least: the time of AS OF [AT LEAST].
+            read_ts: the time of the transaction it is in, if it has one already.
+            overlay: what the transaction has written to tables.
+        """
+        lowered = lower_query(query)
+        relation = lowered.relation
+        inputs = self.inputs(relation)
+        stored = self._peeker.stored(sorted(inputs))
+        ts: Timestamp | None = read_ts
+        if as_of is not None:
+            ts = self.check_as_of(as_of, inputs, at_least=at_least)
+        elif ts is None and (stored or "mz_now" in unmaterializables(relation)):
+            ts = self.timestamp(session, inputs)
+        relation = materialize(relation, self.values(session, ts, time.time_ns() // 1000))
+        planned = self.plan(relation, cluster=None)
+        return self._run(session, query, planned, ts, inputs, overlay)
+
+    def _run(
+        self,
+        session: Session,
+        query: hir.Query,
+        planned: Planned,
+        ts: Timestamp | None,
+        inputs: frozenset[GlobalId],
+        overlay: Overlay | None,
+    ) -> Answer:
+        at = 0 if ts is None else ts
+        read = [source.id for source in planned.plan.source_imports]
+        tables = self.base_tables(inputs)
+        if overlay:
+            self._refuse_stale(read, overlay)
+        self._peeker.wait(read, at, session.timeout)
+        rows = self._peeker.run(
+            planned.plan,
+            query.finishing,
+            query.input_types,
+            at,
+            overlay=overlay,
+            timeout=session.timeout,
+        )
+        return Answer(named(rows, query.desc), query.desc, ts, tables)
+
+    def _refuse_stale(self, read: Sequence[GlobalId], overlay: Overlay) -> None:
+        """A transaction's own writes reach a materialized view when they are committed, not before."""
+        items = self._env.catalog.state.items
+        for gid in read:
+            if gid in builtins() or items[gid].kind == "table":
+                continue
+            if self.base_tables([gid]) & overlay.keys():
+                raise Unsupported(
+                    f'this transaction has written to tables below "{items[gid].name}", which will not show it before COMMIT',
+                    hint="Commit first, or read the tables themselves.",
+                )
+
+    def read_relation(self, session: Session, gid: GlobalId, as_of: Timestamp | None) -> Answer:
+        """All rows of any relation, as ``TABLE x`` gives them."""
+        from mzsql.expr.relation import RowSetFinishing  # noqa: PLC0415
+
+        desc = self._planner.desc(gid)
+        get = hir.Get(gid, desc.typ)
+        finishing = RowSetFinishing((), None, 0, tuple(range(desc.arity)))
+        query = hir.Query(get, desc, finishing, desc.typ.columns)
+        return self.answer(session, query, as_of=as_of)
+
+
+__all__ = ["Answer", "NotReadable", "Queries"]

@@ -1,0 +1,130 @@
+"""What compute asks of the catalog and of storage-managed collections: the arrangement registry and the status sink."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from mzsql.adapter import catalog as cat
+from mzsql.adapter.builtin import builtins_by_name
+from mzsql.adapter.catalog import CatalogState, DurableCatalog
+from mzsql.adapter.durable_map import Change
+from mzsql.adapter.environment import MANAGED, Environment
+from mzsql.compute import ObjectHydrationStatus, OperatorHydrationStatus, StatusRow
+from mzsql.repr.ids import GlobalId
+from mzsql.storage import CollectionManager
+
+_OPERATORS = ("mz_internal", "mz_compute_operator_hydration_statuses_per_worker")
+_OBJECTS = ("mz_internal", "mz_compute_hydration_statuses")
+
+
+class CatalogArrangements:
+    """Which shard holds which arrangement, in the catalog: compute's `ArrangementRegistry`."""
+
+    def __init__(self, catalog: DurableCatalog) -> None:
+        self._catalog = catalog
+
+    def arrangement_shard(self, replica: str, fingerprint: str) -> str | None:
+        """The shard that was put for the fingerprint, if any."""
+        return self._catalog.state.arrangements.get(f"{replica}/{fingerprint}")
+
+    def put(self, replica: str, fingerprint: str, shard_id: str) -> None:
+        """Remember the shard; replaces what was there."""
+        entry = dict([cat.put("arrangement", f"{replica}/{fingerprint}", shard_id)])
+
+        def command(_: CatalogState) -> tuple[Change, None]:
+            return entry, None
+
+        self._catalog.transact(command)
+
+    def remove(self, replica: str, fingerprint: str) -> None:
+        """Forget it. Idempotent."""
+        key = f"arrangement/{replica}/{fingerprint}"
+        name = f"{replica}/{fingerprint}"
+
+        def command(state: CatalogState) -> tuple[Change, None]:
+            return ({key: None} if name in state.arrangements else {}), None
+
+        self._catalog.transact(command)
+
+    def entries(self, replica: str) -> Mapping[str, str]:
+        """Every fingerprint of the replica with its shard."""
+        prefix = f"{replica}/"
+        return {
+            name.removeprefix(prefix): shard
+            for name, shard in self._catalog.state.arrangements.items()
+            if name.startswith(prefix)
+        }
+
+
+class HydrationSink:
+    """Hydration statuses into their collections, in the order in which they come: compute's `StatusSink`.
+
+    Args:
+        manager: writes the collections.
+        now_ms: the wall clock in milliseconds: an object's hydration time is measured here.
+    """
+
+    def __init__(self, manager: CollectionManager, now_ms: Callable[[], int]) -> None:
+        by_name = builtins_by_name()
+        self._operators: GlobalId = by_name[_OPERATORS].id
+        self._objects: GlobalId = by_name[_OBJECTS].id
+        self._manager = manager
+        self._now_ms = now_ms
+        self._lock = threading.Lock()
+        self._started: dict[tuple[GlobalId, str], int] = {}
+        self._taken: dict[tuple[GlobalId, str], tuple[int, int, int]] = {}
+
+    def update(self, rows: Sequence[tuple[StatusRow, int]]) -> None:
+        """Append the rows with their diffs."""
+        operators, objects = [], []
+        with self._lock:
+            for row, diff in rows:
+                if isinstance(row, OperatorHydrationStatus):
+                    operators.append((_operator_row(row), diff))
+                else:
+                    objects.append((self._object_row(row, diff), diff))
+        if operators:
+            self._manager.append(self._operators, operators)
+        if objects:
+            self._manager.append(self._objects, objects)
+
+    def _object_row(
+        self, row: ObjectHydrationStatus, diff: int
+    ) -> tuple[str, str, bool, tuple[int, int, int] | None]:
+        key = (row.object_id, row.replica_id)
+        if not row.hydrated:
+            if diff > 0:
+                self._started[key] = self._now_ms()
+            return row.object_id, row.replica_id, False, None
+        if diff > 0:
+            # A dataflow that goes on from its shards was never seen unhydrated: it took no time.
+            started = self._started.pop(key, None)
+            micros = 0 if started is None else (self._now_ms() - started) * 1000
+            self._taken[key] = (0, 0, micros)
+        return row.object_id, row.replica_id, True, self._taken.get(key)
+
+    def delete_replica(self, replica_id: str) -> None:
+        """Retract every row of the replica that was appended before."""
+        self._manager.delete(self._operators, lambda row: row[2] == replica_id)
+        self._manager.delete(self._objects, lambda row: row[1] == replica_id)
+
+
+def _operator_row(row: OperatorHydrationStatus) -> tuple[str, int, str, int, bool]:
+    return row.object_id, row.plan_node_id, row.replica_id, row.worker_id, row.hydrated
+
+
+def register_managed(env: Environment) -> None:
+    """Let this process write the storage-managed collections."""
+    by_name = builtins_by_name()
+    managed = env.catalog.state.managed
+    for (schema, name), differential in MANAGED.items():
+        builtin = by_name[schema, name]
+        assert builtin.desc is not None
+        env.manager.register(
+            builtin.id,
+            managed[builtin.full_name],
+            builtin.desc.typ.columns,
+            differential=differential,
+            name=builtin.full_name,
+        )
