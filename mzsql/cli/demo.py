@@ -1,0 +1,349 @@
+"""The main job, narrated: what ``sql/quickstart.sql`` does, step by step, with what a person would look at in between.
+
+Promise: everything shown is read through SQL from the environment that was just made; nothing is rehearsed. Views are compared with what
+Spark computes from the same tables after every change, and a difference ends the demo with an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+import mzsql
+from mzsql.adapter.locations import locate
+from mzsql.cli.recompute import Recomputation, query_of
+from mzsql.cli.script import Step, shipped, shipped_steps
+from mzsql.repr.errors import InternalError, NotReadable, SqlError
+
+VIEWS = {"q3": "tpch/q03.sql", "q1": "tpch/q01.sql", "q18": "tpch/q18.sql"}
+TABLES = ("region", "nation", "supplier", "customer", "part", "partsupp", "orders", "lineitem")
+#: Hydration of TPC-H at the demo's scale takes seconds; a minute without an end means that something is broken.
+HYDRATION_SECONDS = 120.0
+
+
+class GeneratorMissing(SqlError):
+    """The program that makes TPC-H data is not installed."""
+
+    sqlstate = "58000"
+
+
+def generator() -> str:
+    """The path of ``tpchgen-cli``: the one of this installation, else the one on the PATH.
+
+    Raises:
+        GeneratorMissing: there is none.
+    """
+    beside = Path(sys.executable).with_name("tpchgen-cli")
+    found = str(beside) if beside.exists() else shutil.which("tpchgen-cli")
+    if found is None:
+        raise GeneratorMissing(
+            "the demo needs tpchgen-cli to make its data", hint="pip install 'mzsql[demo]'"
+        )
+    return found
+
+
+def generate(folder: Path, scale: float) -> None:
+    """Make the tables of TPC-H as Parquet files, one a table."""
+    command = [generator(), "parquet", "-s", f"{scale:g}", "-q", "--no-progress", "-o", str(folder)]
+    subprocess.run(command, check=True)  # noqa: S603  a program of ours with arguments of ours
+
+
+class Demo:
+    """One run in a folder: ``tpch/`` for the data, ``env/`` for the environment."""
+
+    def __init__(self, folder: Path, scale: float, console: Console) -> None:
+        self._folder = folder
+        self._scale = scale
+        self._console = console
+        self._steps = shipped_steps("quickstart.sql")
+        self._number = 0
+
+    def run(self) -> None:
+        """All eight steps."""
+        begun = time.perf_counter()
+        connection = self._open()
+        try:
+            self._load(connection)
+            self._create_views(connection)
+            self._explain(connection)
+            self._watch_hydration(connection)
+            self._change(connection)
+            self._spark(connection)
+            before = self._arrangements(connection)
+        finally:
+            connection.close()
+        self._restart(before)
+        self._say(f"\nDone in {time.perf_counter() - begun:.0f} seconds.")
+
+    # --- the steps ----------------------------------------------------------------------------------
+
+    def _open(self) -> Any:
+        self._title("An environment")
+        env = self._folder / "env"
+        connection = mzsql.connect(str(env))
+        where = locate(env, create=False)
+        for what, url in (
+            ("Blob", where.blob),
+            ("Consensus", where.consensus),
+            ("timestamp oracle", where.oracle),
+        ):
+            self._say(f"  {what}: {url}")
+        return connection
+
+    def _load(self, connection: Any) -> None:
+        self._title(f"TPC-H at scale factor {self._scale:g}: eight tables")
+        with self._timed("  generated with tpchgen-cli"):
+            generate(self._folder / "tpch", self._scale)
+        with self._timed("  created and loaded with COPY"), contextlib.chdir(self._folder):
+            self._run(connection, self._step("tables"))
+            self._run(connection, self._step("load"))
+        counts = [
+            f"{table} {_one(connection, f'SELECT count(*) FROM {table}')}" for table in TABLES
+        ]
+        self._say("  rows: " + ", ".join(counts))
+
+    def _create_views(self, connection: Any) -> None:
+        self._title("Three materialized views: TPC-H queries 3, 1 and 18")
+        with self._timed(
+            "  CREATE MATERIALIZED VIEW q3, q1, q18 (planned; their hydration begins)"
+        ):
+            self._run(connection, self._step("views"))
+
+    def _explain(self, connection: Any) -> None:
+        (statement,) = self._step("explain").statements
+        self._title("The plan of q3, with the ids that progress is reported by")
+        self._say(f"  {statement}\n")
+        self._say(str(_one(connection, statement)).rstrip())
+
+    def _watch_hydration(self, connection: Any) -> None:
+        self._title("Hydration, node by node")
+        self._say("  from mz_internal.mz_compute_operator_hydration_statuses:")
+        question = shipped("diagnostics/hydration_progress.sql")
+        nodes = (
+            "SELECT o.name, h.plan_node_id FROM mz_internal.mz_compute_operator_hydration_statuses AS h "
+            "JOIN mz_catalog.mz_objects AS o ON o.id = h.object_id WHERE h.hydrated"
+        )
+        seen: dict[tuple[str, int], float] = {}
+        begun = time.perf_counter()
+        columns = (
+            TextColumn("  {task.description:4}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("nodes"),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=self._console) as progress:
+            tasks = {view: progress.add_task(view, total=None) for view in VIEWS}
+            while True:
+                told = {name: (done, total) for name, _, done, total in _rows(connection, question)}
+                elapsed = time.perf_counter() - begun
+                for name, node in _rows(connection, nodes):
+                    seen.setdefault((name, int(node)), elapsed)
+                for view, (done, total) in told.items():
+                    progress.update(tasks[view], completed=int(done), total=int(total))
+                if set(told) == set(VIEWS) and all(done == total for done, total in told.values()):
+                    break
+                if elapsed > HYDRATION_SECONDS:
+                    raise NotReadable(f"hydration did not end within {HYDRATION_SECONDS:.0f} s")
+                time.sleep(0.1)
+        for view in VIEWS:
+            moments = sorted((at, node) for (name, node), at in seen.items() if name == view)
+            told_nodes = ", ".join(f"{node} at {at:.1f} s" for at, node in moments)
+            self._say(f"  {view}: node {told_nodes}")
+
+    def _change(self, connection: Any) -> None:
+        self._title("Changes, each followed by the views")
+        recomputation = Recomputation(connection.spark.session, self._scratch())
+        queries = {view: query_of(shipped(file)) for view, file in VIEWS.items()}
+        for step in self._steps:
+            if not step.title.startswith("change: "):
+                continue
+            self._say(f"  {step.title.removeprefix('change: ')}")
+            since = _one(connection, "SELECT coalesce(max(upper), 0) FROM mz_internal.mz_refreshes")
+            begun = time.perf_counter()
+            self._run(connection, step)
+            committed = time.perf_counter() - begun
+            contents = {view: _arrow(connection, f"SELECT * FROM {view}") for view in VIEWS}
+            fresh = time.perf_counter() - begun
+            self._say(
+                f"  committed after {committed:.2f} s, all three views fresh after {fresh:.2f} s"
+            )
+            recomputation.load({t: _arrow(connection, f"SELECT * FROM {t}") for t in TABLES})
+            table = Table("view", *_COLUMNS, box=None, padding=(0, 2))
+            for view, query in queries.items():
+                refreshed = self._refreshes(connection, view, since)
+                recomputed = recomputation.run(query)
+                different = recomputation.differences(recomputed, contents[view])
+                if different:
+                    raise InternalError(
+                        f"{view} differs from its recomputation in {different} rows"
+                    )
+                updates, jobs, read, seconds = refreshed
+                table.add_row(
+                    view,
+                    f"{updates}",
+                    f"{seconds:.2f} s",
+                    f"{recomputed.seconds:.2f} s",
+                    f"{jobs}",
+                    _size(read),
+                    _size(recomputed.bytes),
+                    f"yes, {contents[view].num_rows} rows",
+                )
+            self._console.print(table)
+            self._say("")
+
+    def _spark(self, connection: Any) -> None:
+        self._title('The same through plain spark.sql("SELECT …")')
+        session = connection.spark.session
+        queries = (
+            "SELECT * FROM mz_internal.mz_compute_operator_hydration_statuses_per_worker "
+            "ORDER BY object_id, plan_node_id, worker_id LIMIT 6",
+            "SELECT * FROM mz_internal.mz_compute_operator_hydration_statuses ORDER BY object_id, plan_node_id LIMIT 6",
+            "SELECT * FROM mz_internal.mz_hydration_statuses ORDER BY object_id",
+            "SELECT id, name, cluster_id FROM mz_catalog.mz_materialized_views ORDER BY id",
+            "SELECT * FROM public.q3",
+        )
+        for query in queries:
+            frame = session.sql(query)
+            rows = frame.collect()
+            self._say(f"  {query}")
+            table = Table(*frame.columns, box=None, padding=(0, 2))
+            for row in rows:
+                table.add_row(*[str(value) for value in row])
+            self._console.print(table)
+            self._say("")
+
+    def _restart(self, before: dict[str, set[str]]) -> None:
+        self._title("Closed, and opened again")
+        begun = time.perf_counter()
+        connection = mzsql.connect(str(self._folder / "env"))
+        try:
+            opened = time.perf_counter() - begun
+            answers = {view: len(_rows(connection, f"SELECT * FROM {view}")) for view in VIEWS}
+            answered = time.perf_counter() - begun
+            cached, planned = connection.plans_from_cache
+            self._say(
+                f"  opened after {opened:.2f} s; all three views answered after {answered:.2f} s"
+            )
+            self._say("  rows: " + ", ".join(f"{v} {n}" for v, n in answers.items()))
+            self._say(f"  plans from the expression cache: {cached} of {planned}")
+            after = self._arrangements(connection)
+        finally:
+            connection.close()
+        if after != before:
+            raise InternalError(f"the arrangements are not those of before: {before}, {after}")
+        shards = sum(len(ids) for ids in after.values())
+        self._say(f"  arrangements: the same {shards} shards as before; nothing was hydrated again")
+
+    # --- pieces -------------------------------------------------------------------------------------
+
+    def _arrangements(self, connection: Any) -> dict[str, set[str]]:
+        """The shards of each view's arrangements."""
+        rows = _rows(
+            connection,
+            "SELECT o.name, a.shard_id FROM mz_internal.mz_arrangements AS a "
+            "JOIN mz_catalog.mz_objects AS o ON o.id = a.object_id",
+        )
+        return {view: {shard for name, shard in rows if name == view} for view in VIEWS}
+
+    def _refreshes(self, connection: Any, view: str, since: Any) -> tuple[int, int, int, float]:
+        """Input updates, jobs, bytes read and seconds of the steps that brought a view past a time."""
+        cursor = connection.cursor()
+        cursor.execute(
+            "SELECT r.rows_in, r.jobs, r.bytes_read, r.seconds FROM mz_internal.mz_refreshes AS r "
+            "JOIN mz_catalog.mz_objects AS o ON o.id = r.object_id "
+            "WHERE o.name = %s AND r.upper > %s AND r.kind = 'step'",
+            [view, since],
+        )
+        rows = cursor.fetchall()
+        return (
+            sum(int(r[0]) for r in rows),
+            sum(int(r[1]) for r in rows),
+            sum(int(r[2]) for r in rows),
+            sum(float(r[3]) for r in rows),
+        )
+
+    def _scratch(self) -> Path:
+        folder = self._folder / "recompute"
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def _step(self, title: str) -> Step:
+        return next(step for step in self._steps if step.title == title)
+
+    def _run(self, connection: Any, step: Step) -> None:
+        cursor = connection.cursor()
+        for statement in step.statements:
+            cursor.execute(statement)
+
+    def _title(self, text: str) -> None:
+        self._number += 1
+        self._console.print(f"\n[bold]{self._number}. {text}[/bold]")
+
+    def _say(self, text: str) -> None:
+        self._console.print(text, markup=False, soft_wrap=True)
+
+    @contextlib.contextmanager
+    def _timed(self, what: str) -> Iterator[None]:
+        begun = time.perf_counter()
+        yield
+        self._say(f"{what}: {time.perf_counter() - begun:.1f} s")
+
+
+_COLUMNS = (
+    "changes",
+    "refresh",
+    "recompute",
+    "jobs",
+    "refresh read",
+    "recompute reads",
+    "equal",
+)
+
+
+def _rows(connection: Any, query: str) -> list[tuple[Any, ...]]:
+    cursor = connection.cursor()
+    cursor.execute(query)
+    return list(cursor.fetchall())
+
+
+def _one(connection: Any, query: str) -> Any:
+    return _rows(connection, query)[0][0]
+
+
+def _arrow(connection: Any, query: str) -> pa.Table:
+    table: pa.Table = connection.execute(query).arrow()
+    return table
+
+
+def _size(count: int) -> str:
+    return f"{count / 1024:,.0f} KiB"
+
+
+def run_demo(directory: Path | None, scale: float) -> None:
+    """Run the demo in a directory that stays, or in a temporary one that goes."""
+    console = Console(file=sys.stdout, highlight=False, width=_width())
+    generator()
+    if directory is not None:
+        directory.mkdir(parents=True, exist_ok=True)
+        Demo(directory.absolute(), scale, console).run()
+        return
+    with tempfile.TemporaryDirectory(prefix="mzsql-demo-") as folder:
+        Demo(Path(folder), scale, console).run()
+
+
+def _width() -> int | None:
+    return None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120

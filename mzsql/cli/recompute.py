@@ -1,0 +1,119 @@
+"""The other way to a view's contents: Spark computing the same query from the same tables, to compare answers, times and bytes with.
+
+Promise: the tables lie in plain Parquet files of the narrowest types that hold them, so that Spark's side is as fast as it can be; what
+is timed is the query alone. Contents are compared as bags by EXCEPT ALL both ways; decimals at the smaller of the two scales, as Spark
+rounds an average to six digits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import sqlglot
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import DecimalType
+from sqlglot import expressions as exp
+
+from mzsql.compute.relations import arrow_frame
+from mzsql.frontend.dialect import Dialect
+
+#: TPC-H declares its decimals so; Spark computes with up to 18 digits in a machine word.
+_DECIMAL_DIGITS = 15
+
+
+@dataclass(frozen=True)
+class Recomputed:
+    """What Spark computed: the rows, the seconds that the query took, and the bytes of the files it reads."""
+
+    rows: DataFrame
+    seconds: float
+    bytes: int
+
+
+def query_of(create_view: str) -> exp.Expression:
+    """The query of a CREATE MATERIALIZED VIEW statement."""
+    tree = sqlglot.parse_one(create_view, read=Dialect)
+    query = tree.expression
+    assert isinstance(query, exp.Expression)
+    return query
+
+
+def narrow(table: pa.Table) -> pa.Table:
+    """The table with decimals of as few digits as TPC-H declares."""
+    fields = [
+        f.with_type(pa.decimal128(_DECIMAL_DIGITS, f.type.scale))
+        if pa.types.is_decimal(f.type)
+        else f
+        for f in table.schema
+    ]
+    return table.cast(pa.schema(fields))
+
+
+class Recomputation:
+    """Runs queries on copies of tables in a session of its own.
+
+    Args:
+        session: any session; a new one beside it is used, with Spark's own defaults for queries.
+        folder: where the copies go.
+    """
+
+    def __init__(self, session: SparkSession, folder: Path) -> None:
+        self._session = session.newSession()
+        self._folder = folder
+        self._sizes: dict[str, int] = {}
+
+    def load(self, tables: Mapping[str, pa.Table]) -> None:
+        """Copy tables (again), under their names."""
+        for name, table in tables.items():
+            path = self._folder / f"{name}.parquet"
+            pq.write_table(narrow(table), path, compression="zstd")
+            self._sizes[name] = path.stat().st_size
+            self._session.catalog.dropTempView(name)
+            self._session.read.parquet(str(path)).createTempView(name)
+
+    def run(self, query: exp.Expression, *, times: int = 2) -> Recomputed:
+        """The query's rows; the best time of several runs, as the first also compiles."""
+        text = query.sql(dialect="spark")
+        best = float("inf")
+        for _ in range(times):
+            begun = time.perf_counter()
+            result = self._session.sql(text).toArrow()
+            best = min(best, time.perf_counter() - begun)
+        read = {table.name for table in query.find_all(exp.Table)}
+        size = sum(self._sizes.get(name, 0) for name in read)
+        return Recomputed(arrow_frame(self._session, result), best, size)
+
+    def differences(self, recomputed: Recomputed, contents: pa.Table) -> int:
+        """How many rows are in one of the two and not in the other, copies counted."""
+        ours = arrow_frame(self._session, contents)
+        left, right = _alike(ours, recomputed.rows)
+        return left.exceptAll(right).count() + right.exceptAll(left).count()
+
+
+def _alike(a: DataFrame, b: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """Both with columns c0, c1, …, decimals rounded to the smaller scale of the two."""
+    scales: Sequence[int | None] = [
+        min(x.dataType.scale, y.dataType.scale)
+        if isinstance(x.dataType, DecimalType) and isinstance(y.dataType, DecimalType)
+        else None
+        for x, y in zip(a.schema.fields, b.schema.fields, strict=True)
+    ]
+    return _rounded(a, scales), _rounded(b, scales)
+
+
+def _rounded(frame: DataFrame, scales: Sequence[int | None]) -> DataFrame:
+    named = frame.toDF(*[f"c{i}" for i in range(len(scales))])
+    return named.select(
+        *(
+            F.col(f"c{i}")
+            if scale is None
+            else F.round(f"c{i}", scale).cast(DecimalType(38, scale)).alias(f"c{i}")
+            for i, scale in enumerate(scales)
+        )
+    )
