@@ -1,1 +1,147 @@
-"""Functions."""
+"""The table of functions: every scalar function, operator, cast, aggregate and table function, each declared once.
+
+Promise: a function is found by its key (what plans hold) or by its SQL name (what the frontend resolves overloads among); both look-ups
+are dictionary accesses. Spellings for each engine are in the row itself (`mzsql.expr.functions.table`).
+
+Functions of a unit of time are named with it, since the unit is a literal: ``extract_year``, ``date_part_hour``, ``date_trunc_month``.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import TypeVar
+
+from mzsql.expr.functions import (
+    aggregates,
+    arithmetic,
+    casts,
+    comparison,
+    datetimes,
+    mathematics,
+    numeric,
+    records,
+    strings,
+    tables,
+)
+from mzsql.expr.functions.aggregates import ordered_key
+from mzsql.expr.functions.casts import find_cast
+from mzsql.expr.functions.comparison import ANY
+from mzsql.expr.functions.datetimes import UNITS
+from mzsql.expr.functions.table import (
+    AggregateFunc,
+    Engine,
+    ErrorRule,
+    ScalarFunc,
+    Sql,
+    TableFunc,
+)
+from mzsql.expr.functions.unmaterializable import UNMATERIALIZABLE
+
+__all__ = [
+    "ANY",
+    "UNITS",
+    "UNMATERIALIZABLE",
+    "AggregateFunc",
+    "Engine",
+    "ErrorRule",
+    "ScalarFunc",
+    "Sql",
+    "TableFunc",
+    "aggregate",
+    "aggregates_named",
+    "all_aggregates",
+    "all_scalars",
+    "all_table_funcs",
+    "find_cast",
+    "ordered_key",
+    "scalar",
+    "scalars_named",
+    "table_func",
+    "table_funcs_named",
+]
+
+_Func = TypeVar("_Func", ScalarFunc, AggregateFunc, TableFunc)
+
+_SCALAR_MODULES: tuple[ModuleType, ...] = (
+    arithmetic,
+    numeric,
+    comparison,
+    casts,
+    strings,
+    mathematics,
+    datetimes,
+    records,
+)
+
+
+def _by_key(functions: tuple[_Func, ...]) -> dict[str, _Func]:
+    table: dict[str, _Func] = {}
+    for func in functions:
+        assert func.key not in table, f"two functions have the key {func.key}"
+        table[func.key] = func
+    return table
+
+
+def _by_name(functions: tuple[_Func, ...]) -> dict[str, tuple[_Func, ...]]:
+    table: dict[str, tuple[_Func, ...]] = {}
+    for func in functions:
+        table[func.name] = (*table.get(func.name, ()), func)
+    return table
+
+
+_SCALARS: tuple[ScalarFunc, ...] = tuple(
+    func for module in _SCALAR_MODULES for func in module.FUNCTIONS
+)
+_SCALAR_KEYS, _SCALAR_NAMES = _by_key(_SCALARS), _by_name(_SCALARS)
+_AGGREGATE_KEYS = _by_key(aggregates.FUNCTIONS)
+_AGGREGATE_NAMES = _by_name(aggregates.FUNCTIONS)
+_TABLE_KEYS, _TABLE_NAMES = _by_key(tables.FUNCTIONS), _by_name(tables.FUNCTIONS)
+
+
+def scalar(key: str) -> ScalarFunc:
+    """The scalar function of a key; KeyError if there is none (keys come from the table, so that is a bug)."""
+    found = _SCALAR_KEYS.get(key)
+    return records.getter(key) if found is None else found
+
+
+def scalars_named(name: str) -> tuple[ScalarFunc, ...]:
+    """The overloads of a SQL name (lower case) or operator (``+``, ``<>``, ``~~``, ``||``); none: ``()``."""
+    return _SCALAR_NAMES.get(name, ())
+
+
+def all_scalars() -> tuple[ScalarFunc, ...]:
+    """Every scalar function."""
+    return _SCALARS
+
+
+def aggregate(key: str) -> AggregateFunc:
+    """The aggregate of a key, ordered ones (`ordered_key`) included; KeyError if there is none."""
+    found = _AGGREGATE_KEYS.get(key) or aggregates.ordered(key)
+    if found is None:
+        raise KeyError(key)
+    return found
+
+
+def aggregates_named(name: str) -> tuple[AggregateFunc, ...]:
+    """The overloads of an aggregate's SQL name; none: ``()``."""
+    return _AGGREGATE_NAMES.get(name, ())
+
+
+def all_aggregates() -> tuple[AggregateFunc, ...]:
+    """Every aggregate."""
+    return aggregates.FUNCTIONS
+
+
+def table_func(key: str) -> TableFunc:
+    """The table function of a key; KeyError if there is none."""
+    return _TABLE_KEYS[key]
+
+
+def table_funcs_named(name: str) -> tuple[TableFunc, ...]:
+    """The overloads of a table function's SQL name; none: ``()``."""
+    return _TABLE_NAMES.get(name, ())
+
+
+def all_table_funcs() -> tuple[TableFunc, ...]:
+    """Every table function."""
+    return tables.FUNCTIONS

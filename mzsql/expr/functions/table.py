@@ -41,10 +41,17 @@ ResultRule = SqlType | Callable[[Sequence[SqlType]], SqlType]
 
 @dataclass(frozen=True)
 class ErrorRule:
-    """One way in which a function fails."""
+    """One way in which a function fails.
 
-    condition: Spelling  # boolean AST, NULL counts as false; never throws
-    message: str | Spelling  # text, or an AST that yields it
+    Attributes:
+        condition: a boolean AST, asked only where no argument of a strict function is NULL; NULL counts as false; never throws.
+        message: text, or an AST that yields it.
+        possible: whether it can happen at all for arguments of these types and this result type; None: always.
+    """
+
+    condition: Spelling
+    message: str | Spelling
+    possible: Callable[[Sequence[SqlType], SqlType], bool] | None = None
 
 
 @dataclass(frozen=True)
@@ -124,6 +131,13 @@ class AggregateFunc:
     def result_type(self, args: Sequence[SqlType]) -> SqlType:
         """The result's type for an argument of this type."""
         return self.result(args) if callable(self.result) else self.result
+
+    def accumulator_types(self, arg: SqlType) -> tuple[tuple[str, SqlType], ...]:
+        """Name suffix and type of each partial sum for an argument of this type: a numeric without a scale takes the argument's."""
+        return tuple(
+            (name, arg if typ.kind == "numeric" and typ.scale is None else typ)
+            for name, typ in self.accumulators
+        )
 
 
 @dataclass(frozen=True)

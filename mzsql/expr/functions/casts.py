@@ -1,0 +1,431 @@
+"""Casts: how a value of one type becomes one of another, and in which contexts it does so by itself.
+
+Promise: a cast rounds as PostgreSQL's does (numerics half away from zero, floats half to even), and what does not fit or cannot be
+read is an error in Materialize's words. The contexts are PostgreSQL's: ``implicit`` anywhere, ``assignment`` when a value is stored,
+``explicit`` only where written. Texts are read by patterns both engines share, so that neither engine's own leniency shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlglot import expressions as exp
+
+from mzsql.expr.functions import calendar, parsing
+from mzsql.expr.functions import sql as s
+from mzsql.expr.functions.arithmetic import in_range, is_infinite
+from mzsql.expr.functions.declare import BOUNDS, FLOATS, INTEGERS, SIGNED, STRINGS, Ast, failed, of
+from mzsql.expr.functions.numeric import OVERFLOW, numeric, rescale
+from mzsql.expr.functions.table import Engine, ErrorRule, ResultRule, ScalarFunc, Spelling, Sql
+from mzsql.expr.functions.texts import micros_of_day, to_text
+from mzsql.repr.types import NUMERIC_PRECISION, SqlType, type_name
+
+IMPLICIT, ASSIGNMENT, EXPLICIT = "implicit", "assignment", "explicit"
+_RANK = {IMPLICIT: 0, ASSIGNMENT: 1, EXPLICIT: 2}
+
+
+@dataclass(frozen=True)
+class Cast:
+    """A row of the table of casts."""
+
+    func: ScalarFunc
+    source: str
+    target: str
+    context: str
+
+
+def _cast(
+    source: str,
+    target: str,
+    context: str,
+    value: Spelling,
+    *errors: ErrorRule,
+    result: ResultRule | None = None,
+    key: str = "",
+    monotone: bool = False,
+) -> Cast:
+    func = ScalarFunc(
+        key=key or f"{source}_to_{target}",
+        name="cast",
+        args=(of(source),),
+        result=of(target) if result is None else result,
+        value=value,
+        errors=errors,
+        monotone=monotone,
+    )
+    return Cast(func, source, target, context)
+
+
+def _plain(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+    return s.cast(args[0].ast, typ, engine)
+
+
+def _same(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    return args[0].ast.copy()
+
+
+def _shown_out_of_range(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+    """``"<value>" <type> out of range``."""
+    shown = to_text(args[0].ast, args[0].typ, engine)
+    return s.concat(s.text('"'), shown, s.text(f'" {type_name(typ)} out of range'))
+
+
+def _between_integers() -> list[Cast]:
+    casts = []
+    for source in INTEGERS:
+        for target in INTEGERS:
+            if source == target:
+                continue
+            (low, high), (least, most) = BOUNDS[source], BOUNDS[target]
+
+            def value(
+                engine: Engine, args: Sequence[Sql], typ: SqlType, target: str = target
+            ) -> Ast:
+                return in_range(args[0].ast, target, engine)
+
+            if least <= low and high <= most:
+                casts.append(_cast(source, target, IMPLICIT, _plain, monotone=True))
+            else:
+                rule = failed(value, _shown_out_of_range)
+                casts.append(_cast(source, target, ASSIGNMENT, value, rule, monotone=True))
+    return casts
+
+
+def _integer_to_numeric(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+    return rescale(args[0].ast, typ.effective_scale)
+
+
+def _fits_not(args: Sequence[SqlType], typ: SqlType) -> bool:
+    """Whether an integer of this type may have more digits than the numeric has in front of the point."""
+    digits = len(str(BOUNDS[args[0].kind][1]))
+    return digits > NUMERIC_PRECISION - typ.effective_scale
+
+
+def _numeric_to_integer(target: str) -> Spelling:
+    def value(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+        # To a whole number first: Spark truncates when it casts a decimal to an integer.
+        return in_range(rescale(args[0].ast, 0), target, engine)
+
+    return value
+
+
+def decimal_to_double(ast: Ast, engine: Engine) -> Ast:
+    """The nearest double; DuckDB's own cast divides doubles, its text parser rounds rightly."""
+    return s.double(s.string(ast) if engine is Engine.DUCKDB else ast)
+
+
+def _float_to_decimal(kind: str) -> Spelling:
+    def value(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+        # The shortest digits that name the float, as a person wrote it: 1.1 stays 1.1. Larger magnitudes overflow anyway.
+        ast = args[0].ast
+        fits = s.lt(s.call("ABS", s.double(ast)), s.num("1e38"))
+        return rescale(to_text(s.case((fits, ast)), args[0].typ, engine), typ.effective_scale)
+
+    return value
+
+
+def _float_to_integer(target: str) -> Spelling:
+    def value(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+        low, high = BOUNDS[target]
+        ast = s.double(args[0].ast)
+        even = (
+            s.call("RINT", ast) if engine is Engine.SPARK else s.call("ROUND_EVEN", ast, s.num(0))
+        )
+        # The upper bound of bigint is not a double: the next power of two is, and is already too large.
+        inside = s.and_(s.gte(even, s.double(s.num(low))), s.lt(even, s.double(s.num(high + 1))))
+        return s.try_cast(s.case((inside, even)), of(target), engine)
+
+    return value
+
+
+def _to_real(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    return s.try_cast(args[0].ast, of("real"), engine)
+
+
+def _real_overflow(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+    value = _to_real(engine, args, typ)
+    lost = s.or_(s.is_null(value), is_infinite(value, engine))
+    return s.and_(lost, s.not_(is_infinite(args[0].ast, engine)))
+
+
+def _real_underflow(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+    return s.and_(s.eq(_to_real(engine, args, typ), s.num(0)), s.neq(args[0].ast, s.num(0)))
+
+
+def _decimal_to_real(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    carrier = s.typed(exp.DType.FLOAT)
+    return s.cast_to(s.string(args[0].ast) if engine is Engine.DUCKDB else args[0].ast, carrier)
+
+
+def _numbers() -> list[Cast]:
+    casts = _between_integers()
+    scale_zero = numeric(0)
+    for kind in INTEGERS:
+        full = ErrorRule(failed(_integer_to_numeric, OVERFLOW).condition, OVERFLOW, _fits_not)
+        casts.append(
+            _cast(
+                kind,
+                "numeric",
+                IMPLICIT,
+                _integer_to_numeric,
+                full,
+                result=scale_zero,
+                monotone=True,
+            )
+        )
+        back = _numeric_to_integer(kind)
+        rule = failed(back, _shown_out_of_range)
+        casts.append(_cast("numeric", kind, ASSIGNMENT, back, rule, monotone=True))
+        for target in FLOATS:
+            casts.append(_cast(kind, target, IMPLICIT, _integer_to_float, monotone=True))
+            whole = _float_to_integer(kind)
+            rule = failed(whole, _shown_out_of_range)
+            casts.append(_cast(target, kind, ASSIGNMENT, whole, rule, monotone=True))
+    for kind in FLOATS:
+        value = _float_to_decimal(kind)
+        finite = ErrorRule(
+            _not_finite,
+            f"function casting {type_name(of(kind))} to numeric is only defined for finite arguments",
+        )
+        casts.append(_cast(kind, "numeric", ASSIGNMENT, value, finite, failed(value, OVERFLOW)))
+    wider = ErrorRule(
+        failed(_integer_to_numeric, OVERFLOW).condition,
+        OVERFLOW,
+        lambda args, typ: typ.effective_scale > args[0].effective_scale,
+    )
+    overflow = ErrorRule(_real_overflow, "value out of range: overflow")
+    underflow = ErrorRule(_real_underflow, "value out of range: underflow")
+    casts += [
+        _cast("numeric", "numeric", IMPLICIT, _integer_to_numeric, wider, monotone=True),
+        _cast("numeric", "double", IMPLICIT, _decimal_to_double, monotone=True),
+        _cast("numeric", "real", IMPLICIT, _decimal_to_real, monotone=True),
+        _cast("real", "double", IMPLICIT, _plain, monotone=True),
+        _cast("double", "real", ASSIGNMENT, _to_real, overflow, underflow, monotone=True),
+    ]
+    return casts
+
+
+def _not_finite(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    nan = s.cast_to(s.text("NaN"), s.typed(exp.DType.DOUBLE))
+    return s.or_(is_infinite(args[0].ast, engine), s.eq(s.double(args[0].ast), nan))
+
+
+def _decimal_to_double(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    return decimal_to_double(args[0].ast, engine)
+
+
+def _integer_to_float(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+    if args[0].typ.kind == "uint8" and engine is Engine.DUCKDB:
+        return s.cast(s.string(args[0].ast), typ, engine)
+    return s.cast(args[0].ast, typ, engine)
+
+
+def _booleans() -> list[Cast]:
+    casts = []
+    for kind in ("integer", "bigint"):
+        casts.append(_cast("boolean", kind, EXPLICIT, _plain))
+        casts.append(
+            _cast(kind, "boolean", EXPLICIT, lambda _e, args, _t: s.neq(args[0].ast, s.num(0)))
+        )
+    return casts
+
+
+def _texts() -> list[Cast]:
+    """To text, and between the kinds of text."""
+
+    def shown(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+        return _shortened(to_text(args[0].ast, args[0].typ, engine), typ)
+
+    kinds = [*SIGNED, "uint2", "uint4", "uint8", *FLOATS, "numeric", "boolean", "date", "time"]
+    kinds += ["timestamp", "timestamptz", "interval", "uuid", "bytea", "jsonb", "mz_timestamp"]
+    casts = [_cast(kind, target, ASSIGNMENT, shown) for kind in kinds for target in STRINGS]
+
+    def shortened(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+        del engine
+        return _shortened(args[0].ast, typ)
+
+    for source in STRINGS:
+        for target in STRINGS:
+            if target == "text":
+                if source != "text":
+                    casts.append(_cast(source, target, IMPLICIT, _same))
+                continue
+            casts.append(_cast(source, target, EXPLICIT, shortened))
+            too_long = ErrorRule(
+                _too_long, _too_long_message, lambda _args, typ: typ.length is not None
+            )
+            checked = _cast(
+                source, target, ASSIGNMENT, shortened, too_long, key=f"{source}_to_{target}_checked"
+            )
+            casts.append(checked)
+    return casts
+
+
+def _shortened(ast: Ast, typ: SqlType) -> Ast:
+    """Cut to the length of a varchar; cut or padded with blanks to that of a char."""
+    if typ.length is None:
+        return ast
+    cut = s.call("LEFT", ast, s.num(typ.length))
+    return s.call("RPAD", cut, s.num(typ.length), s.text(" ")) if typ.kind == "char" else cut
+
+
+def _too_long(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+    # Blanks beyond the length are cut silently, as the SQL standard says.
+    del engine
+    rest = s.call("RTRIM", args[0].ast)
+    return s.gt(s.call("LENGTH", rest), s.num(typ.length or 0))
+
+
+def _too_long_message(_engine: Engine, _args: Sequence[Sql], typ: SqlType) -> Ast:
+    return s.text(f"value too long for type {type_name(typ)}")
+
+
+def _times() -> list[Cast]:
+    def at_midnight(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+        micros = calendar.micros(args[0].ast, args[0].typ.kind, engine)
+        return calendar.timestamp_of_micros(micros, typ, engine)
+
+    def day(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+        if args[0].typ.kind == "timestamptz" and engine is Engine.DUCKDB:
+            return s.cast(s.cast(args[0].ast, of("timestamp"), engine), typ, engine)
+        return s.cast(args[0].ast, typ, engine)
+
+    def clock(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+        return micros_of_day(args[0].ast, args[0].typ.kind, engine)
+
+    def as_interval(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+        value = s.struct(months=s.num(0), days=s.num(0), micros=args[0].ast)
+        return s.case((s.is_not_null(args[0].ast), s.cast(value, typ, engine)))
+
+    def of_interval(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+        day = s.num(calendar.DAY_MICROS)
+        return s.mod(s.add(s.mod(s.field(args[0].ast, "micros"), day), day), day)
+
+    late = failed(at_midnight, "timestamp out of range")
+    casts = [
+        _cast("date", "timestamp", IMPLICIT, at_midnight, late, monotone=True),
+        _cast("date", "timestamptz", IMPLICIT, at_midnight, late, monotone=True),
+        _cast("timestamp", "timestamptz", IMPLICIT, _plain, monotone=True),
+        _cast("timestamptz", "timestamp", ASSIGNMENT, _plain, monotone=True),
+        _cast("timestamp", "date", ASSIGNMENT, day, monotone=True),
+        _cast("timestamptz", "date", ASSIGNMENT, day, monotone=True),
+        _cast("timestamp", "time", ASSIGNMENT, clock),
+        _cast("timestamptz", "time", ASSIGNMENT, clock),
+        _cast("time", "interval", IMPLICIT, as_interval, monotone=True),
+        _cast("interval", "time", ASSIGNMENT, of_interval),
+    ]
+    return casts + _mz_timestamps()
+
+
+def _mz_timestamps() -> list[Cast]:
+    """Milliseconds since 1970, never negative."""
+    unit = 1000
+
+    def from_number(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+        return in_range(rescale(args[0].ast, 0), "mz_timestamp", engine)
+
+    def from_time(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+        micros = calendar.micros(args[0].ast, args[0].typ.kind, engine)
+        return in_range(calendar.floor_div(micros, unit), "mz_timestamp", engine)
+
+    def to_time(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+        return calendar.timestamp_of_micros(s.mul(s.wide(args[0].ast), s.num(unit)), typ, engine)
+
+    casts = [
+        _cast(kind, "mz_timestamp", IMPLICIT, from_number, failed(from_number, _shown_out_of_range))
+        for kind in (*INTEGERS, "numeric")
+    ]
+    casts += [
+        _cast(
+            kind,
+            "mz_timestamp",
+            IMPLICIT,
+            from_time,
+            failed(from_time, _shown_out_of_range),
+            monotone=True,
+        )
+        for kind in ("date", "timestamp", "timestamptz")
+    ]
+    casts += [
+        _cast(
+            "mz_timestamp",
+            kind,
+            ASSIGNMENT,
+            to_time,
+            failed(to_time, "timestamp out of range"),
+            monotone=True,
+        )
+        for kind in ("timestamp", "timestamptz")
+    ]
+    casts.append(_cast("mz_timestamp", "bigint", ASSIGNMENT, _plain, monotone=True))
+    casts.append(_cast("mz_timestamp", "uint8", ASSIGNMENT, _plain, monotone=True))
+    casts.append(
+        _cast(
+            "mz_timestamp",
+            "numeric",
+            ASSIGNMENT,
+            _integer_to_numeric,
+            result=numeric(0),
+            monotone=True,
+        )
+    )
+    return casts
+
+
+def _readings() -> list[Cast]:
+    """From each kind of text to everything that can be read from it."""
+    return [
+        _cast(source, target, EXPLICIT, parser.value, *parser.errors)
+        for source in STRINGS
+        for target, parser in parsing.PARSERS.items()
+    ]
+
+
+CASTS: tuple[Cast, ...] = (*_numbers(), *_booleans(), *_texts(), *_times(), *_readings())
+FUNCTIONS: tuple[ScalarFunc, ...] = tuple(cast.func for cast in CASTS)
+
+_BY_TYPES: dict[tuple[str, str], list[Cast]] = {}
+for _row in CASTS:
+    _BY_TYPES.setdefault((_row.source, _row.target), []).append(_row)
+
+
+def find_cast(source: SqlType, target: SqlType, context: str) -> tuple[str, ...] | None:
+    """The keys of the casts that, applied one after another, make a `target` of a `source` in `context`.
+
+    Returns:
+        ``()`` where nothing is to be done, None where there is no such cast. The last call's type is `target`; where that is a
+        numeric without a scale, it is the function's `result_type` of its argument.
+
+    Args:
+        source: the type there is; ``unknown`` (an untyped NULL or string) becomes anything and needs no function.
+        target: the type wanted.
+        context: ``implicit``, ``assignment`` or ``explicit``.
+    """
+    if source == target or source.kind == "unknown":
+        return ()
+    if source.kind == target.kind:
+        if source.kind == "numeric":
+            same = target.scale is None or target.effective_scale == source.effective_scale
+            return () if same else ("numeric_to_numeric",)
+        if source.kind in ("varchar", "char"):
+            longer = target.length is None or (
+                source.kind == "varchar"
+                and source.length is not None
+                and source.length <= target.length
+            )
+            return () if longer else _length_cast(source, target, context)
+        return () if source.element == target.element and source.fields == target.fields else None
+    found = _length_cast(source, target, context)
+    if found is not None or source.kind not in ("varchar", "char") or target.kind == "text":
+        return found
+    return None
+
+
+def _length_cast(source: SqlType, target: SqlType, context: str) -> tuple[str, ...] | None:
+    rows = _BY_TYPES.get((source.kind, target.kind), [])
+    allowed = [row for row in rows if _RANK[row.context] <= _RANK[context]]
+    if not allowed:
+        return None
+    # The strictest context that still allows it: an explicit cast to varchar cuts, an assignment refuses.
+    return (max(allowed, key=lambda row: _RANK[row.context]).func.key,)

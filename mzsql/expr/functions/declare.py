@@ -1,0 +1,72 @@
+"""Shorthands to declare rows of the table of functions.
+
+Promise: nothing here knows a particular function; a declaration reads as its row: key, name, arguments, result, spelling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sqlglot import expressions as exp
+
+from mzsql.expr.functions import sql as s
+from mzsql.expr.functions.table import Engine, ErrorRule, Spelling, Sql
+from mzsql.repr.types import SqlType
+
+Ast = exp.Expression
+
+#: The kinds of SQL types that exist as columns, in the order in which numbers widen.
+SIGNED = ("smallint", "integer", "bigint")
+UNSIGNED = ("uint2", "uint4", "uint8")
+INTEGERS = SIGNED + UNSIGNED
+FLOATS = ("real", "double")
+STRINGS = ("text", "varchar", "char")
+
+#: Smallest and largest value of each integer kind.
+BOUNDS: dict[str, tuple[int, int]] = {
+    "smallint": (-(2**15), 2**15 - 1),
+    "integer": (-(2**31), 2**31 - 1),
+    "bigint": (-(2**63), 2**63 - 1),
+    "uint2": (0, 2**16 - 1),
+    "uint4": (0, 2**32 - 1),
+    "uint8": (0, 2**64 - 1),
+    "mz_timestamp": (0, 2**63 - 2),
+}
+
+
+def of(kind: str) -> SqlType:
+    """The plain type of a kind."""
+    return SqlType(kind)
+
+
+def asts(function: Callable[..., Ast]) -> Spelling:
+    """A spelling from a function of the arguments' ASTs that is the same in every engine."""
+
+    def spelling(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+        return function(*(arg.ast for arg in args))
+
+    return spelling
+
+
+def engines(*, spark: Callable[..., Ast], duckdb: Callable[..., Ast]) -> Spelling:
+    """A spelling from two functions of the arguments' ASTs."""
+
+    def spelling(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+        build = spark if engine is Engine.SPARK else duckdb
+        return build(*(arg.ast for arg in args))
+
+    return spelling
+
+
+def failed(value: Spelling, message: str | Spelling, result: SqlType | None = None) -> ErrorRule:
+    """The rule of a strict function that fails exactly where its value is NULL though its arguments are not."""
+
+    def condition(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+        return s.is_null(value(engine, args, typ if result is None else result))
+
+    return ErrorRule(condition, message)
+
+
+def when(condition: Callable[..., Ast], message: str | Spelling) -> ErrorRule:
+    """A rule whose condition is the same in every engine, over the arguments' ASTs."""
+    return ErrorRule(asts(condition), message)

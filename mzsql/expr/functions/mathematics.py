@@ -1,0 +1,498 @@
+"""Functions of numbers: rounding, roots, powers, logarithms, trigonometry.
+
+Promise: on numerics what is exact stays exact (abs, ceil, floor, round, trunc, mod); roots, powers and logarithms of numerics are computed
+in doubles and so have about 15 digits, the trade-off for having them in both engines. Domain errors are Materialize's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sqlglot import expressions as exp
+
+from mzsql.expr.functions import sql as s
+from mzsql.expr.functions.arithmetic import is_infinite, out_of_range
+from mzsql.expr.functions.casts import decimal_to_double
+from mzsql.expr.functions.declare import FLOATS, INTEGERS, SIGNED, Ast, failed, of
+from mzsql.expr.functions.numeric import OVERFLOW, numeric, rescale, same_type
+from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Spelling, Sql
+from mzsql.repr.types import DEFAULT_NUMERIC_SCALE, DOUBLE, INTEGER, NUMERIC, SqlType
+
+
+def _fn(
+    key: str,
+    name: str,
+    args: tuple[SqlType, ...],
+    result: object,
+    value: Spelling,
+    *errors: ErrorRule,
+    monotone: bool = False,
+) -> ScalarFunc:
+    assert isinstance(result, SqlType) or callable(result)
+    return ScalarFunc(
+        key=key, name=name, args=args, result=result, value=value, errors=errors, monotone=monotone
+    )
+
+
+def _call(function: str) -> Spelling:
+    def value(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+        return s.cast(s.call(function, *(arg.ast for arg in args)), typ, engine)
+
+    return value
+
+
+def _abs() -> list[ScalarFunc]:
+    def integer_abs(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+        ast = args[0].ast
+        negated = s.try_op("subtract", s.cast(s.num(0), typ, engine), ast, engine)
+        return s.try_cast(s.case((s.lt(ast, s.num(0)), negated), otherwise=ast), typ, engine)
+
+    functions = [
+        _fn(
+            f"abs_{kind}",
+            "abs",
+            (of(kind),),
+            of(kind),
+            integer_abs,
+            failed(integer_abs, out_of_range("|")),
+        )
+        for kind in SIGNED
+    ]
+    functions += [_fn(f"abs_{kind}", "abs", (of(kind),), of(kind), _call("ABS")) for kind in FLOATS]
+    functions.append(_fn("abs_numeric", "abs", (NUMERIC,), same_type, _call("ABS")))
+    return functions
+
+
+def whole_type(_args: Sequence[SqlType]) -> SqlType:
+    """A numeric of whole numbers."""
+    return numeric(0)
+
+
+def fraction(ast: Ast, typ: SqlType, engine: Engine) -> Ast:
+    """What stands behind the point of a decimal, with its sign."""
+    one = s.cast_to(s.num(1), s.decimal_type(38, typ.effective_scale))
+    return s.try_op("mod", ast, one, engine)
+
+
+def _whole_numeric(name: str) -> Spelling:
+    """ceil, floor, trunc and round to a whole number; all results fit, since the scale goes away."""
+
+    def value(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+        arg = args[0]
+        if arg.typ.effective_scale == 0:
+            return arg.ast.copy()
+        if name == "round":
+            return rescale(arg.ast, 0)
+        rest = fraction(arg.ast, arg.typ, engine)
+        whole = rescale(s.try_op("subtract", arg.ast, rest, engine), 0)
+        one, zero = s.wide(s.num(1)), s.wide(s.num(0))
+        match name:
+            case "ceil":
+                shift = s.case((s.gt(rest, s.num(0)), one), otherwise=zero)
+            case "floor":
+                shift = s.case((s.lt(rest, s.num(0)), s.wide(s.num(-1))), otherwise=zero)
+            case _:
+                return whole
+        return rescale(s.try_op("add", whole, shift, engine), 0)
+
+    return value
+
+
+def _whole_float(name: str) -> Spelling:
+    """The engines' CEIL and FLOOR give bigints in Spark, which would overflow: the largest doubles are whole already."""
+
+    def value(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+        ast = args[0].ast
+        if engine is Engine.DUCKDB:
+            even = s.call("ROUND_EVEN", s.double(ast), s.num(0))
+            native = {"round": even}.get(name, s.call(name.upper(), s.double(ast)))
+            return s.cast(native, typ, engine)
+        if name == "round":
+            return s.cast(s.call("RINT", s.double(ast)), typ, engine)
+        large = s.gte(s.call("ABS", s.double(ast)), s.double(s.num(2**52)))
+        nan = s.eq(s.double(ast), s.cast_to(s.text("NaN"), s.typed(exp.DType.DOUBLE)))
+        small = s.case((s.not_(s.or_(large, nan)), s.double(ast)))
+        up, down = s.double(s.call("CEIL", small)), s.double(s.call("FLOOR", small))
+        toward = {"ceil": up, "floor": down}.get(
+            name, s.case((s.lt(ast, s.num(0)), up), otherwise=down)
+        )
+        return s.cast(s.coalesce(toward, s.double(ast)), typ, engine)
+
+    return value
+
+
+def _rounding() -> list[ScalarFunc]:
+    functions = []
+    for name, others in (("ceil", ("ceiling",)), ("floor", ()), ("trunc", ()), ("round", ())):
+        for sql_name in (name, *others):
+            for kind in FLOATS:
+                value = _whole_float(name)
+                functions.append(
+                    _fn(f"{sql_name}_{kind}", sql_name, (of(kind),), of(kind), value, monotone=True)
+                )
+            functions.append(
+                _fn(
+                    f"{sql_name}_numeric",
+                    sql_name,
+                    (NUMERIC,),
+                    whole_type,
+                    _whole_numeric(name),
+                    monotone=True,
+                )
+            )
+    round_to = _round_to
+    functions.append(
+        _fn(
+            "round_numeric_to",
+            "round",
+            (NUMERIC, INTEGER),
+            same_type,
+            round_to,
+            failed(round_to, OVERFLOW),
+        )
+    )
+    functions.append(_fn("trunc_numeric_to", "trunc", (NUMERIC, INTEGER), same_type, _trunc_to))
+    return functions
+
+
+def _power_of_ten(places: Ast, low: int, high: int, negative: bool) -> Ast:
+    """10^places (or 10^-places) as a whole decimal, by table: exact, and no engine's POWER is."""
+    branches = [
+        (s.eq(places, s.num(-n if negative else n)), s.wide(s.num(10**n)))
+        for n in range(low, high + 1)
+    ]
+    return s.case(*branches)
+
+
+def _round_to(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+    """Rounded half away from zero at a place; the result keeps the operand's scale."""
+    ast, places = (arg.ast for arg in args)
+    scale = typ.effective_scale
+    given = _known_integer(places)
+    if given is not None:
+        return _round_known(ast, given, scale, engine)
+    branches = [
+        (s.eq(places, s.num(n)), _round_known(ast, n, scale, engine)) for n in range(-37, scale)
+    ]
+    return s.case(
+        (s.gte(places, s.num(scale)), ast),
+        (s.lt(places, s.num(-37)), rescale(s.num(0), scale)),
+        *branches,
+    )
+
+
+def _known_integer(ast: Ast) -> int | None:
+    """The value of an integer literal, also under a cast, a sign or parentheses."""
+    sign = 1
+    while isinstance(ast, exp.Cast | exp.Paren | exp.Neg):
+        sign = -sign if isinstance(ast, exp.Neg) else sign
+        ast = ast.this
+    return sign * int(ast.name) if isinstance(ast, exp.Literal) and not ast.is_string else None
+
+
+def _round_known(ast: Ast, places: int, scale: int, engine: Engine) -> Ast:
+    if places >= scale:
+        return ast.copy()
+    if places >= 0:
+        return rescale(rescale(ast, places), scale)
+    if places < -37:
+        return rescale(s.num(0), scale)
+    unit = s.wide(s.num(10**-places))
+    exact = rescale(s.try_op("subtract", ast, fraction(ast, numeric(scale), engine), engine), 0)
+    rest = s.try_op("mod", exact, unit, engine)
+    base = s.try_op("subtract", exact, rest, engine)
+    half = s.wide(s.num(5 * 10 ** (-places - 1)))
+    shift = s.case(
+        (s.gte(rest, half), unit),
+        (s.lte(rest, s.mul(half, s.num(-1))), s.try_op("subtract", s.wide(s.num(0)), unit, engine)),
+        otherwise=s.wide(s.num(0)),
+    )
+    return rescale(s.try_op("add", base, shift, engine), scale)
+
+
+def _trunc_to(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+    ast, places = (arg.ast for arg in args)
+    scale = typ.effective_scale
+
+    def cut(n: int) -> Ast:
+        if n >= scale:
+            return ast.copy()
+        if n < -37:
+            return rescale(s.num(0), scale)
+        if n > 0:
+            unit = s.cast_to(s.num(f"0.{'0' * (n - 1)}1"), s.decimal_type(38, scale))
+            return s.try_op("subtract", ast, s.try_op("mod", ast, unit, engine), engine)
+        whole = s.try_op("subtract", ast, fraction(ast, typ, engine), engine)
+        exact = rescale(whole, 0)
+        rest = s.try_op("mod", exact, s.wide(s.num(10**-n)), engine)
+        return rescale(s.try_op("subtract", exact, rest, engine), scale)
+
+    given = _known_integer(places)
+    if given is not None:
+        return rescale(cut(given), scale)
+    branches = [(s.eq(places, s.num(n)), rescale(cut(n), scale)) for n in range(-37, scale)]
+    return s.case(
+        (s.gte(places, s.num(scale)), ast),
+        (s.lt(places, s.num(-37)), rescale(s.num(0), scale)),
+        *branches,
+    )
+
+
+def _domain(condition: Callable[[Ast], Ast], message: str) -> ErrorRule:
+    return ErrorRule(lambda _e, args, _t: condition(args[0].ast), message)
+
+
+def _guarded(function: str, valid: Callable[[Ast], Ast]) -> Spelling:
+    def value(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+        ast = s.double(args[0].ast)
+        return s.call(function, s.case((valid(ast), ast)))
+
+    return value
+
+
+def _on_doubles(value: Spelling) -> Spelling:
+    """A numeric's function by way of doubles."""
+
+    def spelling(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+        doubles = [
+            Sql(decimal_to_double(arg.ast, engine), DOUBLE) if arg.typ.kind == "numeric" else arg
+            for arg in args
+        ]
+        found = value(engine, doubles, DOUBLE)
+        return s.try_cast_to(_plain_text(found, engine), s.decimal_type(38, typ.effective_scale))
+
+    return spelling
+
+
+def _plain_text(ast: Ast, engine: Engine) -> Ast:
+    """A double's 15 significant digits: what the engines' libraries agree on."""
+    fits = s.case((s.lt(s.call("ABS", ast), s.num("1e37")), ast))
+    if engine is Engine.SPARK:
+        return s.call("FORMAT_STRING", s.text("%.14e"), fits)
+    return s.call("FORMAT", s.text("{:.14e}"), fits)
+
+
+_ANY = s.is_not_null
+
+
+def _not_negative(ast: Ast) -> Ast:
+    return s.gte(ast, s.num(0))
+
+
+def _positive(ast: Ast) -> Ast:
+    return s.gt(ast, s.num(0))
+
+
+def _zero(ast: Ast) -> Ast:
+    return s.eq(ast, s.num(0))
+
+
+def _negative(ast: Ast) -> Ast:
+    return s.lt(ast, s.num(0))
+
+
+def _numeric_default(_args: Sequence[SqlType]) -> SqlType:
+    return numeric(DEFAULT_NUMERIC_SCALE)
+
+
+def _unary(
+    name: str,
+    function: str,
+    valid: Callable[[Ast], Ast],
+    *errors: ErrorRule,
+    also_numeric: bool = True,
+    overflow: bool = False,
+) -> list[ScalarFunc]:
+    value = _guarded(function, valid)
+    rules = list(errors)
+    if overflow:
+
+        def beyond(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+            return s.and_(
+                is_infinite(value(engine, args, typ), engine),
+                s.not_(is_infinite(args[0].ast, engine)),
+            )
+
+        rules.append(ErrorRule(beyond, "value out of range: overflow"))
+    functions = [_fn(f"{name}_double", name, (DOUBLE,), DOUBLE, value, *rules)]
+    if also_numeric:
+        by_double = _on_doubles(value)
+        rule = failed(by_double, OVERFLOW)
+        functions.append(
+            _fn(f"{name}_numeric", name, (NUMERIC,), _numeric_default, by_double, *errors, rule)
+        )
+    return functions
+
+
+def _logarithms() -> list[ScalarFunc]:
+    functions = []
+    for name, function in (("ln", "LN"), ("log10", "LOG10"), ("log", "LOG10")):
+        zero = _domain(_zero, f"function {name} is not defined for zero")
+        negative = _domain(_negative, f"function {name} is not defined for negative numbers")
+        functions += _unary(name, function, _positive, zero, negative)
+    return functions
+
+
+def _roots() -> list[ScalarFunc]:
+    negative = _domain(_negative, "cannot take square root of a negative number")
+    functions = _unary("sqrt", "SQRT", _not_negative, negative)
+    functions += _unary("cbrt", "CBRT", _ANY, also_numeric=False)
+    functions += _unary("exp", "EXP", _ANY, overflow=True)
+    return functions
+
+
+def _power() -> list[ScalarFunc]:
+    def zero_to_negative(args: Sequence[Sql]) -> Ast:
+        return s.and_(s.eq(args[0].ast, s.num(0)), s.lt(args[1].ast, s.num(0)))
+
+    def complex_result(engine: Engine, args: Sequence[Sql]) -> Ast:
+        exponent = s.double(args[1].ast)
+        whole = (
+            s.call("RINT", exponent)
+            if engine is Engine.SPARK
+            else s.call("ROUND_EVEN", exponent, s.num(0))
+        )
+        infinite = is_infinite(exponent, engine)
+        return s.and_(s.lt(args[0].ast, s.num(0)), s.neq(whole, exponent), s.not_(infinite))
+
+    def value(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+        invalid = s.or_(zero_to_negative(args), complex_result(engine, args))
+        base = s.case((s.not_(invalid), s.double(args[0].ast)))
+        # PostgreSQL: 1 to any power is 1, any number to the power of 0 is 1, also with NaN; Java's POW says NaN.
+        one = s.or_(s.eq(args[0].ast, s.num(1)), s.eq(args[1].ast, s.num(0)))
+        known = s.and_(one, s.is_not_null(args[0].ast), s.is_not_null(args[1].ast))
+        powered = s.call("POWER", base, s.double(args[1].ast))
+        return s.case((known, s.double(s.num(1))), otherwise=powered)
+
+    def overflows(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+        finite = [s.not_(is_infinite(arg.ast, engine)) for arg in args]
+        return s.and_(is_infinite(value(engine, args, typ), engine), *finite)
+
+    def underflows(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+        finite = [s.not_(is_infinite(arg.ast, engine)) for arg in args]
+        return s.and_(
+            s.eq(value(engine, args, typ), s.num(0)), s.neq(args[0].ast, s.num(0)), *finite
+        )
+
+    rules = (
+        ErrorRule(
+            lambda _e, args, _t: zero_to_negative(args),
+            "zero raised to a negative power is undefined",
+        ),
+        ErrorRule(
+            lambda e, args, _t: complex_result(e, args),
+            "function pow cannot return complex numbers",
+        ),
+    )
+    floats = (
+        *rules,
+        ErrorRule(overflows, "value out of range: overflow"),
+        ErrorRule(underflows, "value out of range: underflow"),
+    )
+    by_double = _on_doubles(value)
+    functions = []
+    for name in ("power", "pow"):
+        functions.append(_fn(f"{name}_double", name, (DOUBLE, DOUBLE), DOUBLE, value, *floats))
+        functions.append(
+            _fn(
+                f"{name}_numeric",
+                name,
+                (NUMERIC, NUMERIC),
+                _numeric_default,
+                by_double,
+                *rules,
+                failed(by_double, OVERFLOW),
+            )
+        )
+    return functions
+
+
+def _trigonometry() -> list[ScalarFunc]:
+    def finite(ast: Ast) -> Ast:
+        return s.lt(s.call("ABS", ast), s.cast_to(s.text("Infinity"), s.typed(exp.DType.DOUBLE)))
+
+    def unit(ast: Ast) -> Ast:
+        return s.between(ast, s.num(-1), s.num(1))
+
+    def infinite(name: str) -> ErrorRule:
+        return ErrorRule(
+            lambda e, args, _t: is_infinite(args[0].ast, e),
+            f"function {name} is only defined for finite arguments",
+        )
+
+    def outside(ast: Ast) -> Ast:
+        nan = s.cast_to(s.text("NaN"), s.typed(exp.DType.DOUBLE))
+        return s.and_(s.not_(unit(ast)), s.neq(ast, nan))
+
+    functions = []
+    for name in ("sin", "cos", "tan"):
+        functions += _unary(name, name.upper(), finite, infinite(name), also_numeric=False)
+    for name in ("asin", "acos"):
+        rule = _domain(
+            outside, f"function {name} is defined for numbers between -1 and 1 inclusive"
+        )
+        functions += _unary(name, name.upper(), unit, rule, also_numeric=False)
+    for name in ("atan", "degrees", "radians"):
+        functions += _unary(name, name.upper(), _ANY, also_numeric=False)
+    functions.append(_fn("atan2_double", "atan2", (DOUBLE, DOUBLE), DOUBLE, _call("ATAN2")))
+    functions.append(
+        _fn(
+            "pi",
+            "pi",
+            (),
+            DOUBLE,
+            lambda _e, _a, _t: s.cast_to(s.text("3.141592653589793"), s.typed(exp.DType.DOUBLE)),
+        )
+    )
+    return functions
+
+
+def _named_modulo() -> list[ScalarFunc]:
+    """``mod(a, b)``: the operator under its other name."""
+    from mzsql.expr.functions import arithmetic  # noqa: PLC0415
+    from mzsql.expr.functions import numeric as numerics
+
+    rows = {f.key: f for f in (*arithmetic.FUNCTIONS, *numerics.FUNCTIONS)}
+    functions = []
+    for kind in (*INTEGERS, *FLOATS, "numeric"):
+        row = rows[f"mod_{kind}"]
+        functions.append(
+            ScalarFunc(
+                key=f"mod_function_{kind}",
+                name="mod",
+                args=row.args,
+                result=row.result,
+                value=row.value,
+                explain=row.explain,
+                errors=row.errors,
+            )
+        )
+    return functions
+
+
+def _sign() -> list[ScalarFunc]:
+    def value(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+        ast = args[0].ast
+        signed = s.case(
+            (s.gt(ast, s.num(0)), s.num(1)),
+            (s.lt(ast, s.num(0)), s.num(-1)),
+            (s.eq(ast, s.num(0)), s.num(0)),
+        )
+        return s.cast(signed, typ, engine)
+
+    return [
+        _fn("sign_double", "sign", (DOUBLE,), DOUBLE, value, monotone=True),
+        _fn("sign_numeric", "sign", (NUMERIC,), whole_type, value, monotone=True),
+    ]
+
+
+FUNCTIONS: tuple[ScalarFunc, ...] = (
+    *_abs(),
+    *_rounding(),
+    *_roots(),
+    *_logarithms(),
+    *_power(),
+    *_trigonometry(),
+    *_named_modulo(),
+    *_sign(),
+)

@@ -1,0 +1,406 @@
+"""Small pieces of SQL from which spellings are built, alike for every engine.
+
+Promise: every function here returns a fresh AST (arguments are copied, so one argument may be placed twice), every operator is
+parenthesised, every identifier quoted. What differs between engines is decided by an explicit `Engine`, never by transpiling.
+"""
+
+from __future__ import annotations
+
+from sqlglot import expressions as exp
+
+from mzsql.expr.functions.table import Engine, Sql
+from mzsql.repr.types import NUMERIC_PRECISION, SqlType
+
+Ast = exp.Expression
+
+_PLAIN: dict[str, exp.DType] = {
+    "boolean": exp.DType.BOOLEAN,
+    "smallint": exp.DType.SMALLINT,
+    "integer": exp.DType.INT,
+    "bigint": exp.DType.BIGINT,
+    "uint2": exp.DType.INT,
+    "uint4": exp.DType.BIGINT,
+    "real": exp.DType.FLOAT,
+    "double": exp.DType.DOUBLE,
+    "text": exp.DType.TEXT,
+    "varchar": exp.DType.TEXT,
+    "char": exp.DType.TEXT,
+    "bytea": exp.DType.VARBINARY,
+    "date": exp.DType.DATE,
+    "time": exp.DType.BIGINT,
+    "timestamp": exp.DType.TIMESTAMPNTZ,
+    "timestamptz": exp.DType.TIMESTAMPTZ,
+    "uuid": exp.DType.TEXT,
+    "jsonb": exp.DType.TEXT,
+    "mz_timestamp": exp.DType.BIGINT,
+    "unknown": exp.DType.TEXT,
+}
+
+
+def decimal_type(precision: int, scale: int) -> exp.DataType:
+    """``DECIMAL(precision, scale)``."""
+    return exp.DataType(
+        this=exp.DType.DECIMAL,
+        expressions=[
+            exp.DataTypeParam(this=exp.Literal.number(precision)),
+            exp.DataTypeParam(this=exp.Literal.number(scale)),
+        ],
+    )
+
+
+def sql_type(typ: SqlType, engine: Engine) -> exp.DataType:
+    """The engine's type in which values of `typ` are carried; its Arrow form is `mzsql.repr.types.arrow_type`."""
+    match typ.kind:
+        case "numeric":
+            return decimal_type(NUMERIC_PRECISION, typ.effective_scale)
+        case "uint8":
+            return decimal_type(20, 0)
+        case "interval":
+            return struct_type(
+                ("months", exp.DataType(this=exp.DType.INT)),
+                ("days", exp.DataType(this=exp.DType.INT)),
+                ("micros", exp.DataType(this=exp.DType.BIGINT)),
+            )
+        case "list" | "array":
+            assert typ.element is not None
+            return exp.DataType(
+                this=exp.DType.ARRAY, nested=True, expressions=[sql_type(typ.element, engine)]
+            )
+        case "map":
+            assert typ.element is not None
+            key = exp.DataType(this=exp.DType.TEXT)
+            return exp.DataType(
+                this=exp.DType.MAP, nested=True, expressions=[key, sql_type(typ.element, engine)]
+            )
+        case "record":
+            fields = [
+                (f"f{i}", sql_type(column.type, engine))
+                for i, (_, column) in enumerate(typ.fields, start=1)
+            ]
+            return struct_type(*fields)
+        case kind:
+            return exp.DataType(this=_PLAIN[kind])
+
+
+def struct_type(*fields: tuple[str, exp.DataType]) -> exp.DataType:
+    """A struct type of named fields."""
+    return exp.DataType(
+        this=exp.DType.STRUCT,
+        nested=True,
+        expressions=[
+            exp.ColumnDef(this=exp.to_identifier(name, quoted=True), kind=kind)
+            for name, kind in fields
+        ],
+    )
+
+
+def typed(name: exp.DType) -> exp.DataType:
+    """A plain engine type."""
+    return exp.DataType(this=name)
+
+
+def cast_to(ast: Ast, kind: exp.DataType) -> Ast:
+    """``CAST(ast AS kind)``: only where it cannot fail."""
+    return exp.Cast(this=ast.copy(), to=kind)
+
+
+def try_cast_to(ast: Ast, kind: exp.DataType) -> Ast:
+    """``TRY_CAST(ast AS kind)``: NULL where it fails."""
+    return exp.TryCast(this=ast.copy(), to=kind, safe=True)
+
+
+def cast(ast: Ast, typ: SqlType, engine: Engine) -> Ast:
+    """Cast to a SQL type's carrier: only where it cannot fail."""
+    return cast_to(ast, sql_type(typ, engine))
+
+
+def try_cast(ast: Ast, typ: SqlType, engine: Engine) -> Ast:
+    """Cast to a SQL type's carrier, NULL where it fails."""
+    return try_cast_to(ast, sql_type(typ, engine))
+
+
+def big(ast: Ast) -> Ast:
+    """As bigint."""
+    return cast_to(ast, typed(exp.DType.BIGINT))
+
+
+def integer(ast: Ast) -> Ast:
+    """As integer."""
+    return cast_to(ast, typed(exp.DType.INT))
+
+
+def double(ast: Ast) -> Ast:
+    """As double."""
+    return cast_to(ast, typed(exp.DType.DOUBLE))
+
+
+def wide(ast: Ast) -> Ast:
+    """As ``decimal(38, 0)``: an integer with room for any sum or product of two bigints but one."""
+    return cast_to(ast, decimal_type(38, 0))
+
+
+def hugeint(ast: Ast) -> Ast:
+    """As DuckDB's 128 bit integer."""
+    return cast_to(ast, typed(exp.DType.INT128))
+
+
+def string(ast: Ast) -> Ast:
+    """As text, in the engine's own form: only for types where that form is known."""
+    return cast_to(ast, typed(exp.DType.TEXT))
+
+
+def num(value: int | str) -> Ast:
+    """A numeric literal."""
+    body = str(value)
+    if body.startswith("-"):
+        return exp.Paren(this=exp.Neg(this=exp.Literal.number(body[1:])))
+    return exp.Literal.number(body)
+
+
+def text(value: str) -> Ast:
+    """A string literal."""
+    return exp.Literal.string(value)
+
+
+def null() -> Ast:
+    """NULL."""
+    return exp.Null()
+
+
+def boolean(value: bool) -> Ast:
+    """TRUE or FALSE."""
+    return exp.Boolean(this=value)
+
+
+def call(name: str, *args: Ast) -> Ast:
+    """A function call by its name in the engine at hand."""
+    return exp.Anonymous(this=name, expressions=[arg.copy() for arg in args])
+
+
+def _operator(cls: type[exp.Binary], left: Ast, right: Ast) -> Ast:
+    return exp.Paren(this=cls(this=left.copy(), expression=right.copy()))
+
+
+def add(left: Ast, right: Ast) -> Ast:
+    """``left + right``."""
+    return _operator(exp.Add, left, right)
+
+
+def sub(left: Ast, right: Ast) -> Ast:
+    """``left - right``."""
+    return _operator(exp.Sub, left, right)
+
+
+def mul(left: Ast, right: Ast) -> Ast:
+    """``left * right``."""
+    return _operator(exp.Mul, left, right)
+
+
+def div(left: Ast, right: Ast) -> Ast:
+    """``left / right``, as the engine divides these types."""
+    return exp.Paren(
+        this=exp.Div(this=left.copy(), expression=right.copy(), typed=False, safe=False)
+    )
+
+
+def int_div(left: Ast, right: Ast) -> Ast:
+    """Integer division that truncates: ``DIV`` in Spark (of bigints), ``//`` in DuckDB."""
+    return exp.Paren(this=exp.IntDiv(this=left.copy(), expression=right.copy()))
+
+
+def mod(left: Ast, right: Ast) -> Ast:
+    """``left % right``, the sign of `left`."""
+    return _operator(exp.Mod, left, right)
+
+
+def eq(left: Ast, right: Ast) -> Ast:
+    """``left = right``."""
+    return _operator(exp.EQ, left, right)
+
+
+def neq(left: Ast, right: Ast) -> Ast:
+    """``left <> right``."""
+    return _operator(exp.NEQ, left, right)
+
+
+def lt(left: Ast, right: Ast) -> Ast:
+    """``left < right``."""
+    return _operator(exp.LT, left, right)
+
+
+def lte(left: Ast, right: Ast) -> Ast:
+    """``left <= right``."""
+    return _operator(exp.LTE, left, right)
+
+
+def gt(left: Ast, right: Ast) -> Ast:
+    """``left > right``."""
+    return _operator(exp.GT, left, right)
+
+
+def gte(left: Ast, right: Ast) -> Ast:
+    """``left >= right``."""
+    return _operator(exp.GTE, left, right)
+
+
+def and_(*args: Ast) -> Ast:
+    """All of the conditions; TRUE for none."""
+    return _fold(exp.And, args, True)
+
+
+def or_(*args: Ast) -> Ast:
+    """One of the conditions; FALSE for none."""
+    return _fold(exp.Or, args, False)
+
+
+def _fold(cls: type[exp.Connector], args: tuple[Ast, ...], empty: bool) -> Ast:
+    if not args:
+        return boolean(empty)
+    result = args[0].copy()
+    for arg in args[1:]:
+        result = cls(this=result, expression=arg.copy())
+    return exp.Paren(this=result) if len(args) > 1 else result
+
+
+def not_(arg: Ast) -> Ast:
+    """``NOT arg``."""
+    return exp.Paren(this=exp.Not(this=exp.Paren(this=arg.copy())))
+
+
+def is_null(arg: Ast) -> Ast:
+    """``arg IS NULL``."""
+    return exp.Paren(this=exp.Is(this=exp.Paren(this=arg.copy()), expression=exp.Null()))
+
+
+def is_not_null(arg: Ast) -> Ast:
+    """``arg IS NOT NULL``."""
+    return exp.Paren(
+        this=exp.Not(this=exp.Is(this=exp.Paren(this=arg.copy()), expression=exp.Null()))
+    )
+
+
+def between(arg: Ast, low: Ast, high: Ast) -> Ast:
+    """``arg BETWEEN low AND high``."""
+    return exp.Paren(this=exp.Between(this=arg.copy(), low=low.copy(), high=high.copy()))
+
+
+def case(*branches: tuple[Ast, Ast], otherwise: Ast | None = None) -> Ast:
+    """``CASE WHEN … THEN … ELSE … END``."""
+    return exp.Case(
+        ifs=[exp.If(this=cond.copy(), true=value.copy()) for cond, value in branches],
+        default=None if otherwise is None else otherwise.copy(),
+    )
+
+
+def nullif(arg: Ast, other: Ast) -> Ast:
+    """``NULLIF(arg, other)``."""
+    return call("NULLIF", arg, other)
+
+
+def coalesce(*args: Ast) -> Ast:
+    """``COALESCE(args…)``."""
+    return call("COALESCE", *args)
+
+
+def concat(*args: Ast) -> Ast:
+    """``a || b || …``: NULL if one of them is."""
+    result = args[0].copy()
+    for arg in args[1:]:
+        result = exp.DPipe(this=result, expression=arg.copy())
+    return exp.Paren(this=result)
+
+
+def attempt(ast: Ast, engine: Engine) -> Ast:
+    """DuckDB's ``TRY(ast)``: NULL where the evaluation fails. In Spark the caller uses functions that do not fail."""
+    return call("TRY", ast) if engine is Engine.DUCKDB else ast.copy()
+
+
+def try_op(name: str, left: Ast, right: Ast, engine: Engine) -> Ast:
+    """``left name right`` (name: add, subtract, multiply, mod), NULL where it fails."""
+    if engine is Engine.SPARK:
+        return call(f"TRY_{name.upper()}", left, right)
+    build = {"add": add, "subtract": sub, "multiply": mul, "mod": mod}[name]
+    return call("TRY", build(left, right))
+
+
+def regexp_replace(value: Ast, pattern: str, replacement: str, engine: Engine) -> Ast:
+    """Replace every match of `pattern` (in the part that Java's and RE2's syntax share)."""
+    flags = [text("g")] if engine is Engine.DUCKDB else []
+    return call("REGEXP_REPLACE", value, text(pattern), text(replacement), *flags)
+
+
+def matches(value: Ast, pattern: str, engine: Engine) -> Ast:
+    """Whether `pattern` matches somewhere in the text."""
+    name = "REGEXP_LIKE" if engine is Engine.SPARK else "REGEXP_MATCHES"
+    return call(name, value, text(pattern))
+
+
+def regexp_group(value: Ast, pattern: str, group: int) -> Ast:
+    """The text of a group of the first match; empty where the group or the pattern does not match."""
+    return call("REGEXP_EXTRACT", value, text(pattern), num(group))
+
+
+def trim_space(value: Ast, engine: Engine) -> Ast:
+    """Without white space at both ends."""
+    return regexp_replace(value, "^[ \t\n\r\f\x0b]+|[ \t\n\r\f\x0b]+$", "", engine)
+
+
+def field(struct: Ast, name: str) -> Ast:
+    """A struct's field."""
+    return exp.Dot(
+        this=exp.Paren(this=struct.copy()), expression=exp.to_identifier(name, quoted=True)
+    )
+
+
+def struct(**fields: Ast) -> Ast:
+    """A struct of named fields."""
+    return exp.Struct(
+        expressions=[
+            exp.PropertyEQ(this=exp.to_identifier(name, quoted=True), expression=value.copy())
+            for name, value in fields.items()
+        ]
+    )
+
+
+def array(*items: Ast) -> Ast:
+    """An array of the items."""
+    return exp.Array(expressions=[item.copy() for item in items])
+
+
+def lambda_(parameters: tuple[str, ...], body: Ast) -> Ast:
+    """A lambda; parameters are unquoted lower-case names that no column has."""
+    return exp.Lambda(this=body, expressions=[exp.to_identifier(name) for name in parameters])
+
+
+def variable(name: str) -> Ast:
+    """A lambda's parameter."""
+    return exp.column(exp.to_identifier(name))
+
+
+def let(value: Ast, name: str, body: Ast, engine: Engine) -> Ast:
+    """`body` with the lambda parameter `name` standing for `value`, which then is computed once; NULL values too."""
+    transformed = call(
+        "TRANSFORM" if engine is Engine.SPARK else "LIST_TRANSFORM",
+        array(value),
+        lambda_((name,), body),
+    )
+    if engine is Engine.SPARK:
+        return call("ELEMENT_AT", transformed, num(1))
+    return call("LIST_EXTRACT", transformed, num(1))
+
+
+def is_simple(ast: Ast) -> bool:
+    """Whether an AST is cheap and short enough to be written several times."""
+    if isinstance(ast, exp.Paren):
+        return is_simple(ast.this)
+    if isinstance(ast, exp.Neg | exp.Cast):
+        return is_simple(ast.this)
+    return isinstance(ast, exp.Column | exp.Literal | exp.Null | exp.Boolean)
+
+
+def present(args: tuple[Sql, ...]) -> Ast:
+    """That none of the arguments is NULL (literals are not asked)."""
+    asked = [
+        is_not_null(arg.ast) for arg in args if not isinstance(arg.ast, exp.Literal | exp.Boolean)
+    ]
+    return and_(*asked)

@@ -1,0 +1,393 @@
+"""Functions of text.
+
+Promise: positions and lengths count characters; answers are PostgreSQL's, also where an engine's own function differs: a substring that
+begins before the text, negative counts of `left` and `right`, empty delimiters. A result that would be larger than 100 MiB is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sqlglot import expressions as exp
+
+from mzsql.expr.functions import sql as s
+from mzsql.expr.functions.declare import Ast, asts, engines
+from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Spelling, Sql
+from mzsql.repr.types import BOOLEAN, BYTEA, INTEGER, TEXT, SqlType
+
+#: The most bytes that `repeat`, `lpad` and `rpad` may make.
+MAX_RESULT = 100 * 1024 * 1024
+_TOO_LARGE = "requested length too large"
+
+
+def _fn(
+    key: str,
+    name: str,
+    args: tuple[SqlType, ...],
+    result: SqlType,
+    value: Spelling,
+    *errors: ErrorRule,
+    explain: str = "",
+) -> ScalarFunc:
+    return ScalarFunc(
+        key=key, name=name, args=args, result=result, value=value, errors=errors, explain=explain
+    )
+
+
+def _native(function: str) -> Spelling:
+    return asts(lambda *args: s.call(function, *args))
+
+
+def _length(ast: Ast) -> Ast:
+    return s.integer(s.call("LENGTH", ast))
+
+
+def _substring(text: Ast, start: Ast, count: Ast | None) -> Ast:
+    """PostgreSQL's: positions before the first character exist but are empty."""
+    first = s.call("GREATEST", s.big(start), s.big(s.num(1)))
+    # Beyond 2^31 no text has characters; bigints keep the sum of both from overflowing.
+    begin = s.integer(s.call("LEAST", first, s.big(s.num(2**31 - 1))))
+    if count is None:
+        return s.call("SUBSTRING", text, begin)
+    end = s.add(s.big(start), s.big(s.call("GREATEST", count, s.num(0))))
+    span = s.call("GREATEST", s.sub(end, first), s.big(s.num(0)))
+    size = s.integer(s.call("LEAST", span, s.big(s.num(2**31 - 1))))
+    return s.call("SUBSTRING", text, begin, size)
+
+
+def _left(text: Ast, count: Ast) -> Ast:
+    kept = s.call("GREATEST", s.integer(s.add(s.big(_length(text)), s.big(count))), s.num(0))
+    size = s.case((s.lt(count, s.num(0)), kept), otherwise=count)
+    return s.call("SUBSTRING", text, s.num(1), size)
+
+
+def _right(text: Ast, count: Ast) -> Ast:
+    length = s.big(_length(text))
+    skipped = s.case(
+        (s.lt(count, s.num(0)), s.sub(s.num(0), s.big(count))),
+        otherwise=s.sub(length, s.big(count)),
+    )
+    begin = s.add(s.call("GREATEST", skipped, s.big(s.num(0))), s.num(1))
+    return s.call("SUBSTRING", text, s.integer(s.call("LEAST", begin, s.big(s.num(2**31 - 1)))))
+
+
+def _position(needle: Ast, text: Ast) -> Ast:
+    return s.integer(s.call("INSTR", text, needle))
+
+
+def _pad(function: str) -> Callable[..., Ast]:
+    def spell(text: Ast, count: Ast, fill: Ast | None = None) -> Ast:
+        filler = s.text(" ") if fill is None else fill
+        size = s.call("LEAST", s.call("GREATEST", count, s.num(0)), s.num(MAX_RESULT))
+        padded = s.call(
+            function, text, size, s.case((s.eq(filler, s.text("")), s.text(" ")), otherwise=filler)
+        )
+        if fill is None:
+            return padded
+        # Nothing to fill with: only cutting is left to do.
+        return s.case(
+            (s.eq(fill, s.text("")), s.call("SUBSTRING", text, s.num(1), size)), otherwise=padded
+        )
+
+    return spell
+
+
+def _repeat(text: Ast, count: Ast) -> Ast:
+    fits = s.lte(s.mul(s.big(count), s.big(s.call("OCTET_LENGTH", text))), s.num(MAX_RESULT))
+    return s.call(
+        "REPEAT", text, s.case((fits, s.call("GREATEST", count, s.num(0))), otherwise=s.num(0))
+    )
+
+
+def _repeat_duck(text: Ast, count: Ast) -> Ast:
+    size = s.big(s.call("STRLEN", text))
+    fits = s.lte(s.mul(s.big(count), size), s.num(MAX_RESULT))
+    return s.call(
+        "REPEAT",
+        text,
+        s.big(s.case((fits, s.call("GREATEST", count, s.num(0))), otherwise=s.num(0))),
+    )
+
+
+def _repeat_fails(text: Ast, count: Ast) -> Ast:
+    return s.gt(s.mul(s.big(count), s.big(_length(text))), s.num(MAX_RESULT))
+
+
+def _replace(text: Ast, old: Ast, new: Ast) -> Ast:
+    return s.case((s.eq(old, s.text("")), text), otherwise=s.call("REPLACE", text, old, new))
+
+
+def _split_part(text: Ast, delimiter: Ast, part: Ast) -> Ast:
+    first = s.or_(s.eq(part, s.num(1)), s.eq(part, s.num(-1)))
+    # An empty delimiter: the whole text is its only field.
+    whole = s.case((first, text), otherwise=s.text(""))
+    return s.case(
+        (s.eq(text, s.text("")), s.text("")),
+        (s.eq(delimiter, s.text("")), whole),
+        otherwise=s.call("SPLIT_PART", text, delimiter, s.nullif(part, s.num(0))),
+    )
+
+
+def _trim(function: str) -> dict[int, Spelling]:
+    """By the number of arguments: blanks, or any of the given characters."""
+
+    def spaces(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+        return s.call(function, args[0].ast)
+
+    def characters(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+        text, chars = (arg.ast for arg in args)
+        if engine is Engine.DUCKDB:
+            return s.call(function, text, chars)
+        name = {"TRIM": "BTRIM"}.get(function, function)
+        # Spark's LTRIM and RTRIM take the characters first, its BTRIM last.
+        return s.call(name, text, chars) if name == "BTRIM" else s.call(name, chars, text)
+
+    return {1: spaces, 2: characters}
+
+
+_DANGLING = "(?s)^([^\\\\]|\\\\.)*\\\\$"
+
+
+def _like(case_insensitive: bool) -> Spelling:
+    def value(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+        text, pattern = (arg.ast for arg in args)
+        if case_insensitive:
+            text, pattern = s.call("LOWER", text), _lower(pattern)
+        like = exp.Like(this=text.copy(), expression=_sound(pattern, engine))
+        return exp.Paren(this=exp.Escape(this=like, expression=exp.Literal.string("\\")))
+
+    return value
+
+
+def _lower(pattern: Ast) -> Ast:
+    if isinstance(pattern, exp.Literal):
+        return exp.Literal.string(pattern.name.lower())
+    return s.call("LOWER", pattern)
+
+
+def _literal_text(ast: Ast) -> str | None:
+    """The text of a string literal, also under the cast that gives it its type."""
+    while isinstance(ast, exp.Cast | exp.Paren):
+        ast = ast.this
+    return ast.name if isinstance(ast, exp.Literal) and ast.is_string else None
+
+
+def _sound(pattern: Ast, engine: Engine) -> Ast:
+    """The pattern with escapes only where `sound_pattern` leaves them: Spark's LIKE refuses others, DuckDB's a dangling one."""
+    known = _literal_text(pattern)
+    if known is not None:
+        return exp.Literal.string(sound_pattern(known))
+    pairs = "(?s)(\\\\[%_\\\\])|\\\\(.)"
+    spark = engine is Engine.SPARK
+    replaced = s.regexp_replace(pattern, pairs, "$1$2" if spark else "\\1\\2", engine)
+    dangling = s.matches(pattern, _DANGLING, engine)
+    return s.case((dangling, s.concat(replaced, s.text("\\"))), otherwise=replaced)
+
+
+def _dangles(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    known = _literal_text(args[1].ast)
+    if known is not None:
+        body = known.rstrip("\\")
+        return s.boolean((len(known) - len(body)) % 2 == 1)
+    return s.matches(args[1].ast, _DANGLING, engine)
+
+
+def sound_pattern(pattern: str) -> str:
+    """A LIKE pattern that means the same and escapes nothing but ``%``, ``_`` and the backslash."""
+    out, chars = [], iter(pattern)
+    for char in chars:
+        if char != "\\":
+            out.append(char)
+            continue
+        escaped = next(chars, None)
+        if escaped is None:
+            out.append("\\\\")
+        else:
+            out.append(f"\\{escaped}" if escaped in "%_\\" else escaped)
+    return "".join(out)
+
+
+def _md5(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    return s.call("MD5", args[0].ast)
+
+
+def _concat(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    """NULLs count as nothing."""
+    return s.call("CONCAT", *(s.coalesce(arg.ast, s.text("")) for arg in args))
+
+
+def _concat_ws(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    return s.call("CONCAT_WS", *(arg.ast for arg in args))
+
+
+def _texts(count: int) -> tuple[SqlType, ...]:
+    return (TEXT,) * count
+
+
+_TOO_LONG = ErrorRule(asts(_repeat_fails), _TOO_LARGE)
+_PAD_TOO_LONG = ErrorRule(asts(lambda _text, count, *_: s.gt(count, s.num(MAX_RESULT))), _TOO_LARGE)
+_NEGATIVE_LENGTH = ErrorRule(
+    asts(lambda _text, _start, count: s.lt(count, s.num(0))),
+    "negative substring length not allowed",
+)
+_LIKE_ESCAPE = ErrorRule(_dangles, "unterminated escape sequence in LIKE")
+_FIELD_POSITION = ErrorRule(
+    asts(lambda _text, _delimiter, part: s.lte(part, s.num(0))),
+    "field position must be greater than zero",
+)
+
+
+def _substrings() -> list[ScalarFunc]:
+    functions = []
+    for name in ("substring", "substr"):
+        # Materialize prints both as substr.
+        prefix = "substr" if name == "substring" else "substr_short"
+        functions += [
+            _fn(
+                f"{prefix}_from",
+                name,
+                (TEXT, INTEGER),
+                TEXT,
+                asts(lambda text, start: _substring(text, start, None)),
+                explain="substr({0}, {1})",
+            ),
+            _fn(
+                f"{prefix}_from_for",
+                name,
+                (TEXT, INTEGER, INTEGER),
+                TEXT,
+                asts(_substring),
+                _NEGATIVE_LENGTH,
+                explain="substr({0}, {1}, {2})",
+            ),
+        ]
+    return functions
+
+
+def _trims() -> list[ScalarFunc]:
+    functions = []
+    for name, function in (
+        ("btrim", "TRIM"),
+        ("ltrim", "LTRIM"),
+        ("rtrim", "RTRIM"),
+        ("trim", "TRIM"),
+    ):
+        for count, value in _trim(function).items():
+            key = name if count == 1 else f"{name}_characters"
+            functions.append(_fn(key, name, _texts(count), TEXT, value))
+    return functions
+
+
+def _pads() -> list[ScalarFunc]:
+    functions = []
+    for name in ("lpad", "rpad"):
+        value = asts(_pad(name.upper()))
+        functions.append(_fn(name, name, (TEXT, INTEGER), TEXT, value, _PAD_TOO_LONG))
+        fill = (TEXT, INTEGER, TEXT)
+        functions.append(_fn(f"{name}_fill", name, fill, TEXT, value, _PAD_TOO_LONG))
+    return functions
+
+
+def _likes() -> list[ScalarFunc]:
+    functions = []
+    for name, operator, insensitive in (("like", "~~", False), ("ilike", "~~*", True)):
+        functions.append(
+            _fn(
+                name,
+                operator,
+                _texts(2),
+                BOOLEAN,
+                _like(insensitive),
+                _LIKE_ESCAPE,
+                explain=f"({{0}} {name} {{1}})",
+            )
+        )
+    return functions
+
+
+def _utf8_length(ast: Ast) -> Ast:
+    return s.integer(s.call("OCTET_LENGTH", ast))
+
+
+def _lengths() -> list[ScalarFunc]:
+    octets = engines(spark=_utf8_length, duckdb=lambda ast: s.integer(s.call("STRLEN", ast)))
+    bits = engines(
+        spark=lambda ast: s.mul(_utf8_length(ast), s.num(8)),
+        duckdb=lambda ast: s.integer(s.call("BIT_LENGTH", ast)),
+    )
+    functions = [
+        _fn("char_length", name, (TEXT,), INTEGER, asts(_length), explain="char_length({0})")
+        if name == "char_length"
+        else _fn(
+            f"char_length_{name}", name, (TEXT,), INTEGER, asts(_length), explain="char_length({0})"
+        )
+        for name in ("char_length", "length", "character_length")
+    ]
+    functions.append(_fn("octet_length", "octet_length", (TEXT,), INTEGER, octets))
+    functions.append(_fn("bit_length", "bit_length", (TEXT,), INTEGER, bits))
+    for name in ("length", "octet_length"):
+        bytes_length = _fn(f"{name}_bytea", name, (BYTEA,), INTEGER, asts(_utf8_length))
+        functions.append(bytes_length)
+    return functions
+
+
+FUNCTIONS: tuple[ScalarFunc, ...] = (
+    _fn("concat_text", "||", _texts(2), TEXT, asts(s.concat), explain="({0} || {1})"),
+    *(
+        _fn(name, name, (TEXT,), TEXT, _native(name.upper()))
+        for name in ("upper", "lower", "reverse")
+    ),
+    *_substrings(),
+    *_trims(),
+    *_pads(),
+    *_likes(),
+    *_lengths(),
+    _fn("left", "left", (TEXT, INTEGER), TEXT, asts(_left)),
+    _fn("right", "right", (TEXT, INTEGER), TEXT, asts(_right)),
+    _fn("position", "position", _texts(2), INTEGER, asts(_position)),
+    _fn("strpos", "strpos", _texts(2), INTEGER, asts(lambda text, needle: _position(needle, text))),
+    _fn("replace", "replace", _texts(3), TEXT, asts(_replace)),
+    _fn(
+        "repeat",
+        "repeat",
+        (TEXT, INTEGER),
+        TEXT,
+        engines(spark=_repeat, duckdb=_repeat_duck),
+        _TOO_LONG,
+    ),
+    _fn(
+        "split_part", "split_part", (TEXT, TEXT, INTEGER), TEXT, asts(_split_part), _FIELD_POSITION
+    ),
+    _fn(
+        "starts_with",
+        "starts_with",
+        _texts(2),
+        BOOLEAN,
+        engines(
+            spark=lambda text, prefix: s.call("STARTSWITH", text, prefix),
+            duckdb=lambda text, prefix: s.call("STARTS_WITH", text, prefix),
+        ),
+    ),
+    _fn("translate", "translate", _texts(3), TEXT, _native("TRANSLATE")),
+    _fn("ascii", "ascii", (TEXT,), INTEGER, asts(lambda ast: s.integer(s.call("ASCII", ast)))),
+    _fn("md5", "md5", (TEXT,), TEXT, _md5),
+    ScalarFunc(
+        key="concat",
+        name="concat",
+        args=(),
+        variadic=TEXT,
+        result=TEXT,
+        value=_concat,
+        strict=False,
+    ),
+    ScalarFunc(
+        key="concat_ws",
+        name="concat_ws",
+        args=(TEXT,),
+        variadic=TEXT,
+        result=TEXT,
+        value=_concat_ws,
+        strict=False,
+        introduces_nulls=False,
+    ),
+)
