@@ -79,7 +79,11 @@ def print_table(names: Sequence[str], rows: Sequence[Sequence[Any]], out: IO[str
         and all(row[i] is None or _is_number(row[i]) for row in rows)
         for i in range(len(names))
     ]
-    out.write(_line([name.center(w) for name, w in zip(names, widths, strict=True)]))
+    centred = [
+        (" " * ((w - len(name)) // 2) + name).ljust(w)
+        for name, w in zip(names, widths, strict=True)
+    ]
+    out.write(_line(centred))
     out.write("+".join("-" * (w + 2) for w in widths) + "\n")
     for row in cells:
         for line in _lines(row):

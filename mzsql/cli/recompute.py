@@ -93,7 +93,7 @@ class Recomputation:
         """How many rows are in one of the two and not in the other, copies counted."""
         ours = arrow_frame(self._session, contents)
         left, right = _alike(ours, recomputed.rows)
-        return left.exceptAll(right).count() + right.exceptAll(left).count()
+        return int(left.exceptAll(right).count() + right.exceptAll(left).count())
 
 
 def _alike(a: DataFrame, b: DataFrame) -> tuple[DataFrame, DataFrame]:

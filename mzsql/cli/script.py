@@ -15,7 +15,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path, PurePosixPath
 
 from mzsql.frontend.dialect import tokenize
-from mzsql.repr.errors import InvalidParameter
+from mzsql.repr.errors import InvalidParameter, SqlSyntaxError
 
 #: The data package with the scripts that mzsql ships.
 PACKAGE = "mzsql.scripts"
@@ -60,7 +60,7 @@ def split(text: str) -> list[Piece]:
     start: int | None = None
     end = 0
     for token in tokenize(sql):
-        if token.text == ";" and token.token_type.name == "SEMICOLON":
+        if token.token_type.name == "SEMICOLON":
             if start is not None:
                 pieces.append((start, "statement", sql[start:end]))
             start = None
@@ -75,10 +75,13 @@ def split(text: str) -> list[Piece]:
 
 def is_complete(text: str) -> bool:
     """Whether what was typed ends a statement: its last token is a semicolon, or it is one line that is not SQL."""
-    stripped = text.strip()
-    if stripped.startswith("\\"):
+    if text.lstrip().startswith("\\"):
         return True
-    return stripped.endswith(";") and bool(tokenize(text)) and tokenize(text)[-1].text == ";"
+    try:
+        tokens = tokenize(text)
+    except SqlSyntaxError:
+        return False  # a quote or comment is open
+    return bool(tokens) and tokens[-1].token_type.name == "SEMICOLON"
 
 
 def expand(text: str, beside: Traversable | Path, *, origin: str = "script") -> Iterator[Piece]:

@@ -166,19 +166,12 @@ def _bindings() -> KeyBindings:
         text = buffer.text
         if buffer.complete_state and buffer.complete_state.current_completion:
             buffer.complete_state = None
-        elif not text.strip() or _complete(text):
+        elif not text.strip() or is_complete(text):
             buffer.validate_and_handle()
         else:
             buffer.insert_text("\n")
 
     return bindings
-
-
-def _complete(text: str) -> bool:
-    try:
-        return is_complete(text)
-    except SqlError:
-        return False  # a quote is open
 
 
 def run_shell(env: Path) -> None:
