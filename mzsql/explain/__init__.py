@@ -1,1 +1,1 @@
-"""The room `explain`."""
+"""EXPLAIN: every stage of a plan as text or JSON."""

@@ -1,4 +1,5 @@
-"""LIR nodes with ids, lowering from MIR, and what refines a lowered plan.
+"""LIR: the physical plan of a dataflow; lowering from MIR, and refinements."""
 
-`plan` holds the nodes; nothing here knows SQL text or an engine.
-"""
+from mzsql.lir.lowering import lower
+
+__all__ = ["lower"]

@@ -34,11 +34,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from mzsql.expr.dataflow import Export as Export
-from mzsql.expr.dataflow import IndexExport as IndexExport
-from mzsql.expr.dataflow import IndexImport as IndexImport
-from mzsql.expr.dataflow import MaterializedViewExport as MaterializedViewExport
-from mzsql.expr.dataflow import PeekExport as PeekExport
+from mzsql.expr import dataflow
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.scalar import AggregateExpr, ColumnOrder, Scalar
 from mzsql.repr.datum import Row
@@ -451,6 +447,13 @@ class SourceImport(msgspec.Struct, frozen=True, cache_hash=True):
     typ: RelationType
     mfp: MapFilterProject | None = None
     monotonic: bool = False
+
+
+IndexImport = dataflow.IndexImport
+IndexExport = dataflow.IndexExport
+MaterializedViewExport = dataflow.MaterializedViewExport
+PeekExport = dataflow.PeekExport
+Export = dataflow.Export
 
 
 class BuildDesc(msgspec.Struct, frozen=True, cache_hash=True):

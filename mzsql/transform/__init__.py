@@ -1,1 +1,15 @@
-"""The room `transform`."""
+"""The MIR optimizer: one file a transform, `pipeline` the list of them, `dataflow` the way from a query to an optimized dataflow."""
+
+from mzsql.transform.context import ConstantEvaluator, IndexDesc, OptimizerContext
+from mzsql.transform.dataflow import build_dataflow, optimize_dataflow, optimize_local
+from mzsql.transform.features import OptimizerFeatures
+
+__all__ = [
+    "ConstantEvaluator",
+    "IndexDesc",
+    "OptimizerContext",
+    "OptimizerFeatures",
+    "build_dataflow",
+    "optimize_dataflow",
+    "optimize_local",
+]

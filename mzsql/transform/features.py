@@ -8,7 +8,7 @@ import msgspec
 class OptimizerFeatures(msgspec.Struct, frozen=True, cache_hash=True):
     """Switches of optimization and lowering; named as Materialize's system variables are."""
 
-    enable_eager_delta_joins: bool = False
+    enable_eager_delta_joins: bool = True
     enable_reduce_mfp_fusion: bool = True
     enable_consolidate_after_union_negate: bool = True
     persist_fast_path_limit: int = 25

@@ -1,0 +1,72 @@
+"""What EXPLAIN is asked to show, and how ids become names.
+
+Promise: `ExplainConfig.from_options` takes option names as a person writes them (``node_ids``, ``node identifiers``, any case); an
+unknown one is an error that lists what there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from mzsql.repr.errors import SqlSyntaxError
+from mzsql.repr.ids import GlobalId
+
+#: Other spellings of options.
+_ALIASES = {"node_ids": "node_identifiers"}
+
+
+class ExplainConfig(msgspec.Struct, frozen=True):
+    """The options of EXPLAIN; all off by default."""
+
+    arity: bool = False
+    cardinality: bool = False
+    equivalences: bool = False
+    filter_pushdown: bool = False
+    humanized_expressions: bool = False
+    join_implementations: bool = False
+    keys: bool = False
+    no_fast_path: bool = False
+    no_notices: bool = False
+    node_identifiers: bool = False
+    non_negative: bool = False
+    raw: bool = False
+    raw_plans: bool = False
+    raw_syntax: bool = False
+    redacted: bool = False
+    timing: bool = False
+    types: bool = False
+    enable_eager_delta_joins: bool | None = None
+    enable_new_outer_join_lowering: bool | None = None
+    reoptimize_imported_views: bool | None = None
+
+    @staticmethod
+    def from_options(options: Mapping[str, bool]) -> ExplainConfig:
+        """The configuration that WITH (…) asks for."""
+        known = set(ExplainConfig.__struct_fields__)
+        values: dict[str, bool] = {}
+        for name, value in options.items():
+            key = name.strip().lower().replace(" ", "_")
+            key = _ALIASES.get(key, key)
+            if key not in known:
+                listed = ", ".join(sorted(k.replace("_", " ") for k in known))
+                raise SqlSyntaxError(
+                    f'Expected a valid explain plan option name, found identifier "{name}"',
+                    hint=f"Options are: {listed}.",
+                )
+            values[key] = value
+        return ExplainConfig(**values)
+
+
+class Humanizer(Protocol):
+    """Names for ids, as the catalog has them."""
+
+    def name(self, gid: GlobalId) -> str:
+        """The object's qualified name, ``materialize.public.t``; for an id that no longer exists ``[DELETED INDEX]`` or the id."""
+        ...
+
+    def column_names(self, gid: GlobalId) -> Sequence[str] | None:
+        """The names of the object's columns, where it is known."""
+        ...

@@ -1,0 +1,155 @@
+"""Scalars, aggregates, orders and lists of columns as EXPLAIN prints them.
+
+Promise: text only, from a plan's own structs; a function prints as its row in the table of functions says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from mzsql.expr import functions
+from mzsql.expr.evaluate import datum_text
+from mzsql.expr.mfp import MapFilterProject
+from mzsql.expr.scalar import (
+    AggregateExpr,
+    Call,
+    Column,
+    ColumnOrder,
+    If,
+    Literal,
+    LiteralError,
+    Scalar,
+    Unmaterializable,
+)
+from mzsql.repr.datum import Datum
+from mzsql.repr.types import ColumnType, SqlType
+
+REDACTED = "█"
+_QUOTED = frozenset({"text", "varchar", "char", "jsonb", "uuid", "bytea", "unknown"})
+_VARIADIC = {"and": " AND ", "or": " OR "}
+
+
+def quoted(text: str) -> str:
+    """A text in double quotes, with escapes."""
+    body = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{body}"'
+
+
+class ScalarPrinter:
+    """Prints expressions over a relation's columns."""
+
+    def __init__(self, *, redacted: bool = False) -> None:
+        self._redacted = redacted
+
+    def datum(self, value: Datum, typ: SqlType) -> str:
+        """A constant."""
+        if self._redacted:
+            return REDACTED
+        if value is None:
+            return "null"
+        if typ.kind == "boolean":
+            return "true" if value else "false"
+        if typ.kind in _QUOTED:
+            return quoted(str(value) if typ.kind != "bytea" else f"\\x{value}")
+        return datum_text(value, typ)
+
+    def row(self, values: Sequence[Datum], columns: Sequence[ColumnType]) -> str:
+        """A row: its constants in parentheses."""
+        parts = (self.datum(v, c.type) for v, c in zip(values, columns, strict=True))
+        return f"({', '.join(parts)})"
+
+    def scalar(self, expr: Scalar) -> str:
+        """An expression."""
+        match expr:
+            case Column(index=index):
+                return f"#{index}"
+            case Literal(value=value, typ=typ):
+                return self.datum(value, typ)
+            case LiteralError(message=message):
+                return f"error({REDACTED if self._redacted else quoted(message)})"
+            case Unmaterializable(func=func):
+                return f"{func}()"
+            case If(condition=c, then=t, otherwise=o):
+                return f"case when {self.scalar(c)} then {self.scalar(t)} else {self.scalar(o)} end"
+            case Call():
+                return self._call(expr)
+
+    def _call(self, expr: Call) -> str:
+        match expr:
+            case Call(func="not", args=(Call(func="is_null", args=(inner,)),)):
+                return f"({self.scalar(inner)}) IS NOT NULL"
+            case Call(func=func, args=args) if func in _VARIADIC:
+                return f"({_VARIADIC[func].join(self.scalar(arg) for arg in args)})"
+        args_text = [self.scalar(arg) for arg in expr.args]
+        func = functions.scalar(expr.func)
+        if func.explain:
+            return func.explain.format(*args_text)
+        return f"{expr.func}({', '.join(args_text)})"
+
+    def scalars(self, exprs: Iterable[Scalar]) -> str:
+        """Expressions, separated by commas."""
+        return ", ".join(self.scalar(expr) for expr in exprs)
+
+    def key(self, key: Iterable[Scalar]) -> str:
+        """An arrangement's key in brackets."""
+        return f"[{self.listed(key)}]"
+
+    def listed(self, exprs: Iterable[Scalar]) -> str:
+        """Expressions, runs of three and more neighbouring columns abbreviated."""
+        parts: list[str] = []
+        run: list[int] = []
+        for expr in exprs:
+            if isinstance(expr, Column):
+                run.append(expr.index)
+                continue
+            if run:
+                parts.append(columns(run))
+                run = []
+            parts.append(self.scalar(expr))
+        if run:
+            parts.append(columns(run))
+        return ", ".join(parts)
+
+    def aggregate(self, aggregate: AggregateExpr) -> str:
+        """An aggregate: ``sum(#1)``, ``count(distinct #0)``, ``count(*)``."""
+        name = functions.aggregate(aggregate.func).name
+        if name == "count" and isinstance(aggregate.expr, Literal) and aggregate.expr.value is True:
+            return "count(*)"
+        distinct = "distinct " if aggregate.distinct else ""
+        return f"{name}({distinct}{self.scalar(aggregate.expr)})"
+
+    def mfp_lines(self, mfp: MapFilterProject) -> list[str]:
+        """The attribute lines of an MFP: project, filter, map, each only where it does something."""
+        lines: list[str] = []
+        if mfp.projection != tuple(range(mfp.input_arity)):
+            lines.append(f"project=({columns(mfp.projection)})")
+        if mfp.predicates:
+            preds = " AND ".join(self.scalar(pred) for _, pred in mfp.predicates)
+            lines.append(f"filter=({preds})")
+        if mfp.expressions:
+            lines.append(f"map=({self.scalars(mfp.expressions)})")
+        return lines
+
+
+def order(order_key: Iterable[ColumnOrder]) -> str:
+    """An ORDER BY: ``#1 asc nulls_last, #0 desc nulls_first``."""
+    return ", ".join(
+        f"#{o.column} {'desc' if o.desc else 'asc'} {'nulls_last' if o.nulls_last else 'nulls_first'}"
+        for o in order_key
+    )
+
+
+def columns(indexes: Sequence[int]) -> str:
+    """Columns; a run of three or more ascending neighbours is ``#0..=#2``."""
+    parts: list[str] = []
+    start = 0
+    while start < len(indexes):
+        end = start
+        while end + 1 < len(indexes) and indexes[end + 1] == indexes[end] + 1:
+            end += 1
+        if end - start >= 2:
+            parts.append(f"#{indexes[start]}..=#{indexes[end]}")
+        else:
+            parts.extend(f"#{indexes[i]}" for i in range(start, end + 1))
+        start = end + 1
+    return ", ".join(parts)

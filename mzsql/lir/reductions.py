@@ -1,0 +1,136 @@
+"""Reduce and TopK plans: which aggregates are kept how (reference facts 5.3, 5.4).
+
+Promise: pure functions from the MIR's aggregates to plans; the kind of each aggregate comes from the table of functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mzsql.expr import functions
+from mzsql.expr import relation as mir
+from mzsql.expr import scalar as sc
+from mzsql.expr.mfp import MapFilterProject
+from mzsql.lir import plan as lir
+from mzsql.lir import rows
+
+#: How many rows a group is thought to have where no hint says it.
+DEFAULT_GROUP_SIZE = 4_000_000_000
+_CODES = {"accumulable": "a", "hierarchical": "h", "basic": "b"}
+
+
+def buckets(expected_group_size: int | None) -> tuple[int, ...]:
+    """Sizes of the layers of a hierarchical reduction, descending: the powers of 16 below the expected size of a group."""
+    expected = DEFAULT_GROUP_SIZE if expected_group_size is None else expected_group_size
+    sizes: list[int] = []
+    size = 16
+    while size < expected:
+        sizes.append(size)
+        size *= 16
+    return tuple(reversed(sizes))
+
+
+def reduce_plan(reduce: mir.Reduce) -> lir.ReducePlan:
+    """How the aggregates are maintained; kinds that are mixed are collated."""
+    if not reduce.aggregates:
+        return lir.ReduceDistinct()
+    kinds = tuple(_CODES[functions.aggregate(a.func).kind] for a in reduce.aggregates)
+    by_kind = {
+        code: [(i, a) for i, a in enumerate(reduce.aggregates) if kinds[i] == code]
+        for code in "ahb"
+    }
+    accumulable = _accumulable(by_kind["a"])
+    hierarchical = _hierarchical(by_kind["h"], reduce)
+    basic = lir.ReduceBasic(tuple(by_kind["b"])) if by_kind["b"] else None
+    present = [plan for plan in (accumulable, hierarchical, basic) if plan is not None]
+    if len(present) == 1:
+        return present[0]
+    return lir.ReduceCollation(kinds, accumulable, hierarchical, basic)
+
+
+def _accumulable(
+    aggregates: Sequence[tuple[int, sc.AggregateExpr]],
+) -> lir.ReduceAccumulable | None:
+    if not aggregates:
+        return None
+    indexed = [lir.IndexedAggregate(k, i, expr) for k, (i, expr) in enumerate(aggregates)]
+    return lir.ReduceAccumulable(
+        full=tuple(expr for _, expr in aggregates),
+        simple=tuple(a for a in indexed if not a.expr.distinct),
+        distinct=tuple(a for a in indexed if a.expr.distinct),
+    )
+
+
+def _hierarchical(
+    aggregates: Sequence[tuple[int, sc.AggregateExpr]], reduce: mir.Reduce
+) -> lir.ReduceHierarchical | None:
+    if not aggregates:
+        return None
+    skips: list[int] = []
+    following = 0
+    for position, _ in aggregates:
+        skips.append(position - following)
+        following = position + 1
+    return lir.ReduceHierarchical(
+        aggregates=tuple(expr for _, expr in aggregates),
+        skips=tuple(skips),
+        buckets=None if reduce.monotonic else buckets(reduce.expected_group_size),
+    )
+
+
+def key_val_plan(
+    reduce: mir.Reduce, input_arity: int, form: lir.ArrangementForm | None
+) -> lir.KeyValPlan:
+    """The MFPs that make key and values; `form`: the arrangement that the input is read through."""
+
+    def make(exprs: Sequence[sc.Scalar]) -> MapFilterProject:
+        mfp = MapFilterProject.identity(input_arity).map(exprs)
+        mfp = mfp.project(range(input_arity, input_arity + len(exprs)))
+        if form is not None:
+            mfp = rows.over_arrangement(mfp, form)
+        return mfp.optimize()
+
+    return lir.KeyValPlan(make(reduce.group_key), make([a.expr for a in reduce.aggregates]))
+
+
+def mfp_after(
+    mfp: MapFilterProject, key_arity: int
+) -> tuple[MapFilterProject, MapFilterProject | None]:
+    """Split an MFP over a Reduce's output into the part the Reduce absorbs and what is left (None: nothing).
+
+    All of it is absorbed where the key's columns stay in front and the row gets no wider; else the filters, with the maps that they
+    read.
+    """
+    prefix = tuple(range(key_arity))
+    if mfp.projection[:key_arity] == prefix and mfp.output_arity <= mfp.input_arity:
+        return mfp, None
+    if not mfp.predicates:
+        return MapFilterProject.identity(mfp.input_arity), mfp
+    filters = MapFilterProject(
+        mfp.input_arity, mfp.expressions, mfp.predicates, tuple(range(mfp.input_arity))
+    ).optimize()
+    rest = MapFilterProject(mfp.input_arity, mfp.expressions, (), mfp.projection).optimize()
+    return filters, None if rest.is_identity else rest
+
+
+def top_k_plan(topk: mir.TopK, arity: int) -> lir.TopKPlan:
+    """The kind of a TopK by its limit, its offset and whether its input only grows."""
+    kind = top_k_kind(topk.monotonic, topk.limit, topk.offset)
+    return lir.TopKPlan(
+        kind=kind,
+        group_key=topk.group_key,
+        order_key=topk.order_key,
+        limit=topk.limit,
+        offset=topk.offset,
+        arity=arity,
+        buckets=buckets(topk.expected_group_size) if kind == "Basic" else (),
+    )
+
+
+def top_k_kind(monotonic: bool, limit: sc.Scalar | None, offset: int) -> str:
+    """``Basic``, ``MonotonicTopK`` or ``MonotonicTop1``."""
+    if not monotonic or offset != 0:
+        return "Basic"
+    if isinstance(limit, sc.Literal) and limit.value == 1:
+        return "MonotonicTop1"
+    return "MonotonicTopK"

@@ -1,0 +1,49 @@
+"""What a transform may know besides the plan: switches, indexes, and an evaluator for constants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+
+from mzsql.expr.scalar import Scalar
+from mzsql.repr.datum import Datum, Row
+from mzsql.repr.ids import GlobalId
+from mzsql.transform.features import OptimizerFeatures
+
+
+class IndexDesc(msgspec.Struct, frozen=True, cache_hash=True):
+    """An index that the dataflow's cluster maintains: on `on_id`, by `key` over its columns."""
+
+    id: GlobalId
+    on_id: GlobalId
+    key: tuple[Scalar, ...]
+
+
+def _no_indexes(_gid: GlobalId) -> tuple[IndexDesc, ...]:
+    return ()
+
+
+class ConstantEvaluator(Protocol):
+    """What folding needs of `mzsql.expr.evaluate.Evaluator`."""
+
+    def evaluate(self, exprs: Sequence[Scalar], row: Row = ()) -> Sequence[Datum | Exception]:
+        """The value of each expression over `row`, or the error it fails with."""
+        ...
+
+
+@dataclass(frozen=True)
+class OptimizerContext:
+    """Passed to every transform.
+
+    Attributes:
+        indexes: the indexes on an object, in order of creation; none for local optimization.
+        features: the switches.
+        evaluator: evaluates constant expressions; None: nothing is folded that needs evaluation.
+    """
+
+    evaluator: ConstantEvaluator | None = None
+    indexes: Callable[[GlobalId], tuple[IndexDesc, ...]] = _no_indexes
+    features: OptimizerFeatures = field(default_factory=OptimizerFeatures)

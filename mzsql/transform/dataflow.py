@@ -1,0 +1,131 @@
+"""Dataflows: from a query and the views that it reads to one optimized `MirDataflow`.
+
+Promise: plain views are inlined transitively, wherever they are read; a view that an index is exported on is an object of its own. Only
+what is read is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from mzsql.expr import relation as mir
+from mzsql.expr.dataflow import Export, IndexExport, MirDataflow, MirObject, MirSource
+from mzsql.expr.typing import relation_type
+from mzsql.frontend.depth import deep
+from mzsql.repr.ids import GlobalId
+from mzsql.transform import pipeline
+from mzsql.transform.context import OptimizerContext
+from mzsql.transform.monotonic import annotate_monotonic
+from mzsql.transform.used_indexes import annotate_imports
+from mzsql.transform.visit import rewrite
+
+#: The optimized MIR of a plain view; None for what is read from a shard or an index.
+ViewLookup = Callable[[GlobalId], mir.Relation | None]
+#: The type and monotonicity of what is read from a shard.
+SourceLookup = Callable[[GlobalId], MirSource]
+
+
+class _Builder:
+    """What is found while a dataflow is put together."""
+
+    def __init__(
+        self, view_lookup: ViewLookup, source_lookup: SourceLookup, ctx: OptimizerContext
+    ) -> None:
+        self._view_lookup = view_lookup
+        self._source_lookup = source_lookup
+        self._ctx = ctx
+        self._done: dict[GlobalId, mir.Relation | None] = {}
+        self.sources: dict[GlobalId, MirSource] = {}
+
+    def _view(self, gid: GlobalId) -> mir.Relation | None:
+        """What a plain view stands for; None for what is read as it is: a shard, or a view that has an index."""
+        return None if self._ctx.indexes(gid) else self._view_lookup(gid)
+
+    def _read(self, gid: GlobalId) -> None:
+        view = self._view_lookup(gid)
+        if view is None:
+            self.sources[gid] = self._source_lookup(gid)
+        else:
+            self.sources[gid] = MirSource(gid, relation_type(view))
+
+    def inline(self, rel: mir.Relation) -> mir.Relation:
+        """Views put in place of their Gets, until none is left.
+
+        A view's own plan is closed, so its local ids mean something only inside it and cannot be confused with others.
+        """
+        return rewrite(rel, self._resolve)
+
+    def _resolve(self, node: mir.Relation) -> mir.Relation:
+        if not isinstance(node, mir.Get) or isinstance(node.id, int):
+            return node
+        gid = node.id
+        if gid not in self._done:
+            view = self._view(gid)
+            self._done[gid] = None if view is None else rewrite(view, self._resolve)
+            if view is None:
+                self._read(gid)
+        inlined = self._done[gid]
+        return node if inlined is None else inlined
+
+    def indexed(self, gid: GlobalId) -> MirObject | None:
+        """What an index is on, as an object of its own; None where it is read as it is."""
+        view = self._view(gid)
+        if view is None:
+            self._read(gid)
+            return None
+        plan = self.inline(view)
+        return MirObject(gid, plan, relation_type(plan))
+
+
+def build_dataflow(
+    export: Export,
+    rel: mir.Relation | None,
+    view_lookup: ViewLookup,
+    source_lookup: SourceLookup,
+    ctx: OptimizerContext,
+) -> MirDataflow:
+    """The dataflow of an export, everything it reads in it.
+
+    Args:
+        export: what is to be maintained or answered.
+        rel: the query; None for an index export, whose query is to read what it is on.
+        view_lookup: says what a plain view stands for. A view with an index in `ctx` is read through the index instead.
+        source_lookup: says what a collection that is read looks like.
+        ctx: the optimizer's context.
+    """
+    builder = _Builder(view_lookup, source_lookup, ctx)
+    objects: list[MirObject] = []
+    with deep():
+        if isinstance(export, IndexExport):
+            on = builder.indexed(export.on_id)
+            if on is not None:
+                objects.append(on)
+            typ = builder.sources[export.on_id].typ if on is None else on.typ
+            plan: mir.Relation = mir.ArrangeBy(mir.Get(export.on_id, typ), (export.key,))
+            objects.append(MirObject(export.id, plan, typ))
+        else:
+            assert rel is not None, "only an index export goes without a query"
+            plan = builder.inline(rel)
+            objects.append(MirObject(export.id, plan, relation_type(plan)))
+    return MirDataflow(tuple(builder.sources.values()), (), tuple(objects), export)
+
+
+def optimize_dataflow(df: MirDataflow, ctx: OptimizerContext) -> MirDataflow:
+    """The whole pipeline over a dataflow (reference facts 6.2)."""
+    readable = {source.id: source for source in df.source_imports}
+    with deep():
+        objects = []
+        for obj in df.objects:
+            plan = pipeline.optimize(obj.plan, ctx)
+            objects.append(msgspec.structs.replace(obj, plan=plan))
+        df = msgspec.structs.replace(df, objects=tuple(objects))
+        df = annotate_monotonic(df)
+        return annotate_imports(df, ctx, readable)
+
+
+def optimize_local(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:
+    """The logical transforms of one view, without regard to indexes."""
+    with deep():
+        return pipeline.optimize_logical(rel, ctx)

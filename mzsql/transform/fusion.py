@@ -1,0 +1,187 @@
+"""Fusion: neighbours of the same kind become one, and operators that do nothing go.
+
+Promise: meaning is unchanged; no two adjacent Maps, Filters, Projects, Unions or Negates are left, and joins of unplanned joins are
+one join, their filters pulled above it.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from mzsql.expr import relation as mir
+from mzsql.expr import scalar as sc
+from mzsql.repr.types import BOOLEAN
+from mzsql.transform.visit import filtered, mapped, project, rewrite
+
+_TRUE = sc.Literal(True, BOOLEAN)
+
+
+def fusion(rel: mir.Relation) -> mir.Relation:
+    """Fuse everywhere, bottom-up."""
+    return rewrite(rel, fuse)
+
+
+def fuse(rel: mir.Relation) -> mir.Relation:
+    """Fuse a node with its (already fused) inputs."""
+    match rel:
+        case mir.Map(input=inner, scalars=scalars):
+            return mapped(inner, scalars)
+        case mir.Filter(input=inner, predicates=predicates):
+            return filtered(inner, [p for p in conjuncts(predicates) if p != _TRUE])
+        case mir.Project(input=inner, outputs=outputs):
+            return project(inner, outputs)
+        case mir.Union(inputs=inputs):
+            return _union(inputs)
+        case mir.Negate(input=mir.Negate(input=inner)):
+            return inner
+        case mir.Negate(input=mir.Union(inputs=inputs)):
+            # Negations move to the leaves of a union, so that unions meet unions.
+            return _union(tuple(fuse(mir.Negate(part)) for part in inputs))
+        case mir.Threshold(input=mir.Threshold() as inner):
+            return inner
+        case mir.Join() if isinstance(rel.implementation, mir.Unplanned):
+            return _join(rel)
+        case mir.Reduce():
+            return _reduce(rel)
+        case mir.TopK():
+            return _top_k(rel)
+        case _:
+            return rel
+
+
+def conjuncts(predicates: tuple[sc.Scalar, ...]) -> list[sc.Scalar]:
+    """The predicates with top-level ANDs taken apart."""
+    flat: list[sc.Scalar] = []
+    stack = list(reversed(predicates))
+    while stack:
+        pred = stack.pop()
+        if isinstance(pred, sc.Call) and pred.func == "and":
+            stack.extend(reversed(pred.args))
+        else:
+            flat.append(pred)
+    return flat
+
+
+def _union(inputs: tuple[mir.Relation, ...]) -> mir.Relation:
+    flat: list[mir.Relation] = []
+    for part in inputs:
+        flat.extend(part.inputs if isinstance(part, mir.Union) else (part,))
+    return flat[0] if len(flat) == 1 else mir.Union(tuple(flat))
+
+
+def _reduce(rel: mir.Reduce) -> mir.Relation:
+    """DISTINCT changes nothing for MIN and MAX; a distinct of a distinct is one."""
+    from mzsql.expr import functions  # noqa: PLC0415
+
+    aggregates = tuple(
+        msgspec.structs.replace(a, distinct=False)
+        if a.distinct and functions.aggregate(a.func).kind == "hierarchical"
+        else a
+        for a in rel.aggregates
+    )
+    return (
+        rel if aggregates == rel.aggregates else msgspec.structs.replace(rel, aggregates=aggregates)
+    )
+
+
+def _top_k(rel: mir.TopK) -> mir.Relation:
+    """A TopK without limit and offset keeps all rows."""
+    if rel.limit is None and rel.offset == 0:
+        return rel.input
+    if isinstance(rel.limit, sc.Literal) and rel.limit.value is None and rel.offset == 0:
+        return rel.input
+    return rel
+
+
+def _join(rel: mir.Join) -> mir.Relation:
+    """Flatten joins (also under a Filter or Project) into one, what stood over them on top of it."""
+    if len(rel.inputs) == 1 and not rel.equivalences:
+        return rel.inputs[0]
+    if not any(_is_fusable(part) for part in rel.inputs):
+        return _without_units(rel)
+    inputs: list[mir.Relation] = []
+    equivalences: list[tuple[sc.Scalar, ...]] = []
+    predicates: list[sc.Scalar] = []
+    place: list[int] = []  # for each column of the old join its column in the new one
+    start = 0
+    for part in rel.inputs:
+        outer, filters, inner = _peel(part)
+        if inner is None:
+            inputs.append(part)
+            width = mir.arity(part)
+            place.extend(range(start, start + width))
+        else:
+            inputs.extend(inner.inputs)
+            width = mir.arity(inner)
+            shift = {c: c + start for c in range(width)}
+            equivalences.extend(
+                tuple(sc.permute(e, shift) for e in cls) for cls in inner.equivalences
+            )
+            predicates.extend(sc.permute(p, shift) for p in filters)
+            place.extend(start + column for column in outer)
+        start += width
+    moved = dict(enumerate(place))
+    equivalences.extend(tuple(sc.permute(e, moved) for e in cls) for cls in rel.equivalences)
+    joined = _without_units(mir.Join(tuple(inputs), merge_classes(equivalences)))
+    return project(filtered(joined, predicates), place)
+
+
+def _is_fusable(part: mir.Relation) -> bool:
+    return _peel(part)[2] is not None
+
+
+def _peel(
+    part: mir.Relation,
+) -> tuple[tuple[int, ...], tuple[sc.Scalar, ...], mir.Join | None]:
+    """Project over Filter over an unplanned Join, taken apart."""
+    outputs: tuple[int, ...] | None = None
+    filters: tuple[sc.Scalar, ...] = ()
+    if isinstance(part, mir.Project):
+        outputs = part.outputs
+        part = part.input
+    if isinstance(part, mir.Filter):
+        filters = part.predicates
+        part = part.input
+    if isinstance(part, mir.Join) and isinstance(part.implementation, mir.Unplanned):
+        return outputs if outputs is not None else tuple(range(mir.arity(part))), filters, part
+    return (), (), None
+
+
+def _without_units(rel: mir.Join) -> mir.Relation:
+    """Inputs that are the single row without columns change nothing."""
+    rest = tuple(part for part in rel.inputs if not _is_unit(part))
+    if len(rest) == len(rel.inputs):
+        return rel
+    if not rest:
+        return rel.inputs[0]
+    if len(rest) == 1 and not rel.equivalences:
+        return rest[0]
+    return mir.Join(rest, rel.equivalences)
+
+
+def _is_unit(part: mir.Relation) -> bool:
+    return isinstance(part, mir.Constant) and part.rows == (((), 1),)
+
+
+def merge_classes(
+    classes: list[tuple[sc.Scalar, ...]] | tuple[tuple[sc.Scalar, ...], ...],
+) -> tuple[tuple[sc.Scalar, ...], ...]:
+    """Equivalence classes with those that share an expression put together; expressions in order of their columns."""
+    merged: list[list[sc.Scalar]] = []
+    for cls in classes:
+        new = list(dict.fromkeys(cls))
+        rest: list[list[sc.Scalar]] = []
+        for other in merged:
+            if any(e in other for e in new):
+                new = [*other, *(e for e in new if e not in other)]
+            else:
+                rest.append(other)
+        merged = [*rest, new]
+    found = [tuple(sorted(cls, key=_expr_order)) for cls in merged if len(cls) > 1]
+    return tuple(sorted(found, key=lambda cls: [_expr_order(e) for e in cls]))
+
+
+def _expr_order(expr: sc.Scalar) -> tuple[int, int, bytes]:
+    if isinstance(expr, sc.Column):
+        return (0, expr.index, b"")
+    return (1, min(sc.support(expr), default=0), msgspec.json.encode(expr))

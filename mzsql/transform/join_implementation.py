@@ -1,0 +1,232 @@
+"""JoinImplementation: every join gets its plan: differential or delta, in which order, by which keys (reference facts 6.6).
+
+Promise: a planned join's inputs stand under ArrangeBys by the keys that the plan looks up. Two inputs always make a differential join; more
+make a delta join where that needs no more new arrangements than a differential one (or, without eager delta joins, none). An index is used
+through filters, maps and projections that keep its key: these then move above the join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from mzsql.expr import relation as mir
+from mzsql.expr import scalar as sc
+from mzsql.expr.mfp import MapFilterProject, extract_mfp
+from mzsql.expr.typing import relation_type
+from mzsql.transform.context import OptimizerContext
+from mzsql.transform.join_order import (
+    JoinGraph,
+    JoinInput,
+    Key,
+    LinearOrder,
+    Step,
+    linear_arrangements,
+    linear_order,
+    new_arrangements,
+)
+from mzsql.transform.predicates import filter_characteristics
+from mzsql.transform.visit import filtered, mapped, project
+
+
+def join_implementation(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:
+    """Plan every join that has no plan yet."""
+    return _Planner(ctx).visit(rel, {})
+
+
+class _Planner:
+    def __init__(self, ctx: OptimizerContext) -> None:
+        self._ctx = ctx
+
+    def visit(self, rel: mir.Relation, arranged: Mapping[int, tuple[Key, ...]]) -> mir.Relation:
+        """Bottom-up; `arranged`: the keys by which bindings are arranged."""
+        if isinstance(rel, mir.Let):
+            value = self.visit(rel.value, arranged)
+            inner = {**arranged, rel.id: self._arrangements(value, arranged)}
+            return mir.Let(rel.id, value, self.visit(rel.body, inner))
+        kids = mir.inputs(rel)
+        new = [self.visit(kid, arranged) for kid in kids]
+        if any(a is not b for a, b in zip(kids, new, strict=True)):
+            rel = mir.with_inputs(rel, new)
+        if isinstance(rel, mir.Join) and isinstance(rel.implementation, mir.Unplanned):
+            return self._plan(rel, arranged)
+        return rel
+
+    def _arrangements(
+        self, rel: mir.Relation, arranged: Mapping[int, tuple[Key, ...]]
+    ) -> tuple[Key, ...]:
+        """The keys by which a relation's own operator arranges it."""
+        match rel:
+            case mir.Get(id=gid):
+                if isinstance(gid, int):
+                    return arranged.get(gid, ())
+                return tuple(index.key for index in self._ctx.indexes(gid))
+            case mir.ArrangeBy(keys=keys, input=inner):
+                return (*keys, *self._arrangements(inner, arranged))
+            case mir.Reduce(group_key=group):
+                return (tuple(sc.Column(i) for i in range(len(group))),)
+            case mir.Join(implementation=mir.IndexedFilter()):
+                return ()
+            case mir.Threshold(input=inner):
+                return (tuple(sc.Column(i) for i in range(mir.arity(inner))),)
+            case _:
+                return ()
+
+    def _plan(self, rel: mir.Join, arranged: Mapping[int, tuple[Key, ...]]) -> mir.Relation:
+        parts = [self._input(part, arranged) for part in rel.inputs]
+        graph = JoinGraph([part.facts for part in parts], rel.equivalences)
+        linear = linear_order(graph)
+        paths = [graph.order_from(start) for start in range(len(parts))]
+        if self._prefers_delta(graph, linear, paths):
+            orders = tuple(tuple(_step(step) for step in path) for path in paths)
+            plan: mir.Implementation = mir.DeltaQuery(orders)
+            used = [step for path in paths for step in path]
+        else:
+            plan = mir.Differential(
+                linear.start.relation,
+                linear.start.key,
+                linear.start.score.code(),
+                tuple(_step(step) for step in linear.steps),
+            )
+            used = [linear.start, *linear.steps]
+        keys: list[set[Key]] = [set() for _ in parts]
+        for step in used:
+            keys[step.relation].add(step.key)
+        return _implement(rel, parts, [sorted(k, key=repr_key) for k in keys], plan)
+
+    def _prefers_delta(
+        self, graph: JoinGraph, linear: LinearOrder, paths: list[tuple[Step, ...]]
+    ) -> bool:
+        if len(graph.inputs) <= 2:
+            return False
+        new = new_arrangements(graph, paths)
+        if new == 0:
+            return True
+        eager = self._ctx.features.enable_eager_delta_joins
+        return eager and new <= linear_arrangements(graph, linear)
+
+    def _input(self, part: mir.Relation, arranged: Mapping[int, tuple[Key, ...]]) -> _Part:
+        """What is known of an input: directly, or through the MFP on it."""
+        mfp, below = extract_mfp(part)
+        inner = self._arrangements(below, arranged)
+        place: dict[int, int] = {}
+        for position, column in enumerate(mfp.projection):
+            place.setdefault(column, position)
+        available: dict[Key, Key] = {}
+        for key in inner:
+            if all(c in place for expr in key for c in sc.support(expr)):
+                available[tuple(sc.permute(expr, place) for expr in key)] = key
+        predicates = [pred for _, pred in mfp.predicates]
+        typ = relation_type(part)
+        facts = JoinInput(
+            arity=typ.arity,
+            unique_keys=typ.keys,
+            arrangements=tuple(available),
+            filters=filter_characteristics(predicates),
+        )
+        return _Part(part, facts, mfp, below, available)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A join's input, with what it is below its row-wise operators."""
+
+    relation: mir.Relation
+    facts: JoinInput
+    mfp: MapFilterProject
+    below: mir.Relation
+    available: dict[Key, Key]  # key over the input's columns: the same over the columns of `below`
+
+    def can_lift(self, keys: list[Key]) -> bool:
+        """Whether all keys are arranged below the row-wise operators."""
+        return bool(keys) and all(key in self.available for key in keys)
+
+
+def repr_key(key: Key) -> tuple[tuple[int, int, str], ...]:
+    """A total order of keys."""
+    return tuple(
+        (0, expr.index, "") if isinstance(expr, sc.Column) else (1, 0, repr(expr)) for expr in key
+    )
+
+
+def _step(step: Step) -> mir.JoinInputOrder:
+    return mir.JoinInputOrder(step.relation, step.key, step.score.code())
+
+
+def _implement(
+    rel: mir.Join, parts: list[_Part], keys: list[list[Key]], plan: mir.Implementation
+) -> mir.Relation:
+    """The join over its arranged inputs, lifted row-wise operators on top."""
+    inputs: list[mir.Relation] = []
+    place: dict[int, int] = {}  # old column of the join: new one
+    scalars: list[sc.Scalar] = []
+    predicates: list[sc.Scalar] = []
+    lifted: list[tuple[_Part, int, int]] = []
+    new_keys: list[dict[Key, Key]] = []
+    old_start = new_start = 0
+    for part, wanted in zip(parts, keys, strict=True):
+        lift = part.can_lift(wanted) and not part.mfp.is_identity
+        base = part.below if lift else part.relation
+        mapping = {key: part.available[key] if lift else key for key in wanted}
+        new_keys.append(mapping)
+        inputs.append(_arranged(base, [mapping[key] for key in wanted]))
+        if lift:
+            lifted.append((part, old_start, new_start))
+        else:
+            for column in range(part.facts.arity):
+                place[old_start + column] = new_start + column
+        old_start += part.facts.arity
+        new_start += mir.arity(base)
+    total = new_start
+    for part, old, new in lifted:
+        moved = {c: new + c for c in range(part.mfp.input_arity)}
+        for offset, expr in enumerate(part.mfp.expressions):
+            moved[part.mfp.input_arity + offset] = total + len(scalars)
+            scalars.append(sc.permute(expr, moved))
+        predicates.extend(sc.permute(pred, moved) for _, pred in part.mfp.predicates)
+        for position, column in enumerate(part.mfp.projection):
+            place[old + position] = moved[column]
+    classes = tuple(
+        tuple(_rebased(expr, place, scalars, total) for expr in cls) for cls in rel.equivalences
+    )
+    planned = mir.Join(tuple(inputs), classes, _renamed(plan, new_keys))
+    early = [p for p in predicates if all(c < total for c in sc.support(p))]
+    late = [p for p in predicates if p not in early]
+    result = filtered(mapped(filtered(planned, early), scalars), late)
+    return project(result, [place[column] for column in range(old_start)])
+
+
+def _rebased(
+    expr: sc.Scalar, place: Mapping[int, int], scalars: list[sc.Scalar], total: int
+) -> sc.Scalar:
+    """A member of an equivalence over the planned join's columns (lifted maps are written out)."""
+    moved = sc.permute(expr, place)
+    while any(column >= total for column in sc.support(moved)):
+        columns: list[sc.Scalar] = [sc.Column(c) for c in range(total)]
+        columns.extend(scalars)
+        moved = sc.substitute(moved, columns)
+    return moved
+
+
+def _arranged(rel: mir.Relation, keys: list[Key]) -> mir.Relation:
+    if isinstance(rel, mir.ArrangeBy):
+        return mir.ArrangeBy(rel.input, tuple(dict.fromkeys((*rel.keys, *keys))))
+    return mir.ArrangeBy(rel, tuple(keys)) if keys else rel
+
+
+def _renamed(plan: mir.Implementation, keys: list[dict[Key, Key]]) -> mir.Implementation:
+    """The plan with each input's keys over what it stands on now."""
+
+    def step(order: mir.JoinInputOrder) -> mir.JoinInputOrder:
+        return msgspec.structs.replace(order, key=keys[order.input][order.key])
+
+    match plan:
+        case mir.Differential(start=start, start_key=key, order=order):
+            new = None if key is None else keys[start][key]
+            return msgspec.structs.replace(plan, start_key=new, order=tuple(step(o) for o in order))
+        case mir.DeltaQuery(orders=orders):
+            return mir.DeltaQuery(tuple(tuple(step(o) for o in path) for path in orders))
+        case _:
+            return plan

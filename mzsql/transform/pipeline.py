@@ -1,0 +1,97 @@
+"""The optimizer's pipeline, as a list to be read (reference facts 6.3 to 6.5).
+
+Promise: each entry keeps the meaning of a plan, and applied to its own result changes nothing more. Groups in `Fixpoint` run until
+nothing changes, at most `LIMIT` times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from mzsql.expr import relation as mir
+from mzsql.transform.canonicalize_mfp import canonicalize_mfp
+from mzsql.transform.context import OptimizerContext
+from mzsql.transform.fusion import fusion
+from mzsql.transform.join_implementation import join_implementation
+from mzsql.transform.normalize_lets import normalize_lets
+from mzsql.transform.predicate_pushdown import predicate_pushdown
+from mzsql.transform.projection_pushdown import projection_pushdown
+
+#: How often a fixpoint may run; reaching it is harmless, the plan is only less good.
+LIMIT = 100
+
+Run = Callable[[mir.Relation, OptimizerContext], mir.Relation]
+
+
+@dataclass(frozen=True)
+class Transform:
+    """A named rewrite."""
+
+    name: str
+    run: Run
+
+
+@dataclass(frozen=True)
+class Fixpoint:
+    """Transforms that run one after another until a round changes nothing."""
+
+    name: str
+    transforms: tuple[Transform | Fixpoint, ...]
+
+
+def plain(f: Callable[[mir.Relation], mir.Relation]) -> Transform:
+    """A transform that needs no context."""
+    return Transform(f.__name__, lambda rel, _ctx: f(rel))
+
+
+def contextual(f: Run) -> Transform:
+    """A transform that needs the context."""
+    return Transform(f.__name__, f)
+
+
+Stage = Transform | Fixpoint
+
+LOGICAL: tuple[Stage, ...] = (
+    plain(normalize_lets),
+    Fixpoint(
+        "logical",
+        (
+            plain(fusion),
+            plain(predicate_pushdown),
+            plain(projection_pushdown),
+            plain(fusion),
+            plain(normalize_lets),
+        ),
+    ),
+)
+
+PHYSICAL: tuple[Stage, ...] = (
+    contextual(join_implementation),
+    plain(canonicalize_mfp),
+    plain(normalize_lets),
+)
+
+
+def run(stages: Sequence[Stage], rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:
+    """Run stages one after another."""
+    for stage in stages:
+        if isinstance(stage, Transform):
+            rel = stage.run(rel, ctx)
+            continue
+        for _ in range(LIMIT):
+            before = rel
+            rel = run(stage.transforms, rel, ctx)
+            if rel == before:
+                break
+    return rel
+
+
+def optimize_logical(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:
+    """The transforms that do not look at indexes."""
+    return run(LOGICAL, rel, ctx)
+
+
+def optimize(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:
+    """All transforms of one object of a dataflow."""
+    return run((*LOGICAL, *PHYSICAL), rel, ctx)

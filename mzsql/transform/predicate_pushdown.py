@@ -1,0 +1,315 @@
+"""PredicatePushdown: filters move towards the leaves, equalities between join inputs become the join's equivalences.
+
+Promise: a predicate moves only where it means the same and where no row reaches it that it did not see before, except that rows which a
+join would have dropped are seen too (as in Materialize). A predicate that is certain to fail stays above. Of SQL's ``a = b`` an equivalence
+remains, and an IS NOT NULL on one of its members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from mzsql.expr import relation as mir
+from mzsql.expr import scalar as sc
+from mzsql.expr.typing import nullable, relation_type
+from mzsql.repr.types import BOOLEAN, ColumnType
+from mzsql.transform.fusion import conjuncts, merge_classes
+from mzsql.transform.visit import filtered, replace_inputs, rewrite
+
+
+def predicate_pushdown(rel: mir.Relation) -> mir.Relation:
+    """Push all filters down."""
+    return _push(rel, [])
+
+
+def _push(rel: mir.Relation, preds: Sequence[sc.Scalar]) -> mir.Relation:
+    """`rel` with `preds` (over its columns) applied, as far down as they go."""
+    match rel:
+        case mir.Filter(input=inner, predicates=own):
+            return _push(inner, list(dict.fromkeys([*conjuncts(own), *preds])))
+        case mir.Project(input=inner, outputs=outputs):
+            place = dict(enumerate(outputs))
+            return mir.Project(_push(inner, [sc.permute(p, place) for p in preds]), outputs)
+        case mir.Map():
+            return _map(rel, preds)
+        case mir.FlatMap(input=inner):
+            width = mir.arity(inner)
+            down, stay = _divide(preds, lambda p: all(c < width for c in sc.support(p)))
+            return filtered(msgspec.structs.replace(rel, input=_push(inner, down)), stay)
+        case mir.Join():
+            return _join(rel, preds)
+        case mir.Reduce():
+            return _reduce(rel, preds)
+        case mir.TopK(input=inner, group_key=group):
+            keys = set(group)
+            down, stay = _divide(preds, lambda p: bool(sc.support(p)) and sc.support(p) <= keys)
+            return filtered(msgspec.structs.replace(rel, input=_push(inner, down)), stay)
+        case mir.Negate(input=inner):
+            return mir.Negate(_push(inner, preds))
+        case mir.Threshold(input=inner):
+            return mir.Threshold(_push(inner, preds))
+        case mir.Union(inputs=inputs):
+            return mir.Union(tuple(_push(part, preds) for part in inputs))
+        case mir.ArrangeBy():
+            return filtered(msgspec.structs.replace(rel, input=_push(rel.input, [])), preds)
+        case mir.Let():
+            return _let(rel, preds)
+        case _:
+            kids = mir.inputs(rel)
+            return filtered(replace_inputs(rel, kids, [_push(kid, []) for kid in kids]), preds)
+
+
+def _divide(
+    preds: Iterable[sc.Scalar], moves: Callable[[sc.Scalar], bool]
+) -> tuple[list[sc.Scalar], list[sc.Scalar]]:
+    down: list[sc.Scalar] = []
+    stay: list[sc.Scalar] = []
+    for pred in preds:
+        (down if moves(pred) and not _always_fails(pred) else stay).append(pred)
+    return down, stay
+
+
+def _always_fails(pred: sc.Scalar) -> bool:
+    return isinstance(pred, sc.LiteralError)
+
+
+def _map(rel: mir.Map, preds: Sequence[sc.Scalar]) -> mir.Relation:
+    """Predicates over what the Map computes see through it where that does not repeat much work."""
+    width = mir.arity(rel.input)
+    columns: list[sc.Scalar] = [sc.Column(i) for i in range(width)]
+    for scalar in rel.scalars:
+        columns.append(sc.substitute(scalar, columns))
+    cheap = [i < width or _is_cheap(expr) for i, expr in enumerate(columns)]
+    down, stay = _divide(preds, lambda p: all(cheap[c] for c in sc.support(p)))
+    inner = _push(rel.input, [sc.substitute(p, columns) for p in down])
+    return filtered(mir.Map(inner, rel.scalars), stay)
+
+
+def _is_cheap(expr: sc.Scalar) -> bool:
+    """Whether an expression may be evaluated a second time: it cannot grow the plan by much."""
+    return sum(1 for _ in sc.walk(expr)) <= 50
+
+
+def _reduce(rel: mir.Reduce, preds: Sequence[sc.Scalar]) -> mir.Relation:
+    width = len(rel.group_key)
+    # Without a key there is a row for no input too: nothing may be filtered below.
+    down, stay = _divide(
+        preds,
+        lambda p: width > 0 and bool(sc.support(p)) and all(c < width for c in sc.support(p)),
+    )
+    key = list(rel.group_key)
+    inner = _push(rel.input, [sc.substitute(p, key) for p in down])
+    return filtered(msgspec.structs.replace(rel, input=inner), stay)
+
+
+# --- joins --------------------------------------------------------------------------------------
+
+
+def _join(rel: mir.Join, preds: Sequence[sc.Scalar]) -> mir.Relation:
+    if not isinstance(rel.implementation, mir.Unplanned):
+        inputs = tuple(_push(part, []) for part in rel.inputs)
+        return filtered(msgspec.structs.replace(rel, inputs=inputs), preds)
+    starts: list[int] = []
+    total = 0
+    for part in rel.inputs:
+        starts.append(total)
+        total += mir.arity(part)
+    owner = [i for i, part in enumerate(rel.inputs) for _ in range(mir.arity(part))]
+    columns = [column for part in rel.inputs for column in relation_type(part).columns]
+    classes = list(rel.equivalences)
+    stay: list[sc.Scalar] = []
+    local: list[sc.Scalar] = []
+    for pred in conjuncts(tuple(preds)):
+        equality = _as_equivalence(pred, owner, columns)
+        if equality is not None:
+            cls, not_null = equality
+            classes.append(cls)
+            local.extend(not_null)
+        elif _always_fails(pred):
+            stay.append(pred)
+        else:
+            local.append(pred)
+    merged = merge_classes(classes)
+    merged, within = _within_inputs(merged, owner, columns)
+    local.extend(within)
+    per_input: list[list[sc.Scalar]] = [[] for _ in rel.inputs]
+    for pred in local:
+        homes = _localize(pred, merged, owner)
+        if not homes:
+            stay.append(pred)
+        for home, moved in homes:
+            start = starts[home]
+            shift = {c: c - start for c in sc.support(moved)}
+            per_input[home].append(sc.permute(moved, shift))
+    inputs = tuple(
+        _push(part, list(dict.fromkeys(own)))
+        for part, own in zip(rel.inputs, per_input, strict=True)
+    )
+    return filtered(mir.Join(inputs, merged), stay)
+
+
+def _as_equivalence(
+    pred: sc.Scalar, owner: Sequence[int], columns: Sequence[ColumnType]
+) -> tuple[tuple[sc.Scalar, ...], list[sc.Scalar]] | None:
+    """The class that an equality of two inputs means, and the IS NOT NULL that keeps NULLs out; None where it is no such."""
+    match pred:
+        case sc.Call(func=func, args=(left, right)) if func.startswith("eq_"):
+            left_homes = {owner[c] for c in sc.support(left)}
+            right_homes = {owner[c] for c in sc.support(right)}
+            if len(left_homes) != 1 or len(right_homes) != 1 or left_homes == right_homes:
+                return None
+            if not nullable(left, columns) or not nullable(right, columns):
+                return (left, right), []
+            return (left, right), [is_not_null(left)]
+        case sc.Call(func="or", args=(either, other)):
+            sides = _null_safe(either, other) or _null_safe(other, either)
+            if sides is None:
+                return None
+            left, right = sides
+            left_homes = {owner[c] for c in sc.support(left)}
+            right_homes = {owner[c] for c in sc.support(right)}
+            if len(left_homes) != 1 or len(right_homes) != 1 or left_homes == right_homes:
+                return None
+            return (left, right), []
+        case _:
+            return None
+
+
+def _null_safe(equal: sc.Scalar, nulls: sc.Scalar) -> tuple[sc.Scalar, sc.Scalar] | None:
+    """The sides of ``a = b OR (a IS NULL AND b IS NULL)``."""
+    match equal, nulls:
+        case (
+            sc.Call(func=func, args=(left, right)),
+            sc.Call(
+                func="and",
+                args=(sc.Call(func="is_null", args=(one,)), sc.Call(func="is_null", args=(two,))),
+            ),
+        ) if func.startswith("eq_") and {left, right} == {one, two}:
+            return left, right
+        case _:
+            return None
+
+
+def is_not_null(expr: sc.Scalar) -> sc.Scalar:
+    """``expr IS NOT NULL``."""
+    return sc.Call("not", (sc.Call("is_null", (expr,), BOOLEAN),), BOOLEAN)
+
+
+def _within_inputs(
+    classes: Sequence[tuple[sc.Scalar, ...]], owner: Sequence[int], columns: Sequence[ColumnType]
+) -> tuple[tuple[tuple[sc.Scalar, ...], ...], list[sc.Scalar]]:
+    """Take members of one input that are equal to each other apart: that is a filter of this input."""
+    kept: list[tuple[sc.Scalar, ...]] = []
+    preds: list[sc.Scalar] = []
+    for cls in classes:
+        first: dict[int, sc.Scalar] = {}
+        rest: list[sc.Scalar] = []
+        for expr in cls:
+            homes = {owner[c] for c in sc.support(expr)}
+            if len(homes) != 1:
+                rest.append(expr)
+                continue
+            (home,) = homes
+            if home in first:
+                preds.append(_null_safe_equal(first[home], expr, columns))
+            else:
+                first[home] = expr
+                rest.append(expr)
+        kept.append(tuple(rest))
+    return merge_classes(kept), preds
+
+
+def _null_safe_equal(left: sc.Scalar, right: sc.Scalar, columns: Sequence[ColumnType]) -> sc.Scalar:
+    kind = sc.scalar_type(left, columns).kind
+    equal = sc.Call(f"eq_{kind}", (left, right), BOOLEAN)
+    if not nullable(left, columns) or not nullable(right, columns):
+        return equal
+    nulls = tuple(sc.Call("is_null", (side,), BOOLEAN) for side in (left, right))
+    return sc.Call("or", (equal, sc.Call("and", nulls, BOOLEAN)), BOOLEAN)
+
+
+def _localize(
+    pred: sc.Scalar, classes: Sequence[tuple[sc.Scalar, ...]], owner: Sequence[int]
+) -> list[tuple[int, sc.Scalar]]:
+    """The inputs that can evaluate a predicate, each with the predicate over its columns (still numbered as the join's)."""
+    reads = sc.support(pred)
+    if not reads:
+        return []
+    found: list[tuple[int, sc.Scalar]] = []
+    for home in sorted(set(owner)):
+        mapping: dict[int, int] = {}
+        for column in reads:
+            if owner[column] == home:
+                mapping[column] = column
+                continue
+            cls = next((c for c in classes if sc.Column(column) in c), ())
+            match = next(
+                (e.index for e in cls if isinstance(e, sc.Column) and owner[e.index] == home), None
+            )
+            if match is None:
+                break
+            mapping[column] = match
+        else:
+            found.append((home, sc.permute(pred, mapping)))
+    return found
+
+
+# --- bindings -----------------------------------------------------------------------------------
+
+
+def _let(rel: mir.Let, preds: Sequence[sc.Scalar]) -> mir.Relation:
+    """A filter that stands on every Get of a binding moves into its value."""
+    chain: list[tuple[int, mir.Relation]] = []
+    body: mir.Relation = rel
+    while isinstance(body, mir.Let):
+        chain.append((body.id, body.value))
+        body = body.body
+    body = _push(body, preds)
+    done: list[tuple[int, mir.Relation]] = []
+    for position in range(len(chain) - 1, -1, -1):
+        local, value = chain[position]
+        readers = [body, *(v for _, v in done)]
+        shared = _shared_filters(local, readers)
+        pushed = _push(value, shared)
+        if shared:
+            gone = frozenset(shared)
+            body = _without(body, local, gone)
+            done = [(i, _without(v, local, gone)) for i, v in done]
+        done.append((local, pushed))
+    for local, value in done:
+        body = mir.Let(local, value, body)
+    return body
+
+
+def _shared_filters(local: int, readers: Sequence[mir.Relation]) -> list[sc.Scalar]:
+    """The predicates that stand directly on every Get of `local`."""
+    shared: list[sc.Scalar] | None = None
+    for reader in readers:
+        stack: list[tuple[mir.Relation, tuple[sc.Scalar, ...]]] = [(reader, ())]
+        while stack:
+            node, above = stack.pop()
+            if isinstance(node, mir.Get) and node.id == local:
+                shared = list(above) if shared is None else [p for p in shared if p in above]
+                if not shared:
+                    return []
+            own = node.predicates if isinstance(node, mir.Filter) else ()
+            stack.extend((kid, own) for kid in mir.inputs(node))
+    return [p for p in shared or [] if not _always_fails(p)]
+
+
+def _without(rel: mir.Relation, local: int, gone: frozenset[sc.Scalar]) -> mir.Relation:
+    """Drop predicates from the Filters that stand on Gets of `local`."""
+
+    def drop(node: mir.Relation) -> mir.Relation:
+        if (
+            isinstance(node, mir.Filter)
+            and isinstance(node.input, mir.Get)
+            and node.input.id == local
+        ):
+            rest = tuple(p for p in node.predicates if p not in gone)
+            return filtered(node.input, rest)
+        return node
+
+    return rewrite(rel, drop)

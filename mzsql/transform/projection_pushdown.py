@@ -1,0 +1,225 @@
+"""ProjectionPushdown: only columns that something above reads flow through the plan.
+
+Promise: the result puts out the same columns in the same order. Reduces lose aggregates and Maps lose expressions that nobody reads; what a
+Threshold, a DISTINCT, a recursion or an arrangement needs stays whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from mzsql.expr import relation as mir
+from mzsql.expr import scalar as sc
+from mzsql.repr.types import RelationType
+from mzsql.transform.visit import project, replace_inputs
+
+Columns = tuple[int, ...]
+
+
+def projection_pushdown(rel: mir.Relation) -> mir.Relation:
+    """Narrow everything to what is read."""
+    demanded: dict[int, set[int]] = {}
+    arity = mir.arity(rel)
+    _collect(rel, range(arity), demanded)
+    pushed, kept = _Push({k: tuple(sorted(v)) for k, v in demanded.items()}).run(rel, range(arity))
+    assert kept == tuple(range(arity))
+    return pushed
+
+
+def needed_inputs(rel: mir.Relation, wanted: Iterable[int]) -> list[set[int]]:
+    """For each input of a node the columns it must have so that the node can put out `wanted`."""
+    need = set(wanted)
+    match rel:
+        case mir.Project(outputs=outputs):
+            return [{outputs[column] for column in need}]
+        case mir.Map(input=inner, scalars=scalars):
+            width = mir.arity(inner)
+            for offset in range(len(scalars) - 1, -1, -1):
+                if width + offset in need:
+                    need |= sc.support(scalars[offset])
+            return [{column for column in need if column < width}]
+        case mir.FlatMap(input=inner, exprs=exprs):
+            width = mir.arity(inner)
+            reads = {column for column in need if column < width}
+            return [reads.union(*(sc.support(e) for e in exprs))]
+        case mir.Filter(predicates=predicates):
+            return [need.union(*(sc.support(p) for p in predicates))]
+        case mir.Join(inputs=inputs, equivalences=classes):
+            need = need.union(*(sc.support(e) for cls in classes for e in cls))
+            found: list[set[int]] = []
+            start = 0
+            for part in inputs:
+                width = mir.arity(part)
+                found.append({c - start for c in need if start <= c < start + width})
+                start += width
+            return found
+        case mir.Reduce(group_key=key, aggregates=aggregates):
+            reads: set[int] = set().union(*(sc.support(e) for e in key))
+            for offset, aggregate in enumerate(aggregates):
+                if len(key) + offset in need:
+                    reads |= sc.support(aggregate.expr)
+            return [reads]
+        case mir.TopK(group_key=group, order_key=order, limit=limit):
+            need |= {*group, *(o.column for o in order)}
+            return [need if limit is None else need | sc.support(limit)]
+        case mir.Negate():
+            return [need]
+        case mir.Union(inputs=inputs):
+            return [set(need) for _ in inputs]
+        case _:
+            return [set(range(mir.arity(part))) for part in mir.inputs(rel)]
+
+
+def _collect(rel: mir.Relation, wanted: Iterable[int], demanded: dict[int, set[int]]) -> None:
+    """Note for every binding which of its columns are read."""
+    match rel:
+        case mir.Get(id=local) if isinstance(local, int):
+            demanded.setdefault(local, set()).update(wanted)
+        case mir.Let(id=local, value=value, body=body):
+            _collect(body, wanted, demanded)
+            _collect(value, demanded.get(local, set()), demanded)
+        case mir.LetRec(ids=ids, values=values):
+            for local, value in zip(ids, values, strict=True):
+                demanded[local] = set(range(mir.arity(value)))
+            for part in mir.inputs(rel):
+                _collect(part, range(mir.arity(part)), demanded)
+        case _:
+            kids = mir.inputs(rel)
+            for kid, need in zip(kids, needed_inputs(rel, wanted), strict=True):
+                _collect(kid, need, demanded)
+
+
+class _Push:
+    """Rewrites a plan so that each node puts out exactly the columns asked of it, in ascending order."""
+
+    def __init__(self, bindings: Mapping[int, Columns]) -> None:
+        self._bindings = bindings
+
+    def run(self, rel: mir.Relation, wanted: Iterable[int]) -> tuple[mir.Relation, Columns]:
+        """The narrowed relation and which of the old columns it has."""
+        keep = tuple(sorted(set(wanted)))
+        match rel:
+            case mir.Get(id=local, typ=typ) if isinstance(local, int) and local in self._bindings:
+                have = self._bindings[local]
+                narrow = msgspec.structs.replace(rel, typ=narrowed(typ, have))
+                return project(narrow, [have.index(c) for c in keep]), keep
+            case mir.Let(id=local, value=value, body=body):
+                new_value, _ = self.run(value, self._bindings.get(local, ()))
+                new_body, _ = self.run(body, keep)
+                return mir.Let(local, new_value, new_body), keep
+            case mir.LetRec():
+                kids = [self.run(part, range(mir.arity(part)))[0] for part in mir.inputs(rel)]
+                return project(mir.with_inputs(rel, kids), keep), keep
+            case mir.Constant() | mir.Get():
+                return project(rel, keep), keep
+            case _:
+                needs = needed_inputs(rel, keep)
+                parts = [
+                    self.run(kid, need) for kid, need in zip(mir.inputs(rel), needs, strict=True)
+                ]
+                return self._node(rel, parts, keep), keep
+
+    def _node(
+        self, rel: mir.Relation, parts: Sequence[tuple[mir.Relation, Columns]], keep: Columns
+    ) -> mir.Relation:
+        inner, have = parts[0]
+        place = {old: new for new, old in enumerate(have)}
+        match rel:
+            case mir.Project(outputs=outputs):
+                return project(inner, [place[outputs[column]] for column in keep])
+            case mir.Map():
+                return _map(rel, inner, place, keep)
+            case mir.FlatMap(input=old, exprs=exprs, output=output):
+                width = mir.arity(old)
+                exprs = tuple(sc.permute(e, place) for e in exprs)
+                for offset in range(output.arity):
+                    place[width + offset] = len(have) + offset
+                new: mir.Relation = mir.FlatMap(inner, rel.func, exprs, output)
+                return project(new, [place[column] for column in keep])
+            case mir.Filter(predicates=predicates):
+                new = mir.Filter(inner, tuple(sc.permute(p, place) for p in predicates))
+                return project(new, [place[column] for column in keep])
+            case mir.Join():
+                return _join(rel, parts, keep)
+            case mir.Reduce():
+                return _reduce(rel, inner, place, keep)
+            case mir.TopK():
+                return _top_k(rel, inner, place, keep)
+            case mir.Negate():
+                return mir.Negate(inner)
+            case mir.Union():
+                return mir.Union(tuple(part for part, _ in parts))
+            case _:
+                kids = mir.inputs(rel)
+                new = replace_inputs(rel, kids, [part for part, _ in parts])
+                return project(new, keep)
+
+
+def narrowed(typ: RelationType, columns: Sequence[int]) -> RelationType:
+    """The type of a projection of a relation."""
+    place = {column: position for position, column in enumerate(columns)}
+    keys = tuple(
+        tuple(sorted(place[c] for c in key)) for key in typ.keys if all(c in place for c in key)
+    )
+    return RelationType(tuple(typ.columns[c] for c in columns), keys)
+
+
+def _map(rel: mir.Map, inner: mir.Relation, place: dict[int, int], keep: Columns) -> mir.Relation:
+    width = mir.arity(rel.input)
+    wanted = set(keep)
+    for offset in range(len(rel.scalars) - 1, -1, -1):
+        if width + offset in wanted:
+            wanted |= sc.support(rel.scalars[offset])
+    scalars: list[sc.Scalar] = []
+    base = len(place)
+    for offset, scalar in enumerate(rel.scalars):
+        if width + offset in wanted:
+            scalars.append(sc.permute(scalar, place))
+            place[width + offset] = base + len(scalars) - 1
+    new = mir.Map(inner, tuple(scalars)) if scalars else inner
+    return project(new, [place[column] for column in keep])
+
+
+def _join(
+    rel: mir.Join, parts: Sequence[tuple[mir.Relation, Columns]], keep: Columns
+) -> mir.Relation:
+    place: dict[int, int] = {}
+    old_start = 0
+    for old, (_, have) in zip(rel.inputs, parts, strict=True):
+        for column in have:
+            place[old_start + column] = len(place)
+        old_start += mir.arity(old)
+    classes = tuple(tuple(sc.permute(e, place) for e in cls) for cls in rel.equivalences)
+    new = msgspec.structs.replace(rel, inputs=tuple(p for p, _ in parts), equivalences=classes)
+    return project(new, [place[column] for column in keep])
+
+
+def _reduce(
+    rel: mir.Reduce, inner: mir.Relation, place: Mapping[int, int], keep: Columns
+) -> mir.Relation:
+    width = len(rel.group_key)
+    kept = [offset for offset in range(len(rel.aggregates)) if width + offset in keep]
+    aggregates = tuple(
+        msgspec.structs.replace(a, expr=sc.permute(a.expr, place))
+        for a in (rel.aggregates[offset] for offset in kept)
+    )
+    key = tuple(sc.permute(e, place) for e in rel.group_key)
+    new = msgspec.structs.replace(rel, input=inner, group_key=key, aggregates=aggregates)
+    have = [*range(width), *(width + offset for offset in kept)]
+    return project(new, [have.index(column) for column in keep])
+
+
+def _top_k(
+    rel: mir.TopK, inner: mir.Relation, place: Mapping[int, int], keep: Columns
+) -> mir.Relation:
+    order = tuple(msgspec.structs.replace(o, column=place[o.column]) for o in rel.order_key)
+    new = msgspec.structs.replace(
+        rel,
+        input=inner,
+        group_key=tuple(place[c] for c in rel.group_key),
+        order_key=order,
+        limit=None if rel.limit is None else sc.permute(rel.limit, place),
+    )
+    return project(new, [place[column] for column in keep])
