@@ -1,13 +1,31 @@
-"""The compute controller: one replica's dataflows, brought forward as their inputs advance."""
+"""The compute controller: one replica's dataflows, brought forward as their inputs advance.
+
+Promise: storage tells when an upper may have moved; a scheduling thread then finds the dataflows whose inputs are ahead of them and
+gives each to a pool: steps run beside each other and before hydrations, which run a few at a time, first come first served. A
+dataflow works on one thread at a time. As its own progress moves the inputs of those that read it, a chain of views advances in
+dependency order and a view never sees half of a time. One that fails is shown as failed and tried again with growing pauses; the
+others do not notice. Every wait ends at a timeout or at `close`, which joins all threads.
+"""
 
 from __future__ import annotations
 
+import logging
+import queue
+import threading
+from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from sqlglot import expressions as exp
 
+from mzsql.compute.arrangements import Arrangement, Arrangements
+from mzsql.compute.dataflow import DataflowSpec, arrangement_desc, index_desc
+from mzsql.compute.driver import Driver
+from mzsql.compute.flows import Flow, Replica, State, unreadable
+from mzsql.compute.hydration import HydrationReport
+from mzsql.compute.inputs import CollectionInput, input_schema
+from mzsql.compute.peek import Finish, Snapshot, run_peek
 from mzsql.compute.protocols import (
     ArrangementRegistry,
     ComputeSettings,
@@ -17,15 +35,16 @@ from mzsql.compute.protocols import (
     StatusSink,
     StorageReader,
 )
-from mzsql.expr.functions.table import Engine
-from mzsql.lir.plan import DataflowDescription
-from mzsql.persist import Clock, PersistClient
-from mzsql.repr.errors import Unsupported
-from mzsql.repr.frontier import Frontier, Timestamp
-from mzsql.repr.ids import GlobalId
+from mzsql.compute.spark_session import step_session
+from mzsql.lir.plan import DataflowDescription, IndexExport
+from mzsql.persist import Clock, PersistClient, SystemClock
+from mzsql.render.dataflow import RenderedDataflow, render
+from mzsql.render.rendered import InputSpec
+from mzsql.repr.errors import DuplicateObject, InternalError, ObjectInUse, UndefinedObject
+from mzsql.repr.frontier import Frontier, Timestamp, less_than
+from mzsql.repr.ids import GlobalId, sort_key
 
-#: What a peek does to the one-shot statement (ORDER BY, LIMIT, projection) for the engine that will run it.
-Finish = Callable[[exp.Expression, Engine], exp.Expression]
+_LOG = logging.getLogger(__name__)
 
 
 class ComputeController:
@@ -43,7 +62,60 @@ class ComputeController:
         settings: ComputeSettings | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Starts the threads; `spark` may be a function that makes the session when it is first needed."""
+        """Start the threads and retract what an earlier life of the replica reported.
+
+        `spark` may be a function that makes the session when it is first needed.
+        """
+        self._settings = settings if settings is not None else ComputeSettings()
+        self._sink = status_sink
+        self._storage = storage
+        self._driver = Driver()
+        self._arrangements = Arrangements(
+            persist, registry, replica_id, self._driver, self._settings
+        )
+        self._spark_lock = threading.Lock()
+        self._spark = spark
+        self._peek_session: SparkSession | None = None
+        self._changed = threading.Condition()
+        self._flows: dict[GlobalId, Flow] = {}
+        self._refreshes: deque[RefreshStats] = deque(maxlen=self._settings.refreshes_kept)
+        self._woken = True
+        self._closing = False
+        self._arrivals = 0
+        self._replica = Replica(
+            replica_id=replica_id,
+            persist=persist,
+            spark=self._spark_session,
+            storage=storage,
+            arrangements=self._arrangements,
+            driver=self._driver,
+            settings=self._settings,
+            clock=clock if clock is not None else SystemClock(),
+            frontier=self._known_frontier,
+            open_index=self._open_index,
+            closing=lambda: self._closing,
+        )
+        status_sink.delete_replica(replica_id)
+        self._steps: queue.Queue[Callable[[], None] | None] = queue.Queue()
+        self._hydrations: queue.Queue[Callable[[], None] | None] = queue.Queue()
+        self._threads = [
+            threading.Thread(target=self._schedule, name=f"mzsql-{replica_id}", daemon=True)
+        ]
+        for pool, count, name in (
+            (self._steps, self._settings.step_threads, "step"),
+            (self._hydrations, self._settings.hydration_concurrency, "hydrate"),
+        ):
+            self._threads += [
+                threading.Thread(
+                    target=_work, args=(pool,), name=f"mzsql-{replica_id}-{name}-{i}", daemon=True
+                )
+                for i in range(count)
+            ]
+        for thread in self._threads:
+            thread.start()
+        self._unwatch = storage.watch(self._wake)
+
+    # --- dataflows ---
 
     def create_dataflow(
         self,
@@ -56,36 +128,168 @@ class ComputeController:
     ) -> None:
         """Install a dataflow that maintains a materialized view (its shard has columns c0 …, mz_error) or, with `output_shard` None,
         an index. A new one hydrates at `as_of`, which must be readable in all inputs; one whose shards are there goes on.
+
+        Raises:
+            DuplicateObject: it is installed already.
+            UndefinedObject: it imports an index that is not installed here.
+            Unsupported: the plan cannot be maintained.
         """
-        raise Unsupported("")
+        if (output_shard is None) != isinstance(desc.export, IndexExport):
+            raise InternalError(f"{gid}: an index has no output shard, a materialized view has one")
+        rendered = render(desc, errors_in=self._errors_in(desc))
+        spec = DataflowSpec(gid, name, desc, output_shard, as_of)
+        report = HydrationReport(
+            gid, rendered.lir_ids, self._replica.replica_id, self._settings.workers, self._sink
+        )
+        with self._changed:
+            if gid in self._flows:
+                raise DuplicateObject(f'dataflow "{name}" ({gid}) is already installed')
+            for one in rendered.inputs:
+                if one.index and one.id not in self._flows:
+                    raise UndefinedObject(f"index {one.id}, which {gid} reads, is not installed")
+        collections = self._hold_inputs(rendered, as_of)
+        flow = Flow(spec, rendered, report, self._replica, collections)
+        if not self._all_there(spec, rendered):
+            report.show()
+        with self._changed:
+            self._arrivals += 1
+            flow.queued_at = self._arrivals
+            self._flows[gid] = flow
+        self._wake()
+
+    def _errors_in(self, desc: DataflowDescription) -> Callable[[GlobalId], bool]:
+        indexes = {one.id for one in desc.index_imports}
+        return lambda gid: gid in indexes or self._storage.has_errors(gid)
+
+    def _hold_inputs(self, rendered: RenderedDataflow, as_of: Timestamp) -> list[CollectionInput]:
+        held: list[CollectionInput] = []
+        try:
+            for one in rendered.inputs:
+                if not one.index:
+                    held.append(CollectionInput(one, self._storage, as_of))
+        except BaseException:
+            for source in held:
+                source.close()
+            raise
+        return held
+
+    def _all_there(self, spec: DataflowSpec, rendered: RenderedDataflow) -> bool:
+        """Whether a dataflow seems to need no hydration: asks the registry and the export's upper, opens nothing else."""
+        descs = [arrangement_desc(one) for one in rendered.arrangements]
+        if spec.output_shard is None:
+            descs.append(index_desc(spec.gid, spec.desc, rendered))
+        if not all(self._arrangements.exists(desc) for desc in descs):
+            return False
+        if spec.output_shard is None:
+            return True
+        persist = self._replica.persist
+        if not persist.exists(spec.output_shard, timeout=self._settings.timeout):
+            return False
+        writer = persist.open_writer(spec.output_shard, timeout=self._settings.timeout)
+        try:
+            return writer.fetch_upper(timeout=self._settings.timeout) != 0
+        finally:
+            writer.expire()
 
     def drop(self, gid: GlobalId) -> None:
-        """Stop the dataflow, retract its statuses and give up the arrangements nobody else uses. Idempotent."""
-        raise Unsupported("")
+        """Stop the dataflow, retract its statuses and give up the arrangements nobody else uses. Idempotent.
+
+        An index that others still read is maintained, unseen, until the last of them is dropped.
+        """
+        with self._changed:
+            flow = self._flows.get(gid)
+            if flow is None or flow.dropped:
+                return
+            flow.dropped = True
+        flow.report.retract()
+        self._collect_dropped()
+        self._wake()
+
+    def _collect_dropped(self) -> None:
+        """Close dropped dataflows that nobody reads any more; waits for their work to end."""
+        while True:
+            with self._changed:
+                read = {
+                    one.id
+                    for flow in self._flows.values()
+                    for one in flow.rendered.inputs
+                    if one.index
+                }
+                gone = next(
+                    (f for f in self._flows.values() if f.dropped and f.gid not in read), None
+                )
+                if gone is None:
+                    return
+                if not self._changed.wait_for(partial(_is_idle, gone), self._settings.timeout):
+                    raise ObjectInUse(
+                        f'dataflow "{gone.spec.name}" ({gone.gid}) is still at work and will be dropped when it has ended'
+                    )
+                if self._flows.pop(gone.gid, None) is None:
+                    continue
+            gone.close(retire=True)
 
     def retire_unused(self) -> int:
-        """Give up arrangements in the registry that no installed dataflow uses (after startup); how many."""
-        raise Unsupported("")
+        """Give up arrangements in the registry that no installed dataflow uses (after startup); how many.
+
+        Call it when every dataflow is installed and none is `waiting` any more.
+        """
+        with self._changed:
+            opening = [f.gid for f in self._flows.values() if f.state is State.OPENING]
+        if opening:
+            raise ObjectInUse(
+                f"dataflows {', '.join(opening)} have not opened their arrangements yet"
+            )
+        return self._arrangements.retire_unused()
 
     def frontier(self, gid: GlobalId) -> Frontier:
         """The upper of the export as known here."""
-        raise Unsupported("")
+        with self._changed:
+            return self._flow(gid).frontier
 
     def wait_until(self, gid: GlobalId, ts: Timestamp, timeout: float) -> None:
         """Wait until `ts` is complete in the export. Raises NotReadable naming frontier, time and replicas."""
-        raise Unsupported("")
+        with self._changed:
+            if gid not in self._flows:
+                raise unreadable(None, gid, ts, self._replica.replica_id)
+            self._changed.wait_for(
+                lambda: (
+                    self._closing
+                    or gid not in self._flows
+                    or less_than(ts, self._flows[gid].frontier)
+                ),
+                timeout,
+            )
+            flow = self._flows.get(gid)
+            if flow is None or not less_than(ts, flow.frontier):
+                raise unreadable(flow, gid, ts, self._replica.replica_id)
 
     def status(self) -> tuple[DataflowStatus, ...]:
         """Every installed dataflow, by id."""
-        raise Unsupported("")
+        with self._changed:
+            return tuple(f.status() for f in self._shown())
 
     def hydration(self) -> tuple[OperatorHydrationStatus, ...]:
         """The operator statuses that are in the sink now."""
-        raise Unsupported("")
+        with self._changed:
+            flows = self._shown()
+        return tuple(status for flow in flows for status in flow.report.statuses())
 
     def refreshes(self) -> tuple[RefreshStats, ...]:
         """The latest refreshes, oldest first."""
-        raise Unsupported("")
+        with self._changed:
+            return tuple(self._refreshes)
+
+    def _shown(self) -> list[Flow]:
+        flows = (flow for flow in self._flows.values() if not flow.dropped)
+        return sorted(flows, key=lambda flow: sort_key(flow.gid))
+
+    def _flow(self, gid: GlobalId) -> Flow:
+        flow = self._flows.get(gid)
+        if flow is None:
+            raise UndefinedObject(f"no dataflow {gid} is installed on {self._replica.replica_id}")
+        return flow
+
+    # --- reads ---
 
     def peek(
         self,
@@ -95,15 +299,218 @@ class ComputeController:
         finish: Finish | None = None,
         timeout: float | None = None,
     ) -> pa.Table:
-        """The rows of a one-shot query at `as_of` (columns c0 …; a row for each of its copies). Raises DataError for an error row."""
-        raise Unsupported("")
+        """The rows of a one-shot query at `as_of` (columns c0 …; a row for each of its copies).
+
+        Waits up to `timeout` seconds for its inputs to be complete at `as_of`.
+
+        Raises:
+            DataError: there is an error row; its message.
+            NotReadable: an input is not complete in time, or not readable any more.
+        """
+        limit = self._settings.timeout if timeout is None else timeout
+        rendered = render(desc, errors_in=self._errors_in(desc))
+        opened: list[Arrangement] = []
+        try:
+            snapshots: dict[str, Snapshot] = {}
+            for one in rendered.inputs:
+                snapshots[f"snap_{one.id}"] = self._snapshot(one, as_of, limit, opened)
+            return run_peek(
+                rendered,
+                snapshots,
+                as_of,
+                driver=self._driver,
+                session=self._session_for_peek,
+                settings=self._settings,
+                finish=finish,
+            )
+        finally:
+            for arrangement in opened:
+                self._arrangements.release(arrangement, retire=False)
+
+    def _snapshot(
+        self, one: InputSpec, as_of: Timestamp, timeout: float, opened: list[Arrangement]
+    ) -> Snapshot:
+        if not one.index:
+            self._storage.wait_for_upper(one.id, as_of, timeout)
+            return Snapshot(self._storage.parts(one.id, as_of), input_schema(one))
+        self.wait_until(one.id, as_of, timeout)
+        arrangement = self._open_index(one.id)
+        opened.append(arrangement)
+        return Snapshot(arrangement.parts(as_of), input_schema(one))
 
     def index_snapshot(
         self, gid: GlobalId, as_of: Timestamp, *, columns: Sequence[str] | None = None
     ) -> pa.Table:
-        """The contents of an index that is installed here: its arrangement's columns and mz_diff."""
-        raise Unsupported("")
+        """The contents of an index that is installed here: its arrangement's columns (key, value, mz_error), mz_time and mz_diff."""
+        self.wait_until(gid, as_of, self._settings.timeout)
+        arrangement = self._open_index(gid)
+        try:
+            table = arrangement.read(as_of)
+        finally:
+            self._arrangements.release(arrangement, retire=False)
+        return table if columns is None else table.select([*columns, "mz_time", "mz_diff"])
+
+    def _open_index(self, gid: GlobalId) -> Arrangement:
+        with self._changed:
+            flow = self._flow(gid)
+        found = self._arrangements.find(index_desc(gid, flow.spec.desc, flow.rendered))
+        if found is None:
+            raise ObjectInUse(f"index {gid} is not hydrated yet")
+        return found
+
+    # --- Spark ---
+
+    def _spark_session(self) -> SparkSession:
+        with self._spark_lock:
+            if not isinstance(self._spark, SparkSession) and callable(self._spark):
+                self._spark = self._spark()
+            return self._spark
+
+    def _session_for_peek(self) -> SparkSession:
+        # one for each peek: their relations have equal names
+        return step_session(self._spark_session())
+
+    # --- scheduling ---
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._woken = True
+            self._changed.notify_all()
+
+    def _known_frontier(self, gid: GlobalId) -> Frontier:
+        with self._changed:
+            return self._flow(gid).frontier
+
+    def _schedule(self) -> None:
+        while True:
+            with self._changed:
+                if self._closing:
+                    return
+                self._woken = False
+                idle = [flow for flow in self._flows.values() if not flow.busy]
+            uppers: dict[GlobalId, Frontier] = {}
+            now = self._replica.clock.monotonic()
+            pause = self._settings.idle_seconds
+            for flow in sorted(idle, key=lambda flow: flow.queued_at):
+                if flow.retry_at > now:
+                    pause = min(pause, flow.retry_at - now)
+                    continue
+                self._consider(flow, uppers)
+            with self._changed:
+                self._changed.wait_for(lambda: self._woken or self._closing, pause)
+
+    def _consider(self, flow: Flow, uppers: dict[GlobalId, Frontier]) -> None:
+        """Give a dataflow work if there is some."""
+
+        def upper(gid: GlobalId) -> Frontier:
+            if gid not in uppers:
+                with self._changed:
+                    own = self._flows.get(gid)
+                if own is not None and own.spec.output_shard is None:
+                    uppers[gid] = own.frontier
+                else:
+                    uppers[gid] = self._storage.upper(gid)
+            return uppers[gid]
+
+        try:
+            if flow.state is State.OPENING:
+                if all(self._index_ready(one) for one in flow.rendered.inputs):
+                    self._give(self._steps, flow, self._open)
+                return
+            inputs = flow.input_upper(upper)
+        except Exception as error:  # recorded, shown and tried again
+            self._failed(flow, error)
+            return
+        if flow.state is State.HYDRATING:
+            if less_than(flow.needs(), inputs):
+                self._give(self._hydrations, flow, self._hydrate)
+        elif less_than(flow.frontier, inputs):
+            self._give(self._steps, flow, lambda f: self._advance(f, inputs))
+
+    def _index_ready(self, one: InputSpec) -> bool:
+        if not one.index:
+            return True
+        with self._changed:
+            return self._flow(one.id).state is State.RUNNING
+
+    def _give(
+        self,
+        pool: queue.Queue[Callable[[], None] | None],
+        flow: Flow,
+        work: Callable[[Flow], None],
+    ) -> None:
+        with self._changed:
+            if flow.busy or self._closing or self._flows.get(flow.gid) is not flow:
+                return
+            flow.busy = True
+
+        def run() -> None:
+            try:
+                if not self._closing:
+                    work(flow)
+                    with self._changed:
+                        flow.error, flow.failures, flow.retry_at = None, 0, 0.0
+            except Exception as error:  # recorded, shown and tried again
+                self._failed(flow, error)
+            finally:
+                with self._changed:
+                    flow.busy = False
+                self._wake()
+
+        pool.put(run)
+
+    def _failed(self, flow: Flow, error: Exception) -> None:
+        _LOG.info("dataflow %s failed", flow.gid, exc_info=error)
+        with self._changed:
+            flow.failures += 1
+            flow.error = f"{type(error).__name__}: {error}"
+            pause = self._settings.retry_seconds * 2 ** min(flow.failures - 1, 30)
+            pause = min(pause, self._settings.retry_max_seconds)
+            flow.retry_at = self._replica.clock.monotonic() + pause
+
+    def _open(self, flow: Flow) -> None:
+        ready = flow.open()
+        if not ready:
+            flow.report.show()
+        with self._changed:
+            flow.state = State.RUNNING if ready else State.HYDRATING
+
+    def _hydrate(self, flow: Flow) -> None:
+        stats = flow.hydrate()
+        if stats is not None:
+            with self._changed:
+                self._refreshes.append(stats)
+                flow.state = State.RUNNING
+
+    def _advance(self, flow: Flow, inputs: Frontier) -> None:
+        stats = flow.advance(inputs)
+        if stats is not None:
+            with self._changed:
+                self._refreshes.append(stats)
 
     def close(self) -> None:
-        """Stop and join all threads; shards and statuses stay. Idempotent."""
-        raise Unsupported("")
+        """Stop and join all threads; shards, statuses and holds on inputs stay. Idempotent."""
+        with self._changed:
+            if self._closing:
+                return
+            self._closing = True
+            self._changed.notify_all()
+        self._unwatch()
+        for _ in range(self._settings.step_threads):
+            self._steps.put(None)
+        for _ in range(self._settings.hydration_concurrency):
+            self._hydrations.put(None)
+        for thread in self._threads:
+            thread.join(self._settings.timeout)
+        for flow in self._flows.values():
+            flow.close(retire=False)
+        self._driver.close()
+
+
+def _work(pool: queue.Queue[Callable[[], None] | None]) -> None:
+    while (job := pool.get()) is not None:
+        job()
+
+
+def _is_idle(flow: Flow) -> bool:
+    return not flow.busy

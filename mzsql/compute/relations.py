@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -74,9 +75,11 @@ def arrow_frame(
     """The rows of an Arrow table as a DataFrame.
 
     Args:
+        spark: where the frame lives.
         table: any chunking, also none or empty chunks.
-        scratch: an existing folder that Spark can read by path; with it, a table of more than `inline_rows` rows goes through a
-            Parquet file there, which must stay until the frame was used.
+        scratch: an existing folder that Spark can read by path: a large table goes through a Parquet file there, which must stay until
+            the frame was used.
+        inline_rows: with a `scratch`, tables of more rows are large.
     """
     if scratch is not None and table.num_rows > inline_rows:
         path = scratch / f"{id(table):x}-{table.num_rows}.parquet"
@@ -115,6 +118,7 @@ def parts_frame(
     """Updates out of persist's parts, read by Spark itself; a part without a path is read here.
 
     Args:
+        spark: where the frame lives.
         parts: must be kept alive by the caller until the frame was used.
         columns: the row's columns.
         as_of: present the contents at this time: all times become it, later updates are left out …
@@ -128,20 +132,22 @@ def parts_frame(
     )
     by_floor: dict[Timestamp, list[str]] = {}
     inline: list[pa.Table] = []
+    late = False
     for part in parts:
+        if as_of is not None and part.time_min > as_of:
+            continue
+        late = late or as_of is None or part.time_max > as_of
         if part.spark_path is None:
             inline.append(part.to_arrow().select(full.names).cast(full))
         else:
-            floor = part.time_floor if part.time_floor > part.time_min else 0
+            # at one time all times look alike, and the floor of a part that counts is not beyond it
+            floor = 0 if as_of is not None else part.time_floor
             by_floor.setdefault(floor, []).append(part.spark_path)
-    frames = [
-        spark.read.schema(spark_schema(full))
-        .parquet(*paths)
-        .withColumn(TIME_COLUMN, F.greatest(F.col(TIME_COLUMN), F.lit(floor)))
-        if floor
-        else spark.read.schema(spark_schema(full)).parquet(*paths)
-        for floor, paths in by_floor.items()
-    ]
+    frames = [spark.read.schema(spark_schema(full)).parquet(*paths) for paths in by_floor.values()]
+    for position, floor in enumerate(by_floor):
+        if floor:
+            time = F.greatest(F.col(TIME_COLUMN), F.lit(floor).cast("bigint"))
+            frames[position] = frames[position].withColumn(TIME_COLUMN, time)
     if inline or not frames:
         table = pa.concat_tables(inline) if inline else full.empty_table()
         frames.append(arrow_frame(spark, table))
@@ -151,7 +157,20 @@ def parts_frame(
     frame = reduce(DataFrame.unionAll, frames)
     time = F.col(TIME_COLUMN)
     if as_of is not None:
-        kept = frame.where(time <= F.lit(as_of))
+        # without a later update there is no need to read the times at all
+        kept = frame.where(time <= F.lit(as_of)) if late else frame
         return kept.withColumn(TIME_COLUMN, F.lit(as_of).cast("bigint"))
     assert between is not None
     return frame.where((time >= F.lit(between[0])) & (time < F.lit(between[1])))
+
+
+def rows_at(parts: Sequence[PartRef], schema: pa.Schema, as_of: Timestamp) -> pa.Table:
+    """The parts' updates at or before a time, read here, all presented at it; `schema` includes mz_time and mz_diff."""
+    tables = [part.to_arrow().select(schema.names).cast(schema) for part in parts]
+    if not tables:
+        return schema.empty_table()
+    table = pa.concat_tables(tables)
+    table = table.filter(pc.less_equal(table.column(TIME_COLUMN), as_of))
+    position = schema.get_field_index(TIME_COLUMN)
+    times = pa.repeat(pa.scalar(as_of, pa.int64()), table.num_rows)
+    return table.set_column(position, schema.field(position), times)

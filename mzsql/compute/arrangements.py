@@ -1,0 +1,375 @@
+"""Arrangements: the state of a dataflow, each one a shard of its replica (architecture, decision 5).
+
+Promise: an arrangement is found again after a restart by its fingerprint, its number of workers and the build that wrote it, or is
+made anew. Dataflows of a replica that need equal ones share the shard: each opens its own handles, so each holds `since` back for
+itself and appends what the others have not appended yet; whoever loses a compare_and_append drops what lies below the winner's
+upper (the updates are definite, so they are the same). The shard is given up with its last user.
+
+The rows of an additive arrangement (partial sums) all have ``mz_diff = 1`` in statements. In the shard their diff is 0, so that persist,
+which adds up diffs as it adds up accumulators, drops a key whose sums are all zero, and never multiplies.
+
+A lookup reads on the driver the rows of the keys a step can touch, through at most 64 ranges of the first key column, then keeps
+exactly the keys asked for; bytes read follow the change, not the state.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from sqlglot import expressions as exp
+
+from mzsql.compute.driver import Driver
+from mzsql.compute.protocols import ArrangementRegistry, ComputeSettings
+from mzsql.compute.relations import PUSHED_RANGES, KeyRange, parts_frame
+from mzsql.compute.target import Target, by_worker_and_key
+from mzsql.expr.engines import to_sql
+from mzsql.expr.functions.table import Engine, Sql
+from mzsql.persist import (
+    DIFF_COLUMN,
+    KeySpec,
+    PartRef,
+    PersistClient,
+    ReadHandle,
+    ReadStats,
+    ShardFinalized,
+    WriteHandle,
+)
+from mzsql.persist.consolidate import consolidate
+from mzsql.render.worker import worker_of
+from mzsql.repr.errors import InternalError
+from mzsql.repr.frontier import Frontier, Timestamp, less_than
+from mzsql.repr.types import ColumnType, arrow_schema
+
+#: The registry's names of shards that are not filled yet begin so.
+_FILLING = "filling "
+
+#: A stored row group, the least that a lookup reads.
+_GROUP_ROWS = 16 * 1024
+
+
+class ArrangementDesc(msgspec.Struct, frozen=True):
+    """What an arrangement holds.
+
+    Attributes:
+        name: the relation's name in its dataflow's statements.
+        columns: key columns first.
+        key_arity: how many are the key.
+        additive: positions of columns that add up.
+        errors: whether rows carry `mz_error` (those of an index do).
+        fingerprint: what it is found again by.
+    """
+
+    name: str
+    columns: tuple[ColumnType, ...]
+    key_arity: int
+    additive: tuple[int, ...]
+    errors: bool
+    fingerprint: str
+
+    def schema(self) -> pa.Schema:
+        """The shard's columns."""
+        schema = arrow_schema(self.columns)
+        return schema.append(pa.field("mz_error", pa.string())) if self.errors else schema
+
+    def workers(self, settings: ComputeSettings) -> int:
+        """How many workers share it; without key columns (a global aggregate's state) there is nothing to cut it by."""
+        return settings.workers if self.key_arity else 1
+
+    def key_spec(self, settings: ComputeSettings) -> KeySpec:
+        """The shard's layout."""
+        return KeySpec(
+            columns=tuple(f"c{i}" for i in range(self.key_arity)),
+            workers=self.workers(settings),
+            additive=tuple(f"c{i}" for i in self.additive),
+        )
+
+
+def merge_ranges(keys: pa.ChunkedArray | pa.Array, limit: int = PUSHED_RANGES) -> list[KeyRange]:
+    """At most `limit` + 1 inclusive ranges that cover the keys: numbers and dates merged across the smallest gaps, others by count.
+
+    The one more is the range of NULL. The keys' type must be ordered the same everywhere (no floats, no nested types).
+    """
+    if isinstance(keys, pa.ChunkedArray):
+        keys = keys.combine_chunks()
+    ranges: list[KeyRange] = [(None, None)] if keys.null_count else []
+    values = pc.unique(pc.drop_null(keys))
+    values = values.take(pc.sort_indices(values))
+    count = len(values)
+    if count <= limit:
+        return [*ranges, *((v, v) for v in values.to_pylist())]
+    if pa.types.is_integer(values.type) or pa.types.is_date32(values.type):
+        numbers = values.cast(pa.int32()) if pa.types.is_date32(values.type) else values
+        # in float: a difference of two int64 may not fit one
+        gaps = pc.subtract(
+            numbers[1:].cast(pa.float64(), safe=False), numbers[:-1].cast(pa.float64(), safe=False)
+        )
+        widest = pc.sort_indices(gaps, sort_keys=[("", "descending")])[: limit - 1]
+        ends = sorted(pc.add(widest, 1).to_pylist())
+    else:
+        ends = [count * i // limit for i in range(1, limit)]
+    starts = [0, *ends]
+    for start, end in zip(starts, [*ends, count], strict=True):
+        ranges.append((values[start].as_py(), values[end - 1].as_py()))
+    return ranges
+
+
+def rangeable(typ: pa.DataType) -> bool:
+    """Whether a key of this type can be looked up by range."""
+    return (
+        pa.types.is_integer(typ)
+        or pa.types.is_string(typ)
+        or pa.types.is_date32(typ)
+        or pa.types.is_timestamp(typ)
+        or pa.types.is_decimal(typ)
+    )
+
+
+class Arrangement(Target):
+    """One dataflow's handles of one arrangement. Not for two threads at once."""
+
+    workers: int
+
+    def __init__(
+        self,
+        desc: ArrangementDesc,
+        persist: PersistClient,
+        shard_id: str,
+        handles: tuple[WriteHandle, ReadHandle],
+        *,
+        driver: Driver,
+        settings: ComputeSettings,
+    ) -> None:
+        super().__init__(persist, shard_id, desc.schema(), handles[0], settings.timeout)
+        self.desc = desc
+        self.reader = handles[1]
+        self._driver = driver
+        self._settings = settings
+        self.workers = desc.workers(settings)
+
+    @property
+    def since(self) -> Frontier:
+        """What this handle holds."""
+        return self.reader.since
+
+    def worker_ast(self, engine: Engine, prefix: str = "c") -> exp.Expression:
+        """The worker of a row, over its key columns c0, c1, … (or as `prefix` calls them)."""
+        keys = [
+            Sql(exp.column(f"{prefix}{i}", quoted=True), self.desc.columns[i].type)
+            for i in range(self.desc.key_arity)
+        ]
+        worker: exp.Expression = worker_of(keys, self.workers, engine)
+        return worker
+
+    def split(self, updates: pa.Table) -> Mapping[int, pa.Table] | None:
+        """Consolidate updates and cut them by worker; None for none."""
+        updates = self._consolidated(updates)
+        if updates.num_rows == 0:
+            return None
+        if self.workers == 1:
+            return {0: updates}
+        select = exp.select(exp.alias_(self.worker_ast(Engine.DUCKDB), "w", quoted=True)).from_(
+            exp.to_table("batch", quoted=True)
+        )
+        # DuckDB keeps the order of a plain projection over an Arrow table
+        workers = self._driver.query(select, {"batch": updates}).column("w")
+        return {
+            worker: part
+            for worker in range(self.workers)
+            if (part := updates.filter(pc.equal(workers, worker))).num_rows
+        }
+
+    def _consolidated(self, updates: pa.Table) -> pa.Table:
+        if self.desc.additive and updates.num_rows:
+            bounds = pc.min_max(updates.column(DIFF_COLUMN)).as_py()
+            if bounds != {"min": 1, "max": 1}:
+                raise InternalError(f"partial sums of {self.desc.name} with diffs {bounds}")
+            updates = _with_diff(updates, 0)
+        return consolidate(updates, self.desc.key_spec(self._settings))
+
+    def arrange(self, frame: DataFrame) -> DataFrame:
+        """A partition and so a file for each worker, sorted by key."""
+        single = self.workers == 1
+        worker = "0" if single else to_sql(self.worker_ast(Engine.SPARK), Engine.SPARK)
+        if self.desc.additive:
+            frame = frame.withColumn(DIFF_COLUMN, F.lit(0).cast("bigint"))
+        keys = list(self.desc.key_spec(self._settings).columns)
+        return by_worker_and_key(frame, worker, self.workers, keys)
+
+    def rows(self, table: pa.Table) -> pa.Table:
+        """Rows of the shard as statements read them. An index's error rows are no state of anything above it."""
+        if self.desc.errors:
+            table = table.filter(pc.is_null(table.column("mz_error"))).drop_columns(["mz_error"])
+        return _with_diff(table, 1) if self.desc.additive else table
+
+    def frame(
+        self,
+        spark: SparkSession,
+        parts: Sequence[PartRef],
+        as_of: Timestamp,
+        ranges: Sequence[KeyRange] | None = None,
+    ) -> DataFrame:
+        """As `rows`, read by Spark out of parts."""
+        frame = parts_frame(spark, parts, self.schema, as_of=as_of, key_ranges=ranges)
+        if self.desc.errors:
+            frame = frame.where(F.col("mz_error").isNull()).drop("mz_error")
+        if self.desc.additive:
+            frame = frame.withColumn(DIFF_COLUMN, F.lit(1).cast("bigint"))
+        return frame
+
+    def parts(self, as_of: Timestamp) -> list[PartRef]:
+        """The parts of the contents at a time."""
+        return self.reader.parts(as_of, timeout=self.timeout)
+
+    def fits_driver(self, parts: Sequence[PartRef], ranges: Sequence[KeyRange] | None) -> bool:
+        """Whether the rows in the ranges may be read here: a bound from above, from the parts' sizes and the ranges' number."""
+        rows = touched = sum(part.rows for part in parts)
+        if ranges is not None and all(lo == hi for lo, hi in ranges):
+            touched = min(rows, len(parts) * len(ranges) * _GROUP_ROWS)
+        size = sum(part.bytes for part in parts) * touched // max(rows, 1)
+        return touched <= self._settings.driver_rows and size <= self._settings.driver_bytes
+
+    def read(
+        self,
+        as_of: Timestamp,
+        *,
+        key_ranges: Sequence[KeyRange] | None = None,
+        workers: Sequence[int] | None = None,
+        stats: ReadStats | None = None,
+    ) -> pa.Table:
+        """Contents at a time: columns, mz_time (all `as_of`), mz_diff."""
+        return self.reader.snapshot_arrow(
+            as_of, key_ranges=key_ranges, workers=workers, stats=stats, timeout=self.timeout
+        )
+
+    def updates(
+        self, lower: Timestamp, upper: Timestamp, stats: ReadStats | None = None
+    ) -> pa.Table:
+        """The updates with ``lower <= mz_time < upper``."""
+        return self.reader.updates(lower, upper, stats=stats, timeout=self.timeout)
+
+    def parts_between(self, lower: Timestamp, upper: Timestamp) -> list[PartRef]:
+        """The parts that may hold updates of ``[lower, upper)``."""
+        return self.reader.parts_between(lower, upper, timeout=self.timeout)
+
+    def hold(self, since: Timestamp) -> None:
+        """Let go of times before `since`."""
+        if less_than(self.reader.since, since):
+            self.reader.downgrade_since(since, timeout=self.timeout)
+
+    def close(self) -> None:
+        """Give the handles up; the shard stays."""
+        self.writer.expire()
+        self.reader.expire()
+
+
+def _with_diff(table: pa.Table, diff: int) -> pa.Table:
+    position = table.schema.get_field_index(DIFF_COLUMN)
+    diffs = pa.repeat(pa.scalar(diff, pa.int64()), table.num_rows)
+    return table.set_column(position, table.schema.field(position), diffs)
+
+
+class Arrangements:
+    """The arrangements of one replica: which shard each is in, and how many dataflows use it.
+
+    A shard gets its name only when it is filled, and `since` is then at the time it was filled at: what a name leads to can be read
+    from the shard's since on. Until then it is remembered under a name of its own, so that one left by a crash is found and removed.
+    """
+
+    def __init__(
+        self,
+        persist: PersistClient,
+        registry: ArrangementRegistry,
+        replica_id: str,
+        driver: Driver,
+        settings: ComputeSettings,
+    ) -> None:
+        self._persist = persist
+        self._registry = registry
+        self._replica = replica_id
+        self._driver = driver
+        self._settings = settings
+        self._lock = threading.RLock()
+        self._users: dict[str, int] = {}  # by shard
+
+    def _name(self, desc: ArrangementDesc) -> str:
+        return f"{desc.fingerprint}/{self._settings.workers}/{self._settings.build}"
+
+    def exists(self, desc: ArrangementDesc) -> bool:
+        """Whether a filled shard is remembered for it."""
+        return self._registry.arrangement_shard(self._replica, self._name(desc)) is not None
+
+    def find(self, desc: ArrangementDesc) -> Arrangement | None:
+        """Open the filled arrangement, if there is one."""
+        with self._lock:
+            name = self._name(desc)
+            shard = self._registry.arrangement_shard(self._replica, name)
+            if shard is None:
+                return None
+            try:
+                return self._open(desc, shard)
+            except ShardFinalized:
+                self._registry.remove(self._replica, name)
+                return None
+
+    def begin(self, desc: ArrangementDesc) -> Arrangement:
+        """Open a new shard, to be filled and then published."""
+        shard = self._persist.new_shard_id()
+        with self._lock:
+            self._registry.put(self._replica, _FILLING + shard, shard)
+            return self._open(desc, shard)
+
+    def publish(self, arrangement: Arrangement, as_of: Timestamp) -> None:
+        """Let others find an arrangement that was filled at `as_of`, instead of the one they found before, if any."""
+        arrangement.hold(as_of)
+        name = self._name(arrangement.desc)
+        with self._lock:
+            before = self._registry.arrangement_shard(self._replica, name)
+            self._registry.put(self._replica, name, arrangement.shard_id)
+            self._registry.remove(self._replica, _FILLING + arrangement.shard_id)
+            if before is not None and before != arrangement.shard_id and before not in self._users:
+                self._persist.finalize(before, timeout=self._settings.timeout)
+
+    def release(self, arrangement: Arrangement, *, retire: bool) -> None:
+        """Close a dataflow's handles. With `retire` the shard goes when nobody else uses it; one without a name goes anyway."""
+        arrangement.close()
+        shard, name = arrangement.shard_id, self._name(arrangement.desc)
+        with self._lock:
+            self._users[shard] -= 1
+            if self._users[shard]:
+                return
+            del self._users[shard]
+            named = self._registry.arrangement_shard(self._replica, name) == shard
+            if retire or not named:
+                # Finalize first: a name that leads to a finalized shard is forgotten, a shard without a name would stay for ever.
+                self._persist.finalize(shard, timeout=self._settings.timeout)
+                self._registry.remove(self._replica, name if named else _FILLING + shard)
+
+    def retire_unused(self) -> int:
+        """Finalize the registered shards that no dataflow here uses; how many."""
+        retired = 0
+        with self._lock:
+            for name, shard in self._registry.entries(self._replica).items():
+                if shard not in self._users:
+                    self._persist.finalize(shard, timeout=self._settings.timeout)
+                    self._registry.remove(self._replica, name)
+                    retired += 1
+        return retired
+
+    def _open(self, desc: ArrangementDesc, shard: str) -> Arrangement:
+        handles = self._persist.open_shard(
+            shard,
+            desc.schema(),
+            key=desc.key_spec(self._settings),
+            purpose=f"arrangement {desc.name}",
+            timeout=self._settings.timeout,
+        )
+        self._users[shard] = self._users.get(shard, 0) + 1
+        return Arrangement(
+            desc, self._persist, shard, handles, driver=self._driver, settings=self._settings
+        )

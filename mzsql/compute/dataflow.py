@@ -1,0 +1,214 @@
+"""A dataflow that is installed: its inputs, its arrangements and its export, opened.
+
+Promise: `open_dataflow` finds what is there. A dataflow whose arrangements and export are all there and readable where they must be
+goes on from the lowest of their uppers; else `missing` says which arrangements must be filled, at `as_of`: the latest time that the
+inputs and the arrangements found can all be read at and that is not beyond what was asked for. An arrangement that cannot
+be read there is not used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+import pyarrow as pa
+
+from mzsql.compute.arrangements import Arrangement, ArrangementDesc, Arrangements
+from mzsql.compute.inputs import Input
+from mzsql.compute.protocols import ComputeSettings
+from mzsql.compute.target import Target
+from mzsql.lir.plan import DataflowDescription
+from mzsql.persist import PersistClient
+from mzsql.render.dataflow import RenderedDataflow
+from mzsql.render.rendered import ArrangementSpec
+from mzsql.repr.errors import InternalError, NotReadable
+from mzsql.repr.frontier import Frontier, Timestamp, join, meet, show
+from mzsql.repr.ids import GlobalId
+from mzsql.repr.types import arrow_schema
+
+
+class DataflowSpec(msgspec.Struct, frozen=True):
+    """What was asked for: the arguments of `ComputeController.create_dataflow`."""
+
+    gid: GlobalId
+    name: str
+    desc: DataflowDescription
+    output_shard: str | None
+    as_of: Timestamp
+
+
+def arrangement_desc(spec: ArrangementSpec) -> ArrangementDesc:
+    """What a node's arrangement holds."""
+    return ArrangementDesc(
+        spec.name, spec.columns, spec.key_arity, spec.additive, False, spec.fingerprint
+    )
+
+
+def index_desc(
+    gid: GlobalId, desc: DataflowDescription, rendered: RenderedDataflow
+) -> ArrangementDesc:
+    """What an index holds; found again as long as its plan is the same."""
+    assert rendered.output_key_arity is not None
+    digest = hashlib.sha256(msgspec.msgpack.encode(desc)).hexdigest()[:24]
+    return ArrangementDesc(
+        f"arr_{gid}",
+        rendered.output_columns,
+        rendered.output_key_arity,
+        (),
+        True,
+        f"index {gid} {digest}",
+    )
+
+
+class Dataflow:
+    """An opened dataflow. Used by one thread at a time."""
+
+    def __init__(
+        self,
+        spec: DataflowSpec,
+        rendered: RenderedDataflow,
+        inputs: Sequence[Input],
+        indexes: Mapping[str, Arrangement],
+    ) -> None:
+        """Made by `open_dataflow`; `indexes` are the arrangements of imported indexes by relation name."""
+        self.spec = spec
+        self.rendered = rendered
+        self.inputs = tuple(inputs)
+        self.indexes = dict(indexes)
+        self.arrangements: dict[str, Arrangement] = {}
+        self.missing: list[ArrangementDesc] = []
+        self.output: Target | None = None
+        self.output_desc: ArrangementDesc | None = None
+        self.as_of: Timestamp = spec.as_of
+
+    @property
+    def gid(self) -> GlobalId:
+        """The exported object."""
+        return self.spec.gid
+
+    @property
+    def output_schema(self) -> pa.Schema:
+        """The export's columns."""
+        return arrow_schema(self.rendered.output_columns).append(pa.field("mz_error", pa.string()))
+
+    def readable(self) -> dict[str, Arrangement]:
+        """Every arrangement that statements read, by relation name."""
+        return {**self.indexes, **self.arrangements}
+
+    def targets(self) -> list[Target]:
+        """What a step writes: the arrangements, then the export."""
+        if self.output is None:
+            raise InternalError(f"dataflow {self.gid} has no export yet")
+        return [*self.arrangements.values(), self.output]
+
+    def lower(self) -> Timestamp | None:
+        """The lowest upper of what a step writes; None when all is complete for ever."""
+        assert self.output is not None
+        if self.output.writer.upper is None:
+            return None
+        return meet(*(target.writer.upper for target in self.targets()))
+
+    def frontier(self) -> Frontier:
+        """The export's upper as last seen."""
+        return 0 if self.output is None else self.output.writer.upper
+
+    def input_upper(self) -> Frontier:
+        """How far all inputs are complete."""
+        return meet(*(one.upper() for one in self.inputs))
+
+    def hold(self) -> None:
+        """Let go of what no step will read any more: the times before the one below `lower`."""
+        lower = self.lower()
+        if lower is None or lower == 0:
+            return
+        for one in self.inputs:
+            one.hold(lower - 1)
+        for arrangement in self.arrangements.values():
+            arrangement.hold(lower - 1)
+        if isinstance(self.output, Arrangement):
+            self.output.hold(lower - 1)
+
+
+def choose_as_of(
+    wanted: Timestamp, sinces: Sequence[Frontier], found: Mapping[str, Arrangement]
+) -> tuple[Timestamp, dict[str, Arrangement]]:
+    """When to hydrate, and which of the arrangements found can be read then.
+
+    Args:
+        wanted: not later, unless inputs cannot be read so early any more.
+        sinces: of the inputs.
+        found: arrangements, filled.
+
+    Raises:
+        NotReadable: an input cannot be read at any time.
+    """
+    low = join(*sinces)
+    if low is None:
+        raise NotReadable("an input was dropped and cannot be read at any time")
+    high = max(wanted, low)
+    usable: dict[str, Arrangement] = {}
+    for name, arrangement in found.items():
+        since, upper = arrangement.since, arrangement.upper()
+        if since is None:
+            continue
+        new_low = max(low, since)
+        new_high = high if upper is None else min(high, upper - 1)
+        if new_low <= new_high:
+            low, high = new_low, new_high
+            usable[name] = arrangement
+    return high, usable
+
+
+def fill_plan(
+    dataflow: Dataflow,
+    arrangements: Arrangements,
+    persist: PersistClient,
+    settings: ComputeSettings,
+) -> None:
+    """Open the export and the arrangements that are there, and settle `as_of` and `missing`."""
+    spec, rendered = dataflow.spec, dataflow.rendered
+    found: dict[str, Arrangement] = {}
+    descs = {one.name: arrangement_desc(one) for one in rendered.arrangements}
+    output_upper: Frontier = 0
+    if spec.output_shard is None:
+        dataflow.output_desc = index_desc(spec.gid, spec.desc, rendered)
+        output = arrangements.find(dataflow.output_desc)
+        dataflow.output = output
+    else:
+        writer = persist.open_writer(
+            spec.output_shard,
+            dataflow.output_schema,
+            purpose=f"materialized view {spec.gid}",
+            timeout=settings.timeout,
+        )
+        dataflow.output = Target(
+            persist, spec.output_shard, dataflow.output_schema, writer, settings.timeout
+        )
+    if dataflow.output is not None:
+        output_upper = dataflow.output.upper()
+    for name, desc in descs.items():
+        there = arrangements.find(desc)
+        if there is not None:
+            found[name] = there
+    wanted = output_upper - 1 if output_upper else spec.as_of
+    try:
+        dataflow.as_of, usable = choose_as_of(wanted, [one.since for one in dataflow.inputs], found)
+    except NotReadable:
+        for arrangement in found.values():
+            arrangements.release(arrangement, retire=False)
+        raise
+    for name, arrangement in found.items():
+        if name not in usable:
+            arrangements.release(arrangement, retire=False)
+    dataflow.arrangements = {name: usable[name] for name in descs if name in usable}
+    dataflow.missing = [desc for name, desc in descs.items() if name not in usable]
+
+
+def not_hydratable(spec: DataflowSpec, inputs: Sequence[Input]) -> NotReadable:
+    """The error of a dataflow whose inputs are not complete at its as_of."""
+    listed = ", ".join(f"{one.spec.id} {show(one.upper())}" for one in inputs)
+    return NotReadable(f"{spec.gid} cannot be hydrated at {spec.as_of} yet: inputs are at {listed}")
+
+
+OpenInputs = Callable[[RenderedDataflow, Timestamp], Sequence[Input]]

@@ -1,0 +1,55 @@
+"""SQL over Arrow tables on the driver: the small evaluations around a step, in DuckDB, in process.
+
+Promise: `query` runs a statement built as an AST over named Arrow tables and returns an Arrow table; nothing is read from or left in
+any catalog, the thread that calls pays, and calls from several threads do not meet. Used for distinct keys, for cutting a batch by
+worker, for peeks and steps that are too small for a Spark job.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+
+import duckdb
+import pyarrow as pa
+from sqlglot import expressions as exp
+
+from mzsql.expr.engines import duckdb_connection, to_sql
+from mzsql.expr.functions.table import Engine
+
+
+class Driver:
+    """DuckDB connections, one for each calling thread."""
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+        self._lock = threading.Lock()
+        self._all: list[duckdb.DuckDBPyConnection] = []
+
+    def query(self, statement: exp.Expression, relations: Mapping[str, pa.Table]) -> pa.Table:
+        """The statement's result over the given relations."""
+        connection = self._connection()
+        for name, table in relations.items():
+            connection.register(name, table)
+        try:
+            return connection.sql(to_sql(statement, Engine.DUCKDB)).to_arrow_table()
+        finally:
+            for name in relations:
+                connection.unregister(name)
+
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        mine: duckdb.DuckDBPyConnection | None = getattr(self._local, "connection", None)
+        if mine is None:
+            mine = duckdb_connection()
+            self._local.connection = mine
+            with self._lock:
+                self._all.append(mine)
+        return mine
+
+    def close(self) -> None:
+        """Close the connections of all threads; none may be in use."""
+        with self._lock:
+            for connection in self._all:
+                connection.close()
+            self._all.clear()
+        self._local = threading.local()

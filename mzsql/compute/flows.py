@@ -1,0 +1,241 @@
+"""The life of one dataflow on a replica: opened, hydrated, stepped, and when it fails tried again.
+
+Promise: `Flow` holds what the controller knows of a dataflow; its transitions happen under the controller's lock, its work
+(`open`, `hydrate`, `advance`) on one thread at a time. A failure changes nothing but this dataflow's state.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from pyspark.sql import SparkSession
+
+from mzsql.compute.arrangements import Arrangement, Arrangements
+from mzsql.compute.dataflow import Dataflow, DataflowSpec, fill_plan
+from mzsql.compute.driver import Driver
+from mzsql.compute.hydration import Hydration, HydrationReport
+from mzsql.compute.inputs import CollectionInput, IndexInput, Input
+from mzsql.compute.protocols import ComputeSettings, DataflowStatus, RefreshStats, StorageReader
+from mzsql.compute.spark_session import hydration_session, step_session
+from mzsql.compute.step import StepTools, run_step
+from mzsql.compute.target import Overtaken, with_time
+from mzsql.persist import Clock, PersistClient
+from mzsql.render.dataflow import RenderedDataflow
+from mzsql.repr.errors import InternalError, NotReadable
+from mzsql.repr.frontier import MAX_TIMESTAMP, Frontier, Timestamp, less_than
+from mzsql.repr.ids import GlobalId
+
+
+class State(enum.Enum):
+    """Where a dataflow stands."""
+
+    OPENING = "waiting"
+    HYDRATING = "hydrating"
+    RUNNING = "running"
+
+
+@dataclass
+class Replica:
+    """What the dataflows of one replica share."""
+
+    replica_id: str
+    persist: PersistClient
+    spark: Callable[[], SparkSession]
+    storage: StorageReader
+    arrangements: Arrangements
+    driver: Driver
+    settings: ComputeSettings
+    clock: Clock
+    #: the frontier of another dataflow of this replica (an index)
+    frontier: Callable[[GlobalId], Frontier]
+    #: a handle of another dataflow's index
+    open_index: Callable[[GlobalId], Arrangement]
+    closing: Callable[[], bool]
+
+
+@dataclass
+class Flow:
+    """One installed dataflow."""
+
+    spec: DataflowSpec
+    rendered: RenderedDataflow
+    report: HydrationReport
+    replica: Replica
+    #: storage inputs are held from the moment of installation
+    collections: Sequence[CollectionInput]
+    state: State = State.OPENING
+    dataflow: Dataflow | None = None
+    busy: bool = False
+    dropped: bool = False
+    frontier: Frontier = 0
+    error: str | None = None
+    failures: int = 0
+    retry_at: float = 0.0
+    queued_at: int = 0
+    _session: SparkSession | None = None
+    _held_at: float = field(default=float("-inf"))
+
+    @property
+    def gid(self) -> GlobalId:
+        """The exported object."""
+        return self.spec.gid
+
+    def status(self) -> DataflowStatus:
+        """How it stands, for a person."""
+        return DataflowStatus(
+            self.gid,
+            self.replica.replica_id,
+            "failed" if self.failures else self.state.value,
+            self.frontier,
+            self.spec.as_of if self.dataflow is None else self.dataflow.as_of,
+            self.report.hydrated,
+            self.error,
+            self.failures,
+        )
+
+    def input_upper(self, upper: Callable[[GlobalId], Frontier]) -> Frontier:
+        """How far its inputs are complete, by a function that knows each one's upper."""
+        uppers = [upper(one.id) for one in self.rendered.inputs]
+        finite = [one for one in uppers if one is not None]
+        return min(finite) if finite else None
+
+    # --- work, on one thread at a time ---
+
+    def open(self) -> bool:
+        """Open inputs, arrangements and export; whether nothing has to be hydrated."""
+        by_id = {one.spec.id: one for one in self.collections}
+        inputs: list[Input] = []
+        indexes: dict[str, Arrangement] = {}
+        try:
+            for spec in self.rendered.inputs:
+                if not spec.index:
+                    inputs.append(by_id[spec.id])
+                    continue
+                arrangement = self.replica.open_index(spec.id)
+                indexes[f"arr_{spec.id}"] = arrangement
+                inputs.append(
+                    IndexInput(spec, arrangement, self.replica.frontier, self._release_index)
+                )
+            dataflow = Dataflow(self.spec, self.rendered, inputs, indexes)
+            fill_plan(
+                dataflow, self.replica.arrangements, self.replica.persist, self.replica.settings
+            )
+        except BaseException:
+            for arrangement in indexes.values():
+                self._release_index(arrangement)
+            raise
+        self.dataflow = dataflow
+        ready = not self._hydration().needed()
+        if ready:
+            self._hydrated()
+        return ready
+
+    def _release_index(self, arrangement: Arrangement) -> None:
+        self.replica.arrangements.release(arrangement, retire=False)
+
+    def hydrate(self) -> RefreshStats | None:
+        """Fill what is missing; None when it was interrupted."""
+        hydration = self._hydration()
+        stats = hydration.run()
+        if hydration.needed():
+            return None
+        self._hydrated()
+        return stats
+
+    def _hydrated(self) -> None:
+        assert self.dataflow is not None
+        self.frontier = self.dataflow.frontier()
+        self.report.object_done()
+        self.report.show()
+        self._hold(force=True)
+
+    def _hydration(self) -> Hydration:
+        assert self.dataflow is not None
+        settings = self.replica.settings
+        return Hydration(
+            self.dataflow,
+            self.report,
+            session=lambda: hydration_session(self.replica.spark(), workers=settings.workers),
+            arrangements=self.replica.arrangements,
+            persist=self.replica.persist,
+            settings=settings,
+            stopped=lambda: self.dropped or self.replica.closing(),
+        )
+
+    def advance(self, input_upper: Frontier) -> RefreshStats | None:
+        """Bring the export to the inputs' upper; None where nothing was left to do."""
+        dataflow = self.dataflow
+        if dataflow is None or dataflow.output is None:
+            raise InternalError(f"dataflow {self.gid} was advanced before it was hydrated")
+        lower = dataflow.lower()
+        stats: RefreshStats | None = None
+        upper = MAX_TIMESTAMP if input_upper is None else input_upper
+        if lower is not None and less_than(dataflow.frontier(), upper):
+            try:
+                stats = run_step(dataflow, lower, upper, self._tools())
+            except Overtaken:
+                for target in dataflow.targets():
+                    target.upper()
+        if input_upper is None and dataflow.output.writer.upper is not None:
+            # all inputs are sealed: so is the export
+            nothing = with_time(dataflow.output.schema).empty_table()
+            dataflow.output.append(nothing, dataflow.output.writer.upper, None)
+        self.frontier = dataflow.frontier()
+        self._hold(force=False)
+        return stats
+
+    def _tools(self) -> StepTools:
+        return StepTools(self._step_session, self.replica.driver, self.replica.settings)
+
+    def _step_session(self) -> SparkSession:
+        if self._session is None:
+            self._session = step_session(self.replica.spark())
+        return self._session
+
+    def _hold(self, *, force: bool) -> None:
+        now = self.replica.clock.monotonic()
+        if force or now - self._held_at >= self.replica.settings.since_seconds:
+            assert self.dataflow is not None
+            self._held_at = now
+            self.dataflow.hold()
+
+    def needs(self) -> Timestamp:
+        """The time that inputs must have completed before it can be hydrated."""
+        return self.spec.as_of if self.dataflow is None else self.dataflow.as_of
+
+    def close(self, *, retire: bool) -> None:
+        """Give up what it holds; with `retire`, its arrangements too unless others use them. No work may be running."""
+        dataflow, self.dataflow = self.dataflow, None
+        arrangements = self.replica.arrangements
+        if dataflow is None:
+            if retire:
+                for one in self.collections:
+                    one.close()
+            return
+        for source in dataflow.inputs:
+            # a hold on a collection outlives the process: a restart goes on from it
+            if retire or isinstance(source, IndexInput):
+                source.close()
+        for arrangement in dataflow.arrangements.values():
+            arrangements.release(arrangement, retire=retire)
+        if isinstance(dataflow.output, Arrangement):
+            arrangements.release(dataflow.output, retire=retire)
+        elif dataflow.output is not None:
+            dataflow.output.writer.expire()
+
+
+def unreadable(flow: Flow | None, gid: GlobalId, ts: Timestamp, replica_id: str) -> NotReadable:
+    """The error of a wait that ended at its timeout."""
+    if flow is None:
+        return NotReadable(
+            f'"{gid}" is not maintained by replica {replica_id}, so it cannot be read at {ts} here'
+        )
+    frontier = "[]" if flow.frontier is None else f"[{flow.frontier}]"
+    return NotReadable(
+        f'timed out: "{flow.spec.name}" ({gid}) has frontier {frontier}, and time {ts} is needed',
+        detail=f"It is maintained by replica {replica_id}, which is {flow.status().state}"
+        + (f": {flow.error}" if flow.error else "")
+        + ".",
+    )

@@ -1,0 +1,420 @@
+"""Hydration: a dataflow's arrangements and export filled from nothing at one time, node by node, worker by worker.
+
+Promise: each stage is one statement, run by Spark under its node's name; what it fills is in its shard when it ends, and stays if a later
+stage fails: the next attempt goes on from there. A node is reported hydrated, worker by worker, when the worker's share of it is
+written; statuses go to the sink once as false, once as true, and never back. What is there already is reported at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import reduce
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from mzsql.compute.arrangements import Arrangement, Arrangements
+from mzsql.compute.dataflow import Dataflow, arrangement_desc
+from mzsql.compute.jobs import named_jobs
+from mzsql.compute.protocols import (
+    ComputeSettings,
+    ObjectHydrationStatus,
+    OperatorHydrationStatus,
+    RefreshStats,
+    StatusRow,
+    StatusSink,
+)
+from mzsql.compute.relations import arrow_frame, parts_frame, rows_at, spark_schema
+from mzsql.compute.spark_session import HYDRATION_POOL
+from mzsql.compute.step import collectable_rows
+from mzsql.compute.target import Target, with_time
+from mzsql.expr.engines import to_sql
+from mzsql.expr.functions.table import Engine
+from mzsql.persist import PartRef, PersistClient
+from mzsql.render.rendered import HydrationStage
+from mzsql.repr.errors import InternalError
+from mzsql.repr.frontier import Frontier, Timestamp
+from mzsql.repr.ids import GlobalId
+
+_ERRORS = pa.schema([pa.field("mz_error", pa.string()), pa.field("mz_diff", pa.int64())])
+
+#: How often the files of a running write are looked at, in seconds.
+_LOOK_SECONDS = 0.1
+
+
+class HydrationReport:
+    """The hydration statuses of one object on one replica; tells the sink of every change, in order. Thread-safe."""
+
+    def __init__(
+        self,
+        gid: GlobalId,
+        lir_ids: Sequence[int],
+        replica_id: str,
+        workers: int,
+        sink: StatusSink,
+    ) -> None:
+        self._gid = gid
+        self._replica = replica_id
+        self._sink = sink
+        self._lock = threading.Lock()
+        self._nodes = {(lir_id, worker): False for lir_id in lir_ids for worker in range(workers)}
+        self._workers = workers
+        self._object = False
+        self._shown = False
+
+    def show(self) -> None:
+        """Append what there is, the first time."""
+        with self._lock:
+            if not self._shown:
+                self._shown = True
+                self._sink.update([(row, 1) for row in self._rows()])
+
+    def node_done(self, lir_ids: Iterable[int], workers: Iterable[int] | None = None) -> None:
+        """Workers (all by default) have done their share of nodes."""
+        which = range(self._workers) if workers is None else tuple(workers)
+        changes: list[tuple[StatusRow, int]] = []
+        with self._lock:
+            for lir_id in lir_ids:
+                for worker in which:
+                    if self._nodes.get((lir_id, worker)) is False:
+                        changes.append((self._row(lir_id, worker), -1))
+                        self._nodes[lir_id, worker] = True
+                        changes.append((self._row(lir_id, worker), 1))
+            if changes and self._shown:
+                self._sink.update(changes)
+
+    def object_done(self) -> None:
+        """The export's frontier has passed as_of: everything is hydrated."""
+        self.node_done({lir_id for lir_id, _ in self._nodes})
+        with self._lock:
+            if not self._object:
+                before = ObjectHydrationStatus(self._gid, self._replica, False)
+                self._object = True
+                if self._shown:
+                    after = ObjectHydrationStatus(self._gid, self._replica, True)
+                    self._sink.update([(before, -1), (after, 1)])
+
+    def retract(self) -> None:
+        """Take every row back (the object was dropped)."""
+        with self._lock:
+            if self._shown:
+                self._shown = False
+                self._sink.update([(row, -1) for row in self._rows()])
+
+    @property
+    def hydrated(self) -> bool:
+        """Whether the object is."""
+        return self._object
+
+    def statuses(self) -> tuple[OperatorHydrationStatus, ...]:
+        """The operators' statuses now."""
+        with self._lock:
+            return tuple(self._row(lir_id, worker) for lir_id, worker in self._nodes)
+
+    def _row(self, lir_id: int, worker: int) -> OperatorHydrationStatus:
+        done = self._nodes[lir_id, worker]
+        return OperatorHydrationStatus(self._gid, lir_id, self._replica, worker, done)
+
+    def _rows(self) -> list[StatusRow]:
+        rows: list[StatusRow] = [self._row(lir_id, worker) for lir_id, worker in self._nodes]
+        return [*rows, ObjectHydrationStatus(self._gid, self._replica, self._object)]
+
+
+class Hydration:
+    """One attempt to fill what a dataflow lacks."""
+
+    def __init__(
+        self,
+        dataflow: Dataflow,
+        report: HydrationReport,
+        *,
+        session: Callable[[], SparkSession],
+        arrangements: Arrangements,
+        persist: PersistClient,
+        settings: ComputeSettings,
+        stopped: Callable[[], bool],
+    ) -> None:
+        self._dataflow = dataflow
+        self._report = report
+        self._make_session = session
+        self._session: SparkSession | None = None
+        self._arrangements = arrangements
+        self._persist = persist
+        self._settings = settings
+        self._stopped = stopped
+        self._registered: set[str] = set()
+        self._alive: list[PartRef] = []  # parts that Spark may read are kept from being collected
+        self._sizes: dict[str, int] = {}
+        self._rows_out = 0
+        self._jobs = 0
+        #: error rows of the stages before the export's: (mz_error, mz_diff), or a folder of them when they are many
+        self._errors: list[pa.Table | Path] = []
+
+    def needed(self) -> bool:
+        """Whether anything is to be filled."""
+        return bool(self._dataflow.missing) or self._export_needed()
+
+    def _export_needed(self) -> bool:
+        output = self._dataflow.output
+        upper: Frontier = 0 if output is None else output.writer.upper
+        return upper is not None and upper <= self._dataflow.as_of
+
+    def run(self) -> RefreshStats:
+        """Run the stages whose target is missing, in order."""
+        dataflow = self._dataflow
+        started = time.monotonic()
+        missing = {desc.name for desc in dataflow.missing}
+        with tempfile.TemporaryDirectory(prefix="mzsql-hydration-") as scratch:
+            for stage in dataflow.rendered.hydration(Engine.SPARK):
+                if self._stopped():
+                    break
+                if stage.target is None:
+                    if self._export_needed():
+                        self._fill_export(stage, Path(scratch))
+                elif stage.target in missing:
+                    self._fill_arrangement(stage, stage.target, Path(scratch))
+                elif stage.has_errors and self._export_needed():
+                    # what it fills is there, the errors that belong to the export are not
+                    self._only_errors(stage, Path(scratch))
+                self._report.node_done(stage.completes)
+        self._alive.clear()
+        return RefreshStats(
+            dataflow.gid,
+            dataflow.as_of,
+            dataflow.as_of + 1,
+            0,
+            self._rows_out,
+            sum(self._sizes.values()),
+            self._jobs,
+            time.monotonic() - started,
+            "hydration",
+        )
+
+    def _fill_arrangement(self, stage: HydrationStage, name: str, scratch: Path) -> None:
+        dataflow, as_of = self._dataflow, self._dataflow.as_of
+        (spec,) = (one for one in dataflow.rendered.arrangements if one.name == name)
+        arrangement = self._arrangements.begin(arrangement_desc(spec))
+        try:
+            self._write(stage, arrangement, 0, scratch, corrected=None)
+            self._arrangements.publish(arrangement, as_of)
+        except BaseException:
+            self._arrangements.release(arrangement, retire=True)
+            raise
+        order = [one.name for one in dataflow.rendered.arrangements]
+        filled = {**dataflow.arrangements, name: arrangement}
+        dataflow.arrangements = {one: filled[one] for one in order if one in filled}
+        dataflow.missing = [desc for desc in dataflow.missing if desc.name != name]
+
+    def _fill_export(self, stage: HydrationStage, scratch: Path) -> None:
+        dataflow = self._dataflow
+        if dataflow.output_desc is None:
+            output = dataflow.output
+            assert output is not None
+            upper = output.upper()
+            if upper is None or upper > dataflow.as_of:
+                return  # another replica did it
+            self._write(stage, output, upper, scratch, corrected=output.shard_id if upper else None)
+            return
+        old = dataflow.output
+        index = self._arrangements.begin(dataflow.output_desc)
+        try:
+            self._write(stage, index, 0, scratch, corrected=None)
+            self._arrangements.publish(index, dataflow.as_of)
+        except BaseException:
+            self._arrangements.release(index, retire=True)
+            raise
+        if isinstance(old, Arrangement):
+            self._arrangements.release(old, retire=False)
+        dataflow.output = index
+
+    def _write(
+        self,
+        stage: HydrationStage,
+        target: Target,
+        upper: Timestamp,
+        scratch: Path,
+        *,
+        corrected: str | None,
+    ) -> None:
+        """Run a stage and write its result at as_of into a shard whose upper is `upper`.
+
+        `corrected`: the shard has contents already; write what must change for it to be right from as_of on.
+        """
+        as_of = self._dataflow.as_of
+        full = with_time(target.schema)
+        with self._running(stage, scratch) as (session, result):
+            is_export = stage.target is None
+            frame = result if is_export else result.where(F.col("mz_error").isNull())
+            frame = frame.withColumn("mz_time", F.lit(as_of).cast("bigint")).select(
+                *(F.col(one.name).cast(one.dataType).alias(one.name) for one in spark_schema(full))
+            )
+            if is_export:
+                frame = self._with_errors(session, frame, full)
+            if corrected is not None:
+                frame = self._correction(session, frame, target, upper)
+            if not is_export and stage.has_errors:
+                # computed once for both: the rows and the errors among them
+                result.persist()
+            try:
+                if not is_export and stage.has_errors:
+                    self._keep_errors(result, scratch)
+                written = self._store(stage, frame, target, upper)
+            finally:
+                result.unpersist()
+        if is_export:
+            self._rows_out = written
+
+    def _store(
+        self, stage: HydrationStage, frame: DataFrame, target: Target, upper: Timestamp
+    ) -> int:
+        """Append a stage's rows; how many."""
+        end = self._dataflow.as_of + 1
+        rows = self._collect(stage, frame, with_time(target.schema))
+        if rows is not None:
+            target.append(rows, upper, end, exact=True)
+            return rows.num_rows
+        running = _Watch(self._report, stage.completes).run
+        _, written = target.adopt(frame, upper, end, exact=True, running=running)
+        return written
+
+    @contextlib.contextmanager
+    def _running(
+        self, stage: HydrationStage, scratch: Path
+    ) -> Iterator[tuple[SparkSession, DataFrame]]:
+        """The stage's statement, ready to run under its node's name."""
+        if self._session is None:
+            self._session = self._make_session()
+        session, gid = self._session, self._dataflow.gid
+        with named_jobs(session, gid, [stage.lir_id], "hydrate", HYDRATION_POOL) as count:
+            for name in stage.reads:
+                self._relation(session, name, scratch)
+            yield session, session.sql(to_sql(stage.statement, Engine.SPARK))
+        self._jobs += count.jobs
+
+    def _only_errors(self, stage: HydrationStage, scratch: Path) -> None:
+        with self._running(stage, scratch) as (_, result):
+            self._keep_errors(result, scratch)
+
+    def _keep_errors(self, result: DataFrame, scratch: Path) -> None:
+        """Remember a stage's error rows for the export."""
+        errors = result.where(F.col("mz_error").isNotNull()).groupBy("mz_error")
+        summed = errors.agg(F.sum("mz_diff").cast("bigint").alias("mz_diff"))
+        bound = collectable_rows(_ERRORS, self._settings)
+        rows = summed.limit(bound + 1).toArrow().cast(_ERRORS)
+        if rows.num_rows <= bound:
+            self._errors.append(rows)
+            return
+        folder = scratch / f"errors-{len(self._errors)}"
+        summed.write.parquet(str(folder))
+        self._errors.append(folder)
+
+    def _with_errors(self, session: SparkSession, frame: DataFrame, full: pa.Schema) -> DataFrame:
+        """The export's rows and the error rows of the stages below it."""
+        as_of = F.lit(self._dataflow.as_of).cast("bigint")
+        for errors in self._errors:
+            if isinstance(errors, Path):
+                kept = session.read.schema(spark_schema(_ERRORS)).parquet(str(errors))
+            elif errors.num_rows:
+                kept = arrow_frame(session, errors)
+            else:
+                continue
+            given = {"mz_error": F.col("mz_error"), "mz_diff": F.col("mz_diff"), "mz_time": as_of}
+            frame = frame.unionAll(
+                kept.select(
+                    *(
+                        given.get(one.name, F.lit(None)).cast(one.dataType).alias(one.name)
+                        for one in spark_schema(full)
+                    )
+                )
+            )
+        return frame
+
+    def _collect(self, stage: HydrationStage, frame: DataFrame, full: pa.Schema) -> pa.Table | None:
+        """A small stage's rows; None for one that Spark shall write."""
+        size = sum(self._sizes[name] for name in stage.reads)
+        if size > self._settings.small_hydration_bytes:
+            return None
+        bound = collectable_rows(full, self._settings)
+        rows = frame.limit(bound + 1).toArrow()
+        return None if rows.num_rows > bound else rows.cast(full)
+
+    def _relation(self, session: SparkSession, name: str, scratch: Path) -> None:
+        if name in self._registered:
+            return
+        as_of, dataflow = self._dataflow.as_of, self._dataflow
+        snaps = {f"snap_{one.spec.id}": one for one in dataflow.inputs}
+        source = snaps.get(name)
+        arrangement = dataflow.readable().get(name)
+        if source is not None:
+            parts, schema = list(source.parts(as_of)), source.schema
+        elif arrangement is not None:
+            parts, schema = arrangement.parts(as_of), arrangement.schema
+        else:
+            raise InternalError(f"hydration of {dataflow.gid} reads {name}, which is unknown")
+        self._alive += parts
+        self._sizes[name] = sum(part.bytes for part in parts)
+        if sum(part.rows for part in parts) <= self._settings.inline_rows:
+            # few rows: cheaper here than as a scan of files
+            rows = rows_at(parts, with_time(schema), as_of)
+            rows = rows if arrangement is None else arrangement.rows(rows)
+            frame = arrow_frame(session, rows, scratch=scratch)
+        elif arrangement is not None:
+            frame = arrangement.frame(session, parts, as_of)
+        else:
+            frame = parts_frame(session, parts, schema, as_of=as_of)
+        if source is not None:
+            frame = frame.drop("mz_time")
+        frame.createOrReplaceTempView(name)
+        self._registered.add(name)
+
+    def _correction(
+        self, session: SparkSession, frame: DataFrame, target: Target, upper: Timestamp
+    ) -> DataFrame:
+        reader = self._persist.open_reader(target.shard_id, timeout=self._settings.timeout)
+        try:
+            parts = reader.parts(upper - 1, timeout=self._settings.timeout)
+        finally:
+            reader.expire()
+        self._alive += parts
+        before = parts_frame(session, parts, target.schema, as_of=upper - 1)
+        names = target.schema.names
+        both = reduce(
+            DataFrame.unionAll,
+            [
+                frame.select(*names, "mz_diff"),
+                before.select(*names, (-F.col("mz_diff")).alias("mz_diff")),
+            ],
+        )
+        changed = both.groupBy(*names).agg(F.sum("mz_diff").alias("mz_diff"))
+        time_column = F.lit(self._dataflow.as_of).cast("bigint").alias("mz_time")
+        return changed.where(F.col("mz_diff") != F.lit(0)).select(*names, time_column, "mz_diff")
+
+
+class _Watch:
+    """Looks at the files of a running write and reports each worker's as it is complete."""
+
+    def __init__(self, report: HydrationReport, lir_ids: Sequence[int]) -> None:
+        self._report = report
+        self._lir_ids = tuple(lir_ids)
+
+    def run(self, write: Callable[[], None], complete: Callable[[], frozenset[int]]) -> None:
+        """Run the write in this thread, and look from another one meanwhile."""
+        ended = threading.Event()
+
+        def look() -> None:
+            while not ended.wait(_LOOK_SECONDS):
+                self._report.node_done(self._lir_ids, sorted(complete()))
+
+        watcher = threading.Thread(target=look, name="mzsql-hydration-watch", daemon=True)
+        watcher.start()
+        try:
+            write()
+        finally:
+            ended.set()
+            watcher.join()

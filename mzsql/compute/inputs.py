@@ -1,0 +1,147 @@
+"""What a dataflow reads: collections behind storage, and arrangements of indexes of the same replica, as one kind of thing.
+
+Promise: an input's updates and contents come with exactly the columns rendering expects: c0 …, mz_error where the input has errors,
+mz_time, mz_diff; and stay readable from the input's hold on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+
+from mzsql.compute.arrangements import Arrangement
+from mzsql.compute.protocols import StorageReader
+from mzsql.compute.target import with_time
+from mzsql.persist import PartRef
+from mzsql.render.rendered import InputSpec
+from mzsql.repr.frontier import Frontier, Timestamp
+from mzsql.repr.ids import GlobalId
+from mzsql.repr.types import arrow_schema
+
+
+def input_schema(spec: InputSpec) -> pa.Schema:
+    """The columns of an input's rows."""
+    schema = arrow_schema(spec.columns)
+    return schema.append(pa.field("mz_error", pa.string())) if spec.has_errors else schema
+
+
+class Input(Protocol):
+    """One import of a dataflow."""
+
+    spec: InputSpec
+    schema: pa.Schema
+
+    @property
+    def since(self) -> Frontier:
+        """The earliest time that stays readable for this dataflow."""
+
+    def upper(self) -> Frontier:
+        """How far it is complete."""
+
+    def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
+        """The updates with ``lower <= mz_time < upper``."""
+
+    def parts_between(self, lower: Timestamp, upper: Timestamp) -> Sequence[PartRef]:
+        """The parts that may hold such updates."""
+
+    def parts(self, as_of: Timestamp) -> Sequence[PartRef]:
+        """The parts of the contents at a time."""
+
+    def hold(self, since: Timestamp) -> None:
+        """Let go of times before `since`."""
+
+    def close(self) -> None:
+        """Let go of everything."""
+
+
+class CollectionInput:
+    """A collection behind storage, held from `since` on."""
+
+    def __init__(self, spec: InputSpec, storage: StorageReader, since: Timestamp) -> None:
+        self.spec = spec
+        self.schema = input_schema(spec)
+        self._storage = storage
+        self._hold = storage.hold(spec.id, since)
+
+    @property
+    def since(self) -> Frontier:
+        """What is held."""
+        return self._hold.since
+
+    def upper(self) -> Frontier:
+        """The collection's upper."""
+        return self._storage.upper(self.spec.id)
+
+    def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
+        """The collection's updates in the columns of the import."""
+        table = self._storage.updates(self.spec.id, lower, upper)
+        return in_columns(table, with_time(self.schema))
+
+    def parts_between(self, lower: Timestamp, upper: Timestamp) -> Sequence[PartRef]:
+        """The parts that may hold updates of ``[lower, upper)``."""
+        return self._storage.parts_between(self.spec.id, lower, upper)
+
+    def parts(self, as_of: Timestamp) -> Sequence[PartRef]:
+        """The parts of the contents."""
+        return self._storage.parts(self.spec.id, as_of)
+
+    def hold(self, since: Timestamp) -> None:
+        """Move the hold forward."""
+        self._hold.downgrade(since)
+
+    def close(self) -> None:
+        """Release the hold."""
+        self._hold.release()
+
+
+class IndexInput:
+    """An index of the same replica, read through handles of this dataflow's own."""
+
+    def __init__(
+        self,
+        spec: InputSpec,
+        arrangement: Arrangement,
+        frontier: Callable[[GlobalId], Frontier],
+        release: Callable[[Arrangement], None],
+    ) -> None:
+        self.spec = spec
+        self.schema = input_schema(spec)
+        self.arrangement = arrangement
+        self._frontier = frontier
+        self._release = release
+
+    @property
+    def since(self) -> Frontier:
+        """What these handles hold."""
+        return self.arrangement.since
+
+    def upper(self) -> Frontier:
+        """How far the index is maintained."""
+        return self._frontier(self.spec.id)
+
+    def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
+        """The index's updates."""
+        return in_columns(self.arrangement.updates(lower, upper), with_time(self.schema))
+
+    def parts_between(self, lower: Timestamp, upper: Timestamp) -> Sequence[PartRef]:
+        """The parts that may hold updates of ``[lower, upper)``."""
+        return self.arrangement.parts_between(lower, upper)
+
+    def parts(self, as_of: Timestamp) -> Sequence[PartRef]:
+        """The parts of the contents."""
+        return self.arrangement.parts(as_of)
+
+    def hold(self, since: Timestamp) -> None:
+        """Move the hold forward."""
+        self.arrangement.hold(since)
+
+    def close(self) -> None:
+        """Give the handles up."""
+        self._release(self.arrangement)
+
+
+def in_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The table's columns of the schema, in its order and types."""
+    return table if table.schema.equals(schema) else table.select(schema.names).cast(schema)

@@ -1,0 +1,59 @@
+"""Names for Spark's jobs: a group, a description and a scheduler pool for what one thread runs.
+
+Promise: jobs started inside `named_jobs` carry the object's and the nodes' ids wherever Spark shows jobs, and can be counted. Classic
+sessions know groups and pools per thread; a Spark Connect session knows tags only, and counts no jobs (the count is then 0).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator, Sequence
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from mzsql.repr.ids import GlobalId
+
+_RUNS = iter(range(1, 2**62))
+_RUNS_LOCK = threading.Lock()
+
+
+class JobCount:
+    """How many jobs ran inside a `named_jobs` block; read after it."""
+
+    jobs: int = 0
+
+
+def describe(gid: GlobalId, lir_ids: Sequence[int], what: str) -> str:
+    """What Spark shows for a job: ``mz u3 lir 5: hydrate``."""
+    return f"mz {gid} lir {','.join(map(str, lir_ids))}: {what}"
+
+
+@contextlib.contextmanager
+def named_jobs(
+    spark: SparkSession, gid: GlobalId, lir_ids: Sequence[int], what: str, pool: str
+) -> Iterator[JobCount]:
+    """Name the jobs that this thread starts inside, and count them."""
+    count = JobCount()
+    with _RUNS_LOCK:
+        group = f"mz {gid} {next(_RUNS)}"
+    try:
+        context = spark.sparkContext
+    except (PySparkException, AttributeError):
+        tag = f"mz-{gid}"
+        spark.addTag(tag)
+        try:
+            yield count
+        finally:
+            spark.removeTag(tag)
+        return
+    context.setJobGroup(group, describe(gid, lir_ids, what))
+    context.setLocalProperty("spark.scheduler.pool", pool)
+    try:
+        yield count
+    finally:
+        count.jobs = len(context.statusTracker().getJobIdsForGroup(group))
+        for name in ("spark.jobGroup.id", "spark.job.description", "spark.scheduler.pool"):
+            # None removes a local property; PySpark's annotation does not say so
+            context.setLocalProperty(name, None)

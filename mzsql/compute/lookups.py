@@ -1,0 +1,245 @@
+"""Lookups: which rows of the arrangements a step can touch, found and read before the step runs.
+
+Promise: every row that `RenderedDataflow.lookups` says a step can touch is in the result; rows that are read on the driver are exactly
+those. The keys come from the step's deltas and from rows found before, until nothing new comes. Past the bound of rows and bytes
+for the driver an arrangement is handed to Spark as parts with at most 64 pushed ranges, or whole where the ranges would touch
+most of its pages anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from sqlglot import expressions as exp
+
+from mzsql.compute.arrangements import Arrangement, merge_ranges, rangeable
+from mzsql.compute.driver import Driver
+from mzsql.compute.relations import PUSHED_RANGES, KeyRange
+from mzsql.compute.target import with_time
+from mzsql.expr.functions.table import Engine
+from mzsql.persist import PartRef, ReadStats
+from mzsql.render.rendered import KeySource, Lookup
+from mzsql.repr.frontier import Timestamp
+
+#: With more than one key in so many rows, at random, nearly every page is touched: then ranges only cost.
+_ROWS_A_PAGE = 1000
+
+
+@dataclass
+class Pushed:
+    """An arrangement that Spark reads itself; the parts must be kept alive until it has."""
+
+    arrangement: Arrangement
+    parts: list[PartRef]
+    ranges: list[KeyRange] | None
+
+
+@dataclass
+class Found:
+    """The relations for a step: read on the driver, or left to Spark."""
+
+    tables: dict[str, pa.Table]
+    pushed: dict[str, Pushed]
+    stats: ReadStats
+
+
+@dataclass
+class _State:
+    """What is known of one arrangement during the passes."""
+
+    lookup: Lookup
+    arrangement: Arrangement
+    parts: list[PartRef]
+    pieces: list[pa.Table] = field(default_factory=list)
+    keys: pa.Table | None = None
+    whole: bool = False
+    pushed: bool = False
+    #: raised when `pieces` starts anew
+    generation: int = 0
+    #: for each source the generation of its relation that was looked at, and how many pieces of it
+    looked: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+
+class LookupRun:
+    """The lookups of one step."""
+
+    def __init__(
+        self,
+        lookups: Sequence[Lookup],
+        deltas: Mapping[str, pa.Table | None],
+        arrangements: Mapping[str, Arrangement],
+        as_of: Timestamp,
+        driver: Driver,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            lookups: in the order to follow.
+            deltas: the step's deltas by relation name; None: one too large for the driver.
+            arrangements: by relation name.
+            as_of: the time the arrangements are read at.
+            driver: evaluates the keys.
+        """
+        self._deltas = deltas
+        self._as_of = as_of
+        self._driver = driver
+        self._stats = ReadStats()
+        self._states = {
+            lookup.arrangement: _State(
+                lookup,
+                arrangements[lookup.arrangement],
+                arrangements[lookup.arrangement].parts(as_of),
+            )
+            for lookup in lookups
+        }
+
+    def run(self) -> Found:
+        """Follow the lookups until a pass finds no new keys."""
+        moved = True
+        while moved:
+            moved = False
+            for state in self._states.values():
+                moved |= self._pass(state)
+        tables: dict[str, pa.Table] = {}
+        pushed: dict[str, Pushed] = {}
+        for name, state in self._states.items():
+            if state.pushed:
+                pushed[name] = Pushed(state.arrangement, state.parts, self._push_ranges(state))
+                self._stats.bytes += sum(part.bytes for part in state.parts)
+            elif state.pieces:
+                tables[name] = pa.concat_tables(state.pieces)
+            else:
+                tables[name] = state.arrangement.rows(
+                    with_time(state.arrangement.schema).empty_table()
+                )
+        return Found(tables, pushed, self._stats)
+
+    def _pass(self, state: _State) -> bool:
+        """Look up what the sources have that was not looked up before; whether something was."""
+        if state.whole:
+            return False
+        sources = state.lookup.sources
+        if sources == ():
+            return False
+        arity = min(len(source.exprs) for source in sources) if sources else 0
+        if sources is None or arity == 0:
+            self._take_all(state)
+            return True
+        new: list[pa.Table] = []
+        for position, source in enumerate(sources):
+            known = self._relation(source.relation)
+            if known is None:
+                self._take_all(state)
+                return True
+            generation, tables = known
+            last, count = state.looked.get(position, (generation, 0))
+            seen = count if last == generation else 0
+            state.looked[position] = (generation, len(tables))
+            new += [self._keys(source, arity, table) for table in tables[seen:] if table.num_rows]
+        if not new:
+            return False
+        schema = pa.schema(
+            [pa.field(f"k{i}", state.arrangement.schema.field(i).type) for i in range(arity)]
+        )
+        keys = self._unseen(pa.concat_tables([table.cast(schema) for table in new]), state.keys)
+        if keys.num_rows == 0:
+            return False
+        state.keys = keys if state.keys is None else pa.concat_tables([state.keys, keys])
+        if not state.pushed:
+            self._read(state, keys)
+        return True
+
+    def _relation(self, name: str) -> tuple[int, list[pa.Table]] | None:
+        """What is known of a relation, in the pieces it came in, and their generation; None: not to be had on the driver."""
+        if name in self._states:
+            state = self._states[name]
+            return None if state.pushed else (state.generation, state.pieces)
+        table = self._deltas[name]
+        return None if table is None else (0, [table])
+
+    def _keys(self, source: KeySource, arity: int, table: pa.Table) -> pa.Table:
+        select = (
+            exp.select(
+                *(
+                    exp.alias_(key.copy(), f"k{i}", quoted=True)
+                    for i, key in enumerate(source.exprs[:arity])
+                )
+            )
+            .from_(exp.Table(this=exp.to_identifier(source.relation, quoted=True)))
+            .distinct()
+        )
+        if source.where is not None:
+            select = select.where(source.where.copy())
+        return self._driver.query(select, {source.relation: table})
+
+    def _unseen(self, keys: pa.Table, seen: pa.Table | None) -> pa.Table:
+        select = exp.select("*").from_("new_keys").distinct()
+        if seen is None:
+            return self._driver.query(select, {"new_keys": keys})
+        both = exp.except_(select, exp.select("*").from_("seen_keys"))
+        return self._driver.query(both, {"new_keys": keys, "seen_keys": seen})
+
+    def _take_all(self, state: _State) -> None:
+        state.whole = True
+        if not state.arrangement.fits_driver(state.parts, None):
+            state.pushed, state.keys, state.pieces = True, None, []
+        elif not state.pushed:
+            state.pieces = [
+                state.arrangement.rows(state.arrangement.read(self._as_of, stats=self._stats))
+            ]
+            state.generation += 1
+
+    def _read(self, state: _State, keys: pa.Table) -> None:
+        arrangement = state.arrangement
+        ranges = merge_ranges(keys.column(0)) if rangeable(keys.schema.field(0).type) else None
+        if not arrangement.fits_driver(state.parts, ranges):
+            state.pushed, state.pieces = True, []
+            return
+        workers = None
+        if keys.num_columns == arrangement.desc.key_arity and keys.num_rows <= PUSHED_RANGES:
+            workers = self._workers(arrangement, keys)
+        rows = arrangement.rows(
+            arrangement.read(self._as_of, key_ranges=ranges, workers=workers, stats=self._stats)
+        )
+        exact = ranges is not None and keys.num_columns == 1 and keys.num_rows <= PUSHED_RANGES
+        if rows.num_rows and not exact:
+            rows = self._semi_join(rows, keys)
+        if rows.num_rows:
+            state.pieces.append(rows)
+
+    def _workers(self, arrangement: Arrangement, keys: pa.Table) -> list[int]:
+        worker = exp.alias_(arrangement.worker_ast(Engine.DUCKDB, "k"), "w", quoted=True)
+        select = exp.select(worker).from_("lookup_keys").distinct()
+        workers: list[int] = (
+            self._driver.query(select, {"lookup_keys": keys}).column("w").to_pylist()
+        )
+        return sorted(workers)
+
+    def _semi_join(self, rows: pa.Table, keys: pa.Table) -> pa.Table:
+        same = exp.and_(
+            *(
+                exp.NullSafeEQ(
+                    this=exp.column(f"k{i}", "lookup_keys", quoted=True),
+                    expression=exp.column(f"c{i}", "state_rows", quoted=True),
+                )
+                for i in range(keys.num_columns)
+            )
+        )
+        select = (
+            exp.select("*")
+            .from_("state_rows")
+            .where(exp.Exists(this=exp.select("1").from_("lookup_keys").where(same)))
+        )
+        return self._driver.query(select, {"state_rows": rows, "lookup_keys": keys}).cast(
+            rows.schema
+        )
+
+    def _push_ranges(self, state: _State) -> list[KeyRange] | None:
+        if state.keys is None or not rangeable(state.keys.schema.field(0).type):
+            return None
+        rows = sum(part.rows for part in state.parts)
+        if state.keys.num_rows > PUSHED_RANGES and state.keys.num_rows * _ROWS_A_PAGE > rows:
+            return None
+        return merge_ranges(state.keys.column(0))

@@ -1,0 +1,276 @@
+"""One step of a dataflow: the inputs' updates of ``[lower, upper)`` become updates of the export and of the arrangements.
+
+Promise: the statement runs once, over exactly the deltas and the arrangement rows it can touch; a step without input updates runs
+no Spark job and only moves the export's upper (the arrangements follow with the next update, so until then they may be behind).
+Each shard is written by its own compare_and_append, in the order of `Dataflow.targets`; after a crash between them the step is run
+again from the lowest upper and each shard takes what it lacks. What comes to the driver is bounded in rows and bytes; past that
+Spark writes the result as Parquet and the shards adopt it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from mzsql.compute.dataflow import Dataflow
+from mzsql.compute.driver import Driver
+from mzsql.compute.inputs import Input
+from mzsql.compute.jobs import named_jobs
+from mzsql.compute.lookups import Found, LookupRun
+from mzsql.compute.protocols import ComputeSettings, RefreshStats
+from mzsql.compute.relations import arrow_frame, parts_frame, spark_schema
+from mzsql.compute.spark_session import STEP_POOL
+from mzsql.compute.target import Target, with_time
+from mzsql.expr.engines import to_sql
+from mzsql.expr.functions.table import Engine
+from mzsql.persist import PartRef
+from mzsql.render.rendered import Step, StepOutput
+from mzsql.repr.errors import InternalError
+from mzsql.repr.frontier import Frontier, Timestamp
+from mzsql.repr.types import arrow_schema
+
+#: A guess at a value's size in Arrow memory where the type does not say.
+_VALUE_BYTES = 32
+
+
+@dataclass
+class Delta:
+    """The updates of one input in a step; `table` is None where they are too many for the driver."""
+
+    source: Input
+    rows: int
+    bytes: int
+    table: pa.Table | None
+    parts: list[PartRef] = field(default_factory=list)
+
+
+@dataclass
+class StepTools:
+    """What steps of one dataflow are run with."""
+
+    session: Callable[[], SparkSession]
+    driver: Driver
+    settings: ComputeSettings
+    engine: Engine = Engine.SPARK
+
+
+def collectable_rows(schema: pa.Schema, settings: ComputeSettings) -> int:
+    """How many rows of a schema may come to the driver."""
+    width = 0
+    for one in schema:
+        try:
+            width += max(1, one.type.bit_width // 8)
+        except ValueError:
+            width += _VALUE_BYTES
+    return max(1, min(settings.driver_rows, settings.driver_bytes // max(width, 1)))
+
+
+def run_step(
+    dataflow: Dataflow, lower: Timestamp, upper: Timestamp, tools: StepTools
+) -> RefreshStats:
+    """Process the updates of ``[lower, upper)``, where `lower` is `Dataflow.lower` and `upper` at most the inputs' upper.
+
+    Raises:
+        Overtaken: another replica wrote into the middle of a large step; run it again from the new lower.
+    """
+    started = time.monotonic()
+    deltas = {f"delta_{one.spec.id}": _delta(one, lower, upper, tools) for one in dataflow.inputs}
+    rows_in = sum(delta.rows for delta in deltas.values())
+    if rows_in == 0:
+        assert dataflow.output is not None
+        nothing = with_time(dataflow.output.schema).empty_table()
+        dataflow.output.append(nothing, lower, upper)
+        seconds = time.monotonic() - started
+        return RefreshStats(dataflow.gid, lower, upper, 0, 0, 0, 0, seconds, "empty")
+    found = LookupRun(
+        dataflow.rendered.lookups,
+        {name: delta.table for name, delta in deltas.items()},
+        dataflow.readable(),
+        lower - 1,
+        tools.driver,
+    ).run()
+    work = _Work(dataflow, lower, upper, tools, deltas=deltas, found=found)
+    rows_out, jobs = work.run()
+    return RefreshStats(
+        dataflow.gid,
+        lower,
+        upper,
+        rows_in,
+        rows_out,
+        found.stats.bytes + sum(delta.bytes for delta in deltas.values()),
+        jobs,
+        time.monotonic() - started,
+    )
+
+
+def _delta(source: Input, lower: Timestamp, upper: Timestamp, tools: StepTools) -> Delta:
+    parts = list(source.parts_between(lower, upper))
+    rows, size = sum(part.rows for part in parts), sum(part.bytes for part in parts)
+    if not parts:
+        return Delta(source, 0, 0, with_time(source.schema).empty_table())
+    if rows > tools.settings.driver_rows or size > tools.settings.driver_bytes:
+        # Compaction may have put few updates of the step beside many older ones: count before calling it large.
+        count = _count(source, parts, lower, upper, tools)
+        if count > tools.settings.driver_rows:
+            return Delta(source, count, size, None, parts)
+    table = source.updates(lower, upper)
+    return Delta(source, table.num_rows, size, table)
+
+
+def _count(
+    source: Input, parts: list[PartRef], lower: Timestamp, upper: Timestamp, tools: StepTools
+) -> int:
+    frame = parts_frame(tools.session(), parts, source.schema, between=(lower, upper))
+    return int(frame.count())
+
+
+class _Work:
+    """The part of a step that runs the statement and writes what comes out."""
+
+    def __init__(
+        self,
+        dataflow: Dataflow,
+        lower: Timestamp,
+        upper: Timestamp,
+        tools: StepTools,
+        *,
+        deltas: Mapping[str, Delta],
+        found: Found,
+    ) -> None:
+        self.dataflow = dataflow
+        self.lower = lower
+        self.upper = upper
+        self.tools = tools
+        self.deltas = deltas
+        self.found = found
+        self.large = bool(found.pushed) or any(one.table is None for one in deltas.values())
+        engine = Engine.SPARK if self.large else tools.engine
+        self.engine = engine
+        self.step: Step = dataflow.rendered.step(engine, lower, upper)
+
+    def run(self) -> tuple[int, int]:
+        """Rows of the export's delta, and Spark jobs."""
+        if self.engine is Engine.DUCKDB:
+            tables: dict[str, pa.Table] = {}
+            for name in self.step.reads:
+                table = self._table(name)
+                assert table is not None
+                tables[name] = table
+            return self._write(self.tools.driver.query(self.step.statement, tables)), 0
+        session = self.tools.session()
+        what = f"step [{self.lower}, {self.upper})"
+        with (
+            named_jobs(
+                session, self.dataflow.gid, self.dataflow.rendered.lir_ids, what, STEP_POOL
+            ) as count,
+            tempfile.TemporaryDirectory(prefix="mzsql-step-") as scratch,
+        ):
+            self._register(session, Path(scratch))
+            try:
+                rows = self._collect(session)
+                rows_out = self._write_by_spark(session) if rows is None else self._write(rows)
+            finally:
+                for name in self.step.reads:
+                    session.catalog.dropTempView(name)
+        return rows_out, count.jobs
+
+    def _table(self, name: str) -> pa.Table | None:
+        """A relation of the statement that is on the driver."""
+        if name in self.deltas:
+            return self.deltas[name].table
+        return self.found.tables.get(name)
+
+    def _register(self, session: SparkSession, scratch: Path) -> None:
+        rows = self.tools.settings.inline_rows
+        for name in self.step.reads:
+            table = self._table(name)
+            if table is not None:
+                frame = arrow_frame(session, table, scratch=scratch, inline_rows=rows)
+            elif name in self.deltas:
+                delta = self.deltas[name]
+                between = (self.lower, self.upper)
+                frame = parts_frame(session, delta.parts, delta.source.schema, between=between)
+            elif name in self.found.pushed:
+                pushed = self.found.pushed[name]
+                frame = pushed.arrangement.frame(
+                    session, pushed.parts, self.lower - 1, pushed.ranges
+                )
+            else:
+                raise InternalError(f"a step of {self.dataflow.gid} reads {name}, which is unknown")
+            frame.createOrReplaceTempView(name)
+
+    def _statement(self, session: SparkSession) -> DataFrame:
+        return session.sql(to_sql(self.step.statement, Engine.SPARK))
+
+    def _collect(self, session: SparkSession) -> pa.Table | None:
+        """The whole result, or None when it is too large for the driver."""
+        if self.large:
+            return None
+        frame = self._statement(session)
+        bound = collectable_rows(with_time(arrow_schema(self.step.columns)), self.tools.settings)
+        rows = frame.limit(bound + 1).toArrow()
+        return None if rows.num_rows > bound else rows
+
+    def _target(self, output: StepOutput) -> Target:
+        if output.arrangement is not None:
+            return self.dataflow.arrangements[output.arrangement]
+        assert self.dataflow.output is not None
+        return self.dataflow.output
+
+    def _in_order(self) -> list[StepOutput]:
+        """The arrangements first, the export last: who sees the export's upper may rely on everything below it."""
+        return sorted(self.step.outputs, key=lambda output: output.arrangement is None)
+
+    def _write(self, result: pa.Table) -> int:
+        rows_out = 0
+        tags = result.column("mz_tag")
+        for output in self._in_order():
+            target = self._target(output)
+            full = with_time(target.schema)
+            rows = result.filter(pc.equal(tags, output.tag)).select(_result_names(output, full))
+            rows = rows.rename_columns(full.names).cast(full)
+            if output.arrangement is None:
+                rows_out = rows.num_rows
+            target.append(rows, self.lower, self.upper)
+        return rows_out
+
+    def _write_by_spark(self, session: SparkSession) -> int:
+        """Let the executors write the result; each output is a scan of it, so it is computed once and kept in Spark meanwhile."""
+        result = self._statement(session).persist()
+        rows_out = 0
+        try:
+            for output in self._in_order():
+                target = self._target(output)
+                at: Frontier = target.upper()
+                if at is None or at >= self.upper:
+                    continue
+                full = with_time(target.schema)
+                frame = result.where(F.col("mz_tag") == F.lit(output.tag)).select(
+                    *(
+                        F.col(name).cast(one.dataType).alias(one.name)
+                        for name, one in zip(
+                            _result_names(output, full), spark_schema(full), strict=True
+                        )
+                    )
+                )
+                rest = frame.where(F.col("mz_time") >= F.lit(at))
+                _, rows = target.adopt(rest, at, self.upper)
+                if output.arrangement is None:
+                    rows_out = rows
+        finally:
+            result.unpersist()
+        return rows_out
+
+
+def _result_names(output: StepOutput, schema: pa.Schema) -> list[str]:
+    """Where an output's columns are in the statement's result."""
+    columns = [f"c{position}" for position in output.positions]
+    return [*columns, *schema.names[len(columns) :]]
