@@ -11,10 +11,28 @@ from collections.abc import Callable
 
 from sqlglot import expressions as exp
 
+from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.table import Engine
 from mzsql.expr.relation import RowSetFinishing
+from mzsql.lir import plan as lir
 from mzsql.lir.plan import DataflowDescription
+from mzsql.render.collection import Collection
+from mzsql.render.contents import ContentsRenderer, Unfilled
+from mzsql.render.naming import Shape
 from mzsql.render.rendered import ArrangementSpec, HydrationStage, InputSpec, Lookup, Step
+from mzsql.render.statement import (
+    DIFF,
+    ERROR,
+    Ast,
+    big,
+    col,
+    explode,
+    named,
+    ordered,
+    select,
+    subquery,
+)
+from mzsql.render.step import StepRenderer, export_of
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType
@@ -33,25 +51,42 @@ class RenderedDataflow:
         lir_ids: every node's id, ascending.
     """
 
-    desc: DataflowDescription
-    inputs: tuple[InputSpec, ...]
-    arrangements: tuple[ArrangementSpec, ...]
-    lookups: tuple[Lookup, ...]
-    output_columns: tuple[ColumnType, ...]
-    output_key_arity: int | None
-    lir_ids: tuple[int, ...]
+    def __init__(self, shape: Shape) -> None:
+        self._shape = shape
+        self._hydrations: dict[Engine, tuple[HydrationStage, ...]] = {}
+        self.desc = shape.desc
+        self.inputs: tuple[InputSpec, ...] = shape.inputs
+        self.lir_ids: tuple[int, ...] = tuple(
+            sorted(node.lir_id for built in self.desc.objects for node in lir.walk(built.plan))
+        )
+        export = self.desc.export
+        self.output_key_arity = len(export.key) if isinstance(export, lir.IndexExport) else None
+        renderer = StepRenderer(shape, Engine.DUCKDB, 0, 1)
+        step = renderer.step()
+        self.arrangements: tuple[ArrangementSpec, ...] = tuple(renderer.specs.values())
+        read = set(step.reads)
+        self.lookups: tuple[Lookup, ...] = tuple(
+            lookup for lookup in renderer.lookups.ordered() if lookup.arrangement in read
+        )
+        self.output_columns: tuple[ColumnType, ...] = step.outputs[0].columns
 
     def hydration(self, engine: Engine) -> tuple[HydrationStage, ...]:
         """The stages that fill every arrangement and at last the export, in the order in which they must run."""
-        raise AssertionError
+        if engine not in self._hydrations:
+            self._hydrations[engine] = tuple(_stages(self._shape, engine, self))
+        return self._hydrations[engine]
 
     def step(self, engine: Engine, lower: Timestamp, upper: Timestamp) -> Step:
         """The statement that processes the inputs' updates with times in ``[lower, upper)``."""
-        raise AssertionError
+        return StepRenderer(self._shape, engine, lower, upper).step()
 
     def oneshot(self, engine: Engine) -> exp.Expression:
         """The contents at one time: result columns c0 …, mz_error, mz_diff, over the ``snap_…`` relations. Not consolidated."""
-        raise AssertionError
+        renderer = ContentsRenderer(self._shape, engine)
+        root = self.desc.root
+        made = export_of(renderer, renderer.render(root.plan), root.plan.lir_id)
+        statement, _, _ = renderer.statement(made, [query for query, _ in renderer.diverted])
+        return statement
 
 
 def render(
@@ -66,7 +101,80 @@ def render(
     Raises:
         Unsupported: a plan that cannot be maintained yet, with a message that says what.
     """
-    raise AssertionError
+    return RenderedDataflow(Shape(desc, errors_in))
+
+
+class _Progress:
+    """Which nodes are hydrated as arrangements fill."""
+
+    def __init__(self, rendered: RenderedDataflow) -> None:
+        self._pending: dict[int, set[str]] = {}
+        for spec in rendered.arrangements:
+            self._pending.setdefault(spec.lir_id, set()).add(spec.name)
+        self._joins = {
+            node.lir_id
+            for built in rendered.desc.objects
+            for node in lir.walk(built.plan)
+            if isinstance(node, lir.Join)
+        }
+        self._left = set(rendered.lir_ids)
+
+    def stage(self, filled: str | None, ctes: set[str]) -> tuple[int, ...]:
+        """The nodes that a stage completes, by the arrangement it fills and the CTEs it reaches."""
+        if filled is None:
+            done = self._left
+        else:
+            for names in self._pending.values():
+                names.discard(filled)
+            done = {lir_id for lir_id in self._left if self._complete(lir_id, ctes)}
+        self._left = self._left - done
+        return tuple(sorted(done))
+
+    def _complete(self, lir_id: int, ctes: set[str]) -> bool:
+        pending = self._pending.get(lir_id)
+        reached = f"lir_{lir_id}" in ctes
+        if pending is None:
+            return reached
+        return not pending and (reached or lir_id not in self._joins)
+
+
+def _stages(shape: Shape, engine: Engine, rendered: RenderedDataflow) -> list[HydrationStage]:
+    filled: set[str] = set()
+    emitted: set[str] = set()
+    progress = _Progress(rendered)
+    stages: list[HydrationStage] = []
+    while True:
+        renderer = ContentsRenderer(shape, engine, frozenset(filled), frozenset(emitted))
+        root = shape.desc.root
+        target: str | None = None
+        lir_id = root.plan.lir_id
+        try:
+            made = export_of(renderer, renderer.render(root.plan), lir_id)
+        except Unfilled as stop:
+            target, lir_id = stop.arrangement, stop.lir_id
+            made = Collection(stop.relation, stop.columns, stop.errors)
+            emitted |= stop.carried
+        failed = renderer.diverted
+        if target is not None:
+            # Errors of streams that this stage reads are put out here, the others by a later stage.
+            ctes, _ = renderer.out.reached(select([], made.relation))
+            failed = [pair for pair in failed if pair[1] in ctes and pair[1] not in emitted]
+        statement, reads, ctes = renderer.statement(made, [query for query, _ in failed])
+        emitted |= {relation for _, relation in failed}
+        stages.append(
+            HydrationStage(
+                target,
+                lir_id,
+                progress.stage(target, ctes),
+                statement,
+                made.columns,
+                reads,
+                made.errors or bool(failed),
+            )
+        )
+        if target is None:
+            return stages
+        filled.add(target)
 
 
 def finish(
@@ -78,6 +186,58 @@ def finish(
     """A one-shot query's ORDER BY, LIMIT, OFFSET and projection, multiplicities expanded.
 
     The result has columns c0 … of `finishing.project`, then mz_error, in the order asked for. An error row, where there is one,
-    comes first and is never cut off by LIMIT: the reader fails with it.
+    comes first and is never cut off by LIMIT: the reader fails with it. Rows that cancel out do not appear.
     """
-    raise AssertionError
+    row: list[Ast] = [col(f"c{i}") for i in range(len(columns))]
+    total = exp.Sum(this=col(DIFF))
+    body = statement.copy()
+    with_ = body.args.get("with_")
+    body.set("with_", None)
+    consolidated = select(
+        [*row, col(ERROR), named(s.big(total), DIFF)],
+        subquery(body, "q"),
+        group=[*row, col(ERROR)],
+        having=s.gt(total, s.num(0)),
+    )
+    copies = s.call(
+        "SEQUENCE" if engine is Engine.SPARK else "GENERATE_SERIES",
+        big(1, engine),
+        s.case((s.is_null(col(ERROR)), col(DIFF)), otherwise=big(1, engine)),
+    )
+    expanded = select(
+        [*row, col(ERROR), named(explode(copies, engine), "mz_copy")], subquery(consolidated, "g")
+    )
+    order = [ordered(s.is_null(col(ERROR)))]
+    order += [
+        ordered(col(f"c{o.column}"), desc=o.desc, nulls_last=o.nulls_last)
+        for o in finishing.order_by
+    ]
+    order += [ordered(c) for c in row]
+    place = exp.Window(this=s.call("ROW_NUMBER"), order=exp.Order(expressions=order))
+    good = exp.Window(
+        this=exp.Sum(this=s.case((s.is_null(col(ERROR)), s.num(1)), otherwise=s.num(0))),
+        order=exp.Order(expressions=[o.copy() for o in order]),
+        spec=exp.WindowSpec(
+            kind="ROWS", start="UNBOUNDED", start_side="PRECEDING", end="CURRENT ROW"
+        ),
+    )
+    placed = select(
+        [*row, col(ERROR), named(place, "mz_place"), named(s.big(good), "mz_good")],
+        subquery(expanded, "x"),
+    )
+    kept: list[Ast] = [s.gt(col("mz_good"), big(finishing.offset, engine))]
+    if finishing.limit is not None:
+        kept.append(s.lte(col("mz_good"), big(finishing.offset + finishing.limit, engine)))
+    items = [named(col(f"c{c}"), f"c{i}") for i, c in enumerate(finishing.project)]
+    result = select(
+        [*items, col(ERROR)],
+        subquery(placed, "p"),
+        where=[s.or_(s.is_not_null(col(ERROR)), s.and_(*kept))],
+    )
+    result.set("order", exp.Order(expressions=[ordered(col("mz_place"))]))
+    if with_ is not None:
+        result.set("with_", with_)
+    return result
+
+
+__all__ = ["RenderedDataflow", "finish", "render"]

@@ -1,0 +1,194 @@
+"""What a rendered node puts out, and where its keys come from.
+
+Promise: a `Collection` is a relation of a statement (updates in a step, contents otherwise) with the arrangements in which it is
+available. A `Trace` says, for expressions over a collection's columns, in which relations that the driver already has their
+values are found: it never leaves a value out, and may name more. That is how a step reads only the rows it can touch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from mzsql.expr import spell
+from mzsql.expr.functions.table import Engine
+from mzsql.expr.mfp import MapFilterProject
+from mzsql.expr.scalar import Column, Scalar, permute, substitute, support
+from mzsql.render.rendered import KeySource, Lookup
+from mzsql.render.statement import columns_of
+from mzsql.repr.types import ColumnType
+
+
+@dataclass(frozen=True)
+class Source:
+    """Values of expressions over the columns of a relation."""
+
+    relation: str
+    exprs: tuple[Scalar, ...]
+    columns: tuple[ColumnType, ...]
+
+
+#: None: nothing is known, every value may occur. A source may speak of a prefix of the expressions only, never of none of them.
+Sources = tuple[Source, ...] | None
+Trace = Callable[[tuple[Scalar, ...]], Sources]
+
+
+def unknown(_: tuple[Scalar, ...]) -> Sources:
+    """The trace of what cannot be traced."""
+    return None
+
+
+def nothing(_: tuple[Scalar, ...]) -> Sources:
+    """The trace of what has no rows."""
+    return ()
+
+
+def relation_trace(relation: str, columns: Sequence[ColumnType]) -> Trace:
+    """The values are found in this relation, by the same columns."""
+
+    def trace(exprs: tuple[Scalar, ...]) -> Sources:
+        return (Source(relation, exprs, tuple(columns)),) if exprs else None
+
+    return trace
+
+
+def arranged_trace(
+    relation: str, columns: Sequence[ColumnType], permutation: Sequence[int]
+) -> Trace:
+    """The values are found in an arrangement, where column i of the collection stands at ``permutation[i]``."""
+    mapping = dict(enumerate(permutation))
+
+    def trace(exprs: tuple[Scalar, ...]) -> Sources:
+        if not exprs:
+            return None
+        return (Source(relation, tuple(permute(e, mapping) for e in exprs), tuple(columns)),)
+
+    return trace
+
+
+def through_mfp(trace: Trace, mfp: MapFilterProject) -> Trace:
+    """A trace of what an MFP puts out, from the trace of what goes in."""
+    current: list[Scalar] = [Column(i) for i in range(mfp.input_arity)]
+    for expr in mfp.expressions:
+        current.append(substitute(expr, current))
+    outputs = [current[c] for c in mfp.projection]
+
+    def traced(exprs: tuple[Scalar, ...]) -> Sources:
+        return trace(tuple(substitute(e, outputs) for e in exprs))
+
+    return traced
+
+
+def within(trace: Trace, arity: int) -> Trace:
+    """A trace for rows whose first `arity` columns are another's, and of whose further columns nothing is known."""
+
+    def traced(exprs: tuple[Scalar, ...]) -> Sources:
+        known = prefix(exprs, range(arity))
+        return trace(known) if known else None
+
+    return traced
+
+
+def prefix(exprs: tuple[Scalar, ...], columns: Sequence[int] | range) -> tuple[Scalar, ...]:
+    """The leading expressions that read these columns only."""
+    known = []
+    for expr in exprs:
+        if not support(expr) <= set(columns):
+            break
+        known.append(expr)
+    return tuple(known)
+
+
+def either(*traces: Trace) -> Trace:
+    """The values are found in any of several places."""
+
+    def traced(exprs: tuple[Scalar, ...]) -> Sources:
+        found: list[Source] = []
+        for trace in traces:
+            sources = trace(exprs)
+            if sources is None:
+                return None
+            found.extend(sources)
+        return tuple(dict.fromkeys(found))
+
+    return traced
+
+
+class Lookups:
+    """The lookups of a step, as they become known."""
+
+    def __init__(self) -> None:
+        self._sources: dict[str, Sources] = {}
+
+    def need(self, arrangement: str, sources: Sources) -> None:
+        """An arrangement is read by the keys that `sources` have (None: wholly)."""
+        old = self._sources.get(arrangement, ())
+        merged = None if old is None or sources is None else tuple(dict.fromkeys(old + sources))
+        self._sources[arrangement] = merged
+
+    def ordered(self) -> tuple[Lookup, ...]:
+        """All of them, an arrangement after those that its sources name where that is possible."""
+        left = dict(self._sources)
+        made: list[Lookup] = []
+        while left:
+            ready = next((name for name in left if not self._waits(name, left)), next(iter(left)))
+            sources = left.pop(ready)
+            made.append(
+                Lookup(ready, None if sources is None else tuple(key_source(x) for x in sources))
+            )
+        return tuple(made)
+
+    def _waits(self, name: str, left: dict[str, Sources]) -> bool:
+        return any(x.relation in left and x.relation != name for x in left[name] or ())
+
+
+def key_source(source: Source) -> KeySource:
+    """Spelled for the driver."""
+    arguments = columns_of(source.columns)
+    asts = tuple(spell.value(e, arguments, Engine.DUCKDB) for e in source.exprs)
+    return KeySource(source.relation, asts)
+
+
+@dataclass
+class Arranged:
+    """A collection by key: relations with columns key ++ value, good rows only.
+
+    Attributes:
+        key: over the collection's columns.
+        permutation: for the collection's column i its position in key ++ value.
+        thinning: the collection's columns that are values.
+        columns: types of key ++ value.
+        full: contents; in a step: the state below `lower` and the step's updates, with times.
+        delta: in a step: the updates alone.
+        state: in a step: the state alone; read for lookups from arrangement `name`.
+        name: the arrangement whose rows `state` is made of; None where there is no state to look up.
+        trace: of the state's rows, over the collection's columns.
+    """
+
+    key: tuple[Scalar, ...]
+    permutation: tuple[int, ...]
+    thinning: tuple[int, ...]
+    columns: tuple[ColumnType, ...]
+    full: str
+    delta: str = ""
+    name: str | None = None
+    trace: Trace = unknown
+
+
+@dataclass
+class Collection:
+    """What a node puts out.
+
+    Attributes:
+        relation: its name in the statement: columns c0 …, mz_error where `errors`, mz_time in a step, mz_diff.
+        columns: types of c0 ….
+        errors: whether there is a column mz_error.
+        trace: of the relation's good rows.
+        arranged: makers of its arrangements, by key.
+    """
+
+    relation: str
+    columns: tuple[ColumnType, ...]
+    errors: bool
+    trace: Trace = unknown
+    arranged: dict[tuple[Scalar, ...], Callable[[], Arranged]] = field(default_factory=dict)

@@ -1,0 +1,494 @@
+"""Contents at one time: one-shot queries, and the stages of a hydration.
+
+Promise: the same plan as a step's, without times: multiplicities only. A hydration fills one arrangement a stage. The walk over the plan stops at
+the first arrangement that is not filled yet, and what it has by then is that stage's statement; arrangements that are filled
+are read instead of what is below them. So the arrangements are those that a step keeps, in an order in which each can be
+filled, and nodes turn hydrated one after another. Errors are counted as a step counts them: once for each stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import expressions as exp
+
+from mzsql.expr import spell
+from mzsql.expr.functions import sql as s
+from mzsql.expr.functions.table import Engine
+from mzsql.expr.mfp import MapFilterProject
+from mzsql.expr.scalar import support
+from mzsql.lir import plan as lir
+from mzsql.lir.forms import arrangement_form, reduce_form
+from mzsql.render import groups as g
+from mzsql.render.collection import Arranged, Collection
+from mzsql.render.naming import Shape, arranged_row, index_form
+from mzsql.render.paths import Layout, Probe, demand, trace_path
+from mzsql.render.renderer import Renderer
+from mzsql.render.rows import mapped, output_types
+from mzsql.render.statement import (
+    DIFF,
+    ERROR,
+    Ast,
+    big,
+    col,
+    columns_of,
+    join,
+    named,
+    no_error,
+    null_of,
+    same,
+    select,
+    union_all,
+)
+from mzsql.render.topk import places
+from mzsql.repr.ids import GlobalId
+from mzsql.repr.types import ColumnType
+
+
+@dataclass
+class Unfilled(Exception):
+    """The walk has come to an arrangement that is to be filled.
+
+    Attributes:
+        arrangement: its name.
+        lir_id: its node.
+        relation: columns c0 …, mz_error where `errors`, mz_diff.
+        carried: streams whose errors `relation` has in it.
+    """
+
+    arrangement: str
+    lir_id: int
+    relation: str
+    columns: tuple[ColumnType, ...]
+    errors: bool
+    carried: frozenset[str]
+
+
+class ContentsRenderer(Renderer):
+    """Renders contents at one time.
+
+    `filled` names the arrangements that are there (None: a one-shot query, nothing is kept); `emitted` the streams whose errors earlier
+    stages have put out.
+    """
+
+    def __init__(
+        self,
+        shape: Shape,
+        engine: Engine,
+        filled: frozenset[str] | None = None,
+        emitted: frozenset[str] = frozenset(),
+    ) -> None:
+        super().__init__(shape, engine)
+        self.filled = filled
+        self.emitted = emitted
+
+    @property
+    def hydrating(self) -> bool:
+        """Whether arrangements are kept."""
+        return self.filled is not None
+
+    def divert(self, relation: str) -> None:
+        """As ever, but what an earlier stage has put out is not put out again."""
+        if relation not in self.emitted:
+            super().divert(relation)
+
+    def input_relation(self, gid: GlobalId) -> str:
+        """The input's contents."""
+        return f"snap_{gid}"
+
+    def index_arrangement(self, imported: lir.IndexImport) -> Arranged:
+        """The index's contents."""
+        spec = self.shape.input[imported.id]
+        form = index_form(imported)
+        relation = f"snap_{imported.id}"
+        if spec.has_errors:
+            items = self.columns(len(spec.columns), errors=False)
+            query = select(items, relation, where=[s.is_null(col(ERROR))])
+            relation = self.out.define(f"import_{imported.id}_a", query)
+        return Arranged(form.key, form.permutation, form.thinning, spec.columns, relation)
+
+    def constant(self, node: lir.Constant) -> Collection:
+        """The rows."""
+        name = self.define(node.lir_id, "", self.literal_rows(node))
+        return Collection(name, node.columns, errors=node.error is not None)
+
+    # --- what is kept ---
+
+    def kept(
+        self,
+        node: lir.Plan,
+        part: str,
+        fill: Collection,
+        carried: frozenset[str] = frozenset(),
+    ) -> str | None:
+        """The filled arrangement of a part of a node; None in a one-shot query.
+
+        Raises:
+            Unfilled: it is to be filled with `fill`.
+        """
+        if self.filled is None:
+            return None
+        name = f"arr_{node.lir_id}_{part}" if part else f"arr_{node.lir_id}"
+        if name not in self.filled:
+            raise Unfilled(name, node.lir_id, fill.relation, fill.columns, fill.errors, carried)
+        return name
+
+    def carrying(self, below: Collection, lir_id: int, suffix: str) -> Collection:
+        """A stream to fill an arrangement with: its errors ride along unless they have been put out."""
+        if below.errors and (not self.hydrating or below.relation in self.emitted):
+            return self.stripped(below, lir_id, suffix)
+        return below
+
+    def arrange(
+        self, node: lir.ArrangeBy, number: int, form: lir.ArrangementForm, below: Collection
+    ) -> Arranged:
+        """Arrange a collection."""
+        return self.arranged(node, f"k{number}" if number else "", form, below)
+
+    def arranged(
+        self, node: lir.Plan, part: str, form: lir.ArrangementForm, below: Collection
+    ) -> Arranged:
+        """An arrangement of a collection, in a form."""
+        arity = len(below.columns)
+        row = arranged_row(form)
+        mfp = MapFilterProject(arity, row, (), tuple(range(arity, arity + len(row))))
+        source = self.carrying(below, node.lir_id, f"{part}r")
+        made = self.apply(node.lir_id, f"{part}a", mfp, source)
+        carried = frozenset([below.relation]) if source.errors else frozenset[str]()
+        name = self.kept(node, part, made, carried)
+        relation = self.good(made, node.lir_id, f"{part}ag") if name is None else name
+        return Arranged(form.key, form.permutation, form.thinning, made.columns, relation)
+
+    # --- joins ---
+
+    def join(self, node: lir.Join) -> Collection:
+        """A join."""
+        inputs = [self.render(below) for below in node.inputs]
+        goods = [
+            replace(one, relation=self.good(one, node.lir_id, f"i{i}"), errors=False)
+            for i, one in enumerate(inputs)
+        ]
+        if isinstance(node.plan, lir.DeltaJoin):
+            return self._delta(node, node.plan, goods)
+        return self._linear(node, node.plan, goods)
+
+    def _delta(self, node: lir.Join, plan: lir.DeltaJoin, inputs: list[Collection]) -> Collection:
+        probes = [
+            (stage.lookup_relation, stage.lookup_key)
+            for path in (plan.paths if self.hydrating else plan.paths[:1])
+            for stage in path.stages
+        ]
+        arranged: dict[Probe, Arranged] = {
+            probe: inputs[probe[0]].arranged[probe[1]]() for probe in dict.fromkeys(probes)
+        }
+        layout = Layout.of(inputs)
+        path = plan.paths[0]
+        source = inputs[path.source_relation]
+        forms = {p: arrangement_form(p[1], len(inputs[p[0]].columns)) for p in arranged}
+        traced = trace_path(
+            path, layout, forms, arrangement_form(path.source_key, len(source.columns))
+        )
+        needed = set(demand(traced.closure))
+        for _, key in traced.lookups:
+            needed |= frozenset[int]().union(*(support(e) for e in key))
+        for expr in traced.early:
+            needed |= support(expr)
+        own = layout.columns(path.source_relation)
+        bound = frozenset(own) & needed
+        items: list[Ast] = [named(col(f"c{x - own.start}"), f"c{x}") for x in sorted(bound)]
+        relation = self.define(node.lir_id, "p", select([*items, col(DIFF)], source.relation))
+        args = columns_of(layout.types, "d")
+        for number, (probe, key) in enumerate(traced.lookups):
+            one = arranged[probe]
+            theirs = layout.columns(probe[0])
+            new = frozenset(theirs) & needed
+            on = [
+                same(spell.value(e, args, self.engine), col(f"c{i}", "a"))
+                if one.columns[i].nullable
+                else s.eq(spell.value(e, args, self.engine), col(f"c{i}", "a"))
+                for i, e in enumerate(key)
+            ]
+            items = [named(col(f"c{x}", "d"), f"c{x}") for x in sorted(bound)]
+            items += [
+                named(col(f"c{one.permutation[x - theirs.start]}", "a"), f"c{x}")
+                for x in sorted(new)
+            ]
+            items.append(_product())
+            query = join(relation, one.full, on, items, engine=self.engine, broadcast=None)
+            relation = self.define(node.lir_id, f"j{number}", query)
+            bound |= new
+        query, errors = mapped(traced.closure, layout.types, relation, self.engine, carry=self.meta)
+        name = self.define(node.lir_id, "", query)
+        return Collection(name, output_types(traced.closure, layout.types), errors)
+
+    def _linear(self, node: lir.Join, plan: lir.LinearJoin, inputs: list[Collection]) -> Collection:
+        stream = inputs[plan.source_relation]
+        if plan.initial_closure is not None:
+            stream = self.apply(node.lir_id, "s", plan.initial_closure, stream)
+        for number, stage in enumerate(plan.stages):
+            theirs = inputs[stage.lookup_relation].arranged[stage.lookup_key]()
+            ours = self._stream(node, plan, number, stream)
+            keys, width = len(ours.key), len(ours.columns)
+            on = [
+                same(col(f"c{i}", "d"), col(f"c{i}", "a"))
+                if ours.columns[i].nullable and theirs.columns[i].nullable
+                else s.eq(col(f"c{i}", "d"), col(f"c{i}", "a"))
+                for i in range(keys)
+            ]
+            items: list[Ast] = [named(col(f"c{i}", "d"), f"c{i}") for i in range(width)]
+            added = len(theirs.columns) - keys
+            items += [named(col(f"c{keys + i}", "a"), f"c{width + i}") for i in range(added)]
+            items.append(_product())
+            query = join(ours.full, theirs.full, on, items, engine=self.engine, broadcast=None)
+            found = Collection(
+                self.define(node.lir_id, f"j{number}", query),
+                (*ours.columns, *theirs.columns[keys:]),
+                errors=False,
+            )
+            stream = self.apply(node.lir_id, f"t{number}", stage.closure, found)
+        closure = plan.final_closure or MapFilterProject.identity(len(stream.columns))
+        return self.apply(node.lir_id, "", closure, stream)
+
+    def _stream(
+        self, node: lir.Join, plan: lir.LinearJoin, number: int, stream: Collection
+    ) -> Arranged:
+        stage = plan.stages[number]
+        if (
+            number == 0
+            and plan.initial_closure is None
+            and plan.source_key == stage.stream_key
+            and stage.stream_key in stream.arranged
+        ):
+            return stream.arranged[stage.stream_key]()
+        form = arrangement_form(stage.stream_key, len(stream.columns))
+        if stream.errors:
+            self.divert(stream.relation)
+        return self.arranged(node, f"s{number}", form, stream)
+
+    # --- groups ---
+
+    def reduce(self, node: lir.Reduce) -> Collection:
+        """Groups."""
+        below = self.render(node.input)
+        row = g.key_values(node, len(below.columns))
+        groups = g.plan_groups(node, below.columns, output_types(row, below.columns))
+        rows = self.apply(node.lir_id, "v", groups.row, below)
+        made = (
+            self._accumulated(node, groups, rows)
+            if groups.accumulable
+            else self._reread(node, groups, rows)
+        )
+        form = reduce_form(groups.arity, len(made.columns))
+
+        def arranged() -> Arranged:
+            good = self.good(made, node.lir_id, "g")
+            return Arranged(form.key, form.permutation, form.thinning, made.columns, good)
+
+        made.arranged[form.key] = self._once(arranged)
+        return made
+
+    def _accumulated(self, node: lir.Reduce, groups: g.Groups, rows: Collection) -> Collection:
+        lid, k = node.lir_id, groups.arity
+        columns = (*groups.key, *groups.sums)
+        parts: list[exp.Expression] = [g.contributions(self, node, groups, rows, [])]
+        parts += [
+            self._distinct(node, groups, rows, number, one) for number, one in groups.distinct
+        ]
+        source = self.define(lid, "c", union_all(parts))
+        sums = self.define(lid, "p", g.summed(self, groups, source, [ERROR] if rows.errors else []))
+        items: list[Ast] = [col(f"c{i}") for i in range(len(columns))]
+        count = col(f"c{len(columns) - 1}")
+        diff: Ast = big(1, self.engine)
+        there = s.gt(count, s.num(0))
+        if rows.errors:
+            items.append(col(ERROR))
+            diff = s.case((s.is_null(col(ERROR)), diff), otherwise=count)
+            there = s.or_(there, s.is_not_null(col(ERROR)))
+        query = select([*items, named(diff, DIFF)], sums, where=[there])
+        fill = Collection(self.define(lid, "s", query), columns, rows.errors)
+        name = self.kept(node, "acc", fill, frozenset())
+        if name is not None:
+            fill = Collection(self._sums_of(node, groups, name), columns, errors=False)
+        del k
+        return g.from_sums(self, node, groups, fill, "o", "")
+
+    def _sums_of(self, node: lir.Reduce, groups: g.Groups, name: str) -> str:
+        """Each group's sums, from its partial sums."""
+        k = groups.arity
+        keys: list[Ast] = [col(f"c{i}") for i in range(k)]
+        totals: list[Ast] = [
+            named(
+                s.cast(
+                    exp.Sum(this=s.cast(s.mul(col(f"c{k + i}"), col(DIFF)), t.type, self.engine)),
+                    t.type,
+                    self.engine,
+                ),
+                f"c{k + i}",
+            )
+            for i, t in enumerate(groups.sums)
+        ]
+        count = exp.Sum(this=s.mul(col(f"c{k + len(totals) - 1}"), col(DIFF)))
+        query = select(
+            [*keys, *totals, named(big(1, self.engine), DIFF)],
+            name,
+            group=keys,
+            having=s.gt(count, s.num(0)),
+        )
+        return self.define(node.lir_id, "d", query)
+
+    def _distinct(
+        self, node: lir.Reduce, groups: g.Groups, rows: Collection, number: int, one: g.Aggregate
+    ) -> exp.Select:
+        """What the values that a group has add to the sums of an aggregate over distinct values."""
+        lid, k = node.lir_id, groups.arity
+        keys: list[Ast] = [col(f"c{i}") for i in range(k)]
+        value = col(f"c{one.argument}")
+        where = [s.is_null(col(ERROR))] if rows.errors else []
+        where += [s.is_not_null(value)] if one.func.ignores_nulls else []
+        total = exp.Sum(this=col(DIFF))
+        query = select(
+            [*keys, named(value, f"c{k}"), named(s.big(total), DIFF)],
+            rows.relation,
+            where=where,
+            group=[*keys, value],
+            having=s.neq(total, s.num(0)),
+        )
+        columns = (*groups.key, one.argument_type)
+        pairs = self.define(lid, f"d{number}", query)
+        pairs = self.kept(node, f"d{number}", Collection(pairs, columns, errors=False)) or pairs
+        mine = [*keys, col(f"c{k}")]
+        single = select(
+            [*mine, named(big(1, self.engine), DIFF)],
+            pairs,
+            group=mine,
+            having=s.gt(exp.Sum(this=col(DIFF)), s.num(0)),
+        )
+        source = self.define(lid, f"d{number}c", single)
+        own = g.summands_of(
+            one, self.engine, spell.Sql(col(f"c{k}"), one.argument_type.type), col(DIFF)
+        )
+        parts: list[Ast] = [s.cast(s.num(0), t.type, self.engine) for t in groups.sums]
+        parts[one.start : one.start + len(own)] = own
+        made: list[Ast] = [*keys, *(named(p, f"s{i}") for i, p in enumerate(parts))]
+        made += [named(no_error(self.engine), ERROR)] if rows.errors else []
+        return select(made, source)
+
+    def _reread(self, node: lir.Reduce, groups: g.Groups, rows: Collection) -> Collection:
+        lid, width = node.lir_id, len(rows.columns)
+        query = self.consolidated(rows.relation, width, errors=rows.errors)
+        changes = replace(rows, relation=self.define(lid, "c", query))
+        relation = self._keep_rows(node, changes)
+        row: list[Ast] = [col(f"c{i}") for i in range(width)]
+        total = exp.Sum(this=col(DIFF))
+        held = self.define(
+            lid,
+            "r",
+            select(
+                [*row, named(s.big(total), DIFF)],
+                relation,
+                group=row,
+                having=s.gt(total, s.num(0)),
+            ),
+        )
+        results = self.define(lid, "a", g.aggregated(self, node, groups, held, [], "a"))
+        errors = g.can_fail(groups)
+        items: list[Ast] = [col(f"c{i}") for i in range(len(groups.output))]
+        items += [col(ERROR)] if errors else []
+        items.append(named(big(1, self.engine), DIFF))
+        made = Collection(self.define(lid, "s", select(items, results)), groups.output, errors)
+        return self.apply(lid, "", groups.after, made)
+
+    def _keep_rows(self, node: lir.Plan, changes: Collection) -> str:
+        """The good rows, kept; their errors ride along where an arrangement is filled with them."""
+        carried = self.carrying(changes, node.lir_id, "cr")
+        mark = frozenset([changes.relation]) if carried.errors else frozenset[str]()
+        name = self.kept(node, "in", carried, mark)
+        return self.good(changes, node.lir_id, "cg") if name is None else name
+
+    def top_k(self, node: lir.TopK) -> Collection:
+        """First rows."""
+        below = self.render(node.input)
+        lid, plan, width = node.lir_id, node.plan, len(below.columns)
+        order = (*plan.group_key, *(c for c in range(width) if c not in plan.group_key))
+        query = self.consolidated(below.relation, width, errors=below.errors)
+        changes = replace(below, relation=self.define(lid, "c", query))
+        items: list[Ast] = [named(col(f"c{c}"), f"c{i}") for i, c in enumerate(order)]
+        items += [col(ERROR)] if changes.errors else []
+        moved = Collection(
+            self.define(lid, "i", select([*items, col(DIFF)], changes.relation)),
+            tuple(below.columns[c] for c in order),
+            changes.errors,
+        )
+        relation = self._keep_rows(node, moved)
+        back = {c: i for i, c in enumerate(order)}
+        row: list[Ast] = [col(f"c{i}") for i in range(width)]
+        restored = self.define(
+            lid,
+            "h",
+            select(
+                [*(named(col(f"c{back[c]}"), f"c{c}") for c in range(width)), col(DIFF)], relation
+            ),
+        )
+        total = exp.Sum(this=col(DIFF))
+        held = self.define(
+            lid,
+            "r",
+            select(
+                [*row, named(s.big(total), DIFF)], restored, group=row, having=s.gt(total, s.num(0))
+            ),
+        )
+        name = self.define(lid, "", places(self, plan, held, below.columns, []))
+        return Collection(name, below.columns, errors=False)
+
+    def threshold(self, node: lir.Threshold) -> Collection:
+        """Rows with positive multiplicity."""
+        below = self.render(node.input)
+        lid, form = node.lir_id, node.ensure_arrangement
+        ours = below.arranged[form.key]()
+        self.good(below, lid, "i")
+        row: list[Ast] = [col(f"c{i}") for i in range(len(ours.columns))]
+        total = exp.Sum(this=col(DIFF))
+        held = self.define(
+            lid,
+            "s",
+            select(
+                [*row, named(s.big(total), DIFF)],
+                ours.full,
+                group=row,
+                having=s.gt(total, s.num(0)),
+            ),
+        )
+        items: list[Ast] = [named(col(f"c{at}"), f"c{i}") for i, at in enumerate(form.permutation)]
+        name = self.define(lid, "", select([*items, col(DIFF)], held))
+        made = Collection(name, below.columns, errors=False)
+        made.arranged[form.key] = lambda: replace(ours, full=held)
+        return made
+
+    # --- statements ---
+
+    def statement(
+        self, made: Collection, failed: Sequence[exp.Select]
+    ) -> tuple[exp.Expression, tuple[str, ...], set[str]]:
+        """A collection and error rows, its relations, and the CTEs it reaches."""
+        items: list[Ast] = [
+            named(s.cast(col(f"c{i}"), t.type, self.engine), f"c{i}")
+            for i, t in enumerate(made.columns)
+        ]
+        items.append(named(col(ERROR) if made.errors else no_error(self.engine), ERROR))
+        items.append(named(s.big(col(DIFF)), DIFF))
+        branches: list[exp.Expression] = [select(items, made.relation)]
+        for query in failed:
+            error = query.copy()
+            blank: list[Ast] = [
+                named(null_of(t, self.engine), f"c{i}") for i, t in enumerate(made.columns)
+            ]
+            error.set("expressions", [*blank, col(ERROR), named(s.big(col(DIFF)), DIFF)])
+            branches.append(error)
+        body = union_all(branches)
+        ctes, others = self.out.reached(body)
+        return self.out.finish(body), tuple(sorted(others)), ctes
+
+
+def _product() -> exp.Alias:
+    return named(s.mul(col(DIFF, "d"), col(DIFF, "a")), DIFF)

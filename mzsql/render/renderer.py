@@ -1,0 +1,512 @@
+"""What steps, hydrations and one-shot queries have in common: the walk over the plan and its row-wise nodes.
+
+Promise: each node becomes a CTE ``lir_<id>`` (inner parts have suffixes). Errors flow with the rows in a column mz_error as far as nodes
+are row-wise; a node that must look at good rows only splits them off, once for each stream, and they join the export at the end.
+Every failing evaluation is thus counted exactly once, the same in a step and in a hydration, whoever else reads the stream.
+Negate leaves errors as they are: an error is taken back by the retraction of the row that caused it, by nothing else.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from sqlglot import expressions as exp
+
+from mzsql.expr import functions, spell
+from mzsql.expr.functions import sql as s
+from mzsql.expr.functions.table import Engine, ErrorRule, Sql
+from mzsql.expr.mfp import MapFilterProject
+from mzsql.expr.scalar import Call, Column, Literal, Scalar, scalar_type
+from mzsql.lir import plan as lir
+from mzsql.lir.forms import form_by_key, forms_of
+from mzsql.render.collection import (
+    Arranged,
+    Collection,
+    arranged_trace,
+    either,
+    relation_trace,
+    through_mfp,
+    within,
+)
+from mzsql.render.naming import Shape, arranged_row, index_form, over_raw
+from mzsql.render.rows import mapped, output_types
+from mzsql.render.statement import (
+    DIFF,
+    ERROR,
+    Ast,
+    Statement,
+    big,
+    col,
+    explode,
+    named,
+    no_error,
+    null_of,
+    select,
+    subquery,
+    union_all,
+)
+from mzsql.repr.errors import Unsupported
+from mzsql.repr.ids import GlobalId
+from mzsql.repr.types import BOOLEAN, TEXT, ColumnType
+
+
+class Renderer(ABC):
+    """A walk over one dataflow for one engine.
+
+    Attributes:
+        meta: the columns behind a collection's own (and mz_error): mz_time in a step, mz_diff.
+        produced: names of the CTEs in which errors first arise, by the relation that carries them on.
+        diverted: queries of error rows (mz_error and `meta`) that were split off, with the relation they read.
+    """
+
+    meta: tuple[str, ...] = (DIFF,)
+
+    def __init__(self, shape: Shape, engine: Engine) -> None:
+        self.shape = shape
+        self.engine = engine
+        self.out = Statement(engine)
+        self.diverted: list[tuple[exp.Select, str]] = []
+        self._shared: dict[int | str, Collection] = {}
+        self._pending: dict[int, lir.Plan] = {}
+        self._fingerprints: dict[int, str] = {}
+        self._taken: set[str] = set()
+
+    # --- the walk ---
+
+    def render(self, node: lir.Plan) -> Collection:
+        """A node's output."""
+        match node:
+            case lir.Constant():
+                return self.constant(node)
+            case lir.Get():
+                return self._get(node)
+            case lir.Let(id=local, value=value, body=body):
+                self._pending[local] = value
+                self._fingerprints[local] = self.shape.content(value, self._fingerprints)
+                made = self.render(body)
+                return replace(made, relation=self._alias(node.lir_id, made))
+            case lir.LetRec():
+                msg = "WITH MUTUALLY RECURSIVE is not supported yet"
+                raise Unsupported(msg)
+            case lir.Mfp():
+                return self._mfp(node)
+            case lir.FlatMap():
+                return self._flat_map(node)
+            case lir.Join():
+                return self.join(node)
+            case lir.Reduce():
+                return self.reduce(node)
+            case lir.TopK():
+                return self.top_k(node)
+            case lir.Negate():
+                return self._negate(node)
+            case lir.Threshold():
+                return self.threshold(node)
+            case lir.Union():
+                return self._union(node)
+            case lir.ArrangeBy():
+                return self._arrange_by(node)
+
+    @abstractmethod
+    def constant(self, node: lir.Constant) -> Collection:
+        """Rows valid from the beginning of time."""
+
+    @abstractmethod
+    def join(self, node: lir.Join) -> Collection:
+        """A join."""
+
+    @abstractmethod
+    def reduce(self, node: lir.Reduce) -> Collection:
+        """Groups."""
+
+    @abstractmethod
+    def top_k(self, node: lir.TopK) -> Collection:
+        """First rows."""
+
+    @abstractmethod
+    def threshold(self, node: lir.Threshold) -> Collection:
+        """Rows with positive multiplicity."""
+
+    @abstractmethod
+    def arrange(
+        self, node: lir.ArrangeBy, number: int, form: lir.ArrangementForm, below: Collection
+    ) -> Arranged:
+        """The `number`-th arrangement that a node makes of the collection below it."""
+
+    @abstractmethod
+    def input_relation(self, gid: GlobalId) -> str:
+        """The relation of an input's rows."""
+
+    @abstractmethod
+    def index_arrangement(self, imported: lir.IndexImport) -> Arranged:
+        """An imported index."""
+
+    def fingerprint(self, node: lir.Plan, part: str) -> str:
+        """Of a part of the node's state."""
+        return self.shape.fingerprint(node, part, self._fingerprints)
+
+    # --- naming and selecting ---
+
+    def name(self, lir_id: int, suffix: str = "") -> str:
+        """``lir_<id>`` or ``lir_<id>_<suffix>``."""
+        return f"lir_{lir_id}_{suffix}" if suffix else f"lir_{lir_id}"
+
+    def define(self, lir_id: int, suffix: str, query: exp.Expression) -> str:
+        """Define a CTE of a node; returns its name."""
+        return self.out.define(self.name(lir_id, suffix), query)
+
+    def columns(self, arity: int, *, errors: bool) -> list[Ast]:
+        """c0 …, mz_error where there is one, and `meta`."""
+        return [
+            *(col(f"c{i}") for i in range(arity)),
+            *([col(ERROR)] if errors else []),
+            *(col(name) for name in self.meta),
+        ]
+
+    def _alias(self, lir_id: int, made: Collection) -> str:
+        items = self.columns(len(made.columns), errors=made.errors)
+        return self.define(lir_id, "", select(items, made.relation))
+
+    def apply(
+        self, lir_id: int, suffix: str, mfp: MapFilterProject, below: Collection
+    ) -> Collection:
+        """A collection behind an MFP over its raw rows, as a CTE."""
+        query, errors = mapped(
+            mfp,
+            below.columns,
+            below.relation,
+            self.engine,
+            carry=self.meta,
+            errors_in=below.errors,
+        )
+        return Collection(
+            self.define(lir_id, suffix, query),
+            output_types(mfp, below.columns),
+            errors,
+            through_mfp(below.trace, mfp),
+        )
+
+    # --- errors ---
+
+    def take(self, relation: str) -> bool:
+        """Whether a stream's errors are still to be handed on; from now on they are."""
+        if relation in self._taken:
+            return False
+        self._taken.add(relation)
+        return True
+
+    def divert(self, relation: str) -> None:
+        """Let a stream's error rows join the export, where nobody has taken them yet."""
+        if self.take(relation):
+            items = [col(ERROR), *(col(name) for name in self.meta)]
+            query = select(items, relation, where=[s.is_not_null(col(ERROR))])
+            self.diverted.append((query, relation))
+
+    def good(self, below: Collection, lir_id: int, suffix: str) -> str:
+        """The relation of a collection's good rows; its errors are split off."""
+        if not below.errors:
+            return below.relation
+        self.divert(below.relation)
+        return self.stripped(below, lir_id, suffix).relation
+
+    def stripped(self, below: Collection, lir_id: int, suffix: str) -> Collection:
+        """A collection without its errors, which are another's."""
+        items = self.columns(len(below.columns), errors=False)
+        query = select(items, below.relation, where=[s.is_null(col(ERROR))])
+        return replace(below, relation=self.define(lir_id, suffix, query), errors=False)
+
+    # --- Get ---
+
+    def _get(self, node: lir.Get) -> Collection:
+        plan = node.plan
+        shared = self._local(node.id) if isinstance(node.id, int) else self._object(node)
+        if shared.errors and not self.take(shared.relation):
+            shared = self.stripped(shared, node.lir_id, "g")
+        match plan:
+            case lir.PassArrangements():
+                return replace(shared, relation=self._alias(node.lir_id, shared))
+            case lir.GetCollection(mfp=mfp):
+                return self.apply(node.lir_id, "", mfp, shared)
+            case lir.GetArrangement(key=key, row=row, mfp=mfp):
+                form = form_by_key(node.keys, key)
+                assert form is not None, "a Get reads an arrangement that it does not have"
+                raw = over_raw(_only(mfp, row, form, shared.columns), form, len(shared.columns))
+                return self.apply(node.lir_id, "", raw, shared)
+
+    def _local(self, local: int) -> Collection:
+        if local not in self._shared:
+            self._shared[local] = self.render(self._pending[local])
+        return self._shared[local]
+
+    def _object(self, node: lir.Get) -> Collection:
+        gid = GlobalId(str(node.id))
+        if gid not in self._shared:
+            self._shared[gid] = self._new_object(gid)
+        return self._shared[gid]
+
+    def _new_object(self, gid: GlobalId) -> Collection:
+        built = self.shape.objects.get(gid)
+        if built is not None:
+            return self.render(built.plan)
+        indexes = self.shape.indexes_on(gid)
+        source = self.shape.sources.get(gid)
+        if source is not None:
+            spec = self.shape.input[gid]
+            relation = self.input_relation(gid)
+            made = Collection(
+                relation, spec.columns, spec.has_errors, relation_trace(relation, spec.columns)
+            )
+            if source.mfp is not None:
+                made = self._import(gid, source.mfp, made)
+        else:
+            made = self._from_index(indexes[0])
+        for imported in indexes:
+            made.arranged[imported.key] = self._once(
+                lambda imported=imported: self.index_arrangement(imported)  # type: ignore[misc]
+            )
+        return made
+
+    def _import(self, gid: GlobalId, mfp: MapFilterProject, made: Collection) -> Collection:
+        query, errors = mapped(
+            mfp,
+            made.columns,
+            made.relation,
+            self.engine,
+            carry=self.meta,
+            errors_in=made.errors,
+        )
+        return Collection(
+            self.out.define(f"import_{gid}", query),
+            output_types(mfp, made.columns),
+            errors,
+            through_mfp(made.trace, mfp),
+        )
+
+    def _from_index(self, imported: lir.IndexImport) -> Collection:
+        """The raw rows of an index, its own columns put back in order."""
+        spec = self.shape.input[imported.id]
+        relation = self.input_relation(imported.id)
+        form = index_form(imported)
+        items: list[Ast] = [named(col(f"c{at}"), f"c{i}") for i, at in enumerate(form.permutation)]
+        items += [col(ERROR)] if spec.has_errors else []
+        items += [col(name) for name in self.meta]
+        name = self.out.define(f"import_{imported.id}", select(items, relation))
+        trace = arranged_trace(relation, spec.columns, form.permutation)
+        return Collection(name, imported.typ.columns, spec.has_errors, trace)
+
+    @staticmethod
+    def _once(make: Callable[[], Arranged]) -> Callable[[], Arranged]:
+        made: list[Arranged] = []
+
+        def get() -> Arranged:
+            if not made:
+                made.append(make())
+            return made[0]
+
+        return get
+
+    # --- row-wise nodes ---
+
+    def _mfp(self, node: lir.Mfp) -> Collection:
+        below = self.render(node.input)
+        mfp = node.mfp
+        if node.input_key is not None:
+            form = _form(node.input, node.input_key)
+            mfp = over_raw(
+                _only(mfp, node.input_row, form, below.columns), form, len(below.columns)
+            )
+        return self.apply(node.lir_id, "", mfp, below)
+
+    def _negate(self, node: lir.Negate) -> Collection:
+        below = self.render(node.input)
+        items = self.columns(len(below.columns), errors=below.errors)
+        turned: Ast = exp.Neg(this=col(DIFF))
+        if below.errors:
+            turned = s.case((s.is_null(col(ERROR)), turned), otherwise=col(DIFF))
+        items[-1] = named(turned, DIFF)
+        name = self.define(node.lir_id, "", select(items, below.relation))
+        return Collection(name, below.columns, below.errors, below.trace)
+
+    def _union(self, node: lir.Union) -> Collection:
+        inputs = [self.render(below) for below in node.inputs]
+        columns = tuple(
+            ColumnType(first.type, any(i.columns[n].nullable for i in inputs))
+            for n, first in enumerate(inputs[0].columns)
+        )
+        errors = any(below.errors for below in inputs)
+        branches: list[exp.Expression] = []
+        for below in inputs:
+            items: list[Ast] = [col(f"c{i}") for i in range(len(columns))]
+            if errors:
+                items.append(col(ERROR) if below.errors else named(no_error(self.engine), ERROR))
+            items += [col(name) for name in self.meta]
+            branches.append(select(items, below.relation))
+        query = union_all(branches)
+        if node.consolidate_output:
+            part = self.define(node.lir_id, "u", query)
+            query = self.consolidated(part, len(columns), errors=errors)
+        name = self.define(node.lir_id, "", query)
+        return Collection(name, columns, errors, either(*(below.trace for below in inputs)))
+
+    def consolidated(self, relation: str, arity: int, *, errors: bool) -> exp.Select:
+        """Equal rows at equal times added up, those that cancel dropped."""
+        keys = self.columns(arity, errors=errors)[:-1]
+        total = s.big(exp.Sum(this=col(DIFF)))
+        items = [*keys, named(total, DIFF)]
+        having = s.neq(exp.Sum(this=col(DIFF)), s.num(0))
+        return select(items, relation, group=keys, having=having)
+
+    def _arrange_by(self, node: lir.ArrangeBy) -> Collection:
+        below = self.render(node.input)
+        name = self._alias(node.lir_id, below)
+        made = replace(below, relation=name, arranged=dict(below.arranged))
+        if not node.forms.arranged:
+            return made
+        # Whoever reads an arrangement reads good rows, so the errors part here, wherever the arrangement is read.
+        raw = made
+        if made.errors:
+            self.divert(name)
+            made = self.stripped(made, node.lir_id, "r")
+        number = 0
+        for form in node.forms.arranged:
+            if form.key in below.arranged:
+                continue
+            made.arranged[form.key] = self._once(
+                lambda number=number, form=form: self.arrange(  # type: ignore[misc]
+                    node, number, form, raw
+                )
+            )
+            number += 1
+        return made
+
+    # --- table functions ---
+
+    def _flat_map(self, node: lir.FlatMap) -> Collection:
+        below = self.render(node.input)
+        exprs = node.exprs
+        arity = len(below.columns)
+        if node.input_key is not None:
+            form = _form(node.input, node.input_key)
+            row = arranged_row(form)
+            mfp = MapFilterProject(
+                len(row), exprs, (), tuple(range(len(row), len(row) + len(exprs)))
+            )
+            mfp = over_raw(mfp, form, arity)
+            exprs = tuple(
+                (*(Column(i) for i in range(arity)), *mfp.expressions)[c] for c in mfp.projection
+            )
+        everything = MapFilterProject(arity, exprs, (), tuple(range(arity + len(exprs))))
+        args = self.apply(node.lir_id, "x", everything, below)
+        func = functions.table_func(node.func)
+        spelled = [
+            Sql(col(f"c{arity + i}"), args.columns[arity + i].type) for i in range(len(exprs))
+        ]
+        args = self._call_errors(node.lir_id, args, func.errors, spelled, arity, node)
+        rows = func.rows(self.engine, spelled, func.output.columns[0].type)
+        good = self.good(args, node.lir_id, "x1")
+        items: list[Ast] = [col(f"c{i}") for i in range(arity)]
+        items += [named(explode(rows, self.engine), "f"), *(col(name) for name in self.meta)]
+        exploded = subquery(select(items, good), "f0")
+        many = len(node.output.columns) > 1
+        outs: list[Ast] = [col(f"c{i}") for i in range(arity)]
+        outs += [
+            named(
+                s.cast(s.field(col("f"), f"f{i + 1}") if many else col("f"), c.type, self.engine),
+                f"c{arity + i}",
+            )
+            for i, c in enumerate(node.output.columns)
+        ]
+        outs += [col(name) for name in self.meta]
+        part = self.define(node.lir_id, "x2", select(outs, exploded))
+        whole = Collection(
+            part,
+            (*below.columns, *node.output.columns),
+            errors=False,
+            trace=within(below.trace, arity),
+        )
+        return self.apply(node.lir_id, "", node.mfp_after, whole)
+
+    def _call_errors(
+        self,
+        lir_id: int,
+        args: Collection,
+        rules: Sequence[ErrorRule],
+        spelled: Sequence[Sql],
+        arity: int,
+        node: lir.FlatMap,
+    ) -> Collection:
+        """The arguments, those that the function refuses turned into error rows."""
+        if not rules:
+            return args
+        branches: list[tuple[Ast, Ast]] = []
+        if args.errors:
+            branches.append((s.is_not_null(col(ERROR)), col(ERROR)))
+        typ = node.output.columns[0].type
+        for rule in rules:
+            if rule.possible is not None and not rule.possible([a.typ for a in spelled], typ):
+                continue
+            message = (
+                s.text(rule.message)
+                if isinstance(rule.message, str)
+                else rule.message(self.engine, spelled, typ)
+            )
+            branches.append((rule.condition(self.engine, spelled, typ), message))
+        items = self.columns(len(args.columns), errors=False)
+        status = named(s.case(*branches, otherwise=no_error(self.engine)), ERROR)
+        items.insert(len(args.columns), status)
+        name = self.define(lir_id, "x0", select(items, args.relation))
+        return replace(args, relation=name, errors=True)
+
+    # --- small shared pieces ---
+
+    def empty(self, columns: Sequence[ColumnType]) -> exp.Select:
+        """No rows of these columns."""
+        items: list[Ast] = [
+            named(null_of(typ, self.engine), f"c{i}") for i, typ in enumerate(columns)
+        ]
+        items += [named(big(0, self.engine), name) for name in self.meta]
+        made = exp.Select(expressions=items)
+        made.set("where", exp.Where(this=s.boolean(value=False)))
+        return made
+
+    def literal_rows(self, node: lir.Constant) -> exp.Expression:
+        """A constant's rows, c0 … and mz_diff (and mz_error where it is an error)."""
+        if node.error is not None:
+            items = [named(null_of(t, self.engine), f"c{i}") for i, t in enumerate(node.columns)]
+            items.append(named(s.cast(s.text(node.error), TEXT, self.engine), ERROR))
+            return exp.Select(expressions=[*items, named(big(1, self.engine), DIFF)])
+        branches: list[exp.Expression] = []
+        for row, diff in node.rows:
+            items = [
+                named(spell.value(Literal(v, t.type), (), self.engine), f"c{i}")
+                for i, (v, t) in enumerate(zip(row, node.columns, strict=True))
+            ]
+            branches.append(exp.Select(expressions=[*items, named(big(diff, self.engine), DIFF)]))
+        return union_all(branches) if branches else self.empty(node.columns)
+
+
+def _form(plan: lir.Plan, key: tuple[Scalar, ...]) -> lir.ArrangementForm:
+    form = form_by_key(forms_of(plan), key)
+    assert form is not None, "a node reads an arrangement that its input does not have"
+    return form
+
+
+def _only(
+    mfp: MapFilterProject,
+    row: tuple[object, ...] | None,
+    form: lir.ArrangementForm,
+    columns: Sequence[ColumnType],
+) -> MapFilterProject:
+    """An MFP over key ++ value rows, of the rows with the key `row` only."""
+    if row is None:
+        return mfp
+    predicates: list[tuple[int, Scalar]] = []
+    for i, (expr, value) in enumerate(zip(form.key, row, strict=True)):
+        typ = scalar_type(expr, columns)
+        literal = Literal(value, typ)  # type: ignore[arg-type]
+        predicates.append((mfp.input_arity, Call(f"eq_{typ.kind}", (Column(i), literal), BOOLEAN)))
+    return MapFilterProject(
+        mfp.input_arity, mfp.expressions, (*predicates, *mfp.predicates), mfp.projection
+    )

@@ -1,0 +1,244 @@
+"""Row-wise work: a `MapFilterProject` as a SELECT over a relation.
+
+Promise: no row makes the SELECT throw. A row whose evaluation fails comes out as an error row (mz_error set, every c NULL) with the
+time and the multiplicity of the row it came from; predicates that cannot fail are asked first, so that they can protect those
+expressions that can. Error rows of the input pass unchanged. An expression that several others read is computed once, in a
+subquery below them; others are written in place.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import expressions as exp
+
+from mzsql.expr import spell
+from mzsql.expr.functions import sql as s
+from mzsql.expr.functions.table import Engine, Sql
+from mzsql.expr.mfp import MapFilterProject
+from mzsql.expr.scalar import (
+    Column,
+    Literal,
+    Scalar,
+    Unmaterializable,
+    scalar_type,
+    substitute,
+    support,
+    walk,
+)
+from mzsql.render.statement import ERROR, Ast, col, named, no_error, null_of, select, subquery
+from mzsql.repr.errors import Unsupported
+from mzsql.repr.types import ColumnType
+
+
+def check(expr: Scalar) -> None:
+    """Refuse what has no value at a given time of a dataflow.
+
+    Raises:
+        Unsupported: the expression calls a function of the moment or the session.
+    """
+    for node in walk(expr):
+        if isinstance(node, Unmaterializable):
+            msg = f"{node.func}() cannot be maintained in a dataflow"
+            hint = "filters on mz_now() and functions of the session can be used in one-shot queries only"
+            raise Unsupported(msg, hint=hint)
+
+
+def may_fail(expr: Scalar, columns: Sequence[ColumnType]) -> bool:
+    """Whether an evaluation can fail."""
+    arguments = [Sql(col(f"c{i}"), typ.type) for i, typ in enumerate(columns)]
+    return spell.error(expr, arguments, Engine.DUCKDB) is not None
+
+
+@dataclass
+class Plan:
+    """An MFP with simple expressions written in place and the demanded others in layers.
+
+    Attributes:
+        types: of the input's columns, then of the layers' columns.
+        layers: expressions computed below, in order; the i-th is column ``arity + i``.
+        predicates: over input and layers.
+        outputs: over input and layers.
+    """
+
+    arity: int
+    types: list[ColumnType]
+    layers: list[Scalar] = field(default_factory=list)
+    predicates: list[Scalar] = field(default_factory=list)
+    outputs: list[Scalar] = field(default_factory=list)
+
+
+def plan(mfp: MapFilterProject, columns: Sequence[ColumnType]) -> Plan:
+    """Drop what nothing reads, write in place what is read once or is a mere column or literal."""
+    arity = mfp.input_arity
+    uses: Counter[int] = Counter(c for c in mfp.projection if c >= arity)
+    demanded = [expr for _, expr in mfp.predicates]
+    for expr in demanded:
+        uses.update(_column_uses(expr, arity))
+    for index in range(len(mfp.expressions) - 1, -1, -1):
+        if uses[arity + index]:
+            uses.update(_column_uses(mfp.expressions[index], arity))
+    made = Plan(arity, list(columns))
+    current: list[Scalar] = [Column(i) for i in range(arity)]
+    for index, expr in enumerate(mfp.expressions):
+        inlined = substitute(expr, current)
+        check(inlined)
+        if isinstance(inlined, Column | Literal) or uses[arity + index] <= 1:
+            current.append(inlined)
+            continue
+        made.types.append(ColumnType(scalar_type(inlined, made.types)))
+        made.layers.append(inlined)
+        current.append(Column(len(made.types) - 1))
+    made.predicates = [substitute(expr, current) for _, expr in mfp.predicates]
+    made.outputs = [current[c] for c in mfp.projection]
+    for predicate in made.predicates:
+        check(predicate)
+    return made
+
+
+def _column_uses(expr: Scalar, arity: int) -> Iterator[int]:
+    for node in walk(expr):
+        if isinstance(node, Column) and node.index >= arity:
+            yield node.index
+
+
+def output_types(mfp: MapFilterProject, columns: Sequence[ColumnType]) -> tuple[ColumnType, ...]:
+    """Types of the columns that an MFP puts out over these columns."""
+    types = list(columns)
+    for expr in mfp.expressions:
+        if isinstance(expr, Column):
+            types.append(types[expr.index])
+        else:
+            types.append(ColumnType(scalar_type(expr, types)))
+    return tuple(types[c] for c in mfp.projection)
+
+
+def can_fail(mfp: MapFilterProject, columns: Sequence[ColumnType]) -> bool:
+    """Whether some row's evaluation can fail."""
+    made = plan(mfp, columns)
+    return any(
+        may_fail(expr, made.types) for expr in (*made.layers, *made.predicates, *made.outputs)
+    )
+
+
+def mapped(
+    mfp: MapFilterProject,
+    columns: Sequence[ColumnType],
+    source: str | exp.Expression,
+    engine: Engine,
+    *,
+    carry: Sequence[str],
+    errors_in: bool = False,
+    errors_out: bool = True,
+    inputs: Sequence[Sql] | None = None,
+) -> tuple[exp.Select, bool]:
+    """``SELECT`` of an MFP over `source`.
+
+    Args:
+        mfp: the work.
+        columns: types of the source's columns.
+        source: the relation's name, or a table or subquery.
+        engine: for whom.
+        carry: further columns to put out unchanged (mz_time, mz_diff, …).
+        errors_in: whether the source has a column mz_error, to be carried too.
+        errors_out: whether rows that fail are wanted; they are dropped if not.
+        inputs: the source's columns as ASTs without table alias; c0 … where not given.
+
+    Returns:
+        The query, with columns c0 …, mz_error (where the second result says so), and those of `carry`.
+    """
+    made = plan(mfp, columns)
+    given = list(inputs) if inputs is not None else None
+    args = given or [Sql(col(f"c{i}"), t.type) for i, t in enumerate(columns)]
+    args += [Sql(col(f"m{i}"), t.type) for i, t in enumerate(made.types[made.arity :])]
+    error_items = [*made.layers, *made.predicates, *made.outputs]
+    failures = [
+        failure
+        for item in dict.fromkeys(error_items)
+        if (failure := spell.error(item, args, engine)) is not None
+    ]
+    safe = [p for p in made.predicates if spell.error(p, args, engine) is None]
+    risky = [p for p in made.predicates if p not in safe]
+    source = _layered(made, args, source, engine, [*carry, *([ERROR] if errors_in else [])])
+    where = [_passes(p, args, engine, errors_in=errors_in) for p in safe]
+    if not failures:
+        items = [named(spell.value(e, args, engine), f"c{i}") for i, e in enumerate(made.outputs)]
+        items += [col(ERROR)] if errors_in else []
+        items += [col(name) for name in carry]
+        return select(items, source, where=where), errors_in
+    status = _status(made, risky, args, engine, errors_in=errors_in)
+    values = [spell.value(e, args, engine) for e in made.outputs]
+    inner = [named(v, f"c{i}") for i, v in enumerate(values)]
+    inner += [named(status, ERROR), *(col(name) for name in carry)]
+    below = subquery(select(inner, source, where=where), "e")
+    if not errors_out and not errors_in:
+        items = [*(col(f"c{i}") for i in range(len(values))), *(col(name) for name in carry)]
+        return select(items, below, where=[s.is_null(col(ERROR))]), False
+    kept = s.or_(s.is_null(col(ERROR)), s.neq(col(ERROR), s.text("")))
+    types = output_types(mfp, columns)
+    items = [
+        named(s.case((s.is_null(col(ERROR)), col(f"c{i}")), otherwise=null_of(t, engine)), f"c{i}")
+        for i, t in enumerate(types)
+    ]
+    items += [col(ERROR), *(col(name) for name in carry)]
+    return select(items, below, where=[kept]), True
+
+
+def _passes(predicate: Scalar, args: Sequence[Sql], engine: Engine, *, errors_in: bool) -> Ast:
+    asked = spell.value(predicate, args, engine)
+    return s.or_(asked, s.is_not_null(col(ERROR))) if errors_in else asked
+
+
+def _status(
+    made: Plan, risky: Sequence[Scalar], args: Sequence[Sql], engine: Engine, *, errors_in: bool
+) -> Ast:
+    """NULL for a good row, the empty text for one to drop, else the message."""
+    branches: list[tuple[Ast, Ast]] = []
+    if errors_in:
+        branches.append((s.is_not_null(col(ERROR)), col(ERROR)))
+    for item in dict.fromkeys((*made.layers, *risky, *made.outputs)):
+        failure = spell.error(item, args, engine)
+        if failure is not None:
+            branches.append((s.is_not_null(failure), failure))
+        if item in risky:
+            held = s.coalesce(spell.value(item, args, engine), s.boolean(value=False))
+            branches.append((s.not_(held), s.text("")))
+    return s.case(*branches, otherwise=no_error(engine))
+
+
+def _layered(
+    made: Plan,
+    args: Sequence[Sql],
+    source: str | exp.Expression,
+    engine: Engine,
+    carry: Sequence[str],
+) -> str | exp.Expression:
+    """The source with a subquery for each level of expressions that others share."""
+    done = 0
+    while done < len(made.layers):
+        ready = done
+        limit = made.arity + done
+        needed = _needed(made, done)
+        while ready < len(made.layers) and max(support(made.layers[ready]), default=-1) < limit:
+            ready += 1
+        keep = [arg.ast for i, arg in enumerate(args[:limit]) if i in needed]
+        names = list(dict.fromkeys(ast.name for ast in keep))
+        items: list[Ast] = [col(name) for name in names]
+        items += [
+            named(spell.value(made.layers[i], args, engine), f"m{i}") for i in range(done, ready)
+        ]
+        items += [col(name) for name in carry]
+        source = subquery(select(items, source), f"l{done}")
+        done = ready
+    return source
+
+
+def _needed(made: Plan, done: int) -> frozenset[int]:
+    """The columns that something above layer `done` reads."""
+    later = (*made.layers[done:], *made.predicates, *made.outputs)
+    return frozenset[int]().union(*(support(expr) for expr in later))
+
+
+__all__ = ["Plan", "can_fail", "check", "mapped", "may_fail", "output_types", "plan"]

@@ -1,0 +1,208 @@
+"""The pieces of which a rendered statement is put together.
+
+Promise: a statement is a list of named CTEs and a body; only CTEs that the body reaches are put out, in order of definition. Every
+identifier is quoted. Nothing here knows plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sqlglot import expressions as exp
+
+from mzsql.expr.functions import sql as s
+from mzsql.expr.functions.table import Engine, Sql
+from mzsql.repr.types import BIGINT, TEXT, ColumnType
+
+Ast = exp.Expression
+
+ERROR = "mz_error"
+TIME = "mz_time"
+DIFF = "mz_diff"
+
+
+def identifier(name: str) -> exp.Identifier:
+    """A quoted identifier."""
+    return exp.to_identifier(name, quoted=True)
+
+
+def col(name: str, table: str | None = None) -> exp.Column:
+    """A column, of a table alias where given."""
+    return exp.Column(this=identifier(name), table=None if table is None else identifier(table))
+
+
+def named(ast: Ast, name: str) -> exp.Alias:
+    """``ast AS name``."""
+    return exp.Alias(this=ast.copy(), alias=identifier(name))
+
+
+def table(name: str, alias: str | None = None) -> exp.Table:
+    """A relation, with an alias where given."""
+    made = exp.Table(this=identifier(name))
+    if alias is not None:
+        made.set("alias", exp.TableAlias(this=identifier(alias)))
+    return made
+
+
+def subquery(query: exp.Expression, alias: str) -> exp.Subquery:
+    """``(query) AS alias``."""
+    return exp.Subquery(this=query, alias=exp.TableAlias(this=identifier(alias)))
+
+
+def select(
+    items: Iterable[Ast],
+    source: str | exp.Expression,
+    *,
+    alias: str | None = None,
+    where: Sequence[Ast] = (),
+    group: Sequence[Ast] = (),
+    having: Ast | None = None,
+    distinct: bool = False,
+) -> exp.Select:
+    """``SELECT items FROM source …``; `source` is a relation's name, a table or a subquery."""
+    made = exp.Select(expressions=list(items))
+    origin = table(source, alias) if isinstance(source, str) else source
+    made.set("from_", exp.From(this=origin))
+    if where:
+        made.set("where", exp.Where(this=s.and_(*where)))
+    if group:
+        made.set("group", exp.Group(expressions=[g.copy() for g in group]))
+    if having is not None:
+        made.set("having", exp.Having(this=having.copy()))
+    if distinct:
+        made.set("distinct", exp.Distinct())
+    return made
+
+
+def join(
+    left: str,
+    right: str,
+    on: Sequence[Ast],
+    items: Iterable[Ast],
+    *,
+    engine: Engine,
+    where: Sequence[Ast] = (),
+    broadcast: str | None = "d",
+    aliases: tuple[str, str] = ("d", "a"),
+) -> exp.Select:
+    """``SELECT items FROM left AS d JOIN right AS a ON …``; Spark is told to broadcast the alias `broadcast`."""
+    made = select(items, left, alias=aliases[0], where=where)
+    condition = s.and_(*on)
+    made.append(
+        "joins",
+        exp.Join(this=table(right, aliases[1]), on=condition, kind="INNER"),
+    )
+    if broadcast is not None and engine is Engine.SPARK:
+        hint = exp.JoinHint(this="BROADCAST", expressions=[exp.to_table(broadcast)])
+        made.set("hint", exp.Hint(expressions=[hint]))
+    return made
+
+
+def union_all(queries: Sequence[exp.Expression]) -> exp.Expression:
+    """All of the queries' rows; at least one query. Balanced, so that hundreds of branches do not nest deep."""
+    assert queries
+    parts = list(queries)
+    while len(parts) > 1:
+        parts = [
+            exp.Union(this=parts[i], expression=parts[i + 1], distinct=False)
+            if i + 1 < len(parts)
+            else parts[i]
+            for i in range(0, len(parts), 2)
+        ]
+    return parts[0]
+
+
+def explode(items: Ast, engine: Engine) -> Ast:
+    """A generator in the SELECT list: a row for each element of the array."""
+    return s.call("EXPLODE" if engine is Engine.SPARK else "UNNEST", items)
+
+
+def window(
+    function: Ast, partition: Sequence[Ast], order: Sequence[exp.Ordered], *, rows: bool
+) -> exp.Window:
+    """``function OVER (PARTITION BY … ORDER BY … [ROWS UNBOUNDED PRECEDING])``."""
+    spec = (
+        exp.WindowSpec(kind="ROWS", start="UNBOUNDED", start_side="PRECEDING", end="CURRENT ROW")
+        if rows
+        else None
+    )
+    return exp.Window(
+        this=function,
+        partition_by=[p.copy() for p in partition],
+        order=exp.Order(expressions=list(order)) if order else None,
+        spec=spec,
+    )
+
+
+def ordered(ast: Ast, *, desc: bool = False, nulls_last: bool = True) -> exp.Ordered:
+    """One item of an ORDER BY, the place of NULLs spelled out."""
+    return exp.Ordered(this=ast.copy(), desc=desc, nulls_first=not nulls_last)
+
+
+def same(left: Ast, right: Ast) -> Ast:
+    """Null-safe equality."""
+    return exp.Paren(this=exp.NullSafeEQ(this=left.copy(), expression=right.copy()))
+
+
+def columns_of(types: Sequence[ColumnType], alias: str | None = None) -> list[Sql]:
+    """c0 … as spelled arguments."""
+    return [Sql(col(f"c{i}", alias), typ.type) for i, typ in enumerate(types)]
+
+
+def null_of(typ: ColumnType, engine: Engine) -> Ast:
+    """NULL of a type."""
+    return s.cast(s.null(), typ.type, engine)
+
+
+def no_error(engine: Engine) -> Ast:
+    """The value of mz_error on good rows."""
+    return s.cast(s.null(), TEXT, engine)
+
+
+def big(value: int, engine: Engine) -> Ast:
+    """A bigint literal."""
+    return s.cast(s.num(value), BIGINT, engine)
+
+
+class Statement:
+    """CTEs under construction, for one engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._ctes: dict[str, exp.Expression] = {}
+
+    def define(self, name: str, query: exp.Expression) -> str:
+        """Define a CTE; a name that is taken gets a number behind it. Returns the name it got."""
+        unique, number = name, 1
+        while unique in self._ctes:
+            number += 1
+            unique = f"{name}_{number}"
+        self._ctes[unique] = query
+        return unique
+
+    def reached(self, body: exp.Expression) -> tuple[set[str], set[str]]:
+        """Names of the CTEs, and of other relations, that a body reads, directly or through CTEs."""
+        ctes: set[str] = set()
+        others: set[str] = set()
+        queue = [body]
+        while queue:
+            for found in queue.pop().find_all(exp.Table):
+                name = found.name
+                if name not in self._ctes:
+                    others.add(name)
+                elif name not in ctes:
+                    ctes.add(name)
+                    queue.append(self._ctes[name])
+        return ctes, others
+
+    def finish(self, body: exp.Expression) -> exp.Expression:
+        """The statement: the CTEs that `body` reaches, then `body`."""
+        reached, _ = self.reached(body)
+        ctes = [
+            exp.CTE(this=query, alias=exp.TableAlias(this=identifier(name)))
+            for name, query in self._ctes.items()
+            if name in reached
+        ]
+        if ctes:
+            body.set("with_", exp.With(expressions=ctes))
+        return body

@@ -1,0 +1,150 @@
+"""A step: from the inputs' updates in ``[lower, upper)`` to the export's, each at its own time.
+
+Promise: exact per timestamp. State relations show what was there below `lower` at time ``lower - 1``, so state and updates are one
+relation and windows sort them out (no special cases). An update of one join input meets another's rows that are not later
+(``<=`` for inputs before it, ``<`` for those after it), so each pair of rows is counted once, at the later one's time. Groups roll
+partial sums forward over their times. Everything leaves as one tagged UNION ALL. The forms are those that random tests passed;
+`tests/render` breaks them on purpose to see that it would notice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import expressions as exp
+
+from mzsql.expr.functions import sql as s
+from mzsql.expr.mfp import MapFilterProject
+from mzsql.lir import plan as lir
+from mzsql.lir.forms import arrangement_form
+from mzsql.render.collection import Collection
+from mzsql.render.naming import arranged_row
+from mzsql.render.rendered import Step, StepOutput
+from mzsql.render.renderer import Renderer
+from mzsql.render.statement import (
+    DIFF,
+    ERROR,
+    TIME,
+    Ast,
+    col,
+    named,
+    no_error,
+    null_of,
+    select,
+    union_all,
+)
+from mzsql.render.step_join import delta_join, linear_join
+from mzsql.render.step_reduce import reduce
+from mzsql.render.step_state import StepState
+from mzsql.render.step_topk import threshold, top_k
+from mzsql.repr.types import ColumnType
+
+
+class StepRenderer(StepState):
+    """Renders one step."""
+
+    # --- stateful nodes ---
+
+    def join(self, node: lir.Join) -> Collection:
+        """A join."""
+        if isinstance(node.plan, lir.DeltaJoin):
+            return delta_join(self, node, node.plan)
+        return linear_join(self, node, node.plan)
+
+    def reduce(self, node: lir.Reduce) -> Collection:
+        """Groups."""
+        return reduce(self, node)
+
+    def top_k(self, node: lir.TopK) -> Collection:
+        """First rows."""
+        return top_k(self, node)
+
+    def threshold(self, node: lir.Threshold) -> Collection:
+        """Rows with positive multiplicity."""
+        return threshold(self, node)
+
+    # --- the statement ---
+
+    def step(self) -> Step:
+        """The whole step."""
+        root = self.shape.desc.root
+        made = self.render(root.plan)
+        export = export_of(self, made, root.plan.lir_id)
+        layout = Layout()
+        outputs: list[StepOutput] = [
+            StepOutput(0, None, export.columns, layout.place(export.columns))
+        ]
+        for tag, (name, spec) in enumerate(self.specs.items(), start=1):
+            outputs.append(StepOutput(tag, name, spec.columns, layout.place(spec.columns)))
+        branches = [self._branch(outputs[0], export.relation, layout, errors=export.errors)]
+        branches += [self._failed(query, layout) for query, _ in self.diverted]
+        branches += [
+            self._branch(output, self.batches[output.arrangement], layout, errors=False)
+            for output in outputs[1:]
+            if output.arrangement is not None
+        ]
+        body = union_all(branches)
+        _, others = self.out.reached(body)
+        statement = self.out.finish(body)
+        return Step(statement, tuple(outputs), tuple(sorted(others)), tuple(layout.types))
+
+    def _branch(
+        self, output: StepOutput, relation: str, layout: Layout, *, errors: bool
+    ) -> exp.Select:
+        where = {slot: i for i, slot in enumerate(output.positions)}
+        items = [named(s.integer(s.num(output.tag)), "mz_tag")]
+        for slot, typ in enumerate(layout.types):
+            value = (
+                s.cast(col(f"c{where[slot]}"), typ.type, self.engine)
+                if slot in where
+                else null_of(typ, self.engine)
+            )
+            items.append(named(value, f"c{slot}"))
+        items.append(named(col(ERROR) if errors else no_error(self.engine), ERROR))
+        items += self._time_and_diff()
+        return select(items, relation)
+
+    def _failed(self, query: exp.Select, layout: Layout) -> exp.Select:
+        """Error rows that left their stream, as rows of the export."""
+        items = [named(s.integer(s.num(0)), "mz_tag")]
+        items += [named(null_of(t, self.engine), f"c{i}") for i, t in enumerate(layout.types)]
+        items += [col(ERROR), *self._time_and_diff()]
+        made = query.copy()
+        made.set("expressions", items)
+        return made
+
+    @staticmethod
+    def _time_and_diff() -> list[Ast]:
+        return [named(s.big(col(TIME)), TIME), named(s.big(col(DIFF)), DIFF)]
+
+
+class Layout:
+    """The columns of a tagged result: outputs share a column where the types agree."""
+
+    def __init__(self) -> None:
+        self.types: list[ColumnType] = []
+
+    def place(self, columns: Sequence[ColumnType]) -> tuple[int, ...]:
+        """A column of the result for each of the output's."""
+        free = list(range(len(self.types)))
+        placed: list[int] = []
+        for typ in columns:
+            slot = next((n for n in free if self.types[n].type == typ.type), None)
+            if slot is None:
+                slot = len(self.types)
+                self.types.append(ColumnType(typ.type))
+            else:
+                free.remove(slot)
+            placed.append(slot)
+        return tuple(placed)
+
+
+def export_of(renderer: Renderer, made: Collection, lir_id: int) -> Collection:
+    """What the dataflow puts out: the root's rows, for an index in its arranged order."""
+    export = renderer.shape.desc.export
+    if not isinstance(export, lir.IndexExport):
+        return made
+    arity = len(made.columns)
+    row = arranged_row(arrangement_form(export.key, arity))
+    mfp = MapFilterProject(arity, row, (), tuple(range(arity, arity + len(row))))
+    return renderer.apply(lir_id, "export", mfp, made)

@@ -1,0 +1,427 @@
+"""Joins in a step.
+
+Promise: an update meets the other inputs' state and updates under the time conditions of `mzsql.render.step`; keys compare null-safe, as join
+equivalences mean it. The side that streams is broadcast: it is as small as the change. What a lookup reads of an arrangement
+is declared as it is made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import expressions as exp
+
+from mzsql.expr import spell
+from mzsql.expr.functions import sql as s
+from mzsql.expr.functions.table import Sql
+from mzsql.expr.mfp import MapFilterProject
+from mzsql.expr.scalar import Scalar, permute, substitute, support
+from mzsql.lir import plan as lir
+from mzsql.lir.forms import arrangement_form
+from mzsql.render.collection import (
+    Arranged,
+    Collection,
+    Sources,
+    Trace,
+    either,
+    prefix,
+    through_mfp,
+)
+from mzsql.render.naming import arranged_row
+from mzsql.render.paths import Layout, PathPlan, Probe, demand, schedule, trace_path
+from mzsql.render.rows import mapped, output_types
+from mzsql.render.statement import (
+    DIFF,
+    TIME,
+    Ast,
+    big,
+    col,
+    columns_of,
+    join,
+    named,
+    null_of,
+    same,
+    select,
+    union_all,
+)
+from mzsql.render.step_state import StepState
+from mzsql.repr.types import ColumnType
+
+PATH = "mz_path"
+EARLIER = "mz_earlier"
+
+
+def product() -> Ast:
+    """The multiplicity of a pair."""
+    return s.mul(col(DIFF, "d"), col(DIFF, "a"))
+
+
+def matches(left: Ast, right: Ast, types: tuple[ColumnType, ColumnType]) -> Ast:
+    """Null-safe equality of key columns; plain equality where one side is never NULL."""
+    if all(t.nullable for t in types):
+        return same(left, right)
+    return s.eq(left, right)
+
+
+# --- delta joins ---------------------------------------------------------------------------------
+
+
+@dataclass
+class _Part:
+    """Where a path has got to: a relation with the bound global columns; `path` tells its rows from others' in it."""
+
+    relation: str
+    bound: frozenset[int]
+    paths: frozenset[int]
+
+
+class _DeltaJoin:
+    """One delta join under way."""
+
+    def __init__(self, renderer: StepState, node: lir.Join, plan: lir.DeltaJoin) -> None:
+        self.r = renderer
+        self.node = node
+        self.inputs = [renderer.render(below) for below in node.inputs]
+        self.goods = [renderer.good(one, node.lir_id, f"i{i}") for i, one in enumerate(self.inputs)]
+        self.layout = Layout.of(self.inputs)
+        self.arranged: dict[Probe, Arranged] = {}
+        for path in plan.paths:
+            for stage in path.stages:
+                probe = (stage.lookup_relation, stage.lookup_key)
+                if probe not in self.arranged:
+                    self.arranged[probe] = self.inputs[probe[0]].arranged[probe[1]]()
+        forms = {
+            p: lir.ArrangementForm(a.key, a.permutation, a.thinning)
+            for p, a in self.arranged.items()
+        }
+        self.paths = [
+            trace_path(
+                path,
+                self.layout,
+                forms,
+                arrangement_form(path.source_key, len(self.inputs[path.source_relation].columns)),
+            )
+            for path in plan.paths
+        ]
+        self.closure = self.paths[0].closure
+        needed = set(demand(self.closure))
+        for traced in self.paths:
+            for expr in traced.early:
+                needed |= support(expr)
+            for _, key in traced.lookups:
+                needed |= frozenset[int]().union(*(support(e) for e in key))
+        self.needed = frozenset(needed)
+        self.used: dict[int, list[Arranged]] = {}
+
+    def run(self) -> Collection:
+        """The join's output."""
+        self._declare()
+        parts = {path.source: self._start(path) for path in self.paths}
+        done: dict[int, int] = dict.fromkeys(parts, 0)
+        for number, (probe, together) in enumerate(schedule(self.paths)):
+            made = self._probe(number, probe, together, parts, done)
+            for path in together:
+                parts[path] = made
+                done[path] += 1
+        whole = self.r.define(self.node.lir_id, "p", union_all(self._ends(parts)))
+        carry = self.r.meta
+        query, errors = mapped(self.closure, self.layout.types, whole, self.r.engine, carry=carry)
+        name = self.r.define(self.node.lir_id, "", query)
+        columns = output_types(self.closure, self.layout.types)
+        return Collection(name, columns, errors, through_mfp(self._trace, self.closure))
+
+    def _ends(self, parts: dict[int, _Part]) -> list[exp.Expression]:
+        items: list[Ast] = [col(f"c{g}") for g in sorted(demand(self.closure))]
+        items += [col(TIME), col(DIFF)]
+        ends: list[exp.Expression] = []
+        for relation in dict.fromkeys(part.relation for part in parts.values()):
+            finished = [p for p, part in parts.items() if part.relation == relation]
+            part = parts[finished[0]]
+            ends.append(select(list(items), relation, where=self._only(part, finished)))
+        return ends
+
+    @staticmethod
+    def _only(part: _Part, paths: list[int]) -> list[Ast]:
+        if part.paths == frozenset(paths):
+            return []
+        return [s.or_(*(s.eq(col(PATH), s.num(p)) for p in paths))]
+
+    def _start(self, path: PathPlan) -> _Part:
+        own = self.layout.columns(path.source)
+        bound = frozenset(own) & self.needed
+        items: list[Ast] = [named(col(f"c{g - own.start}"), f"c{g}") for g in sorted(bound)]
+        items += [col(TIME), col(DIFF)]
+        args = [
+            Sql(col(f"c{max(g - own.start, 0)}"), t.type) for g, t in enumerate(self.layout.types)
+        ]
+        where = [
+            spell.value(e, args, self.r.engine)
+            for e in path.early
+            if support(e) and support(e) <= bound
+        ]
+        name = self.r.define(
+            self.node.lir_id, f"p{path.source}", select(items, self.goods[path.source], where=where)
+        )
+        return _Part(name, bound, frozenset([path.source]))
+
+    def _probe(
+        self,
+        number: int,
+        probe: Probe,
+        together: tuple[int, ...],
+        parts: dict[int, _Part],
+        done: dict[int, int],
+    ) -> _Part:
+        """One lookup of the paths that meet there."""
+        relation, key = probe
+        arranged = self.arranged[probe]
+        shared = len(together) > 1
+        bound = frozenset[int]().union(*(parts[p].bound for p in together))
+        branches: list[exp.Expression] = []
+        for p in together:
+            part = parts[p]
+            keys = self.paths[p].lookups[done[p]][1]
+            args = columns_of(self.layout.types)
+            items: list[Ast] = [
+                col(f"c{g}")
+                if g in part.bound
+                else named(null_of(self.layout.types[g], self.r.engine), f"c{g}")
+                for g in sorted(bound)
+            ]
+            items += [
+                named(spell.value(e, args, self.r.engine), f"k{i}") for i, e in enumerate(keys)
+            ]
+            if shared:
+                items.append(named(s.integer(s.num(p)), PATH))
+                items.append(named(big(int(relation < p), self.r.engine), EARLIER))
+            items += [col(TIME), col(DIFF)]
+            branches.append(select(items, part.relation, where=self._only(part, [p])))
+        stream = self.r.define(self.node.lir_id, f"q{number}", union_all(branches))
+        theirs = self.layout.columns(relation)
+        new = frozenset(theirs) & self.needed
+        on: list[Ast] = [
+            same(col(f"k{i}", "d"), col(f"c{i}", "a"))
+            if arranged.columns[i].nullable
+            else s.eq(col(f"k{i}", "d"), col(f"c{i}", "a"))
+            for i in range(len(key))
+        ]
+        on.append(self._earlier(relation, together))
+        items = [named(col(f"c{g}", "d"), f"c{g}") for g in sorted(bound)]
+        items += [
+            named(col(f"c{arranged.permutation[g - theirs.start]}", "a"), f"c{g}")
+            for g in sorted(new)
+        ]
+        items += [col(PATH, "d")] if shared else []
+        items += [named(col(TIME, "d"), TIME), named(product(), DIFF)]
+        query = join(stream, arranged.full, on, items, engine=self.r.engine)
+        made = self.r.define(self.node.lir_id, f"j{number}", query)
+        everything = bound | new
+        made = self._filtered(number, made, together, everything, bound, shared=shared)
+        return _Part(made, everything, frozenset(together))
+
+    @staticmethod
+    def _earlier(relation: int, together: tuple[int, ...]) -> Ast:
+        """Rows of `relation` that an update of a path may meet: not later for inputs before the path's, earlier for those after."""
+        before = {relation < p for p in together}
+        ours, theirs = col(TIME, "d"), col(TIME, "a")
+        if len(before) > 1:
+            return s.lt(theirs, s.add(ours, col(EARLIER, "d")))
+        return s.lte(theirs, ours) if before == {True} else s.lt(theirs, ours)
+
+    def _filtered(
+        self,
+        number: int,
+        made: str,
+        together: tuple[int, ...],
+        everything: frozenset[int],
+        before: frozenset[int],
+        *,
+        shared: bool,
+    ) -> str:
+        """The predicates that a lone path can answer from here on (paths that share a lookup answer theirs at the end)."""
+        if shared:
+            return made
+        args = columns_of(self.layout.types)
+        where = [
+            spell.value(e, args, self.r.engine)
+            for e in self.paths[together[0]].early
+            if support(e) <= everything and not support(e) <= before
+        ]
+        if not where:
+            return made
+        items: list[Ast] = [col(f"c{g}") for g in sorted(everything)]
+        items += [col(TIME), col(DIFF)]
+        return self.r.define(self.node.lir_id, f"f{number}", select(items, made, where=where))
+
+    # --- what is read ---
+
+    def _declare(self) -> None:
+        """Say for each lookup of each path where its keys are."""
+        for path in self.paths:
+            seen: dict[int, list[Arranged]] = {}
+            for probe, key in path.lookups:
+                arranged = self.arranged[probe]
+                self.r.need(arranged, self._sources(key, path.source, seen))
+                seen.setdefault(probe[0], []).append(arranged)
+                self.used.setdefault(probe[0], []).append(arranged)
+
+    def _sources(
+        self, exprs: tuple[Scalar, ...], source: int, seen: dict[int, list[Arranged]]
+    ) -> Sources:
+        found = self._local(exprs)
+        if found is None:
+            return None
+        owner, known = found
+        owner = source if owner is None else owner
+        traces = [self.inputs[owner].trace, *(a.trace for a in seen.get(owner, []))]
+        return either(*traces)(known)
+
+    def _local(self, exprs: tuple[Scalar, ...]) -> tuple[int | None, tuple[Scalar, ...]] | None:
+        """The input whose columns the leading expressions read, and those expressions over its columns."""
+        owner: int | None = None
+        for expr in exprs:
+            if support(expr):
+                owner = self.layout.owner(min(support(expr)))
+                break
+        span = range(0) if owner is None else self.layout.columns(owner)
+        known = prefix(exprs, span)
+        if not known:
+            return None
+        mapping = {g: g - span.start for g in span}
+        return owner, tuple(permute(e, mapping) for e in known)
+
+    def _trace(self, exprs: tuple[Scalar, ...]) -> Sources:
+        found = self._local(exprs)
+        if found is None or found[0] is None:
+            return None
+        owner, known = found
+        traces = [self.inputs[owner].trace, *(a.trace for a in self.used.get(owner, []))]
+        return either(*traces)(known)
+
+
+def delta_join(renderer: StepState, node: lir.Join, plan: lir.DeltaJoin) -> Collection:
+    """A delta join's updates."""
+    return _DeltaJoin(renderer, node, plan).run()
+
+
+# --- linear joins --------------------------------------------------------------------------------
+
+
+def linear_join(renderer: StepState, node: lir.Join, plan: lir.LinearJoin) -> Collection:
+    """A linear join's updates; each stream but the last is kept, so that later inputs find it."""
+    inputs = [renderer.render(below) for below in node.inputs]
+    goods = [
+        Collection(
+            renderer.good(one, node.lir_id, f"i{i}"),
+            one.columns,
+            errors=False,
+            trace=one.trace,
+            arranged=one.arranged,
+        )
+        for i, one in enumerate(inputs)
+    ]
+    stream = goods[plan.source_relation]
+    if plan.initial_closure is not None:
+        stream = renderer.apply(node.lir_id, "s", plan.initial_closure, stream)
+    for number, stage in enumerate(plan.stages):
+        lookup = goods[stage.lookup_relation]
+        theirs = lookup.arranged[stage.lookup_key]()
+        if stream.errors:
+            relation = renderer.good(stream, node.lir_id, f"s{number}")
+            stream = Collection(relation, stream.columns, errors=False, trace=stream.trace)
+        ours = _stream(renderer, node, plan, number, stream)
+        stream = _stage(renderer, node, number, stage, (stream, ours), (lookup, theirs))
+    closure = plan.final_closure or MapFilterProject.identity(len(stream.columns))
+    return renderer.apply(node.lir_id, "", closure, stream)
+
+
+def _stream(
+    renderer: StepState,
+    node: lir.Join,
+    plan: lir.LinearJoin,
+    number: int,
+    stream: Collection,
+) -> Arranged:
+    """The stream by the stage's key: an input's own arrangement where it is one, else kept by the join."""
+    stage = plan.stages[number]
+    if (
+        number == 0
+        and plan.initial_closure is None
+        and plan.source_key == stage.stream_key
+        and stage.stream_key in stream.arranged
+    ):
+        return stream.arranged[stage.stream_key]()
+    form = arrangement_form(stage.stream_key, len(stream.columns))
+    return renderer.arranged(node, f"s{number}", form, stream)
+
+
+def _stage(
+    renderer: StepState,
+    node: lir.Join,
+    number: int,
+    stage: lir.LinearStage,
+    stream: tuple[Collection, Arranged],
+    lookup: tuple[Collection, Arranged],
+) -> Collection:
+    """What the lookup makes of the stream, behind the stage's closure."""
+    (streamed, ours), (looked_up, theirs) = stream, lookup
+    keys = len(stage.stream_key)
+    kept = len(ours.thinning)
+    added = len(theirs.thinning)
+    renderer.need(theirs, streamed.trace(stage.stream_key) if stage.stream_key else None)
+    renderer.need(ours, looked_up.trace(stage.lookup_key) if stage.lookup_key else None)
+    on = [
+        matches(col(f"c{i}", "d"), col(f"c{i}", "a"), (ours.columns[i], theirs.columns[i]))
+        for i in range(keys)
+    ]
+    halves: list[exp.Expression] = []
+    for mine, other, condition, side in (
+        (ours.delta, theirs.full, s.lte, ("d", "a")),
+        (theirs.delta, ours.full, s.lt, ("a", "d")),
+    ):
+        items: list[Ast] = [named(col(f"c{i}", side[0]), f"c{i}") for i in range(keys + kept)]
+        items += [named(col(f"c{keys + i}", side[1]), f"c{keys + kept + i}") for i in range(added)]
+        items += [named(col(TIME, "d"), TIME), named(product(), DIFF)]
+        timely = condition(col(TIME, "a"), col(TIME, "d"))
+        halves.append(join(mine, other, [*on, timely], items, engine=renderer.engine))
+    whole = renderer.define(node.lir_id, f"j{number}", union_all(halves))
+    columns = (*ours.columns, *theirs.columns[keys:])
+    found = Collection(whole, columns, errors=False, trace=_pair_trace(stream, lookup))
+    return renderer.apply(node.lir_id, f"t{number}", stage.closure, found)
+
+
+def _pair_trace(stream: tuple[Collection, Arranged], lookup: tuple[Collection, Arranged]) -> Trace:
+    """Of the rows key ++ stream ++ lookup: each side's columns are its updates' or its looked-up rows'; a key's are both's."""
+    (streamed, ours), (looked_up, theirs) = stream, lookup
+    keys = len(ours.key)
+    width = len(ours.columns)
+    left_row = arranged_row(_form(ours))
+    right_row = arranged_row(_form(theirs))
+    left_trace = either(streamed.trace, ours.trace)
+    right_trace = either(looked_up.trace, theirs.trace)
+
+    def traced(exprs: tuple[Scalar, ...]) -> Sources:
+        left = prefix(exprs, range(width))
+        own = [*range(keys), *range(width, width + len(theirs.thinning))]
+        right = prefix(exprs, own)
+        shifted = {c: n for n, c in enumerate(own)}
+        tries = [
+            (len(left), left_trace, tuple(substitute(e, left_row) for e in left)),
+            (
+                len(right),
+                right_trace,
+                tuple(substitute(permute(e, shifted), right_row) for e in right),
+            ),
+        ]
+        for length, trace, known in sorted(tries, key=lambda t: -t[0]):
+            if length:
+                sources = trace(known)
+                if sources is not None:
+                    return sources
+        return None
+
+    return traced
+
+
+def _form(arranged: Arranged) -> lir.ArrangementForm:
+    return lir.ArrangementForm(arranged.key, arranged.permutation, arranged.thinning)

@@ -1,0 +1,387 @@
+"""Reduce in a step.
+
+Promise: only the groups that the updates touch are looked at. Partial sums roll forward over a group's times in one window: at each of them the
+row of the sums before is retracted and that of the sums after inserted (where they are equal, the two cancel). Other aggregates
+read the group's rows again at each of its times in the step, and at ``lower - 1`` for what is to be retracted first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import expressions as exp
+
+from mzsql.expr.functions import sql as s
+from mzsql.expr.functions.table import Sql
+from mzsql.expr.scalar import Column
+from mzsql.lir import plan as lir
+from mzsql.lir.forms import reduce_form
+from mzsql.render import groups as g
+from mzsql.render.collection import (
+    Arranged,
+    Collection,
+    Trace,
+    either,
+    relation_trace,
+    through_mfp,
+    within,
+)
+from mzsql.render.rows import output_types
+from mzsql.render.statement import (
+    DIFF,
+    ERROR,
+    TIME,
+    Ast,
+    big,
+    col,
+    columns_of,
+    explode,
+    join,
+    named,
+    no_error,
+    ordered,
+    same,
+    select,
+    subquery,
+    union_all,
+    window,
+)
+from mzsql.render.step_state import StepState
+from mzsql.repr.types import BIGINT, ColumnType
+
+SIGN = "mz_sign"
+NEXT = "mz_next"
+
+
+def reduce(r: StepState, node: lir.Reduce) -> Collection:
+    """A Reduce's updates, arranged by its key."""
+    below = r.render(node.input)
+    row = g.key_values(node, len(below.columns))
+    groups = g.plan_groups(node, below.columns, output_types(row, below.columns))
+    rows = r.apply(node.lir_id, "v", groups.row, below)
+    made, name, derived = (
+        _accumulated(r, node, groups, rows)
+        if groups.accumulable
+        else _reread(r, node, groups, rows)
+    )
+    form = reduce_form(groups.arity, len(made.columns))
+    state = _state_trace(name, groups)
+    key_types = made.columns
+
+    def arranged() -> Arranged:
+        good = r.good(replace(made), node.lir_id, "g")
+        items = r.columns(len(made.columns), errors=False)
+        union = union_all([select(items, derived()), select(list(items), good)])
+        full = r.define(node.lir_id, "f", union)
+        return Arranged(
+            form.key, form.permutation, form.thinning, key_types, full, good, name, state
+        )
+
+    made.arranged[form.key] = r._once(arranged)
+    return made
+
+
+def _state_trace(name: str, groups: g.Groups) -> Trace:
+    """Key columns of the rows that the state amounts to are those of the state."""
+    keys = within(relation_trace(name, groups.key), groups.arity)
+    return through_mfp(keys, groups.after)
+
+
+def _need(r: StepState, name: str, groups: g.Groups, rows: Collection) -> None:
+    key = tuple(Column(i) for i in range(groups.arity))
+    r.lookups.need(name, rows.trace(key) if key else None)
+
+
+# --- partial sums --------------------------------------------------------------------------------
+
+
+def _accumulated(
+    r: StepState, node: lir.Reduce, groups: g.Groups, rows: Collection
+) -> tuple[Collection, str, object]:
+    lid, k = node.lir_id, groups.arity
+    width = k + len(groups.sums)
+    parts: list[exp.Expression] = [g.contributions(r, node, groups, rows, [TIME])]
+    parts += [
+        _distinct_contributions(r, node, groups, rows, number, one)
+        for number, one in groups.distinct
+    ]
+    source = r.define(lid, "c", union_all(parts))
+    by = [*([ERROR] if rows.errors else []), TIME]
+    sums = r.define(lid, "p", g.summed(r, groups, source, by))
+    batch_items: list[Ast] = [col(f"c{i}") for i in range(width)]
+    batch_items += [col(TIME), named(big(1, r.engine), DIFF)]
+    where = [s.is_null(col(ERROR))] if rows.errors else []
+    batch = r.define(lid, "b", select(batch_items, sums, where=where))
+    columns = (*groups.key, *groups.sums)
+    name = r.keep(node, "acc", batch, columns, k, tuple(range(k, width)))
+    _need(r, name, groups, rows)
+    rolled = _rolled(r, node, groups, rows.errors, sums, name)
+    changed = Collection(rolled, columns, rows.errors, within(rows.trace, k))
+    made = g.from_sums(r, node, groups, changed, "o", "")
+
+    def derived() -> str:
+        return _state_from_sums(r, node, groups, name)
+
+    return made, name, derived
+
+
+def _rolled(
+    r: StepState, node: lir.Reduce, groups: g.Groups, errors: bool, sums: str, name: str
+) -> str:
+    """At each time of a group the sums before it (-1) and after it (+1)."""
+    lid, k = node.lir_id, groups.arity
+    keys: list[Ast] = [col(f"c{i}") for i in range(k)]
+    own = [col(f"c{k + i}") for i in range(len(groups.sums))]
+    error = [col(ERROR)] if errors else []
+    state: list[Ast] = list(keys)
+    for part, typ in zip(own, groups.sums, strict=True):
+        state.append(named(s.cast(s.mul(part, col(DIFF)), typ.type, r.engine), part.name))
+    state += [named(no_error(r.engine), ERROR)] if errors else []
+    both = union_all(
+        [select([*state, col(TIME)], name), select([*keys, *own, *error, col(TIME)], sums)]
+    )
+    united = r.define(lid, "u", both)
+    running: list[Ast] = [
+        named(
+            s.cast(
+                window(exp.Sum(this=part), [*keys, *error], [ordered(col(TIME))], rows=True),
+                typ.type,
+                r.engine,
+            ),
+            f"w{i}",
+        )
+        for i, (part, typ) in enumerate(zip(own, groups.sums, strict=True))
+    ]
+    rolled = r.define(lid, "w", select([*keys, *own, *running, *error, col(TIME)], united))
+    signs = s.array(big(-1, r.engine), big(1, r.engine))
+    running_names: list[Ast] = [col(f"w{i}") for i in range(len(own))]
+    twice = select(
+        [*keys, *own, *running_names, *error, col(TIME), named(explode(signs, r.engine), SIGN)],
+        rolled,
+        where=[s.gte(col(TIME), big(r.lower, r.engine))],
+    )
+    after = s.eq(col(SIGN), s.num(1))
+    totals: list[Ast] = []
+    for i, (part, typ) in enumerate(zip(own, groups.sums, strict=True)):
+        value = s.case((after, col(f"w{i}")), otherwise=s.sub(col(f"w{i}"), part))
+        totals.append(named(s.cast(value, typ.type, r.engine), part.name))
+    exists = s.gt(
+        s.case((after, col(f"w{len(own) - 1}")), otherwise=s.sub(col(f"w{len(own) - 1}"), own[-1])),
+        s.num(0),
+    )
+    diff: Ast = col(SIGN)
+    if errors:
+        bad = s.is_not_null(col(ERROR))
+        diff = s.case((bad, own[-1]), otherwise=col(SIGN))
+        exists = s.or_(s.and_(bad, after), s.and_(s.not_(bad), exists))
+    query = select(
+        [*keys, *totals, *error, col(TIME), named(s.big(diff), DIFF)],
+        subquery(twice, "x"),
+        where=[exists],
+    )
+    return r.define(lid, "s", query)
+
+
+def _state_from_sums(r: StepState, node: lir.Reduce, groups: g.Groups, name: str) -> str:
+    """The groups' rows below `lower`, from the partial sums."""
+    k = groups.arity
+    keys: list[Ast] = [col(f"c{i}") for i in range(k)]
+    totals: list[Ast] = [
+        named(
+            s.cast(
+                exp.Sum(this=s.cast(s.mul(col(f"c{k + i}"), col(DIFF)), t.type, r.engine)),
+                t.type,
+                r.engine,
+            ),
+            f"c{k + i}",
+        )
+        for i, t in enumerate(groups.sums)
+    ]
+    count = exp.Sum(this=s.mul(col(f"c{k + len(totals) - 1}"), col(DIFF)))
+    items = [
+        *keys,
+        *totals,
+        named(big(r.lower - 1, r.engine), TIME),
+        named(big(1, r.engine), DIFF),
+    ]
+    query = select(items, name, group=keys, having=s.gt(count, s.num(0)))
+    sums = Collection(r.define(node.lir_id, "d", query), (*groups.key, *groups.sums), errors=False)
+    made = g.from_sums(r, node, groups, sums, "do", "dn")
+    return _silent(r, node, made)
+
+
+def _silent(r: StepState, node: lir.Reduce, made: Collection) -> str:
+    """Good rows of the state; its errors are known since the update that made them."""
+    if not made.errors:
+        return made.relation
+    return r.stripped(made, node.lir_id, "dg").relation
+
+
+def _distinct_contributions(
+    r: StepState,
+    node: lir.Reduce,
+    groups: g.Groups,
+    rows: Collection,
+    number: int,
+    one: g.Aggregate,
+) -> exp.Select:
+    """What values that appear in a group, or leave it, add to the sums of an aggregate over distinct values."""
+    lid, k = node.lir_id, groups.arity
+    good = rows.relation
+    keys: list[Ast] = [col(f"c{i}") for i in range(k)]
+    value = col(f"c{one.argument}")
+    items = [*keys, named(value, f"c{k}"), col(TIME)]
+    where = [s.is_null(col(ERROR))] if rows.errors else []
+    where += [s.is_not_null(value)] if one.func.ignores_nulls else []
+    total = named(s.big(exp.Sum(this=col(DIFF))), DIFF)
+    having = s.neq(exp.Sum(this=col(DIFF)), s.num(0))
+    query = select(
+        [*items, total], good, where=where, group=[*keys, value, col(TIME)], having=having
+    )
+    delta = r.define(lid, f"d{number}", query)
+    columns = (*groups.key, one.argument_type)
+    name = r.keep(node, f"d{number}", delta, columns, k)
+    _need(r, name, groups, rows)
+    everything = r.columns(k + 1, errors=False)
+    full = r.define(
+        lid, f"d{number}f", union_all([select(everything, name), select(list(everything), delta)])
+    )
+    mine = [*keys, col(f"c{k}")]
+    cumulated = s.big(window(exp.Sum(this=col(DIFF)), mine, [ordered(col(TIME))], rows=True))
+    rolled = r.define(
+        lid, f"d{number}w", select([*mine, col(TIME), col(DIFF), named(cumulated, "mz_cum")], full)
+    )
+
+    def present(count: Ast) -> Ast:
+        return s.case((s.gt(count, s.num(0)), big(1, r.engine)), otherwise=big(0, r.engine))
+
+    change = s.sub(present(col("mz_cum")), present(s.sub(col("mz_cum"), col(DIFF))))
+    changed = select(
+        [*mine, col(TIME), named(change, DIFF)],
+        rolled,
+        where=[s.gte(col(TIME), big(r.lower, r.engine)), s.neq(change, s.num(0))],
+    )
+    source = r.define(lid, f"d{number}c", changed)
+    sql = Sql(col(f"c{k}"), one.argument_type.type)
+    own = g.summands_of(one, r.engine, sql, col(DIFF))
+    parts: list[Ast] = [s.cast(s.num(0), t.type, r.engine) for t in groups.sums]
+    parts[one.start : one.start + len(own)] = own
+    made: list[Ast] = [*keys, *(named(p, f"s{i}") for i, p in enumerate(parts))]
+    made += [named(no_error(r.engine), ERROR)] if rows.errors else []
+    return select([*made, col(TIME)], source)
+
+
+# --- reading a group's rows again ----------------------------------------------------------------
+
+
+def grid(r: StepState, lid: int, delta: str, keys: list[Ast]) -> str:
+    """The times at which each touched key's output may change, from ``lower - 1``, each with the next one."""
+    before = select([*keys, named(big(r.lower - 1, r.engine), TIME)], delta)
+    times = union_all([select([*keys, col(TIME)], delta), before])
+    every = select([*keys, col(TIME)], subquery(times, "t"), group=[*keys, col(TIME)])
+    following = window(s.call("LEAD", col(TIME)), keys, [ordered(col(TIME))], rows=False)
+    return r.define(
+        lid, "t", select([*keys, col(TIME), named(following, NEXT)], subquery(every, "g"))
+    )
+
+
+def rows_at(
+    r: StepState, lid: int, times: str, full: str, key: list[int], columns: list[ColumnType]
+) -> str:
+    """The keys' rows at each time of the grid, with their multiplicities there (as mz_diff)."""
+    on = [
+        same(col(f"c{i}", "d"), col(f"c{i}", "a"))
+        if columns[i].nullable
+        else s.eq(col(f"c{i}", "d"), col(f"c{i}", "a"))
+        for i in key
+    ]
+    on.append(s.lte(col(TIME, "a"), col(TIME, "d")))
+    row: list[Ast] = [col(f"c{i}", "a") for i in range(len(columns))]
+    meta: list[Ast] = [col(TIME, "d"), col(NEXT, "d")]
+    items: list[Ast] = [named(c, c.name) for c in row]
+    items += [named(c, c.name) for c in meta]
+    items.append(named(s.big(exp.Sum(this=col(DIFF, "a"))), DIFF))
+    query = join(times, full, on, items, engine=r.engine)
+    query.set("group", exp.Group(expressions=[c.copy() for c in (*row, *meta)]))
+    query.set("having", exp.Having(this=s.gt(exp.Sum(this=col(DIFF, "a")), s.num(0))))
+    return r.define(lid, "r", query)
+
+
+def toggled(r: StepState, relation: str, columns: list[Ast], multiplicity: Ast) -> exp.Select:
+    """Rows that hold from a grid's time to its next: inserted at the one (unless before the step), retracted at the other."""
+    signs = s.array(big(-1, r.engine), big(1, r.engine))
+    twice = select(
+        [
+            *columns,
+            col(TIME),
+            col(NEXT),
+            named(multiplicity, DIFF),
+            named(explode(signs, r.engine), SIGN),
+        ],
+        relation,
+    )
+    inserted = s.eq(col(SIGN), s.num(1))
+    time = s.case((inserted, col(TIME)), otherwise=col(NEXT))
+    items = [*columns, named(time, TIME), named(s.mul(col(SIGN), col(DIFF)), DIFF)]
+    held = s.or_(
+        s.and_(inserted, s.gte(col(TIME), big(r.lower, r.engine))),
+        s.and_(s.not_(inserted), s.is_not_null(col(NEXT))),
+    )
+    return select(items, subquery(twice, "x"), where=[held])
+
+
+def _reread(
+    r: StepState, node: lir.Reduce, groups: g.Groups, rows: Collection
+) -> tuple[Collection, str, object]:
+    lid, k = node.lir_id, groups.arity
+    width = len(rows.columns)
+    query = r.consolidated(rows.relation, width, errors=rows.errors)
+    changes = replace(rows, relation=r.define(lid, "c", query))
+    delta = r.good(changes, lid, "cg")
+    name = r.keep(node, "in", delta, rows.columns, k)
+    _need(r, name, groups, rows)
+    everything = r.columns(width, errors=False)
+    full = r.define(
+        lid, "u", union_all([select(everything, name), select(list(everything), delta)])
+    )
+    times = grid(r, lid, delta, [col(f"c{i}") for i in range(k)])
+    held = rows_at(r, lid, times, full, list(range(k)), list(rows.columns))
+    results = r.define(lid, "a", g.aggregated(r, node, groups, held, [TIME, NEXT], "a"))
+    errors = g.can_fail(groups)
+    columns: list[Ast] = [col(f"c{i}") for i in range(len(groups.output))]
+    columns += [col(ERROR)] if errors else []
+    changed = Collection(
+        r.define(lid, "s", toggled(r, results, columns, big(1, r.engine))),
+        groups.output,
+        errors,
+        either(within(rows.trace, k)),
+    )
+    made = r.apply(lid, "", groups.after, changed)
+
+    def derived() -> str:
+        return _state_from_rows(r, node, groups, name, width)
+
+    return made, name, derived
+
+
+def _state_from_rows(
+    r: StepState, node: lir.Reduce, groups: g.Groups, name: str, width: int
+) -> str:
+    """The groups' rows below `lower`, from the rows kept."""
+    keys: list[Ast] = [col(f"c{i}") for i in range(width)]
+    total = exp.Sum(this=col(DIFF))
+    rows = r.define(
+        node.lir_id,
+        "dr",
+        select([*keys, named(s.big(total), DIFF)], name, group=keys, having=s.gt(total, s.num(0))),
+    )
+    results = r.define(node.lir_id, "da", g.aggregated(r, node, groups, rows, [], "da"))
+    errors = g.can_fail(groups)
+    items: list[Ast] = [col(f"c{i}") for i in range(len(groups.output))]
+    items += [col(ERROR)] if errors else []
+    items += [named(big(r.lower - 1, r.engine), TIME), named(big(1, r.engine), DIFF)]
+    state = Collection(r.define(node.lir_id, "ds", select(items, results)), groups.output, errors)
+    return _silent(r, node, r.apply(node.lir_id, "dn", groups.after, state))
+
+
+__all__ = ["BIGINT", "columns_of", "grid", "reduce", "rows_at", "toggled"]

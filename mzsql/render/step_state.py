@@ -1,0 +1,164 @@
+"""Inputs and state in a step: where updates come from, which rows are kept, what is looked up.
+
+Promise: state relations show what was there below `lower` at time ``lower - 1``, so state and updates are one relation and need no special
+cases. An arrangement is kept only where something looks it up.
+"""
+
+from __future__ import annotations
+
+from mzsql.expr.functions import sql as s
+from mzsql.expr.functions.table import Engine
+from mzsql.expr.mfp import MapFilterProject
+from mzsql.lir import plan as lir
+from mzsql.render.collection import (
+    Arranged,
+    Collection,
+    Lookups,
+    Sources,
+    arranged_trace,
+    nothing,
+)
+from mzsql.render.naming import Shape, arranged_row, index_form
+from mzsql.render.rendered import ArrangementSpec
+from mzsql.render.renderer import Renderer
+from mzsql.render.statement import (
+    DIFF,
+    ERROR,
+    TIME,
+    col,
+    select,
+    union_all,
+)
+from mzsql.repr.frontier import Timestamp
+from mzsql.repr.ids import GlobalId
+from mzsql.repr.types import ColumnType
+
+
+class StepState(Renderer):
+    """The part of a step's rendering that knows inputs and state.
+
+    Attributes:
+        specs: the arrangements that were found to be needed, by name, each after those below it.
+        batches: for each of them the relation of its new rows.
+        lookups: what is read of each arrangement.
+    """
+
+    meta = (TIME, DIFF)
+
+    def __init__(self, shape: Shape, engine: Engine, lower: Timestamp, upper: Timestamp) -> None:
+        super().__init__(shape, engine)
+        self.lower = lower
+        self.upper = upper
+        self.specs: dict[str, ArrangementSpec] = {}
+        self.batches: dict[str, str] = {}
+        self.lookups = Lookups()
+
+    # --- leaves ---
+
+    def input_relation(self, gid: GlobalId) -> str:
+        """The input's updates."""
+        return f"delta_{gid}"
+
+    def index_arrangement(self, imported: lir.IndexImport) -> Arranged:
+        """The index's rows below `lower`, and its updates."""
+        spec = self.shape.input[imported.id]
+        form = index_form(imported)
+        delta = f"delta_{imported.id}"
+        if spec.has_errors:
+            items = self.columns(len(spec.columns), errors=False)
+            query = select(items, delta, where=[s.is_null(col(ERROR))])
+            delta = self.out.define(f"import_{imported.id}_a", query)
+        name = f"arr_{imported.id}"
+        return Arranged(
+            form.key,
+            form.permutation,
+            form.thinning,
+            spec.columns,
+            self._full(f"import_{imported.id}_f", name, delta, len(spec.columns)),
+            delta,
+            name,
+            arranged_trace(name, spec.columns, form.permutation),
+        )
+
+    def constant(self, node: lir.Constant) -> Collection:
+        """A constant never changes."""
+        name = self.define(node.lir_id, "", self.empty(node.columns))
+        return Collection(name, node.columns, errors=False, trace=nothing)
+
+    # --- arrangements ---
+
+    def _full(self, name: str, state: str, delta: str, arity: int) -> str:
+        items = self.columns(arity, errors=False)
+        query = union_all([select(items, state), select(list(items), delta)])
+        return self.out.define(name, query)
+
+    def keep(
+        self,
+        node: lir.Plan,
+        part: str,
+        batch: str,
+        columns: tuple[ColumnType, ...],
+        key_arity: int,
+        additive: tuple[int, ...] = (),
+    ) -> str:
+        """Keep a relation's rows as state of the node; returns the arrangement's name."""
+        name = f"arr_{node.lir_id}_{part}" if part else f"arr_{node.lir_id}"
+        self.specs[name] = ArrangementSpec(
+            name,
+            node.lir_id,
+            columns,
+            key_arity,
+            additive,
+            self.fingerprint(node, self.part_of_fingerprint(node, part, columns, key_arity)),
+        )
+        self.batches[name] = batch
+        return name
+
+    @staticmethod
+    def part_of_fingerprint(
+        node: lir.Plan, part: str, columns: tuple[ColumnType, ...], key_arity: int
+    ) -> str:
+        """What distinguishes a node's arrangements, whatever they are called."""
+        if isinstance(node, lir.ArrangeBy):
+            # Two nodes may make the same arrangement under different numbers: the key says what it is.
+            number = int(part[1:]) if part else 0
+            made = list(node.forms.arranged)
+            keys = [repr(form.key) for form in made]
+            part = f"by {keys[number] if number < len(keys) else part}"
+        return f"{part} {key_arity} {columns!r}"
+
+    def arrange(
+        self, node: lir.ArrangeBy, number: int, form: lir.ArrangementForm, below: Collection
+    ) -> Arranged:
+        """Arrange a collection and keep it."""
+        if below.errors:
+            below = self.stripped(below, node.lir_id, f"r{number}")
+        part = f"k{number}" if number else ""
+        return self.arranged(node, part, form, below)
+
+    def arranged(
+        self, node: lir.Plan, part: str, form: lir.ArrangementForm, below: Collection
+    ) -> Arranged:
+        """A kept arrangement of a collection, in a form."""
+        arity = len(below.columns)
+        row = arranged_row(form)
+        mfp = MapFilterProject(arity, row, (), tuple(range(arity, arity + len(row))))
+        made = self.apply(node.lir_id, f"{part}a", mfp, below)
+        delta = self.good(made, node.lir_id, f"{part}ag")
+        name = self.keep(node, part, delta, made.columns, len(form.key))
+        full = self._full(self.name(node.lir_id, f"{part}f"), name, delta, len(made.columns))
+        return Arranged(
+            form.key,
+            form.permutation,
+            form.thinning,
+            made.columns,
+            full,
+            delta,
+            name,
+            arranged_trace(name, made.columns, form.permutation),
+        )
+
+    def need(self, arranged: Arranged, sources: Sources) -> None:
+        """A lookup in an arrangement by keys that are found in `sources`."""
+        if arranged.name is not None:
+            self.lookups.need(arranged.name, sources if arranged.key else None)

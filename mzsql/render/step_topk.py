@@ -1,0 +1,142 @@
+"""TopK and Threshold in a step.
+
+Promise: multiplicities count: a row that is there three times takes three places. Ties are broken by the whole row, ascending, NULLs last, so a
+result is a function of the input. At each time of a touched group its first rows are found anew among the group's rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import expressions as exp
+
+from mzsql.expr.functions import sql as s
+from mzsql.expr.scalar import Column, Scalar, permute
+from mzsql.lir import plan as lir
+from mzsql.render.collection import Arranged, Collection, Sources, either, relation_trace
+from mzsql.render.statement import (
+    DIFF,
+    TIME,
+    Ast,
+    big,
+    col,
+    named,
+    ordered,
+    select,
+    union_all,
+    window,
+)
+from mzsql.render.step_reduce import NEXT, grid, rows_at, toggled
+from mzsql.render.step_state import StepState
+from mzsql.render.topk import places
+
+
+def top_k(r: StepState, node: lir.TopK) -> Collection:
+    """A TopK's updates."""
+    below = r.render(node.input)
+    lid, plan, width = node.lir_id, node.plan, len(below.columns)
+    # Kept with the group's columns in front, since that is what lookups go by.
+    order = (*plan.group_key, *(c for c in range(width) if c not in plan.group_key))
+    query = r.consolidated(below.relation, width, errors=below.errors)
+    changes = replace(below, relation=r.define(lid, "c", query))
+    good = r.good(changes, lid, "cg")
+    items: list[Ast] = [named(col(f"c{c}"), f"c{i}") for i, c in enumerate(order)]
+    delta = r.define(lid, "i", select([*items, col(TIME), col(DIFF)], good))
+    columns = tuple(below.columns[c] for c in order)
+    name = r.keep(node, "in", delta, columns, len(plan.group_key))
+    key = tuple(Column(c) for c in plan.group_key)
+    r.lookups.need(name, below.trace(key) if key else None)
+    everything = r.columns(width, errors=False)
+    full = r.define(
+        lid, "u", union_all([select(everything, name), select(list(everything), delta)])
+    )
+    keys = list(range(len(plan.group_key)))
+    times = grid(r, lid, delta, [col(f"c{i}") for i in keys])
+    held = rows_at(r, lid, times, full, keys, list(columns))
+    back = {c: i for i, c in enumerate(order)}
+    restored = r.define(
+        lid,
+        "h",
+        select(
+            [
+                *(named(col(f"c{back[c]}"), f"c{c}") for c in range(width)),
+                col(TIME),
+                col(NEXT),
+                col(DIFF),
+            ],
+            held,
+        ),
+    )
+    first = r.define(lid, "k", places(r, plan, restored, below.columns, [TIME, NEXT]))
+    row: list[Ast] = [col(f"c{i}") for i in range(width)]
+    changed = r.define(lid, "s", toggled(r, first, row, col(DIFF)))
+    made = r.define(lid, "", r.consolidated(changed, width, errors=False))
+    kept = relation_trace(name, columns)
+
+    def from_state(exprs: tuple[Scalar, ...]) -> Sources:
+        return kept(tuple(permute(e, back) for e in exprs))
+
+    return Collection(made, below.columns, errors=False, trace=either(below.trace, from_state))
+
+
+def threshold(r: StepState, node: lir.Threshold) -> Collection:
+    """A Threshold's updates, arranged as its input."""
+    below = r.render(node.input)
+    lid, form = node.lir_id, node.ensure_arrangement
+    ours = below.arranged[form.key]()
+    good = r.good(below, lid, "i")
+    width = len(below.columns)
+    arranged: list[Ast] = [col(f"c{i}") for i in range(len(ours.columns))]
+    delta = r.define(lid, "c", r.consolidated(ours.delta, len(ours.columns), errors=False))
+    del good
+    if ours.name is not None:
+        r.lookups.need(ours.name, below.trace(form.key) if form.key else None)
+    state = union_all(
+        [
+            select([*arranged, col(TIME), col(DIFF)], ours.name or ours.full),
+            select([*arranged, col(TIME), col(DIFF)], delta),
+        ]
+    )
+    united = r.define(lid, "u", state)
+    total = s.big(window(exp.Sum(this=col(DIFF)), arranged, [ordered(col(TIME))], rows=True))
+    rolled = r.define(
+        lid, "w", select([*arranged, col(TIME), col(DIFF), named(total, "mz_cum")], united)
+    )
+
+    def positive(count: Ast) -> Ast:
+        return s.call("GREATEST", count, big(0, r.engine))
+
+    change = s.sub(positive(col("mz_cum")), positive(s.sub(col("mz_cum"), col(DIFF))))
+    changed = r.define(
+        lid,
+        "s",
+        select(
+            [*arranged, col(TIME), named(s.big(change), DIFF)],
+            rolled,
+            where=[s.gte(col(TIME), big(r.lower, r.engine)), s.neq(change, s.num(0))],
+        ),
+    )
+    items: list[Ast] = [named(col(f"c{at}"), f"c{i}") for i, at in enumerate(form.permutation)]
+    raw = r.define(lid, "", select([*items, col(TIME), col(DIFF)], changed))
+    made = Collection(raw, below.columns, errors=False, trace=below.trace)
+
+    def found() -> Arranged:
+        held = _held(r, lid, ours, len(ours.columns))
+        everything = r.columns(len(ours.columns), errors=False)
+        full = r.define(
+            lid, "f", union_all([select(everything, held), select(list(everything), changed)])
+        )
+        return replace(ours, full=full, delta=changed)
+
+    made.arranged[form.key] = r._once(found)
+    assert width == len(arranged), "a Threshold's arrangement has all columns as its key"
+    return made
+
+
+def _held(r: StepState, lid: int, ours: Arranged, width: int) -> str:
+    """The rows below `lower` with a positive multiplicity."""
+    row: list[Ast] = [col(f"c{i}") for i in range(width)]
+    total = exp.Sum(this=col(DIFF))
+    items = [*row, named(big(r.lower - 1, r.engine), TIME), named(s.big(total), DIFF)]
+    query = select(items, ours.name or ours.full, group=row, having=s.gt(total, s.num(0)))
+    return r.define(lid, "d", query)

@@ -1,0 +1,58 @@
+"""Which rows of a group are its first.
+
+Promise: multiplicities count: a row that is there three times takes three places; ties are broken by the whole row, ascending, NULLs last.
+"""
+
+from __future__ import annotations
+
+from sqlglot import expressions as exp
+
+from mzsql.expr import spell
+from mzsql.expr.functions import sql as s
+from mzsql.lir import plan as lir
+from mzsql.render.renderer import Renderer
+from mzsql.render.statement import (
+    DIFF,
+    Ast,
+    big,
+    col,
+    columns_of,
+    named,
+    ordered,
+    select,
+    subquery,
+    window,
+)
+from mzsql.repr.types import ColumnType
+
+
+def places(
+    r: Renderer,
+    plan: lir.TopKPlan,
+    relation: str,
+    columns: tuple[ColumnType, ...],
+    by: list[str],
+) -> exp.Select:
+    """Of each group (and each value of `by`) the rows in the places `offset` … `offset + limit`, mz_diff the places they take."""
+    row: list[Ast] = [col(f"c{i}") for i in range(len(columns))]
+    extra: list[Ast] = [col(n) for n in by]
+    order = [
+        ordered(col(f"c{o.column}"), desc=o.desc, nulls_last=o.nulls_last) for o in plan.order_key
+    ]
+    order += [ordered(c) for c in row]
+    group: list[Ast] = [col(f"c{c}") for c in plan.group_key]
+    last = s.big(window(exp.Sum(this=col(DIFF)), [*group, *extra], order, rows=True))
+    placed = select([*row, *extra, col(DIFF), named(last, "mz_last")], relation)
+    first = s.sub(col("mz_last"), col(DIFF))
+    offset = big(plan.offset, r.engine)
+    end: Ast = col("mz_last")
+    if plan.limit is not None:
+        limit = s.big(spell.value(plan.limit, columns_of(columns), r.engine))
+        # A limit that is NULL is none.
+        bound = s.add(offset, s.coalesce(limit, col("mz_last")))
+        end = s.call("LEAST", col("mz_last"), bound)
+    taken = s.sub(end, s.call("GREATEST", first, offset))
+    chosen = select([*row, *extra, named(s.big(taken), DIFF)], subquery(placed, "p"))
+    return select(
+        [*row, *extra, col(DIFF)], subquery(chosen, "q"), where=[s.gt(col(DIFF), s.num(0))]
+    )
