@@ -1,0 +1,89 @@
+"""The examples of the README and the docs run as they stand, and fail where they say that they do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import mzsql
+from mzsql.cli.output import error_lines
+from mzsql.cli.script import split
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+_FENCE = re.compile(r"^```(\w+)( \w+)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_EXPECTED = re.compile(r"^-- (ERROR:.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Block:
+    language: str
+    flag: str
+    text: str
+    line: int
+
+
+def _blocks(page: Path) -> Iterator[Block]:
+    text = page.read_text()
+    for match in _FENCE.finditer(text):
+        line = text.count("\n", 0, match.start()) + 1
+        yield Block(match[1], (match[2] or "").strip(), match[3], line)
+
+
+def _run_sql(env: Path, block: Block) -> None:
+    with mzsql.connect(str(env)) as connection:
+        cursor = connection.cursor()
+        for piece in split(block.text):
+            cursor.execute(piece.text)
+            if cursor.description is not None:
+                cursor.fetchall()
+
+
+def _fail_sql(env: Path, block: Block) -> None:
+    expected = _EXPECTED.search(block.text)
+    assert expected is not None, "a failing example says how it fails"
+    statement = block.text[: expected.start()].strip().rstrip(";")
+    with mzsql.connect(str(env)) as connection:
+        cursor = connection.cursor()
+        with pytest.raises(mzsql.Error) as failure:
+            cursor.execute(statement)
+            cursor.fetchall()
+    assert error_lines(failure.value).startswith(expected[1].rstrip())
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_examples_run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+) -> None:
+    assert spark is not None
+    monkeypatch.chdir(tmp_path)
+    env = tmp_path / "page"
+    ran = 0
+    for block in _blocks(page):
+        where = f"{page.name}:{block.line}"
+        try:
+            if block.language == "sql":
+                (_fail_sql if block.flag == "error" else _run_sql)(env, block)
+            elif block.language == "python":
+                exec(compile(block.text, where, "exec"), {"env": str(env)})
+            else:
+                continue
+        except Exception as error:
+            pytest.fail(f"{where}: {type(error).__name__}: {error}")
+        ran += 1
+    assert ran
+
+
+def test_links_lead_somewhere() -> None:
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "bench" / "README.md"]:
+        for target in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
