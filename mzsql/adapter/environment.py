@@ -21,6 +21,7 @@ from mzsql.adapter.durable_map import Change
 from mzsql.adapter.expression_cache import ExpressionCache
 from mzsql.adapter.locations import Locations, refuse_newer
 from mzsql.location import TimestampOracle, default_registry
+from mzsql.oracle import EPOCH_MS, open_oracle
 from mzsql.persist import PersistClient, Settings, SystemClock
 from mzsql.repr.errors import EnvironmentRefused, InternalError, Unsupported
 from mzsql.repr.frontier import Timestamp
@@ -29,7 +30,7 @@ from mzsql.storage import Collection, CollectionManager, Collections, Tables, Wr
 
 #: The one shard whose name must be known before anything can be read.
 CATALOG_SHARD = "s00000000-0000-4000-8000-000000000001"
-TIMELINE = "EpochMilliseconds"
+
 DEFAULT_SIZE = "2"
 SIZES: Mapping[str, int] = {str(n): n for n in (1, 2, 4, 8, 16, 32)}
 
@@ -113,7 +114,7 @@ class Environment:
             catalog = DurableCatalog(persist, CATALOG_SHARD)
             undo.callback(catalog.close)
             meta = _check(catalog, persist, locations, clock.now_ms(), read_only=read_only)
-            oracle = registry.open_oracle(locations.oracle, TIMELINE, clock.now_ms)
+            oracle = open_oracle(locations.oracle, EPOCH_MS, clock.now_ms)
             undo.callback(oracle.close)
             env = cls(locations, persist, catalog, oracle, meta, read_only=read_only, clock=clock)
             undo.callback(env.close)

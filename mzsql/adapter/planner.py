@@ -22,6 +22,7 @@ from mzsql.adapter.expression_cache import (
     spell_features,
 )
 from mzsql.adapter.session_catalog import SessionCatalog
+from mzsql.expr.evaluate import Evaluator
 from mzsql.expr.dataflow import Export, IndexExport, MaterializedViewExport, MirDataflow
 from mzsql.expr.relation import Get, Relation, RowSetFinishing
 from mzsql.frontend import hir, lower_query, parse_statements, plan_statement
@@ -73,6 +74,7 @@ class Planner:
         self._state = state
         self._cache = cache
         self._features = features
+        self._evaluator = Evaluator()
         self._lock = threading.RLock()
         self._views: dict[tuple[GlobalId, int, OptimizerFeatures], View] = {}
 
@@ -175,7 +177,7 @@ class Planner:
                 if i.cluster == cluster and i.id not in without
             )
 
-        return OptimizerContext(indexes=indexes, features=self._features())
+        return OptimizerContext(self._evaluator, indexes, self._features())
 
     def dataflow(
         self,

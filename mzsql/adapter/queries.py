@@ -23,9 +23,10 @@ from mzsql.adapter.session import Session
 from mzsql.adapter.walk import global_gets, materialize, unmaterializables
 from mzsql.expr.dataflow import PeekExport
 from mzsql.expr.relation import Relation
+from mzsql.expr.scalar import Literal, Scalar, Unmaterializable, transform
 from mzsql.frontend import hir, lower_query
 from mzsql.repr.datum import Datum
-from mzsql.repr.errors import InvalidParameter, NotReadable, Unsupported
+from mzsql.repr.errors import InvalidParameter, Unsupported
 from mzsql.repr.frontier import Timestamp, join, meet
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationDesc, SqlType
@@ -147,15 +148,25 @@ class Queries:
             "mz_is_superuser": True,
         }
 
-        def value(func: str, typ: SqlType) -> Datum:
+        def value(func: str, _: SqlType) -> Datum:
             if func not in fixed:
                 raise Unsupported(f"the function {func} is not supported")
             found = fixed[func]
-            if found is not None and typ.kind == "mz_timestamp":
-                return found
             return found
 
         return value
+
+    def constant(self, expr: Scalar) -> Datum:
+        """The value of an expression without columns, such as that of AS OF."""
+        ts, now_us = self._env.fresh_timestamp(), time.time_ns() // 1000
+        value = self.values(Session(), ts, now_us)
+
+        def one(part: Scalar) -> Scalar:
+            if isinstance(part, Unmaterializable):
+                return Literal(value(part.func, part.typ), part.typ)
+            return part
+
+        return self._planner.evaluate(transform(expr, one))
 
     # --- answers ------------------------------------------------------------------------------
 
@@ -243,5 +254,3 @@ class Queries:
         query = hir.Query(get, desc, finishing, desc.typ.columns)
         return self.answer(session, query, as_of=as_of)
 
-
-__all__ = ["Answer", "NotReadable", "Queries"]

@@ -87,17 +87,25 @@ class Transaction:
         reads: what its writes were computed from.
         failed: whether a statement in it failed.
         implicit: whether it is a single statement outside BEGIN.
+        begun: whether BEGIN has opened it.
     """
 
-    def __init__(self, *, implicit: bool, read_only: bool = False) -> None:
+    def __init__(self, *, implicit: bool) -> None:
         self.implicit = implicit
-        self.read_only = read_only
-        self.kind: str | None = "read" if read_only else None
+        self.begun = False
+        self.kind: str | None = None
         self.read_ts: Timestamp | None = None
         self.write_read_ts: Timestamp | None = None
         self.writes: dict[GlobalId, list[Write]] = {}
         self.reads: set[GlobalId] = set()
         self.failed = False
+
+    def begin(self, *, read_only: bool) -> None:
+        """BEGIN: from here on the transaction ends with COMMIT or ROLLBACK."""
+        self.begun = True
+        self.implicit = False
+        if read_only:
+            self.kind = "read"
 
     def enter(self, kind: str) -> None:
         """Take a statement of this kind in; raises TransactionError where it does not fit what came before."""

@@ -1,0 +1,411 @@
+"""The coordinator: text in, results out, for every session of this process.
+
+Promise: a statement sees the catalog as it is when the statement starts, what other processes did included. Outside BEGIN each
+statement is a transaction of its own, also where a text holds several. An error leaves nothing half-done; a bug of ours leaves as
+`InternalError`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from mzsql.adapter import catalog as cat
+from mzsql.adapter import show
+from mzsql.adapter.builtin import Builtin
+from mzsql.adapter.catalog import CatalogState
+from mzsql.adapter.copy_from import copy_from
+from mzsql.adapter.dataflows import Dataflows
+from mzsql.adapter.ddl import Definitions
+from mzsql.adapter.dml import Changes
+from mzsql.adapter.durable_map import Change
+from mzsql.adapter.environment import Environment
+from mzsql.adapter.explaining import Explainer
+from mzsql.adapter.group_commit import GroupCommit
+from mzsql.adapter.peek import Limits, Peeker
+from mzsql.adapter.planner import Planner
+from mzsql.adapter.queries import Queries
+from mzsql.adapter.session import Session, Transaction
+from mzsql.adapter.session_catalog import SessionCatalog
+from mzsql.compute import RefreshStats
+from mzsql.frontend import bind_parameters, parse_statements, plan_statement
+from mzsql.frontend import plans as p
+from mzsql.repr.errors import (
+    InternalError,
+    InvalidParameter,
+    SqlError,
+    TransactionError,
+    Unsupported,
+)
+from mzsql.repr.frontier import Timestamp
+from mzsql.repr.ids import GlobalId
+from mzsql.repr.types import RelationDesc
+from mzsql.transform import OptimizerFeatures
+
+Parameters = Sequence[object] | Mapping[str, object] | None
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What a statement answers.
+
+    Attributes:
+        tag: PostgreSQL's command tag: ``SELECT 3``, ``INSERT 0 1``, ``CREATE TABLE``.
+        desc: names and types of the rows' columns; None where the statement has no rows.
+        rows: the rows.
+        count: rows returned or changed; -1 where neither makes sense.
+        ts: the time a query was read at, if at one.
+    """
+
+    tag: str
+    desc: RelationDesc | None = None
+    rows: pa.Table | None = None
+    count: int = -1
+    ts: Timestamp | None = None
+
+
+class Coordinator:
+    """Serves sessions on one environment. Thread-safe; a session is used by one thread at a time.
+
+    Args:
+        env: the environment, which stays the caller's to close.
+        spark: makes the Spark session when it is first needed; None: neither dataflows nor large queries run here.
+        lead: whether to run the controllers where nobody else does.
+        limits: how much a query may bring into this process.
+    """
+
+    def __init__(
+        self,
+        env: Environment,
+        *,
+        spark: Callable[[], SparkSession] | None,
+        lead: bool = True,
+        limits: Limits | None = None,
+    ) -> None:
+        self.env = env
+        self.planner = Planner(lambda: env.catalog.state, env.cache, self._features)
+        self._reconcile_cache()
+        self._dataflows = Dataflows(env, self.planner, spark, lead=lead and spark is not None)
+        self._peeker = Peeker(
+            env,
+            self,
+            self._dataflows.any_controller,
+            lambda: self._dataflows.controller,
+            self._who_maintains,
+            limits or Limits(),
+        )
+        self._queries = Queries(env, self.planner, self._peeker)
+        self._commits = GroupCommit(env)
+        self._changes = Changes(env, self._queries, self._commits)
+        self._definitions = Definitions(env, self.planner, self._queries, self._dataflows)
+        self._explainer = Explainer(self.planner)
+        self._closed = threading.Event()
+
+    def _reconcile_cache(self) -> None:
+        current = {i.id: i.version for i in self.env.catalog.state.items.values()}
+        self.env.cache.open(current, remove_prior_versions=not self.env.read_only)
+
+    def _features(self) -> OptimizerFeatures:
+        """The optimizer's switches as ALTER SYSTEM has set them."""
+        settings = self.env.catalog.state.system_settings
+        values = {
+            name: _setting(settings[name], getattr(OptimizerFeatures(), name))
+            for name in OptimizerFeatures.__struct_fields__
+            if name in settings
+        }
+        return OptimizerFeatures(**values)
+
+    # --- what others ask ----------------------------------------------------------------------
+
+    @property
+    def dataflows(self) -> Dataflows:
+        """The dataflows that this process maintains."""
+        return self._dataflows
+
+    @property
+    def commits(self) -> GroupCommit:
+        """Group commit, with its counts."""
+        return self._commits
+
+    def refreshes(self) -> Iterable[RefreshStats]:
+        """The latest refreshes of the dataflows maintained here."""
+        return self._dataflows.refreshes()
+
+    def arrangements(self) -> Iterable[tuple[str, int, str, str, int, int]]:
+        """Object, node, replica, shard, rows and bytes of each arrangement maintained here."""
+        controller = self._dataflows.controller
+        return () if controller is None else controller.arrangements()
+
+    def builtin_desc(self, builtin: Builtin) -> RelationDesc:
+        """A builtin relation's columns."""
+        return self.planner.builtin_desc(builtin)
+
+    def read_relation(self, gid: GlobalId, as_of: Timestamp | None = None) -> pa.Table:
+        """All rows of any relation."""
+        self.env.sync()
+        return self._queries.read_relation(Session(), gid, as_of).rows
+
+    def cached_plans(self) -> tuple[int, int]:
+        """Of the dataflows' plans asked for: how many came from the expression cache, how many there were."""
+        counts = self.env.cache.counts
+        return counts.hits, counts.hits + counts.misses
+
+    def _who_maintains(self, gid: GlobalId) -> str:
+        state = self.env.catalog.state
+        failure = self._dataflows.failure(gid)
+        if failure is not None:
+            return f"Its dataflow cannot run: {failure}."
+        names = ", ".join(f"{r.name} (size {r.size})" for r in state.replicas.values()) or "none"
+        lease = state.lease
+        led = lease is not None and lease.expires_at > self.env.clock.now_ms()
+        who = f"they are run by process {lease.who}" if led and lease is not None else "no process runs them now"
+        return f"Replicas: {names}; {who}."
+
+    # --- statements ---------------------------------------------------------------------------
+
+    def execute(self, session: Session, text: str, parameters: Parameters = None) -> list[Result]:
+        """Run the statements of a text, one after another; what each answers.
+
+        Raises:
+            SqlError: a statement is at fault; those before it in the text have been carried out.
+        """
+        try:
+            return self._execute(session, text, parameters)
+        except SqlError:
+            self._fail(session)
+            raise
+        except (KeyboardInterrupt, SystemExit):
+            self._fail(session)
+            raise
+        except RecursionError as deep:
+            self._fail(session)
+            raise InvalidParameter(
+                "statement is too deeply nested", sqlstate="54001"
+            ) from deep
+        except Exception as bug:
+            self._fail(session)
+            if type(bug).__module__.split(".")[0] not in _ENGINES and not isinstance(bug, _BUGS):
+                raise
+            raise InternalError(
+                f"internal error: {type(bug).__name__}: {bug}",
+                hint="This is a bug in mzsql; please report it with the statement.",
+            ) from bug
+
+    def _execute(self, session: Session, text: str, parameters: Parameters) -> list[Result]:
+        if self._dataflows.fenced is not None:
+            raise self._dataflows.fenced
+        bound = bind_parameters(text, parameters)
+        statements = parse_statements(bound)
+        results = []
+        for statement in statements:
+            self.env.sync()
+            if session.transaction is None:
+                session.transaction = Transaction(implicit=True)
+            transaction = session.transaction
+            plan = plan_statement(statement, self._catalog(session))
+            if transaction.failed and not isinstance(plan, p.CommitPlan | p.RollbackPlan):
+                raise TransactionError(
+                    "current transaction is aborted, commands ignored until end of transaction block",
+                    sqlstate="25P02",
+                )
+            results.append(self._run(session, transaction, plan))
+            if not transaction.begun:
+                session.transaction = None
+        return results
+
+    def _fail(self, session: Session) -> None:
+        """A statement failed: an implicit transaction is over, an explicit one takes only ROLLBACK."""
+        transaction = session.transaction
+        if transaction is None:
+            return
+        if transaction.begun:
+            transaction.failed = True
+            self._discard(transaction)
+        else:
+            self._discard(transaction)
+            session.transaction = None
+
+    def _discard(self, transaction: Transaction) -> None:
+        """Delete what was written ahead for a transaction that will never commit."""
+        for gid, writes in transaction.writes.items():
+            for write in writes:
+                if not isinstance(write, pa.Table):
+                    self.env.collections.table(gid).discard(write)
+        transaction.writes.clear()
+
+    def _catalog(self, session: Session) -> SessionCatalog:
+        return self.planner.catalog(
+            search_path=session.search_path,
+            cluster=session.get("cluster"),
+            database=session.get("database"),
+        )
+
+    def _run(self, session: Session, transaction: Transaction, plan: p.Plan) -> Result:
+        match plan:
+            case p.SelectPlan():
+                return self._select(session, transaction, plan)
+            case p.InsertPlan():
+                count = self._changes.insert(session, plan)
+                return Result(f"INSERT 0 {count}", count=count)
+            case p.UpdatePlan():
+                count = self._changes.update(session, plan)
+                return Result(f"UPDATE {count}", count=count)
+            case p.DeletePlan():
+                count = self._changes.delete(session, plan)
+                return Result(f"DELETE {count}", count=count)
+            case p.CopyFromPlan():
+                return self._copy(transaction, plan)
+            case p.BeginPlan() | p.CommitPlan() | p.RollbackPlan():
+                return self._transaction(session, transaction, plan)
+            case p.SetVariablePlan():
+                return self._set(session, plan)
+            case p.AlterSystemPlan():
+                return self._alter_system(plan)
+            case p.ExplainPlan():
+                title, text = self._explainer.explain(session, plan, self.env.catalog.state)
+                return _shown(show.text_desc(title), [(text,)], "EXPLAIN")
+            case p.ShowObjectsPlan():
+                desc, rows = show.show_objects(plan, self.env.catalog.state)
+                return _shown(desc, rows, "SHOW")
+            case p.ShowCreatePlan():
+                return _shown(*show.show_create(plan), "SHOW")
+            case p.ShowVariablePlan():
+                return _shown(*show.show_variable(session, plan.name), "SHOW")
+            case _:
+                return self._define(session, transaction, plan)
+
+    def _define(self, session: Session, transaction: Transaction, plan: p.Plan) -> Result:
+        transaction.enter("ddl")
+        match plan:
+            case p.CreateTablePlan():
+                self._definitions.create_table(session, plan)
+                return Result("CREATE TABLE")
+            case p.CreateViewPlan():
+                self._definitions.create_view(session, plan)
+                return Result("CREATE VIEW")
+            case p.CreateMaterializedViewPlan():
+                self._definitions.create_materialized_view(session, plan)
+                return Result("CREATE MATERIALIZED VIEW")
+            case p.CreateIndexPlan():
+                self._definitions.create_index(session, plan)
+                return Result("CREATE INDEX")
+            case p.DropPlan():
+                self._definitions.drop(session, plan)
+                return Result(f"DROP {plan.kind.replace('-', ' ').upper()}")
+        raise Unsupported(f"{type(plan).__name__} is not supported")
+
+    def _select(self, session: Session, transaction: Transaction, plan: p.SelectPlan) -> Result:
+        as_of = None
+        if plan.as_of is not None:
+            as_of = self._as_of(plan)
+        read_ts = None
+        if as_of is None:
+            # AS OF names its own time, so it may stand in any transaction.
+            transaction.enter("read")
+            read_ts = transaction.read_ts
+        answer = self._queries.answer(
+            session, plan.query, as_of=as_of, at_least=plan.at_least, read_ts=read_ts
+        )
+        if as_of is None and not transaction.implicit and answer.ts is not None:
+            transaction.read_ts = answer.ts
+        count = answer.rows.num_rows
+        return Result(f"SELECT {count}", answer.desc, answer.rows, count, answer.ts)
+
+    def _as_of(self, plan: p.SelectPlan) -> Timestamp:
+        assert plan.as_of is not None
+        value = self._queries.constant(plan.as_of)
+        if value is None:
+            raise InvalidParameter("can't use NULL as a timestamp for AS OF")
+        return int(str(value))
+
+    def _copy(self, transaction: Transaction, plan: p.CopyFromPlan) -> Result:
+        self.env.require_writable()
+        transaction.enter("write")
+        batch = copy_from(plan, self.env.collections.table(plan.table.id))
+        transaction.add(plan.table.id, [batch])
+        if transaction.implicit:
+            self._changes.commit(transaction)
+            transaction.writes.clear()
+        return Result(f"COPY {batch.rows}", count=batch.rows)
+
+    # --- transactions and settings --------------------------------------------------------------
+
+    def _transaction(
+        self, session: Session, transaction: Transaction, plan: p.BeginPlan | p.CommitPlan | p.RollbackPlan
+    ) -> Result:
+        match plan:
+            case p.BeginPlan():
+                if transaction.begun:
+                    session.notice("there is already a transaction in progress", severity="WARNING")
+                    return Result("BEGIN")
+                transaction.begin(read_only=bool(plan.read_only))
+                return Result("BEGIN")
+            case p.CommitPlan():
+                session.transaction = None
+                if not transaction.begun:
+                    session.notice("there is no transaction in progress", severity="WARNING")
+                if transaction.failed:
+                    return Result("ROLLBACK")
+                self._changes.commit(transaction)
+                return Result("COMMIT")
+            case p.RollbackPlan():
+                session.transaction = None
+                if not transaction.begun:
+                    session.notice("there is no transaction in progress", severity="WARNING")
+                self._discard(transaction)
+                return Result("ROLLBACK")
+
+    def _set(self, session: Session, plan: p.SetVariablePlan) -> Result:
+        if plan.name == "cluster" and plan.values is not None:
+            names = {c.name for c in self.env.catalog.state.clusters.values()}
+            if plan.values and plan.values[0] not in names:
+                session.notice(
+                    f'cluster "{plan.values[0]}" does not exist',
+                    hint="Create the cluster with CREATE CLUSTER or pick an extant cluster with SET CLUSTER = name.",
+                )
+        session.set(plan.name, plan.values)
+        return Result("SET" if plan.values is not None else "RESET")
+
+    def _alter_system(self, plan: p.AlterSystemPlan) -> Result:
+        self.env.require_writable()
+        if plan.name in OptimizerFeatures.__struct_fields__ and plan.values:
+            _setting(plan.values[0], getattr(OptimizerFeatures(), plan.name))
+
+        def command(state: CatalogState) -> tuple[Change, None]:
+            if plan.values is not None:
+                return dict([cat.put("setting", plan.name, ", ".join(plan.values))]), None
+            names = state.system_settings if plan.name == "all" else (plan.name,)
+            return {f"setting/{n}": None for n in names if n in state.system_settings}, None
+
+        self.env.catalog.transact(command)
+        return Result("ALTER SYSTEM")
+
+    def close(self) -> None:
+        """Stop leading and maintaining. Idempotent."""
+        self._closed.set()
+        self._dataflows.close()
+
+
+#: Libraries whose exceptions reach a user only through a bug of ours.
+_ENGINES = frozenset({"builtins", "mzsql", "duckdb", "pyarrow", "sqlglot", "msgspec", "pyspark", "py4j", "_duckdb"})
+_BUGS = (AssertionError, LookupError, TypeError, ValueError, AttributeError, RuntimeError)
+
+
+def _shown(desc: RelationDesc, rows: show.Rows, tag: str) -> Result:
+    return Result(tag, desc, show.as_table(desc, rows), len(rows))
+
+
+def _setting(text: str, default: bool | int) -> bool | int:  # noqa: FBT001
+    lowered = text.strip().lower()
+    if isinstance(default, bool):
+        if lowered in ("on", "true", "1", "yes"):
+            return True
+        if lowered in ("off", "false", "0", "no"):
+            return False
+    elif lowered.lstrip("-").isdigit():
+        return int(lowered)
+    raise InvalidParameter(f"invalid value: {text}")
+

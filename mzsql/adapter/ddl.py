@@ -1,0 +1,279 @@
+"""CREATE and DROP: one compare-and-append on the catalog, then what follows from it.
+
+Promise: what can be refused is refused before anything durable changes; the preconditions stand again inside the catalog's
+compare-and-append; shards of dropped objects are finalized after the catalog no longer names them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+import msgspec
+
+from mzsql.adapter import catalog as cat
+from mzsql.adapter.builtin import builtins
+from mzsql.adapter.catalog import CatalogState, Item
+from mzsql.adapter.dataflows import Dataflows
+from mzsql.adapter.durable_map import Change
+from mzsql.adapter.environment import Environment
+from mzsql.adapter.expression_cache import GlobalExpressions
+from mzsql.adapter.planner import Planner
+from mzsql.adapter.queries import Queries
+from mzsql.adapter.session import Session
+from mzsql.adapter.walk import global_gets, unmaterializables
+from mzsql.expr.relation import Relation
+from mzsql.frontend import lower_query
+from mzsql.frontend import plans as p
+from mzsql.frontend.catalog import SYSTEM_SCHEMAS, FullName
+from mzsql.persist import UpperMismatch
+from mzsql.render import render
+from mzsql.repr.errors import DuplicateObject, InvalidParameter, Unsupported
+from mzsql.repr.frontier import Timestamp, join
+from mzsql.repr.ids import GlobalId, global_id
+from mzsql.repr.types import RelationDesc
+
+
+class Definitions:
+    """Runs the statements that change the catalog."""
+
+    def __init__(
+        self, env: Environment, planner: Planner, queries: Queries, dataflows: Dataflows
+    ) -> None:
+        self._env = env
+        self._planner = planner
+        self._queries = queries
+        self._dataflows = dataflows
+
+    # --- shared -------------------------------------------------------------------------------
+
+    def _new_id(self) -> GlobalId:
+        def command(state: CatalogState) -> tuple[Change, int]:
+            number, change = cat.allocate(state, "user")
+            return change, number
+
+        return global_id("u", self._env.catalog.transact(command))
+
+    def _taken(self, session: Session, name: FullName, *, if_not_exists: bool) -> bool:
+        """Whether IF NOT EXISTS lets the statement pass; raises where the name is taken otherwise."""
+        self._env.require_writable()
+        if name.schema in SYSTEM_SCHEMAS:
+            raise InvalidParameter(
+                f"system schema '{name.schema}' cannot be modified", sqlstate="42501"
+            )
+        taken = self._env.catalog.state.by_name(name.schema, name.item)
+        if taken is None:
+            return False
+        kind = taken.kind.replace("-", " ")
+        message = f'{kind} "{taken.full_name}" already exists'
+        if not if_not_exists:
+            raise DuplicateObject(message, sqlstate="42P07")
+        session.notice(f"{message}, skipping")
+        return True
+
+    def _create(self, item: Item, replaced: Iterable[Item] = ()) -> None:
+        gone = [i.id for i in replaced]
+
+        def command(state: CatalogState) -> tuple[Change, None]:
+            change = dict(cat.drop_items(state, gone, cascade=False)) if gone else {}
+            rest = {g: i for g, i in state.items.items() if f"item/{g}" not in change}
+            after = msgspec.structs.replace(state, items=rest)
+            change.update(cat.create_item(after, item))
+            return change, None
+
+        self._env.catalog.transact(command)
+        self._env.sync()
+
+    def _depends_on(self, relation: Relation) -> tuple[GlobalId, ...]:
+        return tuple(sorted(global_gets(relation)))
+
+    # --- tables and views ---------------------------------------------------------------------
+
+    def create_table(self, session: Session, plan: p.CreateTablePlan) -> None:
+        """CREATE TABLE."""
+        if self._taken(session, plan.name, if_not_exists=plan.if_not_exists):
+            return
+        if plan.desc.arity == 0:
+            raise Unsupported("a table without columns is not supported")
+        self._create(
+            Item(
+                id=self._new_id(),
+                name=plan.name.item,
+                schema=plan.name.schema,
+                kind="table",
+                create_sql=plan.create_sql,
+                desc=plan.desc,
+                shard=self._env.persist.new_shard_id(),
+                defaults=plan.defaults,
+                created_at=self._env.clock.now_ms(),
+            )
+        )
+
+    def create_view(self, session: Session, plan: p.CreateViewPlan) -> None:
+        """CREATE VIEW."""
+        replaced = self._replaced(plan.replaces)
+        if not replaced and self._taken(session, plan.name, if_not_exists=plan.if_not_exists):
+            return
+        raw = lower_query(plan.query)
+        view = self._planner.local(plan.query)
+        item = Item(
+            id=self._new_id(),
+            name=plan.name.item,
+            schema=plan.name.schema,
+            kind="view",
+            create_sql=plan.create_sql,
+            desc=_with_keys(raw.desc, plan.query.desc),
+            depends_on=self._depends_on(raw.relation),
+            created_at=self._env.clock.now_ms(),
+        )
+        self._create(item, replaced)
+        self._planner.remember(item, None, view.mir)
+
+    def _replaced(self, item: object) -> list[Item]:
+        self._env.require_writable()
+        if item is None:
+            return []
+        found = self._env.catalog.state.items.get(item.id)  # type: ignore[attr-defined]
+        return [] if found is None else [found]
+
+    # --- materialized views and indexes ---------------------------------------------------------
+
+    def create_materialized_view(
+        self, session: Session, plan: p.CreateMaterializedViewPlan
+    ) -> None:
+        """CREATE MATERIALIZED VIEW: planned, checked that it can be maintained, made, and handed to whoever leads."""
+        replaced = self._replaced(plan.replaces)
+        if not replaced and self._taken(session, plan.name, if_not_exists=plan.if_not_exists):
+            return
+        raw = lower_query(plan.query)
+        self._check_maintainable(raw.relation, "materialized view")
+        view = self._planner.local(plan.query)
+        item = Item(
+            id=self._new_id(),
+            name=plan.name.item,
+            schema=plan.name.schema,
+            kind="materialized-view",
+            create_sql=plan.create_sql,
+            desc=_with_keys(raw.desc, plan.query.desc),
+            depends_on=self._depends_on(raw.relation),
+            shard=self._env.persist.new_shard_id(),
+            cluster=plan.cluster,
+            created_at=self._env.clock.now_ms(),
+        )
+        self._deploy(item, view.mir, replaced)
+        if replaced:
+            self._clean_up(replaced)
+
+    def create_index(self, session: Session, plan: p.CreateIndexPlan) -> None:
+        """CREATE INDEX."""
+        if self._taken(session, plan.name, if_not_exists=plan.if_not_exists):
+            return
+        if plan.on.id in builtins():
+            raise Unsupported(f"indexes on system objects are not supported: {plan.on.name}")
+        item = Item(
+            id=self._new_id(),
+            name=plan.name.item,
+            schema=plan.name.schema,
+            kind="index",
+            create_sql=plan.create_sql,
+            depends_on=(plan.on.id,),
+            cluster=plan.cluster,
+            on_id=plan.on.id,
+            key=plan.keys,
+            created_at=self._env.clock.now_ms(),
+        )
+        self._deploy(item, None, [])
+
+    def _check_maintainable(self, relation: Relation, what: str) -> None:
+        for gid in self._queries.inputs(relation):
+            builtin = builtins().get(gid)
+            if builtin is not None:
+                raise Unsupported(
+                    f"a {what} that reads the system relation {builtin.full_name} is not supported",
+                    hint="Create a view instead: it is computed when it is read.",
+                )
+        found = unmaterializables(relation)
+        if found:
+            names = ", ".join(sorted(found))
+            raise Unsupported(f"cannot materialize call to {names}")
+
+    def _deploy(self, item: Item, relation: Relation | None, replaced: list[Item]) -> None:
+        made = self._planner.deploy(item, relation or self._index_input(item))
+        render(made.plan)  # what cannot be maintained is refused now, not in the background
+        as_of = self._as_of(made)
+        item = msgspec.structs.replace(item, as_of=as_of)
+        inputs = [s.id for s in made.plan.source_imports]
+        holds = [self._env.collections.hold(gid, as_of) for gid in inputs]
+        try:
+            self._create(item, replaced)
+            self._planner.remember(item, made)
+            self._dataflows.catch_up()
+        finally:
+            for hold in holds:
+                hold.release()
+
+    def _index_input(self, item: Item) -> Relation:
+        from mzsql.expr.relation import Get  # noqa: PLC0415
+
+        assert item.on_id is not None
+        return Get(item.on_id, self._planner.relation_type(item.on_id))
+
+    def _as_of(self, made: GlobalExpressions) -> Timestamp:
+        """The time at which a new dataflow begins: now, or the first at which all its inputs can be read."""
+        inputs = [s.id for s in made.plan.source_imports]
+        now = self._env.fresh_timestamp()
+        since = join(now, *(self._env.collections.since(gid) for gid in inputs))
+        return now if since is None else since
+
+    # --- DROP ---------------------------------------------------------------------------------
+
+    def drop(self, session: Session, plan: p.DropPlan) -> None:
+        """DROP: everything named, with CASCADE also what depends on it; shards go once nothing names them."""
+        self._env.require_writable()
+        for name in plan.missing:
+            session.notice(f'{plan.kind.replace("-", " ")} "{name}" does not exist, skipping')
+        ids = [item.id for item in plan.items]
+        for item in plan.items:
+            if item.id in builtins():
+                raise InvalidParameter(
+                    f"system item '{item.name}' cannot be modified", sqlstate="42501"
+                )
+
+        def command(state: CatalogState) -> tuple[Change, list[Item]]:
+            change = cat.drop_items(state, ids, cascade=plan.cascade)
+            return change, [state.items[GlobalId(k.removeprefix("item/"))] for k in change]
+
+        self._clean_up(self._env.catalog.transact(command))
+
+    def _clean_up(self, gone: list[Item]) -> None:
+        self._env.sync()
+        self._dataflows.catch_up()
+        self._planner.forget({item.id for item in gone})
+        tables = [i.shard for i in gone if i.kind == "table" and i.shard is not None]
+        self._forget_tables(tables)
+        for item in gone:
+            if item.shard is not None:
+                self._env.persist.finalize(item.shard)
+
+    def _forget_tables(self, shards: list[str]) -> None:
+        """Take dropped tables out of the log, so that nobody commits to them any more."""
+        while shards:
+            wal = self._env.wal.follow()
+            if not any(s in wal.registered or s in wal.live for s in shards):
+                return
+            ts = max(self._env.oracle.write_ts(), wal.upper)
+            try:
+                self._env.wal.commit(ts, {}, expected=wal, forget=shards)
+            except UpperMismatch:
+                time.sleep(0)
+                continue
+            self._env.oracle.apply_write(ts)
+            return
+
+
+def _with_keys(lowered: RelationDesc, query: RelationDesc) -> RelationDesc:
+    """A view's columns: nullability as the query says, keys as they were derived."""
+    typ = msgspec.structs.replace(query.typ, keys=lowered.typ.keys)
+    return RelationDesc(query.names, typ)
+
+

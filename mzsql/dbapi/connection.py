@@ -1,0 +1,422 @@
+"""Connections and cursors: PEP 249 over the coordinator.
+
+Promise: `autocommit` is on by default, as statements outside BEGIN are in PostgreSQL and Materialize: each is a transaction. With
+``autocommit=False`` the first statement after a commit begins one, as in psycopg; but a transaction of Materialize either reads or
+writes, which is why that is not the default. Connections of one process to one environment share its coordinator. Threads may share a
+connection: its statements run one after another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from mzsql.adapter.coordinator import Coordinator, Result
+from mzsql.adapter.environment import Environment
+from mzsql.adapter.locations import Locations, locate
+from mzsql.adapter.reader import EnvironmentReader
+from mzsql.adapter.session import Notice, Session
+from mzsql.dbapi.errors import InterfaceError, NotSupportedError, ProgrammingError, from_sql
+from mzsql.dbapi.values import python_column
+from mzsql.repr.errors import SqlError
+from mzsql.repr.types import type_name
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import DataFrame, SparkSession
+
+    from mzsql.spark import MzSpark
+
+Parameters = Sequence[object] | Mapping[str, object] | None
+Row = tuple[Any, ...]
+Description = tuple[str, str, None, None, int | None, int | None, bool]
+
+
+@contextlib.contextmanager
+def user_errors() -> Iterator[None]:
+    """Errors of the engine leave as PEP 249's."""
+    try:
+        yield
+    except SqlError as error:
+        raise from_sql(error) from error.__cause__
+
+
+class _Shared:
+    """One environment of this process, with the connections that use it."""
+
+    def __init__(
+        self, locations: Locations, spark: Callable[[], SparkSession] | None, *, read_only: bool
+    ) -> None:
+        self.env = Environment.open(locations, read_only=read_only)
+        try:
+            self.coordinator = Coordinator(self.env, spark=spark)
+        except BaseException:
+            self.env.close()
+            raise
+        self.users = 0
+
+    def close(self) -> None:
+        try:
+            self.coordinator.close()
+        finally:
+            self.env.close()
+
+
+_open: dict[tuple[object, ...], _Shared] = {}
+_open_lock = threading.Lock()
+
+
+class Connection:
+    """A connection; make it with `mzsql.connect`."""
+
+    def __init__(
+        self, locations: Locations, *, spark: SparkSession | None, autocommit: bool, read_only: bool
+    ) -> None:
+        self._given_spark = spark
+        self._key = (locations, read_only, None if spark is None else id(spark), os.getpid())
+        self._lock = threading.RLock()
+        self._session = Session()
+        self._mz_spark: MzSpark | None = None
+        self._closed = False
+        self.autocommit = autocommit
+        self.locations = locations
+        with _open_lock:
+            shared = _open.get(self._key)
+            if shared is None:
+                shared = _open[self._key] = _Shared(
+                    locations, self._start_spark, read_only=read_only
+                )
+            shared.users += 1
+            self._shared = shared
+
+    # --- PEP 249 ------------------------------------------------------------------------------
+
+    def cursor(self) -> Cursor:
+        """A new cursor."""
+        self._check_open()
+        return Cursor(self)
+
+    def commit(self) -> None:
+        """Commit the open transaction; without one, nothing."""
+        self._end("COMMIT")
+
+    def rollback(self) -> None:
+        """Give the open transaction up; without one, nothing."""
+        self._end("ROLLBACK")
+
+    def _end(self, statement: str) -> None:
+        self._check_open()
+        with self._lock, user_errors():
+            if self._session.transaction is not None:
+                self._shared.coordinator.execute(self._session, statement)
+
+    def close(self) -> None:
+        """Close; an open transaction is given up. The last connection closes the environment. Idempotent."""
+        with self._lock:
+            if self._closed:
+                return
+            if self._session.transaction is not None:
+                with user_errors():
+                    self._shared.coordinator.execute(self._session, "ROLLBACK")
+            self._closed = True
+        if self._mz_spark is not None:
+            self._mz_spark.unregister()
+        with _open_lock:
+            self._shared.users -= 1
+            last = self._shared.users == 0
+            if last:
+                _open.pop(self._key, None)
+        if last:
+            with user_errors():
+                self._shared.close()
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, failure: type[BaseException] | None, *_: object) -> None:
+        try:
+            if not self._closed:
+                (self.commit if failure is None else self.rollback)()
+        finally:
+            self.close()
+
+    # --- shortcuts ----------------------------------------------------------------------------
+
+    def execute(self, sql: str, params: Parameters = None) -> Cursor:
+        """Run SQL on a new cursor and return it: ``con.execute("SELECT 1").fetchall()``, ``.df()``, ``.arrow()``, ``.pandas()``."""
+        cursor = self.cursor()
+        cursor.execute(sql, params)
+        return cursor
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+        return self._session.transaction is not None
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection is closed."""
+        return self._closed
+
+    @property
+    def coordinator(self) -> Coordinator:
+        """The coordinator of this process for the environment: plans from the cache, refreshes, who leads."""
+        self._check_open()
+        return self._shared.coordinator
+
+    @property
+    def notices(self) -> list[Notice]:
+        """What the statements since the last look had to say besides results."""
+        return self._session.take_notices()
+
+    @property
+    def spark(self) -> MzSpark:
+        """The Spark session with the environment's relations in it; started when there is none."""
+        self._check_open()
+        with self._lock, user_errors():
+            if self._mz_spark is None:
+                from mzsql.spark import MzSpark  # noqa: PLC0415  Spark is not needed before
+
+                self._mz_spark = MzSpark(
+                    self._start_spark(),
+                    EnvironmentReader(self._shared.env, self._shared.coordinator),
+                    self._run_for_spark,
+                    self._spark_options(),
+                )
+                self._mz_spark.register()
+            return self._mz_spark
+
+    def _start_spark(self) -> SparkSession:
+        if self._given_spark is not None:
+            return self._given_spark
+        from mzsql.compute.spark_session import local_session  # noqa: PLC0415
+
+        return local_session()
+
+    def _spark_options(self) -> dict[str, str]:
+        where = self.locations
+        if where.directory is not None:
+            return {"env": where.directory}
+        return {"blob": where.blob, "consensus": where.consensus, "oracle": where.oracle}
+
+    def _run_for_spark(self, sql: str) -> pa.Table | None:
+        results = self.run(sql, None)
+        return results[-1].rows if results else None
+
+    def run(self, sql: str, params: Parameters) -> list[Result]:
+        """Run SQL; what each statement answers. Cursors use this."""
+        self._check_open()
+        with self._lock, user_errors():
+            coordinator = self._shared.coordinator
+            if not self.autocommit and self._session.transaction is None:
+                coordinator.execute(self._session, "BEGIN")
+            return coordinator.execute(self._session, sql, params)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InterfaceError("the connection is closed")
+
+
+class Cursor:
+    """A cursor: runs statements and holds the last result."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.arraysize = 1
+        self._result: Result | None = None
+        self._rows: list[Row] | None = None
+        self._at = 0
+        self._closed = False
+
+    # --- running ------------------------------------------------------------------------------
+
+    def execute(self, operation: str, parameters: Parameters = None) -> Cursor:
+        """Run one or several statements; the last one's result is kept.
+
+        Args:
+            operation: SQL, with ``%s`` or ``%(name)s`` where parameters are given (and ``%%`` for a percent sign).
+            parameters: a sequence or a mapping.
+        """
+        self._check_open()
+        self._result, self._rows, self._at = None, None, 0
+        results = self.connection.run(operation, parameters)
+        self._result = results[-1] if results else None
+        return self
+
+    def executemany(self, operation: str, seq_of_parameters: Iterable[Parameters]) -> Cursor:
+        """Run a statement for each set of parameters, as one transaction where none is open and the statement writes."""
+        self._check_open()
+        total = 0
+        sets = list(seq_of_parameters)
+        connection = self.connection
+        alone = connection.autocommit and not connection.in_transaction and len(sets) > 1
+        if alone:
+            connection.run("BEGIN", None)
+        try:
+            for parameters in sets:
+                self.execute(operation, parameters)
+                total += max(self.rowcount, 0)
+        except BaseException:
+            if alone:
+                connection.rollback()
+            raise
+        if alone:
+            connection.commit()
+        self._result = Result(f"MANY {total}", count=total)
+        return self
+
+    def callproc(self, procname: str, parameters: Sequence[object] = ()) -> None:
+        """There are no stored procedures."""
+        del parameters
+        raise NotSupportedError(f"there are no stored procedures: {procname}", sqlstate="0A000")
+
+    def setinputsizes(self, sizes: object) -> None:
+        """Nothing to do (PEP 249 allows that)."""
+
+    def setoutputsize(self, size: int, column: int | None = None) -> None:
+        """Nothing to do (PEP 249 allows that)."""
+
+    # --- results ------------------------------------------------------------------------------
+
+    @property
+    def description(self) -> list[Description] | None:
+        """Name, type, precision, scale and nullability of each column; None without rows."""
+        if self._result is None or self._result.desc is None:
+            return None
+        found: list[Description] = []
+        desc = self._result.desc
+        for name, column in zip(desc.names, desc.typ.columns, strict=True):
+            numeric = column.type.kind == "numeric"
+            precision = 38 if numeric else None
+            scale = column.type.scale if numeric else None
+            code = type_name(column.type).partition("(")[0]
+            found.append((name, code, None, None, precision, scale, column.nullable))
+        return found
+
+    @property
+    def rowcount(self) -> int:
+        """Rows returned or changed by the last statement; -1 where neither makes sense."""
+        return -1 if self._result is None else self._result.count
+
+    @property
+    def statusmessage(self) -> str | None:
+        """The last statement's command tag, such as ``INSERT 0 1``."""
+        return None if self._result is None else self._result.tag
+
+    @property
+    def timestamp(self) -> int | None:
+        """The time that the last query was read at, in milliseconds; None for one that reads nothing with times."""
+        return None if self._result is None else self._result.ts
+
+    def _fetched(self) -> list[Row]:
+        self._check_open()
+        result = self._result
+        if result is None or result.rows is None or result.desc is None:
+            raise self._no_rows()
+        if self._rows is None:
+            columns = [
+                python_column(column, typ.type)
+                for column, typ in zip(result.rows.columns, result.desc.typ.columns, strict=True)
+            ]
+            self._rows = list(zip(*columns, strict=True)) if columns else [()] * result.count
+        return self._rows
+
+    @staticmethod
+    def _no_rows() -> ProgrammingError:
+        return ProgrammingError("the last statement has no rows to fetch", sqlstate="24000")
+
+    def fetchone(self) -> Row | None:
+        """The next row, or None."""
+        rows = self._fetched()
+        if self._at >= len(rows):
+            return None
+        self._at += 1
+        return rows[self._at - 1]
+
+    def fetchmany(self, size: int | None = None) -> list[Row]:
+        """The next ``size`` rows (`arraysize` by default)."""
+        rows = self._fetched()
+        start = self._at
+        self._at = min(len(rows), start + (self.arraysize if size is None else size))
+        return rows[start : self._at]
+
+    def fetchall(self) -> list[Row]:
+        """All remaining rows."""
+        rows = self._fetched()
+        start, self._at = self._at, len(rows)
+        return rows[start:]
+
+    def __iter__(self) -> Iterator[Row]:
+        while (row := self.fetchone()) is not None:
+            yield row
+
+    def _table(self) -> pa.Table:
+        self._check_open()
+        if self._result is None or self._result.rows is None:
+            raise self._no_rows()
+        return self._result.rows
+
+    def arrow(self) -> pa.Table:
+        """The whole result as an Arrow table."""
+        return self._table()
+
+    def pandas(self) -> pd.DataFrame:
+        """The whole result as a pandas frame."""
+        return self._table().to_pandas()
+
+    def df(self) -> DataFrame:
+        """The whole result as a Spark DataFrame."""
+        from mzsql.compute.relations import arrow_frame  # noqa: PLC0415
+
+        return arrow_frame(self.connection.spark.session, self._table())
+
+    # --- end ----------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close; its result is gone. Idempotent."""
+        self._closed = True
+        self._result, self._rows = None, None
+
+    def __enter__(self) -> Cursor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InterfaceError("the cursor is closed")
+        if self.connection.closed:
+            raise InterfaceError("the connection is closed")
+
+
+def connect(
+    path: str | os.PathLike[str] | None = None,
+    *,
+    blob: str | None = None,
+    consensus: str | None = None,
+    oracle: str | None = None,
+    spark: SparkSession | None = None,
+    autocommit: bool = True,
+    read_only: bool = False,
+) -> Connection:
+    """Open an environment, made where nothing is there yet.
+
+    Args:
+        path: the environment's directory (missing or empty: a new one is made): files and SQLite inside it.
+        blob, consensus, oracle: or the URLs of its three stores (the oracle beside the consensus by default).
+        spark: the Spark session to run dataflows on; the active one, or a local one started when needed, by default.
+        autocommit: whether each statement is a transaction (see the module's text).
+        read_only: whether to refuse writes and DDL, and never to lead.
+
+    Raises:
+        OperationalError: what is there is not an environment, or one of a newer format.
+    """
+    with user_errors():
+        locations = locate(path, blob=blob, consensus=consensus, oracle=oracle, create=not read_only)
+        return Connection(locations, spark=spark, autocommit=autocommit, read_only=read_only)
