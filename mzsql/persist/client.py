@@ -29,6 +29,7 @@ from mzsql.persist.read import CriticalReader, ReadHandle
 from mzsql.persist.settings import Settings
 from mzsql.persist.state import ShardState
 from mzsql.persist.write import WriteHandle
+from mzsql.repr.errors import SqlError
 
 _log = logging.getLogger(__name__)
 
@@ -326,7 +327,7 @@ class PersistClient:
                 continue
             try:
                 reader.heartbeat()
-            except (LocationError, UsageError) as failure:
+            except SqlError as failure:
                 _log.warning(
                     "shard %s: reader %s not renewed: %s",
                     reader.shard_id,
@@ -352,7 +353,7 @@ class PersistClient:
         for handle in handles:
             try:
                 handle.expire(timeout=5.0)
-            except (LocationError, UsageError) as failure:
+            except SqlError as failure:
                 _log.warning("shard %s: a handle was left to expire: %s", handle.shard_id, failure)
         if self._owns_backends:
             self.blob.close()

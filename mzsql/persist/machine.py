@@ -115,13 +115,23 @@ class Shard:
         if state is None:
             state, fresh = self._refetch(deadline), True
         doubtful_since: int | None = None
+
+        def refetch() -> ShardState:
+            try:
+                return self._refetch(deadline)
+            except Exception as failure:
+                # Without the newer state the doubt cannot be resolved, whatever kept us from it.
+                if doubtful_since is None:
+                    raise
+                raise self._timed_out(command, doubtful_since, deadline) from failure
+
         while True:
             now = clock.now_ms()
             try:
                 step = transition(state, command, now)
             except SqlError as failure:
                 if not fresh:
-                    state, fresh = self._refetch(deadline), True
+                    state, fresh = refetch(), True
                     continue
                 if doubtful_since is not None:
                     self._raise_if_ambiguous(state, command, failure, doubtful_since)
@@ -129,7 +139,7 @@ class Shard:
             if step.diff is None:
                 if fresh:
                     return step.result
-                state, fresh = self._refetch(deadline), True
+                state, fresh = refetch(), True
                 continue
             new = apply_diff(state, step.diff)
             entry = _entry(state, new, step.diff)
@@ -142,14 +152,14 @@ class Shard:
                     doubtful_since = now
                 if not backoff.pause():
                     raise self._timed_out(command, doubtful_since, deadline) from failure
-                state, fresh = self._refetch(deadline), True
+                state, fresh = refetch(), True
                 continue
             if committed:
                 self._cached = new
                 return step.result
             if deadline.passed():
                 raise self._timed_out(command, doubtful_since, deadline)
-            state, fresh = self._refetch(deadline), True
+            state, fresh = refetch(), True
 
     def _timed_out(
         self, command: Command, doubtful_since: int | None, deadline: Deadline

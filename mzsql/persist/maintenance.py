@@ -19,7 +19,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mzsql.location import Indeterminate
+from mzsql.location import Determinate, UsageError
 from mzsql.persist.batch import BlobPart, Part
 from mzsql.persist.clock import Deadline
 from mzsql.persist.codec import encode_state
@@ -161,16 +161,6 @@ def _merge(
                 inline_bytes=inline_bytes,
                 deadline=deadline,
             )
-        command = ApplyMerge(
-            inputs=tuple(batch.id for batch in run),
-            lower=run[0].lower,
-            upper=run[-1].upper,
-            since=since,
-            parts=tuple(merged),
-        )
-        applied: bool = opened.shard.apply(command, deadline)
-    except Indeterminate:
-        raise
     except MissingPart:
         _delete(opened, merged)
         now = _fetched(opened, deadline)
@@ -178,6 +168,19 @@ def _merge(
             raise
         return False
     except BaseException:
+        _delete(opened, merged)
+        raise
+    command = ApplyMerge(
+        inputs=tuple(batch.id for batch in run),
+        lower=run[0].lower,
+        upper=run[-1].upper,
+        since=since,
+        parts=tuple(merged),
+    )
+    # Only what surely was not committed may be deleted.
+    try:
+        applied: bool = opened.shard.apply(command, deadline)
+    except (UsageError, Determinate):
         _delete(opened, merged)
         raise
     if not applied:
@@ -295,9 +298,7 @@ def _roll_up(opened: Opened, state: ShardState, deadline: Deadline) -> int:
     context.retrying(lambda: context.blob.set(key, data), deadline)
     try:
         added: bool = opened.shard.apply(AddRollup(state.seqno, key), deadline)
-    except Indeterminate:
-        raise
-    except BaseException:
+    except (UsageError, Determinate):
         delete_objects(context, [key])
         raise
     if not added:

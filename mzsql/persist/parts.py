@@ -327,11 +327,11 @@ class PartReader:
         context = self.context
         if not key.startswith(self.shard_id + "/"):
             raise ForeignBlob(f"the object {key} does not belong to shard {self.shard_id}")
-        if isinstance(context.blob, Adoptable):
-            context.blob.make_durable([key])
         data = context.retrying(lambda: context.blob.get(key), deadline)
         if data is None:
             raise missing(self.shard_id, key)
+        if isinstance(context.blob, Adoptable):
+            context.blob.make_durable([key])
         try:
             file = pq.ParquetFile(pa.BufferReader(data))
         except pa.ArrowException as failure:

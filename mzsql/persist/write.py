@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import pyarrow as pa
 
-from mzsql.location import Indeterminate, LocationError
+from mzsql.location import Determinate, LocationError, UsageError
 from mzsql.persist.batch import Batch, InlinePart, KeySpec, Part, first_time
 from mzsql.persist.clock import Deadline
 from mzsql.persist.columns import check_times, normalize
@@ -247,9 +247,7 @@ class WriteHandle:
         """Append a batch made for this call; its objects are deleted when it surely is not appended."""
         try:
             self._append(batch.parts, expected, new_upper, deadline)
-        except Indeterminate:
-            raise
-        except Exception:
+        except (UsageError, Determinate):
             self._discard(batch)
             raise
 
@@ -325,9 +323,7 @@ class WriteHandle:
             command = msgspec.structs.replace(command, parts=flushed)
             try:
                 self._opened.shard.apply(command, deadline)
-            except Indeterminate:
-                raise
-            except Exception:
+            except (UsageError, Determinate):
                 self._discard(Batch(self.shard_id, 0, None, tuple(written)))
                 raise
 
@@ -392,9 +388,7 @@ class WriteHandle:
                 self._append(batch.parts, current, upper, deadline)
             except UpperMismatch as mismatch:
                 current = mismatch.current
-            except Indeterminate:
-                raise
-            except Exception:
+            except (UsageError, Determinate):
                 self._discard(batch)
                 raise
             else:
