@@ -38,13 +38,17 @@ def _blocks(page: Path) -> Iterator[Block]:
         yield Block(match[1], (match[2] or "").strip(), match[3], line)
 
 
+def _answer(cursor: mzsql.Cursor, statement: str) -> None:
+    cursor.execute(statement)
+    if cursor.description is not None:
+        cursor.fetchall()
+
+
 def _run_sql(env: Path, block: Block) -> None:
     with mzsql.connect(str(env)) as connection:
         cursor = connection.cursor()
         for piece in split(block.text):
-            cursor.execute(piece.text)
-            if cursor.description is not None:
-                cursor.fetchall()
+            _answer(cursor, piece.text)
 
 
 def _fail_sql(env: Path, block: Block) -> None:
@@ -54,8 +58,7 @@ def _fail_sql(env: Path, block: Block) -> None:
     with mzsql.connect(str(env)) as connection:
         cursor = connection.cursor()
         with pytest.raises(mzsql.Error) as failure:
-            cursor.execute(statement)
-            cursor.fetchall()
+            _answer(cursor, statement)
     assert error_lines(failure.value).startswith(expected[1].rstrip())
 
 
