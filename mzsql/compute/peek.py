@@ -7,6 +7,7 @@ answers. Both give the same Arrow table. A query that meets an error row fails w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -81,7 +82,11 @@ def run_peek(
         }
         result = driver.query(statement, tables)
     else:
-        result = _on_spark(statement, snapshots, as_of, session(), rendered)
+        # In a thread of its own: working in a session makes it the thread's active one, and this thread is the user's.
+        with ThreadPoolExecutor(1, "mzsql-peek") as thread:
+            result = thread.submit(
+                _on_spark, statement, snapshots, as_of, session, rendered
+            ).result()
     schema = None if finish is not None else arrow_schema(rendered.output_columns)
     return rows_of(result, schema, driver)
 
@@ -90,9 +95,10 @@ def _on_spark(
     statement: exp.Expression,
     snapshots: Mapping[str, Snapshot],
     as_of: Timestamp,
-    session: SparkSession,
+    make_session: Callable[[], SparkSession],
     rendered: RenderedDataflow,
 ) -> pa.Table:
+    session = make_session()
     gid: GlobalId = rendered.desc.export.id
     with named_jobs(session, gid, rendered.lir_ids, "peek", STEP_POOL):
         for name, one in snapshots.items():

@@ -20,6 +20,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from pyspark import SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
@@ -111,7 +112,7 @@ def require_java() -> None:
 
 
 def local_session(*, cores: int | None = None, app_name: str = "mzsql") -> SparkSession:
-    """A Spark session in this process (the active one if there is any, untouched).
+    """A Spark session in this process: the one there is, untouched, or a new one.
 
     Args:
         cores: task slots; all cores of the machine (at least 2) by default.
@@ -123,6 +124,9 @@ def local_session(*, cores: int | None = None, app_name: str = "mzsql") -> Spark
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
+    if SparkContext._active_spark_context is not None:
+        # started by another thread; without settings of ours, which would change it
+        return SparkSession.builder.getOrCreate()
     require_java()
     # Workers that Spark starts must be this interpreter, or they miss the packages installed here.
     os.environ["PYSPARK_PYTHON"] = sys.executable
