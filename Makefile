@@ -52,7 +52,6 @@ check: $(READY)  ## formatting, lint, types, layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	cd plugins/pyspark-mzsql && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p pyspark_mzsql
 	$(BIN)/lint-imports
 
 .PHONY: bench
