@@ -17,6 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import sqlglot
@@ -65,7 +66,8 @@ class MzSpark:
         session: the user's session.
         reader: reads the environment.
         execute: runs one of mzsql's own statements and gives its rows, or None where it has none.
-        options: the data source's options that name the environment, without passwords; None registers nothing.
+        options: the data source's options that name the environment; without them, or where one holds a password (Spark shows them
+            to everyone), nothing is registered in the session's catalog.
     """
 
     def __init__(
@@ -79,7 +81,8 @@ class MzSpark:
         self._reader = reader
         self._execute = execute
         self._kept: deque[tuple[float, Any]] = deque()
-        self._registration = None if options is None else Registration(session, options)
+        public = options is not None and not any(urlsplit(o).password for o in options.values())
+        self._registration = Registration(session, options) if options and public else None
 
     def __getattr__(self, name: str) -> Any:
         if name == "session":  # not set yet: no attribute of a session that is not there
