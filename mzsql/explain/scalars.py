@@ -78,8 +78,8 @@ class ScalarPrinter:
         match expr:
             case Call(func="not", args=(Call(func="is_null", args=(inner,)),)):
                 return f"({self.scalar(inner)}) IS NOT NULL"
-            case Call(func=func, args=args) if func in _VARIADIC:
-                return f"({_VARIADIC[func].join(self.scalar(arg) for arg in args)})"
+            case Call(func=key, args=args) if key in _VARIADIC:
+                return f"({_VARIADIC[key].join(self.scalar(arg) for arg in args)})"
         args_text = [self.scalar(arg) for arg in expr.args]
         func = functions.scalar(expr.func)
         if func.explain:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from mzsql.expr import relation as mir
 from mzsql.transform.canonicalize_mfp import canonicalize_mfp
 from mzsql.transform.context import OptimizerContext
+from mzsql.transform.equivalence_propagation import equivalence_propagation
+from mzsql.transform.fold_constants import fold_constants
 from mzsql.transform.fusion import fusion
 from mzsql.transform.join_implementation import join_implementation
 from mzsql.transform.normalize_lets import normalize_lets
@@ -59,6 +61,8 @@ LOGICAL: tuple[Stage, ...] = (
         (
             plain(fusion),
             plain(predicate_pushdown),
+            plain(equivalence_propagation),
+            contextual(fold_constants),
             plain(projection_pushdown),
             plain(fusion),
             plain(normalize_lets),
@@ -68,6 +72,8 @@ LOGICAL: tuple[Stage, ...] = (
 
 PHYSICAL: tuple[Stage, ...] = (
     contextual(join_implementation),
+    plain(equivalence_propagation),
+    contextual(fold_constants),
     plain(canonicalize_mfp),
     plain(normalize_lets),
 )

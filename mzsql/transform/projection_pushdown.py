@@ -42,8 +42,8 @@ def needed_inputs(rel: mir.Relation, wanted: Iterable[int]) -> list[set[int]]:
             return [{column for column in need if column < width}]
         case mir.FlatMap(input=inner, exprs=exprs):
             width = mir.arity(inner)
-            reads = {column for column in need if column < width}
-            return [reads.union(*(sc.support(e) for e in exprs))]
+            passed = {column for column in need if column < width}
+            return [passed.union(*(sc.support(e) for e in exprs))]
         case mir.Filter(predicates=predicates):
             return [need.union(*(sc.support(p) for p in predicates))]
         case mir.Join(inputs=inputs, equivalences=classes):

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mzsql.expr import relation as mir
+from mzsql.expr.scalar import Scalar
+from mzsql.expr.typing import node_type, relation_type
+from mzsql.repr.types import RelationType
 
 
 def rewrite(rel: mir.Relation, f: Callable[[mir.Relation], mir.Relation]) -> mir.Relation:
@@ -26,6 +29,57 @@ def rewrite(rel: mir.Relation, f: Callable[[mir.Relation], mir.Relation]) -> mir
     return done[0]
 
 
+def rewrite_typed(
+    rel: mir.Relation,
+    f: Callable[[mir.Relation, Sequence[RelationType]], mir.Relation],
+) -> mir.Relation:
+    """Rewrite bottom-up with types: `f` sees each node after its inputs were rewritten, and the types of these inputs.
+
+    What `f` puts in place of a node must have as many columns of the same types.
+    """
+    done: list[tuple[mir.Relation, RelationType]] = []
+    locals_: dict[int, RelationType] = {}
+    stack: list[mir.Relation | tuple[mir.Relation] | int] = [rel]
+    while stack:
+        task = stack.pop()
+        if isinstance(task, int):
+            locals_[task] = done[-1][1]
+            continue
+        if not isinstance(task, tuple):
+            kids = mir.inputs(task)
+            stack.append((task,))
+            if isinstance(task, mir.Let):
+                stack.extend((task.body, task.id, task.value))
+            else:
+                stack.extend(reversed(kids))
+            continue
+        (node,) = task
+        kids = mir.inputs(node)
+        parts = done[len(done) - len(kids) :]
+        del done[len(done) - len(kids) :]
+        new = [part for part, _ in parts]
+        types = [typ for _, typ in parts]
+        node = f(replace_inputs(node, kids, new), types)
+        done.append((node, _type_of(node, new, types, locals_)))
+    return done[0][0]
+
+
+def _type_of(
+    node: mir.Relation,
+    inputs: Sequence[mir.Relation],
+    types: Sequence[RelationType],
+    locals_: dict[int, RelationType],
+) -> RelationType:
+    """The type of a rewritten node: from its inputs' types where it still stands on them, else anew."""
+    kids = mir.inputs(node)
+    same = len(kids) == len(inputs) and all(a is b for a, b in zip(kids, inputs, strict=True))
+    if not same:
+        return relation_type(node, locals_)
+    if isinstance(node, mir.Let | mir.LetRec):
+        return types[-1]
+    return node_type(node, types, locals_)
+
+
 def replace_inputs(
     node: mir.Relation, old: Sequence[mir.Relation], new: Sequence[mir.Relation]
 ) -> mir.Relation:
@@ -44,7 +98,7 @@ def project(rel: mir.Relation, outputs: Sequence[int]) -> mir.Relation:
     return mir.Project(rel, tuple(outputs))
 
 
-def filtered(rel: mir.Relation, predicates: Sequence[mir.Scalar]) -> mir.Relation:
+def filtered(rel: mir.Relation, predicates: Sequence[Scalar]) -> mir.Relation:
     """A filter, left out where it has no predicates; equal predicates once."""
     if not predicates:
         return rel
@@ -54,7 +108,7 @@ def filtered(rel: mir.Relation, predicates: Sequence[mir.Scalar]) -> mir.Relatio
     return mir.Filter(rel, tuple(dict.fromkeys(predicates)))
 
 
-def mapped(rel: mir.Relation, scalars: Sequence[mir.Scalar]) -> mir.Relation:
+def mapped(rel: mir.Relation, scalars: Sequence[Scalar]) -> mir.Relation:
     """A map, left out where it adds nothing."""
     if not scalars:
         return rel

@@ -1,0 +1,175 @@
+"""Simplification of scalars, given the columns' types: constants are folded, what NULLs and booleans make certain is written out.
+
+Promise: the value of an expression, and whether it fails, stay the same for every row. Constants are evaluated by the evaluator that also
+answers fast-path reads, so a folded value is the one Spark would compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mzsql.expr import functions
+from mzsql.expr import scalar as sc
+from mzsql.expr.typing import nullable
+from mzsql.repr.errors import SqlError
+from mzsql.repr.types import BOOLEAN, ColumnType
+from mzsql.transform.context import OptimizerContext
+
+TRUE = sc.Literal(True, BOOLEAN)
+FALSE = sc.Literal(False, BOOLEAN)
+
+
+def simplify(expr: sc.Scalar, columns: Sequence[ColumnType], ctx: OptimizerContext) -> sc.Scalar:
+    """The simplest form that is known."""
+
+    def step(node: sc.Scalar) -> sc.Scalar:
+        match node:
+            case sc.If():
+                return _if(node)
+            case sc.Call():
+                return _call(node, columns, ctx)
+            case _:
+                return node
+
+    return sc.transform(expr, step)
+
+
+def is_literal(expr: sc.Scalar) -> bool:
+    """Whether the expression is a constant, an error included."""
+    return isinstance(expr, sc.Literal | sc.LiteralError)
+
+
+def may_error(expr: sc.Scalar) -> bool:
+    """Whether an evaluation can fail."""
+    return any(
+        isinstance(node, sc.LiteralError)
+        or (isinstance(node, sc.Call) and functions.scalar(node.func).may_error)
+        for node in sc.walk(expr)
+    )
+
+
+def _if(node: sc.If) -> sc.Scalar:
+    match node.condition:
+        case sc.Literal(value=True):
+            return node.then
+        case sc.Literal():
+            return node.otherwise
+        case sc.LiteralError(message=message):
+            then = node.then
+            while isinstance(then, sc.If):
+                then = then.then
+            return node if isinstance(then, sc.Column) else sc.LiteralError(message, then.typ)
+        case _ if node.then == node.otherwise and not may_error(node.condition):
+            return node.then
+        case _:
+            return node
+
+
+def _call(node: sc.Call, columns: Sequence[ColumnType], ctx: OptimizerContext) -> sc.Scalar:
+    match node:
+        case sc.Call(func="and" | "or"):
+            return _and_or(node)
+        case sc.Call(func="not", args=(arg,)):
+            return _not(node, arg)
+        case sc.Call(func="is_null", args=(arg,)):
+            return _is_null(node, arg, columns)
+        case sc.Call(func="coalesce", args=args):
+            simpler = _coalesce(node, args, columns)
+            if simpler is not node:
+                return simpler
+        case _:
+            pass
+    func = functions.scalar(node.func)
+    null = any(isinstance(a, sc.Literal) and a.value is None for a in node.args)
+    if func.strict and null and not any(may_error(arg) for arg in node.args):
+        # A strict function of NULL is NULL, unless computing another argument fails first.
+        return sc.Literal(None, node.typ)
+    if node.args and all(is_literal(arg) for arg in node.args):
+        return _evaluate(node, ctx)
+    return node
+
+
+def _evaluate(node: sc.Call, ctx: OptimizerContext) -> sc.Scalar:
+    if ctx.evaluator is None:
+        return node
+    (value,) = ctx.evaluator.evaluate([node])
+    if isinstance(value, SqlError):
+        return sc.LiteralError(value.message, node.typ)
+    if isinstance(value, Exception):
+        raise value
+    return sc.Literal(value, node.typ)
+
+
+def _and_or(node: sc.Call) -> sc.Scalar:
+    """AND and OR flattened, without neutral and repeated arguments; decided where one argument decides."""
+    neutral, deciding = (TRUE, FALSE) if node.func == "and" else (FALSE, TRUE)
+    flat: list[sc.Scalar] = []
+    for arg in node.args:
+        parts = arg.args if isinstance(arg, sc.Call) and arg.func == node.func else (arg,)
+        flat.extend(part for part in parts if part not in flat and part != neutral)
+    if deciding in flat:
+        return deciding  # whatever the others are, errors included
+    if not flat:
+        return neutral
+    if len(flat) == 1:
+        return flat[0]
+    return sc.Call(node.func, tuple(flat), BOOLEAN)
+
+
+def _not(node: sc.Call, arg: sc.Scalar) -> sc.Scalar:
+    match arg:
+        case sc.Literal(value=None):
+            return sc.Literal(None, BOOLEAN)
+        case sc.Literal(value=value):
+            return sc.Literal(not value, BOOLEAN)
+        case sc.Call(func="not", args=(inner,)):
+            return inner
+        case sc.Call(func="and" | "or" as op, args=args):
+            other = "or" if op == "and" else "and"
+            negated = tuple(_not(sc.Call("not", (a,), BOOLEAN), a) for a in args)
+            return sc.Call(other, negated, BOOLEAN)
+        case sc.Call(func=func, args=args):
+            negation = functions.scalar(func).negation
+            return node if negation is None else sc.Call(negation, args, BOOLEAN)
+        case _:
+            return node
+
+
+def _is_null(node: sc.Call, arg: sc.Scalar, columns: Sequence[ColumnType]) -> sc.Scalar:
+    match arg:
+        case sc.Literal(value=value):
+            return TRUE if value is None else FALSE
+        case sc.LiteralError(message=message):
+            return sc.LiteralError(message, BOOLEAN)
+        case _ if not may_error(arg) and not nullable(arg, columns):
+            return FALSE
+        case sc.Call(func=func, args=args) if not may_error(arg):
+            declared = functions.scalar(func)
+            if declared.strict and not declared.introduces_nulls and args:
+                # NULL exactly where an argument is.
+                parts = tuple(
+                    _is_null(sc.Call("is_null", (a,), BOOLEAN), a, columns)
+                    for a in args
+                    if not isinstance(a, sc.Literal)
+                )
+                return _and_or(sc.Call("or", parts, BOOLEAN))
+            return node
+        case _:
+            return node
+
+
+def _coalesce(node: sc.Call, args: Sequence[sc.Scalar], columns: Sequence[ColumnType]) -> sc.Scalar:
+    kept: list[sc.Scalar] = []
+    for arg in args:
+        if isinstance(arg, sc.Literal) and arg.value is None:
+            continue
+        if arg in kept:
+            continue
+        kept.append(arg)
+        if not nullable(arg, columns):
+            break
+    if not kept:
+        return sc.Literal(None, node.typ)
+    if len(kept) == 1:
+        return kept[0]
+    return node if len(kept) == len(args) else sc.Call(node.func, tuple(kept), node.typ)
