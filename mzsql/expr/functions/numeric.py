@@ -197,14 +197,14 @@ def _rescaled(unscaled: Ast) -> Ast:
     return s.call("TRY", s.let(unscaled, "u0", total, Engine.DUCKDB))
 
 
-def zero_divisor(args: Sequence[Ast]) -> Ast:
-    """That the second argument is zero."""
-    return s.eq(args[1], s.num(0))
+def _zero_divisor(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    known = s.literal_of(args[1].ast)
+    if known is not None:
+        return s.boolean(float(known.name) == 0)
+    return s.eq(args[1].ast, s.num(0))
 
 
-DIVISION_BY_ZERO = ErrorRule(
-    lambda _engine, args, _typ: zero_divisor([arg.ast for arg in args]), "division by zero"
-)
+DIVISION_BY_ZERO = ErrorRule(_zero_divisor, "division by zero")
 
 
 def _binary(

@@ -6,6 +6,8 @@ parenthesised, every identifier quoted. What differs between engines is decided 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlglot import expressions as exp
 
 from mzsql.expr.functions.table import Engine, Sql
@@ -398,9 +400,17 @@ def is_simple(ast: Ast) -> bool:
     return isinstance(ast, exp.Column | exp.Literal | exp.Null | exp.Boolean)
 
 
-def present(args: tuple[Sql, ...]) -> Ast:
-    """That none of the arguments is NULL (literals are not asked)."""
-    asked = [
-        is_not_null(arg.ast) for arg in args if not isinstance(arg.ast, exp.Literal | exp.Boolean)
+def literal_of(ast: Ast) -> exp.Literal | None:
+    """The literal that an AST is, also under casts and parentheses; None of anything else (a negative number too)."""
+    while isinstance(ast, exp.Cast | exp.Paren):
+        ast = ast.this
+    return ast if isinstance(ast, exp.Literal) else None
+
+
+def presence(args: Sequence[Sql]) -> list[Ast]:
+    """For each argument that might be NULL, that it is not."""
+    return [
+        is_not_null(arg.ast)
+        for arg in args
+        if literal_of(arg.ast) is None and not isinstance(arg.ast, exp.Boolean)
     ]
-    return and_(*asked)

@@ -1,0 +1,51 @@
+"""The engines: what each session must be set to, and how an AST becomes its text.
+
+Promise: with these settings a spelling means the same everywhere. Times are UTC, decimals keep their digits, overflows of what is not
+spelled with care fail instead of wrapping.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import duckdb
+from sqlglot import expressions as exp
+
+from mzsql.expr.functions.table import Engine
+
+#: What a Spark session needs for right answers, beside what makes steps cheap.
+SPARK_STEP_SETTINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.decimalOperations.allowPrecisionLoss": "false",
+        "spark.sql.caseSensitive": "true",
+        "spark.sql.mapKeyDedupPolicy": "EXCEPTION",
+    }
+)
+
+_DIALECTS = {Engine.SPARK: "spark", Engine.DUCKDB: "duckdb"}
+
+# sqlglot logs a line for every hint that DuckDB does not have.
+logging.getLogger("sqlglot").setLevel(logging.ERROR)
+
+
+def to_sql(ast: exp.Expression, engine: Engine) -> str:
+    """The statement's or expression's text, every identifier quoted."""
+    return ast.sql(dialect=_DIALECTS[engine], identify=True, comments=False)
+
+
+def duckdb_connection(path: str = ":memory:") -> duckdb.DuckDBPyConnection:
+    """A DuckDB connection with the settings that spellings rely on; it loads nothing from elsewhere."""
+    connection = duckdb.connect(
+        path,
+        config={
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+        },
+    )
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET preserve_insertion_order = false")
+    return connection

@@ -1,0 +1,292 @@
+"""Evaluating expressions over a handful of rows, in process.
+
+Promise: the answers are those of the DuckDB spelling, which the differential tests hold equal to Spark's and PostgreSQL's; an evaluation that
+fails yields an `EvalError` with its message. Thread-safe. For constants and folding, not for data: rows come as datums.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+import msgspec
+import pyarrow as pa
+from sqlglot import expressions as exp
+
+from mzsql.expr import functions, spell
+from mzsql.expr.engines import duckdb_connection, to_sql
+from mzsql.expr.functions import sql as s
+from mzsql.expr.functions.sql import Ast
+from mzsql.expr.functions.table import Engine, Sql
+from mzsql.expr.mfp import MapFilterProject
+from mzsql.expr.scalar import AggregateExpr, Literal, Scalar, scalar_type, substitute
+from mzsql.repr.datum import Datum, Diff, Row
+from mzsql.repr.errors import InternalError
+from mzsql.repr.types import BIGINT, BOOLEAN, ColumnType, SqlType, arrow_schema, arrow_type
+from mzsql.repr.values import arrow_value, datum_of, datum_text, datums, python_value
+
+__all__ = ["EvalError", "Evaluator", "datum_text", "datum_to_python", "python_to_datum"]
+
+datum_to_python = python_value
+python_to_datum = datum_of
+
+#: How many constants' values are kept.
+_CACHED = 10_000
+
+
+class EvalError(msgspec.Struct, frozen=True):
+    """An evaluation that failed, with the message for a person."""
+
+    message: str
+
+
+class Evaluator:
+    """An in-process DuckDB connection that evaluates expressions; one may serve many threads."""
+
+    def __init__(self) -> None:
+        self._connection = duckdb_connection()
+        self._connection.execute("SET threads = 1")
+        self._lock = threading.Lock()
+        self._constants: dict[Scalar, Datum | EvalError] = {}
+
+    def close(self) -> None:
+        """Release the connection."""
+        with self._lock:
+            self._connection.close()
+
+    def evaluate(
+        self, exprs: Sequence[Scalar], row: Row = (), columns: Sequence[ColumnType] = ()
+    ) -> tuple[Datum | EvalError, ...]:
+        """Each expression's value over one row (none for constants)."""
+        if row:
+            literals = [Literal(v, c.type) for v, c in zip(row, columns, strict=True)]
+            exprs = [substitute(expr, literals) for expr in exprs]
+        missing = [expr for expr in dict.fromkeys(exprs) if expr not in self._constants]
+        if missing:
+            found = self._select(missing, [], None)[0]
+            if len(self._constants) > _CACHED:
+                self._constants.clear()
+            self._constants.update(zip(missing, found, strict=True))
+            return tuple(
+                dict(zip(missing, found, strict=True)).get(expr, self._constants.get(expr))
+                for expr in exprs
+            )
+        return tuple(self._constants[expr] for expr in exprs)
+
+    def evaluate_rows(
+        self, exprs: Sequence[Scalar], rows: Sequence[Row], columns: Sequence[ColumnType]
+    ) -> list[tuple[Datum | EvalError, ...]]:
+        """For each row the values of the expressions."""
+        if not rows:
+            return []
+        if not columns or not exprs:
+            return [self.evaluate(exprs) for _ in rows]
+        return self._select(exprs, columns, rows)
+
+    def evaluate_mfp(
+        self,
+        mfp: MapFilterProject,
+        rows: Sequence[tuple[Row, Diff]],
+        columns: Sequence[ColumnType],
+    ) -> list[tuple[Row, Diff]] | EvalError:
+        """The rows that an MFP makes of these; the first failure if one fails."""
+        values: list[tuple[Datum, ...]] = [row for row, _ in rows]
+        types = list(columns)
+        predicates = sorted(mfp.predicates, key=lambda entry: entry[0])
+        alive = list(range(len(rows)))
+        for position in range(mfp.input_arity, mfp.input_arity + len(mfp.expressions) + 1):
+            while predicates and predicates[0][0] <= position:
+                _, predicate = predicates.pop(0)
+                kept = self.evaluate_rows([predicate], [values[i] for i in alive], types)
+                failed = _first_error(kept)
+                if failed is not None:
+                    return failed
+                alive = [i for i, (truth,) in zip(alive, kept, strict=True) if truth is True]
+            if position == mfp.input_arity + len(mfp.expressions):
+                break
+            expr = mfp.expressions[position - mfp.input_arity]
+            found = self.evaluate_rows([expr], [values[i] for i in alive], types)
+            failed = _first_error(found)
+            if failed is not None:
+                return failed
+            for i, (datum,) in zip(alive, found, strict=True):
+                assert not isinstance(datum, EvalError)
+                values[i] = (*values[i], datum)
+            types.append(ColumnType(scalar_type(expr, types)))
+        return [(tuple(values[i][c] for c in mfp.projection), rows[i][1]) for i in alive]
+
+    def table_rows(
+        self, func: str, exprs: Sequence[Scalar], row: Row, columns: Sequence[ColumnType]
+    ) -> list[Row] | EvalError:
+        """The rows that a table function of one column yields for one row of its input."""
+        table = functions.table_func(func)
+        given = self.evaluate(exprs, row, columns)
+        args = []
+        for datum, expr in zip(given, exprs, strict=True):
+            if isinstance(datum, EvalError):
+                return datum
+            typ = scalar_type(expr, columns)
+            args.append(Sql(spell.literal(datum, typ, Engine.DUCKDB), typ))
+        element = args[0].typ.element or table.output.columns[0].type
+        failure = spell.rules_error(table.errors, args, element, Engine.DUCKDB, strict=True)
+        if failure is not None:
+            message = self._query([(failure, "e0")], None).column(0)[0].as_py()
+            if message is not None:
+                return EvalError(message)
+        many = SqlType("array", element=element)
+        rows = s.cast(table.rows(Engine.DUCKDB, args, element), many, Engine.DUCKDB)
+        result = self._query([(rows, "v0")], None).column(0).combine_chunks()
+        return [(datum,) for datum in datums(result.flatten(), element)]
+
+    def aggregate_rows(
+        self,
+        group_key: Sequence[Scalar],
+        aggregates: Sequence[AggregateExpr],
+        rows: Sequence[tuple[Row, Diff]],
+        columns: Sequence[ColumnType],
+    ) -> list[Row] | EvalError:
+        """The rows of a Reduce over constant rows: the key's values, then the aggregates'; no row for no group."""
+        exprs = [*group_key, *(a.expr for a in aggregates)]
+        found = self.evaluate_rows(exprs, [row for row, _ in rows], columns)
+        failed = _first_error(found)
+        if failed is not None:
+            return failed
+        groups: dict[tuple[Datum, ...], list[tuple[tuple[Datum, ...], Diff]]] = {}
+        for values, (_, diff) in zip(found, rows, strict=True):
+            datums_only = tuple(v for v in values if not isinstance(v, EvalError))
+            key = datums_only[: len(group_key)]
+            groups.setdefault(key, []).append((datums_only[len(group_key) :], diff))
+        output: list[Row] = []
+        for key, members in groups.items():
+            results: list[Datum] = []
+            for i, aggregate in enumerate(aggregates):
+                typ = scalar_type(aggregate.expr, columns)
+                datum = self._aggregate(aggregate, typ, [(v[i], d) for v, d in members])
+                if isinstance(datum, EvalError):
+                    return datum
+                results.append(datum)
+            output.append((*key, *results))
+        return output
+
+    def _aggregate(
+        self, aggregate: AggregateExpr, typ: SqlType, values: Sequence[tuple[Datum, Diff]]
+    ) -> Datum | EvalError:
+        func = functions.aggregate(aggregate.func)
+        if aggregate.distinct:
+            counts: dict[Datum, Diff] = {}
+            for value, diff in values:
+                counts[value] = counts.get(value, 0) + diff
+            values = [(value, 1) for value, count in counts.items() if count > 0]
+        source, times = Sql(_column("c0"), typ), _column("d0")
+        if func.accumulate is None:
+            assert func.value is not None
+            expanded = [value for value, diff in values for _ in range(max(diff, 0))]
+            table = _table([typ], [(value,) for value in expanded], ["c0"])
+            ast = spell.typed(
+                func.value(Engine.DUCKDB, [source], aggregate.typ), aggregate.typ, Engine.DUCKDB
+            )
+            return datums(self._query([(ast, "v0")], table).column(0), aggregate.typ)[0]
+        table = _table([typ, BIGINT], values, ["c0", "d0"])
+        summands = func.accumulate(Engine.DUCKDB, source, times)
+        names = func.accumulator_types(typ)
+        sums = [
+            (s.cast(s.call("SUM", summand), kind, Engine.DUCKDB), f"a{i}")
+            for i, (summand, (_, kind)) in enumerate(zip(summands, names, strict=True))
+        ]
+        partial = self._query(sums, table)
+        args = [Sql(_column(f"a{i}"), kind) for i, (_, kind) in enumerate(names)]
+        assert func.finish is not None
+        failure = spell.rules_error(
+            func.errors, args, aggregate.typ, Engine.DUCKDB, strict=False
+        )
+        finished = spell.typed(
+            func.finish(Engine.DUCKDB, args, aggregate.typ), aggregate.typ, Engine.DUCKDB
+        )
+        result = self._query([(finished, "v0"), (_message(failure), "e0")], partial)
+        message = result.column(1)[0].as_py()
+        if message is not None:
+            return EvalError(message)
+        return datums(result.column(0), aggregate.typ)[0]
+
+    def _select(
+        self,
+        exprs: Sequence[Scalar],
+        columns: Sequence[ColumnType],
+        rows: Sequence[Row] | None,
+    ) -> list[tuple[Datum | EvalError, ...]]:
+        table = None if rows is None else _table([c.type for c in columns], rows, None)
+        sources = [Sql(_column(f"c{i}"), c.type) for i, c in enumerate(columns)]
+        items: list[tuple[Ast, str]] = []
+        types = [scalar_type(expr, columns) for expr in exprs]
+        for i, (expr, typ) in enumerate(zip(exprs, types, strict=True)):
+            ast = spell.value(expr, sources, Engine.DUCKDB)
+            items.append((spell.typed(ast, typ, Engine.DUCKDB), f"v{i}"))
+            items.append((_message(spell.error(expr, sources, Engine.DUCKDB)), f"e{i}"))
+        result = self._query(items, table)
+        answers: list[list[Datum | EvalError]] = []
+        for i, typ in enumerate(types):
+            values = datums(_typed(result.column(2 * i), typ), typ)
+            messages = result.column(2 * i + 1).to_pylist()
+            answers.append(
+                [
+                    value if message is None else EvalError(message)
+                    for value, message in zip(values, messages, strict=True)
+                ]
+            )
+        return list(zip(*answers, strict=True))
+
+    def _query(self, items: Sequence[tuple[Ast, str]], table: pa.Table | None) -> pa.Table:
+        query = exp.Select(
+            expressions=[
+                exp.Alias(this=ast.copy(), alias=exp.to_identifier(name, quoted=True))
+                for ast, name in items
+            ]
+        )
+        if table is not None:
+            query.set("from_", exp.From(this=exp.Table(this=exp.to_identifier("mz_rows"))))
+        text = to_sql(query, Engine.DUCKDB)
+        with self._lock:
+            if table is None:
+                return self._connection.sql(text).to_arrow_table()
+            self._connection.register("mz_rows", table)
+            try:
+                return self._connection.sql(text).to_arrow_table()
+            finally:
+                self._connection.unregister("mz_rows")
+
+
+def _column(name: str) -> Ast:
+    return exp.column(exp.to_identifier(name, quoted=True))
+
+
+def _message(failure: Ast | None) -> Ast:
+    text = exp.DataType(this=exp.DType.TEXT)
+    return exp.Cast(this=exp.Null() if failure is None else failure.copy(), to=text)
+
+
+def _table(
+    types: Sequence[SqlType], rows: Sequence[Sequence[Datum]], names: Sequence[str] | None
+) -> pa.Table:
+    schema = arrow_schema([ColumnType(typ) for typ in types], names)
+    arrays = [
+        pa.array([arrow_value(row[i], typ) for row in rows], arrow_type(typ))
+        for i, typ in enumerate(types)
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _typed(column: pa.ChunkedArray, typ: SqlType) -> pa.ChunkedArray:
+    wanted = arrow_type(typ)
+    if column.type == wanted:
+        return column
+    if typ == BOOLEAN and pa.types.is_null(column.type):
+        return column.cast(wanted)
+    if pa.types.is_struct(wanted) or pa.types.is_list(wanted):
+        return column
+    if pa.types.is_timestamp(wanted) and pa.types.is_timestamp(column.type):
+        return column.cast(wanted)
+    raise InternalError(f"an expression of type {typ} came out as {column.type}")
+
+
+def _first_error(rows: Sequence[Sequence[Datum | EvalError]]) -> EvalError | None:
+    return next((v for row in rows for v in row if isinstance(v, EvalError)), None)

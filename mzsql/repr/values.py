@@ -1,0 +1,383 @@
+"""Values in their three forms: the plan's `Datum`, Python's objects, PostgreSQL's text.
+
+Promise: ``datum_of(python_value(d, t), t) == d`` for every datum of a type, and `datum_text` is what PostgreSQL prints (numerics without
+trailing zeros, as Materialize does). Python's `datetime` ends at the years 1 and 9999: dates beyond are given as their text.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+import uuid
+from decimal import Context, Decimal
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from mzsql.repr.datum import Datum
+from mzsql.repr.errors import DataError, DatatypeMismatch
+from mzsql.repr.interval import Interval, clock_text
+from mzsql.repr.types import SqlType, type_name
+
+_EPOCH_DATE = dt.date(1970, 1, 1)
+_EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  a timestamp without zone
+_DAY_MICROS = 86_400_000_000
+#: More digits than any numeric has.
+_WIDE = Context(prec=80)
+_INTEGERS = frozenset(
+    {"smallint", "integer", "bigint", "uint2", "uint4", "uint8", "mz_timestamp"}
+)
+
+
+class Jsonb(msgspec.Struct, frozen=True):
+    """A jsonb value; ``str()`` gives its text, `value` the Python objects it stands for."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def value(self) -> Any:
+        """dict, list, str, int, Decimal, bool or None."""
+        return json.loads(self.text, parse_float=Decimal)
+
+
+def python_value(datum: Datum, typ: SqlType) -> Any:
+    """The Python object of a datum: what PEP 249 hands out."""
+    if datum is None:
+        return None
+    match typ.kind:
+        case "numeric":
+            return Decimal(str(datum))
+        case "bytea":
+            return bytes.fromhex(str(datum))
+        case "date":
+            return _or_text(_EPOCH_DATE, dt.timedelta(days=int(datum)), datum, typ)
+        case "time":
+            return _time(int(datum))
+        case "timestamp":
+            return _or_text(_EPOCH, dt.timedelta(microseconds=int(datum)), datum, typ)
+        case "timestamptz":
+            epoch = _EPOCH.replace(tzinfo=dt.UTC)
+            return _or_text(epoch, dt.timedelta(microseconds=int(datum)), datum, typ)
+        case "interval":
+            return interval_of(str(datum))
+        case "uuid":
+            return uuid.UUID(str(datum))
+        case "jsonb":
+            return Jsonb(str(datum))
+        case "list" | "array":
+            assert typ.element is not None
+            return [python_value(item, typ.element) for item in json.loads(str(datum))]
+        case "record":
+            items = json.loads(str(datum))
+            return tuple(
+                python_value(item, column.type)
+                for item, (_, column) in zip(items, typ.fields, strict=True)
+            )
+        case _:
+            return datum
+
+
+def _or_text(epoch: Any, delta: dt.timedelta, datum: Datum, typ: SqlType) -> Any:
+    try:
+        return epoch + delta
+    except OverflowError:
+        return datum_text(datum, typ)
+
+
+def _time(micros: int) -> Any:
+    if micros >= _DAY_MICROS:
+        return clock_text(micros)
+    return (_EPOCH + dt.timedelta(microseconds=micros)).time()
+
+
+def interval_of(datum: str) -> Interval:
+    """The interval of its datum, three numbers with blanks between."""
+    months, days, micros = datum.split(" ")
+    return Interval(int(months), int(days), int(micros))
+
+
+def datum_of(value: Any, typ: SqlType) -> Datum:
+    """The datum of a Python object.
+
+    Raises:
+        DatatypeMismatch: an object that is no value of the type.
+        DataError: a value outside the type's range.
+    """
+    if value is None:
+        return None
+    kind = typ.kind
+    if kind in _INTEGERS and isinstance(value, int) and not isinstance(value, bool):
+        return value
+    match kind, value:
+        case "boolean", bool():
+            return value
+        case ("real" | "double"), (float() | int()) if not isinstance(value, bool):
+            return float(value)
+        case ("uint8" | "mz_timestamp"), Decimal():
+            return int(value)
+        case "numeric", (Decimal() | int()) if not isinstance(value, bool):
+            return _plain(Decimal(value))
+        case ("text" | "varchar" | "char" | "unknown"), str():
+            return value
+        case "uuid", (uuid.UUID() | str()):
+            return str(value)
+        case "jsonb", (Jsonb() | str()):
+            return str(value)
+        case "bytea", (bytes() | bytearray() | memoryview()):
+            return bytes(value).hex()
+        case "interval", _:
+            return _interval_datum(value, typ)
+        case ("date" | "time" | "timestamp" | "timestamptz"), _:
+            return _moment_datum(value, typ)
+        case ("list" | "array"), (list() | tuple()):
+            assert typ.element is not None
+            return json.dumps([datum_of(item, typ.element) for item in value])
+        case "record", (tuple() | list() | dict()):
+            items = value.values() if isinstance(value, dict) else value
+            pairs = zip(items, typ.fields, strict=True)
+            return json.dumps([datum_of(item, column.type) for item, (_, column) in pairs])
+        case _:
+            raise _mismatch(value, typ)
+
+
+def _mismatch(value: object, typ: SqlType) -> DatatypeMismatch:
+    return DatatypeMismatch(f"{type(value).__name__} is no value of type {type_name(typ)}")
+
+
+def _interval_datum(value: Any, typ: SqlType) -> Datum:
+    match value:
+        case Interval():
+            return f"{value.months} {value.days} {value.microseconds}"
+        case dt.timedelta():
+            return f"0 {value.days} {value.seconds * 1_000_000 + value.microseconds}"
+        case {"months": months, "days": days, "micros": micros}:
+            return f"{months} {days} {micros}"
+        case _:
+            raise _mismatch(value, typ)
+
+
+def _moment_datum(value: Any, typ: SqlType) -> Datum:
+    match typ.kind, value:
+        case "time", dt.time():
+            seconds = value.hour * 3600 + value.minute * 60 + value.second
+            return seconds * 1_000_000 + value.microsecond
+        case ("date" | "time" | "timestamp" | "timestamptz"), int() if not isinstance(value, bool):
+            return value
+        case "date", dt.date() if not isinstance(value, dt.datetime):
+            return (value - _EPOCH_DATE).days
+        case "timestamp", dt.datetime() if value.tzinfo is None:
+            return (value - _EPOCH) // dt.timedelta(microseconds=1)
+        case "timestamptz", dt.datetime():
+            zoned = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
+            return (zoned - _EPOCH.replace(tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
+        case _:
+            raise _mismatch(value, typ)
+
+
+def _plain(number: Decimal) -> str:
+    """Plain decimal notation with the number's own digits."""
+    if number.is_nan():
+        return "NaN"
+    if number.is_infinite():
+        raise DataError("numeric field overflow", sqlstate="22003")
+    text = f"{number:f}"
+    return text[1:] if text.startswith("-") and not number else text
+
+
+def datum_text(datum: Datum, typ: SqlType) -> str:
+    """PostgreSQL's text of a value; NULL has none, so it must not be asked for."""
+    assert datum is not None
+    match typ.kind:
+        case "boolean":
+            return "true" if datum else "false"
+        case "real" | "double":
+            return float_text(float(datum), typ.kind)
+        case "numeric":
+            return trimmed(str(datum))
+        case "bytea":
+            return f"\\x{datum}"
+        case "date":
+            return date_text(int(datum))
+        case "time":
+            return clock_text(int(datum))
+        case "timestamp" | "timestamptz":
+            return _timestamp_text(int(datum), typ.kind)
+        case "interval":
+            return str(interval_of(str(datum)))
+        case "list" | "array":
+            assert typ.element is not None
+            return _braced(json.loads(str(datum)), typ.element)
+        case "record":
+            return _record_text(json.loads(str(datum)), typ)
+        case _:
+            return str(datum)
+
+
+def trimmed(number: str) -> str:
+    """A decimal without trailing zeros behind the point."""
+    return number.rstrip("0").rstrip(".") if "." in number else number
+
+
+def float_text(value: float, kind: str) -> str:
+    """The fewest digits that read back as the same float, in PostgreSQL's notation."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0:
+        return "-0" if math.copysign(1, value) < 0 else "0"
+    shortest = _shortest_real(value) if kind == "real" else repr(value)
+    sign, digits, exponent = Decimal(shortest).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    body = "".join(map(str, digits))
+    power = len(body) - 1 + exponent
+    lead = "-" if sign else ""
+    if power < -4 or power >= (6 if kind == "real" else 15):
+        mantissa = body[0] + (f".{body[1:]}" if len(body) > 1 else "")
+        return f"{lead}{mantissa}e{'-' if power < 0 else '+'}{abs(power):02d}"
+    return f"{lead}{Decimal(shortest):f}" if exponent < 0 else f"{lead}{body}{'0' * exponent}"
+
+
+def _shortest_real(value: float) -> str:
+    import numpy as np  # noqa: PLC0415  only floats of four bytes need it
+
+    return str(np.format_float_scientific(np.float32(value), unique=True))
+
+
+def date_text(days: int) -> str:
+    """``YYYY-MM-DD``, with BC where it lies before the year 1."""
+    year, month, day = civil(days)
+    era = " BC" if year < 1 else ""
+    return f"{1 - year if year < 1 else year:04d}-{month:02d}-{day:02d}{era}"
+
+
+def civil(days: int) -> tuple[int, int, int]:
+    """Year (astronomical), month and day of a number of days since 1970-01-01, in the proleptic Gregorian calendar.
+
+    Source: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", civil_from_days.
+    """
+    shifted = days + 719_468
+    era, day_of_era = divmod(shifted, 146_097)
+    year_of_era = (
+        day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096
+    ) // 365
+    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    shifted_month = (5 * day_of_year + 2) // 153
+    day = day_of_year - (153 * shifted_month + 2) // 5 + 1
+    month = shifted_month + 3 if shifted_month < 10 else shifted_month - 9
+    return year_of_era + era * 400 + (1 if month <= 2 else 0), month, day
+
+
+def _timestamp_text(micros: int, kind: str) -> str:
+    days, clock = divmod(micros, _DAY_MICROS)
+    date, _, era = date_text(days).partition(" ")
+    zone = "+00" if kind == "timestamptz" else ""
+    return f"{date} {clock_text(clock)}{zone}{' ' + era if era else ''}"
+
+
+def _braced(items: list[Any], element: SqlType) -> str:
+    parts = []
+    for item in items:
+        if item is None:
+            parts.append("NULL")
+            continue
+        text = datum_text(item, element)
+        plain = element.kind in ("list", "array") or not _needs_quotes(text)
+        parts.append(text if plain else _quoted(text))
+    return f"{{{','.join(parts)}}}"
+
+
+def _needs_quotes(text: str) -> bool:
+    special = any(char in '{},"\\' or char.isspace() for char in text)
+    return special or not text or text.upper() == "NULL"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _record_text(items: list[Any], typ: SqlType) -> str:
+    parts = []
+    for item, (_, column) in zip(items, typ.fields, strict=True):
+        if item is None:
+            parts.append("")
+            continue
+        text = datum_text(item, column.type)
+        special = any(char in '(),"\\' or char.isspace() for char in text)
+        doubled = text.replace("\\", "\\\\").replace('"', '""')
+        parts.append(f'"{doubled}"' if special or not text else text)
+    return f"({','.join(parts)})"
+
+
+def arrow_value(datum: Datum, typ: SqlType) -> Any:
+    """What `pyarrow.array` takes for a datum, given the type's Arrow type."""
+    if datum is None:
+        return None
+    match typ.kind:
+        case "numeric":
+            quantum = Decimal(1).scaleb(-typ.effective_scale)
+            return Decimal(str(datum)).quantize(quantum, context=_WIDE)
+        case "uint8":
+            return Decimal(int(datum))
+        case "bytea":
+            return bytes.fromhex(str(datum))
+        case "interval":
+            span = interval_of(str(datum))
+            return {"months": span.months, "days": span.days, "micros": span.microseconds}
+        case "list" | "array":
+            assert typ.element is not None
+            return [arrow_value(item, typ.element) for item in json.loads(str(datum))]
+        case "record":
+            pairs = zip(json.loads(str(datum)), typ.fields, strict=True)
+            return {
+                f"f{i}": arrow_value(item, column.type)
+                for i, (item, (_, column)) in enumerate(pairs, start=1)
+            }
+        case _:
+            return datum
+
+
+def datums(array: pa.Array | pa.ChunkedArray, typ: SqlType) -> list[Datum]:
+    """The datums of an Arrow array of the type's Arrow type."""
+    kind = typ.kind
+    if kind in ("timestamp", "timestamptz"):
+        array = array.cast(pa.int64())
+    elif kind == "date":
+        array = array.cast(pa.int32())
+    return [_datum(value, typ) for value in array.to_pylist()]
+
+
+def _datum(value: Any, typ: SqlType) -> Datum:
+    if value is None:
+        return None
+    match typ.kind:
+        case "numeric":
+            return _plain(value.quantize(Decimal(1).scaleb(-typ.effective_scale), context=_WIDE))
+        case "uint8":
+            return int(value)
+        case "list" | "array":
+            assert typ.element is not None
+            return json.dumps([_nested(item, typ.element) for item in value])
+        case "record":
+            pairs = zip(value.values(), typ.fields, strict=True)
+            return json.dumps([_nested(item, column.type) for item, (_, column) in pairs])
+        case "real" | "double":
+            return float(value)
+        case "interval" | "bytea":
+            return datum_of(value, typ)
+        case _:
+            assert isinstance(value, bool | int | str)
+            return value
+
+
+def _nested(value: Any, typ: SqlType) -> Datum:
+    """Inside a list Arrow hands out Python's dates, where a column was cast to numbers."""
+    if typ.kind in ("date", "timestamp", "timestamptz"):
+        return datum_of(value, typ)
+    return _datum(value, typ)
