@@ -198,7 +198,7 @@ class Definitions:
             raise Unsupported(f"cannot materialize call to {names}")
 
     def _deploy(self, item: Item, relation: Relation | None, replaced: list[Item]) -> None:
-        made = self._planner.deploy(item, relation or self._index_input(item))
+        made = self._planner.deploy(item, relation, fresh=True)
         render(made.plan)  # what cannot be maintained is refused now, not in the background
         as_of = self._as_of(made)
         item = msgspec.structs.replace(item, as_of=as_of)
@@ -212,18 +212,13 @@ class Definitions:
             for hold in holds:
                 hold.release()
 
-    def _index_input(self, item: Item) -> Relation:
-        from mzsql.expr.relation import Get  # noqa: PLC0415
-
-        assert item.on_id is not None
-        return Get(item.on_id, self._planner.relation_type(item.on_id))
-
     def _as_of(self, made: GlobalExpressions) -> Timestamp:
         """The time at which a new dataflow begins: now, or the first at which all its inputs can be read."""
-        inputs = [s.id for s in made.plan.source_imports]
+        items = self._env.catalog.state.items
         now = self._env.fresh_timestamp()
-        since = join(now, *(self._env.collections.since(gid) for gid in inputs))
-        return now if since is None else since
+        since = join(now, *(self._env.collections.since(s.id) for s in made.plan.source_imports))
+        began = [items[i.id].as_of for i in made.plan.index_imports if i.id in items]
+        return max([now if since is None else since, *began])
 
     # --- DROP ---------------------------------------------------------------------------------
 

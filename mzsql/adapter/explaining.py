@@ -125,7 +125,8 @@ class Explainer:
                 export: Export = MaterializedViewExport(QUERY)
                 return _Subject(query, None, export, None, query.desc, what.cluster, str(name))
             case p.CreateIndexPlan():
-                return self._index(what.on.id, IndexExport(QUERY, what.on.id, what.keys), what.cluster, str(what.name))
+                own = IndexExport(QUERY, what.on.id, what.keys)
+                return self._index(what.on.id, own, what.cluster, str(what.name))
             case CatalogItem():
                 return self._object(what, plan, state)
         raise InternalError(f"cannot explain {type(what).__name__}")

@@ -23,15 +23,23 @@ from mzsql.adapter.expression_cache import (
 )
 from mzsql.adapter.session_catalog import SessionCatalog
 from mzsql.expr.evaluate import Evaluator
-from mzsql.expr.dataflow import Export, IndexExport, MaterializedViewExport, MirDataflow
-from mzsql.expr.relation import Get, Relation, RowSetFinishing
+from mzsql.expr.dataflow import (
+    Export,
+    IndexExport,
+    MaterializedViewExport,
+    MirDataflow,
+    MirSource,
+)
+from mzsql.expr.relation import Project, Relation, RowSetFinishing, TopK
+from mzsql.expr.scalar import Literal, Scalar
 from mzsql.frontend import hir, lower_query, parse_statements, plan_statement
 from mzsql.frontend import plans as p
 from mzsql.lir import lower
 from mzsql.lir.plan import DataflowDescription
 from mzsql.repr.errors import InternalError, UndefinedTable
 from mzsql.repr.ids import GlobalId
-from mzsql.repr.types import RelationDesc, RelationType
+from mzsql.repr.datum import Datum
+from mzsql.repr.types import BIGINT, RelationDesc
 from mzsql.transform import (
     IndexDesc,
     OptimizerContext,
@@ -158,9 +166,38 @@ class Planner:
         item = self._state().items.get(gid)
         return self.view(gid).mir if item is not None and item.kind == "view" else None
 
-    def relation_type(self, gid: GlobalId) -> RelationType:
-        """The columns and keys of any relation."""
-        return self.desc(gid).typ
+    def source(self, gid: GlobalId) -> MirSource:
+        """What a dataflow reads under this id; tables can shrink, so nothing is monotonic."""
+        return MirSource(gid, self.desc(gid).typ)
+
+    def optimize(self, relation: Relation) -> Relation:
+        """The local, index-free optimization of a view."""
+        return optimize_local(relation, self.context())
+
+    def evaluate(self, expr: Scalar) -> Datum:
+        """The value of an expression without columns; raises the SQL error it ends with."""
+        (value,) = self._evaluator.evaluate([expr])
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    def features(self) -> OptimizerFeatures:
+        """The optimizer's switches in force."""
+        return self._features()
+
+    def with_features(self, features: OptimizerFeatures) -> Planner:
+        """The same planner under other switches."""
+        return Planner(self._state, self._cache, lambda: features)
+
+    def deployed(self, item: Item) -> GlobalExpressions:
+        """The plan that runs for a deployed object: the cached one, whatever was created or dropped since."""
+        self._cache.sync()
+        found = self._cache.peek(item.id)
+        return self.deploy(item) if found is None else found
+
+    def catalog_without(self, gid: GlobalId) -> SessionCatalog:
+        """The catalog in which an object's own definition is planned: without that object."""
+        return _Without(self.catalog(), gid)
 
     # --- dataflows ----------------------------------------------------------------------------
 
@@ -182,24 +219,32 @@ class Planner:
     def dataflow(
         self,
         export: Export,
-        relation: Relation,
+        relation: Relation | None,
         *,
         cluster: str | None,
     ) -> Planned:
-        """Plan a dataflow: views inlined, optimized as a whole, lowered."""
-        own = frozenset([export.id]) if isinstance(export, IndexExport) else frozenset()
-        built = build_dataflow(export, relation, self.lookup_view, self.relation_type)
-        context = self.context(cluster=cluster, without=own)
+        """Plan a dataflow: views inlined, optimized as a whole, lowered; `relation` is None for an index."""
+        context = self.context(cluster=cluster, without=frozenset([export.id]))
+        built = build_dataflow(export, relation, self.lookup_view, self.source, context)
         mir = optimize_dataflow(built, context)
         return Planned(mir, lower(mir, self._features()))
 
-    def deploy(self, item: Item, relation: Relation | None = None) -> GlobalExpressions:
-        """The plan of a materialized view or an index: from the cache, else made (and not yet written to the cache)."""
+    def deploy(
+        self, item: Item, relation: Relation | None = None, *, fresh: bool = False
+    ) -> GlobalExpressions:
+        """The plan of a materialized view or an index: from the cache, else made (and not yet written to the cache).
+
+        Args:
+            item: the object.
+            relation: a materialized view's locally optimized MIR, where it is known already.
+            fresh: whether to plan anew and not ask the cache: for an object that is being created.
+        """
         features = spell_features(self._features())
-        if relation is None:
+        if not fresh:
             cached = self._cache.plan(item.id, features, item.version)
             if cached is not None:
                 return cached
+        if relation is None and item.kind != "index":
             relation = self._definition(item)
         planned = self.dataflow(_export_of(item), relation, cluster=item.cluster)
         used = {i.id for i in planned.plan.index_imports} | {i.id for i in planned.mir.index_imports}
@@ -212,11 +257,8 @@ class Planner:
         )
 
     def _definition(self, item: Item) -> Relation:
-        if item.kind == "index":
-            assert item.on_id is not None
-            return Get(item.on_id, self.relation_type(item.on_id))
         (statement,) = parse_statements(item.create_sql)
-        plan = plan_statement(statement, _Without(self.catalog(), item.id))
+        plan = plan_statement(statement, self.catalog_without(item.id))
         if not isinstance(plan, p.CreateMaterializedViewPlan):
             raise InternalError(f"not the definition of a materialized view: {item.create_sql}")
         return self.local(plan.query).mir
@@ -244,10 +286,6 @@ class Planner:
 
 def fold_finishing(relation: Relation, finishing: RowSetFinishing) -> Relation:
     """A view's ORDER BY … LIMIT as part of the relation: a TopK, then the projection; an ORDER BY alone means nothing in a view."""
-    from mzsql.expr.relation import Project, TopK  # noqa: PLC0415
-    from mzsql.expr.scalar import Literal  # noqa: PLC0415
-    from mzsql.repr.types import BIGINT  # noqa: PLC0415
-
     if finishing.limit is not None or finishing.offset:
         limit = None if finishing.limit is None else Literal(finishing.limit, BIGINT)
         relation = TopK(relation, (), finishing.order_by, limit, finishing.offset)

@@ -170,6 +170,13 @@ class Connection:
         return self._shared.coordinator
 
     @property
+    def plans_from_cache(self) -> tuple[int, int]:
+        """Of the dataflows that were installed since the environment was opened here: how many plans came from the expression
+        cache, and how many there were.
+        """
+        return self.coordinator.cached_plans()
+
+    @property
     def notices(self) -> list[Notice]:
         """What the statements since the last look had to say besides results."""
         return self._session.take_notices()

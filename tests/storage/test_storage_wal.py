@@ -1,0 +1,256 @@
+"""The write-ahead log and tables on it: atomic over tables, idempotent to apply, followed by every process."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from mzsql.location import open_blob, open_consensus
+from mzsql.persist import PersistClient, UpperMismatch
+from mzsql.repr.errors import NotReadable, UndefinedTable
+from mzsql.repr.ids import GlobalId
+from mzsql.repr.types import INTEGER, TEXT, ColumnType
+from mzsql.storage import Collection, Collections, Tables, WriteAheadLog, as_updates
+from mzsql.storage.wal import REGISTER, WRITE, WalEntry, WalState, advance
+
+COLUMNS = (ColumnType(INTEGER), ColumnType(TEXT))
+
+
+def rows(*values: tuple[int, str], diff: int = 1) -> pa.Table:
+    table = pa.table(
+        {
+            "c0": pa.array([v[0] for v in values], pa.int32()),
+            "c1": pa.array([v[1] for v in values], pa.string()),
+        }
+    )
+    return as_updates(table, diff)
+
+
+class Process:
+    """One process's handles on shared stores."""
+
+    def __init__(self, blob: object, consensus: object, wal: str, shards: dict[str, str]) -> None:
+        self.persist = PersistClient(blob, consensus, background=False)  # type: ignore[arg-type]
+        self.wal = WriteAheadLog(self.persist, wal)
+        self.tables = Tables(self.persist, self.wal)
+        self.collections = Collections(self.persist, self.tables)
+        self.shards = shards
+        for name, shard in shards.items():
+            self.collections.register(Collection(GlobalId(name), name, shard, COLUMNS))
+
+    def write(self, ts: int, **tables: pa.Table) -> None:
+        batches = {
+            self.shards[n]: self.collections.table(GlobalId(n)).batch(t) for n, t in tables.items()
+        }
+        self.wal.commit(ts, batches, expected=self.wal.follow(), register=batches)
+
+    def contents(self, name: str, as_of: int) -> list[tuple[int, str, int]]:
+        table = self.collections.snapshot(GlobalId(name), as_of)
+        return sorted(
+            zip(
+                table["c0"].to_pylist(),
+                table["c1"].to_pylist(),
+                table["mz_diff"].to_pylist(),
+                strict=True,
+            )
+        )
+
+    def close(self) -> None:
+        self.collections.close()
+        self.wal.close()
+        self.persist.close()
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> tuple[object, object, str, dict[str, str]]:
+    blob = open_blob(f"file:{tmp_path}/blob")
+    consensus = open_consensus(f"sqlite:{tmp_path}/consensus.db")
+    new = PersistClient(blob, consensus, background=False).new_shard_id
+    return blob, consensus, new(), {"u1": new(), "u2": new()}
+
+
+def test_a_commit_is_atomic_over_tables_and_visible_at_its_time(stores) -> None:
+    one = Process(*stores)
+    one.write(10, u1=rows((1, "a"), (2, "b")), u2=rows((3, "c")))
+    one.write(20, u1=rows((1, "a"), diff=-1))
+    assert one.contents("u1", 9) == []
+    assert one.contents("u1", 10) == [(1, "a", 1), (2, "b", 1)]
+    assert one.contents("u2", 19) == [(3, "c", 1)]
+    assert one.contents("u1", 20) == [(2, "b", 1)]
+    one.close()
+
+
+def test_an_idle_table_is_readable_at_the_logs_upper_without_being_written(stores) -> None:
+    one = Process(*stores)
+    one.write(10, u1=rows((1, "a")))
+    for ts in range(11, 40):
+        one.write(ts, u2=rows((ts, "x")))
+    assert one.contents("u1", 39) == [(1, "a", 1)]
+    assert one.collections.upper(GlobalId("u1")) == 40
+    assert one.collections.table(GlobalId("u1")).reader.fetch_upper() == 11
+    one.close()
+
+
+def test_updates_keep_their_times(stores) -> None:
+    one = Process(*stores)
+    one.write(10, u1=rows((1, "a")))
+    one.write(15, u1=rows((2, "b")))
+    one.write(20, u2=rows((9, "z")))
+    found = one.collections.updates(GlobalId("u1"), 11, 21)
+    assert found.select(["c0", "mz_time", "mz_diff"]).to_pylist() == [
+        {"c0": 2, "mz_time": 15, "mz_diff": 1}
+    ]
+    assert one.collections.updates(GlobalId("u1"), 16, 21).num_rows == 0
+    one.close()
+
+
+def test_another_process_sees_and_applies_what_the_first_only_logged(stores) -> None:
+    one, two = Process(*stores), Process(*stores)
+    one.write(10, u1=rows((1, "a")))
+    # Nothing has read the table, so its own shard is still empty: the second process applies the entry.
+    assert one.collections.table(GlobalId("u1")).reader.fetch_upper() == 0
+    assert two.contents("u1", 10) == [(1, "a", 1)]
+    assert one.contents("u1", 10) == [(1, "a", 1)]
+    two.write(11, u1=rows((2, "b")))
+    assert one.contents("u1", 11) == [(1, "a", 1), (2, "b", 1)]
+    one.close()
+    two.close()
+
+
+def test_a_commit_against_an_old_state_loses_and_changes_nothing(stores) -> None:
+    one, two = Process(*stores), Process(*stores)
+    stale = two.wal.follow()
+    one.write(10, u1=rows((1, "a")))
+    batch = two.collections.table(GlobalId("u1")).batch(rows((2, "b")))
+    with pytest.raises(UpperMismatch):
+        two.wal.commit(11, {stores[3]["u1"]: batch}, expected=stale, register=[stores[3]["u1"]])
+    assert one.contents("u1", 11) == [(1, "a", 1)]
+    one.close()
+    two.close()
+
+
+def test_a_forgotten_table_takes_no_more_writes(stores) -> None:
+    one = Process(*stores)
+    one.write(10, u1=rows((1, "a")))
+    one.wal.commit(11, {}, expected=one.wal.follow(), forget=[stores[3]["u1"]])
+    batch = one.collections.table(GlobalId("u1")).batch(rows((2, "b")))
+    with pytest.raises(UndefinedTable, match="was dropped meanwhile"):
+        one.wal.commit(12, {stores[3]["u1"]: batch}, expected=one.wal.follow())
+    assert stores[3]["u1"] not in one.wal.state.live
+    one.close()
+
+
+def test_applied_entries_are_tidied_so_the_log_stays_small(stores) -> None:
+    one = Process(*stores)
+    for ts in range(10, 30):
+        one.write(ts, u1=rows((ts, "x")))
+        one.contents("u1", ts)
+    assert sum(map(len, one.wal.state.live.values())) <= 1
+    fresh = Process(*stores)
+    assert sum(map(len, fresh.wal.state.live.values())) <= 1
+    assert len(fresh.contents("u1", 29)) == 20
+    one.close()
+    fresh.close()
+
+
+def test_waiting_for_a_time_ends_with_the_commit_of_another_thread(stores) -> None:
+    one = Process(*stores)
+    one.write(10, u1=rows((1, "a")))
+    writer = threading.Timer(0.05, lambda: one.write(20, u2=rows((2, "b"))))
+    writer.start()
+    assert one.collections.wait_for_upper(GlobalId("u1"), 20, timeout=5) == 21
+    writer.join()
+    with pytest.raises(NotReadable, match=r"u1 is not readable at 99: .* its write frontier is \[21\]"):
+        one.collections.wait_for_upper(GlobalId("u1"), 99, timeout=0.05)
+    one.close()
+
+
+def test_holds_keep_history_and_its_release_lets_it_go(stores) -> None:
+    one = Process(*stores)
+    one.collections.own_holds()
+    for ts in (10, 20, 30):
+        one.write(ts, u1=rows((ts, "x")))
+    assert len(one.contents("u1", 30)) == 3
+    hold = one.collections.hold(GlobalId("u1"), 15)
+    one.collections.release_history(28)
+    assert one.collections.since(GlobalId("u1")) == 15
+    assert len(one.contents("u1", 20)) == 2
+    hold.release()
+    one.collections.release_history(28)
+    assert one.collections.since(GlobalId("u1")) == 28
+    one.close()
+
+
+def test_state_of_the_log_is_a_pure_function_of_its_entries() -> None:
+    write = WalEntry("s1", 5, WRITE, b"x")
+    state = advance(WalState(), [(WalEntry("s1", 0, REGISTER), 1), (write, 1)], 6)
+    assert state.live == {"s1": (write,)}
+    assert state.written_after("s1", 4)
+    assert not state.written_after("s1", 5)
+    after = advance(state, [(write, -1)], 7)
+    assert after.live == {}
+    assert after.registered == {"s1"}
+    assert state.live == {"s1": (write,)}
+
+
+class Log(RuleBasedStateMachine):
+    """Several processes write, read, crash and come back; a dict of counters is the model."""
+
+    @initialize()
+    def start(self) -> None:
+        self.blob, self.consensus = open_blob("mem:"), open_consensus("mem:")
+        new = PersistClient(self.blob, self.consensus, background=False).new_shard_id
+        self.log, self.shards = new(), {"u1": new(), "u2": new()}
+        self.processes = [self.fresh(), self.fresh()]
+        self.ts = 1
+        self.model: dict[str, dict[tuple[int, str], int]] = {"u1": {}, "u2": {}}
+
+    def fresh(self) -> Process:
+        return Process(self.blob, self.consensus, self.log, self.shards)
+
+    @rule(
+        who=st.integers(0, 1),
+        value=st.integers(0, 3),
+        tables=st.sets(st.sampled_from(["u1", "u2"]), min_size=1),
+        gap=st.integers(1, 3),
+        diff=st.sampled_from([1, 1, -1]),
+    )
+    def write(self, who: int, value: int, tables: set[str], gap: int, diff: int) -> None:
+        self.ts += gap
+        self.processes[who].write(
+            self.ts, **{name: rows((value, "v"), diff=diff) for name in tables}
+        )
+        for name in tables:
+            held = self.model[name]
+            held[value, "v"] = held.get((value, "v"), 0) + diff
+
+    @rule(who=st.integers(0, 1), name=st.sampled_from(["u1", "u2"]))
+    def read(self, who: int, name: str) -> None:
+        expected = sorted((*row, n) for row, n in self.model[name].items() if n)
+        assert self.processes[who].contents(name, self.ts) == expected
+
+    @rule(who=st.integers(0, 1))
+    def crash(self, who: int) -> None:
+        self.processes[who] = self.fresh()
+
+    @rule(who=st.integers(0, 1))
+    def compact(self, who: int) -> None:
+        for name in self.shards:
+            self.processes[who].collections.since(GlobalId(name))
+        self.processes[who].collections.release_history(self.ts)
+
+    @invariant()
+    def logs_agree(self) -> None:
+        if hasattr(self, "processes"):
+            a, b = (p.wal.follow() for p in self.processes)
+            assert (a.upper, a.live, a.registered) == (b.upper, b.live, b.registered)
+
+
+TestLog = Log.TestCase
+TestLog.settings = settings(max_examples=15, stateful_step_count=15, deadline=None)
