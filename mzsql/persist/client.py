@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
+import weakref
 from types import TracebackType
 from typing import Self
 from uuid import UUID
@@ -73,7 +74,7 @@ class PersistClient:
         )
         self._lock = threading.Lock()
         self._opened: dict[str, Opened] = {}
-        self._writers: list[WriteHandle] = []
+        self._writers: weakref.WeakSet[WriteHandle] = weakref.WeakSet()
         self._closed = False
         self._queue: dict[str, None] = {}
         self._wake = threading.Condition()
@@ -157,7 +158,7 @@ class PersistClient:
         opened = self._open(shard_id, schema, key, timeout)
         writer = WriteHandle(opened, "w" + self._context.new_id(), purpose)
         with self._lock:
-            self._writers.append(writer)
+            self._writers.add(writer)
         return writer
 
     def open_reader(
@@ -346,6 +347,7 @@ class PersistClient:
             self._closed = True
             readers = [reader for opened in self._opened.values() for reader in opened.readers]
             handles: list[ReadHandle | WriteHandle] = [*readers, *self._writers]
+        self._context.closing.set()
         with self._wake:
             self._wake.notify_all()
         if self._thread is not None:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
+from mzsql.location.errors import UsageError
 from mzsql.persist.batch import BlobPart, InlinePart, Part
 from mzsql.persist.errors import ExpiredHandle, InvalidBounds, ShardFinalized, UpperMismatch
 from mzsql.persist.state import (
@@ -232,6 +233,9 @@ def _compare_and_append(
         raise InvalidBounds(
             f"shard {state.shard_id}: updates need an upper beyond {show(command.lower)}"
         )
+    keys = {part.key for part in command.parts if isinstance(part, BlobPart)}
+    if keys and keys & known_keys(state):
+        raise UsageError(f"shard {state.shard_id}: the batch was appended before")
     inline = sum(part.size for part in command.parts if isinstance(part, InlinePart))
     if inline and state.inline_size + inline > command.inline_total_bytes:
         raise InlineOverflow

@@ -27,7 +27,7 @@ from mzsql.location import (
 from mzsql.persist.clock import Clock, Deadline, new_id
 from mzsql.persist.codec import Entry, decode_entry, decode_state, encode_entry
 from mzsql.persist.commands import Command, CompareAndAppend, transition
-from mzsql.persist.errors import CorruptPart, MissingPart, UpperMismatch
+from mzsql.persist.errors import CorruptPart, ExpiredHandle, MissingPart, UpperMismatch
 from mzsql.persist.retry import Backoff, retrying
 from mzsql.persist.settings import Settings
 from mzsql.persist.state import ShardState, apply_diff
@@ -36,7 +36,7 @@ from mzsql.repr.errors import SqlError
 T = TypeVar("T")
 
 _SCAN_LIMIT = 256
-_WAIT_SLICE = 5.0
+_WAIT_SLICE = 1.0
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -48,6 +48,8 @@ class Context(msgspec.Struct, frozen=True):
     rng: random.Random
     settings: Settings
     blob_url: str | None = None
+    closing: threading.Event = msgspec.field(default_factory=threading.Event)
+    """Set when the client closes: whoever waits or retries stops."""
 
     def deadline(self, timeout: float | None) -> Deadline:
         """The end of a call that starts now."""
@@ -55,7 +57,7 @@ class Context(msgspec.Struct, frozen=True):
 
     def retrying(self, act: Callable[[], T], deadline: Deadline) -> T:
         """``act()``, retried; see `mzsql.persist.retry.retrying`."""
-        return retrying(act, self.clock, self.rng, deadline)
+        return retrying(act, self.clock, self.rng, deadline, abandoned=self.closing.is_set)
 
     def new_id(self) -> str:
         """A random identifier."""
@@ -192,6 +194,8 @@ class Shard:
         pause = settings.poll_seconds
         consensus = self.context.consensus
         while True:
+            if self.context.closing.is_set():
+                raise ExpiredHandle(f"shard {self.shard_id}: the persist client was closed")
             with self._lock:
                 state = self._refetch(deadline)
             if satisfied(state) or deadline.passed():

@@ -7,8 +7,10 @@ objects are held by the lifetime of the `PartRef` and `SnapshotSplit` values han
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
+from collections import deque
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -55,6 +57,8 @@ from mzsql.persist.state import CriticalHold, LeasedReader, ShardState, TraceBat
 from mzsql.persist.stats import KeyRange, Lookup
 from mzsql.repr.frontier import Frontier, Timestamp, contains, less_equal, less_than, show
 
+_log = logging.getLogger(__name__)
+
 
 class _Lease:
     """Keeps the objects of the states from ``seqno`` on while it is referenced."""
@@ -65,7 +69,8 @@ class _Lease:
         self.seqno = seqno
 
     def __del__(self) -> None:
-        self._handle._release(self._number)
+        # May run at any moment in any thread, so it takes no lock.
+        self._handle._released.append(self._number)
 
 
 class PartRef:
@@ -258,6 +263,7 @@ class ReadHandle:
         self._lease_ms = registered.lease_ms
         self._lock = threading.RLock()
         self._leases: dict[int, int] = {}
+        self._released: deque[int] = deque()
         self._next_lease = 0
         self._expired = False
         self.reader_id = reader_id
@@ -318,8 +324,11 @@ class ReadHandle:
             self._leases[number] = state.seqno
             return state, _Lease(self, number, state.seqno)
 
-    def _release(self, number: int) -> None:
-        self._leases.pop(number, None)
+    def _outstanding(self) -> int:
+        """The earliest state whose objects are being read here; the lock is held."""
+        while self._released:
+            self._leases.pop(self._released.popleft(), None)
+        return min(self._leases.values(), default=self._opened.shard.state.seqno)
 
     def _check_live(self, state: ShardState) -> None:
         if state.finalized:
@@ -607,7 +616,7 @@ class ReadHandle:
         with self._lock:
             if self._expired:
                 self._check_live(self._opened.shard.state)
-            hold = min([*list(self._leases.values()), self._opened.shard.state.seqno])
+            hold = self._outstanding()
             command = DowngradeSince(self.reader_id, since, hold)
             self._opened.shard.apply(command, deadline)
             self._since = since
@@ -627,9 +636,14 @@ class ReadHandle:
         """Move the hold on objects forward when it is behind; nothing when the handle is expired."""
         with self._lock:
             state = self._opened.shard.state
-            current = min([*list(self._leases.values()), state.seqno])
-            if not self._expired and self.reader_id in state.readers and self._hold < current:
-                self._renew(self._since, deadline)
+            if self._expired or self.reader_id not in state.readers:
+                return
+            if self._hold < self._outstanding():
+                try:
+                    self._renew(self._since, deadline)
+                except ExpiredHandle as expired:
+                    # An expired reader holds nothing; its own next call says so to whom it concerns.
+                    _log.info("%s", expired)
 
     def expire(self, *, timeout: float | None = None) -> None:
         """Give the handle up. Idempotent."""

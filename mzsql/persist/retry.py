@@ -37,8 +37,15 @@ class Backoff:
         return True
 
 
-def retrying(act: Callable[[], T], clock: Clock, rng: random.Random, deadline: Deadline) -> T:
-    """``act()``, again after each location error until the deadline; only for acts that are idempotent.
+def retrying(
+    act: Callable[[], T],
+    clock: Clock,
+    rng: random.Random,
+    deadline: Deadline,
+    *,
+    abandoned: Callable[[], bool],
+) -> T:
+    """``act()``, again after each location error until the deadline or ``abandoned()``; only for acts that are idempotent.
 
     Raises:
         Determinate, Indeterminate: the last one, once the deadline has passed.
@@ -48,5 +55,5 @@ def retrying(act: Callable[[], T], clock: Clock, rng: random.Random, deadline: D
         try:
             return act()
         except (Determinate, Indeterminate):
-            if not backoff.pause():
+            if abandoned() or not backoff.pause():
                 raise

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mzsql.persist.batch import KeySpec, KeyStats, Stat
+from mzsql.persist.errors import SchemaMismatch
 
 KeyRange: TypeAlias = tuple[Any, Any]
 
@@ -101,7 +102,12 @@ class Lookup:
         self.nulls = any(lo is None and hi is None for lo, hi in ranges)
         self.ranges = [(lo, hi) for lo, hi in ranges if not (lo is None and hi is None)]
         self._limit = limit
-        self._merged = self._merge() if _comparable(type_) else None
+        try:
+            self._merged = self._merge() if _comparable(type_) else None
+        except (pa.ArrowException, TypeError, ValueError) as failure:
+            raise SchemaMismatch(
+                f'a key range does not fit column "{column}" of type {type_}: {failure}'
+            ) from failure
 
     def _merge(self) -> list[tuple[Any, Any]]:
         """Disjoint ranges of ordinals, sorted, with neighbours joined."""

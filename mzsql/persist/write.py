@@ -18,7 +18,12 @@ from mzsql.location import Determinate, LocationError, UsageError
 from mzsql.persist.batch import Batch, InlinePart, KeySpec, Part, first_time
 from mzsql.persist.clock import Deadline
 from mzsql.persist.columns import check_times, normalize
-from mzsql.persist.commands import CompareAndAppend, ExpireWriter, InlineOverflow
+from mzsql.persist.commands import (
+    CompareAndAppend,
+    ExpireWriter,
+    InlineOverflow,
+    known_keys,
+)
 from mzsql.persist.errors import (
     ExpiredHandle,
     ForeignBlob,
@@ -197,8 +202,16 @@ class WriteHandle:
         return Batch(self.shard_id, lower, upper, tuple(parts))
 
     def delete_batch(self, batch: Batch) -> None:
-        """Delete the objects of a batch that was never appended and never will be."""
+        """Delete the objects of a batch that was never appended and never will be.
+
+        Raises:
+            UsageError: the batch is part of the shard; nothing was deleted.
+        """
         self._check_own(batch)
+        state = self._opened.shard.fetch(self._opened.deadline(None))
+        assert state is not None
+        if known_keys(state).intersection(batch.blob_keys()):
+            raise UsageError(f"shard {self.shard_id}: a batch that was appended cannot be deleted")
         delete_objects(self._context, batch.blob_keys())
 
     def compare_and_append(

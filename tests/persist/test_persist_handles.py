@@ -233,6 +233,12 @@ def test_append_by_several_writers_of_the_same_data(client):
     assert blobs(client) == referenced(state)
 
 
+def big_again(client, write):
+    """The shard's own first batch with objects, as a batch to append once more at its upper."""
+    [part] = [p for b in client.inspect(write.shard_id).trace for p in b.parts if hasattr(p, "key")]
+    return Batch(write.shard_id, 0, 50, (part,)).rewrite_ts(50).to_bytes()
+
+
 def test_batches_travel(client):
     write, read = client.open_shard(client.new_shard_id(), SCHEMA)
     big = client.__class__(
@@ -254,6 +260,12 @@ def test_batches_travel(client):
         (2, "b", 42): 1,
     }
     assert counted(read.snapshot_arrow(41)) == {(3, "c", 41): 1}
+    with pytest.raises(UsageError, match="appended before"):
+        write.compare_and_append_batch(
+            Batch.from_bytes(big_again(client, write)), expected_upper=50, new_upper=51
+        )
+    with pytest.raises(UsageError, match="cannot be deleted"):
+        write.delete_batch(moved)
     [ref] = [r for r in read.parts(49) if not r.inline]
     assert (ref.time_floor, ref.time_min, ref.time_max, ref.rows) == (42, 42, 42, 2)
     client.maintain(write.shard_id, full=True)
@@ -453,6 +465,26 @@ def test_a_newer_format_is_refused_untouched(client):
     with pytest.raises(NewerVersion):
         write.compare_and_append(None, expected_upper=3, new_upper=4)
     assert client.consensus.head(write.shard_id).seqno == head.seqno + 1
+
+
+def test_close_ends_waits(tmp_path):
+    client = PersistClient.open(blob=f"file:{tmp_path}/b", consensus=f"sqlite:{tmp_path}/c.db")
+    _, read = client.open_shard(client.new_shard_id(), SCHEMA)
+    outcome = []
+
+    def listen():
+        try:
+            outcome.append(list(read.listen(0)))
+        except Exception as failure:
+            outcome.append(failure)
+
+    thread = threading.Thread(target=listen)
+    thread.start()
+    time.sleep(0.05)
+    client.close()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert isinstance(outcome[0], SqlError)
 
 
 def test_background_maintenance_and_close(tmp_path):

@@ -92,6 +92,9 @@ def test_lookups_read_little_and_exactly(client):
     found, _ = lookup([(10, 10)], columns=["s"])
     assert found.column_names == ["s", "mz_time", "mz_diff"]
     assert found["s"].to_pylist() == ["row 10"]
+    assert lookup([(N // 2, N // 2)])[0].num_rows == 1
+    with pytest.raises(SchemaMismatch, match="does not fit"):
+        lookup([("x", "y")])
     points = [(i, i) for i in range(0, 2 * N, 701)]
     found, _ = lookup(points)  # more than are looked up one by one
     assert found["k"].to_pylist() == [i for i, _ in points]
@@ -213,3 +216,13 @@ def test_additive_overflow_is_an_error_not_a_wrap(client):
     with pytest.raises(DataError):
         read.snapshot_arrow(1)
     assert counted(read.snapshot_arrow(1, consolidate=False)) == {(1, d("0.00"), 2**62, 1): 2}
+
+
+def test_gaps_between_row_groups_read_none(client):
+    """A key inside a part's bounds but between its row groups costs a footer, no rows."""
+    write, read = client.open_shard(client.new_shard_id(), SCHEMA, key=KEY)
+    ks = [*range(16384), *range(100_000, 100_000 + 16384)]
+    write.compare_and_append({0: table(ks)}, expected_upper=0, new_upper=1)
+    stats = ReadStats()
+    assert read.snapshot_arrow(0, key_ranges=[(50_000, 50_001)], stats=stats).num_rows == 0
+    assert (stats.row_groups, stats.row_groups_skipped, stats.rows) == (0, 2, 0)
