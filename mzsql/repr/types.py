@@ -161,9 +161,10 @@ _ARROW: dict[str, pa.DataType] = {
     # months, days and microseconds are three numbers; one struct keeps them exact in every engine.
     "interval": pa.struct(
         [
-            pa.field("months", pa.int32(), nullable=False),
-            pa.field("days", pa.int32(), nullable=False),
-            pa.field("micros", pa.int64(), nullable=False),
+            # nullable as every field: engines hand a NULL interval out as a struct of NULLs
+            pa.field("months", pa.int32()),
+            pa.field("days", pa.int32()),
+            pa.field("micros", pa.int64()),
         ]
     ),
     "uuid": pa.string(),
