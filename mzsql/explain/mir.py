@@ -1,0 +1,323 @@
+"""EXPLAIN DECORRELATED, LOCALLY OPTIMIZED and OPTIMIZED PLAN as text: MIR.
+
+Promise: one line an operator, children indented below; annotations that were asked for (arity, types, keys) at the end of the line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from mzsql.explain import scalars
+from mzsql.explain.config import ExplainConfig, Humanizer
+from mzsql.explain.document import Notice, assemble, plan_header, source_blocks
+from mzsql.explain.lines import Lines
+from mzsql.explain.physical import finish, recursion_limit
+from mzsql.expr import functions
+from mzsql.expr import relation as mir
+from mzsql.expr.dataflow import MirDataflow, PeekExport
+from mzsql.expr.mfp import MapFilterProject
+from mzsql.expr.relation import RowSetFinishing
+from mzsql.expr.scalar import Scalar
+from mzsql.expr.typing import relation_type
+from mzsql.frontend.depth import deep
+from mzsql.repr.ids import GlobalId
+from mzsql.repr.types import RelationType
+
+#: How many rows of a constant are shown.
+MAX_ROWS = 20
+
+
+class MirPrinter:
+    """Prints relations; `built`: objects of the same dataflow."""
+
+    def __init__(
+        self, humanizer: Humanizer, config: ExplainConfig, built: frozenset[GlobalId] = frozenset()
+    ) -> None:
+        self._humanizer = humanizer
+        self._config = config
+        self._scalars = scalars.ScalarPrinter(redacted=config.redacted)
+        self._out = Lines()
+        self._built = built
+        self._locals: dict[int, RelationType] = {}
+
+    def plan(self, rel: mir.Relation, finishing: RowSetFinishing | None, level: int) -> str:
+        """A relation's body."""
+        if finishing is not None and not finishing.is_trivial(mir.arity(rel)):
+            self._out.add(level, finish(finishing, redacted=self._config.redacted))
+            level += 1
+        self._node(rel, level)
+        return self._out.text()
+
+    def _annotations(self, rel: mir.Relation) -> str:
+        parts: list[str] = []
+        config = self._config
+        if config.types or config.keys:
+            typ = relation_type(rel, self._locals)
+        if config.arity:
+            parts.append(f"arity: {mir.arity(rel)}")
+        if config.types:
+            parts.append(f'types: "({", ".join(str(column) for column in typ.columns)})"')
+        if config.keys:
+            keys = ", ".join(f"[{', '.join(str(c) for c in key)}]" for key in typ.keys)
+            parts.append(f'keys: "({keys})"')
+        return f" // {{ {', '.join(parts)} }}" if parts else ""
+
+    def _head(self, level: int, text: str, rel: mir.Relation) -> None:
+        self._out.add(level, f"{text}{self._annotations(rel)}")
+
+    def _node(self, rel: mir.Relation, level: int) -> None:
+        match rel:
+            case mir.Let():
+                self._let(rel, level)
+                return
+            case mir.LetRec():
+                self._let_rec(rel, level)
+                return
+            case mir.Constant():
+                self._constant(rel, level)
+                return
+            case mir.Get():
+                self._head(level, self._get(rel), rel)
+                return
+            case mir.Join():
+                self._join(rel, level)
+            case _:
+                self._head(level, self._operator(rel), rel)
+        for part in mir.inputs(rel):
+            self._node(part, level + 1)
+
+    def _operator(self, rel: mir.Relation) -> str:
+        print_ = self._scalars
+        match rel:
+            case mir.Project(outputs=outputs):
+                return f"Project ({scalars.columns(outputs)})"
+            case mir.Map(scalars=exprs):
+                return f"Map ({print_.scalars(exprs)})"
+            case mir.FlatMap(func=func, exprs=exprs):
+                return f"FlatMap {functions.table_func(func).name}({print_.scalars(exprs)})"
+            case mir.Filter(predicates=predicates):
+                return f"Filter {' AND '.join(print_.scalar(p) for p in predicates)}"
+            case mir.Reduce():
+                return self._reduce(rel)
+            case mir.TopK():
+                return self._top_k(rel)
+            case mir.Negate():
+                return "Negate"
+            case mir.Threshold():
+                return "Threshold"
+            case mir.Union():
+                return "Union"
+            case mir.ArrangeBy(keys=keys):
+                return f"ArrangeBy keys=[{', '.join(print_.key(key) for key in keys)}]"
+            case _:
+                return type(rel).__name__
+
+    def _reduce(self, rel: mir.Reduce) -> str:
+        key = self._scalars.listed(rel.group_key)
+        if not rel.aggregates:
+            text = f"Distinct project=[{key}]"
+        else:
+            aggregates = ", ".join(self._scalars.aggregate(a) for a in rel.aggregates)
+            group = f" group_by=[{key}]" if rel.group_key else ""
+            text = f"Reduce{group} aggregates=[{aggregates}]"
+        if rel.expected_group_size is not None:
+            text += f" exp_group_size={rel.expected_group_size}"
+        return text + (" monotonic" if rel.monotonic else "")
+
+    def _top_k(self, rel: mir.TopK) -> str:
+        parts = ["TopK"]
+        if rel.group_key:
+            parts.append(f"group_by=[{scalars.columns(rel.group_key)}]")
+        if rel.order_key:
+            parts.append(f"order_by=[{scalars.order(rel.order_key)}]")
+        if rel.limit is not None:
+            parts.append(f"limit={self._scalars.scalar(rel.limit)}")
+        if rel.offset:
+            parts.append(f"offset={scalars.REDACTED if self._config.redacted else rel.offset}")
+        if rel.monotonic:
+            parts.append("monotonic")
+        if rel.expected_group_size is not None:
+            parts.append(f"exp_group_size={rel.expected_group_size}")
+        return " ".join(parts)
+
+    def _get(self, rel: mir.Get) -> str:
+        if isinstance(rel.id, int):
+            return f"Get l{rel.id}"
+        name = self._humanizer.name(rel.id)
+        match rel.access:
+            case mir.AccessPersist():
+                return f"ReadStorage {name}"
+            case mir.AccessIndex(uses=uses):
+                listed = " ".join(f"{short(self._humanizer.name(i))}=[{u}]" for i, u in uses)
+                return f"ReadIndex on={short(name)} {listed}"
+            case _:
+                if rel.id in self._built:
+                    return f"ReadGlobalFromSameDataflow {name}"
+                return f"Get {name}"
+
+    def _constant(self, rel: mir.Constant, level: int) -> None:
+        if rel.error is not None:
+            text = scalars.REDACTED if self._config.redacted else scalars.quoted(rel.error)
+            self._head(level, f"Error {text}", rel)
+            return
+        self._head(level, "Constant" if rel.rows else "Constant <empty>", rel)
+        indent = level + 1
+        if len(rel.rows) > MAX_ROWS:
+            total = sum(abs(diff) for _, diff in rel.rows)
+            self._out.add(indent, f"total_rows (diffs absed): {total}")
+            self._out.add(indent, "first_rows:")
+            indent += 1
+        for row, diff in rel.rows[:MAX_ROWS]:
+            text = self._scalars.row(row, rel.typ.columns)
+            self._out.add(indent, f"- {text}" if diff == 1 else f"- ({text} x {diff})")
+
+    def _let(self, rel: mir.Let, level: int) -> None:
+        bindings: list[mir.Let] = []
+        body: mir.Relation = rel
+        while isinstance(body, mir.Let):
+            bindings.append(body)
+            self._locals[body.id] = relation_type(body.value, self._locals)
+            body = body.body
+        self._head(level, "Return", rel)
+        self._node(body, level + 1)
+        self._out.add(level, "With")
+        for let in reversed(bindings):
+            self._out.add(level + 1, f"cte l{let.id} =")
+            self._node(let.value, level + 2)
+
+    def _let_rec(self, rel: mir.LetRec, level: int) -> None:
+        self._head(level, "Return", rel)
+        self._node(rel.body, level + 1)
+        self._out.add(level, "With Mutually Recursive")
+        for local, value, limit in reversed(
+            list(zip(rel.ids, rel.values, rel.limits, strict=True))
+        ):
+            self._out.add(level + 1, f"cte{recursion_limit(limit)} l{local} =")
+            self._node(value, level + 2)
+
+    # --- joins ----------------------------------------------------------------------------------
+
+    def _join(self, rel: mir.Join, level: int) -> None:
+        kinds = {
+            mir.Differential: " type=differential",
+            mir.DeltaQuery: " type=delta",
+            mir.Unplanned: "",
+        }
+        match rel.implementation:
+            case mir.IndexedFilter(coll=coll, index=index, rows=rows, key=key):
+                columns = relation_type(rel.inputs[1], self._locals).columns[: len(key)]
+                shown = [self._scalars.row(row, columns) for row in rows]
+                text = read_index(
+                    self._humanizer.name(coll),
+                    short(self._humanizer.name(index)),
+                    lookup(shown),
+                )
+                self._head(level, text, rel)
+                return
+            case implementation:
+                kind = kinds[type(implementation)]
+        if rel.equivalences:
+            classes = " AND ".join(self._class(cls) for cls in rel.equivalences)
+            self._head(level, f"Join on=({classes}){kind}", rel)
+        else:
+            self._head(level, f"CrossJoin{kind}", rel)
+        if self._config.join_implementations:
+            self._implementation(rel, level + 1)
+
+    def _class(self, exprs: Sequence[Scalar]) -> str:
+        texts = [self._scalars.scalar(expr) for expr in exprs]
+        return f"{texts[0]} = {texts[1]}" if len(texts) == 2 else f"eq({', '.join(texts)})"
+
+    def _implementation(self, rel: mir.Join, level: int) -> None:
+        names = [f"%{i}{self._input_name(part)}" for i, part in enumerate(rel.inputs)]
+
+        def step(order: mir.JoinInputOrder) -> str:
+            key = "×" if not order.key else self._scalars.key(order.key)
+            return f"{names[order.input]}{key}{order.characteristics}"
+
+        match rel.implementation:
+            case mir.Differential(start=start, start_key=key, order=order):
+                shown = "" if key is None else ("×" if not key else self._scalars.key(key))
+                first = f"{names[start]}{shown}{rel.implementation.start_characteristics}"
+                self._out.add(level, "implementation")
+                self._out.add(level + 1, " » ".join([first, *(step(o) for o in order)]))
+            case mir.DeltaQuery(orders=orders):
+                self._out.add(level, "implementation")
+                for start, path in enumerate(orders):
+                    self._out.add(level + 1, " » ".join([names[start], *(step(o) for o in path)]))
+            case _:
+                pass
+
+    def _input_name(self, part: mir.Relation) -> str:
+        """The name of what an input reads, through filters, maps, projections and arrangements."""
+        while isinstance(part, mir.ArrangeBy | mir.Filter | mir.Map | mir.Project):
+            part = part.input
+        if not isinstance(part, mir.Get):
+            return ""
+        return (
+            f":l{part.id}"
+            if isinstance(part.id, int)
+            else f":{short(self._humanizer.name(part.id))}"
+        )
+
+
+def short(name: str) -> str:
+    """The last part of a qualified name."""
+    return name.rsplit(".", 1)[-1]
+
+
+def lookup(rows: Sequence[str]) -> str:
+    """An index lookup by literal keys."""
+    return f"lookup value={rows[0]}" if len(rows) == 1 else f"lookup values=[{'; '.join(rows)}]"
+
+
+def read_index(on: str, index: str, usage: str) -> str:
+    """A read of an index."""
+    return f"ReadIndex on={on} {index}=[{usage}]"
+
+
+def explain_mir(
+    df: MirDataflow,
+    finishing: RowSetFinishing | None,
+    humanizer: Humanizer,
+    config: ExplainConfig,
+    *,
+    cluster: str | None = "quickstart",
+    pushed: Mapping[GlobalId, MapFilterProject | None] | None = None,
+    notices: Sequence[Notice] = (),
+) -> str:
+    """EXPLAIN OPTIMIZED PLAN AS TEXT of a dataflow. `pushed`: what lowering pushes into the reads of its sources."""
+    built = frozenset(obj.id for obj in df.objects)
+    plans: list[str] = []
+    with deep():
+        for obj in reversed(df.objects):
+            is_root = obj is df.objects[-1]
+            header = plan_header(obj.id, is_root, isinstance(df.export, PeekExport), humanizer)
+            body = MirPrinter(humanizer, config, built).plan(
+                obj.plan, finishing if is_root else None, 1
+            )
+            plans.append(f"{header}\n{body}")
+    known = pushed or {}
+    sources = [(s.id, known.get(s.id)) for s in df.source_imports]
+    return assemble(
+        plans,
+        sources=source_blocks(sources, humanizer, config),
+        used_indexes=df.index_imports,
+        humanizer=humanizer,
+        cluster=cluster,
+        notices=() if config.no_notices else notices,
+    )
+
+
+def explain_relation(
+    rel: mir.Relation,
+    finishing: RowSetFinishing | None,
+    humanizer: Humanizer,
+    config: ExplainConfig,
+    *,
+    cluster: str | None = "quickstart",
+) -> str:
+    """EXPLAIN DECORRELATED or LOCALLY OPTIMIZED PLAN AS TEXT: a single relation, no header."""
+    with deep():
+        body = MirPrinter(humanizer, config).plan(rel, finishing, 0)
+    return assemble([body], sources="", used_indexes=(), humanizer=humanizer, cluster=cluster)
