@@ -93,10 +93,11 @@ class ManagedCollection:
         """
         done = threading.Event()
         self.send(_Flush(done))
-        if not done.wait(timeout):
-            if self._failure is not None:
-                raise InternalError(f"the writer of {self._name} failed: {self._failure}")
+        # The writer first notes its failure, then releases whoever waits: one of the two looks sees it.
+        if self._failure is None and not done.wait(timeout):
             raise NotReadable(f"{self._name} was not written within {timeout:g} s")
+        if self._failure is not None:
+            raise InternalError(f"the writer of {self._name} failed: {self._failure}")
 
     def close(self) -> None:
         """Write what waits and stop. Idempotent."""
@@ -121,6 +122,10 @@ class ManagedCollection:
         except BaseException as failure:
             # Kept for whoever waits on the collection: a thread has nobody to raise to.
             self._failure = failure
+            while not self._queue.empty():
+                command = self._queue.get()
+                if isinstance(command, _Flush):
+                    command.done.set()
 
     def _take(self) -> tuple[list[_Command], bool]:
         """All commands that wait, at least one; and whether the writer shall stop."""
@@ -229,6 +234,8 @@ def _freeze(value: Any) -> Any:
     """A value read back from Arrow in the hashable form in which it was appended."""
     if isinstance(value, list):
         return tuple(_freeze(v) for v in value)
+    if isinstance(value, dict):
+        return tuple(_freeze(v) for v in value.values())
     return value
 
 

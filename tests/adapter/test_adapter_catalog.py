@@ -1,0 +1,196 @@
+"""The catalog: a pure state machine behind a compare-and-append, against a model and between processes."""
+
+from __future__ import annotations
+
+import threading
+
+import msgspec
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from mzsql.adapter import catalog as cat
+from mzsql.adapter.catalog import CatalogState, DurableCatalog, Item, Meta
+from mzsql.adapter.durable_map import DurableMap
+from mzsql.location import open_blob, open_consensus
+from mzsql.persist import PersistClient
+from mzsql.repr.errors import DependentObjects, DuplicateObject, UndefinedTable
+from mzsql.repr.ids import GlobalId
+from mzsql.repr.types import INTEGER, ColumnType, RelationDesc, RelationType
+
+SHARD = "s00000000-0000-4000-8000-000000000001"
+DESC = RelationDesc(("a",), RelationType((ColumnType(INTEGER),)))
+META = Meta("env", 1, "wal", "cache", 0)
+
+
+def item(number: int, name: str, kind: str = "table", *, on: tuple[int, ...] = ()) -> Item:
+    depends = tuple(GlobalId(f"u{n}") for n in on)
+    return Item(
+        GlobalId(f"u{number}"),
+        name,
+        "public",
+        kind,
+        f"CREATE {name}",
+        None if kind == "index" else DESC,
+        depends,
+        on_id=depends[0] if kind == "index" else None,
+    )
+
+
+def fresh() -> tuple[CatalogState, dict[str, bytes]]:
+    entries: dict[str, bytes] = {}
+    return step(entries, cat.bootstrap(cat.decode(entries), META, size="2", workers=2)), entries
+
+
+def step(entries: dict[str, bytes], change: cat.Change) -> CatalogState:
+    for key, value in change.items():
+        if value is None:
+            del entries[key]
+        else:
+            entries[key] = value
+    return cat.decode(entries)
+
+
+def test_bootstrap_makes_the_default_cluster_once() -> None:
+    state, entries = fresh()
+    assert [c.name for c in state.clusters.values()] == ["quickstart"]
+    assert [(r.name, r.workers) for r in state.replicas.values()] == [("r1", 2)]
+    assert cat.bootstrap(state, META, size="4", workers=4) == {}
+    assert msgspec.json.decode(entries["meta/environment"])["format_version"] == 1
+
+
+def test_names_are_taken_by_any_kind_of_object() -> None:
+    state, entries = fresh()
+    state = step(entries, cat.create_item(state, item(1, "t")))
+    with pytest.raises(DuplicateObject, match='table "materialize.public.t" already exists'):
+        cat.create_item(state, item(2, "t", "view"))
+
+
+def test_what_an_object_depends_on_must_still_be_there() -> None:
+    state, _ = fresh()
+    with pytest.raises(UndefinedTable):
+        cat.create_item(state, item(2, "v", "view", on=(1,)))
+
+
+def test_drop_refuses_while_others_depend_and_cascades_when_told() -> None:
+    state, entries = fresh()
+    for one in (item(1, "t"), item(2, "v", "view", on=(1,)), item(3, "m", "materialized-view", on=(2,))):
+        state = step(entries, cat.create_item(state, one))
+    state = step(entries, cat.create_item(state, item(4, "i", "index", on=(3,))))
+    with pytest.raises(DependentObjects, match='cannot drop table "t": still depended upon by view "v"'):
+        cat.drop_items(state, [GlobalId("u1")], cascade=False)
+    # An index never keeps what it is on from being dropped.
+    assert set(cat.drop_items(state, [GlobalId("u3")], cascade=False)) == {"item/u3", "item/u4"}
+    assert len(cat.drop_items(state, [GlobalId("u1")], cascade=True)) == 4
+
+
+def test_ids_are_never_used_twice() -> None:
+    state, entries = fresh()
+    first, change = cat.allocate(state, "user", 3)
+    state = step(entries, change)
+    second, _ = cat.allocate(state, "user")
+    assert (first, second) == (1, 4)
+
+
+class Machine(RuleBasedStateMachine):
+    """Random DDL of two processes against a dict of names."""
+
+    @initialize()
+    def start(self) -> None:
+        self.blob, self.consensus = open_blob("mem:"), open_consensus("mem:")
+        self.catalogs = [self.open(), self.open()]
+        self.catalogs[0].transact(lambda s: (cat.bootstrap(s, META, size="2", workers=2), None))
+        self.model: dict[str, tuple[str, str | None]] = {}
+        self.used: set[str] = set()
+
+    def open(self) -> DurableCatalog:
+        return DurableCatalog(PersistClient(self.blob, self.consensus, background=False), SHARD)
+
+    def create(self, who: int, name: str, below: str | None) -> Item:
+        catalog = self.catalogs[who]
+
+        def command(state: CatalogState) -> tuple[cat.Change, Item]:
+            number, change = cat.allocate(state, "user")
+            depends = ()
+            if below is not None:
+                found = state.by_name("public", below)
+                if found is None:
+                    raise UndefinedTable(below)
+                depends = (int(found.id[1:]),)
+            made = item(number, name, "view" if depends else "table", on=depends)
+            return {**change, **cat.create_item(state, made)}, made
+
+        return catalog.transact(command)
+
+    @rule(
+        who=st.integers(0, 1),
+        name=st.sampled_from("abcd"),
+        below=st.none() | st.sampled_from("abcd"),
+    )
+    def create_one(self, who: int, name: str, below: str | None) -> None:
+        if name in self.model:
+            with pytest.raises((DuplicateObject, UndefinedTable)):
+                self.create(who, name, below)
+        elif below is not None and below not in self.model:
+            with pytest.raises(UndefinedTable):
+                self.create(who, name, below)
+        else:
+            made = self.create(who, name, below)
+            assert made.id not in self.used
+            self.used.add(made.id)
+            self.model[name] = (made.id, below)
+
+    @rule(who=st.integers(0, 1), name=st.sampled_from("abcd"), cascade=st.booleans())
+    def drop(self, who: int, name: str, cascade: bool) -> None:
+        if name not in self.model:
+            return
+        gid = GlobalId(self.model[name][0])
+        doomed = {name}
+        while more := {n for n, (_, b) in self.model.items() if b in doomed} - doomed:
+            doomed |= more
+
+        def command(state: CatalogState) -> tuple[cat.Change, None]:
+            return cat.drop_items(state, [gid], cascade=cascade), None
+
+        if len(doomed) > 1 and not cascade:
+            with pytest.raises(DependentObjects):
+                self.catalogs[who].transact(command)
+            return
+        self.catalogs[who].transact(command)
+        for gone in doomed:
+            del self.model[gone]
+
+    @rule(who=st.integers(0, 1))
+    def restart(self, who: int) -> None:
+        self.catalogs[who] = self.open()
+
+    @invariant()
+    def every_process_sees_the_model(self) -> None:
+        for catalog in getattr(self, "catalogs", ()):
+            state = catalog.sync()
+            assert {i.name: i.id for i in state.items.values()} == {
+                name: gid for name, (gid, _) in self.model.items()
+            }
+
+
+TestMachine = Machine.TestCase
+TestMachine.settings = settings(max_examples=15, stateful_step_count=15, deadline=None)
+
+
+def test_a_map_loses_no_increment_of_concurrent_processes() -> None:
+    blob, consensus = open_blob("mem:"), open_consensus("mem:")
+    shard = PersistClient(blob, consensus, background=False).new_shard_id()
+
+    def count() -> None:
+        mine = DurableMap(PersistClient(blob, consensus, background=False), shard, "counter")
+        for _ in range(20):
+            mine.apply(lambda e: {"n": str(int(e.get("n", b"0")) + 1).encode()})
+
+    threads = [threading.Thread(target=count) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    final = DurableMap(PersistClient(blob, consensus, background=False), shard, "counter")
+    assert final.entries() == {"n": b"80"}

@@ -1,0 +1,111 @@
+"""Storage-managed collections: first in, first out; deletions cover earlier processes; conflicts are reconciled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mzsql.location import open_blob, open_consensus
+from mzsql.persist import PersistClient
+from mzsql.repr.ids import GlobalId
+from mzsql.repr.types import BOOLEAN, INTERVAL, TEXT, ColumnType
+from mzsql.storage import CollectionManager
+
+COLUMNS = (ColumnType(TEXT), ColumnType(BOOLEAN), ColumnType(INTERVAL))
+STATUS = GlobalId("s7")
+
+
+class Site:
+    def __init__(self, path: Path) -> None:
+        self.blob = open_blob(f"file:{path}/blob")
+        self.consensus = open_consensus(f"sqlite:{path}/consensus.db")
+        self.clients: list[PersistClient] = []
+        self.shard = self.client().new_shard_id()
+
+    def client(self) -> PersistClient:
+        client = PersistClient(self.blob, self.consensus, background=False)
+        self.clients.append(client)
+        return client
+
+    def manager(self, *, differential: bool = True) -> CollectionManager:
+        manager = CollectionManager(self.client())
+        manager.register(STATUS, self.shard, COLUMNS, differential=differential, name="statuses")
+        return manager
+
+    def contents(self) -> list[tuple[str, bool, object, int]]:
+        _, reader = self.client().open_shard(self.shard, _schema())
+        upper = reader.fetch_upper()
+        assert upper
+        table = reader.snapshot_arrow(upper - 1)
+        return sorted(
+            (r["c0"], r["c1"], r["c2"] and r["c2"]["micros"], r["mz_diff"]) for r in table.to_pylist()
+        )
+
+
+def _schema():
+    from mzsql.repr.types import arrow_schema
+
+    return arrow_schema(COLUMNS)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def test_commands_take_effect_in_their_order(site: Site) -> None:
+    manager = site.manager()
+    manager.append(STATUS, [(("r1", False, None), 1), (("r2", False, None), 1)])
+    manager.delete(STATUS, lambda row: row[0] == "r1")
+    manager.append(STATUS, [(("r1", True, (0, 0, 5)), 1)])
+    manager.flush(STATUS)
+    assert site.contents() == [("r1", True, 5, 1), ("r2", False, None, 1)]
+    manager.append(STATUS, [(("r1", True, (0, 0, 5)), -1)])
+    manager.close()
+    assert site.contents() == [("r2", False, None, 1)]
+
+
+@pytest.mark.parametrize("differential", [True, False])
+def test_deletion_covers_rows_that_were_flushed_before(site: Site, differential: bool) -> None:
+    manager = site.manager(differential=differential)
+    manager.append(STATUS, [(("r1", True, None), 1)])
+    manager.flush(STATUS)
+    manager.append(STATUS, [(("r1", False, None), 1), (("r2", True, None), 1)])
+    manager.delete(STATUS, lambda row: row[0] == "r1")
+    manager.close()
+    assert site.contents() == [("r2", True, None, 1)]
+
+
+def test_a_new_process_retracts_what_a_dead_one_left_in_a_mirror(site: Site) -> None:
+    first = site.manager()
+    first.append(STATUS, [(("r1", True, (1, 2, 3)), 1)])
+    first.flush(STATUS)
+    second = site.manager()
+    second.append(STATUS, [(("r9", False, None), 1)])
+    second.flush(STATUS)
+    assert site.contents() == [("r9", False, None, 1)]
+    second.close()
+
+
+def test_a_history_keeps_what_earlier_processes_wrote(site: Site) -> None:
+    first = site.manager(differential=False)
+    first.append(STATUS, [(("r1", True, None), 1)])
+    first.close()
+    second = site.manager(differential=False)
+    second.append(STATUS, [(("r2", True, None), 1)])
+    second.close()
+    assert site.contents() == [("r1", True, None, 1), ("r2", True, None, 1)]
+
+
+def test_two_writers_of_a_mirror_converge_on_the_one_that_writes_last(site: Site) -> None:
+    one, two = site.manager(), site.manager()
+    one.append(STATUS, [(("one", True, None), 1)])
+    one.flush(STATUS)
+    two.append(STATUS, [(("two", True, None), 1)])
+    two.flush(STATUS)
+    one.append(STATUS, [(("more", True, None), 1)])
+    one.flush(STATUS)
+    assert site.contents() == [("more", True, None, 1), ("one", True, None, 1)]
+    one.close()
+    two.close()
