@@ -130,6 +130,8 @@ def _csv_field(text: str) -> str:
 def error_lines(error: BaseException, statement: str | None = None) -> str:
     """An error as PostgreSQL's tools print it: ``ERROR:  …``, the line and a caret where the text is at fault, detail, hint."""
     message = getattr(error, "message", None) or str(error) or type(error).__name__
+    # The exceptions of PEP 249 carry detail and hint in their text as well.
+    message = message.partition("\nDETAIL:  ")[0].partition("\nHINT:  ")[0]
     lines = [f"ERROR:  {message}"]
     position = getattr(error, "position", None)
     if statement is not None and isinstance(position, int) and 1 <= position <= len(statement) + 1:

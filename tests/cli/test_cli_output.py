@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mzsql.cli.output import error_lines, print_csv, print_table, text_of
+from mzsql.dbapi.errors import from_sql
 from mzsql.repr.errors import SqlSyntaxError, UndefinedColumn
 
 
@@ -94,6 +95,11 @@ def test_an_error_shows_where() -> None:
 def test_an_error_at_the_end_of_the_text() -> None:
     error = SqlSyntaxError("Expected an expression, found end of input", position=7)
     assert error_lines(error, "SELECT").splitlines()[1:] == ["LINE 1: SELECT", " " * 14 + "^"]
+
+
+def test_details_are_told_once() -> None:
+    error = from_sql(UndefinedColumn("no such", detail="Where.", hint="Why."))
+    assert error_lines(error) == "ERROR:  no such\nDETAIL:  Where.\nHINT:  Why.\n"
 
 
 def test_an_error_without_a_place() -> None:

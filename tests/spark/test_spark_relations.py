@@ -1,0 +1,261 @@
+"""Relations of mzsql in Spark: through the data source, the session's catalog, and ``con.spark``."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+
+import mzsql
+from mzsql.repr.errors import InvalidParameter
+from mzsql.spark.source import target
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+ROWS = [
+    (1, "one", Decimal("1.50"), dt.date(2026, 1, 1), True),
+    (2, None, Decimal("-2.25"), dt.date(1969, 7, 20), None),
+    (2, None, Decimal("-2.25"), dt.date(1969, 7, 20), None),
+]
+
+
+@pytest.fixture(scope="module")
+def env(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("spark") / "env"
+
+
+@pytest.fixture(scope="module")
+def con(env: Path, spark: SparkSession) -> Iterator[mzsql.Connection]:
+    assert spark is not None
+    with mzsql.connect(str(env)) as connection:
+        cursor = connection.cursor()
+        cursor.execute(
+            "CREATE TABLE t (a bigint NOT NULL, b text, c numeric(10, 2), d date, e boolean)"
+        )
+        cursor.execute(
+            "INSERT INTO t VALUES (1, 'one', 1.50, '2026-01-01', true), "
+            "(2, NULL, -2.25, '1969-07-20', NULL), (2, NULL, -2.25, '1969-07-20', NULL)"
+        )
+        cursor.execute("CREATE VIEW twos AS SELECT a, c FROM t WHERE a = 2")
+        cursor.execute(
+            "CREATE MATERIALIZED VIEW sums AS SELECT a, sum(c) AS total, count(*) AS n FROM t GROUP BY a"
+        )
+        connection.spark  # noqa: B018  the first use registers the relations
+        yield connection
+
+
+def _rows(frame: DataFrame) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row) for row in frame.collect()), key=repr)
+
+
+def _load(spark: SparkSession, env: Path, relation: str, **options: str) -> DataFrame:
+    return spark.read.format("mzsql").option("env", str(env)).options(**options).load(relation)
+
+
+# --- the data source -------------------------------------------------------------------------------
+
+
+def test_a_table_with_its_copies_and_nulls(
+    spark: SparkSession, env: Path, con: mzsql.Connection
+) -> None:
+    assert con
+    frame = _load(spark, env, "public.t")
+    assert frame.schema.simpleString() == (
+        "struct<a:bigint,b:string,c:decimal(38,2),d:date,e:boolean>"
+    )
+    assert _rows(frame) == sorted(ROWS, key=repr)
+
+
+def test_a_view_a_materialized_view_and_a_builtin(
+    spark: SparkSession, env: Path, con: mzsql.Connection
+) -> None:
+    assert con
+    assert _rows(_load(spark, env, "twos")) == [(2, Decimal("-2.25"))] * 2
+    assert _rows(_load(spark, env, "public.sums")) == [
+        (1, Decimal("1.50"), 1),
+        (2, Decimal("-4.50"), 2),
+    ]
+    names = {row.name for row in _load(spark, env, "mz_catalog.mz_tables").collect()}
+    assert names == {"t"}
+
+
+def test_each_read_is_fresh_and_as_of_is_not(
+    spark: SparkSession, env: Path, con: mzsql.Connection
+) -> None:
+    con.execute("CREATE TABLE ticks (n integer NOT NULL)")
+    con.execute("INSERT INTO ticks VALUES (1)")
+    cursor = con.execute("SELECT * FROM ticks")
+    then = str(cursor.timestamp)
+    con.execute("INSERT INTO ticks VALUES (2)")
+    assert _rows(_load(spark, env, "ticks")) == [(1,), (2,)]
+    assert _rows(_load(spark, env, "ticks", as_of=then)) == [(1,)]
+    con.execute("DELETE FROM ticks WHERE n = 1")
+    assert _rows(_load(spark, env, "ticks")) == [(2,)]
+
+
+def test_a_large_relation_is_read_in_slices(
+    spark: SparkSession, env: Path, con: mzsql.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    con.execute("CREATE TABLE many (n integer, s text)")
+    con.execute("INSERT INTO many SELECT n, 'x' FROM generate_series(1, 1000) AS g (n)")
+    con.execute("DELETE FROM many WHERE n % 10 = 0")
+    con.execute("INSERT INTO many SELECT NULL, NULL FROM generate_series(1, 3) AS g (n)")
+    from mzsql.spark import source
+
+    monkeypatch.setattr(source, "SLICE_ROWS", 100)
+    wanted = source.target({"env": str(env), "relation": "many"})
+    reader = source.RelationReader(wanted, _load(spark, env, "many").schema)
+    slices = reader.partitions()
+    assert len(slices) > 5
+    sizes = [sum(batch.num_rows for batch in reader.read(part)) for part in slices]
+    assert sum(sizes) == 903
+    assert sum(size > 0 for size in sizes) > 5
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "needs a relation"),
+        ({"relation": "t"}, "needs an environment"),
+        ({"relation": "t", "env": "e", "as_of": "now"}, "as_of must be a time in milliseconds"),
+        ({"relation": "t", "env": "e", "asof": "1"}, "unknown option 'asof'"),
+    ],
+)
+def test_options_that_make_no_sense(options: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidParameter, match=message):
+        target(options)
+
+
+def test_what_is_not_there(spark: SparkSession, env: Path, con: mzsql.Connection) -> None:
+    assert con
+    with pytest.raises(PySparkException, match="unknown catalog item 'nowhere'"):
+        _load(spark, env, "nowhere")
+    with pytest.raises(PySparkException, match="is not an mzsql environment"):
+        _load(spark, env / "inner", "t")
+
+
+def test_columns_that_changed_are_noticed(
+    spark: SparkSession, env: Path, con: mzsql.Connection
+) -> None:
+    con.execute("CREATE TABLE shape (a integer)")
+    old = spark.read.format("mzsql").schema("a string").option("env", str(env))
+    with pytest.raises(PySparkException, match="the columns of public.shape are"):
+        old.load("shape").collect()
+
+
+# --- the session's catalog ---------------------------------------------------------------------------
+
+
+def test_plain_spark_sql_sees_the_relations(spark: SparkSession, con: mzsql.Connection) -> None:
+    assert con
+    assert _rows(spark.sql("SELECT a, n FROM public.sums")) == [(1, 1), (2, 2)]
+    hydrated = spark.sql("SELECT hydrated FROM mz_internal.mz_hydration_statuses")
+    assert _rows(hydrated) == [(True,)]
+    nodes = spark.sql(
+        "SELECT count(*) = sum(CASE WHEN hydrated THEN 1 ELSE 0 END) AS done "
+        "FROM mz_internal.mz_compute_operator_hydration_statuses_per_worker"
+    )
+    assert _rows(nodes) == [(True,)]
+    joined = spark.sql("SELECT t.b, s.total FROM public.t AS t JOIN public.sums AS s ON s.a = t.a")
+    assert len(_rows(joined)) == 3
+
+
+def test_another_session_sees_them_too(spark: SparkSession, con: mzsql.Connection) -> None:
+    assert con
+    assert spark.newSession().sql("SELECT * FROM public.t").count() == 3
+
+
+def test_the_catalog_follows_ddl(spark: SparkSession, con: mzsql.Connection) -> None:
+    con.execute("CREATE TABLE late (a integer)")
+    con.execute("INSERT INTO late VALUES (7)")
+    con.spark.register()
+    assert _rows(spark.sql("SELECT * FROM public.late")) == [(7,)]
+    con.execute("DROP TABLE late")
+    con.execute("CREATE TABLE late (b text, c text)")
+    con.spark.register()
+    assert spark.table("public.late").columns == ["b", "c"]
+    con.execute("DROP TABLE late")
+    con.spark.register()
+    assert not spark.catalog.tableExists("public.late")
+
+
+# --- con.spark ---------------------------------------------------------------------------------------
+
+
+def test_sql_takes_statements_of_mzsql(con: mzsql.Connection) -> None:
+    explained = con.spark.sql("EXPLAIN PHYSICAL PLAN WITH (node_ids) FOR MATERIALIZED VIEW sums")
+    assert "node_id: 0" in explained.collect()[0][0]
+    assert (
+        con.spark.sql("CREATE MATERIALIZED VIEW ones AS SELECT b FROM t WHERE a = 1").count() == 0
+    )
+    assert _rows(con.spark.sql("-- a comment\nSELECT * FROM ones")) == [("one",)]
+    con.spark.sql("DROP MATERIALIZED VIEW ones")
+    with pytest.raises(AnalysisException):
+        con.spark.sql("SELECT * FROM ones")
+
+
+def test_sql_writes_to_tables_of_mzsql(con: mzsql.Connection) -> None:
+    con.execute("CREATE TABLE w (a integer)")
+    con.spark.sql("INSERT INTO w VALUES (1), (2)")
+    con.spark.sql("UPDATE public.w SET a = a + 10 WHERE a = 1")
+    con.spark.sql("DELETE FROM w WHERE a = 2")
+    assert _rows(con.spark.sql("SELECT * FROM w")) == [(11,)]
+
+
+def test_sql_hands_the_rest_to_spark(con: mzsql.Connection) -> None:
+    assert _rows(con.spark.sql("SELECT explode(sequence(1, 3)) AS n")) == [(1,), (2,), (3,)]
+    assert _rows(con.spark.sql("SELECT :n AS n", args={"n": 5})) == [(5,)]
+    con.spark.range(3).createOrReplaceTempView("spark_only")
+    assert con.spark.sql("SELECT count(*) AS n FROM spark_only").collect()[0].n == 3
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT count(*) FROM t", [(3,)]),
+        ("SELECT count(*) FROM public.t", [(3,)]),
+        ("SELECT count(*) FROM materialize.public.t AS x WHERE x.a = 2", [(2,)]),
+        ("SELECT t.a FROM public.t WHERE t.b = 'one'", [(1,)]),
+        ("SELECT count(*) FROM t AS l JOIN t AS r ON l.a = r.a", [(5,)]),
+        ("WITH t AS (SELECT 9 AS a) SELECT a FROM t", [(9,)]),
+        ("SELECT a FROM sums WHERE n > (SELECT min(n) FROM sums)", [(2,)]),
+        ("SELECT c FROM twos", [(Decimal("-2.25"),)] * 2),
+        ("SELECT DISTINCT hydrated FROM mz_internal.mz_hydration_statuses", [(True,)]),
+    ],
+)
+def test_names_mean_relations(con: mzsql.Connection, query: str, expected: list[Any]) -> None:
+    assert _rows(con.spark.sql(query)) == expected
+
+
+def test_a_frame_stands_for_its_time(con: mzsql.Connection) -> None:
+    con.execute("CREATE TABLE still (a integer)")
+    con.execute("INSERT INTO still VALUES (1)")
+    frame = con.spark.sql("SELECT * FROM still")
+    con.execute("INSERT INTO still VALUES (2)")
+    assert _rows(frame) == [(1,)]
+    assert _rows(con.spark.table("still")) == [(1,), (2,)]
+
+
+def test_an_error_in_a_view_fails_the_read_and_only_that(con: mzsql.Connection) -> None:
+    con.execute("CREATE TABLE shares (total integer, parts integer)")
+    con.execute("CREATE MATERIALIZED VIEW share AS SELECT total / parts AS each FROM shares")
+    con.execute("INSERT INTO shares VALUES (10, 2), (1, 0)")
+    with pytest.raises(PySparkException, match="division by zero"):
+        con.spark.sql("SELECT * FROM share").collect()
+    con.execute("DELETE FROM shares WHERE parts = 0")
+    assert _rows(con.spark.sql("SELECT * FROM share")) == [(5,)]
+
+
+def test_names_that_sparks_catalog_refuses(con: mzsql.Connection) -> None:
+    con.execute('CREATE TABLE "odd name" (a integer)')
+    con.execute('INSERT INTO "odd name" VALUES (1)')
+    con.spark.register()
+    assert _rows(con.spark.sql("SELECT * FROM public.`odd name`")) == [(1,)]
