@@ -196,9 +196,7 @@ class Evaluator:
         partial = self._query(sums, table)
         args = [Sql(_column(f"a{i}"), kind) for i, (_, kind) in enumerate(names)]
         assert func.finish is not None
-        failure = spell.rules_error(
-            func.errors, args, aggregate.typ, Engine.DUCKDB, strict=False
-        )
+        failure = spell.rules_error(func.errors, args, aggregate.typ, Engine.DUCKDB, strict=False)
         finished = spell.typed(
             func.finish(Engine.DUCKDB, args, aggregate.typ), aggregate.typ, Engine.DUCKDB
         )

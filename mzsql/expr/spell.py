@@ -77,7 +77,9 @@ def _value(expr: Scalar, columns: Sequence[Sql], engine: Engine) -> Sql:
             )
             return Sql(s.case((condition.ast, then.ast), otherwise=otherwise.ast), then.typ)
         case Unmaterializable(func=func):
-            raise InternalError(f"{func} has no value in a plan: it must be put in before rendering")
+            raise InternalError(
+                f"{func} has no value in a plan: it must be put in before rendering"
+            )
 
 
 def _if_error(expr: If, columns: Sequence[Sql], engine: Engine) -> Ast | None:
@@ -124,9 +126,7 @@ def _coalesce_error(expr: Call, columns: Sequence[Sql], engine: Engine) -> Ast |
 
 
 def _call_error(expr: Call, columns: Sequence[Sql], engine: Engine) -> Ast | None:
-    found = [
-        failure for arg in expr.args if (failure := error(arg, columns, engine)) is not None
-    ]
+    found = [failure for arg in expr.args if (failure := error(arg, columns, engine)) is not None]
     func = functions.scalar(expr.func)
     if func.errors:
         given = [_value(arg, columns, engine) for arg in expr.args]

@@ -26,9 +26,7 @@ _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  a timestamp without zone
 _DAY_MICROS = 86_400_000_000
 #: More digits than any numeric has.
 _WIDE = Context(prec=80)
-_INTEGERS = frozenset(
-    {"smallint", "integer", "bigint", "uint2", "uint4", "uint8", "mz_timestamp"}
-)
+_INTEGERS = frozenset({"smallint", "integer", "bigint", "uint2", "uint4", "uint8", "mz_timestamp"})
 
 
 class Jsonb(msgspec.Struct, frozen=True):
@@ -116,13 +114,13 @@ def datum_of(value: Any, typ: SqlType) -> Datum:
     match kind, value:
         case "boolean", bool():
             return value
-        case ("real" | "double"), (float() | int()) if not isinstance(value, bool):
+        case (("real" | "double"), (float() | int())) if not isinstance(value, bool):
             return float(value)
-        case ("uint8" | "mz_timestamp"), Decimal():
+        case (("uint8" | "mz_timestamp"), Decimal()):
             return int(value)
         case "numeric", (Decimal() | int()) if not isinstance(value, bool):
             return _plain(Decimal(value))
-        case ("text" | "varchar" | "char" | "unknown"), str():
+        case (("text" | "varchar" | "char" | "unknown"), str()):
             return value
         case "uuid", (uuid.UUID() | str()):
             return str(value)
@@ -132,9 +130,9 @@ def datum_of(value: Any, typ: SqlType) -> Datum:
             return bytes(value).hex()
         case "interval", _:
             return _interval_datum(value, typ)
-        case ("date" | "time" | "timestamp" | "timestamptz"), _:
+        case (("date" | "time" | "timestamp" | "timestamptz"), _):
             return _moment_datum(value, typ)
-        case ("list" | "array"), (list() | tuple()):
+        case (("list" | "array"), (list() | tuple())):
             assert typ.element is not None
             return json.dumps([datum_of(item, typ.element) for item in value])
         case "record", (tuple() | list() | dict()):
@@ -166,7 +164,9 @@ def _moment_datum(value: Any, typ: SqlType) -> Datum:
         case "time", dt.time():
             seconds = value.hour * 3600 + value.minute * 60 + value.second
             return seconds * 1_000_000 + value.microsecond
-        case ("date" | "time" | "timestamp" | "timestamptz"), int() if not isinstance(value, bool):
+        case (("date" | "time" | "timestamp" | "timestamptz"), int()) if not isinstance(
+            value, bool
+        ):
             return value
         case "date", dt.date() if not isinstance(value, dt.datetime):
             return (value - _EPOCH_DATE).days

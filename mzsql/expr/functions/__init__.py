@@ -26,7 +26,7 @@ from mzsql.expr.functions import (
 from mzsql.expr.functions.aggregates import ordered_key
 from mzsql.expr.functions.casts import find_cast
 from mzsql.expr.functions.comparison import ANY
-from mzsql.expr.functions.datetimes import UNITS
+from mzsql.expr.functions.datetimes import UNIT_FUNCTIONS, UNITS, named_for_unit
 from mzsql.expr.functions.table import (
     AggregateFunc,
     Engine,
@@ -40,6 +40,7 @@ from mzsql.expr.functions.unmaterializable import UNMATERIALIZABLE
 __all__ = [
     "ANY",
     "UNITS",
+    "UNIT_FUNCTIONS",
     "UNMATERIALIZABLE",
     "AggregateFunc",
     "Engine",
@@ -53,6 +54,7 @@ __all__ = [
     "all_scalars",
     "all_table_funcs",
     "find_cast",
+    "named_for_unit",
     "ordered_key",
     "scalar",
     "scalars_named",

@@ -323,6 +323,32 @@ def _array_agg(base: str, order: Order) -> AggregateFunc:
     )
 
 
+def _plain_array_agg(base: str) -> AggregateFunc:
+    """Without an order: over the values themselves, ascending, so that the result is determined."""
+
+    def value(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+        wrapped = s.struct(f1=args[0].ast)
+        if engine is Engine.DUCKDB:
+            ordered_values = exp.Order(
+                this=args[0].ast.copy(),
+                expressions=[exp.Ordered(this=args[0].ast.copy(), desc=False, nulls_first=False)],
+            )
+            return exp.Anonymous(this="LIST", expressions=[ordered_values])
+        ordered_rows = _sorted(Sql(wrapped, args[0].typ), (), engine)
+        item = s.field(s.variable("x0"), "f1")
+        return s.call("TRANSFORM", ordered_rows, s.lambda_(("x0",), item))
+
+    return AggregateFunc(
+        key=base,
+        name=base,
+        args=(ANY,),
+        result=lambda args: SqlType("array" if base == "array_agg" else "list", element=args[0]),
+        kind="basic",
+        ignores_nulls=False,
+        value=value,
+    )
+
+
 def _string_agg(order: Order) -> AggregateFunc:
     """``string_agg(value, separator)``: NULL values are skipped, the first one's separator is not written."""
 
@@ -386,5 +412,8 @@ FUNCTIONS: tuple[AggregateFunc, ...] = (
     _logic("bool_or", decisive=True, strict=True),
     _logic("bool_and", decisive=False, strict=True),
     *(_extreme(name, kind) for name in ("min", "max") for kind in ORDERABLE),
-    *(replace(make(()), key=base) for base, make in _ORDERED.items()),
+    _plain_array_agg("array_agg"),
+    _plain_array_agg("list_agg"),
+    # Of two arguments: a call is planned with `ordered_key`, over row(row(value, separator), order …).
+    replace(_string_agg(()), args=(TEXT, TEXT)),
 )

@@ -31,7 +31,11 @@ def literal(value: Datum, typ: SqlType, engine: Engine) -> Ast:
         case "boolean":
             return s.boolean(bool(value))
         case "integer":
-            return s.num(int(value)) if int(value) > -(2**31) else s.cast(s.num(int(value)), typ, engine)
+            return (
+                s.num(int(value))
+                if int(value) > -(2**31)
+                else s.cast(s.num(int(value)), typ, engine)
+            )
         case "smallint" | "bigint" | "uint2" | "uint4" | "uint8" | "mz_timestamp" | "time":
             return s.cast(s.num(int(value)), typ, engine)
         case "real" | "double":

@@ -17,6 +17,8 @@ from mzsql.expr.functions.arithmetic import is_infinite
 from mzsql.expr.functions.declare import BOUNDS, FLOATS, INTEGERS, Ast, of
 from mzsql.expr.functions.numeric import OVERFLOW, rescale
 from mzsql.expr.functions.table import Engine, ErrorRule, Spelling, Sql
+from mzsql.repr.errors import SqlError
+from mzsql.repr.interval import Interval, parse_interval
 from mzsql.repr.types import SqlType, type_name
 
 
@@ -149,6 +151,17 @@ _ZONE = "[ ]*(?:([zZ]|UTC|utc)|([+-])([0-9]{1,2}):?([0-9]{2})?)?"
 _STAMP = f"^{_DATE}(?:[ tT]+{_TIME}{_ZONE})?$"
 
 
+def _groupless(pattern: str) -> str:
+    """The pattern without its capturing groups: DuckDB hands out nine of them at most."""
+    return pattern.replace("(", "(?:").replace("(?:?:", "(?:")
+
+
+#: The same with groups for the sign, hours and minutes of the zone only.
+_STAMP_ZONE = (
+    f"^{_groupless(_DATE)}[ tT]+{_groupless(_TIME)}[ ]*([+-])([0-9]{{1,2}}):?([0-9]{{2}})?$"
+)
+
+
 def _part(text: Ast, pattern: str, group: int, default: str = "0") -> Ast:
     """An integer out of a group, `default` where the group is empty."""
     found = s.nullif(s.regexp_group(text, pattern, group), s.text(""))
@@ -229,9 +242,11 @@ def _stamp_parser(kind: str) -> Parser:
         clock, valid = _clock(text, _STAMP, 4)
         micros = s.add(calendar.micros(_day(text, _STAMP), "date", engine), clock)
         if kind == "timestamptz":
-            minutes = s.add(s.mul(_part(text, _STAMP, 10), s.num(60)), _part(text, _STAMP, 11))
+            minutes = s.add(
+                s.mul(_part(text, _STAMP_ZONE, 2), s.num(60)), _part(text, _STAMP_ZONE, 3)
+            )
             offset = s.mul(minutes, s.num(60_000_000))
-            west = s.eq(s.regexp_group(text, _STAMP, 9), s.text("-"))
+            west = s.eq(s.regexp_group(text, _STAMP_ZONE, 1), s.text("-"))
             micros = s.sub(micros, s.case((west, s.sub(s.num(0), offset)), otherwise=offset))
         good = s.and_(s.matches(text, _STAMP, engine), valid)
         return calendar.timestamp_of_micros(s.case((good, micros)), of(kind), engine)
@@ -286,6 +301,96 @@ def _bytea() -> Parser:
     return Parser(value, (_null_fails(value, _invalid("bytea")),))
 
 
+_INTERVAL_UNITS: tuple[tuple[str, str, int], ...] = (
+    ("months", "millenniums?|millennia|mils?", 12_000),
+    ("months", "century|centuries|cent|c", 1_200),
+    ("months", "decades?|decs?", 120),
+    ("months", "years?|yrs?|y", 12),
+    ("months", "months?|mons?", 1),
+    ("days", "weeks?|w", 7),
+    ("days", "days?|d", 1),
+    ("micros", "hours?|hrs?|h", 3_600_000_000),
+    ("micros", "minutes?|mins?|m", 60_000_000),
+    ("micros", "seconds?|secs?|s", 1_000_000),
+    ("micros", "milliseconds?|msecs?|ms", 1_000),
+    ("micros", "microseconds?|usecs?|us", 1),
+)
+_NAMES = "|".join(words for _, words, _ in _INTERVAL_UNITS)
+#: What is read out of a column: whole numbers with units (seconds also with a fraction) and at most one time of day.
+_INTERVAL = (
+    f"^([ ]*[+-]?[0-9]+([.][0-9]+[ ]*(seconds?|secs?|s))?[ ]*({_NAMES})?([ ]+|$))*"
+    "([+-]?[0-9]+:[0-9]{1,2}(:[0-9]{1,2}([.][0-9]*)?)?)?[ ]*$"
+)
+
+
+def _interval() -> Parser:
+    """A constant is read here, by `parse_interval` with all it knows; a column by pattern, in PostgreSQL's own output style."""
+
+    def value(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+        known = s.literal_of(args[0].ast)
+        if known is not None:
+            span = _parsed(known.name)
+            if isinstance(span, str):
+                return s.cast(s.null(), typ, engine)
+            months, days, micros = span.months, span.days, span.microseconds
+            fields = s.struct(months=s.num(months), days=s.num(days), micros=s.num(micros))
+            return s.cast(fields, typ, engine)
+        return _column_interval(args[0].ast, typ, engine)
+
+    def unreadable(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+        known = s.literal_of(args[0].ast)
+        if known is not None:
+            return s.boolean(isinstance(_parsed(known.name), str))
+        return s.is_null(value(engine, args, typ))
+
+    def message(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+        known = s.literal_of(args[0].ast)
+        failure = None if known is None else _parsed(known.name)
+        if isinstance(failure, str):
+            return s.text(failure)
+        spelling = _invalid("interval")
+        assert callable(spelling)
+        return spelling(engine, args, typ)
+
+    return Parser(value, (ErrorRule(unreadable, message),))
+
+
+def _parsed(text: str) -> Interval | str:
+    """The interval of a text, or the message that it is none."""
+    try:
+        return parse_interval(text)
+    except SqlError as failure:
+        return failure.message
+
+
+def _column_interval(ast: Ast, typ: SqlType, engine: Engine) -> Ast:
+    low = s.call("LOWER", s.trim_space(ast, engine))
+    totals: dict[str, Ast] = {name: s.wide(s.num(0)) for name in ("months", "days", "micros")}
+    for field, words, size in _INTERVAL_UNITS:
+        pattern = f"(?:^|[ ])([+-]?[0-9]{{1,15}})[ ]*(?:{words})(?:[ ]|$)"
+        found = s.nullif(s.regexp_group(low, pattern, 1), s.text(""))
+        count = s.coalesce(s.wide(found), s.wide(s.num(0)))
+        totals[field] = s.add(totals[field], s.mul(count, s.wide(s.num(size))))
+    fraction = "(?:^|[ ])([+-]?)([0-9]{1,15})[.]([0-9]+)[ ]*(?:seconds?|secs?|s)(?:[ ]|$)"
+    clock = "(?:^|[ ])([+-]?)([0-9]{1,10}):([0-9]{1,2})(?::([0-9]{1,2})(?:[.]([0-9]*))?)?$"
+    seconds = s.add(s.mul(_part(low, fraction, 2), s.num(1_000_000)), _fraction(low, fraction, 3))
+    hours = s.mul(s.wide(_part(low, clock, 2)), s.wide(s.num(3_600_000_000)))
+    rest = s.add(s.mul(_part(low, clock, 3), s.num(60)), _part(low, clock, 4))
+    time = s.add(hours, s.add(s.mul(rest, s.num(1_000_000)), _fraction(low, clock, 5)))
+    for sign, amount in ((fraction, seconds), (clock, time)):
+        negative = s.eq(s.regexp_group(low, sign, 1), s.text("-"))
+        signed = s.case((negative, s.sub(s.wide(s.num(0)), amount)), otherwise=amount)
+        totals["micros"] = s.add(totals["micros"], s.wide(signed))
+    parts = {
+        "months": s.try_cast(totals["months"], of("integer"), engine),
+        "days": s.try_cast(totals["days"], of("integer"), engine),
+        "micros": s.try_cast(totals["micros"], of("bigint"), engine),
+    }
+    readable = s.and_(s.matches(low, _INTERVAL, engine), s.matches(low, "[0-9]", engine))
+    known = s.and_(readable, *(s.is_not_null(part) for part in parts.values()))
+    return s.case((known, s.cast(s.struct(**parts), typ, engine)))
+
+
 PARSERS: dict[str, Parser] = {
     **{kind: _integer(kind) for kind in INTEGERS},
     **{kind: _float(kind) for kind in FLOATS},
@@ -297,4 +402,5 @@ PARSERS: dict[str, Parser] = {
     "time": _time_parser(),
     "uuid": _uuid(),
     "bytea": _bytea(),
+    "interval": _interval(),
 }
