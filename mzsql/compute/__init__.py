@@ -1,11 +1,13 @@
 """Dataflows in motion: the controller that brings views forward, the Spark side of a step, arrangements, hydration.
 
-`mzsql.compute.controller.ComputeController` runs the rendered dataflows of one replica; what it needs from storage and catalog, and
+`ComputeController` runs the rendered dataflows of one replica; what it needs from storage and catalog, and
 what it reports, are the protocols and structs of `mzsql.compute.protocols`.
 """
 
 from __future__ import annotations
 
+from mzsql.compute.controller import ComputeController
+from mzsql.compute.peek import Finish
 from mzsql.compute.protocols import (
     ArrangementRegistry,
     ComputeSettings,
@@ -21,8 +23,10 @@ from mzsql.compute.protocols import (
 
 __all__ = [
     "ArrangementRegistry",
+    "ComputeController",
     "ComputeSettings",
     "DataflowStatus",
+    "Finish",
     "ObjectHydrationStatus",
     "OperatorHydrationStatus",
     "ReadHold",

@@ -27,7 +27,7 @@ from sqlglot import expressions as exp
 from mzsql.compute.driver import Driver
 from mzsql.compute.protocols import ArrangementRegistry, ComputeSettings
 from mzsql.compute.relations import PUSHED_RANGES, KeyRange, parts_frame
-from mzsql.compute.target import Target, by_worker_and_key
+from mzsql.compute.target import WORKER_COLUMN, Target, by_worker_and_key
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine, Sql
 from mzsql.persist import (
@@ -173,15 +173,15 @@ class Arrangement(Target):
             return None
         if self.workers == 1:
             return {0: updates}
-        select = exp.select(exp.alias_(self.worker_ast(Engine.DUCKDB), "w", quoted=True)).from_(
-            exp.to_table("batch", quoted=True)
-        )
-        # DuckDB keeps the order of a plain projection over an Arrow table
-        workers = self._driver.query(select, {"batch": updates}).column("w")
+        worker = exp.alias_(self.worker_ast(Engine.DUCKDB), WORKER_COLUMN, quoted=True)
+        select = exp.select("*").select(worker).from_(exp.to_table("batch"))
+        with_worker = self._driver.query(select, {"batch": updates})
+        workers = with_worker.column(WORKER_COLUMN)
+        rows = with_worker.drop_columns([WORKER_COLUMN]).cast(updates.schema)
         return {
-            worker: part
-            for worker in range(self.workers)
-            if (part := updates.filter(pc.equal(workers, worker))).num_rows
+            number: part
+            for number in range(self.workers)
+            if (part := rows.filter(pc.equal(workers, number))).num_rows
         }
 
     def _consolidated(self, updates: pa.Table) -> pa.Table:
