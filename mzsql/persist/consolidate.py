@@ -1,8 +1,8 @@
 """Consolidation: equal rows at equal times become one, with the sum of their diffs, and vanish where that is zero.
 
 Promise: engines do it (pyarrow's hash aggregation; DuckDB for nested columns, additive columns, and what exceeds memory), null-safe:
-NULL equals NULL. Sums that do not fit their column are an error, never wrapped. Trade-off: rows come back in no particular order
-unless the shard has a key.
+NULL equals NULL, NaN equals NaN, -0.0 equals 0.0. Sums that do not fit their column are an error, never wrapped. Trade-off: rows come
+back in no particular order unless the shard has a key.
 """
 
 from __future__ import annotations
@@ -33,16 +33,41 @@ def consolidate(table: pa.Table, key: KeySpec | None = None) -> pa.Table:
 
 
 def _hashable(type_: pa.DataType) -> bool:
-    """Whether pyarrow groups by the type, and in the sense that equal values are equal bytes."""
-    return not pa.types.is_nested(type_) and not pa.types.is_floating(type_)
+    """Whether pyarrow can group by the type."""
+    return not pa.types.is_nested(type_) and not pa.types.is_float16(type_)
 
 
 def _by_arrow(table: pa.Table) -> pa.Table:
     names = [name for name in table.column_names if name != DIFF_COLUMN]
-    grouped = table.group_by(names).aggregate([(DIFF_COLUMN, "sum")])
+    grouped = _floats_as_bits(table).group_by(names).aggregate([(DIFF_COLUMN, "sum")])
     total = f"{DIFF_COLUMN}_sum"
     kept = grouped.filter(pc.not_equal(grouped[total], 0))
-    return kept.rename_columns([DIFF_COLUMN if n == total else n for n in kept.column_names])
+    kept = kept.rename_columns([DIFF_COLUMN if n == total else n for n in kept.column_names])
+    return _bits_as_floats(kept.combine_chunks(), table.schema)
+
+
+_BITS = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}
+
+
+def _floats_as_bits(table: pa.Table) -> pa.Table:
+    """Floats as integers of the same bits, with one zero and one NaN, so that equal in SQL is equal in bits."""
+    for place, field in enumerate(table.schema):
+        bits = _BITS.get(field.type)
+        if bits is not None:
+            column = pc.add(table[place], pa.scalar(0.0, field.type))  # -0.0 + 0.0 is 0.0
+            column = pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), field.type), column)
+            viewed = [chunk.view(bits) for chunk in column.chunks]
+            table = table.set_column(place, field.name, pa.chunked_array(viewed, bits))
+    return table
+
+
+def _bits_as_floats(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    for field in schema:
+        if field.type in _BITS:
+            viewed = [chunk.view(field.type) for chunk in table[field.name].chunks]
+            place = table.schema.get_field_index(field.name)
+            table = table.set_column(place, field, pa.chunked_array(viewed, field.type))
+    return table
 
 
 def quote(name: str) -> str:
@@ -67,7 +92,6 @@ def consolidation_sql(
 
 
 def _by_duckdb(table: pa.Table, additive: Sequence[str]) -> pa.Table:
-    # DuckDB has no -0.0 apart from 0.0 and one NaN, as SQL has; rows that differ so are equal to the engines above us too.
     with duckdb.connect() as connection:
         connection.register("updates", table.combine_chunks())
         sql = consolidation_sql("updates", table.column_names, additive)
