@@ -1,11 +1,10 @@
 """The MIR optimizer: one file a transform, `pipeline` the list of them, `dataflow` the way from a query to an optimized dataflow."""
 
-from mzsql.transform.context import ConstantEvaluator, IndexDesc, OptimizerContext
+from mzsql.transform.context import IndexDesc, OptimizerContext
 from mzsql.transform.dataflow import build_dataflow, optimize_dataflow, optimize_local
 from mzsql.transform.features import OptimizerFeatures
 
 __all__ = [
-    "ConstantEvaluator",
     "IndexDesc",
     "OptimizerContext",
     "OptimizerFeatures",

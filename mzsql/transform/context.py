@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import msgspec
 
+from mzsql.expr.evaluate import Evaluator
 from mzsql.expr.scalar import Scalar
-from mzsql.repr.datum import Datum, Row
 from mzsql.repr.ids import GlobalId
 from mzsql.transform.features import OptimizerFeatures
 
@@ -26,14 +25,6 @@ def _no_indexes(_gid: GlobalId) -> tuple[IndexDesc, ...]:
     return ()
 
 
-class ConstantEvaluator(Protocol):
-    """What folding needs of `mzsql.expr.evaluate.Evaluator`."""
-
-    def evaluate(self, exprs: Sequence[Scalar], row: Row = ()) -> Sequence[Datum | Exception]:
-        """The value of each expression over `row`, or the error it fails with."""
-        ...
-
-
 @dataclass(frozen=True)
 class OptimizerContext:
     """Passed to every transform.
@@ -44,6 +35,6 @@ class OptimizerContext:
         evaluator: evaluates constant expressions; None: nothing is folded that needs evaluation.
     """
 
-    evaluator: ConstantEvaluator | None = None
+    evaluator: Evaluator | None = None
     indexes: Callable[[GlobalId], tuple[IndexDesc, ...]] = _no_indexes
     features: OptimizerFeatures = field(default_factory=OptimizerFeatures)

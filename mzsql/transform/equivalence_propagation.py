@@ -46,8 +46,8 @@ def _visit(rel: mir.Relation) -> tuple[mir.Relation, Firsts]:
         case mir.FlatMap(exprs=exprs, output=output):
             width = len(first)
             args = tuple(_canonical(e, first) for e in exprs)
-            new_rel = msgspec.structs.replace(rel, exprs=args)
-            return new_rel, (*first, *range(width, width + output.arity))
+            mapped = msgspec.structs.replace(rel, exprs=args)
+            return mapped, (*first, *range(width, width + output.arity))
         case mir.Join(equivalences=classes):
             joined = _side_by_side([firsts for _, firsts in parts])
             pairs = [[e.index for e in cls if isinstance(e, sc.Column)] for cls in classes]

@@ -12,9 +12,11 @@ import msgspec
 
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
+from mzsql.expr.evaluate import EvalError, Evaluator
+from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.typing import node_type
-from mzsql.repr.datum import Row
-from mzsql.repr.types import ColumnType, RelationType, SqlType
+from mzsql.repr.datum import Datum, Row
+from mzsql.repr.types import RelationType
 from mzsql.transform.context import OptimizerContext
 from mzsql.transform.fusion import conjuncts
 from mzsql.transform.scalars import TRUE, simplify
@@ -103,123 +105,105 @@ def _unary(
 ) -> mir.Relation:
     if inner.error is not None:
         return mir.Constant((), typ, inner.error)
-    if not inner.rows and not (isinstance(rel, mir.Reduce) and not rel.group_key):
-        return mir.Constant((), typ)
     match rel:
-        case mir.Project(outputs=outputs):
-            return _constant((tuple(row[c] for c in outputs), diff) for row, diff in inner.rows)(
-                typ
-            )
-        case mir.Negate():
-            return _constant((row, -diff) for row, diff in inner.rows)(typ)
-        case mir.Threshold():
-            return _constant((row, diff) for row, diff in inner.rows if diff > 0)(typ)
-        case mir.Map(scalars=scalars):
-            return _map(rel, inner, scalars, typ, ctx)
-        case mir.Filter(predicates=predicates):
-            return _filter(rel, inner, predicates, typ, ctx)
-        case mir.Reduce(aggregates=()):
-            return _distinct(rel, inner, typ, ctx)
-        case mir.Reduce() if not inner.rows:
+        case mir.Reduce() | mir.TopK() | mir.FlatMap() if not inner.rows:
             return mir.Constant((), typ)
+        case mir.Project(outputs=outputs):
+            rows = ((tuple(row[c] for c in outputs), diff) for row, diff in inner.rows)
+            return constant(rows, typ)
+        case mir.Negate():
+            return constant(((row, -diff) for row, diff in inner.rows), typ)
+        case mir.Threshold():
+            return constant(((row, diff) for row, diff in inner.rows if diff > 0), typ)
+    if ctx.evaluator is None or _reads_session(rel):
+        return rel
+    match rel:
+        case mir.Map() | mir.Filter():
+            return _row_wise(rel, inner, typ, ctx.evaluator)
+        case mir.Reduce():
+            return _reduce(rel, inner, typ, ctx.evaluator)
+        case mir.FlatMap():
+            return _flat_map(rel, inner, typ, ctx.evaluator)
         case _:
             return rel
 
 
-class _Rows:
-    """Rows with multiplicities, equal ones put together, waiting for their type."""
-
-    def __init__(self, rows: Iterable[tuple[Row, int]]) -> None:
-        counts: dict[tuple[tuple[type, object], ...], tuple[Row, int]] = {}
-        for row, diff in rows:
-            # True and 1 are equal to Python, not to SQL.
-            key = tuple((type(value), value) for value in row)
-            counts[key] = (row, counts[key][1] + diff if key in counts else diff)
-        self._rows = tuple((row, diff) for row, diff in counts.values() if diff != 0)
-
-    def __call__(self, typ: RelationType) -> mir.Constant:
-        return mir.Constant(self._rows, typ)
+def constant(rows: Iterable[tuple[Row, int]], typ: RelationType) -> mir.Constant:
+    """A constant relation, equal rows put together."""
+    counts: dict[tuple[tuple[type, object], ...], tuple[Row, int]] = {}
+    for row, diff in rows:
+        # True and 1 are equal to Python, not to SQL.
+        key = tuple((type(value), value) for value in row)
+        counts[key] = (row, counts[key][1] + diff if key in counts else diff)
+    return mir.Constant(tuple((row, diff) for row, diff in counts.values() if diff != 0), typ)
 
 
-def _constant(rows: Iterable[tuple[Row, int]]) -> _Rows:
-    return _Rows(rows)
+def _reads_session(rel: mir.Relation) -> bool:
+    """Whether a node's scalars depend on the session or the moment."""
+    exprs: list[sc.Scalar] = []
+    match rel:
+        case mir.Map(scalars=scalars):
+            exprs.extend(scalars)
+        case mir.Filter(predicates=predicates):
+            exprs.extend(predicates)
+        case mir.Reduce(group_key=key, aggregates=aggregates):
+            exprs.extend((*key, *(a.expr for a in aggregates)))
+        case mir.FlatMap(exprs=args):
+            exprs.extend(args)
+        case _:
+            pass
+    return any(isinstance(node, sc.Unmaterializable) for e in exprs for node in sc.walk(e))
 
 
-def _evaluate(
-    exprs: Sequence[sc.Scalar], row: Row, columns: Sequence[SqlType], ctx: OptimizerContext
-) -> Row | str | None:
-    """The values over one row, the message of the first that fails, or None where it cannot be known here."""
-    literals = [sc.Literal(value, typ) for value, typ in zip(row, columns, strict=True)]
-    values: list[sc.Scalar] = []
-    for expr in exprs:
-        known = [*literals, *values]
-        nullable = [ColumnType(sc.scalar_type(e, ()), True) for e in known]
-        values.append(simplify(sc.substitute(expr, known), nullable, ctx))
-    for value in values:
-        if isinstance(value, sc.LiteralError):
-            return value.message
-    if not all(isinstance(value, sc.Literal) for value in values):
-        return None
-    return tuple(value.value for value in values if isinstance(value, sc.Literal))
-
-
-def _map(
-    rel: mir.Relation,
-    inner: mir.Constant,
-    scalars: Sequence[sc.Scalar],
-    typ: RelationType,
-    ctx: OptimizerContext,
+def _row_wise(
+    rel: mir.Map | mir.Filter, inner: mir.Constant, typ: RelationType, evaluator: Evaluator
 ) -> mir.Relation:
-    types = [column.type for column in inner.typ.columns]
-    rows: list[tuple[Row, int]] = []
-    for row, diff in inner.rows:
-        values = _evaluate(scalars, row, types, ctx)
-        if values is None:
-            return rel
-        if isinstance(values, str):
-            return mir.Constant((), typ, values)
-        rows.append(((*row, *values), diff))
-    return _constant(rows)(typ)
+    identity = MapFilterProject.identity(inner.typ.arity)
+    mfp = identity.map(rel.scalars) if isinstance(rel, mir.Map) else identity.filter(rel.predicates)
+    rows = evaluator.evaluate_mfp(mfp, inner.rows, inner.typ.columns)
+    if isinstance(rows, EvalError):
+        return mir.Constant((), typ, rows.message)
+    return constant(rows, typ)
 
 
-def _filter(
-    rel: mir.Relation,
-    inner: mir.Constant,
-    predicates: Sequence[sc.Scalar],
-    typ: RelationType,
-    ctx: OptimizerContext,
-) -> mir.Relation:
-    types = [column.type for column in inner.typ.columns]
-    rows: list[tuple[Row, int]] = []
-    for row, diff in inner.rows:
-        values: list[Row | str | None] = [_evaluate([p], row, types, ctx) for p in predicates]
-        if any(isinstance(v, tuple) and v[0] is not True for v in values):
-            continue
-        failed = next((v for v in values if isinstance(v, str)), None)
-        if failed is not None:
-            return mir.Constant((), typ, failed)
-        if any(v is None for v in values):
-            return rel
-        rows.append((row, diff))
-    return _constant(rows)(typ)
-
-
-def _distinct(
-    rel: mir.Reduce, inner: mir.Constant, typ: RelationType, ctx: OptimizerContext
+def _reduce(
+    rel: mir.Reduce, inner: mir.Constant, typ: RelationType, evaluator: Evaluator
 ) -> mir.Relation:
     if any(diff <= 0 for _, diff in inner.rows):
         return rel
-    types = [column.type for column in inner.typ.columns]
-    rows: list[tuple[Row, int]] = []
-    for row, _ in inner.rows:
-        key = _evaluate(rel.group_key, row, types, ctx)
-        if key is None:
+    rows = evaluator.aggregate_rows(rel.group_key, rel.aggregates, inner.rows, inner.typ.columns)
+    if isinstance(rows, EvalError):
+        return mir.Constant((), typ, rows.message)
+    return constant(((row, 1) for row in rows), typ)
+
+
+def _flat_map(
+    rel: mir.FlatMap, inner: mir.Constant, typ: RelationType, evaluator: Evaluator
+) -> mir.Relation:
+    """A table function over a few constant rows, unless it would yield very many."""
+    output: list[tuple[Row, int]] = []
+    for row, diff in inner.rows:
+        values = evaluator.evaluate(rel.exprs, row, inner.typ.columns)
+        expected = _series_length(rel.func, values)
+        if rel.output.arity != 1 or expected is None or len(output) + expected > LIMIT:
             return rel
-        if isinstance(key, str):
-            return mir.Constant((), typ, key)
-        rows.append((key, 1))
-    merged = _constant(rows)(typ)
-    return mir.Constant(tuple((row, 1) for row, _ in merged.rows), typ)
+        rows = evaluator.table_rows(rel.func, rel.exprs, row, inner.typ.columns)
+        if isinstance(rows, EvalError):
+            return mir.Constant((), typ, rows.message)
+        output.extend(((*row, *more), diff) for more in rows)
+    return constant(output, typ)
+
+
+def _series_length(func: str, values: Sequence[Datum | EvalError]) -> int | None:
+    """How many rows a series of integers has (an error or a NULL argument: none to speak of); None for other functions."""
+    if not func.startswith("generate_series_"):
+        return None
+    if not all(isinstance(v, int) for v in values):
+        return 0 if any(v is None or isinstance(v, EvalError) for v in values) else None
+    numbers = [v for v in values if isinstance(v, int)]
+    start, stop = numbers[0], numbers[1]
+    step = numbers[2] if len(numbers) > 2 else 1
+    return 0 if step == 0 else max(0, (stop - start) // step + 1)
 
 
 def _union(inputs: Sequence[mir.Relation], typ: RelationType) -> mir.Relation:
@@ -231,7 +215,7 @@ def _union(inputs: Sequence[mir.Relation], typ: RelationType) -> mir.Relation:
     failed = next((part for part in others if isinstance(part, mir.Constant)), None)
     if failed is not None:
         return mir.Constant((), typ, failed.error)
-    rows = _constant(entry for part in constants for entry in part.rows)(typ)
+    rows = constant((entry for part in constants for entry in part.rows), typ)
     if not others:
         return rows
     if rows.rows:
@@ -253,4 +237,4 @@ def _join(rel: mir.Join, inputs: Sequence[mir.Relation], typ: RelationType) -> m
         if len(rows) * len(part.rows) > LIMIT:
             return rel
         rows = [((*left, *right), d * e) for left, d in rows for right, e in part.rows]
-    return _constant(rows)(typ)
+    return constant(rows, typ)

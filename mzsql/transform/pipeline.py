@@ -16,9 +16,15 @@ from mzsql.transform.equivalence_propagation import equivalence_propagation
 from mzsql.transform.fold_constants import fold_constants
 from mzsql.transform.fusion import fusion
 from mzsql.transform.join_implementation import join_implementation
+from mzsql.transform.literal_constraints import literal_constraints
 from mzsql.transform.normalize_lets import normalize_lets
 from mzsql.transform.predicate_pushdown import predicate_pushdown
 from mzsql.transform.projection_pushdown import projection_pushdown
+from mzsql.transform.reduce_elision import reduce_elision
+from mzsql.transform.redundant_join import redundant_join
+from mzsql.transform.relation_cse import relation_cse
+from mzsql.transform.threshold_elision import threshold_elision
+from mzsql.transform.union_cancel import union_branch_cancellation
 
 #: How often a fixpoint may run; reaching it is harmless, the plan is only less good.
 LIMIT = 100
@@ -54,27 +60,54 @@ def contextual(f: Run) -> Transform:
 
 Stage = Transform | Fixpoint
 
+#: What makes a plan smaller wherever it applies.
+COLLAPSE = Fixpoint(
+    "collapse",
+    (
+        plain(fusion),
+        plain(union_branch_cancellation),
+        plain(redundant_join),
+        contextual(fold_constants),
+        plain(normalize_lets),
+    ),
+)
+
 LOGICAL: tuple[Stage, ...] = (
     plain(normalize_lets),
+    COLLAPSE,
+    plain(threshold_elision),
     Fixpoint(
         "logical",
         (
-            plain(fusion),
             plain(predicate_pushdown),
+            plain(equivalence_propagation),
+            plain(projection_pushdown),
+            plain(reduce_elision),
+            COLLAPSE,
+            plain(threshold_elision),
+        ),
+    ),
+    plain(canonicalize_mfp),
+    plain(relation_cse),
+)
+
+PHYSICAL: tuple[Stage, ...] = (
+    Fixpoint(
+        "narrow",
+        (
             plain(equivalence_propagation),
             contextual(fold_constants),
             plain(projection_pushdown),
             plain(fusion),
-            plain(normalize_lets),
         ),
     ),
-)
-
-PHYSICAL: tuple[Stage, ...] = (
+    contextual(literal_constraints),
     contextual(join_implementation),
     plain(equivalence_propagation),
     contextual(fold_constants),
     plain(canonicalize_mfp),
+    plain(relation_cse),
+    contextual(fold_constants),
     plain(normalize_lets),
 )
 

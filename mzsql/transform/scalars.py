@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from mzsql.expr import functions
 from mzsql.expr import scalar as sc
+from mzsql.expr.evaluate import EvalError
 from mzsql.expr.typing import nullable
-from mzsql.repr.errors import SqlError
 from mzsql.repr.types import BOOLEAN, ColumnType
 from mzsql.transform.context import OptimizerContext
 
@@ -93,10 +93,8 @@ def _evaluate(node: sc.Call, ctx: OptimizerContext) -> sc.Scalar:
     if ctx.evaluator is None:
         return node
     (value,) = ctx.evaluator.evaluate([node])
-    if isinstance(value, SqlError):
+    if isinstance(value, EvalError):
         return sc.LiteralError(value.message, node.typ)
-    if isinstance(value, Exception):
-        raise value
     return sc.Literal(value, node.typ)
 
 

@@ -1,0 +1,109 @@
+"""Fast paths: queries that need no dataflow (reference facts 6.8).
+
+Promise: detection only, as data; a plan of another shape is None and goes the standard way. The finishing is applied to the result
+as always.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from mzsql.expr import relation as mir
+from mzsql.expr.dataflow import MirDataflow
+from mzsql.expr.mfp import MapFilterProject, extract_mfp
+from mzsql.expr.relation import RowSetFinishing
+from mzsql.expr.scalar import Scalar, permute, support
+from mzsql.repr.datum import Row
+from mzsql.repr.ids import GlobalId
+from mzsql.repr.types import RelationType
+from mzsql.transform.features import OptimizerFeatures
+
+
+class ConstantPlan(msgspec.Struct, frozen=True, tag="constant"):
+    """The answer itself, or the error that it is."""
+
+    rows: tuple[tuple[Row, int], ...]
+    error: str | None
+    typ: RelationType
+
+
+class PeekIndexPlan(msgspec.Struct, frozen=True, tag="peek_index"):
+    """Read an index, wholly or (`rows`) by some keys, and apply an MFP over the columns of `on_id`."""
+
+    on_id: GlobalId
+    index_id: GlobalId
+    key: tuple[Scalar, ...]
+    rows: tuple[Row, ...] | None
+    mfp: MapFilterProject
+    typ: RelationType  # of `on_id`
+
+
+class PeekPersistPlan(msgspec.Struct, frozen=True, tag="peek_persist"):
+    """Read a collection's shard and apply an MFP."""
+
+    id: GlobalId
+    mfp: MapFilterProject
+    typ: RelationType
+
+
+FastPathPlan = ConstantPlan | PeekIndexPlan | PeekPersistPlan
+
+
+def fast_path(
+    df: MirDataflow, finishing: RowSetFinishing | None, features: OptimizerFeatures
+) -> FastPathPlan | None:
+    """The fast path of an optimized one-shot query, if it has one."""
+    if not df.is_single_time or len(df.objects) != 1:
+        return None
+    mfp, below = extract_mfp(df.objects[0].plan)
+    mfp = mfp.optimize()
+    match below:
+        case mir.Constant(rows=rows, error=error, typ=typ) if mfp.is_identity:
+            return ConstantPlan(rows, error, typ)
+        case mir.Get(id=gid, typ=typ, access=mir.AccessIndex(uses=((index_id, _),))):
+            assert not isinstance(gid, int)
+            key = next(i.key for i in df.index_imports if i.id == index_id)
+            return PeekIndexPlan(gid, index_id, key, None, mfp, typ)
+        case mir.Join(implementation=mir.IndexedFilter() as plan, inputs=inputs):
+            return _lookup(plan, inputs[0], mfp)
+        case mir.Get(id=gid, typ=typ, access=mir.AccessPersist()):
+            assert not isinstance(gid, int)
+            if _is_small(mfp, finishing, features):
+                return PeekPersistPlan(gid, mfp, typ)
+            return None
+        case _:
+            return None
+
+
+def _lookup(
+    plan: mir.IndexedFilter, coll: mir.Relation, mfp: MapFilterProject
+) -> PeekIndexPlan | None:
+    """A lookup reads the collection's columns; those of the constant equal the key's."""
+    while isinstance(coll, mir.ArrangeBy):
+        coll = coll.input
+    if not isinstance(coll, mir.Get):
+        return None
+    arity = coll.typ.arity
+    read = set(mfp.projection).union(
+        *(support(e) for e in mfp.expressions), *(support(p) for _, p in mfp.predicates)
+    )
+    if any(arity <= column < mfp.input_arity for column in read):
+        return None
+    narrow = MapFilterProject.identity(arity)
+    place = {c: c for c in range(arity)}
+    exprs: list[Scalar] = []
+    for offset, expr in enumerate(mfp.expressions):
+        place[mfp.input_arity + offset] = arity + offset
+        exprs.append(permute(expr, place))
+    narrow = narrow.map(exprs).filter(permute(p, place) for _, p in mfp.predicates)
+    narrow = narrow.project(place[column] for column in mfp.projection)
+    return PeekIndexPlan(plan.coll, plan.index, plan.key, plan.rows, narrow, coll.typ)
+
+
+def _is_small(
+    mfp: MapFilterProject, finishing: RowSetFinishing | None, features: OptimizerFeatures
+) -> bool:
+    """Whether a few rows of the shard are enough: no filter, no order, a small limit."""
+    if mfp.predicates or finishing is None or finishing.order_by or finishing.limit is None:
+        return False
+    return finishing.limit + finishing.offset < features.persist_fast_path_limit

@@ -1,0 +1,69 @@
+"""Which relations never have negative multiplicities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mzsql.expr import relation as mir
+from mzsql.expr.scalar import Column
+
+
+def non_negative(rel: mir.Relation, locals_: Mapping[int, bool]) -> bool:
+    """Whether no row of `rel` can have a negative multiplicity; `locals_`: the same of its bindings."""
+    match rel:
+        case mir.Constant(rows=rows):
+            return all(diff >= 0 for _, diff in rows)
+        case mir.Get(id=gid):
+            return locals_.get(gid, False) if isinstance(gid, int) else True
+        case mir.Negate():
+            return False
+        case mir.Threshold() | mir.Reduce() | mir.TopK():
+            return True
+        case mir.Let(id=local, value=value, body=body):
+            return non_negative(body, {**locals_, local: non_negative(value, locals_)})
+        case mir.LetRec():
+            return False
+        case mir.Union(inputs=inputs):
+            return all(non_negative(part, locals_) for part in inputs) or _is_difference(
+                inputs, locals_
+            )
+        case _:
+            return all(non_negative(part, locals_) for part in mir.inputs(rel))
+
+
+def _is_difference(inputs: tuple[mir.Relation, ...], locals_: Mapping[int, bool]) -> bool:
+    """Whether a union subtracts only what is surely part of one of its other branches (each branch serves one subtraction)."""
+    rest = [part for part in inputs if not isinstance(part, mir.Negate)]
+    if not all(non_negative(part, locals_) for part in rest):
+        return False
+    for part in inputs:
+        if not isinstance(part, mir.Negate):
+            continue
+        home = next((other for other in rest if is_subset(part.input, other)), None)
+        if home is None:
+            return False
+        rest.remove(home)
+    return True
+
+
+def is_subset(part: mir.Relation, whole: mir.Relation) -> bool:
+    """Whether `part` surely has at most the rows of `whole`, which is non-negative: it filters it, or thins it out."""
+    while True:
+        if part == whole:
+            return True
+        match part, whole:
+            case mir.Project(input=a, outputs=x), mir.Project(input=b, outputs=y) if x == y:
+                part, whole = a, b
+            case mir.Map(input=a, scalars=x), mir.Map(input=b, scalars=y) if x == y:
+                part, whole = a, b
+            case ((mir.Filter() | mir.TopK() | mir.Threshold()), _):
+                part = part.input
+            case mir.Reduce(aggregates=(), input=inner), _ if _keeps_all(part, inner):
+                part = inner
+            case _:
+                return False
+
+
+def _keeps_all(part: mir.Reduce, inner: mir.Relation) -> bool:
+    """Whether a distinct is over all columns as they stand: each row of it is one of the input's."""
+    return part.group_key == tuple(Column(i) for i in range(mir.arity(inner)))

@@ -1,0 +1,26 @@
+"""ThresholdElision: a Threshold over what is never negative does nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mzsql.expr import relation as mir
+from mzsql.transform.non_negative import non_negative
+from mzsql.transform.visit import replace_inputs
+
+
+def threshold_elision(rel: mir.Relation) -> mir.Relation:
+    """Remove the Thresholds that do nothing."""
+    return _visit(rel, {})
+
+
+def _visit(rel: mir.Relation, locals_: Mapping[int, bool]) -> mir.Relation:
+    if isinstance(rel, mir.Let):
+        value = _visit(rel.value, locals_)
+        known = {**locals_, rel.id: non_negative(value, locals_)}
+        return mir.Let(rel.id, value, _visit(rel.body, known))
+    kids = mir.inputs(rel)
+    rel = replace_inputs(rel, kids, [_visit(kid, locals_) for kid in kids])
+    if isinstance(rel, mir.Threshold) and non_negative(rel.input, locals_):
+        return rel.input
+    return rel
