@@ -187,6 +187,8 @@ class Statement:
         queue = [body]
         while queue:
             for found in queue.pop().find_all(exp.Table):
+                if isinstance(found.parent, exp.JoinHint):
+                    continue  # a hint names an alias
                 name = found.name
                 if name not in self._ctes:
                     others.add(name)
