@@ -186,7 +186,7 @@ def decode(entries: Mapping[str, bytes]) -> CatalogState:
     single: dict[str, object] = {}
     for key, value in entries.items():
         kind, _, name = key.partition("/")
-        decoded = msgspec.json.decode(value, type=_KINDS[kind])
+        decoded: object = msgspec.json.decode(value, type=_KINDS[kind])
         if kind in _FIELDS:
             fields[_FIELDS[kind]][name] = decoded
         else:
@@ -237,7 +237,7 @@ def create_item(state: CatalogState, item: Item) -> Change:
     taken = state.by_name(item.schema, item.name)
     if taken is not None:
         noun = taken.kind.replace("-", " ")
-        raise DuplicateObject(f"{noun} \"{item.full_name}\" already exists", sqlstate="42P07")
+        raise DuplicateObject(f'{noun} "{item.full_name}" already exists', sqlstate="42P07")
     if item.cluster is not None and item.cluster not in {c.name for c in state.clusters.values()}:
         raise UndefinedObject(f"unknown cluster '{item.cluster}'")
     for gid in item.depends_on:
@@ -262,7 +262,7 @@ def drop_items(state: CatalogState, ids: Iterable[GlobalId], *, cascade: bool) -
         others = [d for d in state.dependents(gid) if d.id not in doomed]
         if others:
             noun = item.kind.replace("-", " ")
-            by = ", ".join(f"{d.kind.replace('-', ' ')} \"{d.name}\"" for d in others)
+            by = ", ".join(f'{d.kind.replace("-", " ")} "{d.name}"' for d in others)
             raise DependentObjects(
                 f'cannot drop {noun} "{item.name}": still depended upon by {by}',
                 hint="Use DROP … CASCADE to drop the dependent objects too.",

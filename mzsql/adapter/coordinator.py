@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -111,7 +112,7 @@ class Coordinator:
     def _features(self) -> OptimizerFeatures:
         """The optimizer's switches as ALTER SYSTEM has set them."""
         settings = self.env.catalog.state.system_settings
-        values = {
+        values: dict[str, Any] = {
             name: _setting(settings[name], getattr(OptimizerFeatures(), name))
             for name in OptimizerFeatures.__struct_fields__
             if name in settings
@@ -161,7 +162,11 @@ class Coordinator:
         names = ", ".join(f"{r.name} (size {r.size})" for r in state.replicas.values()) or "none"
         lease = state.lease
         led = lease is not None and lease.expires_at > self.env.clock.now_ms()
-        who = f"they are run by process {lease.who}" if led and lease is not None else "no process runs them now"
+        who = (
+            f"they are run by process {lease.who}"
+            if led and lease is not None
+            else "no process runs them now"
+        )
         return f"Replicas: {names}; {who}."
 
     # --- statements ---------------------------------------------------------------------------
@@ -182,9 +187,7 @@ class Coordinator:
             raise
         except RecursionError as deep:
             self._fail(session)
-            raise InvalidParameter(
-                "statement is too deeply nested", sqlstate="54001"
-            ) from deep
+            raise InvalidParameter("statement is too deeply nested", sqlstate="54001") from deep
         except Exception as bug:
             self._fail(session)
             if type(bug).__module__.split(".")[0] not in _ENGINES and not isinstance(bug, _BUGS):
@@ -334,7 +337,10 @@ class Coordinator:
     # --- transactions and settings --------------------------------------------------------------
 
     def _transaction(
-        self, session: Session, transaction: Transaction, plan: p.BeginPlan | p.CommitPlan | p.RollbackPlan
+        self,
+        session: Session,
+        transaction: Transaction,
+        plan: p.BeginPlan | p.CommitPlan | p.RollbackPlan,
     ) -> Result:
         match plan:
             case p.BeginPlan():
@@ -390,7 +396,9 @@ class Coordinator:
 
 
 #: Libraries whose exceptions reach a user only through a bug of ours.
-_ENGINES = frozenset({"builtins", "mzsql", "duckdb", "pyarrow", "sqlglot", "msgspec", "pyspark", "py4j", "_duckdb"})
+_ENGINES = frozenset(
+    {"builtins", "mzsql", "duckdb", "pyarrow", "sqlglot", "msgspec", "pyspark", "py4j", "_duckdb"}
+)
 _BUGS = (AssertionError, LookupError, TypeError, ValueError, AttributeError, RuntimeError)
 
 
@@ -398,7 +406,7 @@ def _shown(desc: RelationDesc, rows: show.Rows, tag: str) -> Result:
     return Result(tag, desc, show.as_table(desc, rows), len(rows))
 
 
-def _setting(text: str, default: bool | int) -> bool | int:  # noqa: FBT001
+def _setting(text: str, default: bool | int) -> bool | int:
     lowered = text.strip().lower()
     if isinstance(default, bool):
         if lowered in ("on", "true", "1", "yes"):
@@ -408,4 +416,3 @@ def _setting(text: str, default: bool | int) -> bool | int:  # noqa: FBT001
     elif lowered.lstrip("-").isdigit():
         return int(lowered)
     raise InvalidParameter(f"invalid value: {text}")
-

@@ -154,9 +154,7 @@ def _parquet(plan: p.CopyFromPlan, path: Path, desc: RelationDesc) -> Iterator[p
                 yield _checked(arrays, plan, desc, batch.num_rows, row)
                 row += batch.num_rows
         except (pa.ArrowInvalid, OSError) as broken:
-            raise DataError(
-                f"{plan.path} cannot be read from row {row} on: {broken}"
-            ) from None
+            raise DataError(f"{plan.path} cannot be read from row {row} on: {broken}") from None
 
 
 _PARQUET_KINDS: dict[str, Callable[[pa.DataType], bool]] = {
@@ -174,13 +172,17 @@ _PARQUET_KINDS: dict[str, Callable[[pa.DataType], bool]] = {
     "date": pa.types.is_date,
     "timestamp": lambda t: pa.types.is_timestamp(t) and t.tz is None,
     "timestamptz": lambda t: pa.types.is_timestamp(t) and t.tz is not None,
-    "bytea": lambda t: pa.types.is_binary(t) or pa.types.is_large_binary(t) or t == pa.binary_view(),
+    "bytea": lambda t: (
+        pa.types.is_binary(t) or pa.types.is_large_binary(t) or t == pa.binary_view()
+    ),
 }
 _TEXT_KINDS = ("text", "varchar", "char")
 
 
 def _is_text(typ: pa.DataType) -> bool:
-    return pa.types.is_string(typ) or pa.types.is_large_string(typ) or typ == pa.string_view()
+    return bool(
+        pa.types.is_string(typ) or pa.types.is_large_string(typ) or typ == pa.string_view()
+    )
 
 
 def _check_parquet_type(plan: p.CopyFromPlan, name: str, found: pa.DataType, typ: SqlType) -> None:
@@ -214,7 +216,8 @@ def _safe_cast(column: pa.Array, typ: SqlType, where: str, first_row: int) -> pa
         if pc.any(long).as_py():
             at = pc.index(long, value=True).as_py()
             raise DataError(
-                f"value too long for type {typ}, in row {first_row + at} of {where}", sqlstate="22001"
+                f"value too long for type {typ}, in row {first_row + at} of {where}",
+                sqlstate="22001",
             )
     return result
 
@@ -349,5 +352,3 @@ def _evaluate(
             detail = f"COPY, row {first_row + at}, {where(n)} of {path}." if path else None
             raise DataError(errors[at].as_py(), detail=detail, sqlstate="22P02")
     return result.select([f"v{n}" for n in range(len(exprs))])
-
-

@@ -18,7 +18,8 @@ from mzsql.adapter.expression_cache import GlobalExpressions
 from mzsql.adapter.leader import Leadership
 from mzsql.adapter.planner import Planner
 from mzsql.adapter.seams import CatalogArrangements, HydrationSink, register_managed
-from mzsql.compute import ComputeController, ComputeSettings, RefreshStats
+from mzsql.compute import ComputeSettings, RefreshStats
+from mzsql.compute.controller import ComputeController
 from mzsql.repr.errors import Fenced, SqlError
 from mzsql.repr.ids import GlobalId
 

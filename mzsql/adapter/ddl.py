@@ -27,7 +27,7 @@ from mzsql.frontend import lower_query
 from mzsql.frontend import plans as p
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS, FullName
 from mzsql.persist import UpperMismatch
-from mzsql.render import render
+from mzsql.render.dataflow import render
 from mzsql.repr.errors import DuplicateObject, InvalidParameter, Unsupported
 from mzsql.repr.frontier import Timestamp, join
 from mzsql.repr.ids import GlobalId, global_id
@@ -270,5 +270,3 @@ def _with_keys(lowered: RelationDesc, query: RelationDesc) -> RelationDesc:
     """A view's columns: nullability as the query says, keys as they were derived."""
     typ = msgspec.structs.replace(query.typ, keys=lowered.typ.keys)
     return RelationDesc(query.names, typ)
-
-

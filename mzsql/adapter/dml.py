@@ -92,9 +92,7 @@ class Changes:
             rows, count = updates(answer)
             try:
                 if count:
-                    self._commits.commit(
-                        {table.id: [rows]}, reads=answer.tables, read_ts=answer.ts
-                    )
+                    self._commits.commit({table.id: [rows]}, reads=answer.tables, read_ts=answer.ts)
             except WriteConflict:
                 if attempt == MAX_ATTEMPTS - 1:
                     raise
@@ -129,9 +127,7 @@ class Changes:
         """Commit what a transaction has buffered, as one."""
         writes = {gid: written for gid, written in transaction.writes.items() if written}
         if writes:
-            self._commits.commit(
-                writes, reads=transaction.reads, read_ts=transaction.write_read_ts
-            )
+            self._commits.commit(writes, reads=transaction.reads, read_ts=transaction.write_read_ts)
 
 
 def positional(rows: pa.Table) -> pa.Table:

@@ -247,9 +247,7 @@ def _check(
     missing = {f"{s}.{n}": persist.new_shard_id() for s, n in MANAGED}
 
     def bootstrap(state: CatalogState) -> tuple[Change, None]:
-        change = dict(
-            cat.bootstrap(state, fresh, size=DEFAULT_SIZE, workers=SIZES[DEFAULT_SIZE])
-        )
+        change = dict(cat.bootstrap(state, fresh, size=DEFAULT_SIZE, workers=SIZES[DEFAULT_SIZE]))
         for name, shard in missing.items():
             if name not in state.managed:
                 change.update([cat.put("managed", name, shard)])

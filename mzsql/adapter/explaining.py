@@ -6,15 +6,25 @@ from collections.abc import Sequence
 
 import msgspec
 
-from mzsql import explain
 from mzsql.adapter.builtin import builtins
 from mzsql.adapter.catalog import CatalogState, Item
 from mzsql.adapter.expression_cache import GlobalExpressions
 from mzsql.adapter.planner import Planned, Planner
 from mzsql.adapter.session import Session
-from mzsql.explain import ExplainConfig
-from mzsql.expr.dataflow import Export, IndexExport, MaterializedViewExport, PeekExport
+from mzsql.adapter.walk import global_gets
+from mzsql.explain.config import ExplainConfig
+from mzsql.explain.document import explain_lir
+from mzsql.explain.mir import explain_mir
+from mzsql.expr.dataflow import (
+    Export,
+    IndexExport,
+    MaterializedViewExport,
+    MirDataflow,
+    MirObject,
+    PeekExport,
+)
 from mzsql.expr.relation import Get, Relation, RowSetFinishing
+from mzsql.expr.typing import relation_type
 from mzsql.frontend import hir, lower_query, parse_statements, plan_statement
 from mzsql.frontend import plans as p
 from mzsql.frontend.catalog import CatalogItem
@@ -65,7 +75,6 @@ class _Subject(msgspec.Struct, frozen=True):
 
     Attributes:
         query: its HIR; None for an index.
-        relation: for an index, a Get of what it is on.
         export: what its dataflow would export.
         finishing: a query's; None for objects.
         desc: its columns.
@@ -75,7 +84,6 @@ class _Subject(msgspec.Struct, frozen=True):
     """
 
     query: hir.Query | None
-    relation: Relation | None
     export: Export
     finishing: RowSetFinishing | None
     desc: RelationDesc | None
@@ -90,7 +98,9 @@ class Explainer:
     def __init__(self, planner: Planner) -> None:
         self._planner = planner
 
-    def explain(self, session: Session, plan: p.ExplainPlan, state: CatalogState) -> tuple[str, str]:
+    def explain(
+        self, session: Session, plan: p.ExplainPlan, state: CatalogState
+    ) -> tuple[str, str]:
         """The column's title and the text."""
         options = {name: bool(value) for name, value in plan.options}
         config = ExplainConfig.from_options(options)
@@ -115,15 +125,18 @@ class Explainer:
         match what:
             case p.SelectPlan(query=query):
                 return _Subject(
-                    query, None, PeekExport(QUERY), query.finishing, query.desc, cluster, "Explained Query"
+                    query,
+                    PeekExport(QUERY),
+                    query.finishing,
+                    query.desc,
+                    cluster,
+                    "Explained Query",
                 )
             case p.CreateViewPlan(query=query, name=name):
-                return _Subject(
-                    query, None, PeekExport(QUERY), None, query.desc, cluster, str(name)
-                )
+                return _Subject(query, PeekExport(QUERY), None, query.desc, cluster, str(name))
             case p.CreateMaterializedViewPlan(query=query, name=name):
                 export: Export = MaterializedViewExport(QUERY)
-                return _Subject(query, None, export, None, query.desc, what.cluster, str(name))
+                return _Subject(query, export, None, query.desc, what.cluster, str(name))
             case p.CreateIndexPlan():
                 own = IndexExport(QUERY, what.on.id, what.keys)
                 return self._index(what.on.id, own, what.cluster, str(what.name))
@@ -131,10 +144,16 @@ class Explainer:
                 return self._object(what, plan, state)
         raise InternalError(f"cannot explain {type(what).__name__}")
 
-    def _index(self, on: GlobalId, export: Export, cluster: str, name: str, deployed: GlobalExpressions | None = None) -> _Subject:
-        get = Get(on, self._planner.relation_type(on))
+    def _index(
+        self,
+        on: GlobalId,
+        export: Export,
+        cluster: str,
+        name: str,
+        deployed: GlobalExpressions | None = None,
+    ) -> _Subject:
         desc = self._planner.desc(on)
-        return _Subject(None, get, export, None, desc, cluster, name, deployed)
+        return _Subject(None, export, None, desc, cluster, name, deployed)
 
     def _object(self, what: CatalogItem, plan: p.ExplainPlan, state: CatalogState) -> _Subject:
         item = state.items.get(what.id)
@@ -150,9 +169,9 @@ class Explainer:
             return self._index(item.on_id, export, cluster, item.full_name, deployed)
         query = self._definition(item)
         if item.kind == "view":
-            return _Subject(query, None, PeekExport(item.id), None, item.desc, cluster, item.full_name)
+            return _Subject(query, PeekExport(item.id), None, item.desc, cluster, item.full_name)
         export2 = MaterializedViewExport(item.id)
-        return _Subject(query, None, export2, None, item.desc, cluster, item.full_name, deployed)
+        return _Subject(query, export2, None, item.desc, cluster, item.full_name, deployed)
 
     def _definition(self, item: Item) -> hir.Query:
         (statement,) = parse_statements(item.create_sql)
@@ -164,28 +183,49 @@ class Explainer:
     # --- its text -----------------------------------------------------------------------------
 
     def _text(
-        self, planner: Planner, subject: _Subject, plan: p.ExplainPlan, config: ExplainConfig, names: Names
+        self,
+        planner: Planner,
+        subject: _Subject,
+        plan: p.ExplainPlan,
+        config: ExplainConfig,
+        names: Names,
     ) -> str:
+        if plan.format != "text":
+            raise Unsupported(
+                f"EXPLAIN {plan.stage.upper()} PLAN AS {plan.format.upper()} is not supported"
+            )
         if plan.stage == "raw":
-            if subject.query is None:
-                raise Unsupported("EXPLAIN RAW PLAN is not supported for indexes")
-            return explain.explain_hir(subject.query, names, config, title=subject.name)
-        relation = subject.relation
-        if subject.query is not None:
-            relation = lower_query(subject.query).relation
-        assert relation is not None
-        if plan.stage == "decorrelated":
-            return self._mir(subject, relation, planner, names, config, None)
-        if plan.stage == "locally optimized":
-            local = planner.optimize(relation)
-            return self._mir(subject, local, planner, names, config, None)
+            raise Unsupported("EXPLAIN RAW PLAN is not supported")
+        relation = None if subject.query is None else lower_query(subject.query).relation
+        cluster = subject.cluster
+        if plan.stage in ("decorrelated", "locally optimized"):
+            df = self._unplanned(planner, subject, relation, optimized=plan.stage != "decorrelated")
+            return explain_mir(df, subject.finishing, names, config, cluster=cluster)
         planned = self._planned(planner, subject, relation)
         if plan.stage == "optimized":
-            return self._mir(subject, relation, planner, names, config, planned)
-        return self._physical(subject, plan, planned, names, config)
+            pushed = {s.id: s.mfp for s in planned.plan.source_imports}
+            return explain_mir(
+                planned.mir, subject.finishing, names, config, cluster=cluster, pushed=pushed
+            )
+        return explain_lir(planned.plan, subject.finishing, names, config, cluster=cluster)
 
-    def _planned(self, planner: Planner, subject: _Subject, relation: Relation) -> Planned:
+    def _unplanned(
+        self, planner: Planner, subject: _Subject, relation: Relation | None, *, optimized: bool
+    ) -> MirDataflow:
+        """The object alone, views not inlined."""
+        if relation is None:
+            assert isinstance(subject.export, IndexExport)
+            on = planner.source(subject.export.on_id)
+            relation = Get(on.id, on.typ)
+        if optimized:
+            relation = planner.optimize(relation)
+        imports = tuple(planner.source(gid) for gid in sorted(global_gets(relation)))
+        built = MirObject(subject.export.id, relation, relation_type(relation))
+        return MirDataflow(imports, (), (built,), subject.export)
+
+    def _planned(self, planner: Planner, subject: _Subject, relation: Relation | None) -> Planned:
         if subject.deployed is not None:
             return Planned(subject.deployed.mir, subject.deployed.plan)
-        local = planner.optimize(relation) if not isinstance(subject.export, PeekExport) else relation
-        return planner.dataflow(subject.export, local, cluster=subject.cluster)
+        if relation is not None and not isinstance(subject.export, PeekExport):
+            relation = planner.optimize(relation)
+        return planner.dataflow(subject.export, relation, cluster=subject.cluster)

@@ -129,14 +129,7 @@ class ExpressionCache:
                 if prior:
                     doomed[key] = None
                 continue
-            entry = _decode(kind, value)
-            if entry is None or GlobalId(gid) not in current:
-                doomed[key] = None
-            elif current[GlobalId(gid)] != entry.version:
-                doomed[key] = None
-            elif isinstance(entry, GlobalExpressions) and not current.keys() >= set(
-                entry.index_imports
-            ):
+            if not _is_current(_decode(kind, value), GlobalId(gid), current):
                 doomed[key] = None
         return doomed
 
@@ -196,6 +189,15 @@ class ExpressionCache:
     def close(self) -> None:
         """Give the handles up. Idempotent."""
         self._map.close()
+
+
+def _is_current(entry: Any, gid: GlobalId, current: Mapping[GlobalId, int]) -> bool:
+    """Whether an entry still fits its object, and a plan the indexes that it imports."""
+    if entry is None or current.get(gid) != entry.version:
+        return False
+    if isinstance(entry, GlobalExpressions):
+        return current.keys() >= set(entry.index_imports)
+    return True
 
 
 def _decode(kind: str, data: bytes) -> Any:

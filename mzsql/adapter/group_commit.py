@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -21,7 +22,7 @@ from mzsql.repr.ids import GlobalId
 from mzsql.storage import WalState
 
 #: What is written to one table: updates (c0 …, mz_time 0, mz_diff), or a batch written before.
-Write = pa.Table | Batch
+Write: TypeAlias = "pa.Table | Batch"
 
 
 class WriteConflict(TransactionError):

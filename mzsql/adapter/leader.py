@@ -72,7 +72,9 @@ class Leadership:
                     f"fenced by a newer deployment: generation {held.generation} at {held.who}"
                 )
             mine = held is not None and held.token == self.token
-            free = held is None or mine or held.expires_at <= now or held.generation < self._generation
+            free = (
+                held is None or mine or held.expires_at <= now or held.generation < self._generation
+            )
             if not free and not (gone and held is not None and held.token == seen):
                 return {}, False
             lease = Lease(self.token, now + LEASE_MS, self._generation, this_process())
@@ -89,6 +91,8 @@ class Leadership:
             held = state.lease
             if held is None or held.token != self.token:
                 return {}, None
-            return dict([cat.put("lease", "leader", msgspec.structs.replace(held, expires_at=0))]), None
+            return dict(
+                [cat.put("lease", "leader", msgspec.structs.replace(held, expires_at=0))]
+            ), None
 
         self._catalog.transact(give_up)

@@ -134,7 +134,9 @@ def locate(
     urls = (blob, consensus, oracle)
     if path is not None:
         if any(url is not None for url in urls):
-            raise InvalidParameter("give either a directory or the URLs of blob, consensus and oracle, not both")
+            raise InvalidParameter(
+                "give either a directory or the URLs of blob, consensus and oracle, not both"
+            )
         return in_directory(path, create=create)
     if blob is None or consensus is None:
         raise InvalidParameter(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -18,12 +19,13 @@ from mzsql.adapter import system_rows
 from mzsql.adapter.builtin import builtins
 from mzsql.adapter.environment import Environment
 from mzsql.adapter.results import constant_table, expand
-from mzsql.compute import ComputeController, ComputeSettings
+from mzsql.compute import ComputeSettings
+from mzsql.compute.controller import ComputeController
 from mzsql.expr.engines import duckdb_connection, to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.expr.relation import RowSetFinishing
 from mzsql.lir.plan import Constant, DataflowDescription
-from mzsql.render import finish, render
+from mzsql.render.dataflow import finish, render
 from mzsql.repr.errors import DataError, NotReadable, Unsupported
 from mzsql.repr.frontier import Timestamp, show
 from mzsql.repr.ids import GlobalId
@@ -31,7 +33,7 @@ from mzsql.repr.types import ColumnType, arrow_schema
 from mzsql.storage import empty_updates
 
 #: Updates, not committed yet, that a transaction's own reads see: by table, columns c0 …, mz_time, mz_diff.
-Overlay = Mapping[GlobalId, Sequence[pa.Table]]
+Overlay: TypeAlias = Mapping[GlobalId, Sequence[pa.Table]]
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -59,14 +61,14 @@ class Peeker:
         spark: Callable[[], ComputeController | None],
         controller: Callable[[], ComputeController | None],
         replicas: Callable[[GlobalId], str],
-        limits: Limits = Limits(),
+        limits: Limits | None = None,
     ) -> None:
         self._env = env
         self._source = source
         self._spark = spark
         self._controller = controller
         self._replicas = replicas
-        self._limits = limits
+        self._limits = limits or Limits()
 
     # --- waiting ------------------------------------------------------------------------------
 
@@ -230,8 +232,10 @@ def _fetch(connection: object, statement: exp.Expression) -> pa.Table:
 def _checked(result: pa.Table) -> pa.Table:
     """The rows without the error column; fails with the first error there is."""
     ones = pa.array([1] * result.num_rows, pa.int64())
-    return expand(result.append_column("mz_diff", ones), "the result") if result.num_rows else (
-        result.drop_columns(["mz_error"]) if "mz_error" in result.column_names else result
+    return (
+        expand(result.append_column("mz_diff", ones), "the result")
+        if result.num_rows
+        else (result.drop_columns(["mz_error"]) if "mz_error" in result.column_names else result)
     )
 
 

@@ -8,7 +8,7 @@ went since (`deployed`).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -22,7 +22,6 @@ from mzsql.adapter.expression_cache import (
     spell_features,
 )
 from mzsql.adapter.session_catalog import SessionCatalog
-from mzsql.expr.evaluate import Evaluator
 from mzsql.expr.dataflow import (
     Export,
     IndexExport,
@@ -30,15 +29,16 @@ from mzsql.expr.dataflow import (
     MirDataflow,
     MirSource,
 )
+from mzsql.expr.evaluate import EvalError, Evaluator
 from mzsql.expr.relation import Project, Relation, RowSetFinishing, TopK
 from mzsql.expr.scalar import Literal, Scalar
 from mzsql.frontend import hir, lower_query, parse_statements, plan_statement
 from mzsql.frontend import plans as p
 from mzsql.lir import lower
 from mzsql.lir.plan import DataflowDescription
-from mzsql.repr.errors import InternalError, UndefinedTable
+from mzsql.repr.datum import Datum, Row
+from mzsql.repr.errors import DataError, InternalError, UndefinedTable
 from mzsql.repr.ids import GlobalId
-from mzsql.repr.datum import Datum
 from mzsql.repr.types import BIGINT, RelationDesc
 from mzsql.transform import (
     IndexDesc,
@@ -64,6 +64,18 @@ class Planned(msgspec.Struct, frozen=True):
     plan: DataflowDescription
 
 
+class _Folding:
+    """The evaluator as the optimizer wants it: a failure is an exception, by value."""
+
+    def __init__(self) -> None:
+        self._evaluator = Evaluator()
+
+    def evaluate(self, exprs: Sequence[Scalar], row: Row = ()) -> Sequence[Datum | Exception]:
+        """The value of each expression, or the error it fails with."""
+        found = self._evaluator.evaluate(exprs, row)
+        return [DataError(v.message) if isinstance(v, EvalError) else v for v in found]
+
+
 class Planner:
     """Plans for one process; keeps what it planned. Thread-safe.
 
@@ -82,14 +94,18 @@ class Planner:
         self._state = state
         self._cache = cache
         self._features = features
-        self._evaluator = Evaluator()
+        self._evaluator = _Folding()
         self._lock = threading.RLock()
         self._views: dict[tuple[GlobalId, int, OptimizerFeatures], View] = {}
 
     # --- names --------------------------------------------------------------------------------
 
     def catalog(
-        self, *, search_path: tuple[str, ...] = ("public",), cluster: str = "quickstart", database: str = "materialize"
+        self,
+        *,
+        search_path: tuple[str, ...] = ("public",),
+        cluster: str = "quickstart",
+        database: str = "materialize",
     ) -> SessionCatalog:
         """The catalog under a session's names."""
         return SessionCatalog(
@@ -201,7 +217,9 @@ class Planner:
 
     # --- dataflows ----------------------------------------------------------------------------
 
-    def context(self, *, cluster: str | None = None, without: frozenset[GlobalId] = frozenset()) -> OptimizerContext:
+    def context(
+        self, *, cluster: str | None = None, without: frozenset[GlobalId] = frozenset()
+    ) -> OptimizerContext:
         """What the optimizer may know: the indexes of a cluster (none where it is None), the features."""
         state = self._state()
 
@@ -247,7 +265,9 @@ class Planner:
         if relation is None and item.kind != "index":
             relation = self._definition(item)
         planned = self.dataflow(_export_of(item), relation, cluster=item.cluster)
-        used = {i.id for i in planned.plan.index_imports} | {i.id for i in planned.mir.index_imports}
+        used = {i.id for i in planned.plan.index_imports} | {
+            i.id for i in planned.mir.index_imports
+        }
         return GlobalExpressions(
             mir=planned.mir,
             plan=planned.plan,
@@ -263,7 +283,9 @@ class Planner:
             raise InternalError(f"not the definition of a materialized view: {item.create_sql}")
         return self.local(plan.query).mir
 
-    def remember(self, item: Item, made: GlobalExpressions | None, local: Relation | None = None) -> None:
+    def remember(
+        self, item: Item, made: GlobalExpressions | None, local: Relation | None = None
+    ) -> None:
         """Write a new object's plans to the cache; an index invalidates what may now be planned better."""
         features = spell_features(self._features())
         invalidate: set[GlobalId] = set()

@@ -106,7 +106,9 @@ class Queries:
         latest = self._env.fresh_timestamp() if upper is None else upper - 1
         return max(latest, since or 0)
 
-    def check_as_of(self, ts: Timestamp, inputs: Iterable[GlobalId], *, at_least: bool) -> Timestamp:
+    def check_as_of(
+        self, ts: Timestamp, inputs: Iterable[GlobalId], *, at_least: bool
+    ) -> Timestamp:
         """The time of an AS OF query; raises InvalidParameter where its inputs no longer have it."""
         stored = self._peeker.stored(sorted(inputs))
         since = join(*(self._env.collections.since(gid) for gid in stored)) if stored else 0
@@ -151,8 +153,7 @@ class Queries:
         def value(func: str, _: SqlType) -> Datum:
             if func not in fixed:
                 raise Unsupported(f"the function {func} is not supported")
-            found = fixed[func]
-            return found
+            return fixed[func]
 
         return value
 
@@ -190,7 +191,8 @@ class Queries:
         Args:
             session: whose isolation, timeout and values count.
             query: the query.
-            as_of, at_least: the time of AS OF [AT LEAST].
+            as_of: the time of AS OF.
+            at_least: whether a later one will do.
             read_ts: the time of the transaction it is in, if it has one already.
             overlay: what the transaction has written to tables.
         """
@@ -253,4 +255,3 @@ class Queries:
         finishing = RowSetFinishing((), None, 0, tuple(range(desc.arity)))
         query = hir.Query(get, desc, finishing, desc.typ.columns)
         return self.answer(session, query, as_of=as_of)
-

@@ -87,8 +87,7 @@ class EnvironmentReader:
         """Every relation, users' first, each in the order of its id."""
         catalog = self._catalog()
         items = [
-            catalog.item(i.id)
-            for i in catalog.state.of_kind("table", "view", "materialized-view")
+            catalog.item(i.id) for i in catalog.state.of_kind("table", "view", "materialized-view")
         ]
         items += [catalog.item(gid) for gid in builtins()]
         return [_info(item) for item in items]
@@ -146,7 +145,9 @@ class EnvironmentReader:
         rows = named(expand(updates, relation.full_name), desc)
         return rows.select(positions)
 
-    def parts(self, relation: RelationInfo, as_of: Timestamp, timeout: float = 60.0) -> Sequence[PartRef]:
+    def parts(
+        self, relation: RelationInfo, as_of: Timestamp, timeout: float = 60.0
+    ) -> Sequence[PartRef]:
         """The parts of a stored relation's contents at ``as_of``: columns c0 …, [mz_error], mz_time, mz_diff. Keep them alive while
         they are read; a reader takes a row's time as ``greatest(mz_time, time_floor)`` and keeps those at or below ``as_of``.
         """
@@ -154,7 +155,9 @@ class EnvironmentReader:
         self.wait(relation, as_of, timeout)
         return self._env.collections.parts(relation.id, as_of)
 
-    def changes(self, relation: RelationInfo, lower: Timestamp, upper: Timestamp, timeout: float = 60.0) -> pa.Table:
+    def changes(
+        self, relation: RelationInfo, lower: Timestamp, upper: Timestamp, timeout: float = 60.0
+    ) -> pa.Table:
         """A stored relation's updates with ``lower <= mz_time < upper``: its columns by name, then mz_time, mz_diff."""
         _require_stored(relation)
         collections = self._env.collections

@@ -86,9 +86,7 @@ def decoder(typ: SqlType) -> Callable[[Any], Any]:
             return lambda v: v
 
 
-def constant_table(
-    rows: Sequence[tuple[Row, int]], columns: Sequence[ColumnType]
-) -> pa.Table:
+def constant_table(rows: Sequence[tuple[Row, int]], columns: Sequence[ColumnType]) -> pa.Table:
     """The rows of a constant relation as columns c0 …, each copy a row."""
     flat: list[tuple[Datum, ...]] = []
     for row, diff in rows:

@@ -45,9 +45,7 @@ DEFAULTS: Mapping[str, str] = {
     "transaction_isolation": "strict serializable",
     "welcome_message": "on",
 }
-READ_ONLY = frozenset(
-    {"integer_datetimes", "is_superuser", "server_version", "server_version_num"}
-)
+READ_ONLY = frozenset({"integer_datetimes", "is_superuser", "server_version", "server_version_num"})
 _ALLOWED: Mapping[str, tuple[str, ...]] = {
     "transaction_isolation": (
         "read uncommitted",

@@ -74,7 +74,9 @@ class SessionCatalog:
             return None
         if name.database not in (None, DATABASE):
             return None
-        schemas = (name.schema,) if name.schema is not None else (*SYSTEM_SCHEMAS, *self._search_path)
+        schemas = (
+            (name.schema,) if name.schema is not None else (*SYSTEM_SCHEMAS, *self._search_path)
+        )
         for schema in schemas:
             builtin = builtins_by_name().get((schema, name.item))
             if builtin is not None:

@@ -78,7 +78,9 @@ def show_objects(plan: p.ShowObjectsPlan, state: CatalogState) -> tuple[Relation
             return _items(plan, state)
 
 
-def _named(plan: p.ShowObjectsPlan, names: Sequence[str], *columns: str) -> tuple[RelationDesc, Rows]:
+def _named(
+    plan: p.ShowObjectsPlan, names: Sequence[str], *columns: str
+) -> tuple[RelationDesc, Rows]:
     found: Rows = [(n, *[""] * (len(columns) - 1)) for n in sorted(names) if like(plan.like, n)]
     return text_desc(*columns), found
 
@@ -88,11 +90,13 @@ def _items(plan: p.ShowObjectsPlan, state: CatalogState) -> tuple[RelationDesc, 
     schema = "public" if plan.schema is None else plan.schema[1]
     found: list[tuple[str, str, str | None]] = []
     if schema in SYSTEM_SCHEMAS:
-        found = [(b.name, b.kind, None) for b in builtins().values() if b.schema == schema and b.kind in kinds]
-    else:
         found = [
-            (i.name, i.kind, i.cluster) for i in state.of_kind(*kinds) if i.schema == schema
+            (b.name, b.kind, None)
+            for b in builtins().values()
+            if b.schema == schema and b.kind in kinds
         ]
+    else:
+        found = [(i.name, i.kind, i.cluster) for i in state.of_kind(*kinds) if i.schema == schema]
     found = [row for row in sorted(found) if like(plan.like, row[0])]
     if plan.kind == "materialized views":
         mine = [row for row in found if plan.cluster in (None, row[2])]
@@ -124,7 +128,9 @@ def key_text(item: Item, state: CatalogState) -> list[str]:
     texts = []
     for expr in item.key:
         text = printer.scalar(expr)
-        texts.append(re.sub(r"#(\d+)", lambda m: names[int(m[1])] if int(m[1]) < len(names) else m[0], text))
+        texts.append(
+            re.sub(r"#(\d+)", lambda m: names[int(m[1])] if int(m[1]) < len(names) else m[0], text)
+        )
     return texts
 
 
@@ -154,7 +160,9 @@ def show_create(plan: p.ShowCreatePlan) -> tuple[RelationDesc, Rows]:
 def show_variable(session: Session, name: str) -> tuple[RelationDesc, Rows]:
     """SHOW <variable> or SHOW ALL."""
     if name == "all":
-        rows: Rows = [(n, session.get(n), "read only" if n in READ_ONLY else "") for n in session.names()]
+        rows: Rows = [
+            (n, session.get(n), "read only" if n in READ_ONLY else "") for n in session.names()
+        ]
         return text_desc("name", "setting", "description"), rows
     return text_desc(name), [(session.get(name),)]
 
