@@ -75,10 +75,16 @@ def test_what_an_object_depends_on_must_still_be_there() -> None:
 
 def test_drop_refuses_while_others_depend_and_cascades_when_told() -> None:
     state, entries = fresh()
-    for one in (item(1, "t"), item(2, "v", "view", on=(1,)), item(3, "m", "materialized-view", on=(2,))):
+    for one in (
+        item(1, "t"),
+        item(2, "v", "view", on=(1,)),
+        item(3, "m", "materialized-view", on=(2,)),
+    ):
         state = step(entries, cat.create_item(state, one))
     state = step(entries, cat.create_item(state, item(4, "i", "index", on=(3,))))
-    with pytest.raises(DependentObjects, match='cannot drop table "t": still depended upon by view "v"'):
+    with pytest.raises(
+        DependentObjects, match='cannot drop table "t": still depended upon by view "v"'
+    ):
         cat.drop_items(state, [GlobalId("u1")], cascade=False)
     # An index never keeps what it is on from being dropped.
     assert set(cat.drop_items(state, [GlobalId("u3")], cascade=False)) == {"item/u3", "item/u4"}
