@@ -18,6 +18,8 @@ from mzsql.persist.batch import (
 )
 from mzsql.persist.client import PersistClient
 from mzsql.persist.clock import Clock, SystemClock
+from mzsql.persist.consolidate import consolidate
+from mzsql.persist.critical import CriticalReader
 from mzsql.persist.errors import (
     CorruptPart,
     ExpiredHandle,
@@ -32,7 +34,8 @@ from mzsql.persist.errors import (
     UpperMismatch,
 )
 from mzsql.persist.parts import Updates
-from mzsql.persist.read import CriticalReader, PartRef, ReadHandle, SnapshotSplit
+from mzsql.persist.read import ReadHandle
+from mzsql.persist.refs import PartRef, SnapshotSplit
 from mzsql.persist.settings import Settings
 from mzsql.persist.stats import KeyRange
 from mzsql.persist.write import WriteHandle
@@ -68,4 +71,5 @@ __all__ = [
     "Updates",
     "UpperMismatch",
     "WriteHandle",
+    "consolidate",
 ]

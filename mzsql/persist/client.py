@@ -22,11 +22,12 @@ from mzsql.persist.batch import KeySpec
 from mzsql.persist.clock import Clock, SystemClock
 from mzsql.persist.columns import check_schema, encode_schema
 from mzsql.persist.commands import Finalize, RegisterCritical, RegisterReader
+from mzsql.persist.critical import CriticalReader
 from mzsql.persist.errors import ExpiredHandle, MissingPart
 from mzsql.persist.machine import Context, Shard
 from mzsql.persist.maintenance import Report, due, maintain
 from mzsql.persist.opened import Opened
-from mzsql.persist.read import CriticalReader, ReadHandle
+from mzsql.persist.read import ReadHandle
 from mzsql.persist.settings import Settings
 from mzsql.persist.state import ShardState
 from mzsql.persist.write import WriteHandle

@@ -8,35 +8,25 @@ objects are held by the lifetime of the `PartRef` and `SnapshotSplit` values han
 from __future__ import annotations
 
 import logging
-import random
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-import msgspec
 import pyarrow as pa
 
-from mzsql.location import Blob, open_blob
-from mzsql.location.mem import MemConsensus
 from mzsql.persist.batch import (
     DIFF_COLUMN,
     TIME_COLUMN,
-    BlobPart,
-    InlinePart,
     KeySpec,
-    KeyStats,
-    Part,
     ReadStats,
     first_time,
     last_time,
 )
-from mzsql.persist.clock import Deadline, SystemClock
-from mzsql.persist.columns import all_at, decode_schema, encode_schema, physical
+from mzsql.persist.clock import Deadline
+from mzsql.persist.columns import all_at, encode_schema, physical
 from mzsql.persist.commands import (
-    DowngradeCritical,
     DowngradeSince,
     ExpireReader,
-    ReleaseCritical,
 )
 from mzsql.persist.consolidate import consolidate as consolidated
 from mzsql.persist.consolidate import sort_by_key
@@ -49,206 +39,14 @@ from mzsql.persist.errors import (
     ShardFinalized,
     SinceViolation,
 )
-from mzsql.persist.machine import Context
 from mzsql.persist.opened import Opened
-from mzsql.persist.parts import PartReader, between, spark_path, until
-from mzsql.persist.settings import Settings
-from mzsql.persist.state import CriticalHold, LeasedReader, ShardState, TraceBatch
+from mzsql.persist.parts import between, until
+from mzsql.persist.refs import Lease, PartRef, SnapshotSplit, SplitData
+from mzsql.persist.state import LeasedReader, ShardState
 from mzsql.persist.stats import KeyRange, Lookup
 from mzsql.repr.frontier import Frontier, Timestamp, contains, less_equal, less_than, show
 
 _log = logging.getLogger(__name__)
-
-
-class _Lease:
-    """Keeps the objects of the states from ``seqno`` on while it is referenced."""
-
-    def __init__(self, handle: ReadHandle, number: int, seqno: int) -> None:
-        self._handle = handle
-        self._number = number
-        self.seqno = seqno
-
-    def __del__(self) -> None:
-        # May run at any moment in any thread, so it takes no lock.
-        self._handle._released.append(self._number)
-
-
-class PartRef:
-    """A part as a reader gets it. Keep the object while anything (Spark) may read the part: it holds the part's object back.
-
-    Every reader takes a row's time as ``greatest(mz_time, time_floor)``, and for a snapshot keeps rows whose time is ``<= as_of``.
-    """
-
-    __slots__ = ("_lease", "_reader", "lower", "part", "upper")
-
-    def __init__(self, part: Part, batch: TraceBatch, reader: PartReader, lease: _Lease) -> None:
-        self.part = part
-        self.lower: Timestamp = batch.lower
-        self.upper: Frontier = batch.upper
-        self._reader = reader
-        self._lease = lease
-
-    @property
-    def shard_id(self) -> str:
-        """The shard."""
-        return self._reader.shard_id
-
-    @property
-    def inline(self) -> bool:
-        """Whether its bytes are here already."""
-        return isinstance(self.part, InlinePart)
-
-    @property
-    def blob_key(self) -> str | None:
-        """Its object's key; `None` when it is inline."""
-        return self.part.key if isinstance(self.part, BlobPart) else None
-
-    @property
-    def spark_path(self) -> str | None:
-        """The path under which Spark opens it; `None` when it is inline, or its Blob has no such paths."""
-        key = self.blob_key
-        return None if key is None else spark_path(self._reader.context, key)
-
-    @property
-    def rows(self) -> int:
-        """How many updates it holds."""
-        return self.part.rows
-
-    @property
-    def bytes(self) -> int:
-        """How many encoded bytes it has."""
-        return self.part.size
-
-    @property
-    def stats(self) -> tuple[KeyStats, ...]:
-        """Least and greatest value of each key column."""
-        return self.part.stats
-
-    @property
-    def worker(self) -> int | None:
-        """The worker it belongs to, in a keyed shard."""
-        return self.part.worker
-
-    @property
-    def time_min(self) -> Timestamp:
-        """The least time of its updates."""
-        return first_time(self.part)
-
-    @property
-    def time_max(self) -> Timestamp:
-        """The greatest time of its updates."""
-        return last_time(self.part)
-
-    @property
-    def time_floor(self) -> Timestamp:
-        """No update's time is below this, whatever ``mz_time`` in the object says."""
-        return self.part.time_floor
-
-    def to_arrow(
-        self, *, columns: Sequence[str] | None = None, stats: ReadStats | None = None
-    ) -> pa.Table:
-        """All its updates, the floor applied, checksum verified: ``columns`` (all by default), ``mz_time``, ``mz_diff``.
-
-        Raises:
-            MissingPart, CorruptPart: the object is gone, or not what was written.
-        """
-        deadline = self._reader.context.deadline(None)
-        return self._reader.read(self.part, deadline, columns=columns, stats=stats).combine_chunks()
-
-
-class _SplitData(msgspec.Struct, frozen=True):
-    """A split as it travels."""
-
-    shard_id: str
-    as_of: Timestamp
-    schema: bytes
-    key: KeySpec | None
-    parts: tuple[Part, ...]
-    blob_url: str | None
-
-
-class SnapshotSplit:
-    """One share of a snapshot; travels between processes as bytes.
-
-    The sender keeps its own value (and its reader) until the receiver is done, which holds the objects back.
-    """
-
-    def __init__(self, data: _SplitData, context: Context, lease: _Lease | None) -> None:
-        self._data = data
-        self._lease = lease
-        self._reader = PartReader(context, data.shard_id, decode_schema(data.schema))
-
-    @property
-    def as_of(self) -> Timestamp:
-        """The time of the snapshot."""
-        return self._data.as_of
-
-    @property
-    def rows(self) -> int:
-        """How many updates are to be read, before consolidation."""
-        return sum(part.rows for part in self._data.parts)
-
-    def to_arrow(self, *, stats: ReadStats | None = None) -> pa.Table:
-        """Its updates, times advanced to ``as_of``, consolidated within the split."""
-        deadline = self._reader.context.deadline(None)
-        schema = physical(self._reader.schema)
-        found = [
-            until(self._reader.read(part, deadline, stats=stats), self.as_of)
-            for part in self._data.parts
-        ]
-        table = pa.concat_tables([schema.empty_table(), *found])
-        return consolidated(all_at(table, self.as_of), self._data.key).combine_chunks()
-
-    def spark_paths(self) -> list[str]:
-        """The paths of its parts in Blob, which hold ``mz_time`` and ``mz_diff``; the rest is `inline_table`.
-
-        For parts with a time floor and rows beyond ``as_of`` see `parts`.
-        """
-        keys = [part.key for part in self._data.parts if isinstance(part, BlobPart)]
-        return [p for p in (spark_path(self._reader.context, key) for key in keys) if p is not None]
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """Its parts, as the shard's metadata has them."""
-        return self._data.parts
-
-    def inline_table(self) -> pa.Table:
-        """The updates that are not under `spark_paths`, because they are inline or the Blob has no paths."""
-        deadline = self._reader.context.deadline(None)
-        has_paths = spark_path(self._reader.context, "probe") is not None
-        found = [
-            self._reader.read(part, deadline)
-            for part in self._data.parts
-            if isinstance(part, InlinePart) or not has_paths
-        ]
-        schema = physical(self._reader.schema)
-        return until(pa.concat_tables([schema.empty_table(), *found]), self.as_of).combine_chunks()
-
-    def to_bytes(self) -> bytes:
-        """The split for another process."""
-        return msgspec.msgpack.encode(self._data)
-
-    @staticmethod
-    def from_bytes(
-        data: bytes, *, blob: Blob | None = None, context: Context | None = None
-    ) -> SnapshotSplit:
-        """A split that came from another process; without ``blob`` the one at the URL its client was opened with."""
-        decoded = msgspec.msgpack.decode(data, type=_SplitData)
-        if context is None:
-            context = _reading_context(decoded, blob)
-        return SnapshotSplit(decoded, context, None)
-
-
-def _reading_context(data: _SplitData, blob: Blob | None) -> Context:
-    if blob is None:
-        if data.blob_url is None:
-            raise SchemaMismatch(
-                "the split comes from a client that was not opened by URL",
-                hint="Pass the Blob store it was taken from.",
-            )
-        blob = open_blob(data.blob_url)
-    # Parts never change, so reading them asks no Consensus.
-    return Context(blob, MemConsensus(), SystemClock(), random.SystemRandom(), Settings())
 
 
 class ReadHandle:
@@ -314,7 +112,7 @@ class ReadHandle:
             return state
         raise ReadTimeout(self.shard_id, past, state.upper, deadline.timeout)
 
-    def _take_lease(self) -> tuple[ShardState, _Lease]:
+    def _take_lease(self) -> tuple[ShardState, Lease]:
         """The latest state seen, and a lease on the objects it names."""
         with self._lock:
             state = self._opened.shard.state
@@ -322,7 +120,7 @@ class ReadHandle:
             number = self._next_lease
             self._next_lease += 1
             self._leases[number] = state.seqno
-            return state, _Lease(self, number, state.seqno)
+            return state, Lease(self._released, number, state.seqno)
 
     def _outstanding(self) -> int:
         """The earliest state whose objects are being read here; the lock is held."""
@@ -345,7 +143,7 @@ class ReadHandle:
 
     def _refs(
         self, lower: Timestamp, upper: Frontier, deadline: Deadline
-    ) -> tuple[list[PartRef], _Lease]:
+    ) -> tuple[list[PartRef], Lease]:
         """The parts that may hold updates with times in ``[lower, upper)``, which are complete."""
         self._heartbeat_if_due(deadline)
         state, lease = self._take_lease()
@@ -403,10 +201,10 @@ class ReadHandle:
             shares[smallest].append(ref)
             sizes[smallest] += ref.bytes
         schema = encode_schema(self.schema)
-        lease = refs[0]._lease if refs else None
+        lease = refs[0].lease if refs else None
         return [
             SnapshotSplit(
-                _SplitData(
+                SplitData(
                     self.shard_id,
                     as_of,
                     schema,
@@ -660,57 +458,3 @@ class ReadHandle:
 
 def _sortable(key: KeySpec | None, names: Sequence[str]) -> KeySpec | None:
     return key if key is not None and set(key.columns) <= set(names) else None
-
-
-class CriticalReader:
-    """A since hold without lease: it stays until released, whatever becomes of the process, and is fenced by a token.
-
-    Made by `PersistClient.open_critical_reader`, which takes the hold over: an older owner's next call raises `Fenced`.
-    """
-
-    def __init__(self, opened: Opened, reader_id: str, hold: CriticalHold) -> None:
-        self._opened = opened
-        self._since = hold.since
-        self.reader_id = reader_id
-        self.token: str = hold.token
-
-    @property
-    def shard_id(self) -> str:
-        """The shard."""
-        return self._opened.shard_id
-
-    @property
-    def since(self) -> Frontier:
-        """The hold."""
-        return self._since
-
-    @property
-    def upper(self) -> Frontier:
-        """The shard's upper as last seen by this process; asks nobody."""
-        return self._opened.shard.state.upper
-
-    def downgrade_since(self, new_since: Frontier, *, timeout: float | None = None) -> None:
-        """Move the hold forward.
-
-        Raises:
-            InvalidBounds: ``new_since`` is below the present hold.
-            Fenced: another process took the hold over.
-            ExpiredHandle: the hold was released.
-        """
-        if less_than(new_since, self._since):
-            raise InvalidBounds(
-                f"shard {self.shard_id}: a hold cannot go back from {show(self._since)} to {show(new_since)}"
-            )
-        command = DowngradeCritical(self.reader_id, self.token, new_since)
-        self._opened.shard.apply(command, self._opened.deadline(timeout))
-        self._since = new_since
-        self._opened.changed(self._opened)
-
-    def release(self, *, timeout: float | None = None) -> None:
-        """Remove the hold for good. Idempotent.
-
-        Raises:
-            Fenced: another process took the hold over.
-        """
-        command = ReleaseCritical(self.reader_id, self.token)
-        self._opened.shard.apply(command, self._opened.deadline(timeout))

@@ -1,0 +1,63 @@
+"""Since holds that outlive processes."""
+
+from __future__ import annotations
+
+from mzsql.persist.commands import DowngradeCritical, ReleaseCritical
+from mzsql.persist.errors import InvalidBounds
+from mzsql.persist.opened import Opened
+from mzsql.persist.state import CriticalHold
+from mzsql.repr.frontier import Frontier, less_than, show
+
+
+class CriticalReader:
+    """A since hold without lease: it stays until released, whatever becomes of the process, and is fenced by a token.
+
+    Made by `PersistClient.open_critical_reader`, which takes the hold over: an older owner's next call raises `Fenced`.
+    """
+
+    def __init__(self, opened: Opened, reader_id: str, hold: CriticalHold) -> None:
+        self._opened = opened
+        self._since = hold.since
+        self.reader_id = reader_id
+        self.token: str = hold.token
+
+    @property
+    def shard_id(self) -> str:
+        """The shard."""
+        return self._opened.shard_id
+
+    @property
+    def since(self) -> Frontier:
+        """The hold."""
+        return self._since
+
+    @property
+    def upper(self) -> Frontier:
+        """The shard's upper as last seen by this process; asks nobody."""
+        return self._opened.shard.state.upper
+
+    def downgrade_since(self, new_since: Frontier, *, timeout: float | None = None) -> None:
+        """Move the hold forward.
+
+        Raises:
+            InvalidBounds: ``new_since`` is below the present hold.
+            Fenced: another process took the hold over.
+            ExpiredHandle: the hold was released.
+        """
+        if less_than(new_since, self._since):
+            raise InvalidBounds(
+                f"shard {self.shard_id}: a hold cannot go back from {show(self._since)} to {show(new_since)}"
+            )
+        command = DowngradeCritical(self.reader_id, self.token, new_since)
+        self._opened.shard.apply(command, self._opened.deadline(timeout))
+        self._since = new_since
+        self._opened.changed(self._opened)
+
+    def release(self, *, timeout: float | None = None) -> None:
+        """Remove the hold for good. Idempotent.
+
+        Raises:
+            Fenced: another process took the hold over.
+        """
+        command = ReleaseCritical(self.reader_id, self.token)
+        self._opened.shard.apply(command, self._opened.deadline(timeout))

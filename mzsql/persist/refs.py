@@ -1,0 +1,226 @@
+"""Parts and snapshot splits as readers get them.
+
+Promise: while a `PartRef` or `SnapshotSplit` is referenced in the process that took it, the objects it names stay in Blob.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Sequence
+
+import msgspec
+import pyarrow as pa
+
+from mzsql.location import Blob, open_blob
+from mzsql.location.mem import MemConsensus
+from mzsql.persist.batch import (
+    BlobPart,
+    InlinePart,
+    KeySpec,
+    KeyStats,
+    Part,
+    ReadStats,
+    first_time,
+    last_time,
+)
+from mzsql.persist.clock import SystemClock
+from mzsql.persist.columns import all_at, decode_schema, physical
+from mzsql.persist.consolidate import consolidate
+from mzsql.persist.errors import SchemaMismatch
+from mzsql.persist.machine import Context
+from mzsql.persist.parts import PartReader, spark_path, until
+from mzsql.persist.settings import Settings
+from mzsql.persist.state import TraceBatch
+from mzsql.repr.frontier import Frontier, Timestamp
+
+
+class Lease:
+    """Keeps the objects of the states from ``seqno`` on while it is referenced; then puts its number in ``released``."""
+
+    def __init__(self, released: deque[int], number: int, seqno: int) -> None:
+        self._released = released
+        self._number = number
+        self.seqno = seqno
+
+    def __del__(self) -> None:
+        # May run at any moment in any thread, so it takes no lock.
+        self._released.append(self._number)
+
+
+class PartRef:
+    """A part as a reader gets it. Keep the object while anything (Spark) may read the part: it holds the part's object back.
+
+    Every reader takes a row's time as ``greatest(mz_time, time_floor)``, and for a snapshot keeps rows whose time is ``<= as_of``.
+    """
+
+    __slots__ = ("_reader", "lease", "lower", "part", "upper")
+
+    def __init__(self, part: Part, batch: TraceBatch, reader: PartReader, lease: Lease) -> None:
+        self.part = part
+        self.lower: Timestamp = batch.lower
+        self.upper: Frontier = batch.upper
+        self._reader = reader
+        self.lease = lease
+
+    @property
+    def shard_id(self) -> str:
+        """The shard."""
+        return self._reader.shard_id
+
+    @property
+    def inline(self) -> bool:
+        """Whether its bytes are here already."""
+        return isinstance(self.part, InlinePart)
+
+    @property
+    def blob_key(self) -> str | None:
+        """Its object's key; `None` when it is inline."""
+        return self.part.key if isinstance(self.part, BlobPart) else None
+
+    @property
+    def spark_path(self) -> str | None:
+        """The path under which Spark opens it; `None` when it is inline, or its Blob has no such paths."""
+        key = self.blob_key
+        return None if key is None else spark_path(self._reader.context, key)
+
+    @property
+    def rows(self) -> int:
+        """How many updates it holds."""
+        return self.part.rows
+
+    @property
+    def bytes(self) -> int:
+        """How many encoded bytes it has."""
+        return self.part.size
+
+    @property
+    def stats(self) -> tuple[KeyStats, ...]:
+        """Least and greatest value of each key column."""
+        return self.part.stats
+
+    @property
+    def worker(self) -> int | None:
+        """The worker it belongs to, in a keyed shard."""
+        return self.part.worker
+
+    @property
+    def time_min(self) -> Timestamp:
+        """The least time of its updates."""
+        return first_time(self.part)
+
+    @property
+    def time_max(self) -> Timestamp:
+        """The greatest time of its updates."""
+        return last_time(self.part)
+
+    @property
+    def time_floor(self) -> Timestamp:
+        """No update's time is below this, whatever ``mz_time`` in the object says."""
+        return self.part.time_floor
+
+    def to_arrow(
+        self, *, columns: Sequence[str] | None = None, stats: ReadStats | None = None
+    ) -> pa.Table:
+        """All its updates, the floor applied, checksum verified: ``columns`` (all by default), ``mz_time``, ``mz_diff``.
+
+        Raises:
+            MissingPart, CorruptPart: the object is gone, or not what was written.
+        """
+        deadline = self._reader.context.deadline(None)
+        return self._reader.read(self.part, deadline, columns=columns, stats=stats).combine_chunks()
+
+
+class SplitData(msgspec.Struct, frozen=True):
+    """A split as it travels."""
+
+    shard_id: str
+    as_of: Timestamp
+    schema: bytes
+    key: KeySpec | None
+    parts: tuple[Part, ...]
+    blob_url: str | None
+
+
+class SnapshotSplit:
+    """One share of a snapshot; travels between processes as bytes.
+
+    The sender keeps its own value (and its reader) until the receiver is done, which holds the objects back.
+    """
+
+    def __init__(self, data: SplitData, context: Context, lease: Lease | None) -> None:
+        self._data = data
+        self._lease = lease
+        self._reader = PartReader(context, data.shard_id, decode_schema(data.schema))
+
+    @property
+    def as_of(self) -> Timestamp:
+        """The time of the snapshot."""
+        return self._data.as_of
+
+    @property
+    def rows(self) -> int:
+        """How many updates are to be read, before consolidation."""
+        return sum(part.rows for part in self._data.parts)
+
+    def to_arrow(self, *, stats: ReadStats | None = None) -> pa.Table:
+        """Its updates, times advanced to ``as_of``, consolidated within the split."""
+        deadline = self._reader.context.deadline(None)
+        schema = physical(self._reader.schema)
+        found = [
+            until(self._reader.read(part, deadline, stats=stats), self.as_of)
+            for part in self._data.parts
+        ]
+        table = pa.concat_tables([schema.empty_table(), *found])
+        return consolidate(all_at(table, self.as_of), self._data.key).combine_chunks()
+
+    def spark_paths(self) -> list[str]:
+        """The paths of its parts in Blob, which hold ``mz_time`` and ``mz_diff``; the rest is `inline_table`.
+
+        For parts with a time floor and rows beyond ``as_of`` see `parts`.
+        """
+        keys = [part.key for part in self._data.parts if isinstance(part, BlobPart)]
+        return [p for p in (spark_path(self._reader.context, key) for key in keys) if p is not None]
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Its parts, as the shard's metadata has them."""
+        return self._data.parts
+
+    def inline_table(self) -> pa.Table:
+        """The updates that are not under `spark_paths`, because they are inline or the Blob has no paths."""
+        deadline = self._reader.context.deadline(None)
+        has_paths = spark_path(self._reader.context, "probe") is not None
+        found = [
+            self._reader.read(part, deadline)
+            for part in self._data.parts
+            if isinstance(part, InlinePart) or not has_paths
+        ]
+        schema = physical(self._reader.schema)
+        return until(pa.concat_tables([schema.empty_table(), *found]), self.as_of).combine_chunks()
+
+    def to_bytes(self) -> bytes:
+        """The split for another process."""
+        return msgspec.msgpack.encode(self._data)
+
+    @staticmethod
+    def from_bytes(
+        data: bytes, *, blob: Blob | None = None, context: Context | None = None
+    ) -> SnapshotSplit:
+        """A split that came from another process; without ``blob`` the one at the URL its client was opened with."""
+        decoded = msgspec.msgpack.decode(data, type=SplitData)
+        if context is None:
+            context = _reading_context(decoded, blob)
+        return SnapshotSplit(decoded, context, None)
+
+
+def _reading_context(data: SplitData, blob: Blob | None) -> Context:
+    if blob is None:
+        if data.blob_url is None:
+            raise SchemaMismatch(
+                "the split comes from a client that was not opened by URL",
+                hint="Pass the Blob store it was taken from.",
+            )
+        blob = open_blob(data.blob_url)
+    # Parts never change, so reading them asks no Consensus.
+    return Context(blob, MemConsensus(), SystemClock(), random.SystemRandom(), Settings())
