@@ -1,1 +1,26 @@
-"""EXPLAIN: every stage of a plan as text or JSON."""
+"""EXPLAIN: every stage of a plan as text or JSON.
+
+`explain_hir` (RAW), `explain_relation` (DECORRELATED, LOCALLY OPTIMIZED), `explain_mir` (OPTIMIZED), `explain_lir` (PHYSICAL),
+`explain_fast_path` (OPTIMIZED and PHYSICAL of a query without a dataflow), and `lir_json`, `mir_json`, `relation_json`.
+"""
+
+from mzsql.explain.as_json import lir_json, mir_json, relation_json
+from mzsql.explain.config import ExplainConfig, Humanizer
+from mzsql.explain.document import Notice, explain_lir
+from mzsql.explain.fast_path import explain_fast_path
+from mzsql.explain.hir import explain_hir
+from mzsql.explain.mir import explain_mir, explain_relation
+
+__all__ = [
+    "ExplainConfig",
+    "Humanizer",
+    "Notice",
+    "explain_fast_path",
+    "explain_hir",
+    "explain_lir",
+    "explain_mir",
+    "explain_relation",
+    "lir_json",
+    "mir_json",
+    "relation_json",
+]

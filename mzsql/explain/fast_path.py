@@ -1,0 +1,122 @@
+"""EXPLAIN of a query that is answered without a dataflow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from mzsql.explain import scalars
+from mzsql.explain.config import ExplainConfig, Humanizer
+from mzsql.explain.document import Notice, assemble, source_blocks
+from mzsql.explain.lines import Lines
+from mzsql.explain.mir import MirPrinter, lookup, read_index, short
+from mzsql.explain.physical import finish
+from mzsql.expr import relation as mir
+from mzsql.expr import scalar as sc
+from mzsql.expr.dataflow import IndexImport
+from mzsql.expr.mfp import MapFilterProject
+from mzsql.expr.relation import RowSetFinishing
+from mzsql.repr.types import ColumnType
+from mzsql.transform.fast_path import ConstantPlan, FastPathPlan, PeekIndexPlan, PeekPersistPlan
+
+
+def explain_fast_path(
+    plan: FastPathPlan,
+    finishing: RowSetFinishing | None,
+    humanizer: Humanizer,
+    config: ExplainConfig,
+    *,
+    cluster: str | None = "quickstart",
+    notices: Sequence[Notice] = (),
+) -> str:
+    """EXPLAIN OPTIMIZED or PHYSICAL PLAN AS TEXT of a fast path (reference explain-format 8)."""
+    used: list[IndexImport] = []
+    sources = ""
+    if isinstance(plan, ConstantPlan):
+        rel = mir.Constant(plan.rows, plan.typ, plan.error)
+        body = MirPrinter(humanizer, config).plan(rel, finishing, 1)
+    else:
+        body = _peek(plan, finishing, humanizer, config)
+    match plan:
+        case PeekIndexPlan(index_id=index, on_id=on, key=key, rows=rows, typ=typ):
+            usage = "*** full scan ***" if rows is None else "lookup"
+            usages = (usage,)
+            if rows is None and finishing is not None and finishing.limit is not None:
+                usages = ("fast path limit",)
+            used.append(IndexImport(index, on, key, typ, usages))
+        case PeekPersistPlan(id=gid):
+            sources = source_blocks([(gid, None)], humanizer, config)
+        case _:
+            pass
+    return assemble(
+        [f"Explained Query (fast path):\n{body}"],
+        sources=sources,
+        used_indexes=used,
+        humanizer=humanizer,
+        cluster=cluster,
+        notices=() if config.no_notices else notices,
+    )
+
+
+def _peek(
+    plan: PeekIndexPlan | PeekPersistPlan,
+    finishing: RowSetFinishing | None,
+    humanizer: Humanizer,
+    config: ExplainConfig,
+) -> str:
+    printer = scalars.ScalarPrinter(redacted=config.redacted)
+    lines = Lines()
+    level = 1
+    mfp = plan.mfp
+    if finishing is not None and not finishing.is_trivial(mfp.output_arity):
+        lines.add(level, finish(finishing, redacted=config.redacted))
+        level += 1
+    match plan:
+        case PeekIndexPlan(rows=rows) if rows is not None:
+            # A lookup's rows carry the key that they were found by behind their own columns.
+            mfp = _widened(mfp, len(plan.key))
+            columns = [ColumnType(sc.scalar_type(e, plan.typ.columns)) for e in plan.key]
+            usage = lookup([printer.row(row, columns) for row in rows])
+            leaf = read_index(
+                humanizer.name(plan.on_id), short(humanizer.name(plan.index_id)), usage
+            )
+        case PeekIndexPlan():
+            leaf = read_index(
+                humanizer.name(plan.on_id),
+                short(humanizer.name(plan.index_id)),
+                "*** full scan ***",
+            )
+        case PeekPersistPlan():
+            leaf = f"PeekPersist {humanizer.name(plan.id)}"
+    for text in mfp_operators(mfp, printer):
+        lines.add(level, text)
+        level += 1
+    lines.add(level, leaf)
+    return lines.text()
+
+
+def mfp_operators(mfp: MapFilterProject, printer: scalars.ScalarPrinter) -> list[str]:
+    """An MFP as operators, outermost first: Project, Filter, Map."""
+    texts: list[str] = []
+    if mfp.projection != tuple(range(mfp.input_arity + len(mfp.expressions))):
+        texts.append(f"Project ({scalars.columns(mfp.projection)})")
+    if mfp.predicates:
+        texts.append(f"Filter {' AND '.join(printer.scalar(p) for _, p in mfp.predicates)}")
+    if mfp.expressions:
+        texts.append(f"Map ({printer.scalars(mfp.expressions)})")
+    return texts
+
+
+def _widened(mfp: MapFilterProject, by: int) -> MapFilterProject:
+    """The same MFP over rows with `by` more columns at the end."""
+    place = {c: c for c in range(mfp.input_arity)}
+    for offset in range(len(mfp.expressions)):
+        place[mfp.input_arity + offset] = mfp.input_arity + by + offset
+    return msgspec.structs.replace(
+        mfp,
+        input_arity=mfp.input_arity + by,
+        expressions=tuple(sc.permute(e, place) for e in mfp.expressions),
+        predicates=tuple((at, sc.permute(p, place)) for at, p in mfp.predicates),
+        projection=tuple(place[column] for column in mfp.projection),
+    )
