@@ -159,8 +159,8 @@ def mapped(
         for item in dict.fromkeys(error_items)
         if (failure := spell.error(item, args, engine)) is not None
     ]
-    safe = [p for p in made.predicates if spell.error(p, args, engine) is None]
-    risky = [p for p in made.predicates if p not in safe]
+    risky = _risky(made, args)
+    safe = [p for p in made.predicates if p not in risky]
     source = _layered(made, args, source, engine, [*carry, *([ERROR] if errors_in else [])])
     where = [_passes(p, args, engine, errors_in=errors_in) for p in safe]
     if not failures:
@@ -186,6 +186,19 @@ def mapped(
     return select(items, below, where=[kept]), True
 
 
+def _risky(made: Plan, args: Sequence[Sql]) -> list[Scalar]:
+    """The predicates that can fail, or that read a layer that can."""
+    failing: set[int] = set()
+
+    def fails(expr: Scalar) -> bool:
+        return bool(support(expr) & failing) or spell.error(expr, args, Engine.DUCKDB) is not None
+
+    for position, layer in enumerate(made.layers, start=made.arity):
+        if fails(layer):
+            failing.add(position)
+    return [p for p in made.predicates if fails(p)]
+
+
 def _passes(predicate: Scalar, args: Sequence[Sql], engine: Engine, *, errors_in: bool) -> Ast:
     asked = spell.value(predicate, args, engine)
     return s.or_(asked, s.is_not_null(col(ERROR))) if errors_in else asked
@@ -195,17 +208,15 @@ def _status(
     made: Plan, risky: Sequence[Scalar], args: Sequence[Sql], engine: Engine, *, errors_in: bool
 ) -> Ast:
     """NULL for a good row, the empty text for one to drop, else the message."""
-    branches: list[tuple[Ast, Ast]] = []
-    if errors_in:
-        branches.append((s.is_not_null(col(ERROR)), col(ERROR)))
+    terms: list[Ast] = [col(ERROR)] if errors_in else []
     for item in dict.fromkeys((*made.layers, *risky, *made.outputs)):
         failure = spell.error(item, args, engine)
         if failure is not None:
-            branches.append((s.is_not_null(failure), failure))
+            terms.append(failure)
         if item in risky:
             held = s.coalesce(spell.value(item, args, engine), s.boolean(value=False))
-            branches.append((s.not_(held), s.text("")))
-    return s.case(*branches, otherwise=no_error(engine))
+            terms.append(s.case((s.not_(held), s.text(""))))
+    return s.coalesce(*terms)
 
 
 def _layered(

@@ -68,7 +68,7 @@ def matches(left: Ast, right: Ast, types: tuple[ColumnType, ColumnType]) -> Ast:
 
 @dataclass
 class _Part:
-    """Where a path has got to: a relation with the bound global columns; `path` tells its rows from others' in it."""
+    """Where a path has got to: the relation of its rows, the global columns it has bound, and whose rows are in it besides."""
 
     relation: str
     bound: frozenset[int]
@@ -120,8 +120,9 @@ class _DeltaJoin:
         done: dict[int, int] = dict.fromkeys(parts, 0)
         for number, (probe, together) in enumerate(schedule(self.paths)):
             made = self._probe(number, probe, together, parts, done)
+            new = frozenset(self.layout.columns(probe[0])) & self.needed
             for path in together:
-                parts[path] = made
+                parts[path] = _Part(made, parts[path].bound | new, frozenset(together))
                 done[path] += 1
         whole = self.r.define(self.node.lir_id, "p", union_all(self._ends(parts)))
         carry = self.r.meta
@@ -171,8 +172,8 @@ class _DeltaJoin:
         together: tuple[int, ...],
         parts: dict[int, _Part],
         done: dict[int, int],
-    ) -> _Part:
-        """One lookup of the paths that meet there."""
+    ) -> str:
+        """One lookup of the paths that meet there; columns that a path has not bound are NULL on its rows."""
         relation, key = probe
         arranged = self.arranged[probe]
         shared = len(together) > 1
@@ -216,8 +217,7 @@ class _DeltaJoin:
         query = join(stream, arranged.full, on, items, engine=self.r.engine)
         made = self.r.define(self.node.lir_id, f"j{number}", query)
         everything = bound | new
-        made = self._filtered(number, made, together, everything, bound, shared=shared)
-        return _Part(made, everything, frozenset(together))
+        return self._filtered(number, made, together, everything, bound, shared=shared)
 
     @staticmethod
     def _earlier(relation: int, together: tuple[int, ...]) -> Ast:

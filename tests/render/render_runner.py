@@ -1,0 +1,217 @@
+"""Runs rendered statements as a runner of dataflows would: state in memory, only looked-up rows given to a step."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+import duckdb
+import pyarrow as pa
+
+from mzsql.expr.functions.table import Engine
+from mzsql.render.dataflow import RenderedDataflow
+from mzsql.render.rendered import StepOutput
+from mzsql.repr.types import arrow_schema
+
+Update = tuple[tuple, int, int]
+META = [pa.field("mz_time", pa.int64()), pa.field("mz_diff", pa.int64())]
+
+
+def relation(columns, updates: Sequence[tuple], *, errors: bool, timed: bool) -> pa.Table:
+    """Updates (row or message, time, diff) as a table."""
+    fields = list(arrow_schema(columns))
+    if errors:
+        fields.append(pa.field("mz_error", pa.string()))
+    fields += META if timed else META[1:]
+    rows = []
+    for row, time, diff in updates:
+        bad = isinstance(row, str)
+        values = [None] * len(columns) if bad else list(row)
+        values += ([row] if bad else [None]) if errors else []
+        rows.append([*values, *([time] if timed else []), diff])
+    arrays = [pa.array([row[i] for row in rows], type=field.type) for i, field in enumerate(fields)]
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def duck(connection: duckdb.DuckDBPyConnection) -> Callable:
+    """Runs a statement over relations in DuckDB."""
+
+    def run(statement, relations: Mapping[str, pa.Table]) -> list[tuple]:
+        for name, table in relations.items():
+            connection.register(name, table)
+        try:
+            text = (
+                statement if isinstance(statement, str) else statement.sql("duckdb", identify=True)
+            )
+            return connection.sql(text).to_arrow_table().to_pylist()
+        finally:
+            for name in relations:
+                connection.unregister(name)
+
+    run.engine = Engine.DUCKDB
+    return run
+
+
+def hashable(value):
+    if isinstance(value, list):
+        return tuple(hashable(v) for v in value)
+    if isinstance(value, dict):
+        return tuple(hashable(v) for v in value.values())
+    return value
+
+
+def row_of(record: dict, positions: Sequence[int]) -> tuple:
+    return tuple(hashable(record[f"c{p}"]) for p in positions)
+
+
+class Runner:
+    """A dataflow's state and output, brought forward step by step."""
+
+    def __init__(self, rendered: RenderedDataflow, run: Callable, *, prune: bool = True):
+        self.rendered = rendered
+        self.run = run
+        self.prune = prune
+        self.state: dict[str, list[Update]] = {spec.name: [] for spec in rendered.arrangements}
+        self.columns = {spec.name: spec.columns for spec in rendered.arrangements}
+        self.output: list[Update] = []
+        self.index_state: dict[str, list[Update]] = {
+            f"arr_{i.id}": [] for i in rendered.inputs if i.index
+        }
+        self.columns |= {f"arr_{i.id}": i.columns for i in rendered.inputs if i.index}
+        self.state |= self.index_state
+        self.rows_given = 0
+
+    def hydrate(self, inputs: Mapping[str, Sequence[Update]], as_of: int) -> None:
+        relations = {}
+        for spec in self.rendered.inputs:
+            updates = [(r, t, d) for r, t, d in inputs[spec.id] if t <= as_of]
+            relations[f"snap_{spec.id}"] = relation(
+                spec.columns, updates, errors=spec.has_errors, timed=False
+            )
+            if spec.index:
+                self.state[f"arr_{spec.id}"] = [u for u in updates if not isinstance(u[0], str)]
+        done: list[int] = []
+        for stage in self.rendered.hydration(self.run.engine):
+            assert set(stage.reads) <= set(relations), (stage.reads, set(relations))
+            records = self.run(stage.statement, {n: relations[n] for n in stage.reads})
+            done += stage.completes
+            good = []
+            for record in records:
+                if record["mz_error"] is not None:
+                    assert stage.has_errors
+                    self.output.append((record["mz_error"], as_of, record["mz_diff"]))
+                else:
+                    row = row_of(record, range(len(stage.columns)))
+                    good.append((row, as_of, record["mz_diff"]))
+            if stage.target is None:
+                self.output += good
+            else:
+                self.state[stage.target] = good
+                assert stage.columns == self.columns[stage.target] or [
+                    c.type for c in stage.columns
+                ] == [c.type for c in self.columns[stage.target]]
+                relations[stage.target] = relation(stage.columns, good, errors=False, timed=False)
+        assert sorted(done) == list(self.rendered.lir_ids)
+
+    def step(
+        self, inputs: Mapping[str, Sequence[Update]], lower: int, upper: int, step=None
+    ) -> None:
+        step = step or self.rendered.step(self.run.engine, lower, upper)
+        relations: dict[str, pa.Table] = {}
+        for spec in self.rendered.inputs:
+            updates = [u for u in inputs[spec.id] if lower <= u[1] < upper]
+            relations[f"delta_{spec.id}"] = relation(
+                spec.columns, updates, errors=spec.has_errors, timed=True
+            )
+        given = self._looked_up(step.reads, relations, lower)
+        for name in given:
+            rows = [(r, lower - 1, d) for r, _, d in given[name]]
+            self.rows_given += len(rows)
+            relations[name] = relation(self.columns[name], rows, errors=False, timed=True)
+        assert set(step.reads) <= set(relations), (step.reads, set(relations))
+        records = self.run(step.statement, {n: relations[n] for n in step.reads})
+        outputs = {output.tag: output for output in step.outputs}
+        for record in records:
+            self._take(record, outputs[record["mz_tag"]], lower, upper)
+        for spec in self.rendered.inputs:
+            if spec.index:
+                self.state[f"arr_{spec.id}"] += [
+                    u
+                    for u in inputs[spec.id]
+                    if lower <= u[1] < upper and not isinstance(u[0], str)
+                ]
+
+    def _take(self, record: dict, output: StepOutput, lower: int, upper: int) -> None:
+        assert lower <= record["mz_time"] < upper
+        if record["mz_error"] is not None:
+            assert output.arrangement is None
+            row = record["mz_error"]
+        else:
+            row = row_of(record, output.positions)
+        target = self.output if output.arrangement is None else self.state[output.arrangement]
+        target.append((row, record["mz_time"], record["mz_diff"]))
+
+    def _looked_up(self, reads, relations, lower) -> dict[str, list[Update]]:
+        names = [n for n in reads if n.startswith("arr_")]
+        if not self.prune:
+            return {n: list(self.state[n]) for n in names}
+        lookups = {lookup.arrangement: lookup for lookup in self.rendered.lookups}
+        assert set(names) == set(lookups), (names, set(lookups))
+        found: dict[str, list[Update]] = {n: [] for n in names}
+        con = duckdb.connect()
+        for name, table in relations.items():
+            con.register(name, table)
+        while True:
+            before = {n: len(rows) for n, rows in found.items()}
+            for name in lookups:
+                self._look_up(con, lookups[name], found)
+            if before == {n: len(rows) for n, rows in found.items()}:
+                return found
+
+    def _look_up(self, con, lookup, found) -> None:
+        everything = self.state[lookup.arrangement]
+        if lookup.sources is None:
+            found[lookup.arrangement] = list(everything)
+        else:
+            wanted = set()
+            for source in lookup.sources:
+                exprs = ", ".join(e.sql("duckdb", identify=True) for e in source.exprs)
+                if source.relation in found:
+                    rows = [(r, t, d) for r, t, d in found[source.relation]]
+                    con.register(
+                        source.relation,
+                        relation(self.columns[source.relation], rows, errors=False, timed=True),
+                    )
+                text = f'SELECT DISTINCT {exprs} FROM "{source.relation}"'
+                wanted |= {tuple(map(hashable, key)) for key in con.sql(text).fetchall()}
+            lengths = {len(key) for key in wanted}
+            found[lookup.arrangement] = [
+                u for u in everything if any(u[0][:n] in wanted for n in lengths)
+            ]
+
+    # --- what it amounts to ---
+
+    def contents(self, at: int) -> tuple[Counter, set]:
+        rows: Counter = Counter()
+        errors: Counter = Counter()
+        for row, time, diff in self.output:
+            if time <= at:
+                (errors if isinstance(row, str) else rows)[row] += diff
+        assert all(d >= 0 for d in errors.values()), errors
+        return Counter({r: d for r, d in rows.items() if d}), {m for m, d in errors.items() if d}
+
+    def arrangement(self, spec, at: int) -> Counter:
+        """Its rows; for additive ones (key, sums)."""
+        total: Counter = Counter()
+        if not spec.additive:
+            for row, time, diff in self.state[spec.name]:
+                if time <= at:
+                    total[row] += diff
+            return Counter({r: d for r, d in total.items() if d})
+        sums: dict = {}
+        for row, time, diff in self.state[spec.name]:
+            if time <= at:
+                key = row[: spec.key_arity]
+                old = sums.get(key, [0] * len(spec.additive))
+                sums[key] = [o + row[p] * diff for o, p in zip(old, spec.additive, strict=True)]
+        return Counter({(*k, *map(str, map(int, v))): 1 for k, v in sums.items() if any(v)})
