@@ -4,10 +4,29 @@ The way: `parse_statements(text)` gives `Statement`s, sqlglot's ASTs of our dial
 catalog)` resolves names and types against a `CatalogView` into a `Plan` (`mzsql.frontend.plans`), its queries as HIR; `lower_query(query)`
 decorrelates HIR into a MIR relation with a `RelationDesc` and a `RowSetFinishing`. `bind_parameters(text, params)` puts parameters into
 text as typed literals before parsing. Nothing but `SqlError`s leaves here, whatever the text.
-
-    parse_statements(text: str) -> list[Statement]
-    bind_parameters(text: str, params: Sequence[object] | Mapping[str, object] | None) -> str
-    plan_statement(statement: Statement, catalog: CatalogView) -> Plan
-    lower_query(query: hir.Query) -> LoweredQuery(relation, desc, finishing)
-    lower_relation(relation: hir.Relation) -> Relation
 """
+
+from mzsql.frontend.catalog import CatalogItem, CatalogView, FullName, PartialName
+from mzsql.frontend.lowering import LoweredQuery, lower_query, lower_relation
+from mzsql.frontend.normalize import normalize_create_sql, quoted, quoted_name
+from mzsql.frontend.parameters import bind_parameters
+from mzsql.frontend.parse import parse_statements
+from mzsql.frontend.planning import plan_statement
+from mzsql.frontend.statements import Statement
+
+__all__ = [
+    "CatalogItem",
+    "CatalogView",
+    "FullName",
+    "LoweredQuery",
+    "PartialName",
+    "Statement",
+    "bind_parameters",
+    "lower_query",
+    "lower_relation",
+    "normalize_create_sql",
+    "parse_statements",
+    "plan_statement",
+    "quoted",
+    "quoted_name",
+]

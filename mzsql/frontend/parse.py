@@ -234,10 +234,15 @@ class StatementParser:
         return st.Name(PartialName(self.identifier()), position)
 
     def expression(self) -> exp.Expr:
-        """A scalar expression."""
-        node = self.p._parse_disjunction()
+        """A scalar expression; `meta["span"]` says where it stands."""
+        return self._spanned(self.p._parse_disjunction)
+
+    def _spanned(self, parse: Callable[[], Any]) -> exp.Expr:
+        start = self.position() - 1
+        node = parse()
         if node is None:
             self.p.expected("an expression")
+        node.meta["span"] = (start, self.p._prev.end + 1)
         return node  # type: ignore[no-any-return]
 
     # --- statements --------------------------------------------------------------------------------
@@ -370,7 +375,7 @@ class StatementParser:
             names = self.names_in_parentheses()
             if not names:
                 self.p.expected("left parenthesis")
-            keys.append((kind, tuple(n for n, _ in names), position))
+            self._key(keys, kind, tuple(n for n, _ in names), position)
             return True
         if self.p._match(TokenType.FOREIGN_KEY) or self.at("CHECK"):
             raise Unsupported(
@@ -381,6 +386,17 @@ class StatementParser:
         if named:
             self.p.expected("PRIMARY KEY, UNIQUE, FOREIGN KEY, or CHECK")
         return False
+
+    def _key(
+        self,
+        keys: list[tuple[str, tuple[str, ...], int]],
+        kind: str,
+        columns: tuple[str, ...],
+        position: int,
+    ) -> None:
+        """A key; NOT ENFORCED makes it a note for the reader."""
+        enforced = not self.at("NOT", "ENFORCED")
+        keys.append((kind if enforced else f"{kind} NOT ENFORCED", columns, position))
 
     def _column(self, keys: list[tuple[str, tuple[str, ...], int]]) -> st.ColumnSpec:
         position = self.position()
@@ -394,13 +410,11 @@ class StatementParser:
             elif self.at("NULL"):
                 not_null = False
             elif self.at("DEFAULT"):
-                default = self.p._parse_bitwise()
-                if default is None:
-                    self.p.expected("an expression")
+                default = self._spanned(self.p._parse_bitwise)
             elif self.p._match(TokenType.PRIMARY_KEY):
-                keys.append(("PRIMARY KEY", (name,), at))
+                self._key(keys, "PRIMARY KEY", (name,), at)
             elif self.at("UNIQUE"):
-                keys.append(("UNIQUE", (name,), at))
+                self._key(keys, "UNIQUE", (name,), at)
             elif self.at("REFERENCES") or self.at("CHECK"):
                 raise Unsupported(
                     "CREATE TABLE with a foreign key or check constraint is not supported",

@@ -1,0 +1,288 @@
+"""Aggregates and window functions: collected while the expressions around them are planned.
+
+Promise: an aggregate is planned over the rows before grouping and leaves a marker, a column of level -1, which the query planner turns
+into a column of the `Reduce`. FILTER becomes a CASE inside the aggregate, `avg` and the variances become sums and counts, as in
+Materialize; so a `Reduce` has only aggregates of the table of functions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import expressions as exp
+
+from mzsql.expr import functions
+from mzsql.expr.scalar import Literal
+from mzsql.frontend import hir
+from mzsql.frontend.coerce import (
+    Typed,
+    apply,
+    cast,
+    function_call,
+    operator_call,
+    resolve,
+    settle,
+    to_boolean,
+)
+from mzsql.repr import types as t
+from mzsql.repr.errors import UndefinedFunction, Unsupported
+from mzsql.repr.types import SqlType, type_name
+
+if TYPE_CHECKING:
+    from mzsql.frontend.expressions import ExprContext
+
+#: Marker level of a column that stands for an aggregate, by its index in the collector.
+MARKER = -1
+
+_DESUGARED = frozenset(
+    {
+        "avg",
+        "stddev",
+        "stddev_samp",
+        "stddev_pop",
+        "variance",
+        "var_samp",
+        "var_pop",
+    }
+)
+WINDOW_FUNCTIONS = frozenset(
+    {
+        "row_number",
+        "rank",
+        "dense_rank",
+        "percent_rank",
+        "cume_dist",
+        "ntile",
+        "lag",
+        "lead",
+        "first_value",
+        "last_value",
+        "nth_value",
+    }
+)
+#: Aggregates whose result depends on the order of their input.
+_ORDERED = frozenset(
+    {"array_agg", "list_agg", "string_agg", "jsonb_agg", "jsonb_object_agg", "map_agg"}
+)
+
+
+@dataclass
+class Collector:
+    """The aggregates of one grouping, each once."""
+
+    found: list[hir.Aggregate] = field(default_factory=list)
+
+    def add(self, aggregate: hir.Aggregate) -> Typed:
+        """The marker of an aggregate."""
+        if aggregate not in self.found:
+            self.found.append(aggregate)
+        marker = hir.Column(self.found.index(aggregate), MARKER)
+        return Typed(marker, aggregate.typ, aggregate.nullable)
+
+
+def is_aggregate(name: str) -> bool:
+    """Whether a name means an aggregate."""
+    return name in _DESUGARED or (
+        name not in ("any", "all") and bool(functions.aggregates_named(name))
+    )
+
+
+@dataclass(frozen=True)
+class _Call:
+    """An aggregate's call, taken apart."""
+
+    name: str
+    args: tuple[exp.Expr, ...]
+    distinct: bool
+    star: bool
+    order: tuple[exp.Expr, ...]
+    position: int | None
+
+
+def _take_apart(node: exp.Expr) -> _Call:
+    from mzsql.frontend.expressions import function_name, position_of  # noqa: PLC0415 -- mutual recursion
+
+    args: list[exp.Expr] = list(node.expressions)
+    order: list[exp.Expr] = []
+    if args and isinstance(args[-1], exp.Order):
+        order = list(args[-1].expressions)
+        args[-1] = args[-1].this
+    distinct = False
+    if args and isinstance(args[0], exp.Distinct):
+        distinct = True
+        args = [*args[0].expressions, *args[1:]]
+    star = len(args) == 1 and isinstance(args[0], exp.Star)
+    return _Call(function_name(node), tuple(args), distinct, star, tuple(order), position_of(node))
+
+
+def plan_aggregate(
+    ctx: ExprContext, collector: Collector, node: exp.Expr, where: exp.Expr | None
+) -> Typed:
+    """An aggregate's marker, or the expression over markers that it stands for."""
+    parts = _take_apart(node)
+    condition = None
+    if where is not None:
+        condition = to_boolean(ctx.plan(where), "argument of FILTER", parts.position)
+    if parts.star or (parts.name == "count" and not parts.args):
+        if parts.name != "count" or parts.distinct:
+            raise UndefinedFunction(
+                f"{parts.name}(*) specified, but {parts.name} is not count"
+                if parts.name != "count"
+                else "DISTINCT * is not supported",
+                position=parts.position,
+            )
+        true = Typed(Literal(True, t.BOOLEAN), t.BOOLEAN, False)
+        return _add(collector, "count", [true], condition, False, parts.position)
+    args = [ctx.plan(a) for a in parts.args]
+    order = _orderings(ctx, parts.order) if parts.name in _ORDERED else ()
+    if order:
+        raise Unsupported(f"ORDER BY within {parts.name} is not supported", position=parts.position)
+    if parts.name in _DESUGARED:
+        return _desugar(collector, parts, args, condition)
+    return _add(collector, parts.name, args, condition, parts.distinct, parts.position)
+
+
+def _orderings(ctx: ExprContext, order: tuple[exp.Expr, ...]) -> tuple[hir.Ordering, ...]:
+    found = []
+    for item in order:
+        desc = bool(item.args.get("desc"))
+        found.append(
+            hir.Ordering(settle(ctx.plan(item.this)).expr, desc, not item.args.get("nulls_first"))
+        )
+    return tuple(found)
+
+
+def _add(
+    collector: Collector,
+    name: str,
+    args: list[Typed],
+    condition: Typed | None,
+    distinct: bool,
+    position: int | None,
+) -> Typed:
+    func = _overload(name, args, position)
+    done = apply(func, args)
+    if len(done) != 1:
+        raise Unsupported(f"{name} with {len(done)} arguments is not supported", position=position)
+    (value,) = done
+    expr = value.expr
+    if condition is not None:
+        expr = hir.If(condition.expr, expr, Literal(None, value.typ))
+    typ = func.result_type([value.typ])
+    if func.kind == "hierarchical" or name in ("any", "all", "max", "min"):
+        distinct = False  # equal values change nothing
+    return collector.add(hir.Aggregate(func.key, expr, distinct, typ, func.nullable))
+
+
+def _overload(name: str, args: list[Typed], position: int | None) -> Any:
+    shown = f"function {name}({', '.join(type_name(a.typ) for a in args)})"
+    try:
+        func = resolve(functions.aggregates_named(name), [a.typ for a in args])
+    except UndefinedFunction:
+        raise UndefinedFunction(
+            f"{shown} is not unique",
+            position=position,
+            hint="Could not choose a best candidate. You might need to add explicit type casts.",
+            sqlstate="42725",
+        ) from None
+    if func is None:
+        raise UndefinedFunction(
+            f"{shown} does not exist",
+            position=position,
+            hint="No overload matches the given argument types. You might need to add explicit type casts.",
+        )
+    return func
+
+
+# --- aggregates made of others ---------------------------------------------------------------------
+
+
+def _desugar(
+    collector: Collector, parts: _Call, args: list[Typed], condition: Typed | None
+) -> Typed:
+    shown = f"function {parts.name}({', '.join(type_name(a.typ) for a in args)})"
+    if len(args) != 1:
+        raise UndefinedFunction(f"{shown} does not exist", position=parts.position)
+    (value,) = args
+    if value.typ.kind not in ("interval", "unknown") and not _is_number(value.typ):
+        raise UndefinedFunction(
+            f"{shown} does not exist",
+            position=parts.position,
+            hint="No overload matches the given argument types. You might need to add explicit type casts.",
+        )
+    if value.typ.kind == "unknown":
+        value = cast(value, t.DOUBLE, "implicit") or value
+    if parts.name == "avg":
+        return _average(collector, parts, value, condition)
+    return _variance(collector, parts, value, condition)
+
+
+def _is_number(typ: SqlType) -> bool:
+    from mzsql.frontend.coerce import category  # noqa: PLC0415
+
+    return category(typ) == "number"
+
+
+def _bigint(value: int) -> Typed:
+    return Typed(Literal(value, t.BIGINT), t.BIGINT, False)
+
+
+def _or_null(count: Typed, zero: Typed, position: int | None) -> Typed:
+    """The count, or NULL where it is zero: dividing by it then is NULL, no error."""
+    empty = operator_call("=", [count, zero], position)
+    return Typed(hir.If(empty.expr, Literal(None, count.typ), count.expr), count.typ, True)
+
+
+def _average(collector: Collector, parts: _Call, value: Typed, condition: Typed | None) -> Typed:
+    total = _add(collector, "sum", [value], condition, parts.distinct, parts.position)
+    count = _add(collector, "count", [value], condition, parts.distinct, parts.position)
+    divisor = _or_null(count, _bigint(0), parts.position)
+    if value.typ.kind in ("real", "double"):
+        wide, over = _as(total, t.DOUBLE), _as(divisor, t.DOUBLE)
+    elif value.typ.kind == "interval":
+        wide, over = total, _as(divisor, t.DOUBLE)
+    else:
+        wide, over = _as(total, t.NUMERIC), _as(divisor, t.NUMERIC)
+    return operator_call("/", [wide, over], parts.position)
+
+
+def _as(value: Typed, typ: SqlType) -> Typed:
+    done = cast(value, typ, "explicit")
+    assert done is not None
+    return done
+
+
+def _variance(collector: Collector, parts: _Call, value: Typed, condition: Typed | None) -> Typed:
+    """(sum(x²) - sum(x)²/n) / (n or n-1), never below zero; its root for stddev."""
+    position = parts.position
+    number = t.DOUBLE if value.typ.kind in ("real", "double") else t.NUMERIC
+    value = _as(value, number)
+    square = operator_call("*", [value, value], position)
+    squares = _add(collector, "sum", [square], condition, parts.distinct, position)
+    total = _add(collector, "sum", [value], condition, parts.distinct, position)
+    count = _add(collector, "count", [value], condition, parts.distinct, position)
+    n = _as(_or_null(count, _bigint(0), position), number)
+    of_total = operator_call("/", [operator_call("*", [total, total], position), n], position)
+    spread = operator_call("-", [squares, of_total], position)
+    if not parts.name.endswith("_pop"):
+        less = operator_call("-", [count, _bigint(1)], position)
+        n = _as(_or_null(less, _bigint(0), position), number)
+    variance = operator_call("/", [spread, n], position)
+    zero = _as(_bigint(0), number)
+    negative = operator_call("<", [variance, zero], position)
+    bounded = _as(zero, variance.typ)
+    variance = Typed(hir.If(negative.expr, bounded.expr, variance.expr), variance.typ, True)
+    if parts.name.startswith("stddev"):
+        return function_call("sqrt", [variance], position)
+    return variance
+
+
+# --- window functions ------------------------------------------------------------------------------
+
+
+def plan_window(ctx: ExprContext, node: exp.Expr) -> Typed:
+    """A window function; it is refused when it is lowered, until windows are lowered."""
+    from mzsql.frontend.expressions import position_of  # noqa: PLC0415 -- mutual recursion
+
+    raise Unsupported("window functions are not supported", position=position_of(node))

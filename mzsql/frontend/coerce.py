@@ -1,0 +1,471 @@
+"""Types of expressions: literals without a type, casts, overloads.
+
+Promise: PostgreSQL's rules. A literal in quotes and NULL have type ``unknown`` until something decides; among a function's overloads
+the one with most exact matches wins, then the one with most preferred types, then what the categories of the unknowns say
+(PostgreSQL, "Type Conversion"). The table of functions (`mzsql.expr.functions`) says what there is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mzsql.expr import functions
+from mzsql.expr.scalar import Literal
+from mzsql.frontend import hir
+from mzsql.repr.errors import DatatypeMismatch, SqlError, UndefinedFunction, UndefinedObject
+from mzsql.repr.types import (
+    BOOLEAN,
+    DEFAULT_NUMERIC_SCALE,
+    TEXT,
+    UNKNOWN,
+    SqlType,
+    type_name,
+)
+
+_CATEGORIES = {
+    "boolean": "boolean",
+    **dict.fromkeys(
+        (
+            "smallint",
+            "integer",
+            "bigint",
+            "uint2",
+            "uint4",
+            "uint8",
+            "real",
+            "double",
+            "numeric",
+        ),
+        "number",
+    ),
+    **dict.fromkeys(("text", "varchar", "char"), "string"),
+    **dict.fromkeys(("date", "time", "timestamp", "timestamptz"), "datetime"),
+    "interval": "timespan",
+}
+_PREFERRED = frozenset({"boolean", "double", "text", "timestamptz", "interval"})
+_DECIMAL = re.compile(r"\s*([+-]?)(\d*)(?:\.(\d*))?\s*")
+_INTEGER_BOUNDS = {"smallint": 15, "integer": 31, "bigint": 63}
+
+
+@dataclass(frozen=True)
+class Typed:
+    """A scalar with its type, and whether it can be NULL."""
+
+    expr: hir.Scalar
+    typ: SqlType
+    nullable: bool = True
+
+
+def category(typ: SqlType) -> str:
+    """PostgreSQL's category of a type."""
+    return _CATEGORIES.get(typ.kind, typ.kind)
+
+
+def numeric_literal(text: str) -> Typed:
+    """A number as written: integer, bigint or numeric, whichever holds it."""
+    if text.isdigit():
+        value = int(text)
+        for kind in ("integer", "bigint"):
+            if value < 2 ** _INTEGER_BOUNDS[kind]:
+                return Typed(Literal(value, SqlType(kind)), SqlType(kind), False)
+    return exact_numeric(text)
+
+
+def exact_numeric(text: str) -> Typed:
+    """A numeric literal with as many digits behind the point as written."""
+    mantissa, _, exponent = text.lower().partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    if exponent:
+        shift = int(exponent)
+        if abs(shift) > 38:
+            raise SqlError("numeric field overflow", sqlstate="22003")
+        digits = whole + fraction
+        point = len(whole) + shift
+        if point <= 0:
+            whole, fraction = "0", "0" * -point + digits
+        else:
+            digits = digits.ljust(point, "0")
+            whole, fraction = digits[:point], digits[point:]
+    whole = whole.lstrip("0") or "0"
+    if len(whole) + len(fraction) > 38:
+        fraction = fraction.rstrip("0")
+    if len(whole) + len(fraction) > 38:
+        raise SqlError(f"numeric literal has more than 38 digits: {text[:60]}", sqlstate="22003")
+    value = f"{whole}.{fraction}" if fraction else whole
+    typ = SqlType("numeric", scale=len(fraction))
+    return Typed(Literal(value, typ), typ, False)
+
+
+def call(key: str, args: Sequence[Typed], typ: SqlType | None = None) -> Typed:
+    """The function `key` applied; its arguments are of its types already."""
+    func = functions.scalar(key)
+    result = func.result_type([a.typ for a in args]) if typ is None else typ
+    nullable = func.introduces_nulls or any(a.nullable for a in args)
+    if not func.strict:
+        nullable = _nullable_unstrict(key, args, func.introduces_nulls)
+    return Typed(hir.Call(key, tuple(a.expr for a in args), result), result, nullable)
+
+
+def _nullable_unstrict(key: str, args: Sequence[Typed], introduces: bool) -> bool:
+    if key in ("coalesce", "greatest", "least"):
+        return all(a.nullable for a in args)
+    if key in ("and", "or"):
+        return any(a.nullable for a in args)
+    return introduces
+
+
+# --- casts ---------------------------------------------------------------------------------------
+
+
+def can_cast(source: SqlType, target: SqlType, context: str) -> bool:
+    """Whether there is a cast in this context."""
+    return source.kind == "unknown" or functions.find_cast(source, target, context) is not None
+
+
+def cast(value: Typed, target: SqlType, context: str) -> Typed | None:
+    """`value` as `target`; None where there is no such cast in `context`."""
+    if value.typ.kind == "unknown":
+        return _from_unknown(value, target, context)
+    keys = functions.find_cast(value.typ, target, context)
+    if keys is None:
+        return None
+    # An explicit modifier says what the type is; without one, a numeric keeps the scale that it has.
+    typ = value.typ
+    out = value
+    for i, key in enumerate(keys):
+        func = functions.scalar(key)
+        last = i == len(keys) - 1
+        wanted = last and not (target.kind == "numeric" and target.scale is None)
+        typ = target if wanted else func.result_type([out.typ])
+        out = call(key, [out], typ)
+    return out
+
+
+def _from_unknown(value: Typed, target: SqlType, context: str) -> Typed | None:
+    """An untyped NULL or string becomes what is wanted, by the target's reader of text."""
+    if target.kind == "unknown":
+        return value
+    if isinstance(value.expr, Literal):
+        if value.expr.value is None:
+            return Typed(Literal(None, target), target, True)
+        text = str(value.expr.value)
+        simple = _literal(text, target)
+        if simple is not None:
+            return simple
+        typed = Typed(Literal(text, TEXT), TEXT, False)
+    else:
+        typed = Typed(value.expr, TEXT, value.nullable)
+    if target.kind == "text":
+        return typed
+    wider = "assignment" if context == "assignment" and target.kind in ("varchar", "char") else None
+    return cast(typed, target, wider or "explicit")
+
+
+def _literal(text: str, target: SqlType) -> Typed | None:
+    """The typed literal that a quoted text is without any doubt; None where the cast is to decide."""
+    if target.kind == "numeric":
+        match = _DECIMAL.fullmatch(text)
+        if match is None or not (match[2] or match[3]) or target.scale is not None:
+            return None
+        digits = len(match[2]) + len(match[3] or "")
+        if digits > 38 or len(match[3] or "") > DEFAULT_NUMERIC_SCALE:
+            return None
+        plain = exact_numeric(f"{match[2] or '0'}.{match[3]}" if match[3] else match[2] or "0")
+        if match[1] != "-":
+            return plain
+        assert isinstance(plain.expr, Literal)
+        return Typed(Literal(f"-{plain.expr.value}", plain.typ), plain.typ, False)
+    return None
+
+
+def require(value: Typed, target: SqlType, context: str, what: str, position: int | None) -> Typed:
+    """`value` as `target`, or ``<what> must be of type …, not type …``."""
+    done = cast(value, target, context)
+    if done is None:
+        raise DatatypeMismatch(
+            f"{what} must be of type {type_name(target)}, not type {type_name(value.typ)}",
+            position=position,
+        )
+    return done
+
+
+def to_boolean(value: Typed, clause: str, position: int | None) -> Typed:
+    """A condition: ``argument of WHERE must be type boolean, not type integer``."""
+    done = cast(value, BOOLEAN, "implicit")
+    if done is None:
+        raise DatatypeMismatch(
+            f"{clause} must be type boolean, not type {type_name(value.typ)}", position=position
+        )
+    return done
+
+
+def settle(value: Typed) -> Typed:
+    """What is still unknown at the end is text."""
+    if value.typ.kind != "unknown":
+        return value
+    done = _from_unknown(value, TEXT, "implicit")
+    assert done is not None
+    return done
+
+
+def explicit(value: Typed, target: SqlType, position: int | None) -> Typed:
+    """CAST(value AS target)."""
+    done = cast(value, target, "explicit")
+    if done is None:
+        raise UndefinedObject(
+            f"CAST does not support casting from {type_name(value.typ)} to {type_name(target)}",
+            position=position,
+            sqlstate="42846",
+        )
+    return done
+
+
+# --- a type for several -----------------------------------------------------------------------------
+
+
+def common_type(values: Sequence[Typed], what: str, position: int | None) -> SqlType:
+    """The type that the branches of CASE, COALESCE, UNION or VALUES have in common.
+
+    Raises:
+        DatatypeMismatch: ``<what> types integer and text cannot be matched``.
+    """
+    known = [v.typ for v in values if v.typ.kind != "unknown"]
+    if not known:
+        return TEXT
+    best = known[0]
+    for typ in known[1:]:
+        best = _wider(best, typ, what, position)
+    return best
+
+
+def _wider(a: SqlType, b: SqlType, what: str, position: int | None) -> SqlType:
+    if a == b:
+        return a
+    if a.kind == b.kind:
+        if a.kind == "numeric":
+            return SqlType("numeric", scale=max(a.effective_scale, b.effective_scale))
+        if a.kind in ("varchar", "char"):
+            return SqlType(a.kind)
+        return a
+    if {a.kind, b.kind} & {"numeric"} and category(a) == category(b) == "number":
+        number, other = (a, b) if a.kind == "numeric" else (b, a)
+        if functions.find_cast(other, SqlType("numeric"), "implicit") is not None:
+            return number
+    forward = functions.find_cast(a, b, "implicit") is not None
+    backward = functions.find_cast(b, a, "implicit") is not None
+    if category(a) != category(b) or not (forward or backward):
+        raise DatatypeMismatch(
+            f"{what} types {type_name(a)} and {type_name(b)} cannot be matched", position=position
+        )
+    return b if forward and (not backward or b.kind in _PREFERRED) else a
+
+
+def unify(values: Sequence[Typed], what: str, position: int | None) -> tuple[list[Typed], SqlType]:
+    """All values as their common type."""
+    typ = common_type(values, what, position)
+    done: list[Typed] = []
+    for value in values:
+        out = cast(value, typ, "implicit")
+        if out is None:
+            raise DatatypeMismatch(
+                f"{what} types {type_name(typ)} and {type_name(value.typ)} cannot be matched",
+                position=position,
+            )
+        done.append(out)
+    return done, typ
+
+
+def combine_types(values: Sequence[Typed], name: str, position: int | None) -> list[Typed]:
+    """The sides of a merged join column, as one type."""
+    return unify(values, f'JOIN/USING types of column "{name}",', position)[0]
+
+
+# --- overloads -------------------------------------------------------------------------------------
+
+
+def _is_any(typ: SqlType) -> bool:
+    return typ.kind == "any"
+
+
+def _params(func: Any, count: int) -> tuple[SqlType, ...] | None:
+    """The types of `count` arguments, or None where the function does not take as many."""
+    args: tuple[SqlType, ...] = func.args
+    variadic: SqlType | None = getattr(func, "variadic", None)
+    if len(args) == count:
+        return args
+    if variadic is not None and count >= max(len(args), 1):
+        return (*args, *(variadic for _ in range(count - len(args))))
+    return None
+
+
+def resolve(candidates: Sequence[Any], args: Sequence[SqlType]) -> Any | None:
+    """The overload that these argument types mean; None where there is none.
+
+    Raises:
+        UndefinedFunction: several are as good (SQLSTATE 42725).
+    """
+    fitting = [
+        (func, params)
+        for func in candidates
+        if (params := _params(func, len(args))) is not None
+        and all(
+            _is_any(p) or a.kind == p.kind or can_cast(a, p, "implicit")
+            for a, p in zip(args, params, strict=True)
+        )
+    ]
+    exact = [
+        f for f, params in fitting if all(_same(a, p) for a, p in zip(args, params, strict=True))
+    ]
+    if exact:
+        return exact[0]
+    fitting = _assume_same(fitting, args) or fitting
+    for score in (_exact_matches, _preferred_matches):
+        fitting = _best(fitting, args, score)
+        if len(fitting) <= 1:
+            return fitting[0][0] if fitting else None
+    return _by_unknowns(fitting, args)
+
+
+def _same(arg: SqlType, param: SqlType) -> bool:
+    return arg.kind == param.kind or (_is_any(param) and arg.kind != "unknown")
+
+
+def _assume_same(
+    fitting: list[tuple[Any, tuple[SqlType, ...]]], args: Sequence[SqlType]
+) -> list[tuple[Any, tuple[SqlType, ...]]]:
+    """Of two arguments one unknown: first as if it had the other one's type."""
+    if len(args) != 2 or sum(a.kind == "unknown" for a in args) != 1:
+        return []
+    known = next(a for a in args if a.kind != "unknown")
+    return [(f, p) for f, p in fitting if all(t.kind == known.kind for t in p)]
+
+
+def _exact_matches(args: Sequence[SqlType], params: tuple[SqlType, ...]) -> int:
+    return sum(a.kind == p.kind for a, p in zip(args, params, strict=True))
+
+
+def _preferred_matches(args: Sequence[SqlType], params: tuple[SqlType, ...]) -> int:
+    return sum(
+        a.kind == p.kind
+        or (a.kind != "unknown" and p.kind in _PREFERRED and category(a) == category(p))
+        for a, p in zip(args, params, strict=True)
+    )
+
+
+def _best(fitting: Any, args: Sequence[SqlType], score: Any) -> Any:
+    scores = [score(args, params) for _, params in fitting]
+    most = max(scores, default=0)
+    return [pair for pair, s in zip(fitting, scores, strict=True) if s == most]
+
+
+def _by_unknowns(fitting: Any, args: Sequence[SqlType]) -> Any | None:
+    for i, arg in enumerate(args):
+        if arg.kind != "unknown":
+            continue
+        categories = {category(params[i]) for _, params in fitting}
+        if "string" in categories:
+            chosen = "string"
+        elif len(categories) == 1:
+            (chosen,) = categories
+        else:
+            continue
+        fitting = [(f, p) for f, p in fitting if category(p[i]) == chosen]
+        preferred = [(f, p) for f, p in fitting if p[i].kind in _PREFERRED]
+        fitting = preferred or fitting
+    known = {a.kind for a in args if a.kind != "unknown"}
+    if len(fitting) > 1 and len(known) == 1:
+        (kind,) = known
+        fitting = [(f, p) for f, p in fitting if all(t.kind == kind for t in p)] or fitting
+    if len(fitting) > 1:
+        raise UndefinedFunction("ambiguous", sqlstate="42725")
+    return fitting[0][0] if fitting else None
+
+
+def apply(func: Any, args: Sequence[Typed]) -> list[Typed]:
+    """The arguments as the overload wants them; arguments it takes of any type are brought to a common one."""
+    params = _params(func, len(args))
+    assert params is not None
+    out: list[Typed] = []
+    for arg, param in zip(args, params, strict=True):
+        if _is_any(param):
+            out.append(settle(arg))
+            continue
+        done = cast(arg, param, "implicit")
+        assert done is not None
+        out.append(done)
+    return out
+
+
+def function_call(
+    name: str, args: Sequence[Typed], position: int | None, shown: str | None = None
+) -> Typed:
+    """A scalar function by its SQL name.
+
+    Raises:
+        UndefinedFunction: ``function f(integer) does not exist``.
+    """
+    subject = f"function {shown or name}({', '.join(type_name(a.typ) for a in args)})"
+    func = _resolved(functions.scalars_named(name), args, subject, position)
+    return call(func.key, apply(func, args))
+
+
+def operator_call(symbol: str, args: Sequence[Typed], position: int | None) -> Typed:
+    """An operator applied to one or two arguments.
+
+    Raises:
+        UndefinedFunction: ``operator does not exist: integer + boolean``.
+    """
+    names = [type_name(a.typ) for a in args]
+    shown = f"{names[0]} {symbol} {names[1]}" if len(args) == 2 else f"{symbol} {names[0]}"
+    func = _resolved(functions.scalars_named(symbol), args, f"operator: {shown}", position)
+    return call(func.key, apply(func, args))
+
+
+def _resolved(
+    candidates: Sequence[Any], args: Sequence[Typed], shown: str, position: int | None
+) -> Any:
+    try:
+        func = resolve(candidates, [a.typ for a in args])
+    except UndefinedFunction:
+        raise UndefinedFunction(
+            f"{_subject(shown)} is not unique: could not determine which to call",
+            position=position,
+            hint="Could not choose a best candidate. You might need to add explicit type casts.",
+            sqlstate="42725",
+        ) from None
+    if func is None:
+        kind, _, rest = shown.partition(": ")
+        message = f"operator does not exist: {rest}" if rest else f"{kind} does not exist"
+        hint = None
+        if candidates:
+            hint = "No overload matches the given argument types. You might need to add explicit type casts."
+        raise UndefinedFunction(message, position=position, hint=hint)
+    return func
+
+
+def _subject(shown: str) -> str:
+    return shown.replace("operator: ", "operator ")
+
+
+__all__ = [
+    "UNKNOWN",
+    "Typed",
+    "apply",
+    "call",
+    "can_cast",
+    "cast",
+    "common_type",
+    "exact_numeric",
+    "explicit",
+    "function_call",
+    "numeric_literal",
+    "operator_call",
+    "require",
+    "resolve",
+    "settle",
+    "to_boolean",
+    "unify",
+]

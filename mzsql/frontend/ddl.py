@@ -1,0 +1,348 @@
+"""CREATE and DROP.
+
+Promise: a plan carries the object's whole name, its columns and its normalized text. Keys of tables are not enforced here (nor in
+Materialize), so ``PRIMARY KEY`` and ``UNIQUE`` are refused unless they say ``NOT ENFORCED``, which makes them documentation (a primary
+key's columns are NOT NULL all the same), or unless the optimizer is told to trust them (``enable_table_keys``).
+"""
+
+from __future__ import annotations
+
+import msgspec
+from sqlglot import expressions as exp
+
+from mzsql.expr.scalar import Column, Scalar
+from mzsql.frontend import hir, plans
+from mzsql.frontend import statements as st
+from mzsql.frontend.catalog import CatalogItem, CatalogView, FullName, PartialName
+from mzsql.frontend.coerce import cast, settle
+from mzsql.frontend.expressions import ExprContext, position_of
+from mzsql.frontend.names import cluster_name, find_item, item_named, new_name
+from mzsql.frontend.normalize import normalize_create_sql, quoted, quoted_list, quoted_name
+from mzsql.frontend.query import QueryPlanner
+from mzsql.frontend.scalars import constant_scalar, plain_scalar
+from mzsql.frontend.scope import Scope, ScopeItem
+from mzsql.frontend.types import resolve_type
+from mzsql.repr.errors import (
+    DatatypeMismatch,
+    SqlError,
+    SqlSyntaxError,
+    UndefinedColumn,
+    Unsupported,
+)
+from mzsql.repr.types import ColumnType, RelationDesc, RelationType, type_name
+
+# --- tables ----------------------------------------------------------------------------------------
+
+
+def plan_create_table(
+    statement: st.CreateTable, catalog: CatalogView, *, table_keys: bool
+) -> plans.CreateTablePlan:
+    """CREATE TABLE."""
+    name = new_name(catalog, statement.name)
+    names = [c.name for c in statement.columns]
+    for column in statement.columns:
+        if names.count(column.name) > 1:
+            raise SqlSyntaxError(
+                f'column "{column.name}" specified more than once',
+                position=column.position,
+                sqlstate="42701",
+            )
+    not_null = {i for i, c in enumerate(statement.columns) if c.not_null}
+    keys = _keys(statement, names, not_null, table_keys=table_keys)
+    types = [resolve_type(c.typ) for c in statement.columns]
+    columns = tuple(ColumnType(typ, i not in not_null) for i, typ in enumerate(types))
+    defaults = tuple(
+        _default(catalog, c, typ.type) for c, typ in zip(statement.columns, columns, strict=True)
+    )
+    desc = RelationDesc(tuple(names), RelationType(columns, keys))
+    return plans.CreateTablePlan(
+        name, desc, defaults, _table_sql(statement, name, desc), statement.if_not_exists
+    )
+
+
+def _keys(
+    statement: st.CreateTable, names: list[str], not_null: set[int], *, table_keys: bool
+) -> tuple[tuple[int, ...], ...]:
+    found: list[tuple[int, ...]] = []
+    primary = 0
+    for kind, columns, position in statement.keys:
+        for column in columns:
+            if column not in names:
+                raise UndefinedColumn(
+                    f'column "{column}" named in key does not exist', position=position
+                )
+        key = tuple(names.index(c) for c in columns)
+        if kind.startswith("PRIMARY"):
+            primary += 1
+            if primary > 1:
+                raise SqlSyntaxError(
+                    f"multiple primary keys for table {quoted(statement.name.partial.item)} are not allowed",
+                    position=position,
+                    sqlstate="42P16",
+                )
+            not_null.update(key)
+        if kind.endswith("NOT ENFORCED"):
+            continue
+        if not table_keys:
+            raise Unsupported(
+                "CREATE TABLE with a primary key or unique constraint is not supported",
+                position=position,
+                hint=f"Keys are not enforced. Leave it out, or say {kind} NOT ENFORCED to keep it as documentation.",
+            )
+        found.append(tuple(sorted(key)))
+    return tuple(found)
+
+
+def _default(catalog: CatalogView, column: st.ColumnSpec, typ: object) -> Scalar | None:
+    if column.default is None:
+        return None
+    target = resolve_type(column.typ)
+    del typ
+    value = ExprContext(QueryPlanner(catalog), Scope(), "DEFAULT expressions").plan(column.default)
+    done = cast(value, target, "assignment")
+    if done is None:
+        raise DatatypeMismatch(
+            f'column "{column.name}" is of type {type_name(target)} but default expression is of type '
+            f"{type_name(value.typ)}",
+            position=position_of(column.default),
+        )
+    return constant_scalar(done, "DEFAULT expression")
+
+
+def _table_sql(statement: st.CreateTable, name: FullName, desc: RelationDesc) -> str:
+    parts: list[str] = []
+    for spec, column in zip(statement.columns, desc.typ.columns, strict=True):
+        text = f"{quoted(spec.name)} {type_name(column.type)}"
+        if not column.nullable:
+            text += " NOT NULL"
+        if spec.default is not None:
+            span = _span(spec.default, statement.source.text)
+            text += " DEFAULT " + normalize_create_sql(
+                statement.source.text, span, [spec.default], []
+            )
+        parts.append(text)
+    for kind, columns, _ in statement.keys:
+        bare = kind.removesuffix(" NOT ENFORCED")
+        parts.append(f"{bare} ({quoted_list(columns)}) NOT ENFORCED")
+    return f"CREATE TABLE {quoted_name(name)} ({', '.join(parts)})"
+
+
+def _span(node: exp.Expr, text: str) -> tuple[int, int]:
+    """Where an expression stands in the text, as far as its parts say."""
+    found = node.meta.get("span")
+    if found is None:
+        raise SqlError(f"cannot locate expression in {text[:40]!r}")
+    return int(found[0]), int(found[1])
+
+
+# --- views -----------------------------------------------------------------------------------------
+
+
+def plan_create_view(
+    statement: st.CreateView, catalog: CatalogView
+) -> plans.CreateViewPlan | plans.CreateMaterializedViewPlan:
+    """CREATE [MATERIALIZED] VIEW."""
+    what = "materialized view" if statement.materialized else "view"
+    name = new_name(catalog, statement.name)
+    if statement.query.as_of is not None:
+        raise SqlError(f"{what}s cannot have AS OF", sqlstate="0A000")
+    planner = QueryPlanner(catalog)
+    query = _renamed(planner.view(statement.query.query), statement, what)
+    _refuse_duplicate_columns(query, statement)
+    replaces = _replaced(statement, catalog, what) if statement.or_replace else None
+    body = normalize_create_sql(
+        statement.source.text,
+        statement.query.span,
+        [statement.query.query],
+        planner.references,
+    )
+    columns = f" ({quoted_list(statement.columns)})" if statement.columns else ""
+    if not statement.materialized:
+        sql = f"CREATE VIEW {quoted_name(name)}{columns} AS {body}"
+        return plans.CreateViewPlan(name, query, sql, statement.if_not_exists, replaces)
+    cluster = cluster_name(catalog, statement.cluster)
+    not_null = _asserted(statement, query)
+    options = "".join(
+        f" WITH (ASSERT NOT NULL {quoted(query.desc.names[c])})" for c in not_null[:1]
+    )
+    if len(not_null) > 1:
+        inner = ", ".join(f"ASSERT NOT NULL {quoted(query.desc.names[c])}" for c in not_null)
+        options = f" WITH ({inner})"
+    sql = (
+        f"CREATE MATERIALIZED VIEW {quoted_name(name)}{columns} IN CLUSTER {quoted(cluster)}"
+        f"{options} AS {body}"
+    )
+    return plans.CreateMaterializedViewPlan(
+        name, query, cluster, sql, statement.if_not_exists, replaces, not_null
+    )
+
+
+def _renamed(query: hir.Query, statement: st.CreateView, what: str) -> hir.Query:
+    given = statement.columns
+    if not given:
+        return query
+    names = query.desc.names
+    if len(given) > len(names):
+        raise SqlSyntaxError(
+            f"{what} {statement.name} definition names {len(given)} columns, but {what} {statement.name} has "
+            f"{len(names)} columns",
+            position=statement.name.position,
+        )
+    desc = RelationDesc((*given, *names[len(given) :]), query.desc.typ)
+    return msgspec.structs.replace(query, desc=desc)
+
+
+def _refuse_duplicate_columns(query: hir.Query, statement: st.CreateView) -> None:
+    seen: set[str] = set()
+    for name in query.desc.names:
+        if name in seen:
+            raise SqlError(
+                f"column {quoted(name)} specified more than once",
+                position=statement.name.position,
+                hint="Give each column of the query a name of its own.",
+                sqlstate="42701",
+            )
+        seen.add(name)
+
+
+def _replaced(statement: st.CreateView, catalog: CatalogView, what: str) -> CatalogItem | None:
+    found = find_item(catalog, statement.name)
+    if found is None:
+        return None
+    if found.kind != what.replace(" ", "-"):
+        raise SqlError(
+            f"{found.name} is not a {what}", position=statement.name.position, sqlstate="42809"
+        )
+    return found
+
+
+def _asserted(statement: st.CreateView, query: hir.Query) -> tuple[int, ...]:
+    found: list[int] = []
+    for _, column in statement.options:
+        if column not in query.desc.names:
+            raise UndefinedColumn(
+                f'column "{column}" in ASSERT NOT NULL option not found',
+                position=statement.name.position,
+            )
+        found.append(query.desc.names.index(column))
+    return tuple(dict.fromkeys(found))
+
+
+# --- indexes ---------------------------------------------------------------------------------------
+
+
+def plan_create_index(statement: st.CreateIndex, catalog: CatalogView) -> plans.CreateIndexPlan:
+    """CREATE INDEX; without a name it gets Materialize's: ``t_a_idx``, ``t_primary_idx``."""
+    on = item_named(catalog, statement.on)
+    if on.desc is None:
+        raise SqlError(
+            f"{on.name} is an {on.kind} and so cannot be indexed",
+            position=statement.on.position,
+            sqlstate="42809",
+        )
+    cluster = cluster_name(catalog, statement.cluster)
+    items = tuple(
+        ScopeItem(n, (on.name.item,), c)
+        for n, c in zip(on.desc.names, on.desc.typ.columns, strict=True)
+    )
+    if statement.keys is None:
+        keys: tuple[Scalar, ...] = tuple(Column(c) for c in default_key(on.desc.typ))
+    else:
+        ctx = ExprContext(QueryPlanner(catalog), Scope(items), "index expressions")
+        keys = tuple(_index_key(ctx, node, on) for node in statement.keys)
+    name = _index_name(statement, catalog, on, keys)
+    shown = ", ".join(_shown_key(statement, i, on, key) for i, key in enumerate(keys))
+    sql = f"CREATE INDEX {quoted(name.item)} IN CLUSTER {quoted(cluster)} ON {quoted_name(on.name)} ({shown})"
+    return plans.CreateIndexPlan(name, on, keys, cluster, sql, statement.if_not_exists)
+
+
+def _index_key(ctx: ExprContext, node: exp.Expr, on: CatalogItem) -> Scalar:
+    assert on.desc is not None
+    if isinstance(node, exp.Literal) and not node.is_string and str(node.this).isdigit():
+        # An ordinal, as in GROUP BY.
+        ordinal = int(str(node.this))
+        if not 1 <= ordinal <= on.desc.arity:
+            raise SqlSyntaxError(
+                f"column reference {ordinal} in CREATE INDEX is out of range (1 - {on.desc.arity})",
+                position=position_of(node),
+            )
+        return Column(ordinal - 1)
+    return plain_scalar(settle(ctx.plan(node)).expr, "an index expression")
+
+
+def default_key(typ: RelationType) -> tuple[int, ...]:
+    """The key of a default index: a unique key, the shortest one, else all columns."""
+    if typ.keys:
+        return min(typ.keys, key=lambda key: (len(key), key))
+    return tuple(range(typ.arity))
+
+
+def _index_name(
+    statement: st.CreateIndex, catalog: CatalogView, on: CatalogItem, keys: tuple[Scalar, ...]
+) -> FullName:
+    """An index lives in the schema of what it is on."""
+    schema, database = on.name.schema, on.name.database
+    if statement.name is not None:
+        if statement.name.partial.schema is not None:
+            return new_name(catalog, statement.name)
+        return FullName(database, schema, statement.name.partial.item)
+    assert on.desc is not None
+    if statement.keys is None:
+        middle = "primary"
+    else:
+        middle = "_".join(on.desc.names[k.index] if isinstance(k, Column) else "expr" for k in keys)
+    base = f"{on.name.item}_{middle}_idx"
+    candidate, number = base, 0
+    while catalog.resolve_item(PartialName(candidate, schema, database)) is not None:
+        number += 1
+        candidate = f"{base}{number}"
+    return FullName(database, schema, candidate)
+
+
+def _shown_key(statement: st.CreateIndex, i: int, on: CatalogItem, key: Scalar) -> str:
+    assert on.desc is not None
+    if isinstance(key, Column):
+        return quoted(on.desc.names[key.index])
+    assert statement.keys is not None
+    node = statement.keys[i]
+    return normalize_create_sql(
+        statement.source.text, _span(node, statement.source.text), [node], []
+    )
+
+
+# --- drop ------------------------------------------------------------------------------------------
+
+
+def plan_drop(statement: st.Drop, catalog: CatalogView) -> plans.DropPlan:
+    """DROP."""
+    items: list[CatalogItem] = []
+    missing: list[str] = []
+    for name in statement.names:
+        if statement.if_exists:
+            found = find_item(catalog, name)
+            if found is None:
+                missing.append(str(name))
+                continue
+        else:
+            found = item_named(catalog, name)
+        _expect_droppable(found, statement.kind, name)
+        if found not in items:
+            items.append(found)
+    return plans.DropPlan(statement.kind, tuple(items), tuple(missing), statement.cascade)
+
+
+def _expect_droppable(item: CatalogItem, kind: str, name: st.Name) -> None:
+    if item.name.database is None:
+        raise SqlError(
+            f"system item '{item.name}' cannot be modified",
+            position=name.position,
+            sqlstate="42501",
+        )
+    found = item.kind.replace("-", " ")
+    if found != kind:
+        raise SqlError(
+            f"{item.name} is not {'an' if kind == 'index' else 'a'} {kind}",
+            position=name.position,
+            hint=f"Use DROP {found.upper()}.",
+            sqlstate="42809",
+        )

@@ -1,0 +1,319 @@
+"""INSERT, UPDATE, DELETE, COPY FROM.
+
+Promise: an insert's source yields the table's columns, all of them, in order and of the table's types: defaults filled in, assignment casts
+applied. UPDATE and DELETE are queries too: they yield the rows that go, and for UPDATE beside each the row that comes.
+"""
+
+from __future__ import annotations
+
+from sqlglot import expressions as exp
+
+from mzsql.expr.relation import RowSetFinishing
+from mzsql.expr.scalar import Literal, Scalar
+from mzsql.frontend import hir, plans
+from mzsql.frontend import statements as st
+from mzsql.frontend.catalog import CatalogItem, CatalogView
+from mzsql.frontend.coerce import Typed, cast, to_boolean
+from mzsql.frontend.expressions import ExprContext, position_of
+from mzsql.frontend.from_clause import plan_from
+from mzsql.frontend.names import item_named
+from mzsql.frontend.query import Planned, QueryPlanner, project
+from mzsql.frontend.scope import Scope, ScopeItem
+from mzsql.repr.errors import (
+    DatatypeMismatch,
+    InvalidParameter,
+    SqlError,
+    SqlSyntaxError,
+    UndefinedColumn,
+)
+from mzsql.repr.types import ColumnType, RelationDesc, RelationType, SqlType, type_name
+
+_COPY_FORMATS = ("csv", "parquet")
+
+
+def table_named(catalog: CatalogView, name: st.Name, verb: str) -> CatalogItem:
+    """The table that a statement writes.
+
+    Raises:
+        SqlError: ``cannot insert into view 'x'``, and its like.
+    """
+    item = item_named(catalog, name)
+    if item.kind != "table":
+        kind = item.kind.replace("-", " ")
+        raise SqlError(
+            f"cannot {verb} {kind} '{item.name}'",
+            position=name.position,
+            hint="Only tables can be written.",
+            sqlstate="42809",
+        )
+    return item
+
+
+def _columns(table: CatalogItem, given: tuple[tuple[str, int], ...]) -> list[int]:
+    """The positions of the columns named; all of them where none is."""
+    assert table.desc is not None
+    if not given:
+        return list(range(table.desc.arity))
+    found: list[int] = []
+    for name, position in given:
+        if name not in table.desc.names:
+            raise UndefinedColumn(
+                f'column "{name}" of relation "{table.name.item}" does not exist', position=position
+            )
+        index = table.desc.names.index(name)
+        if index in found:
+            raise SqlSyntaxError(
+                f'column "{name}" specified more than once', position=position, sqlstate="42701"
+            )
+        found.append(index)
+    return found
+
+
+# --- insert ----------------------------------------------------------------------------------------
+
+
+def plan_insert(statement: st.Insert, catalog: CatalogView) -> plans.InsertPlan:
+    """INSERT."""
+    table = table_named(catalog, statement.table, "insert into")
+    assert table.desc is not None
+    planner = QueryPlanner(catalog)
+    columns = _columns(table, statement.columns)
+    types = [c.type for c in table.desc.typ.columns]
+    wanted = [types[c] for c in columns]
+    if statement.query is None:
+        source = Planned(hir.Constant(((),), RelationType(())), (), ())
+        columns, wanted = [], []
+    else:
+        source = _source(planner, statement.query, table, columns, wanted)
+    if len(source.types) > len(columns):
+        raise SqlSyntaxError(
+            "INSERT has more expressions than target columns",
+            position=_query_position(statement.query),
+        )
+    if len(source.types) < len(columns):
+        if statement.columns:
+            raise SqlSyntaxError(
+                "INSERT has more target columns than expressions",
+                position=_query_position(statement.query),
+            )
+        columns = columns[: len(source.types)]
+    relation = _complete(source, table, columns)
+    return plans.InsertPlan(table, _query(relation, table.desc))
+
+
+def _query_position(query: exp.Expr | None) -> int | None:
+    return None if query is None else position_of(query)
+
+
+def _source(
+    planner: QueryPlanner,
+    query: exp.Expr,
+    table: CatalogItem,
+    columns: list[int],
+    wanted: list[SqlType],
+) -> Planned:
+    inner = query
+    while isinstance(inner, exp.Subquery) and not any(
+        inner.args.get(k) for k in ("order", "limit", "offset", "with_")
+    ):
+        inner = inner.this
+    if isinstance(inner, exp.Values) and not any(
+        inner.args.get(k) for k in ("order", "limit", "offset", "with_")
+    ):
+        defaults = [_default(table, c) for c in columns]
+        return planner.values(inner, None, wanted=wanted, defaults=defaults)
+    return planner.query(query, None, keep_unknown=True).finish()
+
+
+def _default(table: CatalogItem, column: int) -> Typed:
+    """A column's default, NULL where it has none."""
+    assert table.desc is not None
+    typ = table.desc.typ.columns[column].type
+    scalar = table.defaults[column] if column < len(table.defaults) else None
+    if scalar is None:
+        return Typed(Literal(None, typ), typ, True)
+    return Typed(_as_hir(scalar), typ, True)
+
+
+def _as_hir(scalar: Scalar) -> hir.Scalar:
+    """A default, a constant MIR scalar, as HIR."""
+    from mzsql.expr import scalar as ms  # noqa: PLC0415 -- names of both languages meet only here
+
+    match scalar:
+        case ms.Call(func=func, args=args, typ=typ):
+            return hir.Call(func, tuple(_as_hir(a) for a in args), typ)
+        case ms.If(condition=c, then=then, otherwise=o):
+            return hir.If(_as_hir(c), _as_hir(then), _as_hir(o))
+        case ms.Column():
+            raise AssertionError("a default reads no column")
+        case _:
+            return scalar
+
+
+def _complete(source: Planned, table: CatalogItem, columns: list[int]) -> hir.Relation:
+    """The source's columns cast and put in the table's order, the others filled with their defaults."""
+    assert table.desc is not None
+    scalars: list[hir.Scalar] = []
+    outputs: list[int] = []
+    for index, (name, column) in enumerate(
+        zip(table.desc.names, table.desc.typ.columns, strict=True)
+    ):
+        if index not in columns:
+            outputs.append(len(source.types) + len(scalars))
+            scalars.append(_default(table, index).expr)
+            continue
+        at = columns.index(index)
+        have = source.types[at]
+        value = Typed(hir.Column(at), have.type, have.nullable)
+        done = _assigned(value, column.type, name, None)
+        if done.expr == value.expr:
+            outputs.append(at)
+        else:
+            outputs.append(len(source.types) + len(scalars))
+            scalars.append(done.expr)
+    relation = source.relation
+    if scalars:
+        relation = hir.Map(relation, tuple(scalars))
+    return project(relation, outputs, len(source.types) + len(scalars))
+
+
+def _assigned(value: Typed, target: SqlType, column: str, position: int | None) -> Typed:
+    done = cast(value, target, "assignment")
+    if done is None:
+        raise DatatypeMismatch(
+            f'column "{column}" is of type {type_name(target)} but expression is of type {type_name(value.typ)}',
+            position=position,
+            hint="You will need to rewrite or cast the expression.",
+        )
+    return done
+
+
+def _query(relation: hir.Relation, desc: RelationDesc) -> hir.Query:
+    columns = tuple(ColumnType(c.type, True) for c in desc.typ.columns)
+    finishing = RowSetFinishing((), None, 0, tuple(range(desc.arity)))
+    plain = RelationDesc(desc.names, RelationType(columns))
+    return hir.Query(relation, plain, finishing, columns)
+
+
+# --- update, delete --------------------------------------------------------------------------------
+
+
+def _table_scope(table: CatalogItem, alias: str | None) -> Scope:
+    assert table.desc is not None
+    name = (
+        (alias,)
+        if alias
+        else tuple(p for p in (table.name.database, table.name.schema, table.name.item) if p)
+    )
+    items = tuple(
+        ScopeItem(n, name, c) for n, c in zip(table.desc.names, table.desc.typ.columns, strict=True)
+    )
+    return Scope(items, None, True, (name,))
+
+
+def plan_delete(statement: st.Delete, catalog: CatalogView) -> plans.DeletePlan:
+    """DELETE; USING makes it a semijoin, so a row goes once however many rows it meets."""
+    table = table_named(catalog, statement.table, "delete from")
+    assert table.desc is not None
+    planner = QueryPlanner(catalog)
+    scope = _table_scope(table, statement.alias)
+    relation: hir.Relation = hir.Get(table.id, table.desc.typ)
+    if statement.using:
+        relation = hir.Filter(relation, (_using(planner, statement, scope),))
+    elif statement.where is not None:
+        relation = _filtered(planner, relation, scope, statement.where)
+    return plans.DeletePlan(table, _query(relation, table.desc))
+
+
+def _using(planner: QueryPlanner, statement: st.Delete, scope: Scope) -> hir.Scalar:
+    select = exp.select("*").from_(statement.using[0], copy=False)
+    for extra in statement.using[1:]:
+        select.append("joins", exp.Join(this=extra))
+    relation, inner = plan_from(planner, select, scope)
+    if statement.where is not None:
+        relation = _filtered(planner, relation, inner, statement.where)
+    return hir.Exists(relation)
+
+
+def _filtered(
+    planner: QueryPlanner, relation: hir.Relation, scope: Scope, where: exp.Expr
+) -> hir.Relation:
+    ctx = ExprContext(planner, scope, "WHERE")
+    condition = to_boolean(ctx.plan(where), "argument of WHERE", position_of(where))
+    return hir.Filter(relation, (condition.expr,))
+
+
+def plan_update(statement: st.Update, catalog: CatalogView) -> plans.UpdatePlan:
+    """UPDATE."""
+    table = table_named(catalog, statement.table, "update")
+    assert table.desc is not None
+    desc = table.desc
+    planner = QueryPlanner(catalog)
+    scope = _table_scope(table, statement.alias)
+    relation: hir.Relation = hir.Get(table.id, desc.typ)
+    if statement.where is not None:
+        relation = _filtered(planner, relation, scope, statement.where)
+    targets = _columns(table, tuple((n, p) for n, p, _ in statement.assignments))
+    ctx = ExprContext(planner, scope, "UPDATE")
+    scalars: list[hir.Scalar] = []
+    outputs = [*range(desc.arity), *range(desc.arity)]
+    for index, (name, position, node) in zip(targets, statement.assignments, strict=True):
+        if isinstance(node, exp.Var) and node.name == "DEFAULT":
+            value = _default(table, index)
+        else:
+            value = ctx.plan(node)
+        done = _assigned(value, desc.typ.columns[index].type, name, position_of(node) or position)
+        outputs[desc.arity + index] = desc.arity + len(scalars)
+        scalars.append(done.expr)
+    mapped = hir.Map(relation, tuple(scalars))
+    doubled = project(mapped, outputs, desc.arity + len(scalars))
+    both = RelationDesc(
+        (*desc.names, *desc.names), RelationType((*desc.typ.columns, *desc.typ.columns))
+    )
+    return plans.UpdatePlan(table, _query(doubled, both))
+
+
+# --- copy ------------------------------------------------------------------------------------------
+
+
+def plan_copy_from(statement: st.CopyFrom, catalog: CatalogView) -> plans.CopyFromPlan:
+    """COPY t FROM '<file>'; the format is the file's suffix where it is not said."""
+    table = table_named(catalog, statement.table, "copy into")
+    columns = tuple(_columns(table, statement.columns)) if statement.columns else None
+    options: dict[str, str] = {}
+    positions: dict[str, int] = {}
+    for name, value, position in statement.options:
+        if name in options:
+            raise SqlSyntaxError("conflicting or redundant options", position=position)
+        options[name], positions[name] = value, position
+    form = options.pop("format", None)
+    if form is None:
+        form = "parquet" if statement.path.lower().endswith(".parquet") else "csv"
+    if form not in _COPY_FORMATS:
+        raise InvalidParameter(
+            f'COPY format "{form}" not recognized',
+            position=positions.get("format"),
+            hint=f"The formats are {' and '.join(f.upper() for f in _COPY_FORMATS)}.",
+        )
+    if form == "parquet" and options:
+        first = next(iter(options))
+        raise InvalidParameter(
+            f"COPY {first.upper()} requires CSV format", position=positions[first]
+        )
+    for name in ("delimiter", "quote", "escape"):
+        if name in options and len(options[name]) != 1:
+            raise InvalidParameter(
+                f"COPY {name} must be a single one-byte character", position=positions[name]
+            )
+    quote = options.get("quote", '"')
+    return plans.CopyFromPlan(
+        table,
+        columns,
+        statement.path,
+        form,
+        header=options.get("header", "false") == "true",
+        delimiter=options.get("delimiter", ","),
+        quote=quote,
+        escape=options.get("escape", quote),
+        null=options.get("null", ""),
+    )

@@ -1,0 +1,185 @@
+"""Statements to plans.
+
+Promise: `plan_statement` resolves every name and type of a statement against the catalog it is given, and changes nothing. What cannot be
+resolved is a `SqlError` with PostgreSQL's or Materialize's words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mzsql.frontend import plans
+from mzsql.frontend import statements as st
+from mzsql.frontend.catalog import CatalogItem, CatalogView
+from mzsql.frontend.coerce import Typed, cast
+from mzsql.frontend.ddl import (
+    plan_create_index,
+    plan_create_table,
+    plan_create_view,
+    plan_drop,
+)
+from mzsql.frontend.depth import deep
+from mzsql.frontend.dml import plan_copy_from, plan_delete, plan_insert, plan_update
+from mzsql.frontend.expressions import ExprContext
+from mzsql.frontend.names import cluster_name, item_named, schema_named
+from mzsql.frontend.query import QueryPlanner
+from mzsql.frontend.scalars import constant_scalar
+from mzsql.frontend.scope import Scope
+from mzsql.repr.errors import InvalidParameter, SqlError, Unsupported
+from mzsql.repr.types import MZ_TIMESTAMP
+
+
+def plan_statement(
+    statement: st.Statement, catalog: CatalogView, *, table_keys: bool = False
+) -> plans.Plan:
+    """The plan of a statement.
+
+    Args:
+        statement: what `parse_statements` gave.
+        catalog: where names resolve.
+        table_keys: whether CREATE TABLE may declare keys that the optimizer then relies on (the system variable
+            ``enable_table_keys``); nothing enforces them.
+
+    Raises:
+        SqlError: a name, type or form that cannot be resolved or is not supported.
+    """
+    with deep():
+        if isinstance(statement, st.CreateTable):
+            return plan_create_table(statement, catalog, table_keys=table_keys)
+        return _PLANNERS[type(statement)](statement, catalog)
+
+
+def plan_select(statement: st.Select, catalog: CatalogView) -> plans.SelectPlan:
+    """A query and its AS OF."""
+    planner = QueryPlanner(catalog)
+    query = planner.top_level(statement.query)
+    as_of = None
+    if statement.as_of is not None:
+        value = ExprContext(planner, Scope(), "AS OF").plan(statement.as_of)
+        done = _as_timestamp(value)
+        if done is None:
+            raise InvalidParameter(
+                f"AS OF must be a timestamp, not of type {value.typ}", sqlstate="42804"
+            )
+        as_of = constant_scalar(done, "AS OF")
+    return plans.SelectPlan(query, as_of, statement.at_least)
+
+
+def _as_timestamp(value: Typed) -> Typed | None:
+    return cast(value, MZ_TIMESTAMP, "explicit")
+
+
+# --- EXPLAIN, SHOW ---------------------------------------------------------------------------------
+
+_REF_KINDS = {"view": "view", "materialized view": "materialized-view", "index": "index"}
+
+
+def _explain(statement: st.Explain, catalog: CatalogView) -> plans.ExplainPlan:
+    target = statement.explainee
+    explainee: Any
+    if isinstance(target, st.ObjectRef):
+        item = item_named(catalog, target.name)
+        _expect_kind(item, target.kind)
+        stage = statement.stage
+        allowed = {
+            "view": ("raw", "decorrelated", "locally optimized"),
+            "materialized view": (
+                "raw",
+                "decorrelated",
+                "locally optimized",
+                "optimized",
+                "physical",
+            ),
+            "index": ("optimized", "physical"),
+        }[target.kind]
+        if stage not in allowed:
+            raise SqlError(
+                f"cannot EXPLAIN {stage.upper()} PLAN FOR {'REPLAN ' if statement.replan else ''}"
+                f"{target.kind.upper()}",
+                sqlstate="0A000",
+            )
+        explainee = item
+    else:
+        if isinstance(target, st.CreateIndex) and statement.stage in (
+            "raw",
+            "decorrelated",
+            "locally optimized",
+        ):
+            raise SqlError(
+                f"cannot EXPLAIN {statement.stage.upper()} PLAN FOR CREATE INDEX", sqlstate="0A000"
+            )
+        explainee = plan_statement(target, catalog)
+        if isinstance(explainee, plans.CreateTablePlan):
+            raise Unsupported("EXPLAIN CREATE TABLE is not supported")
+    return plans.ExplainPlan(
+        statement.stage, statement.format, statement.options, explainee, statement.replan
+    )
+
+
+def _expect_kind(item: CatalogItem, kind: str) -> None:
+    if item.kind != _REF_KINDS.get(kind, kind):
+        found = item.kind.replace("-", " ")
+        article = "an" if kind == "index" else "a"
+        raise SqlError(
+            f"{item.name} is not {article} {kind}",
+            detail=f"It is {'an' if found[0] in 'aeiou' else 'a'} {found}.",
+            sqlstate="42809",
+        )
+
+
+def _show(statement: st.Show, catalog: CatalogView) -> plans.ShowObjectsPlan:
+    on = None if statement.on is None else item_named(catalog, statement.on)
+    if on is not None and on.desc is None:
+        raise SqlError(
+            f"{on.name} is an {on.kind}, which has no columns or indexes", sqlstate="42809"
+        )
+    schema = None if statement.schema is None else schema_named(catalog, statement.schema)
+    cluster = None if statement.cluster is None else cluster_name(catalog, statement.cluster)
+    return plans.ShowObjectsPlan(statement.kind, schema, on, cluster, statement.like)
+
+
+def _show_create(statement: st.ShowCreate, catalog: CatalogView) -> plans.ShowCreatePlan:
+    item = item_named(catalog, statement.name)
+    _expect_kind(item, statement.kind)
+    return plans.ShowCreatePlan(item)
+
+
+# --- sessions --------------------------------------------------------------------------------------
+
+
+def _variable(statement: st.SetVariable, _catalog: CatalogView) -> plans.Plan:
+    if statement.system:
+        return plans.AlterSystemPlan(statement.name.lower(), statement.values)
+    return plans.SetVariablePlan(statement.name.lower(), statement.values, statement.local)
+
+
+def _transaction(statement: st.Transaction, _catalog: CatalogView) -> plans.Plan:
+    match statement.kind:
+        case "begin":
+            return plans.BeginPlan(statement.isolation, statement.read_only)
+        case "commit":
+            return plans.CommitPlan()
+        case "rollback":
+            return plans.RollbackPlan()
+        case _:
+            values = None if statement.isolation is None else (statement.isolation,)
+            return plans.SetVariablePlan("transaction_isolation", values, local=True)
+
+
+_PLANNERS: dict[type, Callable[[Any, CatalogView], plans.Plan]] = {
+    st.Select: plan_select,
+    st.CreateView: plan_create_view,
+    st.CreateIndex: plan_create_index,
+    st.Drop: plan_drop,
+    st.Insert: plan_insert,
+    st.Update: plan_update,
+    st.Delete: plan_delete,
+    st.CopyFrom: plan_copy_from,
+    st.Explain: _explain,
+    st.Show: _show,
+    st.ShowCreate: _show_create,
+    st.ShowVariable: lambda s, _c: plans.ShowVariablePlan(s.name.lower()),
+    st.SetVariable: _variable,
+    st.Transaction: _transaction,
+}

@@ -1,0 +1,702 @@
+"""Queries: SELECT, set operations, VALUES, CTEs to HIR.
+
+Promise: the plan's shape is Materialize's: FROM, WHERE, table functions of the select list, grouping (its expressions mapped, then a
+`Reduce`), HAVING, the select list (mapped), DISTINCT; order, limit and projection are handed up as a finishing, which a subquery or a view
+turns into `TopK` and `Project`. Expressions of a grouped query are planned over the rows before grouping and then rewritten, so that
+what equals a grouping expression is found by meaning, not by spelling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import expressions as exp
+
+from mzsql.expr.relation import RowSetFinishing
+from mzsql.expr.scalar import ColumnOrder, Literal
+from mzsql.frontend import grouping, hir
+from mzsql.frontend.catalog import CatalogView, FullName
+from mzsql.frontend.coerce import Typed, cast, settle, to_boolean, unify
+from mzsql.frontend.expressions import ExprContext, position_of
+from mzsql.frontend.from_clause import plan_from, table_function
+from mzsql.frontend.parse import fold
+from mzsql.frontend.projection import plan_select_items
+from mzsql.frontend.scope import Scope, ScopeItem
+from mzsql.frontend.types import resolve_type
+from mzsql.repr import types as t
+from mzsql.repr.errors import (
+    DatatypeMismatch,
+    InvalidParameter,
+    SqlError,
+    SqlSyntaxError,
+    Unsupported,
+)
+from mzsql.repr.types import ColumnType, RelationDesc, RelationType, SqlType
+
+_SELECT_ARGS = frozenset(
+    "with_ expressions distinct from_ joins laterals where group having windows order limit offset kind hint".split()  # noqa: SIM905
+)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A relation with its columns: no order, nothing left to do."""
+
+    relation: hir.Relation
+    types: tuple[ColumnType, ...]
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A query whose end is still open: `order`, `limit`, `offset` and then `project` over `relation`."""
+
+    relation: hir.Relation
+    types: tuple[ColumnType, ...]
+    names: tuple[str, ...]
+    order: tuple[ColumnOrder, ...]
+    limit: Typed | None
+    offset: int
+    project: tuple[int, ...]
+    group_size: int | None = None
+
+    def finish(self) -> Planned:
+        """As a relation: a limit is a TopK, an order alone is dropped."""
+        relation = self.relation
+        if self.limit is not None or self.offset:
+            limit = None if self.limit is None else self.limit.expr
+            relation = hir.TopK(relation, (), self.order, limit, self.offset, self.group_size)
+        types = tuple(self.types[c] for c in self.project)
+        return Planned(project(relation, self.project, len(self.types)), types, self.names)
+
+
+def project(relation: hir.Relation, outputs: Sequence[int], arity: int) -> hir.Relation:
+    """A projection, left out where it changes nothing."""
+    if tuple(outputs) == tuple(range(arity)):
+        return relation
+    return hir.Project(relation, tuple(outputs))
+
+
+@dataclass(frozen=True)
+class Cte:
+    """A common table expression in scope."""
+
+    id: int
+    names: tuple[str, ...]
+    types: tuple[ColumnType, ...]
+
+
+@dataclass
+class QueryPlanner:
+    """Plans the queries of one statement.
+
+    Attributes:
+        catalog: where names resolve.
+        references: the catalog's objects as they stand in the text: start, end, whole name.
+        ctes: the common table expressions in scope, inner ones last.
+    """
+
+    catalog: CatalogView
+    references: list[tuple[int, int, FullName]] = field(default_factory=list)
+    ctes: list[dict[str, Cte]] = field(default_factory=list)
+    next_id: int = 0
+
+    # --- entry points ----------------------------------------------------------------------------
+
+    def top_level(self, node: exp.Expr) -> hir.Query:
+        """A SELECT statement's query, with its finishing."""
+        pending = self.query(node, None)
+        limit = _constant_limit(pending.limit)
+        if pending.limit is not None and limit is None and not _is_null(pending.limit):
+            pending = _limit_inside(pending)
+        types = tuple(pending.types[c] for c in pending.project)
+        desc = RelationDesc(pending.names, RelationType(types))
+        trivial = not pending.order and limit is None and not pending.offset
+        if trivial:
+            done = pending.finish()
+            finishing = RowSetFinishing((), None, 0, tuple(range(len(done.types))))
+            return hir.Query(done.relation, desc, finishing, done.types)
+        finishing = RowSetFinishing(pending.order, limit, pending.offset, pending.project)
+        return hir.Query(pending.relation, desc, finishing, pending.types)
+
+    def view(self, node: exp.Expr) -> hir.Query:
+        """A view's query: nothing is left to finish."""
+        done = self.query(node, None).finish()
+        finishing = RowSetFinishing((), None, 0, tuple(range(len(done.types))))
+        desc = RelationDesc(done.names, RelationType(done.types))
+        return hir.Query(done.relation, desc, finishing, done.types)
+
+    def subquery(self, node: exp.Expr, outer: Scope) -> Planned:
+        """A query inside an expression, one scope further in."""
+        return self.query(node, outer).finish()
+
+    # --- queries ---------------------------------------------------------------------------------
+
+    def query(self, node: exp.Expr, outer: Scope | None, *, keep_unknown: bool = False) -> Pending:
+        """A query with its WITH clause; `keep_unknown` leaves untyped literals to who asks."""
+        while isinstance(node, exp.Subquery | exp.Paren) and _is_wrapper(node):
+            node = node.this
+        with_ = node.args.get("with_")
+        if with_ is None:
+            return self._body(node, outer, keep_unknown)
+        if "mutually_recursive" in with_.meta:
+            return self._recursive(with_, node, outer, keep_unknown)
+        return self._with(with_, node, outer, keep_unknown)
+
+    def _with(
+        self, with_: exp.With, node: exp.Expr, outer: Scope | None, keep_unknown: bool
+    ) -> Pending:
+        bound: list[tuple[str, int, hir.Relation]] = []
+        names: dict[str, Cte] = {}
+        self.ctes.append(names)
+        try:
+            for cte in with_.expressions:
+                name = fold(cte.args["alias"].this)
+                if name in names:
+                    raise SqlError(
+                        f'WITH query name "{name}" specified more than once',
+                        position=position_of(cte.args["alias"]),
+                        sqlstate="42712",
+                    )
+                done = self.query(cte.this, outer).finish()
+                columns = _alias_columns(cte.args["alias"], done.names, name)
+                local = self._fresh()
+                names[name] = Cte(local, columns, done.types)
+                bound.append((name, local, done.relation))
+            pending = self._body(node, outer, keep_unknown)
+        finally:
+            self.ctes.pop()
+        relation = pending.relation
+        for name, local, value in reversed(bound):
+            relation = hir.Let(name, local, value, relation)
+        return _replaced(pending, relation)
+
+    def _recursive(
+        self, with_: exp.With, node: exp.Expr, outer: Scope | None, keep_unknown: bool
+    ) -> Pending:
+        names: dict[str, Cte] = {}
+        self.ctes.append(names)
+        try:
+            for cte in with_.expressions:
+                name = fold(cte.args["alias"].this)
+                columns = tuple(fold(c) for c in cte.args["alias"].args["columns"])
+                types = tuple(ColumnType(resolve_type(typ)) for typ in cte.meta["types"])
+                if name in names:
+                    raise SqlError(
+                        f'WITH query name "{name}" specified more than once',
+                        position=position_of(cte.args["alias"]),
+                        sqlstate="42712",
+                    )
+                names[name] = Cte(self._fresh(), columns, types)
+            bindings = [self._binding(cte, names, outer) for cte in with_.expressions]
+            pending = self._body(node, outer, keep_unknown)
+        finally:
+            self.ctes.pop()
+        limit = with_.meta["mutually_recursive"]
+        bound = (limit["limit"], limit["return_at"]) if limit else None
+        return _replaced(pending, hir.LetRec(tuple(bindings), bound, pending.relation))
+
+    def _binding(
+        self, cte: exp.Expr, names: dict[str, Cte], outer: Scope | None
+    ) -> hir.RecursiveBinding:
+        name = fold(cte.args["alias"].this)
+        declared = names[name]
+        done = self.query(cte.this, outer, keep_unknown=True).finish()
+        if len(done.types) != len(declared.types):
+            raise DatatypeMismatch(
+                f'WITH MUTUALLY RECURSIVE query "{name}" declared {len(declared.types)} columns, '
+                f"but its query has {len(done.types)}",
+                position=position_of(cte.args["alias"]),
+            )
+        wanted = [c.type for c in declared.types]
+        cast_to = self.cast_columns(done, wanted, "assignment", f'WITH query "{name}" column')
+        return hir.RecursiveBinding(
+            name, declared.id, cast_to.relation, RelationType(declared.types)
+        )
+
+    def _fresh(self) -> int:
+        self.next_id += 1
+        return self.next_id - 1
+
+    def find_cte(self, name: str) -> Cte | None:
+        """The innermost common table expression of a name."""
+        for names in reversed(self.ctes):
+            if name in names:
+                return names[name]
+        return None
+
+    def _body(self, node: exp.Expr, outer: Scope | None, keep_unknown: bool) -> Pending:
+        match node:
+            case exp.Select():
+                return self._select(node, outer, keep_unknown)
+            case exp.SetOperation():
+                return self._with_modifiers(self._set_operation(node, outer, keep_unknown), node)
+            case exp.Values():
+                return self._with_modifiers(self.values(node, outer, keep_unknown), node)
+            case exp.Subquery() | exp.Paren():
+                inner = self.query(node.this, outer, keep_unknown=keep_unknown)
+                if not any(node.args.get(k) for k in ("order", "limit", "offset")):
+                    return inner
+                return self._with_modifiers(inner.finish(), node)
+            case exp.Table():
+                return self._with_modifiers(
+                    self._set_operand(exp.select("*").from_(node), outer, keep_unknown), node
+                )
+            case _:
+                raise Unsupported("this form of query is not supported", position=position_of(node))
+
+    def _with_modifiers(self, done: Planned, node: exp.Expr) -> Pending:
+        """ORDER BY, LIMIT, OFFSET of a set operation or VALUES: by output columns or expressions over them."""
+        items = tuple(ScopeItem(n, None, c) for n, c in zip(done.names, done.types, strict=True))
+        scope = Scope(items)
+        relation, types = done.relation, list(done.types)
+        order: list[ColumnOrder] = []
+        for item in _order_items(node):
+            column = _ordinal(item.this, len(done.types), "ORDER BY")
+            if column is None:
+                ctx = ExprContext(self, scope, "ORDER BY")
+                planned = settle(ctx.plan(item.this))
+                if isinstance(planned.expr, hir.Column) and planned.expr.level == 0:
+                    column = planned.expr.index
+                else:
+                    relation = hir.Map(relation, (planned.expr,))
+                    types.append(ColumnType(planned.typ, planned.nullable))
+                    column = len(types) - 1
+            order.append(_column_order(item, column))
+        limit, offset = self._limit(node, None)
+        return Pending(
+            relation,
+            tuple(types),
+            done.names,
+            tuple(order),
+            limit,
+            offset,
+            tuple(range(len(done.types))),
+        )
+
+    def _limit(self, node: exp.Expr, outer: Scope | None) -> tuple[Typed | None, int]:
+        limit: Typed | None = None
+        clause = node.args.get("limit")
+        if clause is not None:
+            amount = (
+                clause.expression if isinstance(clause, exp.Limit) else clause.args.get("count")
+            )
+            if isinstance(clause, exp.Fetch):
+                options = clause.args.get("limit_options")
+                if options is not None and (
+                    options.args.get("with_ties") or options.args.get("percent")
+                ):
+                    raise Unsupported(
+                        "FETCH … WITH TIES and PERCENT are not supported",
+                        position=position_of(clause),
+                    )
+            amount = exp.Literal.number(1) if amount is None else amount
+            limit = self._limit_amount(amount, outer)
+        offset = node.args.get("offset")
+        return limit, 0 if offset is None else self._offset(offset.expression)
+
+    def _limit_amount(self, node: exp.Expr, outer: Scope | None) -> Typed | None:
+        if isinstance(node, exp.Null) or (
+            isinstance(node, exp.Column | exp.Var | exp.All) and node.name.upper() == "ALL"
+        ):
+            return None
+        ctx = ExprContext(self, Scope((), outer), "LIMIT")
+        value = ctx.plan(node)
+        if isinstance(value.expr, Literal) and str(value.expr.value).startswith("-"):
+            raise InvalidParameter("LIMIT must not be negative", position=position_of(node))
+        done = cast(value, t.BIGINT, "assignment")
+        if done is None:
+            raise DatatypeMismatch(
+                f"argument of LIMIT must be type bigint, not type {t.type_name(value.typ)}",
+                position=position_of(node),
+            )
+        plain = _literal_count(value)
+        return done if plain is None else Typed(Literal(plain, t.BIGINT), t.BIGINT, False)
+
+    def _offset(self, node: exp.Expr) -> int:
+        value = ExprContext(self, Scope(), "OFFSET").plan(node)
+        if isinstance(value.expr, Literal) and value.expr.value is None:
+            return 0
+        found = _literal_count(value)
+        if found is None:
+            raise Unsupported("OFFSET must be an integer literal", position=position_of(node))
+        if found < 0:
+            raise InvalidParameter("OFFSET must not be negative", position=position_of(node))
+        return found
+
+    # --- set operations and VALUES ---------------------------------------------------------------
+
+    def _set_operand(self, node: exp.Expr, outer: Scope | None, keep_unknown: bool) -> Planned:
+        del keep_unknown
+        return self.query(node, outer, keep_unknown=True).finish()
+
+    def _set_operation(
+        self, node: exp.SetOperation, outer: Scope | None, keep_unknown: bool
+    ) -> Planned:
+        # A long chain of UNIONs leans to the left: unrolled, so that its length is no depth.
+        chain: list[exp.SetOperation] = [node]
+        while (
+            isinstance(chain[-1].this, exp.SetOperation)
+            and not chain[-1].this.args.get("with_")
+            and not any(chain[-1].this.args.get(k) for k in ("order", "limit", "offset"))
+        ):
+            chain.append(chain[-1].this)
+        left = self._set_operand(chain[-1].this, outer, keep_unknown)
+        for op in reversed(chain):
+            right = self._set_operand(op.expression, outer, keep_unknown)
+            left = self._combine(op, left, right)
+        if keep_unknown:
+            return left
+        return self.settled(left)
+
+    def _combine(self, node: exp.SetOperation, left: Planned, right: Planned) -> Planned:
+        name = type(node).__name__.upper()
+        if node.args.get("by_name"):
+            raise Unsupported(f"{name} BY NAME is not supported", position=position_of(node))
+        if len(left.types) != len(right.types):
+            raise SqlSyntaxError(
+                f"each {name} query must have the same number of columns: "
+                f"{len(left.types)} columns on left, {len(right.types)} on right",
+                position=position_of(node.expression),
+            )
+        wanted: list[SqlType] = []
+        for i in range(len(left.types)):
+            sides = [Typed(hir.Column(i), p.types[i].type) for p in (left, right)]
+            if all(side.typ.kind == "unknown" for side in sides):
+                wanted.append(t.TEXT)
+                continue
+            _, typ = unify(sides, name, position_of(node.expression))
+            wanted.append(typ)
+        a = self.cast_columns(left, wanted, "implicit", name)
+        b = self.cast_columns(right, wanted, "implicit", name)
+        types = tuple(
+            ColumnType(x.type, x.nullable or y.nullable)
+            for x, y in zip(a.types, b.types, strict=True)
+        )
+        distinct = node.args.get("distinct", True) is not False
+        return Planned(_set_relation(name, a, b, distinct), types, left.names)
+
+    def cast_columns(
+        self, planned: Planned, wanted: Sequence[SqlType], context: str, what: str
+    ) -> Planned:
+        """The relation with its columns as other types, by casts mapped over it."""
+        scalars: list[hir.Scalar] = []
+        outputs: list[int] = []
+        types: list[ColumnType] = []
+        for i, (have, typ) in enumerate(zip(planned.types, wanted, strict=True)):
+            value = Typed(hir.Column(i), have.type, have.nullable)
+            done = cast(value, typ, context)
+            if done is None:
+                raise DatatypeMismatch(
+                    f"{what} types {t.type_name(typ)} and {t.type_name(have.type)} cannot be matched"
+                )
+            if done.expr == value.expr:
+                outputs.append(i)
+            else:
+                outputs.append(len(planned.types) + len(scalars))
+                scalars.append(done.expr)
+            types.append(ColumnType(done.typ, done.nullable))
+        relation = planned.relation
+        if scalars:
+            relation = _mapped(relation, tuple(scalars))
+        arity = len(planned.types) + len(scalars)
+        return Planned(project(relation, outputs, arity), tuple(types), planned.names)
+
+    def settled(self, planned: Planned) -> Planned:
+        """What is still unknown is text."""
+        if not any(c.type.kind == "unknown" for c in planned.types):
+            return planned
+        wanted = [t.TEXT if c.type.kind == "unknown" else c.type for c in planned.types]
+        return self.cast_columns(planned, wanted, "implicit", "SELECT")
+
+    def values(
+        self,
+        node: exp.Values,
+        outer: Scope | None,
+        keep_unknown: bool = False,
+        wanted: Sequence[SqlType | None] = (),
+        defaults: Sequence[Typed | None] = (),
+    ) -> Planned:
+        """VALUES: constant rows where they are literal, else a union of mapped rows.
+
+        `wanted` and `defaults` are the types and defaults of the columns inserted into, where that is what the rows are for.
+        """
+        del keep_unknown
+        ctx = ExprContext(self, Scope((), outer), "VALUES")
+        rows: list[list[Typed]] = []
+        for row in node.expressions:
+            cells = row.expressions if isinstance(row, exp.Tuple) else [row]
+            rows.append([_cell(ctx, c, i, defaults) for i, c in enumerate(cells)])
+        width = len(rows[0]) if rows else 0
+        if any(len(row) != width for row in rows):
+            raise SqlSyntaxError(
+                "VALUES lists must all be the same length", position=position_of(node)
+            )
+        columns: list[list[Typed]] = []
+        for i in range(width):
+            cells = [row[i] for row in rows]
+            want = wanted[i] if i < len(wanted) else None
+            columns.append(_column_values(cells, want, position_of(node)))
+        types = tuple(
+            ColumnType(column[0].typ, any(v.nullable for v in column)) for column in columns
+        )
+        names = tuple(f"column{i + 1}" for i in range(width))
+        by_row = [tuple(column[r] for column in columns) for r in range(len(rows))]
+        return Planned(_rows_relation(by_row, types), types, names)
+
+    # --- SELECT ----------------------------------------------------------------------------------
+
+    def _select(self, node: exp.Select, outer: Scope | None, keep_unknown: bool) -> Pending:
+        _refuse_unknown_clauses(node)
+        relation, scope = plan_from(self, node, outer)
+        where = node.args.get("where")
+        if where is not None:
+            ctx = ExprContext(self, scope, "WHERE")
+            condition = to_boolean(
+                ctx.plan(where.this), "argument of WHERE", position_of(where.this)
+            )
+            relation = hir.Filter(relation, (condition.expr,))
+        select = grouping.SelectState(self, node, relation, scope)
+        items = plan_select_items(select)
+        if not keep_unknown:
+            items = [(name, settle(value)) for name, value in items]
+        order = [(item, select.plan_order_item(item, items)) for item in _order_items(node)]
+        distinct = node.args.get("distinct")
+        on = select.plan_distinct_on(distinct, items) if distinct is not None else None
+        select.group()
+        values = [select.regroup(value) for _, value in items]
+        names = tuple(name for name, _ in items)
+        # --- map the select list -------------------------------------------------------------
+        outputs = [select.place(value) for value in values]
+        if distinct is not None and on is None:
+            return self._select_distinct(select, node, names, outputs, order, outer)
+        placed = [(item, select.place_order(spec, outputs)) for item, spec in order]
+        columns = tuple(_column_order(item, column) for item, column in placed)
+        sizes = node.meta.get("group_size_options", {})
+        if on is not None:
+            keys = tuple(dict.fromkeys(select.place_order(spec, outputs) for spec in on))
+            _check_distinct_on(keys, columns, position_of(node))
+            one = Literal(1, t.BIGINT)
+            size = sizes.get("distinct on input group size", sizes.get("expected group size"))
+            mapped = select.mapped()
+            select.relation = hir.TopK(mapped, keys, columns, one, 0, size)
+            select.pending_scalars = []
+        limit, offset = self._limit(node, outer)
+        size = sizes.get("limit input group size", sizes.get("expected group size"))
+        relation = select.mapped()
+        return Pending(
+            relation, tuple(select.types), names, columns, limit, offset, tuple(outputs), size
+        )
+
+    def _select_distinct(
+        self,
+        select: grouping.SelectState,
+        node: exp.Select,
+        names: tuple[str, ...],
+        outputs: list[int],
+        order: list[tuple[exp.Expr, grouping.OrderSpec]],
+        outer: Scope | None,
+    ) -> Pending:
+        arity = len(select.types)
+        columns: list[ColumnOrder] = []
+        for item, spec in order:
+            column = select.place_order(spec, outputs)
+            if column >= arity or column not in outputs:
+                raise SqlSyntaxError(
+                    "for SELECT DISTINCT, ORDER BY expressions must appear in select list",
+                    position=position_of(item),
+                    sqlstate="42P10",
+                )
+            columns.append(_column_order(item, outputs.index(column)))
+        relation = hir.Distinct(project(select.mapped(), outputs, len(select.types)))
+        types = tuple(select.types[c] for c in outputs)
+        limit, offset = self._limit(node, outer)
+        return Pending(
+            relation, types, names, tuple(columns), limit, offset, tuple(range(len(outputs)))
+        )
+
+    def select_list_table_function(self, ctx: ExprContext, node: exp.Expr) -> Typed:
+        """A table function in a select list: joined laterally, once for equal calls."""
+        assert ctx.table_functions is not None
+        if ctx.table_functions:
+            raise Unsupported(
+                "several table functions in one SELECT are not supported",
+                position=position_of(node),
+                hint="Put them into the FROM clause.",
+            )
+        return grouping.add_table_function(ctx, node, table_function)
+
+
+def _replaced(pending: Pending, relation: hir.Relation) -> Pending:
+    return Pending(
+        relation,
+        pending.types,
+        pending.names,
+        pending.order,
+        pending.limit,
+        pending.offset,
+        pending.project,
+        pending.group_size,
+    )
+
+
+def _is_wrapper(node: exp.Expr) -> bool:
+    return not any(node.args.get(k) for k in ("order", "limit", "offset", "with_", "joins"))
+
+
+def _alias_columns(alias: exp.Expr, names: tuple[str, ...], table: str) -> tuple[str, ...]:
+    """A table alias's column names over a relation's own."""
+    given = tuple(_alias_name(c) for c in alias.args.get("columns") or ())
+    if len(given) > len(names):
+        raise SqlSyntaxError(
+            f"{table} has {len(names)} columns available but {len(given)} columns specified",
+            position=position_of(alias),
+            sqlstate="42P10",
+        )
+    return (*given, *names[len(given) :])
+
+
+def _alias_name(node: exp.Expr) -> str:
+    return fold(node.this) if isinstance(node, exp.ColumnDef) else fold(node)
+
+
+def _order_items(node: exp.Expr) -> list[exp.Expr]:
+    order = node.args.get("order")
+    return [] if order is None else list(order.expressions)
+
+
+def _column_order(item: exp.Expr, column: int) -> ColumnOrder:
+    return ColumnOrder(column, bool(item.args.get("desc")), not item.args.get("nulls_first"))
+
+
+def _ordinal(node: exp.Expr, count: int, clause: str) -> int | None:
+    """The column that an integer literal in ORDER BY, GROUP BY or DISTINCT ON names."""
+    if not isinstance(node, exp.Literal) or node.is_string:
+        return None
+    text = str(node.this)
+    if not text.isdigit():
+        raise SqlSyntaxError(f"non-integer constant in {clause}", position=position_of(node))
+    if not 1 <= int(text) <= count:
+        raise SqlSyntaxError(
+            f"column reference {text} in {clause} clause is out of range (1 - {count})",
+            position=position_of(node),
+            sqlstate="42P10",
+        )
+    return int(text) - 1
+
+
+def _literal_count(value: Typed) -> int | None:
+    """A literal whole number."""
+    if not isinstance(value.expr, Literal) or value.expr.value is None:
+        return None
+    try:
+        return int(str(value.expr.value))
+    except ValueError:
+        return None
+
+
+def _is_null(value: Typed) -> bool:
+    return isinstance(value.expr, Literal) and value.expr.value is None
+
+
+def _constant_limit(value: Typed | None) -> int | None:
+    return None if value is None else _literal_count(value)
+
+
+def _limit_inside(pending: Pending) -> Pending:
+    """A limit that is no literal is applied by a TopK; the order stays for the end."""
+    assert pending.limit is not None
+    relation = hir.TopK(
+        pending.relation, (), pending.order, pending.limit.expr, pending.offset, pending.group_size
+    )
+    return Pending(relation, pending.types, pending.names, pending.order, None, 0, pending.project)
+
+
+def _mapped(relation: hir.Relation, scalars: tuple[hir.Scalar, ...]) -> hir.Relation:
+    return hir.Map(relation, scalars)
+
+
+def _cell(ctx: ExprContext, node: exp.Expr, column: int, defaults: Sequence[Typed | None]) -> Typed:
+    if isinstance(node, exp.Var) and node.name.upper() == "DEFAULT" and defaults:
+        if column >= len(defaults):
+            raise SqlSyntaxError(
+                "INSERT has more expressions than target columns", position=position_of(node)
+            )
+        return defaults[column] or Typed(Literal(None, t.UNKNOWN), t.UNKNOWN, True)
+    return ctx.plan(node)
+
+
+def _column_values(cells: list[Typed], want: SqlType | None, position: int | None) -> list[Typed]:
+    if want is None:
+        done, _ = unify(cells, "VALUES", position)
+        return done
+    out: list[Typed] = []
+    for cell in cells:
+        value = cast(cell, want, "assignment")
+        if value is None:
+            return unify(cells, "VALUES", position)[0]
+        out.append(value)
+    return out
+
+
+def _rows_relation(rows: list[tuple[Typed, ...]], types: tuple[ColumnType, ...]) -> hir.Relation:
+    """Literal rows as one constant; each other row mapped over the empty one."""
+    unit = hir.Constant(((),), RelationType(()))
+    if rows and all(isinstance(v.expr, Literal) for row in rows for v in row):
+        data = tuple(
+            tuple(v.expr.value for v in row if isinstance(v.expr, Literal)) for row in rows
+        )
+        return hir.Constant(data, RelationType(types))
+    parts: list[hir.Relation] = [hir.Map(unit, tuple(v.expr for v in row)) for row in rows]
+    return parts[0] if len(parts) == 1 else hir.Union(tuple(parts))
+
+
+def _set_relation(name: str, left: Planned, right: Planned, distinct: bool) -> hir.Relation:
+    """UNION, EXCEPT and INTERSECT in terms of union, negation and threshold."""
+    a, b = left.relation, right.relation
+    if name == "UNION":
+        parts = (*(_union_parts(a)), *(_union_parts(b)))
+        return hir.Distinct(hir.Union(parts)) if distinct else hir.Union(parts)
+    if name == "EXCEPT":
+        if distinct:
+            a, b = hir.Distinct(a), hir.Distinct(b)
+        return hir.Threshold(hir.Union((a, hir.Negate(b))))
+    if distinct:
+        a, b = hir.Distinct(a), hir.Distinct(b)
+    # What is in both: the left less what only the left has.
+    only_left = hir.Threshold(hir.Union((a, hir.Negate(b))))
+    return hir.Union((a, hir.Negate(only_left)))
+
+
+def _union_parts(rel: hir.Relation) -> tuple[hir.Relation, ...]:
+    return rel.inputs if isinstance(rel, hir.Union) and not _has_negation(rel) else (rel,)
+
+
+def _has_negation(rel: hir.Union) -> bool:
+    return any(isinstance(i, hir.Negate) for i in rel.inputs)
+
+
+def _refuse_unknown_clauses(node: exp.Select) -> None:
+    """What sqlglot lets pass and this dialect does not have."""
+    for key, value in node.args.items():
+        if value and key not in _SELECT_ARGS:
+            raise Unsupported(
+                f"the clause {key.strip('_').upper()} is not supported in SELECT",
+                position=position_of(node),
+            )
+
+
+def _check_distinct_on(
+    keys: tuple[int, ...], order: tuple[ColumnOrder, ...], position: int | None
+) -> None:
+    leading = [o.column for o in order[: len(keys)]]
+    left = set(keys)
+    for column in leading:
+        if column not in left and left:
+            raise SqlSyntaxError(
+                "SELECT DISTINCT ON expressions must match initial ORDER BY expressions",
+                position=position,
+                sqlstate="42P10",
+            )
+        left.discard(column)

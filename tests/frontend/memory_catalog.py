@@ -1,0 +1,84 @@
+"""A small catalog in memory: what planning needs, and nothing more."""
+
+from __future__ import annotations
+
+from mzsql.frontend import lower_query, parse_statements, plan_statement, plans
+from mzsql.frontend.catalog import SYSTEM_SCHEMAS, CatalogItem, FullName, PartialName
+from mzsql.repr.ids import GlobalId
+
+
+class MemoryCatalog:
+    """Names to objects in database materialize, schema public; `run` carries out DDL."""
+
+    database = "materialize"
+    search_path = ("public",)
+    cluster = "quickstart"
+
+    def __init__(self) -> None:
+        self.items: dict[FullName, CatalogItem] = {}
+
+    def resolve_item(self, name: PartialName) -> CatalogItem | None:
+        if name.database not in (None, self.database):
+            return None
+        schemas = (name.schema,) if name.schema else self.search_path
+        for schema in schemas:
+            found = self.items.get(FullName(self.database, schema, name.item))
+            if found is not None:
+                return found
+        return None
+
+    def item(self, gid: GlobalId) -> CatalogItem:
+        return next(i for i in self.items.values() if i.id == gid)
+
+    def indexes_on(self, gid: GlobalId) -> tuple[CatalogItem, ...]:
+        return tuple(i for i in self.items.values() if i.on == gid)
+
+    def has_schema(self, database: str | None, schema: str) -> bool:
+        if database is None:
+            return schema in SYSTEM_SCHEMAS
+        return database == self.database and schema in ("public", "other")
+
+    def has_database(self, database: str) -> bool:
+        return database == self.database
+
+    def has_cluster(self, cluster: str) -> bool:
+        return cluster in ("quickstart", "other")
+
+    def plan(self, text: str, **options: bool) -> plans.Plan:
+        (statement,) = parse_statements(text)
+        return plan_statement(statement, self, **options)
+
+    def run(self, text: str) -> None:
+        """Carry out the DDL statements of a text."""
+        for statement in parse_statements(text):
+            self._install(plan_statement(statement, self))
+
+    def _install(self, plan: plans.Plan) -> None:
+        gid = GlobalId(f"u{len(self.items) + 1}")
+        match plan:
+            case plans.CreateTablePlan():
+                item = CatalogItem(
+                    gid, plan.name, "table", plan.desc, plan.create_sql, plan.defaults
+                )
+            case plans.CreateViewPlan():
+                desc = lower_query(plan.query).desc
+                item = CatalogItem(gid, plan.name, "view", desc, plan.create_sql)
+            case plans.CreateMaterializedViewPlan():
+                desc = lower_query(plan.query).desc
+                item = CatalogItem(
+                    gid, plan.name, "materialized-view", desc, plan.create_sql, cluster=plan.cluster
+                )
+            case plans.CreateIndexPlan():
+                item = CatalogItem(
+                    gid,
+                    plan.name,
+                    "index",
+                    None,
+                    plan.create_sql,
+                    on=plan.on.id,
+                    keys=plan.keys,
+                    cluster=plan.cluster,
+                )
+            case _:
+                raise AssertionError(plan)
+        self.items[item.name] = item
