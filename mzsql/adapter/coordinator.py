@@ -137,8 +137,7 @@ class Coordinator:
 
     def arrangements(self) -> Iterable[tuple[str, int, str, str, int, int]]:
         """Object, node, replica, shard, rows and bytes of each arrangement maintained here."""
-        controller = self._dataflows.controller
-        return () if controller is None else controller.arrangements()
+        return self._dataflows.arrangements()
 
     def builtin_desc(self, builtin: Builtin) -> RelationDesc:
         """A builtin relation's columns."""

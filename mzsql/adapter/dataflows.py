@@ -20,7 +20,8 @@ from mzsql.adapter.planner import Planner
 from mzsql.adapter.seams import CatalogArrangements, HydrationSink, register_managed
 from mzsql.compute import ComputeSettings, RefreshStats
 from mzsql.compute.controller import ComputeController
-from mzsql.repr.errors import Fenced, SqlError
+from mzsql.repr.errors import Fenced, ObjectInUse, SqlError
+from mzsql.render.dataflow import render
 from mzsql.repr.ids import GlobalId
 
 #: How often the leading thread looks at the catalog and its lease, in seconds.
@@ -57,6 +58,7 @@ class Dataflows:
         self._failures: dict[GlobalId, str] = {}
         self._leadership = Leadership(env.catalog, env.clock)
         self._leads = False
+        self._retired = True
         self._stop = threading.Event()
         self._wake = threading.Event()
         self.fenced: Fenced | None = None
@@ -114,9 +116,11 @@ class Dataflows:
                 self._resign()
             if self._leads:
                 self._reconcile(self._env.sync())
+                self._retire()
                 self._release_history()
 
     def _take_over(self) -> None:
+        self._retired = False
         self._env.collections.own_holds()
         register_managed(self._env)
         self._leads = True
@@ -144,13 +148,23 @@ class Dataflows:
         missing = [item for gid, item in wanted.items() if gid not in self._installed]
         if not missing:
             return
-        first = self._controller is None
         made: dict[GlobalId, GlobalExpressions] = {}
         for item in missing:
             self._install(item, made)
         self._planner.remember_all(made)
-        if first and self._controller is not None and len(self._installed) == len(wanted):
-            self._controller.retire_unused()
+
+    def _retire(self) -> None:
+        """Once after taking over: arrangements that an earlier leader left and nobody uses are given up."""
+        controller = self._controller
+        if self._retired or controller is None:
+            return
+        if any(status.state == "waiting" for status in controller.status()):
+            return
+        try:
+            controller.retire_unused()
+        except ObjectInUse:
+            return  # a dataflow has still to open what it may reuse; the next tick tries again
+        self._retired = True
 
     def _install(self, item: Item, made: dict[GlobalId, GlobalExpressions]) -> None:
         try:
@@ -203,6 +217,30 @@ class Dataflows:
     def refreshes(self) -> Iterable[RefreshStats]:
         """The latest refreshes."""
         return () if self._controller is None else self._controller.refreshes()
+
+    def arrangements(self) -> Iterable[tuple[str, int, str, str, int, int]]:
+        """Object, node, replica, shard, updates and bytes of each arrangement of the dataflows maintained here."""
+        state = self._env.catalog.state
+        registered = [
+            (name.split("/", 2), shard) for name, shard in sorted(state.arrangements.items())
+        ]
+        for gid in sorted(self._installed):
+            expressions = self._planner.peek_cache(gid)
+            if expressions is None:
+                continue
+            for spec in render(expressions.plan).arrangements:
+                for (replica, fingerprint, *_), shard in registered:
+                    if fingerprint == spec.fingerprint:
+                        yield gid, spec.lir_id, replica, shard, *self._size(shard)
+
+    def _size(self, shard: str) -> tuple[int, int]:
+        reader = self._env.persist.open_reader(shard, purpose="size of an arrangement")
+        try:
+            upper = reader.fetch_upper()
+            parts = reader.parts(upper - 1) if upper else []
+            return sum(p.rows for p in parts), sum(p.bytes for p in parts)
+        finally:
+            reader.expire()
 
     def close(self) -> None:
         """Stop the controllers and give the lease back. Idempotent."""

@@ -8,7 +8,7 @@ went since (`deployed`).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -36,7 +36,7 @@ from mzsql.frontend import hir, lower_query, parse_statements, plan_statement
 from mzsql.frontend import plans as p
 from mzsql.lir import lower
 from mzsql.lir.plan import DataflowDescription
-from mzsql.repr.datum import Datum, Row
+from mzsql.repr.datum import Datum
 from mzsql.repr.errors import DataError, InternalError, UndefinedTable
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import BIGINT, RelationDesc
@@ -64,18 +64,6 @@ class Planned(msgspec.Struct, frozen=True):
     plan: DataflowDescription
 
 
-class _Folding:
-    """The evaluator as the optimizer wants it: a failure is an exception, by value."""
-
-    def __init__(self) -> None:
-        self._evaluator = Evaluator()
-
-    def evaluate(self, exprs: Sequence[Scalar], row: Row = ()) -> Sequence[Datum | Exception]:
-        """The value of each expression, or the error it fails with."""
-        found = self._evaluator.evaluate(exprs, row)
-        return [DataError(v.message) if isinstance(v, EvalError) else v for v in found]
-
-
 class Planner:
     """Plans for one process; keeps what it planned. Thread-safe.
 
@@ -94,7 +82,7 @@ class Planner:
         self._state = state
         self._cache = cache
         self._features = features
-        self._evaluator = _Folding()
+        self._evaluator = Evaluator()
         self._lock = threading.RLock()
         self._views: dict[tuple[GlobalId, int, OptimizerFeatures], View] = {}
 
@@ -193,8 +181,8 @@ class Planner:
     def evaluate(self, expr: Scalar) -> Datum:
         """The value of an expression without columns; raises the SQL error it ends with."""
         (value,) = self._evaluator.evaluate([expr])
-        if isinstance(value, Exception):
-            raise value
+        if isinstance(value, EvalError):
+            raise DataError(value.message)
         return value
 
     def features(self) -> OptimizerFeatures:
@@ -204,6 +192,10 @@ class Planner:
     def with_features(self, features: OptimizerFeatures) -> Planner:
         """The same planner under other switches."""
         return Planner(self._state, self._cache, lambda: features)
+
+    def peek_cache(self, gid: GlobalId) -> GlobalExpressions | None:
+        """The cached plan of an object, whatever its features."""
+        return self._cache.peek(gid)
 
     def deployed(self, item: Item) -> GlobalExpressions:
         """The plan that runs for a deployed object: the cached one, whatever was created or dropped since."""
