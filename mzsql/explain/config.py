@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from mzsql.repr.errors import SqlSyntaxError
+from mzsql.repr.errors import InvalidParameter, SqlSyntaxError
 from mzsql.repr.ids import GlobalId
 
 #: Other spellings of options.
@@ -43,7 +43,7 @@ class ExplainConfig(msgspec.Struct, frozen=True):
     reoptimize_imported_views: bool | None = None
 
     @staticmethod
-    def from_options(options: Mapping[str, bool]) -> ExplainConfig:
+    def from_options(options: Mapping[str, bool | int | str]) -> ExplainConfig:
         """The configuration that WITH (…) asks for."""
         known = set(ExplainConfig.__struct_fields__)
         values: dict[str, bool] = {}
@@ -56,8 +56,19 @@ class ExplainConfig(msgspec.Struct, frozen=True):
                     f'Expected a valid explain plan option name, found identifier "{name}"',
                     hint=f"Options are: {listed}.",
                 )
-            values[key] = value
+            values[key] = _truth(name, value)
         return ExplainConfig(**values)
+
+
+def _truth(name: str, value: bool | int | str) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = str(value).strip().lower()
+    if text in ("true", "on", "yes", "1"):
+        return True
+    if text in ("false", "off", "no", "0"):
+        return False
+    raise InvalidParameter(f"invalid {name}: cannot use value as boolean")
 
 
 class Humanizer(Protocol):

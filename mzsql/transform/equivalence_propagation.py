@@ -1,116 +1,218 @@
-"""EquivalencePropagation: of columns known to be equal the first is read everywhere.
+"""EquivalencePropagation: of columns known to be equal the first is read everywhere, and a column known to be a literal is the literal.
 
 Promise: only references change, never columns put out. That makes joins carry each value once, and makes filters on equal columns equal,
-so that one of them is enough.
+so that one of them is enough. A filter that says what is known is itself left alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import msgspec
 
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
+from mzsql.expr.mfp import extract_mfp, to_relation
 from mzsql.transform.visit import replace_inputs
 
-#: For each column the first one equal to it (itself, where there is none before).
-Firsts = tuple[int, ...]
+#: Types whose equal values are the same value in every respect (not so: 0.0 and -0.0, intervals, padded characters).
+_EXACT = frozenset(
+    {
+        *("boolean", "smallint", "integer", "bigint", "uint2", "uint4", "uint8", "numeric"),
+        *("text", "varchar", "uuid", "date", "time", "timestamp", "timestamptz", "mz_timestamp"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What holds in every row.
+
+    Attributes:
+        firsts: for each column the first one equal to it (itself, where there is none before).
+        literals: the columns that are a literal.
+    """
+
+    firsts: tuple[int, ...]
+    literals: Mapping[int, sc.Literal] = field(default_factory=dict)
+
+    def read(self, expr: sc.Scalar) -> sc.Scalar:
+        """An expression in terms of first columns and literals."""
+
+        def replace(node: sc.Scalar) -> sc.Scalar:
+            if not isinstance(node, sc.Column):
+                return node
+            literal = self.literals.get(node.index)
+            return sc.Column(self.firsts[node.index]) if literal is None else literal
+
+        return sc.transform(expr, replace)
+
+    def equate(self, classes: Sequence[Sequence[int]]) -> Facts:
+        """With the columns of each class equal too."""
+        firsts = list(self.firsts)
+        literals = dict(self.literals)
+        for cls in classes:
+            if len(cls) > 1:
+                members = {firsts[column] for column in cls}
+                first = min(members)
+                firsts = [first if column in members else column for column in firsts]
+        known = {firsts[column]: literal for column, literal in literals.items()}
+        for column, first in enumerate(firsts):
+            if first in known:
+                literals[column] = known[first]
+        return Facts(tuple(firsts), literals)
 
 
 def equivalence_propagation(rel: mir.Relation) -> mir.Relation:
     """Read the first of equal columns."""
-    return _visit(rel)[0]
+    return _visit(rel, {})[0]
 
 
-def _visit(rel: mir.Relation) -> tuple[mir.Relation, Firsts]:
+def project_firsts(rel: mir.Relation) -> mir.Relation:
+    """Where a join's own columns are put out, the first of equal ones is put out for all: the others need not be carried."""
+    mfp, below = extract_mfp(rel)
+    kids = mir.inputs(below)
+    new = replace_inputs(below, kids, [project_firsts(kid) for kid in kids])
+    if not isinstance(below, mir.Join) or isinstance(below.implementation, mir.IndexedFilter):
+        return rel if new is below else to_relation(mfp, new)
+    firsts = _visit(below, {})[1].firsts
+    width = mfp.input_arity
+    outputs = tuple(firsts[c] if c < width else c for c in mfp.projection)
+    return to_relation(msgspec.structs.replace(mfp, projection=outputs), new)
+
+
+def _visit(rel: mir.Relation, locals_: Mapping[int, Facts]) -> tuple[mir.Relation, Facts]:
+    if isinstance(rel, mir.Let):
+        value, facts = _visit(rel.value, locals_)
+        body, known = _visit(rel.body, {**locals_, rel.id: facts})
+        return mir.Let(rel.id, value, body), known
     kids = mir.inputs(rel)
-    parts = [_visit(kid) for kid in kids]
+    parts = [_visit(kid, locals_) for kid in kids]
     rel = replace_inputs(rel, kids, [part for part, _ in parts])
-    first = parts[0][1] if parts else ()
+    facts = [known for _, known in parts]
     match rel:
-        case mir.Filter(predicates=predicates):
-            new = tuple(dict.fromkeys(_canonical(p, first) for p in predicates))
-            return mir.Filter(rel.input, new), _equated(first, _equal_columns(new))
+        case mir.Filter():
+            return _filter(rel, facts[0])
         case mir.Project(outputs=outputs):
-            chosen = tuple(first[column] for column in outputs)
-            return mir.Project(rel.input, chosen), tuple(chosen.index(c) for c in chosen)
-        case mir.Map(scalars=scalars):
-            grown = list(first)
-            done: list[sc.Scalar] = []
-            for scalar in scalars:
-                expr = _canonical(scalar, grown)
-                done.append(expr)
-                grown.append(grown[expr.index] if isinstance(expr, sc.Column) else len(grown))
-            return mir.Map(rel.input, tuple(done)), tuple(grown)
+            return _project(rel, outputs, facts[0])
+        case mir.Map():
+            return _map(rel, facts[0])
         case mir.FlatMap(exprs=exprs, output=output):
-            width = len(first)
-            args = tuple(_canonical(e, first) for e in exprs)
-            mapped = msgspec.structs.replace(rel, exprs=args)
-            return mapped, (*first, *range(width, width + output.arity))
+            width = len(facts[0].firsts)
+            args = tuple(facts[0].read(e) for e in exprs)
+            firsts = (*facts[0].firsts, *range(width, width + output.arity))
+            return msgspec.structs.replace(rel, exprs=args), Facts(firsts, facts[0].literals)
         case mir.Join(equivalences=classes):
-            joined = _side_by_side([firsts for _, firsts in parts])
             pairs = [[e.index for e in cls if isinstance(e, sc.Column)] for cls in classes]
-            return rel, _equated(joined, pairs)
-        case mir.Reduce(group_key=key, aggregates=aggregates):
-            new_key = tuple(_canonical(e, first) for e in key)
-            new_aggregates = tuple(
-                msgspec.structs.replace(a, expr=_canonical(a.expr, first)) for a in aggregates
-            )
-            firsts = [new_key.index(e) for e in new_key]
-            firsts.extend(range(len(key), len(key) + len(aggregates)))
-            new_rel = msgspec.structs.replace(rel, group_key=new_key, aggregates=new_aggregates)
-            return new_rel, tuple(firsts)
+            return rel, _side_by_side(facts).equate(pairs)
+        case mir.Reduce():
+            return _reduce(rel, facts[0])
         case mir.TopK() | mir.Negate() | mir.Threshold() | mir.ArrangeBy():
-            return rel, first
-        case mir.Let() | mir.LetRec():
-            return rel, parts[-1][1]
+            return rel, facts[0]
+        case mir.Union():
+            common = {
+                column: literal
+                for column, literal in facts[0].literals.items()
+                if all(other.literals.get(column) == literal for other in facts[1:])
+            }
+            return rel, Facts(tuple(range(mir.arity(rel))), common)
+        case mir.LetRec():
+            return rel, facts[-1]
+        case mir.Get(id=local) if isinstance(local, int) and local in locals_:
+            return rel, locals_[local]
         case _:
-            return rel, tuple(range(mir.arity(rel)))
+            return rel, Facts(tuple(range(mir.arity(rel))))
 
 
-def _canonical(expr: sc.Scalar, firsts: Sequence[int]) -> sc.Scalar:
-    return sc.permute(expr, _Lookup(firsts))
+def _filter(rel: mir.Filter, facts: Facts) -> tuple[mir.Relation, Facts]:
+    """Each predicate with what holds below; what the predicates say is used in each other, and above."""
+    preds = list(dict.fromkeys(facts.read(p) for p in rel.predicates))
+    said = _said(preds)
+    inner = Facts(facts.firsts, {**facts.literals, **said})
+    preds = [p if _states(p) is not None else inner.read(p) for p in preds]
+    equal = [[a, b] for p in preds for a, b in _equal_columns(p)]
+    known = inner.equate(equal)
+    return mir.Filter(rel.input, tuple(dict.fromkeys(preds))), known
 
 
-class _Lookup(dict[int, int]):
-    """Column to first column, without a dictionary for each expression."""
-
-    def __init__(self, firsts: Sequence[int]) -> None:
-        super().__init__()
-        self._firsts = firsts
-
-    def __missing__(self, column: int) -> int:
-        return self._firsts[column]
+def _said(preds: Sequence[sc.Scalar]) -> dict[int, sc.Literal]:
+    said: dict[int, sc.Literal] = {}
+    for pred in preds:
+        stated = _states(pred)
+        if stated is not None:
+            said.setdefault(*stated)
+    return said
 
 
-def _side_by_side(parts: Sequence[Firsts]) -> Firsts:
-    joined: list[int] = []
-    for firsts in parts:
-        start = len(joined)
-        joined.extend(start + column for column in firsts)
-    return tuple(joined)
+def _states(pred: sc.Scalar) -> tuple[int, sc.Literal] | None:
+    """The column and the literal that a true predicate says it is."""
+    match pred:
+        case sc.Call(func=func, args=(sc.Column(index=i), sc.Literal() as literal)):
+            pass
+        case sc.Call(func=func, args=(sc.Literal() as literal, sc.Column(index=i))):
+            pass
+        case _:
+            return None
+    if not func.startswith("eq_") or literal.value is None or literal.typ.kind not in _EXACT:
+        return None
+    return i, literal
 
 
-def _equated(firsts: Firsts, classes: Sequence[Sequence[int]]) -> Firsts:
-    """The firsts once the columns of each class are equal too."""
-    result = list(firsts)
-    for cls in classes:
-        if len(cls) > 1:
-            members = {result[column] for column in cls}
-            first = min(members)
-            result = [first if column in members else column for column in result]
-    return tuple(result)
+def _equal_columns(pred: sc.Scalar) -> list[tuple[int, int]]:
+    """Columns that a true predicate makes equal."""
+    match pred:
+        case sc.Call(func=func, args=(sc.Column(index=a), sc.Column(index=b))):
+            return [(a, b)] if func.startswith("eq_") and func[3:] in _EXACT else []
+        case _:
+            return []
 
 
-def _equal_columns(predicates: Sequence[sc.Scalar]) -> list[list[int]]:
-    """Columns that a true filter makes equal."""
-    found: list[list[int]] = []
-    for pred in predicates:
-        match pred:
-            case sc.Call(func=func, args=(sc.Column(index=a), sc.Column(index=b))):
-                if func.startswith("eq_") and not func.startswith(("eq_real", "eq_double")):
-                    found.append([a, b])
-            case _:
-                pass
-    return found
+def _project(rel: mir.Project, outputs: Sequence[int], facts: Facts) -> tuple[mir.Relation, Facts]:
+    chosen = tuple(facts.firsts[column] for column in outputs)
+    literals = {
+        position: facts.literals[column]
+        for position, column in enumerate(chosen)
+        if column in facts.literals
+    }
+    return mir.Project(rel.input, chosen), Facts(tuple(chosen.index(c) for c in chosen), literals)
+
+
+def _map(rel: mir.Map, facts: Facts) -> tuple[mir.Relation, Facts]:
+    firsts = list(facts.firsts)
+    literals = dict(facts.literals)
+    done: list[sc.Scalar] = []
+    for scalar in rel.scalars:
+        expr = Facts(tuple(firsts), literals).read(scalar)
+        done.append(expr)
+        column = len(firsts)
+        firsts.append(firsts[expr.index] if isinstance(expr, sc.Column) else column)
+        if isinstance(expr, sc.Literal) and expr.value is not None and expr.typ.kind in _EXACT:
+            literals[column] = expr
+    return mir.Map(rel.input, tuple(done)), Facts(tuple(firsts), literals)
+
+
+def _reduce(rel: mir.Reduce, facts: Facts) -> tuple[mir.Relation, Facts]:
+    # Key columns stay columns: a literal key would be no key to look anything up by.
+    firsts = Facts(facts.firsts)
+    key = tuple(firsts.read(e) for e in rel.group_key)
+    aggregates = tuple(msgspec.structs.replace(a, expr=facts.read(a.expr)) for a in rel.aggregates)
+    output = [key.index(e) for e in key]
+    output.extend(range(len(key), len(key) + len(aggregates)))
+    literals = {
+        position: facts.literals[e.index]
+        for position, e in enumerate(key)
+        if isinstance(e, sc.Column) and e.index in facts.literals
+    }
+    new = msgspec.structs.replace(rel, group_key=key, aggregates=aggregates)
+    return new, Facts(tuple(output), literals)
+
+
+def _side_by_side(parts: Sequence[Facts]) -> Facts:
+    firsts: list[int] = []
+    literals: dict[int, sc.Literal] = {}
+    for facts in parts:
+        start = len(firsts)
+        firsts.extend(start + column for column in facts.firsts)
+        literals.update((start + column, literal) for column, literal in facts.literals.items())
+    return Facts(tuple(firsts), literals)

@@ -20,7 +20,7 @@ from mzsql.repr.types import RelationType
 from mzsql.transform.context import OptimizerContext
 from mzsql.transform.fusion import conjuncts
 from mzsql.transform.scalars import TRUE, simplify
-from mzsql.transform.visit import filtered, rewrite_typed
+from mzsql.transform.visit import filtered, rewrite, rewrite_typed
 
 #: The most rows a folded constant may have.
 LIMIT = 10_000
@@ -30,9 +30,26 @@ def fold_constants(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:
     """Fold everywhere, bottom-up."""
 
     def fold(node: mir.Relation, types: Sequence[RelationType]) -> mir.Relation:
+        if isinstance(node, mir.LetRec):
+            return _recursion(node, ctx)
         return fold_node(simplify_node(node, types, ctx), types, ctx)
 
     return rewrite_typed(rel, fold)
+
+
+def _recursion(rel: mir.LetRec, ctx: OptimizerContext) -> mir.Relation:
+    """Bindings that yield nothing from nothing stay empty: then there is no recursion."""
+
+    def nothing(node: mir.Relation) -> mir.Relation:
+        if isinstance(node, mir.Get) and isinstance(node.id, int) and node.id in rel.ids:
+            return mir.Constant((), node.typ)
+        return node
+
+    for value in rel.values:
+        first = fold_constants(rewrite(value, nothing), ctx)
+        if not isinstance(first, mir.Constant) or first.rows or first.error is not None:
+            return rel
+    return fold_constants(rewrite(rel.body, nothing), ctx)
 
 
 def simplify_node(

@@ -148,19 +148,55 @@ def _peel(
 
 
 def _without_units(rel: mir.Join) -> mir.Relation:
-    """Inputs that are the single row without columns change nothing."""
-    rest = tuple(part for part in rel.inputs if not _is_unit(part))
-    if len(rest) == len(rel.inputs):
+    """Inputs that are a single constant row are no inputs: their columns are literals above the join."""
+    if not any(_is_single_row(part) for part in rel.inputs):
         return rel
+    rest: list[mir.Relation] = []
+    values: dict[int, sc.Literal] = {}
+    place: dict[int, int] = {}
+    start = 0
+    for part in rel.inputs:
+        width = mir.arity(part)
+        if isinstance(part, mir.Constant) and _is_single_row(part):
+            ((row, _),) = part.rows
+            for offset, (value, column) in enumerate(zip(row, part.typ.columns, strict=True)):
+                values[start + offset] = sc.Literal(value, column.type)
+        else:
+            for offset in range(width):
+                place[start + offset] = len(place)
+            rest.append(part)
+        start += width
     if not rest:
-        return rel.inputs[0]
-    if len(rest) == 1 and not rel.equivalences:
-        return rest[0]
-    return mir.Join(rest, rel.equivalences)
+        return rel  # constants alone are folded elsewhere
+    columns: list[sc.Scalar] = [
+        values[c] if c in values else sc.Column(place[c]) for c in range(start)
+    ]
+    kept: list[tuple[sc.Scalar, ...]] = []
+    checks: list[sc.Scalar] = []
+    for cls in rel.equivalences:
+        members = [sc.substitute(expr, columns) for expr in cls]
+        literal = next((m for m in members if isinstance(m, sc.Literal)), None)
+        if literal is None:
+            kept.append(tuple(members))
+        else:
+            checks.extend(_is_literal(m, literal) for m in members if m is not literal)
+    single = len(rest) == 1 and not kept
+    joined = rest[0] if single else mir.Join(tuple(rest), merge_classes(kept))
+    literals = [values[c] for c in sorted(values)]
+    above = {c: len(place) + i for i, c in enumerate(sorted(values))}
+    result = mapped(filtered(joined, checks), literals)
+    return project(result, [place[c] if c in place else above[c] for c in range(start)])
 
 
-def _is_unit(part: mir.Relation) -> bool:
-    return isinstance(part, mir.Constant) and part.rows == (((), 1),)
+def _is_single_row(part: mir.Relation) -> bool:
+    return isinstance(part, mir.Constant) and len(part.rows) == 1 and part.rows[0][1] == 1
+
+
+def _is_literal(expr: sc.Scalar, literal: sc.Literal) -> sc.Scalar:
+    """Whether an expression has a literal's value, NULL included."""
+    if literal.value is None:
+        return sc.Call("is_null", (expr,), BOOLEAN)
+    return sc.Call(f"eq_{literal.typ.kind}", (expr, literal), BOOLEAN)
 
 
 def merge_classes(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from mzsql.expr import relation as mir
 from mzsql.transform.canonicalize_mfp import canonicalize_mfp
 from mzsql.transform.context import OptimizerContext
-from mzsql.transform.equivalence_propagation import equivalence_propagation
+from mzsql.transform.equivalence_propagation import equivalence_propagation, project_firsts
 from mzsql.transform.fold_constants import fold_constants
 from mzsql.transform.fusion import fusion
 from mzsql.transform.join_implementation import join_implementation
@@ -106,6 +106,7 @@ PHYSICAL: tuple[Stage, ...] = (
     plain(equivalence_propagation),
     contextual(fold_constants),
     plain(canonicalize_mfp),
+    plain(project_firsts),
     plain(relation_cse),
     contextual(fold_constants),
     plain(normalize_lets),
