@@ -102,7 +102,7 @@ class Coordinator:
         self._commits = GroupCommit(env)
         self._changes = Changes(env, self._queries, self._commits)
         self._definitions = Definitions(env, self.planner, self._queries, self._dataflows)
-        self._explainer = Explainer(self.planner)
+        self._explainer = Explainer(self.planner, self._dataflows.deployed)
         self._closed = threading.Event()
 
     def _reconcile_cache(self) -> None:

@@ -54,7 +54,7 @@ class Dataflows:
         self._spark = spark
         self._lock = threading.RLock()
         self._controller: ComputeController | None = None
-        self._installed: set[GlobalId] = set()
+        self._installed: dict[GlobalId, GlobalExpressions | None] = {}
         self._failures: dict[GlobalId, str] = {}
         self._leadership = Leadership(env.catalog, env.clock)
         self._leads = False
@@ -142,7 +142,7 @@ class Dataflows:
     def _reconcile(self, state: CatalogState) -> None:
         wanted = {item.id: item for item in state.of_kind(*KINDS)}
         for gid in [g for g in self._installed if g not in wanted]:
-            self._installed.discard(gid)
+            del self._installed[gid]
             if self._controller is not None:
                 self._controller.drop(gid)
         missing = [item for gid, item in wanted.items() if gid not in self._installed]
@@ -167,6 +167,7 @@ class Dataflows:
         self._retired = True
 
     def _install(self, item: Item, made: dict[GlobalId, GlobalExpressions]) -> None:
+        expressions = None
         try:
             expressions = self._planner.deploy(item)
             made[item.id] = expressions
@@ -180,7 +181,7 @@ class Dataflows:
         except SqlError as failure:
             # One object that cannot run must not keep the others from running; its reads say why.
             self._failures[item.id] = str(failure)
-        self._installed.add(item.id)
+        self._installed[item.id] = expressions
 
     def _controller_now(self) -> ComputeController:
         if self._controller is None:
@@ -210,6 +211,10 @@ class Dataflows:
         if self._may_lead:
             self.tick()
 
+    def deployed(self, gid: GlobalId) -> GlobalExpressions | None:
+        """The plan that runs here for an object, whatever indexes came or went since."""
+        return self._installed.get(gid)
+
     def failure(self, gid: GlobalId) -> str | None:
         """Why an object's dataflow could not be installed, if it could not."""
         return self._failures.get(gid)
@@ -224,14 +229,16 @@ class Dataflows:
         registered = [
             (name.split("/", 2), shard) for name, shard in sorted(state.arrangements.items())
         ]
-        for gid in sorted(self._installed):
-            expressions = self._planner.peek_cache(gid)
+        for gid, expressions in sorted(self._installed.items()):
             if expressions is None:
                 continue
-            for spec in render(expressions.plan).arrangements:
-                for (replica, fingerprint, *_), shard in registered:
-                    if fingerprint == spec.fingerprint:
-                        yield gid, spec.lir_id, replica, shard, *self._size(shard)
+            kept = {s.fingerprint: s.lir_id for s in render(expressions.plan).arrangements}
+            for (replica, fingerprint, *_), shard in registered:
+                lir_id = kept.get(fingerprint)
+                if fingerprint.startswith(f"index {gid} "):
+                    lir_id = expressions.plan.root.plan.lir_id
+                if lir_id is not None:
+                    yield gid, lir_id, replica, shard, *self._size(shard)
 
     def _size(self, shard: str) -> tuple[int, int]:
         reader = self._env.persist.open_reader(shard, purpose="size of an arrangement")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -95,8 +95,11 @@ class _Subject(msgspec.Struct, frozen=True):
 class Explainer:
     """Answers EXPLAIN."""
 
-    def __init__(self, planner: Planner) -> None:
+    def __init__(
+        self, planner: Planner, deployed: Callable[[GlobalId], GlobalExpressions | None]
+    ) -> None:
         self._planner = planner
+        self._deployed = deployed
 
     def explain(
         self, session: Session, plan: p.ExplainPlan, state: CatalogState
@@ -161,7 +164,7 @@ class Explainer:
             raise Unsupported(f"EXPLAIN of the system object {what.name} is not supported")
         deployed = None
         if item.kind in ("index", "materialized-view") and not plan.replan:
-            deployed = self._planner.deployed(item)
+            deployed = self._deployed(item.id) or self._planner.deployed(item)
         cluster = item.cluster or "quickstart"
         if item.kind == "index":
             assert item.on_id is not None

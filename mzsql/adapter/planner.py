@@ -38,7 +38,7 @@ from mzsql.lir import lower
 from mzsql.lir.plan import DataflowDescription
 from mzsql.repr.datum import Datum
 from mzsql.repr.errors import DataError, InternalError, UndefinedTable
-from mzsql.repr.ids import GlobalId
+from mzsql.repr.ids import GlobalId, sort_key
 from mzsql.repr.types import BIGINT, RelationDesc
 from mzsql.transform import (
     IndexDesc,
@@ -193,10 +193,6 @@ class Planner:
         """The same planner under other switches."""
         return Planner(self._state, self._cache, lambda: features)
 
-    def peek_cache(self, gid: GlobalId) -> GlobalExpressions | None:
-        """The cached plan of an object, whatever its features."""
-        return self._cache.peek(gid)
-
     def deployed(self, item: Item) -> GlobalExpressions:
         """The plan that runs for a deployed object: the cached one, whatever was created or dropped since."""
         self._cache.sync()
@@ -278,15 +274,24 @@ class Planner:
     def remember(
         self, item: Item, made: GlobalExpressions | None, local: Relation | None = None
     ) -> None:
-        """Write a new object's plans to the cache; an index invalidates what may now be planned better."""
+        """Write a new object's plans to the cache; an index invalidates what may now be planned better, which is planned anew.
+
+        What runs goes on with its plan: the new one counts from the next start on.
+        """
         features = spell_features(self._features())
         invalidate: set[GlobalId] = set()
+        new_local, new_global = {}, {}
+        if local is not None:
+            new_local[item.id] = LocalExpression(local, features, item.version)
+        if made is not None:
+            new_global[item.id] = made
         if item.kind == "index" and item.on_id is not None:
-            invalidate = dependents_of_index(self._state(), item.on_id) - {item.id}
-        new_local = (
-            {} if local is None else {item.id: LocalExpression(local, features, item.version)}
-        )
-        self._cache.update(new_local, {} if made is None else {item.id: made}, invalidate)
+            state = self._state()
+            invalidate = dependents_of_index(state, item.on_id) - {item.id}
+            for gid in sorted(invalidate & state.items.keys(), key=sort_key):
+                if state.items[gid].kind in ("materialized-view", "index"):
+                    new_global[gid] = self.deploy(state.items[gid], fresh=True)
+        self._cache.update(new_local, new_global, invalidate)
 
     def remember_all(self, made: Mapping[GlobalId, GlobalExpressions]) -> None:
         """Write the plans that startup had to make, in one write."""
