@@ -1,6 +1,6 @@
 """Evaluating expressions over a handful of rows, in process.
 
-Promise: the answers are those of the DuckDB spelling, which the differential tests hold equal to Spark's and PostgreSQL's; an evaluation that
+Promise: the answers are those of the DuckDB spelling, which the differential tests hold equal to Spark's and PostgreSQL's; one that
 fails yields an `EvalError` with its message. Thread-safe. For constants and folding, not for data: rows come as datums.
 """
 

@@ -21,7 +21,7 @@ from mzsql.expr.scalar import Call, Column, If, Literal, LiteralError, Scalar, U
 from mzsql.repr.errors import InternalError
 from mzsql.repr.types import BOOLEAN, SqlType
 
-__all__ = ["error", "literal", "sql_type", "typed", "value"]
+__all__ = ["Sql", "error", "function_error", "literal", "rules_error", "sql_type", "typed", "value"]
 
 
 def value(expr: Scalar, columns: Sequence[Sql], engine: Engine) -> Ast:

@@ -22,7 +22,7 @@ from mzsql.repr.interval import Interval, clock_text
 from mzsql.repr.types import SqlType, type_name
 
 _EPOCH_DATE = dt.date(1970, 1, 1)
-_EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  a timestamp without zone
+_EPOCH = dt.datetime(1970, 1, 1)
 _DAY_MICROS = 86_400_000_000
 #: More digits than any numeric has.
 _WIDE = Context(prec=80)
@@ -240,7 +240,9 @@ def float_text(value: float, kind: str) -> str:
     if power < -4 or power >= (6 if kind == "real" else 15):
         mantissa = body[0] + (f".{body[1:]}" if len(body) > 1 else "")
         return f"{lead}{mantissa}e{'-' if power < 0 else '+'}{abs(power):02d}"
-    return f"{lead}{Decimal(shortest):f}" if exponent < 0 else f"{lead}{body}{'0' * exponent}"
+    if exponent >= 0:
+        return f"{lead}{body}{'0' * exponent}"
+    return f"{lead}{abs(Decimal(shortest)):f}"
 
 
 def _shortest_real(value: float) -> str:

@@ -8,6 +8,7 @@ Functions of a unit of time are named with it, since the unit is a literal: ``ex
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import ModuleType
 from typing import TypeVar
 
@@ -26,7 +27,7 @@ from mzsql.expr.functions import (
 from mzsql.expr.functions.aggregates import ordered_key
 from mzsql.expr.functions.casts import find_cast
 from mzsql.expr.functions.comparison import ANY
-from mzsql.expr.functions.datetimes import UNIT_FUNCTIONS, UNITS, named_for_unit
+from mzsql.expr.functions.datetimes import UNITS
 from mzsql.expr.functions.table import (
     AggregateFunc,
     Engine,
@@ -40,7 +41,6 @@ from mzsql.expr.functions.unmaterializable import UNMATERIALIZABLE
 __all__ = [
     "ANY",
     "UNITS",
-    "UNIT_FUNCTIONS",
     "UNMATERIALIZABLE",
     "AggregateFunc",
     "Engine",
@@ -54,7 +54,6 @@ __all__ = [
     "all_scalars",
     "all_table_funcs",
     "find_cast",
-    "named_for_unit",
     "ordered_key",
     "scalar",
     "scalars_named",
@@ -76,19 +75,19 @@ _SCALAR_MODULES: tuple[ModuleType, ...] = (
 )
 
 
-def _by_key(functions: tuple[_Func, ...]) -> dict[str, _Func]:
+def _by_key(rows: Iterable[_Func]) -> dict[str, _Func]:
     table: dict[str, _Func] = {}
-    for func in functions:
-        assert func.key not in table, f"two functions have the key {func.key}"
-        table[func.key] = func
+    for row in rows:
+        assert row.key not in table, f"two functions have the key {row.key}"
+        table[row.key] = row
     return table
 
 
-def _by_name(functions: tuple[_Func, ...]) -> dict[str, tuple[_Func, ...]]:
-    table: dict[str, tuple[_Func, ...]] = {}
-    for func in functions:
-        table[func.name] = (*table.get(func.name, ()), func)
-    return table
+def _by_name(rows: Iterable[_Func]) -> dict[str, tuple[_Func, ...]]:
+    table: dict[str, list[_Func]] = {}
+    for row in rows:
+        table.setdefault(row.name, []).append(row)
+    return {name: tuple(many) for name, many in table.items()}
 
 
 _SCALARS: tuple[ScalarFunc, ...] = tuple(

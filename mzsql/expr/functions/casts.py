@@ -61,10 +61,6 @@ def _plain(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
     return s.cast(args[0].ast, typ, engine)
 
 
-def _same(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    return args[0].ast.copy()
-
-
 def _shown_out_of_range(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
     """``"<value>" <type> out of range``."""
     shown = to_text(args[0].ast, args[0].typ, engine)
@@ -80,7 +76,7 @@ def _between_integers() -> list[Cast]:
             (low, high), (least, most) = BOUNDS[source], BOUNDS[target]
 
             def value(
-                engine: Engine, args: Sequence[Sql], typ: SqlType, target: str = target
+                engine: Engine, args: Sequence[Sql], _typ: SqlType, target: str = target
             ) -> Ast:
                 return in_range(args[0].ast, target, engine)
 
@@ -92,7 +88,7 @@ def _between_integers() -> list[Cast]:
     return casts
 
 
-def _integer_to_numeric(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+def _integer_to_numeric(_engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
     return rescale(args[0].ast, typ.effective_scale)
 
 
@@ -115,14 +111,11 @@ def decimal_to_double(ast: Ast, engine: Engine) -> Ast:
     return s.double(s.string(ast) if engine is Engine.DUCKDB else ast)
 
 
-def _float_to_decimal(kind: str) -> Spelling:
-    def value(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-        # The shortest digits that name the float, as a person wrote it: 1.1 stays 1.1. Larger magnitudes overflow anyway.
-        ast = args[0].ast
-        fits = s.lt(s.call("ABS", s.double(ast)), s.num("1e38"))
-        return rescale(to_text(s.case((fits, ast)), args[0].typ, engine), typ.effective_scale)
-
-    return value
+def _float_to_decimal(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+    # The shortest digits that name the float, as a person wrote it: 1.1 stays 1.1. Larger magnitudes overflow anyway.
+    ast = args[0].ast
+    fits = s.lt(s.call("ABS", s.double(ast)), s.num("1e38"))
+    return rescale(to_text(s.case((fits, ast)), args[0].typ, engine), typ.effective_scale)
 
 
 def _float_to_integer(target: str) -> Spelling:
@@ -183,7 +176,7 @@ def _numbers() -> list[Cast]:
             rule = failed(whole, _shown_out_of_range)
             casts.append(_cast(target, kind, ASSIGNMENT, whole, rule, monotone=True))
     for kind in FLOATS:
-        value = _float_to_decimal(kind)
+        value = _float_to_decimal
         finite = ErrorRule(
             _not_finite,
             f"function casting {type_name(of(kind))} to numeric is only defined for finite arguments",
@@ -241,15 +234,17 @@ def _texts() -> list[Cast]:
     kinds += ["timestamp", "timestamptz", "interval", "uuid", "bytea", "jsonb", "mz_timestamp"]
     casts = [_cast(kind, target, ASSIGNMENT, shown) for kind in kinds for target in STRINGS]
 
-    def shortened(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-        del engine
-        return _shortened(args[0].ast, typ)
+    def shortened(_engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+        return _shortened(_unpadded(args[0]), typ)
+
+    def plain(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+        return _unpadded(args[0])
 
     for source in STRINGS:
         for target in STRINGS:
             if target == "text":
                 if source != "text":
-                    casts.append(_cast(source, target, IMPLICIT, _same))
+                    casts.append(_cast(source, target, IMPLICIT, plain))
                 continue
             casts.append(_cast(source, target, EXPLICIT, shortened))
             too_long = ErrorRule(
@@ -260,6 +255,11 @@ def _texts() -> list[Cast]:
             )
             casts.append(checked)
     return casts
+
+
+def _unpadded(arg: Sql) -> Ast:
+    """A char's blanks at the end are no part of its value."""
+    return s.call("RTRIM", arg.ast) if arg.typ.kind == "char" else arg.ast.copy()
 
 
 def _shortened(ast: Ast, typ: SqlType) -> Ast:

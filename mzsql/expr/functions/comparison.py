@@ -60,6 +60,9 @@ def _comparison(op: str, kind: str) -> ScalarFunc:
         left, right = (arg.ast for arg in args)
         if kind == "numeric" and args[0].typ != args[1].typ:
             return _numeric_comparison(build, args)
+        if kind == "char" and args[0].typ != args[1].typ:
+            # Blanks at the end do not count: chars of one length have the same number of them.
+            left, right = s.call("RTRIM", left), s.call("RTRIM", right)
         return build(left, right)
 
     return ScalarFunc(

@@ -14,7 +14,6 @@ from mzsql.expr.functions.calendar import DAY_MICROS
 from mzsql.expr.functions.declare import Ast, failed, of
 from mzsql.expr.functions.numeric import numeric
 from mzsql.expr.functions.table import Engine, ScalarFunc, Spelling, Sql
-from mzsql.repr.errors import InvalidParameter
 from mzsql.repr.types import DATE, DOUBLE, INTEGER, INTERVAL, TIME, TIMESTAMP, TIMESTAMPTZ, SqlType
 
 _SYNONYMS: dict[str, tuple[str, ...]] = {
@@ -40,22 +39,6 @@ _SYNONYMS: dict[str, tuple[str, ...]] = {
 UNITS: Mapping[str, str] = {
     word: unit for unit, others in _SYNONYMS.items() for word in (unit, *others)
 }
-
-#: Functions whose first argument is a unit: each unit is a function of its own.
-UNIT_FUNCTIONS = frozenset({"extract", "date_part", "date_trunc"})
-
-
-def named_for_unit(name: str, unit: str) -> str:
-    """The name under which a function of a unit is declared: ``extract`` of ``years`` is ``extract_year``.
-
-    Raises:
-        InvalidParameter: ``unit 'x' not recognized``.
-    """
-    known = UNITS.get(unit.lower())
-    if known is None:
-        raise InvalidParameter(f"unit '{unit}' not recognized")
-    return f"{name}_{known}"
-
 
 #: The suffix of a kind in keys, as EXPLAIN prints it: ``extract_year_d``.
 _SUFFIX = {"date": "d", "timestamp": "ts", "timestamptz": "tstz", "time": "t", "interval": "iv"}
@@ -155,7 +138,7 @@ def _differences() -> list[ScalarFunc]:
     def dates(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         return s.integer(s.sub(*(calendar.days(arg.ast, engine) for arg in args)))
 
-    def stamps(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+    def stamps(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         left, right = (calendar.micros(arg.ast, arg.typ.kind, engine) for arg in args)
         span = s.sub(s.wide(left), s.wide(right))
         day = s.wide(s.num(DAY_MICROS))

@@ -38,14 +38,17 @@ def _parts(arg: Sql) -> list[Ast]:
 def _sum(sign: int) -> Spelling:
     def value(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         join = s.add if sign > 0 else s.sub
-        fields = [join(a, b) for a, b in zip(*(_parts(arg) for arg in args), strict=True)]
-        return build(args, *fields, engine)
+        months, days, micros = (
+            join(a, b) for a, b in zip(*(_parts(arg) for arg in args), strict=True)
+        )
+        return build(args, months, days, micros, engine)
 
     return value
 
 
 def _negated(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    return build(args, *(s.sub(s.wide(s.num(0)), part) for part in _parts(args[0])), engine)
+    months, days, micros = (s.sub(s.wide(s.num(0)), part) for part in _parts(args[0]))
+    return build(args, months, days, micros, engine)
 
 
 def _scaled(*, divide: bool) -> Spelling:
@@ -56,30 +59,39 @@ def _scaled(*, divide: bool) -> Spelling:
         if divide:
             factor = s.nullif(factor, s.double(s.num(0)))
         apply = s.div if divide else s.mul
-        # Fields of a day and more: what is whole stays, the rest goes down, rounded to a microsecond as PostgreSQL does.
-        months = apply(s.double(s.field(args[0].ast, "months")), factor)
-        whole_months = _truncate(months, engine)
-        spilled = s.mul(s.sub(months, whole_months), s.double(s.num(30)))
-        days = apply(s.double(s.field(args[0].ast, "days")), factor)
-        whole_days = _truncate(days, engine)
-        spill_days = _round(s.mul(spilled, s.double(s.num(1_000_000))), engine)
-        spilled = s.div(spill_days, s.double(s.num(1_000_000)))
-        spill_whole = _truncate(spilled, engine)
-        rest = s.add(s.sub(days, whole_days), s.sub(spilled, spill_whole))
-        down = _round(s.mul(rest, s.double(s.num(DAY_MICROS))), engine)
-        micros = _round(
-            s.add(apply(s.double(s.field(args[0].ast, "micros")), factor), down), engine
-        )
-        total_days = s.add(whole_days, spill_whole)
-        return build(
-            args,
-            _bounded(whole_months, 2**31, engine),
-            _bounded(total_days, 2**31, engine),
-            _bounded(micros, 2**63, engine),
-            engine,
-        )
+        fields = {
+            short: apply(s.double(s.field(args[0].ast, name)), factor)
+            for short, name in zip("mdu", _FIELDS, strict=True)
+        }
+        spilled = s.let(s.struct(**fields), "i0", _spill_months(s.variable("i0"), engine), engine)
+        body = _spill_days(s.variable("i1"), args, engine)
+        return s.let(spilled, "i1", body, engine)
 
     return value
+
+
+def _spill_months(row: Ast, engine: Engine) -> Ast:
+    """Whole months; the rest as days, rounded to a millionth of a day as PostgreSQL does."""
+    million = s.double(s.num(1_000_000))
+    months = s.field(row, "m")
+    whole = _truncate(months, engine)
+    rest = _round(s.mul(s.mul(s.sub(months, whole), s.double(s.num(30))), million), engine)
+    return s.struct(m=whole, s=s.div(rest, million), d=s.field(row, "d"), u=s.field(row, "u"))
+
+
+def _spill_days(row: Ast, args: Sequence[Sql], engine: Engine) -> Ast:
+    """Whole days of both; the rest as microseconds."""
+    days, spill, micros = (s.field(row, name) for name in ("d", "s", "u"))
+    whole, spill_whole = _truncate(days, engine), _truncate(spill, engine)
+    rest = s.add(s.sub(days, whole), s.sub(spill, spill_whole))
+    down = _round(s.mul(rest, s.double(s.num(DAY_MICROS))), engine)
+    return build(
+        args,
+        _bounded(s.field(row, "m"), 2**31, engine),
+        _bounded(s.add(whole, spill_whole), 2**31, engine),
+        _bounded(_round(s.add(micros, down), engine), 2**63, engine),
+        engine,
+    )
 
 
 def _truncate(ast: Ast, engine: Engine) -> Ast:

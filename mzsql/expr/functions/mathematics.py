@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import expressions as exp
 
+from mzsql.expr.functions import arithmetic
+from mzsql.expr.functions import numeric as numerics
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.arithmetic import is_infinite, out_of_range
 from mzsql.expr.functions.casts import decimal_to_double
@@ -168,7 +170,7 @@ def _round_to(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
     """Rounded half away from zero at a place; the result keeps the operand's scale."""
     ast, places = (arg.ast for arg in args)
     scale = typ.effective_scale
-    given = _known_integer(places)
+    given = s.known_integer(places)
     if given is not None:
         return _round_known(ast, given, scale, engine)
     branches = [
@@ -179,15 +181,6 @@ def _round_to(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
         (s.lt(places, s.num(-37)), rescale(s.num(0), scale)),
         *branches,
     )
-
-
-def _known_integer(ast: Ast) -> int | None:
-    """The value of an integer literal, also under a cast, a sign or parentheses."""
-    sign = 1
-    while isinstance(ast, exp.Cast | exp.Paren | exp.Neg):
-        sign = -sign if isinstance(ast, exp.Neg) else sign
-        ast = ast.this
-    return sign * int(ast.name) if isinstance(ast, exp.Literal) and not ast.is_string else None
 
 
 def _round_known(ast: Ast, places: int, scale: int, engine: Engine) -> Ast:
@@ -227,7 +220,7 @@ def _trunc_to(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
         rest = s.try_op("mod", exact, s.wide(s.num(10**-n)), engine)
         return rescale(s.try_op("subtract", exact, rest, engine), scale)
 
-    given = _known_integer(places)
+    given = s.known_integer(places)
     if given is not None:
         return rescale(cut(given), scale)
     branches = [(s.eq(places, s.num(n)), rescale(cut(n), scale)) for n in range(-37, scale)]
@@ -408,50 +401,37 @@ def _power() -> list[ScalarFunc]:
 
 
 def _trigonometry() -> list[ScalarFunc]:
+    nan = s.cast_to(s.text("NaN"), s.typed(exp.DType.DOUBLE))
+    infinity = s.cast_to(s.text("Infinity"), s.typed(exp.DType.DOUBLE))
+
     def finite(ast: Ast) -> Ast:
-        return s.lt(s.call("ABS", ast), s.cast_to(s.text("Infinity"), s.typed(exp.DType.DOUBLE)))
+        return s.neq(s.call("ABS", ast), infinity)
 
     def unit(ast: Ast) -> Ast:
-        return s.between(ast, s.num(-1), s.num(1))
+        return s.or_(s.between(ast, s.num(-1), s.num(1)), s.eq(ast, nan))
 
     def infinite(name: str) -> ErrorRule:
-        return ErrorRule(
-            lambda e, args, _t: is_infinite(args[0].ast, e),
-            f"function {name} is only defined for finite arguments",
-        )
-
-    def outside(ast: Ast) -> Ast:
-        nan = s.cast_to(s.text("NaN"), s.typed(exp.DType.DOUBLE))
-        return s.and_(s.not_(unit(ast)), s.neq(ast, nan))
+        message = f"function {name} is only defined for finite arguments"
+        return ErrorRule(lambda e, args, _t: is_infinite(args[0].ast, e), message)
 
     functions = []
     for name in ("sin", "cos", "tan"):
         functions += _unary(name, name.upper(), finite, infinite(name), also_numeric=False)
     for name in ("asin", "acos"):
-        rule = _domain(
-            outside, f"function {name} is defined for numbers between -1 and 1 inclusive"
-        )
+        message = f"function {name} is defined for numbers between -1 and 1 inclusive"
+        rule = _domain(lambda ast: s.not_(unit(ast)), message)
         functions += _unary(name, name.upper(), unit, rule, also_numeric=False)
-    for name in ("atan", "degrees", "radians"):
-        functions += _unary(name, name.upper(), _ANY, also_numeric=False)
+    functions += _unary("atan", "ATAN", _ANY, also_numeric=False)
+    functions += _unary("degrees", "DEGREES", _ANY, also_numeric=False, overflow=True)
+    functions += _unary("radians", "RADIANS", _ANY, also_numeric=False)
     functions.append(_fn("atan2_double", "atan2", (DOUBLE, DOUBLE), DOUBLE, _call("ATAN2")))
-    functions.append(
-        _fn(
-            "pi",
-            "pi",
-            (),
-            DOUBLE,
-            lambda _e, _a, _t: s.cast_to(s.text("3.141592653589793"), s.typed(exp.DType.DOUBLE)),
-        )
-    )
+    pi = s.cast_to(s.text("3.141592653589793"), s.typed(exp.DType.DOUBLE))
+    functions.append(_fn("pi", "pi", (), DOUBLE, lambda _e, _a, _t: pi.copy()))
     return functions
 
 
 def _named_modulo() -> list[ScalarFunc]:
     """``mod(a, b)``: the operator under its other name."""
-    from mzsql.expr.functions import arithmetic  # noqa: PLC0415
-    from mzsql.expr.functions import numeric as numerics
-
     rows = {f.key: f for f in (*arithmetic.FUNCTIONS, *numerics.FUNCTIONS)}
     functions = []
     for kind in (*INTEGERS, *FLOATS, "numeric"):
@@ -473,7 +453,10 @@ def _named_modulo() -> list[ScalarFunc]:
 def _sign() -> list[ScalarFunc]:
     def value(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
         ast = args[0].ast
+        nan = s.cast_to(s.text("NaN"), s.typed(exp.DType.DOUBLE))
+        not_a_number = [(s.eq(ast, nan), s.num(0))] if typ.kind == "double" else []
         signed = s.case(
+            *not_a_number,
             (s.gt(ast, s.num(0)), s.num(1)),
             (s.lt(ast, s.num(0)), s.num(-1)),
             (s.eq(ast, s.num(0)), s.num(0)),

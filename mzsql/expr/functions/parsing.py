@@ -283,7 +283,7 @@ def _uuid() -> Parser:
 
 
 def _bytea() -> Parser:
-    """``\\x`` and hexadecimal digits; any other text is taken as its UTF-8 bytes (a backslash in it is not supported)."""
+    r"""``\x`` and hexadecimal digits; any other text is taken as its UTF-8 bytes (a backslash in it is not supported)."""
 
     def value(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         ast = args[0].ast
@@ -318,7 +318,7 @@ _INTERVAL_UNITS: tuple[tuple[str, str, int], ...] = (
 _NAMES = "|".join(words for _, words, _ in _INTERVAL_UNITS)
 #: What is read out of a column: whole numbers with units (seconds also with a fraction) and at most one time of day.
 _INTERVAL = (
-    f"^([ ]*[+-]?[0-9]+([.][0-9]+[ ]*(seconds?|secs?|s))?[ ]*({_NAMES})?([ ]+|$))*"
+    f"^([ ]*[+-]?([0-9]+[ ]*({_NAMES})|[0-9]+[.][0-9]+[ ]*(seconds?|secs?|s))([ ]+|$))*"
     "([+-]?[0-9]+:[0-9]{1,2}(:[0-9]{1,2}([.][0-9]*)?)?)?[ ]*$"
 )
 
@@ -365,6 +365,9 @@ def _parsed(text: str) -> Interval | str:
 
 def _column_interval(ast: Ast, typ: SqlType, engine: Engine) -> Ast:
     low = s.call("LOWER", s.trim_space(ast, engine))
+    # A number alone counts seconds.
+    bare = s.matches(low, "^[+-]?[0-9]+([.][0-9]+)?$", engine)
+    low = s.case((bare, s.concat(low, s.text(" s"))), otherwise=low)
     totals: dict[str, Ast] = {name: s.wide(s.num(0)) for name in ("months", "days", "micros")}
     for field, words, size in _INTERVAL_UNITS:
         pattern = f"(?:^|[ ])([+-]?[0-9]{{1,15}})[ ]*(?:{words})(?:[ ]|$)"

@@ -312,6 +312,16 @@ def concat(*args: Ast) -> Ast:
     return exp.Paren(this=result)
 
 
+def at_least(arg: Ast, low: Ast) -> Ast:
+    """The larger of both, NULL for a NULL `arg` (GREATEST would skip it)."""
+    return case((lt(arg, low), low), otherwise=arg)
+
+
+def at_most(arg: Ast, high: Ast) -> Ast:
+    """The smaller of both, NULL for a NULL `arg` (LEAST would skip it)."""
+    return case((gt(arg, high), high), otherwise=arg)
+
+
 def attempt(ast: Ast, engine: Engine) -> Ast:
     """DuckDB's ``TRY(ast)``: NULL where the evaluation fails. In Spark the caller uses functions that do not fail."""
     return call("TRY", ast) if engine is Engine.DUCKDB else ast.copy()
@@ -405,6 +415,17 @@ def literal_of(ast: Ast) -> exp.Literal | None:
     while isinstance(ast, exp.Cast | exp.Paren):
         ast = ast.this
     return ast if isinstance(ast, exp.Literal) else None
+
+
+def known_integer(ast: Ast) -> int | None:
+    """The value of an integer literal, also under casts, signs and parentheses; None of anything else."""
+    sign = 1
+    while isinstance(ast, exp.Cast | exp.Paren | exp.Neg):
+        sign = -sign if isinstance(ast, exp.Neg) else sign
+        ast = ast.this
+    if not isinstance(ast, exp.Literal) or ast.is_string:
+        return None
+    return sign * int(ast.name)
 
 
 def presence(args: Sequence[Sql]) -> list[Ast]:

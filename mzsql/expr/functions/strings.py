@@ -44,19 +44,33 @@ def _length(ast: Ast) -> Ast:
 
 def _substring(text: Ast, start: Ast, count: Ast | None) -> Ast:
     """PostgreSQL's: positions before the first character exist but are empty."""
-    first = s.call("GREATEST", s.big(start), s.big(s.num(1)))
-    # Beyond 2^31 no text has characters; bigints keep the sum of both from overflowing.
-    begin = s.integer(s.call("LEAST", first, s.big(s.num(2**31 - 1))))
+    known_start = s.known_integer(start)
+    known_count = None if count is None else s.known_integer(count)
+    if known_start is not None and (count is None or known_count is not None):
+        begin = s.num(max(known_start, 1))
+        if known_count is None:
+            return s.call("SUBSTRING", text, begin)
+        size = max(known_start + max(known_count, 0) - max(known_start, 1), 0)
+        return s.call("SUBSTRING", text, begin, s.num(min(size, _LONGEST)))
+    first = s.at_least(s.big(start), s.big(s.num(1)))
+    # Bigints keep the sum of both from overflowing.
+    begin = s.integer(s.at_most(first, s.big(s.num(_LONGEST))))
     if count is None:
         return s.call("SUBSTRING", text, begin)
-    end = s.add(s.big(start), s.big(s.call("GREATEST", count, s.num(0))))
-    span = s.call("GREATEST", s.sub(end, first), s.big(s.num(0)))
-    size = s.integer(s.call("LEAST", span, s.big(s.num(2**31 - 1))))
-    return s.call("SUBSTRING", text, begin, size)
+    end = s.add(s.big(start), s.big(s.at_least(count, s.num(0))))
+    span = s.at_least(s.sub(end, first), s.big(s.num(0)))
+    return s.call("SUBSTRING", text, begin, s.integer(s.at_most(span, s.big(s.num(_LONGEST)))))
+
+
+#: No text has more characters.
+_LONGEST = 2**31 - 1
 
 
 def _left(text: Ast, count: Ast) -> Ast:
-    kept = s.call("GREATEST", s.integer(s.add(s.big(_length(text)), s.big(count))), s.num(0))
+    known = s.known_integer(count)
+    if known is not None and known >= 0:
+        return s.call("SUBSTRING", text, s.num(1), s.num(known))
+    kept = s.at_least(s.integer(s.add(s.big(_length(text)), s.big(count))), s.num(0))
     size = s.case((s.lt(count, s.num(0)), kept), otherwise=count)
     return s.call("SUBSTRING", text, s.num(1), size)
 
@@ -67,8 +81,8 @@ def _right(text: Ast, count: Ast) -> Ast:
         (s.lt(count, s.num(0)), s.sub(s.num(0), s.big(count))),
         otherwise=s.sub(length, s.big(count)),
     )
-    begin = s.add(s.call("GREATEST", skipped, s.big(s.num(0))), s.num(1))
-    return s.call("SUBSTRING", text, s.integer(s.call("LEAST", begin, s.big(s.num(2**31 - 1)))))
+    begin = s.add(s.at_least(skipped, s.big(s.num(0))), s.num(1))
+    return s.call("SUBSTRING", text, s.integer(s.at_most(begin, s.big(s.num(_LONGEST)))))
 
 
 def _position(needle: Ast, text: Ast) -> Ast:
@@ -78,7 +92,8 @@ def _position(needle: Ast, text: Ast) -> Ast:
 def _pad(function: str) -> Callable[..., Ast]:
     def spell(text: Ast, count: Ast, fill: Ast | None = None) -> Ast:
         filler = s.text(" ") if fill is None else fill
-        size = s.call("LEAST", s.call("GREATEST", count, s.num(0)), s.num(MAX_RESULT))
+        # NULL, not a giant text, where the result would be too large: that is an error of its own.
+        size = s.case((s.lte(count, s.num(MAX_RESULT)), s.at_least(count, s.num(0))))
         padded = s.call(
             function, text, size, s.case((s.eq(filler, s.text("")), s.text(" ")), otherwise=filler)
         )
@@ -93,20 +108,13 @@ def _pad(function: str) -> Callable[..., Ast]:
 
 
 def _repeat(text: Ast, count: Ast) -> Ast:
-    fits = s.lte(s.mul(s.big(count), s.big(s.call("OCTET_LENGTH", text))), s.num(MAX_RESULT))
-    return s.call(
-        "REPEAT", text, s.case((fits, s.call("GREATEST", count, s.num(0))), otherwise=s.num(0))
-    )
+    fits = s.lte(s.mul(s.big(count), s.big(_length(text))), s.num(MAX_RESULT))
+    return s.call("REPEAT", text, s.case((fits, s.at_least(count, s.num(0)))))
 
 
 def _repeat_duck(text: Ast, count: Ast) -> Ast:
-    size = s.big(s.call("STRLEN", text))
-    fits = s.lte(s.mul(s.big(count), size), s.num(MAX_RESULT))
-    return s.call(
-        "REPEAT",
-        text,
-        s.big(s.case((fits, s.call("GREATEST", count, s.num(0))), otherwise=s.num(0))),
-    )
+    fits = s.lte(s.mul(s.big(count), s.big(_length(text))), s.num(MAX_RESULT))
+    return s.call("REPEAT", text, s.big(s.case((fits, s.at_least(count, s.num(0))))))
 
 
 def _repeat_fails(text: Ast, count: Ast) -> Ast:

@@ -44,10 +44,8 @@ def _steps(span: Ast, step: Ast, engine: Engine) -> Ast:
     )
     rest = s.mod(span, safe)
     exact = s.sub(span, rest)
-    if engine is Engine.SPARK:
-        quotient = s.call("TRY_DIVIDE", exact, safe)
-    else:
-        quotient = s.int_div(s.hugeint(exact), s.hugeint(safe))
+    by_integers = s.int_div(s.hugeint(exact), s.hugeint(safe))
+    quotient = s.call("TRY_DIVIDE", exact, safe) if engine is Engine.SPARK else by_integers
     whole = s.try_cast_to(s.wide(quotient), s.sql_type(of("bigint"), engine))
     return s.case((away, s.big(s.num(0))), otherwise=s.add(whole, s.num(1)))
 
