@@ -25,6 +25,7 @@ from mzsql.frontend.depth import deep
 from mzsql.frontend.hir_visit import visit_relation_columns
 from mzsql.frontend.lower_join import lower_join
 from mzsql.frontend.normalize_lets import normalize_lets
+from mzsql.frontend.quantified import conjuncts
 from mzsql.frontend.rel import Rel, constant_row, unit
 from mzsql.repr.datum import Datum
 from mzsql.repr.errors import Unsupported
@@ -149,7 +150,8 @@ class Lowering:
             case hir.Filter(input=inner, predicates=predicates):
                 done = self.relation(inner, outer, cols, depth)
                 for predicate in predicates:
-                    done = self._filter(done, predicate, cols, depth)
+                    for conjunct in conjuncts(predicate):
+                        done = self._filter(done, conjunct, cols, depth)
                 return done
             case hir.Join():
                 return lower_join(self, rel, outer, cols, depth)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from mzsql.expr import functions
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
 from mzsql.repr.types import BOOLEAN
@@ -70,18 +71,22 @@ def _union(inputs: tuple[mir.Relation, ...]) -> mir.Relation:
 
 
 def _reduce(rel: mir.Reduce) -> mir.Relation:
-    """DISTINCT changes nothing for MIN and MAX; a distinct of a distinct is one."""
-    from mzsql.expr import functions  # noqa: PLC0415
-
+    """DISTINCT changes nothing for MIN and MAX; a key need not be in the group key twice, nor an aggregate be computed twice."""
     aggregates = tuple(
         msgspec.structs.replace(a, distinct=False)
         if a.distinct and functions.aggregate(a.func).kind == "hierarchical"
         else a
         for a in rel.aggregates
     )
-    return (
-        rel if aggregates == rel.aggregates else msgspec.structs.replace(rel, aggregates=aggregates)
-    )
+    if aggregates != rel.aggregates:
+        rel = msgspec.structs.replace(rel, aggregates=aggregates)
+    key = tuple(dict.fromkeys(rel.group_key))
+    distinct = tuple(dict.fromkeys(rel.aggregates))
+    if len(key) == len(rel.group_key) and len(distinct) == len(rel.aggregates):
+        return rel
+    outputs = [key.index(expr) for expr in rel.group_key]
+    outputs.extend(len(key) + distinct.index(a) for a in rel.aggregates)
+    return project(msgspec.structs.replace(rel, group_key=key, aggregates=distinct), outputs)
 
 
 def _top_k(rel: mir.TopK) -> mir.Relation:

@@ -1,0 +1,81 @@
+"""Conditions of a filter in forms that decorrelate well.
+
+Promise: a row passes the rewritten predicates exactly if it passed the given one. ``x = ANY (query)`` (so IN) becomes an EXISTS,
+``x <> ALL`` (so NOT IN) and ALL the negation of one; that holds only where NULL and false mean the same, so only for what is conjoined
+at the top of a filter.
+"""
+
+from __future__ import annotations
+
+from mzsql.frontend import hir
+from mzsql.repr.types import BOOLEAN
+
+
+def conjuncts(predicate: hir.Scalar) -> list[hir.Scalar]:
+    """What must all be true: ANDs taken apart, quantified comparisons as EXISTS; those without subqueries first."""
+    flat: list[hir.Scalar] = []
+    stack = [predicate]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, hir.Call) and node.func == "and":
+            stack.extend(reversed(node.args))
+        else:
+            flat.append(_unquantified(node))
+    return sorted(flat, key=_has_subquery)
+
+
+def _has_subquery(scalar: hir.Scalar) -> bool:
+    return any(isinstance(node, hir.Exists | hir.Select) for node in hir.walk_scalar(scalar))
+
+
+def _unquantified(node: hir.Scalar) -> hir.Scalar:
+    match node:
+        case hir.Select(relation=hir.Reduce() as reduce):
+            return _positive(node, reduce)
+        case hir.Call(func="not", args=(hir.Select(relation=hir.Reduce() as reduce),)):
+            return _negative(node, reduce)
+        case _:
+            return node
+
+
+def _parts(reduce: hir.Reduce) -> tuple[str, hir.Relation, hir.Scalar] | None:
+    """Quantifier, query and comparison of ``Reduce by any|all (Map the comparison)``."""
+    match reduce:
+        case hir.Reduce(
+            input=hir.Map(input=query, scalars=(comparison,)),
+            group_key=(),
+            aggregates=(hir.Aggregate(func="any" | "all" as func),),
+        ):
+            return func, query, comparison
+        case _:
+            return None
+
+
+def _positive(node: hir.Scalar, reduce: hir.Reduce) -> hir.Scalar:
+    parts = _parts(reduce)
+    if parts is None:
+        return node
+    func, query, comparison = parts
+    if func == "any":
+        return hir.Exists(hir.Filter(query, (comparison,)))
+    # No row may compare false, or unknown.
+    return _none(query, _or_null(hir.Call("not", (comparison,), BOOLEAN), comparison))
+
+
+def _negative(node: hir.Scalar, reduce: hir.Reduce) -> hir.Scalar:
+    parts = _parts(reduce)
+    if parts is None:
+        return node
+    func, query, comparison = parts
+    if func == "any":
+        # No row may compare true, or unknown.
+        return _none(query, _or_null(comparison, comparison))
+    return hir.Exists(hir.Filter(query, (hir.Call("not", (comparison,), BOOLEAN),)))
+
+
+def _none(query: hir.Relation, condition: hir.Scalar) -> hir.Scalar:
+    return hir.Call("not", (hir.Exists(hir.Filter(query, (condition,))),), BOOLEAN)
+
+
+def _or_null(condition: hir.Scalar, comparison: hir.Scalar) -> hir.Scalar:
+    return hir.Call("or", (condition, hir.Call("is_null", (comparison,), BOOLEAN)), BOOLEAN)
