@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
@@ -18,13 +20,13 @@ _MZSQL = str(Path(sys.executable).with_name("mzsql"))
 
 def _invoke(*arguments: str, stdin: str | None = None) -> tuple[int, str, str]:
     """Exit code, stdout and stderr, errors reported as the program reports them."""
-    runner = CliRunner()
-    result = runner.invoke(app, list(arguments), input=stdin)
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        with runner.isolation() as (_, stderr, _):
-            code = report(result.exception)
-            return code, result.stdout, stderr.getvalue().decode()
-    return result.exit_code, result.stdout, result.stderr
+    result = CliRunner().invoke(app, list(arguments), input=stdin)
+    if result.exception is None or isinstance(result.exception, SystemExit):
+        return result.exit_code, result.stdout, result.stderr
+    told = io.StringIO()
+    with contextlib.redirect_stderr(told):
+        code = report(result.exception)
+    return code, result.stdout, told.getvalue()
 
 
 def test_version() -> None:

@@ -147,7 +147,7 @@ def test_columns_that_changed_are_noticed(
 ) -> None:
     con.execute("CREATE TABLE shape (a integer)")
     old = spark.read.format("mzsql").schema("a string").option("env", str(env))
-    with pytest.raises(PySparkException, match="the columns of public.shape are"):
+    with pytest.raises(PySparkException, match=r"the columns of public\.shape are"):
         old.load("shape").collect()
 
 
