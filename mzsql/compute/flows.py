@@ -21,6 +21,7 @@ from mzsql.compute.protocols import ComputeSettings, DataflowStatus, RefreshStat
 from mzsql.compute.spark_session import hydration_session, step_session
 from mzsql.compute.step import StepTools, run_step
 from mzsql.compute.target import Overtaken, with_time
+from mzsql.expr.functions.table import Engine
 from mzsql.persist import Clock, PersistClient
 from mzsql.render.dataflow import RenderedDataflow
 from mzsql.repr.errors import InternalError, NotReadable
@@ -187,7 +188,9 @@ class Flow:
         return stats
 
     def _tools(self) -> StepTools:
-        return StepTools(self._step_session, self.replica.driver, self.replica.settings)
+        settings = self.replica.settings
+        engine = Engine(settings.step_engine)
+        return StepTools(self._step_session, self.replica.driver, settings, engine)
 
     def _step_session(self) -> SparkSession:
         if self._session is None:

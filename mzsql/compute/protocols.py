@@ -182,6 +182,8 @@ class ComputeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A relation with more rows than this reaches Spark as a Parquet file instead of inline."""
     small_hydration_bytes: int = 8 * 1024 * 1024
     """A hydration job whose inputs have fewer stored bytes is collected and written by the driver."""
+    step_engine: str = "spark"
+    """What runs steps that fit the driver: ``spark``, or ``duckdb`` in process. Larger steps always run on Spark."""
     step_threads: int = 2
     """Steps of different dataflows that run at once."""
     hydration_concurrency: int = 1

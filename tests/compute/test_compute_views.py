@@ -7,6 +7,7 @@ import time
 from collections import Counter
 
 import compute_kit as kit
+import pyarrow.parquet as pq
 import pytest
 
 from mzsql.compute.protocols import ObjectHydrationStatus, OperatorHydrationStatus
@@ -77,29 +78,32 @@ def check_totals(world, times):
         assert kit.stored(world.storage, "u3", ts) == expected, ts
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_a_view_stays_right_over_random_steps_and_restarts(world, seed):
+@pytest.mark.parametrize(
+    ("seed", "engine", "steps"), [(1, "spark", 3), (2, "duckdb", 12), (3, "duckdb", 12)]
+)
+def test_a_view_stays_right_over_random_steps_and_restarts(world, seed, engine, steps):
     changes = Changes(seed)
     upper = changes.step(world.storage)
-    controller = world.controller()
+    controller = world.controller(step_engine=engine)
     install(world, controller, kit.region_totals(), upper - 1, TOTALS)
     controller.wait_until("u3", upper - 1, 60)
     check_totals(world, [upper - 1])
     shards = world.registry.entries("r1")
     assert shards
-    for number in range(8):
+    for number in range(steps):
         lower, upper = upper, changes.step(world.storage)
         controller.wait_until("u3", upper - 1, 60)
         check_totals(world, range(lower, upper))
-        if number == 4:
+        if number == steps // 2:
             controller.close()
-            controller = world.controller()
+            controller = world.controller(step_engine=engine)
             install(world, controller, kit.region_totals(), 0, TOTALS)
             controller.wait_until("u3", upper - 1, 60)
             assert not [r for r in controller.refreshes() if r.kind == "hydration"]
     assert world.registry.entries("r1") == shards
     kinds = {refresh.kind for refresh in controller.refreshes()}
     assert "step" in kinds
+    assert bool(controller.refreshes()[-1].jobs) == (engine == "spark")
     controller.close()
 
 
@@ -236,6 +240,8 @@ def test_a_small_step_reads_little(world):
         reader = world.persist.open_reader(shard)
         parts = reader.parts(1)
         assert {part.worker for part in parts} == {0, 1}
+        files = [pq.ParquetFile(part.spark_path.removeprefix("file:")) for part in parts]
+        assert all(file.metadata.num_row_groups > 1 for file in files)
         sizes += sum(part.bytes for part in parts)
     world.storage.write("u1", [(777, 1, "new", 2, 1)], upper=3)
     world.storage.write("u2", [], upper=3)
