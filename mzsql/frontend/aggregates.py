@@ -281,7 +281,7 @@ def _variance(collector: Collector, parts: _Call, value: Typed, condition: Typed
 # --- window functions ------------------------------------------------------------------------------
 
 
-def plan_window(ctx: ExprContext, node: exp.Expr) -> Typed:
+def plan_window(_ctx: ExprContext, node: exp.Expr) -> Typed:
     """A window function; it is refused when it is lowered, until windows are lowered."""
     from mzsql.frontend.expressions import position_of  # noqa: PLC0415 -- mutual recursion
 

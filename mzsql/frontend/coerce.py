@@ -132,6 +132,9 @@ def cast(value: Typed, target: SqlType, context: str) -> Typed | None:
     keys = functions.find_cast(value.typ, target, context)
     if keys is None:
         return None
+    plain = _wider_literal(value, target)
+    if plain is not None:
+        return plain
     # An explicit modifier says what the type is; without one, a numeric keeps the scale that it has.
     typ = value.typ
     out = value
@@ -142,6 +145,24 @@ def cast(value: Typed, target: SqlType, context: str) -> Typed | None:
         typ = target if wanted else func.result_type([out.typ])
         out = call(key, [out], typ)
     return out
+
+
+def _wider_literal(value: Typed, target: SqlType) -> Typed | None:
+    """An integer literal as a literal of another number's type, where it is exactly that."""
+    if not isinstance(value.expr, Literal) or value.typ.kind not in _INTEGER_BOUNDS:
+        return None
+    number = value.expr.value
+    if number is None:
+        return None
+    if target.kind in _INTEGER_BOUNDS:
+        bound = 2 ** _INTEGER_BOUNDS[target.kind]
+        if not -bound <= int(number) < bound:
+            return None
+        return Typed(Literal(number, target), target, False)
+    if target.kind == "numeric" and not target.scale:
+        typ = SqlType("numeric", scale=0)
+        return Typed(Literal(str(number), typ), typ, False)
+    return None
 
 
 def _from_unknown(value: Typed, target: SqlType, context: str) -> Typed | None:

@@ -287,10 +287,11 @@ def _index_name(
             return new_name(catalog, statement.name)
         return FullName(database, schema, statement.name.partial.item)
     assert on.desc is not None
-    if statement.keys is None:
-        middle = "primary"
-    else:
-        middle = "_".join(on.desc.names[k.index] if isinstance(k, Column) else "expr" for k in keys)
+    middle = (
+        "primary"
+        if statement.keys is None
+        else "_".join(on.desc.names[k.index] if isinstance(k, Column) else "expr" for k in keys)
+    )
     base = f"{on.name.item}_{middle}_idx"
     candidate, number = base, 0
     while catalog.resolve_item(PartialName(candidate, schema, database)) is not None:

@@ -15,7 +15,7 @@ from sqlglot import expressions as exp
 from sqlglot.dialects.materialize import Materialize
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.parsers.materialize import MaterializeParser
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
@@ -289,7 +289,7 @@ class Parser(MaterializeParser):
         if isinstance(this, exp.Select) and self._at_options():
             self._advance()
             found: dict[str, int] = {}
-            for key, value in self._parse_wrapped_csv(self._group_size_option):  # type: ignore[misc]
+            for key, value in self._parse_wrapped_csv(self._group_size_option):
                 found[key] = value
             this.meta["group_size_options"] = found
             this = super()._parse_query_modifiers(this)
@@ -309,7 +309,7 @@ class Parser(MaterializeParser):
             if self._match_text_seq(*words):
                 self._match(TokenType.EQ)
                 return (" ".join(words).lower(), self.whole_number())
-        self.expected(
+        return self.expected(
             "one of AGGREGATE INPUT GROUP SIZE, DISTINCT ON INPUT GROUP SIZE, LIMIT INPUT GROUP SIZE"
         )
 
@@ -325,23 +325,20 @@ class Parser(MaterializeParser):
     def _parse_table_alias(self, alias_tokens: Any = None) -> exp.TableAlias | None:
         if self._at_options() or self._at_as_of():
             return None
-        at = self._curr
-        alias = super()._parse_table_alias(alias_tokens)
-        if alias is not None:
-            self._refuse_reserved(alias.this, at)
-        return alias
+        if self._at_reserved():
+            return None
+        return super()._parse_table_alias(alias_tokens)
 
-    def _refuse_reserved(self, name: exp.Expr | None, at: Token) -> None:
-        # sqlglot takes many a keyword for a name where a clause has no body.
-        if (
-            isinstance(name, exp.Identifier)
-            and not name.args.get("quoted")
-            and name.name.upper() in RESERVED
-        ):
-            self.raise_error(f"Expected end of statement, found {name.name.upper()}", at)
+    def _at_reserved(self) -> bool:
+        # sqlglot takes many a keyword for an alias; FETCH and GROUP, say, begin a clause.
+        return bool(
+            self._curr
+            and self._curr.token_type not in (TokenType.IDENTIFIER, TokenType.ALIAS)
+            and self._curr.text.upper() in RESERVED
+        )
 
     def _parse_alias(self, this: exp.Expr | None, explicit: bool = False) -> exp.Expr | None:
-        if self._at_options() or self._at_as_of():
+        if self._at_options() or self._at_as_of() or self._at_reserved():
             return this
         return super()._parse_alias(this, explicit)
 
@@ -370,7 +367,7 @@ class Parser(MaterializeParser):
                 return node
         return super()._parse_function_call(*args, **kwargs)
 
-    def _parse_interval(self, *_: Any, **__: Any) -> exp.Expr | None:
+    def _parse_interval(self, *_: Any, **__: Any) -> exp.Interval | None:
         index = self._index
         if not self._match(TokenType.INTERVAL):
             return None

@@ -258,10 +258,11 @@ def plan_update(statement: st.Update, catalog: CatalogView) -> plans.UpdatePlan:
     scalars: list[hir.Scalar] = []
     outputs = [*range(desc.arity), *range(desc.arity)]
     for index, (name, position, node) in zip(targets, statement.assignments, strict=True):
-        if isinstance(node, exp.Var) and node.name == "DEFAULT":
-            value = _default(table, index)
-        else:
-            value = ctx.plan(node)
+        value = (
+            _default(table, index)
+            if isinstance(node, exp.Var) and node.name == "DEFAULT"
+            else ctx.plan(node)
+        )
         done = _assigned(value, desc.typ.columns[index].type, name, position_of(node) or position)
         outputs[desc.arity + index] = desc.arity + len(scalars)
         scalars.append(done.expr)

@@ -116,10 +116,7 @@ class SelectState:
             raise Unsupported("GROUP BY ALL is not supported", position=position_of(clause))
         found: list[Typed] = []
         for node in clause.expressions:
-            if isinstance(node, exp.Tuple):
-                nodes = node.expressions
-            else:
-                nodes = [node]
+            nodes = node.expressions if isinstance(node, exp.Tuple) else [node]
             found.extend(self._group_key(n) for n in nodes)
         return found
 

@@ -1,7 +1,7 @@
 """The text of a definition as the catalog keeps it and SHOW CREATE prints it.
 
-Promise: normalized text means the same in any session: every relation of the catalog by its whole name, every identifier quoted, keywords in
-capitals, comments gone, white space single. It is made from the tokens the user wrote, not printed from a tree, so nothing is rewritten on
+Promise: normalized text means the same in any session: every relation of the catalog by its whole name, every identifier quoted,
+keywords in capitals, comments gone, white space single. It is made from the tokens the user wrote, not printed from a tree, so nothing is rewritten on
 the way; parsing and normalizing it again gives the same text.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sqlglot import expressions as exp
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from mzsql.frontend.catalog import FullName
 from mzsql.frontend.dialect import tokenize

@@ -1,7 +1,7 @@
 """The bindings of a lowered plan put in order.
 
-Promise: afterwards a binding is used at least twice, bindings stand in front of the whole relation (or, what depends on a recursive binding,
-of its value or body), and ids count from 0 in the order of definition. Nothing else changes.
+Promise: afterwards a binding is used at least twice, bindings stand in front of the whole relation (or, what depends on a recursive
+binding, of its value or body), and ids count from 0 in the order of definition. Nothing else changes.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlglot import expressions as exp
 from sqlglot.errors import ErrorLevel, SqlglotError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from mzsql.frontend import statements as st
 from mzsql.frontend.catalog import PartialName

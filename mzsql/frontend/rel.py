@@ -33,7 +33,7 @@ class Rel:
         """Literal rows with multiplicities."""
         return Rel(mir.Constant(rows, typ), typ)
 
-    def _over(self, node: mir.Relation) -> Rel:
+    def _over(self, node: Node) -> Rel:
         return Rel(node, node_type(node, [self.typ]))
 
     def project(self, outputs: Iterable[int]) -> Rel:

@@ -1,7 +1,7 @@
 """Scopes: which columns a name can mean, and how far out they are.
 
-Promise: names resolve as in PostgreSQL: innermost scope first; within one, exactly one visible column must bear the name. A scope that stands
-on the left of a join is a level of its own for what stands on the right, visible there only under LATERAL.
+Promise: names resolve as in PostgreSQL: innermost scope first; within one, exactly one visible column must bear the name. A scope that
+stands on the left of a join is a level of its own for what stands on the right, visible there only under LATERAL.
 """
 
 from __future__ import annotations

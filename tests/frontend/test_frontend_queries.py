@@ -1,0 +1,168 @@
+"""Queries through parsing, planning and decorrelation, against PostgreSQL's answers."""
+
+from __future__ import annotations
+
+import pytest
+
+QUERIES = """
+SELECT 1, 'x', NULL, true, 1.5, -7, 1 + 2 * 3
+SELECT a, b + 1 AS c, s || '!' FROM t
+SELECT t.*, u.d FROM t, u WHERE t.a = u.c
+SELECT * FROM t JOIN u ON a = c AND b < d
+SELECT * FROM t LEFT JOIN u ON a = c
+SELECT * FROM t RIGHT JOIN u ON a = c
+SELECT * FROM t FULL JOIN u ON a = c
+SELECT * FROM t LEFT JOIN u ON a = c AND d > 6
+SELECT * FROM t LEFT JOIN u ON a = c AND b > 6
+SELECT * FROM t RIGHT JOIN u ON a = c AND b > 6
+SELECT * FROM t FULL JOIN u ON a = c AND b = d
+SELECT * FROM t LEFT JOIN u ON a < c
+SELECT * FROM t RIGHT JOIN u ON a < c OR b = d
+SELECT * FROM t LEFT JOIN u ON true
+SELECT * FROM t LEFT JOIN u ON false
+SELECT * FROM t LEFT JOIN empty e ON t.a = e.a
+SELECT * FROM empty e LEFT JOIN t ON t.a = e.a
+SELECT * FROM t LEFT JOIN u ON a + 1 = c + 1
+SELECT * FROM t LEFT JOIN u ON a = c LEFT JOIN w ON w.a = u.c
+SELECT * FROM t LEFT JOIN (u JOIN w ON u.c = w.a) ON t.a = u.c
+SELECT * FROM t LEFT JOIN u ON a = c AND EXISTS (SELECT 1 FROM w WHERE w.b = t.b)
+SELECT * FROM t NATURAL JOIN w
+SELECT * FROM t JOIN w USING (a)
+SELECT * FROM t LEFT JOIN w USING (a, b)
+SELECT * FROM t RIGHT JOIN w USING (a)
+SELECT * FROM t FULL JOIN w USING (a)
+SELECT a, t.a, w.a, w.b FROM t FULL JOIN w USING (a)
+SELECT t.* FROM t JOIN w USING (a)
+SELECT * FROM t CROSS JOIN u
+SELECT a, count(*), count(b), sum(b), min(b), max(s) FROM t GROUP BY a
+SELECT count(*), sum(b), min(b), avg(b) FROM t
+SELECT count(*), sum(a), max(a) FROM empty
+SELECT a, count(*) FROM empty GROUP BY a
+SELECT count(*) FROM t HAVING count(*) > 100
+SELECT 1 FROM t HAVING true
+SELECT a % 2, sum(b) FROM t GROUP BY a % 2
+SELECT a + b, count(*) FROM t GROUP BY a + b HAVING count(*) > 1
+SELECT a AS k, sum(b) FROM t GROUP BY k
+SELECT a, sum(b) FROM t GROUP BY 1 ORDER BY 2 DESC, 1
+SELECT sum(b) + 1, a + 1 FROM t GROUP BY a
+SELECT count(DISTINCT a), sum(DISTINCT b), count(DISTINCT s) FROM t
+SELECT a, count(*) FILTER (WHERE b > 5), sum(b) FILTER (WHERE s = 'x') FROM t GROUP BY a
+SELECT a, avg(b), avg(a) FILTER (WHERE b IS NULL) FROM t GROUP BY a
+SELECT stddev(b), variance(a), stddev_pop(b), var_pop(a) FROM t
+SELECT avg(x), sum(x) FROM w
+SELECT bool_and(a > 1), bool_or(a > 3) FROM t
+SELECT DISTINCT a FROM t
+SELECT DISTINCT a, s FROM t ORDER BY s, a
+SELECT DISTINCT ON (a) a, b FROM t ORDER BY a, b
+SELECT DISTINCT ON (a) b, s FROM t ORDER BY a, b DESC, s
+SELECT a AS ordered FROM t ORDER BY a
+SELECT a AS ordered, b FROM t ORDER BY a DESC, b NULLS FIRST
+SELECT a AS ordered, b, s FROM t ORDER BY b + 1, a, s LIMIT 3 OFFSET 1
+SELECT a AS ordered FROM t ORDER BY 1 LIMIT 2
+SELECT s AS ordered, sum(a) FROM t GROUP BY s ORDER BY sum(b) DESC, s
+SELECT s FROM t ORDER BY a LIMIT ALL OFFSET 0
+SELECT * FROM (SELECT a, b FROM t ORDER BY b, a LIMIT 3) q
+SELECT a FROM t UNION SELECT c FROM u
+SELECT a FROM t UNION ALL SELECT c FROM u
+SELECT a FROM t INTERSECT SELECT c FROM u
+SELECT a FROM t INTERSECT ALL SELECT c FROM u
+SELECT a FROM t EXCEPT SELECT c FROM u
+SELECT a FROM t EXCEPT ALL SELECT c FROM u
+SELECT a FROM t UNION SELECT c FROM u INTERSECT SELECT a FROM w
+(SELECT a FROM t UNION ALL SELECT c FROM u) EXCEPT ALL SELECT a FROM w
+SELECT a AS ordered FROM t UNION ALL SELECT d FROM u ORDER BY 1 DESC LIMIT 4
+SELECT 1 UNION SELECT 2.5 UNION SELECT NULL
+SELECT NULL UNION ALL SELECT NULL
+SELECT a, 'q' FROM t UNION ALL SELECT NULL, s FROM t
+VALUES (1, 'a'), (2, NULL), (NULL, 'c')
+SELECT * FROM (VALUES (1, 2), (3, 4)) v(x, y) WHERE y > 2
+SELECT column1 + 1 FROM (VALUES (1), (2)) v
+WITH q AS (SELECT a, b FROM t WHERE a > 1) SELECT * FROM q q1, q q2 WHERE q1.a = q2.a
+WITH q(k) AS (SELECT a FROM t), r AS (SELECT k + 1 AS k FROM q) SELECT * FROM r WHERE k > 2
+WITH q AS (SELECT 1 AS x) SELECT (WITH q AS (SELECT 2 AS x) SELECT x FROM q), x FROM q
+SELECT (SELECT max(d) FROM u)
+SELECT a, (SELECT max(d) FROM u WHERE u.c = t.a) FROM t
+SELECT a, (SELECT count(*) FROM u WHERE u.c = t.a) FROM t
+SELECT a, (SELECT count(*) FROM u WHERE u.c = t.a AND u.d > t.b) + 1 FROM t
+SELECT a, (SELECT d FROM u WHERE u.c = t.a ORDER BY d LIMIT 1) FROM t
+SELECT a, (SELECT d FROM u WHERE u.c = t.a ORDER BY d DESC NULLS LAST LIMIT 1 OFFSET 1) FROM t
+SELECT a, (SELECT t.a + 1) FROM t
+SELECT a, (SELECT t.a + t.b FROM empty) FROM t
+SELECT a, (SELECT (SELECT max(w.b) FROM w WHERE w.a = u.c AND w.b > t.b) FROM u WHERE u.c = t.a ORDER BY 1 LIMIT 1) FROM t
+SELECT * FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.c = t.a)
+SELECT * FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.c = t.a)
+SELECT * FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.c = t.a AND EXISTS (SELECT 1 FROM w WHERE w.a = u.c AND w.b = t.b))
+SELECT * FROM t WHERE EXISTS (SELECT 1 FROM u WHERE t.a IS NULL)
+SELECT * FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.c = t.a) OR b = 5
+SELECT * FROM t WHERE EXISTS (SELECT 1 FROM empty) OR NOT EXISTS (SELECT 1 FROM empty)
+SELECT EXISTS (SELECT 1 FROM u WHERE c = 99), EXISTS (SELECT 1 FROM u)
+SELECT * FROM t WHERE a IN (SELECT c FROM u)
+SELECT * FROM t WHERE a NOT IN (SELECT c FROM u)
+SELECT * FROM t WHERE a NOT IN (SELECT c FROM u WHERE c IS NOT NULL)
+SELECT * FROM t WHERE a NOT IN (SELECT a FROM empty)
+SELECT a, a IN (SELECT c FROM u), a NOT IN (SELECT c FROM u), a IN (SELECT a FROM empty) FROM t
+SELECT a, a IN (SELECT c FROM u WHERE u.d = t.b) FROM t
+SELECT a, a = ANY (SELECT c FROM u), a < ALL (SELECT c FROM u), a > ALL (SELECT a FROM empty), a <> SOME (SELECT c FROM u) FROM t
+SELECT * FROM t WHERE (a, b) IN (SELECT c, d FROM u)
+SELECT * FROM t WHERE (a, b) IN ((1, 10), (2, 3))
+SELECT * FROM t WHERE (a, b) < (2, 10)
+SELECT * FROM t WHERE b > (SELECT avg(d) FROM u WHERE u.c = t.a)
+SELECT * FROM t WHERE b = (SELECT max(b) FROM t t2 WHERE t2.a = t.a)
+SELECT a, sum(b) FROM t GROUP BY a HAVING sum(b) > (SELECT min(d) FROM u WHERE u.c = t.a)
+SELECT a, (SELECT sum(d) FROM u WHERE u.c = t.a) FROM t GROUP BY a
+SELECT sum((SELECT max(d) FROM u WHERE u.c = t.a)) FROM t
+SELECT count(*) FROM t WHERE a > (SELECT count(*) FROM empty)
+SELECT CASE WHEN a > 1 THEN (SELECT max(d) FROM u WHERE u.c = t.a) ELSE b END FROM t
+SELECT CASE WHEN a = 1 THEN (SELECT d FROM u WHERE u.c = 99) WHEN EXISTS (SELECT 1 FROM u WHERE c = a) THEN 5 END, a FROM t
+SELECT * FROM t, LATERAL (SELECT d FROM u WHERE u.c = t.a) q
+SELECT * FROM t LEFT JOIN LATERAL (SELECT max(d) AS m, count(*) AS n FROM u WHERE u.c = t.a) q ON true
+SELECT * FROM t LEFT JOIN LATERAL (SELECT d FROM u WHERE u.c = t.a AND d > 10) q ON q.d < 100
+SELECT * FROM t, LATERAL (SELECT t.a + u.d AS z FROM u WHERE u.c = t.a ORDER BY u.d LIMIT 1) q
+SELECT * FROM t, LATERAL (WITH q AS (SELECT t.a * 2 AS z) SELECT q1.z + q2.z FROM q q1, q q2) r
+SELECT * FROM t, LATERAL (WITH m AS (SELECT max(d) AS m FROM u WHERE c = t.a) SELECT (SELECT m.m + t.b FROM m), u.c FROM u WHERE u.c = (SELECT m FROM m) - 9) r
+SELECT a, (WITH q AS (SELECT d FROM u WHERE c = t.a) SELECT count(*) FROM q, w WHERE q.d = w.b OR w.a = (SELECT min(d) FROM q)) FROM t
+SELECT a, (SELECT count(*) FROM (SELECT d FROM u WHERE c = t.a UNION SELECT b FROM w WHERE w.a = t.a) z) FROM t
+SELECT a, (SELECT count(*) FROM (SELECT d FROM u WHERE c = t.a EXCEPT ALL SELECT b FROM w WHERE w.a = t.a) z) FROM t
+SELECT a, (SELECT count(DISTINCT d) FROM u LEFT JOIN w ON u.c = w.a AND w.b = t.b WHERE u.c = t.a) FROM t
+SELECT a, (SELECT count(x) FROM u LEFT JOIN w ON u.d < w.b + t.a) FROM t
+SELECT a, (SELECT count(*) FROM u FULL JOIN w ON u.c = w.a AND w.b = t.b) FROM t
+SELECT a, (SELECT sum(k) FROM (SELECT DISTINCT ON (c) c, d AS k FROM u WHERE c >= t.a ORDER BY c, d) z) FROM t
+SELECT * FROM generate_series(1, 4)
+SELECT g + 1 FROM generate_series(1, 10, 3) AS g
+SELECT a, g FROM t, generate_series(1, a) AS g
+SELECT a, g.x FROM t LEFT JOIN LATERAL generate_series(a, 2) AS g(x) ON true
+SELECT generate_series(1, a), b FROM t
+SELECT a, (SELECT count(*) FROM generate_series(1, t.a)) FROM t
+SELECT * FROM t WHERE a BETWEEN 2 AND 3
+SELECT * FROM t WHERE a NOT BETWEEN 2 AND 3
+SELECT a IN (1, 2, NULL), a NOT IN (1, 2), b IN (10) FROM t
+SELECT coalesce(a, b, 0), nullif(a, 1), greatest(a, b), least(a, b, 3) FROM t
+SELECT a IS DISTINCT FROM b, a IS NOT DISTINCT FROM NULL, a IS NULL, b IS NOT NULL FROM t
+SELECT (a = 1) IS TRUE, (a = 1) IS NOT TRUE, (a = 1) IS FALSE, (a = 1) IS UNKNOWN FROM t
+SELECT CASE a WHEN 1 THEN 'one' WHEN 2 THEN 'two' ELSE s END FROM t
+SELECT CASE WHEN a > 1 THEN 1 ELSE 2.5 END FROM t
+SELECT s LIKE 'y%', s NOT LIKE 'x', s ILIKE 'Y_' FROM t
+SELECT a::text, b::bigint, '7'::int, CAST(a AS numeric(10, 3)), a::double precision FROM t
+SELECT y + INTERVAL '1' MONTH, y - INTERVAL '90' DAY, extract(year FROM y) FROM w
+SELECT y FROM w WHERE y >= DATE '2020-01-31' AND y < '2021-01-01'
+SELECT y - DATE '2020-01-01' FROM w
+SELECT substring(s FROM 1 FOR 1), position('y' IN s), upper(s), length(s), trim(s) FROM t
+SELECT x * 2, x / 3, x + a, -x FROM w
+SELECT a / 2, a % 2, -a / 2, b / 3.0 FROM t
+SELECT NOT a = 1 OR b = 10 AND s = 'x' FROM t
+SELECT "a" AS "Weird Name", t."b" FROM t
+SELECT max(a) FROM (SELECT a FROM t UNION ALL SELECT c FROM u) q GROUP BY a % 2
+SELECT t1.a, t2.a, t3.c FROM t t1 JOIN t t2 ON t1.b = t2.b JOIN u t3 ON t2.a = t3.c
+SELECT a, (SELECT b) FROM t
+SELECT 1 WHERE EXISTS (SELECT 1 FROM t WHERE a = 2)
+SELECT q.a FROM (SELECT * FROM t) AS q WHERE q.b IS NULL
+SELECT public.t.a FROM public.t
+SELECT a FROM t FETCH FIRST 0 ROWS ONLY
+SELECT sum(a) FROM t WHERE false
+SELECT 1 IN (SELECT a FROM t WHERE t.b = u.d) FROM u
+"""
+
+
+@pytest.mark.parametrize("sql", [q for q in QUERIES.strip().splitlines() if q])
+def test_answers_are_postgres_answers(worlds, sql: str) -> None:
+    worlds.check(sql)
