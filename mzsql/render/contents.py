@@ -1,7 +1,7 @@
 """Contents at one time: one-shot queries, and the stages of a hydration.
 
-Promise: the same plan as a step's, without times: multiplicities only. A hydration fills one arrangement a stage. The walk over the plan stops at
-the first arrangement that is not filled yet, and what it has by then is that stage's statement; arrangements that are filled
+Promise: the same plan as a step's, without times: multiplicities only. A hydration fills one arrangement a stage. The walk over
+the plan stops at the first arrangement that is not filled yet, and what it has by then is that stage's statement; arrangements that are filled
 are read instead of what is below them. So the arrangements are those that a step keeps, in an order in which each can be
 filled, and nodes turn hydrated one after another. Errors are counted as a step counts them: once for each stream.
 """
@@ -15,7 +15,7 @@ from sqlglot import expressions as exp
 
 from mzsql.expr import spell
 from mzsql.expr.functions import sql as s
-from mzsql.expr.functions.table import Engine
+from mzsql.expr.functions.table import Engine, Sql
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.scalar import support
 from mzsql.lir import plan as lir
@@ -285,13 +285,13 @@ class ContentsRenderer(Renderer):
             good = self.good(made, node.lir_id, "g")
             return Arranged(form.key, form.permutation, form.thinning, made.columns, good)
 
-        made.arranged[form.key] = self._once(arranged)
+        made.arranged[form.key] = self.once(arranged)
         return made
 
     def _accumulated(self, node: lir.Reduce, groups: g.Groups, rows: Collection) -> Collection:
         lid, k = node.lir_id, groups.arity
         columns = (*groups.key, *groups.sums)
-        parts: list[exp.Expression] = [g.contributions(self, node, groups, rows, [])]
+        parts: list[exp.Expression] = [g.contributions(self, groups, rows, [])]
         parts += [
             self._distinct(node, groups, rows, number, one) for number, one in groups.distinct
         ]
@@ -365,9 +365,7 @@ class ContentsRenderer(Renderer):
             having=s.gt(exp.Sum(this=col(DIFF)), s.num(0)),
         )
         source = self.define(lid, f"d{number}c", single)
-        own = g.summands_of(
-            one, self.engine, spell.Sql(col(f"c{k}"), one.argument_type.type), col(DIFF)
-        )
+        own = g.summands_of(one, self.engine, Sql(col(f"c{k}"), one.argument_type.type), col(DIFF))
         parts: list[Ast] = [s.cast(s.num(0), t.type, self.engine) for t in groups.sums]
         parts[one.start : one.start + len(own)] = own
         made: list[Ast] = [*keys, *(named(p, f"s{i}") for i, p in enumerate(parts))]

@@ -1,7 +1,7 @@
 """Aggregates: partial sums, the rows they come from, and a group's output row.
 
-Promise: pure pieces of SQL, the same for a step, a hydration and a one-shot query. An accumulable aggregate is a few additive columns; their last
-one counts the group's rows, so a group exists while that is positive. Aggregates of several kinds in one Reduce, and those
+Promise: pure pieces of SQL, the same for a step, a hydration and a one-shot query. An accumulable aggregate is a few additive
+columns; one more counts the group's rows, so a group exists while that is positive. Aggregates of several kinds in one Reduce, and those
 that are not accumulable, are computed from the group's rows.
 """
 
@@ -263,7 +263,7 @@ def from_sums(
 
 
 def contributions(
-    r: Renderer, node: lir.Reduce, groups: Groups, rows: Collection, extra: Sequence[str]
+    r: Renderer, groups: Groups, rows: Collection, extra: Sequence[str]
 ) -> exp.Select:
     """For each row its key, what it adds to the sums (those of distinct aggregates left out), and `extra` columns."""
     args = columns_of(rows.columns)

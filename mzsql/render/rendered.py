@@ -76,8 +76,8 @@ class KeySource:
     """Where keys of a lookup may come from: the values of `exprs` in the rows of relation `relation`.
 
     `relation` is ``delta_<id>`` or an arrangement's name (then: the rows of it that were read). `exprs` are ASTs over its c0 …,
-    spelled for DuckDB, that never throw; they correspond to the arrangement's first ``len(exprs)`` key columns. `where`, if given, is a condition that
-    rows must fulfil to matter. NULL is a value (a group's key can be NULL).
+    spelled for DuckDB, that never throw; they correspond to the arrangement's first ``len(exprs)`` key columns. `where`, if given, is a
+    condition that rows must fulfil to matter. NULL is a value (a group's key can be NULL).
     """
 
     relation: str

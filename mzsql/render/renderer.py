@@ -172,7 +172,9 @@ class Renderer(ABC):
     def apply(
         self, lir_id: int, suffix: str, mfp: MapFilterProject, below: Collection
     ) -> Collection:
-        """A collection behind an MFP over its raw rows, as a CTE."""
+        """A collection behind an MFP over its raw rows, as a CTE (none for an inner part that changes nothing)."""
+        if suffix and mfp.is_identity:
+            return replace(below, arranged={})
         query, errors = mapped(
             mfp,
             below.columns,
@@ -263,7 +265,7 @@ class Renderer(ABC):
         else:
             made = self._from_index(indexes[0])
         for imported in indexes:
-            made.arranged[imported.key] = self._once(
+            made.arranged[imported.key] = self.once(
                 lambda imported=imported: self.index_arrangement(imported)  # type: ignore[misc]
             )
         return made
@@ -297,7 +299,8 @@ class Renderer(ABC):
         return Collection(name, imported.typ.columns, spec.has_errors, trace)
 
     @staticmethod
-    def _once(make: Callable[[], Arranged]) -> Callable[[], Arranged]:
+    def once(make: Callable[[], Arranged]) -> Callable[[], Arranged]:
+        """A maker that makes its arrangement when it is first asked."""
         made: list[Arranged] = []
 
         def get() -> Arranged:
@@ -373,7 +376,7 @@ class Renderer(ABC):
         for form in node.forms.arranged:
             if form.key in below.arranged:
                 continue
-            made.arranged[form.key] = self._once(
+            made.arranged[form.key] = self.once(
                 lambda number=number, form=form: self.arrange(  # type: ignore[misc]
                     node, number, form, raw
                 )
@@ -403,7 +406,7 @@ class Renderer(ABC):
         spelled = [
             Sql(col(f"c{arity + i}"), args.columns[arity + i].type) for i in range(len(exprs))
         ]
-        args = self._call_errors(node.lir_id, args, func.errors, spelled, arity, node)
+        args = self._call_errors(node.lir_id, args, func.errors, spelled, node)
         rows = func.rows(self.engine, spelled, func.output.columns[0].type)
         good = self.good(args, node.lir_id, "x1")
         items: list[Ast] = [col(f"c{i}") for i in range(arity)]
@@ -434,7 +437,6 @@ class Renderer(ABC):
         args: Collection,
         rules: Sequence[ErrorRule],
         spelled: Sequence[Sql],
-        arity: int,
         node: lir.FlatMap,
     ) -> Collection:
         """The arguments, those that the function refuses turned into error rows."""

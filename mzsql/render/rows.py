@@ -28,7 +28,7 @@ from mzsql.expr.scalar import (
     support,
     walk,
 )
-from mzsql.render.statement import ERROR, Ast, col, named, no_error, null_of, select, subquery
+from mzsql.render.statement import ERROR, Ast, col, named, null_of, select, subquery
 from mzsql.repr.errors import Unsupported
 from mzsql.repr.types import ColumnType
 
@@ -164,17 +164,20 @@ def mapped(
     source = _layered(made, args, source, engine, [*carry, *([ERROR] if errors_in else [])])
     where = [_passes(p, args, engine, errors_in=errors_in) for p in safe]
     if not failures:
-        items = [named(spell.value(e, args, engine), f"c{i}") for i, e in enumerate(made.outputs)]
+        items: list[Ast] = [
+            named(spell.value(e, args, engine), f"c{i}") for i, e in enumerate(made.outputs)
+        ]
         items += [col(ERROR)] if errors_in else []
         items += [col(name) for name in carry]
         return select(items, source, where=where), errors_in
     status = _status(made, risky, args, engine, errors_in=errors_in)
     values = [spell.value(e, args, engine) for e in made.outputs]
-    inner = [named(v, f"c{i}") for i, v in enumerate(values)]
+    inner: list[Ast] = [named(v, f"c{i}") for i, v in enumerate(values)]
     inner += [named(status, ERROR), *(col(name) for name in carry)]
     below = subquery(select(inner, source, where=where), "e")
     if not errors_out and not errors_in:
-        items = [*(col(f"c{i}") for i in range(len(values))), *(col(name) for name in carry)]
+        items = [col(f"c{i}") for i in range(len(values))]
+        items += [col(name) for name in carry]
         return select(items, below, where=[s.is_null(col(ERROR))]), False
     kept = s.or_(s.is_null(col(ERROR)), s.neq(col(ERROR), s.text("")))
     types = output_types(mfp, columns)
@@ -250,6 +253,3 @@ def _needed(made: Plan, done: int) -> frozenset[int]:
     """The columns that something above layer `done` reads."""
     later = (*made.layers[done:], *made.predicates, *made.outputs)
     return frozenset[int]().union(*(support(expr) for expr in later))
-
-
-__all__ = ["Plan", "can_fail", "check", "mapped", "may_fail", "output_types", "plan"]

@@ -92,7 +92,7 @@ class StepRenderer(StepState):
         self, output: StepOutput, relation: str, layout: Layout, *, errors: bool
     ) -> exp.Select:
         where = {slot: i for i, slot in enumerate(output.positions)}
-        items = [named(s.integer(s.num(output.tag)), "mz_tag")]
+        items: list[Ast] = [named(s.integer(s.num(output.tag)), "mz_tag")]
         for slot, typ in enumerate(layout.types):
             value = (
                 s.cast(col(f"c{where[slot]}"), typ.type, self.engine)
@@ -106,7 +106,7 @@ class StepRenderer(StepState):
 
     def _failed(self, query: exp.Select, layout: Layout) -> exp.Select:
         """Error rows that left their stream, as rows of the export."""
-        items = [named(s.integer(s.num(0)), "mz_tag")]
+        items: list[Ast] = [named(s.integer(s.num(0)), "mz_tag")]
         items += [named(null_of(t, self.engine), f"c{i}") for i, t in enumerate(layout.types)]
         items += [col(ERROR), *self._time_and_diff()]
         made = query.copy()

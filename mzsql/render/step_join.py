@@ -1,7 +1,7 @@
 """Joins in a step.
 
-Promise: an update meets the other inputs' state and updates under the time conditions of `mzsql.render.step`; keys compare null-safe, as join
-equivalences mean it. The side that streams is broadcast: it is as small as the change. What a lookup reads of an arrangement
+Promise: an update meets the other inputs' state and updates under the time conditions of `mzsql.render.step`; keys compare
+null-safe, as join equivalences mean it. The side that streams is broadcast: it is as small as the change. What a lookup reads of an arrangement
 is declared as it is made.
 """
 
@@ -271,8 +271,7 @@ class _DeltaJoin:
         found = self._local(exprs)
         if found is None:
             return None
-        owner, known = found
-        owner = source if owner is None else owner
+        owner, known = source if found[0] is None else found[0], found[1]
         traces = [self.inputs[owner].trace, *(a.trace for a in seen.get(owner, []))]
         return either(*traces)(known)
 
@@ -294,7 +293,7 @@ class _DeltaJoin:
         found = self._local(exprs)
         if found is None or found[0] is None:
             return None
-        owner, known = found
+        owner, known = found[0], found[1]
         traces = [self.inputs[owner].trace, *(a.trace for a in self.used.get(owner, []))]
         return either(*traces)(known)
 

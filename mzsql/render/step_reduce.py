@@ -1,12 +1,13 @@
 """Reduce in a step.
 
-Promise: only the groups that the updates touch are looked at. Partial sums roll forward over a group's times in one window: at each of them the
-row of the sums before is retracted and that of the sums after inserted (where they are equal, the two cancel). Other aggregates
+Promise: only the groups that the updates touch are looked at. Partial sums roll forward over a group's times in one window: at each
+of them the row of the sums before is retracted and that of the sums after inserted (where they are equal, the two cancel). Other aggregates
 read the group's rows again at each of its times in the step, and at ``lower - 1`` for what is to be retracted first.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from sqlglot import expressions as exp
@@ -34,7 +35,6 @@ from mzsql.render.statement import (
     Ast,
     big,
     col,
-    columns_of,
     explode,
     join,
     named,
@@ -47,7 +47,7 @@ from mzsql.render.statement import (
     window,
 )
 from mzsql.render.step_state import StepState
-from mzsql.repr.types import BIGINT, ColumnType
+from mzsql.repr.types import ColumnType
 
 SIGN = "mz_sign"
 NEXT = "mz_next"
@@ -77,7 +77,7 @@ def reduce(r: StepState, node: lir.Reduce) -> Collection:
             form.key, form.permutation, form.thinning, key_types, full, good, name, state
         )
 
-    made.arranged[form.key] = r._once(arranged)
+    made.arranged[form.key] = r.once(arranged)
     return made
 
 
@@ -97,10 +97,10 @@ def _need(r: StepState, name: str, groups: g.Groups, rows: Collection) -> None:
 
 def _accumulated(
     r: StepState, node: lir.Reduce, groups: g.Groups, rows: Collection
-) -> tuple[Collection, str, object]:
+) -> tuple[Collection, str, Callable[[], str]]:
     lid, k = node.lir_id, groups.arity
     width = k + len(groups.sums)
-    parts: list[exp.Expression] = [g.contributions(r, node, groups, rows, [TIME])]
+    parts: list[exp.Expression] = [g.contributions(r, groups, rows, [TIME])]
     parts += [
         _distinct_contributions(r, node, groups, rows, number, one)
         for number, one in groups.distinct
@@ -332,7 +332,7 @@ def toggled(r: StepState, relation: str, columns: list[Ast], multiplicity: Ast) 
 
 def _reread(
     r: StepState, node: lir.Reduce, groups: g.Groups, rows: Collection
-) -> tuple[Collection, str, object]:
+) -> tuple[Collection, str, Callable[[], str]]:
     lid, k = node.lir_id, groups.arity
     width = len(rows.columns)
     query = r.consolidated(rows.relation, width, errors=rows.errors)
@@ -382,6 +382,3 @@ def _state_from_rows(
     items += [named(big(r.lower - 1, r.engine), TIME), named(big(1, r.engine), DIFF)]
     state = Collection(r.define(node.lir_id, "ds", select(items, results)), groups.output, errors)
     return _silent(r, node, r.apply(node.lir_id, "dn", groups.after, state))
-
-
-__all__ = ["BIGINT", "columns_of", "grid", "reduce", "rows_at", "toggled"]

@@ -1,7 +1,7 @@
 """TopK and Threshold in a step.
 
-Promise: multiplicities count: a row that is there three times takes three places. Ties are broken by the whole row, ascending, NULLs last, so a
-result is a function of the input. At each time of a touched group its first rows are found anew among the group's rows.
+Promise: multiplicities count: a row that is there three times takes three places. Ties are broken by the whole row, ascending, NULLs
+last, so a result is a function of the input. At each time of a touched group its first rows are found anew among the group's rows.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def threshold(r: StepState, node: lir.Threshold) -> Collection:
         )
         return replace(ours, full=full, delta=changed)
 
-    made.arranged[form.key] = r._once(found)
+    made.arranged[form.key] = r.once(found)
     assert width == len(arranged), "a Threshold's arrangement has all columns as its key"
     return made
 

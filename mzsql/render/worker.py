@@ -1,84 +1,64 @@
-"""Which worker a key belongs to, the same in every engine.
+"""Which worker has a key: the same in Spark, in DuckDB and on the driver.
 
-Promise: `worker_of` spells the same function of the key's values for Spark and DuckDB: the first 32 bits of the MD5 of a canonical text of
-the key, modulo the number of workers. NULL is a value. Changing it means that arrangements stored before cannot be used: raise
-`mzsql.render.naming.STATE_VERSION`. Types whose texts differ between engines (floats, lists, maps, records) do not take part, which
-costs balance, never correctness.
+Promise: `worker_of` is a function of the key alone, spelled with what both engines compute alike: MD5 of a canonical text, its leading
+60 bits modulo the number of workers. Equal keys have equal texts; NULL has one of its own. The trade-off: of a numeric only the whole part counts, and
+types whose text differs between engines (floats, intervals, nested types) do not count at all, so keys that differ only there
+share a worker.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlglot import expressions as exp
-
+from mzsql.expr.functions import calendar
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.table import Engine, Sql
+from mzsql.render.statement import Ast
 
-_AS_TEXT = frozenset({"text", "varchar", "char", "uuid", "jsonb"})
-_CAST = frozenset(
-    {
-        "boolean",
-        "smallint",
-        "integer",
-        "bigint",
-        "uint2",
-        "uint4",
-        "uint8",
-        "numeric",
-        "time",
-        "mz_timestamp",
-    }
+_INTEGERS = frozenset(
+    {"smallint", "integer", "bigint", "uint2", "uint4", "uint8", "mz_timestamp", "time"}
 )
+_TEXTS = frozenset({"text", "varchar", "char", "uuid", "jsonb", "unknown"})
+#: Hexadecimal digits of the hash that are used: they fit a bigint.
+_DIGITS = 15
 
 
-def worker_of(keys: Sequence[Sql], workers: int, engine: Engine) -> exp.Expression:
-    """The worker in ``[0, workers)`` of a key, an integer.
-
-    Args:
-        keys: the key's values; none: worker 0.
-        workers: how many there are, at least 1.
-        engine: for whom it is spelled.
-    """
-    if workers == 1 or not keys:
+def worker_of(keys: Sequence[Sql], workers: int, engine: Engine) -> Ast:
+    """The worker, 0 … workers - 1 (an integer), of a key with these columns; of the empty key, worker 0."""
+    if not keys or workers == 1:
         return s.integer(s.num(0))
-    # A separator and a mark for NULL, so that ('a', NULL) and (NULL, 'a') need not share a worker.
-    parts: list[exp.Expression] = []
+    parts: list[Ast] = []
     for key in keys:
-        parts += [s.coalesce(s.concat(s.text("="), _text(key, engine)), s.text("-")), s.text("/")]
-    digits = s.call("substr", s.call("md5", s.concat(*parts)), s.num(1), s.num(8))
-    spark = engine is Engine.SPARK
-    number = (
-        s.call("conv", digits, s.num(16), s.num(10)) if spark else s.concat(s.text("0x"), digits)
-    )
-    return s.integer(s.mod(s.big(number), s.num(workers)))
+        # The length keeps ("a", "bc") and ("ab", "c") apart.
+        text = _canonical(key, engine)
+        length = s.string(s.big(s.call("LENGTH", text)))
+        marked = s.concat(length, s.text(":"), text)
+        parts.append(s.coalesce(marked, s.text("-")))
+    whole = s.concat(*parts) if len(parts) > 1 else parts[0]
+    digits = s.call("SUBSTRING", s.call("MD5", whole), s.num(1), s.num(_DIGITS))
+    decimal = s.call("CONV", digits, s.num(16), s.num(10))
+    hexadecimal = s.concat(s.text("0x"), digits)
+    number = s.big(decimal if engine is Engine.SPARK else hexadecimal)
+    return s.integer(s.mod(number, s.big(s.num(workers))))
 
 
-def _text(key: Sql, engine: Engine) -> exp.Expression:
-    kind, ast = key.typ.kind, key.ast.copy()
-    if kind in _AS_TEXT:
-        return ast
-    if kind in _CAST:
-        return s.string(ast)
-    match kind, engine:
-        case "date", Engine.SPARK:
-            return s.string(s.call("unix_date", ast))
-        case "date", Engine.DUCKDB:
-            return s.string(s.call("date_diff", s.text("day"), _epoch(), ast))
-        case "timestamptz", Engine.SPARK:
-            return s.string(s.call("unix_micros", ast))
-        case "timestamp", Engine.SPARK:
-            return s.string(s.call("unix_micros", s.cast_to(ast, s.typed(exp.DType.TIMESTAMPLTZ))))
-        case "timestamp" | "timestamptz", Engine.DUCKDB:
-            return s.string(s.call("epoch_us", ast))
-        case "bytea", _:
-            return s.call("hex", ast)
-        case "interval", _:
-            fields = [s.string(s.field(ast, name)) for name in ("months", "days", "micros")]
-            return s.concat(fields[0], s.text(","), fields[1], s.text(","), fields[2])
+def _canonical(key: Sql, engine: Engine) -> Ast:
+    """A text that equal values share and that both engines write alike."""
+    kind = key.typ.kind
+    if kind in _INTEGERS:
+        return s.string(s.wide(key.ast))
+    if kind in _TEXTS:
+        return s.string(key.ast)
+    match kind:
+        case "numeric":
+            return s.string(s.wide(s.call("FLOOR", key.ast)))
+        case "boolean":
+            return s.case((key.ast, s.text("t")), (s.not_(key.ast), s.text("f")))
+        case "bytea":
+            return s.call("HEX", key.ast)
+        case "date":
+            return s.string(calendar.days(key.ast, engine))
+        case "timestamp" | "timestamptz":
+            return s.string(calendar.micros(key.ast, kind, engine))
         case _:
-            return s.text("?")
-
-
-def _epoch() -> exp.Expression:
-    return s.cast_to(s.text("1970-01-01"), s.typed(exp.DType.DATE))
+            return s.text("")
