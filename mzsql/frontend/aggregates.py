@@ -254,7 +254,7 @@ def _as(value: Typed, typ: SqlType) -> Typed:
 
 
 def _variance(collector: Collector, parts: _Call, value: Typed, condition: Typed | None) -> Typed:
-    """(sum(x²) - sum(x)²/n) / (n or n-1), never below zero; its root for stddev."""
+    """(n·sum(x²) - sum(x)²) / (n·n or n·(n-1)), as PostgreSQL computes it; its root for stddev."""
     position = parts.position
     number = t.DOUBLE if value.typ.kind in ("real", "double") else t.NUMERIC
     value = _as(value, number)
@@ -262,17 +262,17 @@ def _variance(collector: Collector, parts: _Call, value: Typed, condition: Typed
     squares = _add(collector, "sum", [square], condition, parts.distinct, position)
     total = _add(collector, "sum", [value], condition, parts.distinct, position)
     count = _add(collector, "count", [value], condition, parts.distinct, position)
-    n = _as(_or_null(count, _bigint(0), position), number)
-    of_total = operator_call("/", [operator_call("*", [total, total], position), n], position)
-    spread = operator_call("-", [squares, of_total], position)
-    if not parts.name.endswith("_pop"):
-        less = operator_call("-", [count, _bigint(1)], position)
-        n = _as(_or_null(less, _bigint(0), position), number)
-    variance = operator_call("/", [spread, n], position)
-    zero = _as(_bigint(0), number)
-    negative = operator_call("<", [variance, zero], position)
-    bounded = _as(zero, variance.typ)
-    variance = Typed(hir.If(negative.expr, bounded.expr, variance.expr), variance.typ, True)
+    n = _as(count, number)
+    of_total = operator_call("*", [total, total], position)
+    spread = operator_call("-", [operator_call("*", [n, squares], position), of_total], position)
+    # Exact where the scale allows it, so never negative; rounding must not make it so either.
+    spread = function_call("abs", [spread], position)
+    less = (
+        count if parts.name.endswith("_pop") else operator_call("-", [count, _bigint(1)], position)
+    )
+    pairs = operator_call("*", [count, less], position)
+    divisor = _as(_or_null(pairs, _bigint(0), position), number)
+    variance = operator_call("/", [spread, divisor], position)
     if parts.name.startswith("stddev"):
         return function_call("sqrt", [variance], position)
     return variance

@@ -40,8 +40,8 @@ def plan_create_table(
     """CREATE TABLE."""
     name = new_name(catalog, statement.name)
     names = [c.name for c in statement.columns]
-    for column in statement.columns:
-        if names.count(column.name) > 1:
+    for i, column in enumerate(statement.columns):
+        if column.name in names[:i]:
             raise SqlSyntaxError(
                 f'column "{column.name}" specified more than once',
                 position=column.position,

@@ -127,6 +127,8 @@ def describe(token: Token | None) -> str:
         return f"string literal {_shortened(token.text)!r}"
     if kind == TokenType.NUMBER:
         return f'number "{token.text}"'
+    if kind == TokenType.VAR and token.text.upper() in RESERVED:
+        return token.text.upper()
     if kind in (TokenType.VAR, TokenType.IDENTIFIER):
         return f'identifier "{_shortened(token.text)}"'
     if token.text[:1].isalpha():
@@ -409,6 +411,10 @@ class Parser(MaterializeParser):
         return int(self._prev.text)
 
 
+#: Tokens that would swallow the rest of a statement; FETCH is a clause as well, and stays.
+_STATEMENT_WORDS = frozenset(Materialize.Tokenizer.COMMANDS - {TokenType.FETCH})
+
+
 class SyntaxProblem(ParseError):
     """What will be a `SqlSyntaxError`; sqlglot catches `ParseError`s while it tries alternatives, so it is one inside."""
 
@@ -426,7 +432,7 @@ class Dialect(Materialize):
 
         COMMANDS: ClassVar[set[TokenType]] = set()
         KEYWORDS: ClassVar[dict[str, TokenType]] = {
-            word: (TokenType.VAR if kind in Materialize.Tokenizer.COMMANDS else kind)
+            word: (TokenType.VAR if kind in _STATEMENT_WORDS else kind)
             for word, kind in Materialize.Tokenizer.KEYWORDS.items()
             if kind not in (TokenType.COMMENT,)
         }

@@ -47,22 +47,31 @@ if TYPE_CHECKING:
     from mzsql.frontend.grouping import SelectState
     from mzsql.frontend.query import QueryPlanner
 
+#: How far down a position is looked for.
+_NEAR = 32
 #: How many conjuncts stand as nested binary calls, as a person wrote them; longer chains are one flat call.
 _NESTED_LOGIC = 32
 
 
 def position_of(node: exp.Expr | None) -> int | None:
-    """The 1-based position of a node: its own, or the first one among its parts."""
-    if node is None:
-        return None
-    start = node.meta.get("start")
-    if start is not None:
-        return int(start) + 1
-    for part in node.walk():
-        start = part.meta.get("start")
+    """The 1-based position of a node: its own, or that of its leftmost part; None where nothing near says."""
+    for _ in range(_NEAR):
+        if node is None:
+            return None
+        node = _qualifier(node) or node
+        start = node.meta.get("start")
         if start is not None:
             return int(start) + 1
+        node = next((part for part in node.iter_expressions()), None)
     return None
+
+
+def _qualifier(node: exp.Expr) -> exp.Expr | None:
+    """The first part of a qualified name."""
+    if not isinstance(node, exp.Column | exp.Table):
+        return None
+    parts = (node.args.get(key) for key in ("catalog", "db", "table", "this"))
+    return next((part for part in parts if isinstance(part, exp.Expr)), None)
 
 
 @dataclass

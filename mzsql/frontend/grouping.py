@@ -47,6 +47,7 @@ class SelectState:
     types: list[ColumnType] = field(default_factory=list)
     pending_scalars: list[hir.Scalar] = field(default_factory=list)
     grouped: bool = False
+    having: Typed | None = None
     keys: dict[hir.Scalar, int] = field(default_factory=dict)
 
     def context(self, clause: str) -> ExprContext:
@@ -91,19 +92,21 @@ class SelectState:
     # --- grouping ----------------------------------------------------------------------------------
 
     def group(self) -> None:
-        """Apply GROUP BY and HAVING, if there is anything to group."""
+        """Apply GROUP BY and plan HAVING, if there is anything to group."""
         clause, having = self.node.args.get("group"), self.node.args.get("having")
         keys = self._group_keys(clause) if clause is not None else []
-        condition = None
         if having is not None:
             planned = self.context("HAVING").plan(having.this)
-            condition = to_boolean(planned, "argument of HAVING", position_of(having.this))
+            self.having = to_boolean(planned, "argument of HAVING", position_of(having.this))
         self.types = list(self.scope.types())
         if clause is None and having is None and not self.aggregates.found:
             return
         self._reduce(keys)
-        if condition is not None:
-            self.relation = hir.Filter(self.relation, (self.regroup(condition).expr,))
+
+    def filter_groups(self) -> None:
+        """Apply HAVING."""
+        if self.having is not None:
+            self.relation = hir.Filter(self.relation, (self.regroup(self.having).expr,))
 
     def _group_keys(self, clause: exp.Expr) -> list[Typed]:
         for key in ("grouping_sets", "cube", "rollup", "totals"):

@@ -357,7 +357,7 @@ class StatementParser:
         keys: list[tuple[str, tuple[str, ...], int]] = []
         if not self.p._match(TokenType.L_PAREN):
             self.p.expected("left parenthesis")
-        while not (self.p._curr and self.p._curr.token_type == TokenType.R_PAREN):
+        while columns or keys or not self._at(TokenType.R_PAREN):
             if not self._table_constraint(keys):
                 columns.append(self._column(keys))
             if not self.p._match(TokenType.COMMA):

@@ -28,6 +28,7 @@ from mzsql.repr import types as t
 from mzsql.repr.errors import (
     DatatypeMismatch,
     InvalidParameter,
+    InvalidTextRepresentation,
     SqlError,
     SqlSyntaxError,
     Unsupported,
@@ -312,6 +313,13 @@ class QueryPlanner:
                 position=position_of(node),
             )
         plain = _literal_count(value)
+        if plain is None and value.typ.kind == "unknown" and not _is_null(value):
+            text = value.expr.value if isinstance(value.expr, Literal) else ""
+            raise InvalidTextRepresentation(
+                f'invalid input syntax for type bigint: "{text}"', position=position_of(node)
+            )
+        if plain is not None and plain < 0:
+            raise InvalidParameter("LIMIT must not be negative", position=position_of(node))
         return done if plain is None else Typed(Literal(plain, t.BIGINT), t.BIGINT, False)
 
     def _offset(self, node: exp.Expr) -> int:
@@ -466,6 +474,7 @@ class QueryPlanner:
         on = select.plan_distinct_on(distinct, items) if distinct is not None else None
         select.group()
         values = [select.regroup(value) for _, value in items]
+        select.filter_groups()
         names = tuple(name for name, _ in items)
         # --- map the select list -------------------------------------------------------------
         outputs = [select.place(value) for value in values]

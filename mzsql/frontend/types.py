@@ -75,7 +75,7 @@ def resolve_type(node: exp.DataType) -> SqlType:
         return SqlType(name.lower(), element=resolve_type(element))
     found = _KINDS.get(name)
     if found is None:
-        spelled = node.args.get("kind") if name == "USERDEFINED" else name.lower()
+        spelled = node.args.get("kind") if kind is exp.DType.USERDEFINED else name.lower()
         text = spelled.name if isinstance(spelled, exp.Expr) else str(spelled)
         found = _NAMED.get(text.lower())
         if found is None:

@@ -84,7 +84,9 @@ class Worlds:
         got = [tuple(map(plain, row)) for row in self.ours(sql)]
         if "ordered" in sql:
             assert got == expected, sql
-        assert Counter(got) == Counter(expected), f"{sql}\nours {sorted(map(str, got))}\ntheirs {sorted(map(str, expected))}"
+        assert Counter(got) == Counter(expected), (
+            f"{sql}\nours {sorted(map(str, got))}\ntheirs {sorted(map(str, expected))}"
+        )
 
 
 def plain(value):

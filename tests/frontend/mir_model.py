@@ -33,7 +33,11 @@ class Model:
         name = self.consolidated(name, typ)
         order = [_order(o) for o in finishing.order_by]
         columns = ", ".join(f"c{c}" for c in finishing.project) or "1"
-        expanded = self.cte(f"SELECT {_cols(typ)} FROM {name}, range(d)" if typ.columns else f"SELECT d FROM {name}, range(d)")
+        expanded = self.cte(
+            f"SELECT {_cols(typ)} FROM {name}, range(d)"
+            if typ.columns
+            else f"SELECT d FROM {name}, range(d)"
+        )
         sql = f"SELECT {columns} FROM {expanded}"
         if order:
             sql += f" ORDER BY {', '.join(order)}"
@@ -104,7 +108,9 @@ class Model:
                 from sqlglot import expressions as exp
 
                 cols = [Sql(exp.column(f"c{i}"), c.type) for i, c in enumerate(inner.columns)]
-                args = [Sql(spell.value(e, cols, DUCK), ms.scalar_type(e, inner.columns)) for e in exprs]
+                args = [
+                    Sql(spell.value(e, cols, DUCK), ms.scalar_type(e, inner.columns)) for e in exprs
+                ]
                 func = functions.table_func(key)
                 rows = to_sql(func.rows(DUCK, args, [c.type for c in func.output.columns]), DUCK)
                 return f"SELECT {_cols(inner, 'd')}, unnest({rows}) AS c{inner.arity} FROM {name}"
@@ -167,7 +173,9 @@ class Model:
         order = [_order(o) for o in rel.order_key] + [f"c{i}" for i in range(inner.arity)]
         by = f"PARTITION BY {', '.join(f'c{k}' for k in rel.group_key)} " if rel.group_key else ""
         over = f"({by}ORDER BY {', '.join(order)})"
-        numbered = f"(SELECT {_cols(inner)}, row_number() OVER {over} AS rn FROM {source}, range(d))"
+        numbered = (
+            f"(SELECT {_cols(inner)}, row_number() OVER {over} AS rn FROM {source}, range(d))"
+        )
         test = f"rn > {rel.offset}"
         if rel.limit is not None:
             test += f" AND rn <= {rel.offset} + ({self.scalar(rel.limit, inner)})"
@@ -193,7 +201,8 @@ def _constant(rows, typ: RelationType) -> str:
     if selects:
         return " UNION ALL ".join(selects)
     nulls = [
-        f"{to_sql(spell.literal(None, c.type, DUCK), DUCK)} AS c{i}" for i, c in enumerate(typ.columns)
+        f"{to_sql(spell.literal(None, c.type, DUCK), DUCK)} AS c{i}"
+        for i, c in enumerate(typ.columns)
     ]
     return f"SELECT {', '.join([*nulls, '0::BIGINT AS d'])} WHERE false"
 

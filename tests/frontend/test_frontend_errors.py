@@ -1,0 +1,294 @@
+"""What a person reads when a statement is wrong: PostgreSQL's or Materialize's words, and where."""
+
+from __future__ import annotations
+
+import pytest
+from memory_catalog import MemoryCatalog
+
+from mzsql.frontend import lower_query, parse_statements
+from mzsql.repr.errors import SqlError, SqlSyntaxError
+
+SCHEMA = """
+CREATE TABLE t (a int, b int NOT NULL, s text);
+CREATE TABLE u (a int, c bigint);
+CREATE VIEW v AS SELECT a FROM t;
+CREATE INDEX i ON t (a);
+"""
+
+
+@pytest.fixture(scope="module")
+def catalog() -> MemoryCatalog:
+    made = MemoryCatalog()
+    made.run(SCHEMA)
+    return made
+
+
+# statement, message, the text at the position (None: no position is promised)
+CASES = [
+    ("SELECT x FROM t", 'column "x" does not exist', "x FROM"),
+    ("SELECT t.x FROM t", 'column "t.x" does not exist', "t.x"),
+    ("SELECT z.a FROM t", 'column "z.a" does not exist', "z.a"),
+    ("SELECT * FROM nope", "unknown catalog item 'nope'", "nope"),
+    ("SELECT * FROM other.t", "unknown catalog item 'other.t'", "other.t"),
+    ("SELECT * FROM nosuch.t", "unknown schema 'nosuch'", "nosuch"),
+    ("SELECT * FROM db.public.t", "unknown database 'db'", "db"),
+    ("SELECT a FROM t, u", 'column reference "a" is ambiguous', "a FROM"),
+    (
+        "SELECT 1 FROM t JOIN u USING (b)",
+        'column "b" specified in USING clause does not exist in right table',
+        None,
+    ),
+    ("SELECT 1 FROM t, t", 'table name "t" specified more than once', None),
+    ("SELECT a + true FROM t", "operator does not exist: integer + boolean", "a + true"),
+    ("SELECT - s FROM t", "operator does not exist: - text", None),
+    ("SELECT nofunc(a) FROM t", "function nofunc(integer) does not exist", "nofunc"),
+    ("SELECT sum(s) FROM t", "function sum(text) does not exist", "sum"),
+    ("SELECT lower(a, b) FROM t", "function lower(integer, integer) does not exist", "lower"),
+    ("SELECT * FROM nofunc(1)", "function nofunc(integer) does not exist", None),
+    ("SELECT a::nope FROM t", 'type "nope" does not exist', "nope"),
+    ("SELECT a::date FROM t", "CAST does not support casting from integer to date", None),
+    (
+        "SELECT a, sum(b) FROM t",
+        'column "t.a" must appear in the GROUP BY clause or be used in an aggregate function',
+        "a, sum",
+    ),
+    (
+        "SELECT s FROM t GROUP BY a",
+        'column "t.s" must appear in the GROUP BY clause or be used in an aggregate function',
+        "s FROM",
+    ),
+    (
+        "SELECT a FROM t HAVING b > 1",
+        'column "t.a" must appear in the GROUP BY clause or be used in an aggregate function',
+        None,
+    ),
+    (
+        "SELECT * FROM t WHERE sum(a) > 1",
+        "aggregate functions are not allowed in WHERE (function sum)",
+        "sum",
+    ),
+    ("SELECT sum(sum(a)) FROM t", "nested aggregate functions are not allowed", None),
+    (
+        "SELECT a FROM t GROUP BY sum(a)",
+        "aggregate functions are not allowed in GROUP BY (function sum)",
+        None,
+    ),
+    ("SELECT * FROM t WHERE a", "argument of WHERE must be type boolean, not type integer", "a"),
+    ("SELECT * FROM t WHERE NOT a", "argument of NOT must be type boolean, not type integer", None),
+    (
+        "SELECT * FROM t JOIN u ON t.a",
+        "argument of JOIN/ON must be type boolean, not type integer",
+        None,
+    ),
+    (
+        "SELECT CASE WHEN true THEN 1 ELSE date '2020-01-01' END",
+        "CASE types integer and date cannot be matched",
+        None,
+    ),
+    (
+        "SELECT coalesce(a, true) FROM t",
+        "COALESCE types integer and boolean cannot be matched",
+        None,
+    ),
+    (
+        "SELECT a FROM t UNION SELECT true",
+        "UNION types integer and boolean cannot be matched",
+        None,
+    ),
+    (
+        "SELECT a FROM t UNION SELECT a, b FROM t",
+        "each UNION query must have the same number of columns",
+        None,
+    ),
+    (
+        "SELECT a FROM t ORDER BY 2",
+        "column reference 2 in ORDER BY clause is out of range (1 - 1)",
+        "2",
+    ),
+    (
+        "SELECT a FROM t GROUP BY 7",
+        "column reference 7 in GROUP BY clause is out of range (1 - 1)",
+        "7",
+    ),
+    (
+        "SELECT DISTINCT a FROM t ORDER BY b",
+        "for SELECT DISTINCT, ORDER BY expressions must appear in select list",
+        None,
+    ),
+    (
+        "SELECT DISTINCT ON (a) a FROM t ORDER BY b",
+        "SELECT DISTINCT ON expressions must match initial ORDER BY expressions",
+        None,
+    ),
+    ("SELECT (SELECT a, b FROM t)", "Expected subselect to return 1 column, got 2 columns", None),
+    ("SELECT a IN (SELECT a, b FROM t) FROM t", "subquery has too many columns", None),
+    (
+        "SELECT * FROM t, (SELECT t.a) q",
+        'invalid reference to FROM-clause entry for table "t"',
+        None,
+    ),
+    ("SELECT *", "SELECT * with no tables specified is not valid", None),
+    ("SELECT a FROM t LIMIT -1", "LIMIT must not be negative", None),
+    ("SELECT a FROM t LIMIT 'x'", None, None),
+    ("SELECT row_number() OVER () FROM t", "window functions are not supported", None),
+    ("SELECT row_number() FROM t", "window function row_number requires an OVER clause", None),
+    (
+        "WITH q AS (SELECT 1), q AS (SELECT 2) SELECT 1",
+        'WITH query name "q" specified more than once',
+        None,
+    ),
+    ("VALUES (1, 2), (3)", "VALUES lists must all be the same length", None),
+    (
+        "SELECT generate_series(1, 2) FROM t WHERE generate_series(1, 2) > 1",
+        "table functions are not allowed in WHERE (function generate_series)",
+        None,
+    ),
+    # --- syntax
+    ("SELECT 1 FROM", "Expected identifier, found EOF", ""),
+    ("SELECT (1", "Expected right parenthesis, found EOF", ""),
+    ("SELECT a b c FROM t", 'Expected end of statement, found identifier "c"', "c FROM"),
+    ("SELECT 1,, 2", "Expected an expression, found comma", ", 2"),
+    ("SELECT * FROM t WHERE", "Expected an expression, found EOF", ""),
+    (
+        "FOO BAR",
+        'Expected a keyword at the beginning of a statement, found identifier "FOO"',
+        "FOO",
+    ),
+    ("SELECT a FROM t GROUP", "Expected end of statement, found GROUP", "GROUP"),
+    ("SELECT CASE WHEN true THEN 1", "Expected END, found EOF", ""),
+    ("SELECT 'abc", "unterminated quoted string", None),
+    ("CREATE TABLE x (a int, )", None, None),
+    ("CREATE TABLE x (a)", None, ")"),
+    (
+        "EXPLAIN RAW PLAN WITH (foo, types) AS TEXT FOR SELECT 1",
+        "Expected a valid explain plan option name, found 'foo'",
+        "foo",
+    ),
+    ("DROP TABLE", "Expected identifier, found EOF", ""),
+    # --- writing
+    ("INSERT INTO nope VALUES (1)", "unknown catalog item 'nope'", "nope"),
+    ("INSERT INTO v VALUES (1)", "cannot insert into view 'materialize.public.v'", "v VALUES"),
+    ("INSERT INTO t (zz) VALUES (1)", 'column "zz" of relation "t" does not exist', "zz"),
+    ("INSERT INTO t (a, a) VALUES (1, 2)", 'column "a" specified more than once', "a) VALUES"),
+    (
+        "INSERT INTO t VALUES (1, 2, 'x', 4)",
+        "INSERT has more expressions than target columns",
+        None,
+    ),
+    ("INSERT INTO t (a, b) VALUES (1)", "INSERT has more target columns than expressions", None),
+    (
+        "INSERT INTO t VALUES (true)",
+        'column "a" is of type integer but expression is of type boolean',
+        None,
+    ),
+    (
+        "UPDATE t SET b = date '2020-01-01'",
+        'column "b" is of type integer but expression is of type date',
+        None,
+    ),
+    ("UPDATE t SET zz = 1", 'column "zz" of relation "t" does not exist', "zz"),
+    ("DELETE FROM v", "cannot delete from view 'materialize.public.v'", None),
+    ("COPY t FROM '/x' (FORMAT AVRO)", 'COPY format "avro" not recognized', None),
+    ("COPY t FROM '/x.parquet' (HEADER)", "COPY HEADER requires CSV format", None),
+    # --- defining
+    ("CREATE TABLE x (a int, a int)", 'column "a" specified more than once', "a int)"),
+    (
+        "CREATE TABLE x (a int PRIMARY KEY)",
+        "CREATE TABLE with a primary key or unique constraint is not supported",
+        "PRIMARY",
+    ),
+    ("CREATE TABLE x (a nope)", 'type "nope" does not exist', "nope"),
+    ("CREATE TABLE nosuch.x (a int)", "unknown schema 'nosuch'", "nosuch"),
+    ("CREATE TABLE mz_catalog.x (a int)", "system schema 'mz_catalog' cannot be modified", None),
+    ("CREATE VIEW x AS SELECT 1, 2", 'column "?column?" specified more than once', None),
+    (
+        "CREATE VIEW x (p, q) AS SELECT 1",
+        "view x definition names 2 columns, but view x has 1 columns",
+        None,
+    ),
+    ("CREATE MATERIALIZED VIEW x IN CLUSTER nope AS SELECT 1", "unknown cluster 'nope'", "nope"),
+    ("CREATE INDEX ON t (zz)", 'column "zz" does not exist', "zz"),
+    ("CREATE INDEX ON i (a)", "is an index and so cannot be indexed", None),
+    ("DROP VIEW t", "materialize.public.t is not a view", "t"),
+    ("DROP TABLE nope", "unknown catalog item 'nope'", "nope"),
+    ("SHOW CREATE VIEW t", "materialize.public.t is not a view", None),
+    ("SELECT * FROM i", "is an index and so cannot be depended upon", None),
+    ("EXPLAIN RAW PLAN FOR INDEX i", "cannot EXPLAIN RAW PLAN FOR INDEX", None),
+    (
+        "EXPLAIN DECORRELATED PLAN FOR CREATE INDEX k ON t (a)",
+        "cannot EXPLAIN DECORRELATED PLAN FOR CREATE INDEX",
+        None,
+    ),
+    ("SELECT %s", "there is no parameter for this placeholder", None),
+    ("SELECT 1 AS OF true", "AS OF must be a timestamp", None),
+]
+
+
+@pytest.mark.parametrize(("sql", "message", "at"), CASES, ids=[c[0] for c in CASES])
+def test_the_error_says_what_and_where(
+    catalog: MemoryCatalog, sql: str, message: str | None, at: str | None
+) -> None:
+    with pytest.raises(SqlError) as caught:
+        plan = catalog.plan(sql)
+        lower_query(plan.query)
+    assert type(caught.value).sqlstate != "XX000" or caught.value.sqlstate != "XX000"
+    if message is not None:
+        assert message in caught.value.message
+    if at is not None:
+        assert caught.value.position is not None
+        assert (
+            sql[caught.value.position - 1 :].startswith(at)
+            if at
+            else caught.value.position > len(sql)
+        )
+
+
+def test_a_hint_names_a_similar_column(catalog: MemoryCatalog) -> None:
+    catalog.run("CREATE TABLE orders (customer int, total int)")
+    with pytest.raises(SqlError) as caught:
+        catalog.plan("SELECT custommer FROM orders")
+    assert 'column "customer"' in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("depth", [100, 128])
+def test_deep_nesting_works(catalog: MemoryCatalog, depth: int) -> None:
+    plan = catalog.plan(f"SELECT {'(' * depth}1{')' * depth}")
+    assert lower_query(plan.query).desc.arity == 1
+    nested = "SELECT 1 AS x"
+    for _ in range(depth):
+        nested = f"SELECT x FROM ({nested}) q"
+    assert lower_query(catalog.plan(nested).query).desc.names == ("x",)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"SELECT {'(' * 5000}1{')' * 5000}",
+        "SELECT " + "(" * 100_000,
+        "SELECT " + "NOT " * 50_000 + "true",
+        "SELECT " + "- " * 50_000 + "1",
+        "SELECT " + "CASE WHEN true THEN " * 5000 + "1" + " END" * 5000,
+        "SELECT " + "1 + " * 100_000 + "1",
+        "SELECT " * 5000,
+    ],
+    ids=["parens", "open", "not", "minus", "case", "plus", "select"],
+)
+def test_too_deep_is_an_error_and_no_crash(catalog: MemoryCatalog, sql: str) -> None:
+    with pytest.raises(SqlSyntaxError):
+        lower_query(catalog.plan(sql).query)
+
+
+def test_long_lists_and_chains_are_no_depth(catalog: MemoryCatalog) -> None:
+    members = ", ".join(str(i) for i in range(10_000))
+    assert lower_query(catalog.plan(f"SELECT a FROM t WHERE a IN ({members})").query)
+    chain = " AND ".join(f"a <> {i}" for i in range(2_000))
+    assert lower_query(catalog.plan(f"SELECT a FROM t WHERE {chain}").query)
+    union = " UNION ALL ".join(f"SELECT {i}" for i in range(500))
+    assert lower_query(catalog.plan(union).query)
+
+
+def test_a_long_string_is_read(catalog: MemoryCatalog) -> None:
+    text = "x" * 1_000_000
+    (statement,) = parse_statements(f"SELECT '{text}'")
+    assert statement
+    assert lower_query(catalog.plan(f"SELECT '{text}'").query).desc.arity == 1
