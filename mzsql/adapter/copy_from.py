@@ -180,9 +180,7 @@ _TEXT_KINDS = ("text", "varchar", "char")
 
 
 def _is_text(typ: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(typ) or pa.types.is_large_string(typ) or typ == pa.string_view()
-    )
+    return bool(pa.types.is_string(typ) or pa.types.is_large_string(typ) or typ == pa.string_view())
 
 
 def _check_parquet_type(plan: p.CopyFromPlan, name: str, found: pa.DataType, typ: SqlType) -> None:

@@ -425,5 +425,7 @@ def connect(
         OperationalError: what is there is not an environment, or one of a newer format.
     """
     with user_errors():
-        locations = locate(path, blob=blob, consensus=consensus, oracle=oracle, create=not read_only)
+        locations = locate(
+            path, blob=blob, consensus=consensus, oracle=oracle, create=not read_only
+        )
         return Connection(locations, spark=spark, autocommit=autocommit, read_only=read_only)

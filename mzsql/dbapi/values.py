@@ -189,7 +189,18 @@ STRING = TypeObject("STRING", ("text", "character varying", "character", "uuid",
 BINARY = TypeObject("BINARY", ("bytea",))
 NUMBER = TypeObject(
     "NUMBER",
-    ("smallint", "integer", "bigint", "uint2", "uint4", "uint8", "real", "double precision", "numeric", "mz_timestamp"),
+    (
+        "smallint",
+        "integer",
+        "bigint",
+        "uint2",
+        "uint4",
+        "uint8",
+        "real",
+        "double precision",
+        "numeric",
+        "mz_timestamp",
+    ),
 )
 DATETIME = TypeObject(
     "DATETIME",
@@ -215,4 +226,4 @@ def TimeFromTicks(ticks: float) -> dt.time:  # noqa: N802  PEP 249's name
 
 def TimestampFromTicks(ticks: float) -> dt.datetime:  # noqa: N802  PEP 249's name
     """A timestamp from seconds since the epoch, local time."""
-    return dt.datetime(*time.localtime(ticks)[:6])  # noqa: DTZ001
+    return dt.datetime(*time.localtime(ticks)[:6])

@@ -149,7 +149,9 @@ class ManagedCollection:
                         pending[row] += diff
                         self._desired[row] += diff
                 case _Delete(predicate=predicate):
-                    for row in [r for r, n in self._contents(pending).items() if n and predicate(r)]:
+                    for row in [
+                        r for r, n in self._contents(pending).items() if n and predicate(r)
+                    ]:
                         count = self._contents(pending)[row]
                         pending[row] -= count
                         self._desired[row] -= count
@@ -225,9 +227,7 @@ class ManagedCollection:
         ]
         times = pa.array([time] * len(updates), pa.int64())
         diffs = pa.array([diff for _, diff in updates], pa.int64())
-        return pa.table(
-            [*columns, times, diffs], names=[*self._schema.names, "mz_time", "mz_diff"]
-        )
+        return pa.table([*columns, times, diffs], names=[*self._schema.names, "mz_time", "mz_diff"])
 
 
 def _freeze(value: Any) -> Any:

@@ -49,7 +49,9 @@ def as_updates(rows: pa.Table, diff: int = 1) -> pa.Table:
 class TableShard:
     """One table's shard: writes batches for the log, applies the log's entries, reads. Thread-safe."""
 
-    def __init__(self, persist: PersistClient, shard_id: str, columns: tuple[ColumnType, ...]) -> None:
+    def __init__(
+        self, persist: PersistClient, shard_id: str, columns: tuple[ColumnType, ...]
+    ) -> None:
         self.shard_id = shard_id
         self.schema = arrow_schema(columns)
         self._persist = persist

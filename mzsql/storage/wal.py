@@ -72,9 +72,7 @@ class WalState(msgspec.Struct, frozen=True):
         return self.last_write.get(shard, self.floor) > ts
 
 
-def advance(
-    state: WalState, changes: Iterable[tuple[WalEntry, int]], upper: Timestamp
-) -> WalState:
+def advance(state: WalState, changes: Iterable[tuple[WalEntry, int]], upper: Timestamp) -> WalState:
     """The state after ``changes`` (entries with their diffs) were appended and ``upper`` reached."""
     net: dict[WalEntry, int] = {}
     for entry, diff in changes:

@@ -1,0 +1,260 @@
+"""Several processes on one environment, threads in one, and processes that die in the middle."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import mzsql
+from mzsql.adapter import reader
+from mzsql.adapter.environment import Environment
+from mzsql.adapter.locations import locate
+from mzsql.storage import TableShard, WriteAheadLog
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> Path:
+    return tmp_path / "env"
+
+
+@pytest.fixture
+def con(env: Path) -> Iterator[mzsql.Connection]:
+    connection = mzsql.connect(env)
+    yield connection
+    connection.close()
+
+
+def child(env: Path, body: str) -> subprocess.Popen[str]:
+    program = f"import mzsql, sys, time\ncon = mzsql.connect({str(env)!r})\n" + textwrap.dedent(
+        body
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    return out
+
+
+def test_what_one_process_has_done_another_sees_at_its_next_statement(
+    env: Path, con: mzsql.Connection
+) -> None:
+    con.execute("CREATE TABLE t (a int); INSERT INTO t VALUES (1)")
+    other = child(
+        env,
+        """
+        print(con.execute("SELECT * FROM t").fetchall(), flush=True)
+        con.execute("CREATE TABLE made (x text); INSERT INTO made VALUES ('there'); INSERT INTO t VALUES (2)")
+        print("done", flush=True)
+        sys.stdin.readline()
+        print(con.execute("SELECT a FROM t ORDER BY a").fetchall())
+        try:
+            con.execute("SELECT * FROM made")
+        except mzsql.ProgrammingError as e:
+            print(e)
+        con.close()
+        """,
+    )
+    assert other.stdout is not None
+    assert other.stdin is not None
+    assert other.stdout.readline() == "[(1,)]\n"
+    assert other.stdout.readline() == "done\n"
+    assert con.execute("SELECT * FROM made").fetchall() == [("there",)]
+    assert con.execute("SELECT count(*) FROM t").fetchall() == [(2,)]
+    con.execute("DELETE FROM t WHERE a = 1; DROP TABLE made")
+    other.stdin.write("\n")
+    other.stdin.flush()
+    assert finish(other) == "[(2,)]\nunknown catalog item 'made'\n"
+
+
+def test_no_increment_of_two_processes_is_lost(env: Path, con: mzsql.Connection) -> None:
+    con.execute("CREATE TABLE n (v int); INSERT INTO n VALUES (0)")
+    body = """
+    for _ in range(10):
+        con.execute("UPDATE n SET v = v + 1")
+    con.close()
+    """
+    others = [child(env, body) for _ in range(2)]
+    for _ in range(10):
+        con.execute("UPDATE n SET v = v + 1")
+    for other in others:
+        finish(other)
+    assert con.execute("SELECT v FROM n").fetchall() == [(30,)]
+
+
+def test_threads_share_appends(env: Path, con: mzsql.Connection) -> None:
+    con.execute("CREATE TABLE t (a int)")
+    barrier = threading.Barrier(8)
+    failures: list[BaseException] = []
+
+    def insert(who: int) -> None:
+        try:
+            with mzsql.connect(env) as mine:
+                barrier.wait()
+                for i in range(5):
+                    mine.execute("INSERT INTO t VALUES (%s)", [who * 100 + i])
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=insert, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert con.execute("SELECT count(*), count(DISTINCT a) FROM t").fetchall() == [(40, 40)]
+    commits = con.coordinator.commits
+    assert commits.commits == 40
+    assert commits.appends < 40
+
+
+class Crash(BaseException):
+    """The process dies here."""
+
+
+@pytest.mark.parametrize("point", ["before the append", "after the append", "while applying"])
+def test_a_crash_around_the_commit_leaves_all_or_nothing(
+    env: Path, point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with mzsql.connect(env) as con:
+        con.execute("CREATE TABLE t (a int); CREATE TABLE s (a int); INSERT INTO t VALUES (0)")
+        con.execute("SELECT * FROM t")
+        with monkeypatch.context() as dying:
+            if point == "while applying":
+                dying.setattr(TableShard, "_apply_one", _die)
+            else:
+                dying.setattr(WriteAheadLog, "commit", _dying_commit(point))
+            with pytest.raises(Crash):
+                con.execute("BEGIN; INSERT INTO t VALUES (1); INSERT INTO s VALUES (1); COMMIT")
+                con.execute("SELECT * FROM t")
+        # Another process comes while the first has not cleaned anything up.
+        survivor = Environment.open(locate(env))
+        survivor.close()
+        expected = [(0,)] if point == "before the append" else [(0,), (1,)]
+        out = finish(
+            child(
+                env,
+                """
+                t = con.execute("SELECT a FROM t ORDER BY a").fetchall()
+                print(t, con.execute("SELECT count(*) FROM s").fetchall())
+                """,
+            )
+        )
+        assert out == f"{expected} [({len(expected) - 1},)]\n"
+
+
+def _die(*_: object) -> None:
+    raise Crash
+
+
+def _dying_commit(point: str):
+    real = WriteAheadLog.commit
+
+    def commit(self: WriteAheadLog, ts: int, writes: object, **rest: object) -> object:
+        if not writes:
+            return real(self, ts, writes, **rest)  # type: ignore[arg-type]
+        if point == "after the append":
+            real(self, ts, writes, **rest)  # type: ignore[arg-type]
+        raise Crash
+
+    return commit
+
+
+def test_a_process_killed_while_it_commits_leaves_whole_transactions(
+    env: Path, con: mzsql.Connection
+) -> None:
+    con.execute("CREATE TABLE t (a int); CREATE TABLE s (a int)")
+    other = child(
+        env,
+        """
+        for i in range(100000):
+            con.execute("BEGIN")
+            con.execute("INSERT INTO t VALUES (%s)", [i])
+            con.execute("INSERT INTO s VALUES (%s)", [i])
+            con.execute("COMMIT")
+            print(i, flush=True)
+        """,
+    )
+    assert other.stdout is not None
+    acknowledged = -1
+    for line in other.stdout:
+        acknowledged = int(line)
+        if acknowledged >= 5:
+            break
+    other.send_signal(signal.SIGKILL)
+    rest = [int(line) for line in other.stdout]
+    other.wait()
+    acknowledged = rest[-1] if rest else acknowledged
+    found = [row[0] for row in con.execute("SELECT t.a FROM t JOIN s ON t.a = s.a ORDER BY t.a")]
+    assert found == list(range(len(found)))
+    assert acknowledged + 1 <= len(found) <= acknowledged + 2
+    assert con.execute("SELECT count(*) FROM t").fetchone() == (len(found),)
+    assert con.execute("SELECT count(*) FROM s").fetchone() == (len(found),)
+
+
+def test_a_table_dropped_by_another_process_takes_no_writes(
+    env: Path, con: mzsql.Connection
+) -> None:
+    con.execute("CREATE TABLE t (a int); INSERT INTO t VALUES (1)")
+    con.execute("BEGIN; INSERT INTO t VALUES (2)")
+    finish(child(env, 'con.execute("DROP TABLE t"); con.close()'))
+    with pytest.raises(mzsql.ProgrammingError, match="was dropped meanwhile"):
+        con.execute("COMMIT")
+
+
+class TestReader:
+    def test_it_reads_without_leading_or_writing(self, env: Path, con: mzsql.Connection) -> None:
+        con.execute("CREATE TABLE t (a int, b text); INSERT INTO t VALUES (1, 'x'), (1, 'x')")
+        con.execute("CREATE VIEW v AS SELECT a + 1 AS c FROM t")
+        with reader.open_read_only(env) as reading:
+            table = reading.relation("public.t")
+            at = reading.fresh_timestamp()
+            assert reading.rows(table).to_pylist() == [{"a": 1, "b": "x"}] * 2
+            assert reading.rows(reading.relation("v")).to_pylist() == [{"c": 2}, {"c": 2}]
+            named = reading.rows(reading.relation("mz_catalog.mz_tables"), columns=["name"])
+            assert named.to_pylist() == [{"name": "t"}]
+            con.execute("DELETE FROM t")
+            after = reading.fresh_timestamp()
+            assert after > at
+            changes = reading.changes(table, at + 1, after + 1)
+            assert changes.select(["a", "b", "mz_diff"]).to_pylist() in (
+                [{"a": 1, "b": "x", "mz_diff": -2}],
+                [{"a": 1, "b": "x", "mz_diff": -1}] * 2,
+            )
+            assert reading.rows(table, at).num_rows == 2
+            assert {r.full_name for r in reading.relations()} > {
+                "public.t",
+                "mz_internal.mz_frontiers",
+            }
+
+    def test_read_only_connections_refuse_writes(self, env: Path, con: mzsql.Connection) -> None:
+        con.execute("CREATE TABLE t (a int); INSERT INTO t VALUES (1)")
+        with mzsql.connect(env, read_only=True) as reading:
+            assert reading.execute("SELECT * FROM t").fetchall() == [(1,)]
+            for statement in ("INSERT INTO t VALUES (2)", "CREATE TABLE s (a int)", "DROP TABLE t"):
+                with pytest.raises(mzsql.DatabaseError, match="read-only"):
+                    reading.execute(statement)
+
+
+def test_opening_takes_little_and_stops_what_it_started(env: Path) -> None:
+    mzsql.connect(env).close()
+    before = {t.name for t in threading.enumerate()}
+    started = time.monotonic()
+    mzsql.connect(env).close()
+    assert time.monotonic() - started < 5
+    assert {t.name for t in threading.enumerate()} <= before
