@@ -1,8 +1,8 @@
 """Joins in a step.
 
 Promise: an update meets the other inputs' state and updates under the time conditions of `mzsql.render.step`; keys compare
-null-safe, as join equivalences mean it. The side that streams is broadcast: it is as small as the change. What a lookup reads of an arrangement
-is declared as it is made.
+null-safe, as join equivalences mean it. The side that streams is broadcast: it is as small as the change. What a lookup reads of an
+arrangement is declared as it is made.
 """
 
 from __future__ import annotations
