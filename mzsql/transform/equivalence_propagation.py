@@ -127,13 +127,17 @@ def _visit(rel: mir.Relation, locals_: Mapping[int, Facts]) -> tuple[mir.Relatio
 
 def _filter(rel: mir.Filter, facts: Facts) -> tuple[mir.Relation, Facts]:
     """Each predicate with what holds below; what the predicates say is used in each other, and above."""
-    preds = list(dict.fromkeys(facts.read(p) for p in rel.predicates))
-    said = _said(preds)
-    inner = Facts(facts.firsts, {**facts.literals, **said})
-    preds = [p if _states(p) is not None else inner.read(p) for p in preds]
-    equal = [[a, b] for p in preds for a, b in _equal_columns(p)]
-    known = inner.equate(equal)
-    return mir.Filter(rel.input, tuple(dict.fromkeys(preds))), known
+    preds = list(rel.predicates)
+    known = facts
+    for _ in range(len(preds) + 1):
+        before = preds
+        preds = list(dict.fromkeys(facts.read(p) for p in preds))
+        inner = Facts(facts.firsts, {**facts.literals, **_said(preds)})
+        preds = list(dict.fromkeys(p if _states(p) is not None else inner.read(p) for p in preds))
+        known = inner.equate([[a, b] for p in preds for a, b in _equal_columns(p)])
+        if preds == before:
+            break
+    return mir.Filter(rel.input, tuple(preds)), known
 
 
 def _said(preds: Sequence[sc.Scalar]) -> dict[int, sc.Literal]:

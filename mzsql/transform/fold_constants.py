@@ -20,7 +20,7 @@ from mzsql.repr.types import RelationType
 from mzsql.transform.context import OptimizerContext
 from mzsql.transform.fusion import conjuncts
 from mzsql.transform.scalars import TRUE, simplify
-from mzsql.transform.visit import filtered, rewrite, rewrite_typed
+from mzsql.transform.visit import rewrite, rewrite_typed
 
 #: The most rows a folded constant may have.
 LIMIT = 10_000
@@ -32,7 +32,10 @@ def fold_constants(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:
     def fold(node: mir.Relation, types: Sequence[RelationType]) -> mir.Relation:
         if isinstance(node, mir.LetRec):
             return _recursion(node, ctx)
-        return fold_node(simplify_node(node, types, ctx), types, ctx)
+        simpler = simplify_node(node, types, ctx)
+        if any(simpler is part for part in mir.inputs(node)):
+            return simpler  # a filter that lets everything pass
+        return fold_node(simpler, types, ctx)
 
     return rewrite_typed(rel, fold)
 
@@ -69,7 +72,7 @@ def simplify_node(
             columns = list(types[0].columns)
             preds = [simplify(p, columns, ctx) for p in conjuncts(predicates)]
             preds = [p for p in dict.fromkeys(conjuncts(tuple(preds))) if p != TRUE]
-            return filtered(rel.input, preds) if preds else rel.input
+            return mir.Filter(rel.input, tuple(preds)) if preds else rel.input
         case mir.Reduce(group_key=key, aggregates=aggregates):
             columns = list(types[0].columns)
             return msgspec.structs.replace(

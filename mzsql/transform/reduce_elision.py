@@ -8,7 +8,7 @@ from mzsql.expr import functions
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
 from mzsql.expr.typing import nullable
-from mzsql.repr.types import BIGINT, BOOLEAN, ColumnType, RelationType
+from mzsql.repr.types import BOOLEAN, ColumnType, RelationType
 from mzsql.transform.visit import mapped, project, rewrite_typed
 
 
@@ -42,9 +42,9 @@ def of_one_row(aggregate: sc.AggregateExpr, columns: Sequence[ColumnType]) -> sc
             return aggregate.expr if typ == aggregate.typ else None
         case "count":
             if not nullable(aggregate.expr, columns):
-                return sc.Literal(1, BIGINT)
+                return sc.Literal(1, aggregate.typ)
             is_null = sc.Call("is_null", (aggregate.expr,), BOOLEAN)
-            return sc.If(is_null, sc.Literal(0, BIGINT), sc.Literal(1, BIGINT))
+            return sc.If(is_null, sc.Literal(0, aggregate.typ), sc.Literal(1, aggregate.typ))
         case "sum":
             if typ == aggregate.typ:
                 return aggregate.expr
