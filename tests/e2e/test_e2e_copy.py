@@ -46,7 +46,7 @@ def test_parquet_in_several_batches(con: mzsql.Connection, tmp_path: Path) -> No
         "SELECT count(*), sum(price), count(name) FROM t WHERE ok",
         "SELECT min(day), max(day) FROM t",
     ):
-        other = duckdb.sql(query.replace("FROM t", "FROM table")).fetchall()
+        other = duckdb.sql(query.replace("FROM t", f"FROM '{tmp_path}/t.parquet'")).fetchall()
         assert con.execute(query).fetchall() == other
 
 

@@ -1,0 +1,140 @@
+"""Materialized views on Spark, end to end: right after every change, across restarts, takeovers and kills."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+import pytest
+
+import mzsql
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+TABLES = (
+    "CREATE TABLE orders (id int NOT NULL, customer int, total numeric(12, 2))",
+    "CREATE TABLE customers (id int NOT NULL, region text)",
+)
+VIEWS = {
+    "by_region": "SELECT c.region, count(*) AS n, sum(o.total) AS total FROM orders AS o "
+    "JOIN customers AS c ON o.customer = c.id GROUP BY c.region",
+    "top": "SELECT id, total FROM orders ORDER BY total DESC, id LIMIT 2",
+    "quiet": "SELECT id FROM customers WHERE NOT EXISTS (SELECT 1 FROM orders WHERE customer = customers.id)",
+}
+CHANGES = (
+    "INSERT INTO customers VALUES (1, 'north'), (2, 'south'), (3, NULL)",
+    "INSERT INTO orders VALUES (10, 1, 5.00), (11, 2, 7.50), (12, 1, 1.25)",
+    "UPDATE orders SET total = total * 2 WHERE customer = 1",
+    "DELETE FROM orders WHERE id = 11",
+    "INSERT INTO orders SELECT id + 100, 3, 9 FROM orders",
+)
+
+
+def check(con: mzsql.Connection, other: duckdb.DuckDBPyConnection) -> None:
+    for name, query in VIEWS.items():
+        found = sorted(map(repr, con.execute(f"SELECT * FROM {name}").fetchall()))
+        assert found == sorted(map(repr, other.execute(query).fetchall())), name
+
+
+def test_views_follow_their_tables_and_go_on_after_a_restart(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    other = duckdb.connect()
+    with mzsql.connect(tmp_path / "env", spark=spark) as con:
+        con.execute("SET statement_timeout = '5 min'")
+        for statement in (*TABLES, *CHANGES[:2]):
+            con.execute(statement)
+            other.execute(statement)
+        for name, query in VIEWS.items():
+            con.execute(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+        check(con, other)
+        con.execute("CREATE INDEX by_region_idx ON by_region (region)")
+        for statement in CHANGES[2:4]:
+            con.execute(statement)
+            other.execute(statement)
+            check(con, other)
+        hydrated = con.execute("SELECT DISTINCT hydrated FROM mz_internal.mz_hydration_statuses")
+        assert hydrated.fetchall() == [(True,)]
+        arrangements = "SELECT shard_id FROM mz_internal.mz_arrangements ORDER BY shard_id"
+        shards = con.execute(arrangements).fetchall()
+        plan = con.execute("EXPLAIN PHYSICAL PLAN FOR MATERIALIZED VIEW by_region").fetchall()
+        with pytest.raises(
+            mzsql.ProgrammingError, match="still depended upon by materialized view"
+        ):
+            con.execute("DROP TABLE orders")
+    with mzsql.connect(tmp_path / "env", spark=spark) as con:
+        con.execute("SET statement_timeout = '5 min'")
+        assert con.plans_from_cache == (4, 4)
+        check(con, other)
+        assert (
+            con.execute("EXPLAIN PHYSICAL PLAN FOR MATERIALIZED VIEW by_region").fetchall() == plan
+        )
+        con.execute(CHANGES[4])
+        other.execute(CHANGES[4])
+        check(con, other)
+        assert con.execute(arrangements).fetchall() == shards
+        kinds = con.execute("SELECT DISTINCT kind FROM mz_internal.mz_refreshes").fetchall()
+        assert kinds == [("step",)]
+        con.execute("DROP MATERIALIZED VIEW by_region")
+        con.execute("DROP TABLE orders CASCADE")
+        assert con.execute("SHOW MATERIALIZED VIEWS").fetchall() == []
+        assert con.execute("SELECT * FROM mz_internal.mz_hydration_statuses").fetchall() == []
+
+
+def test_errors_of_a_view_are_read_and_recover(tmp_path: Path, spark: SparkSession) -> None:
+    with mzsql.connect(tmp_path / "env", spark=spark) as con:
+        con.execute("SET statement_timeout = '5 min'")
+        con.execute("CREATE TABLE t (a int); INSERT INTO t VALUES (1), (2)")
+        con.execute("CREATE MATERIALIZED VIEW inverse AS SELECT 10 / a AS x FROM t")
+        assert sorted(con.execute("SELECT x FROM inverse").fetchall()) == [(5,), (10,)]
+        con.execute("INSERT INTO t VALUES (0)")
+        with pytest.raises(mzsql.DataError, match="division by zero"):
+            con.execute("SELECT x FROM inverse")
+        con.execute("DELETE FROM t WHERE a = 0")
+        assert sorted(con.execute("SELECT x FROM inverse").fetchall()) == [(5,), (10,)]
+
+
+def test_a_view_that_nobody_maintains_says_so(tmp_path: Path, spark: SparkSession) -> None:
+    with mzsql.connect(tmp_path / "env", spark=spark) as con:
+        con.execute("SET statement_timeout = '5 min'")
+        con.execute("CREATE TABLE t (a int); INSERT INTO t VALUES (1)")
+        con.execute("CREATE MATERIALIZED VIEW v AS SELECT a + 1 AS b FROM t")
+        assert con.execute("SELECT * FROM v").fetchall() == [(2,)]
+    with mzsql.connect(tmp_path / "env", read_only=True) as con:
+        assert con.execute("SELECT * FROM v").fetchall() == [(2,)]
+        writer = subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                textwrap.dedent(
+                    f"""
+                    from mzsql.adapter.coordinator import Coordinator
+                    from mzsql.adapter.environment import Environment
+                    from mzsql.adapter.locations import locate
+                    from mzsql.adapter.session import Session
+                    env = Environment.open(locate({str(tmp_path / "env")!r}))
+                    serving = Coordinator(env, spark=None)
+                    serving.execute(Session(), "INSERT INTO t VALUES (5)")
+                    serving.close()
+                    env.close()
+                    """
+                ),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert writer.returncode == 0, writer.stderr
+        con.execute("SET statement_timeout = '500ms'")
+        with pytest.raises(mzsql.OperationalError) as caught:
+            con.execute("SELECT * FROM v")
+        text = str(caught.value)
+        assert 'relation "materialize.public.v" is not readable at' in text
+        assert "Replicas: r1 (size 2); no process runs them now." in text
