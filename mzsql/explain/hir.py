@@ -188,7 +188,9 @@ class HirPrinter:
             case hir.Call(func=key, args=args):
                 shown = [text(arg) for arg in args]
                 func = functions.scalar(key)
-                return func.explain.format(*shown) if func.explain else f"{key}({', '.join(shown)})"
+                if func.explain:
+                    return func.explain.format(*shown)
+                return f"{scalars.shown_name(func)}({', '.join(shown)})"
 
     def _windowing(self, expr: hir.Windowing, subqueries: _Subqueries) -> str:
         args = ", ".join(self._scalar(arg, subqueries) for arg in expr.args)

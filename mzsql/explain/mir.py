@@ -298,7 +298,7 @@ def explain_mir(
             )
             plans.append(f"{header}\n{body}")
     known = pushed or {}
-    sources = [(s.id, known.get(s.id)) for s in df.source_imports]
+    sources = [(s.id, _filters(known.get(s.id))) for s in df.source_imports]
     return assemble(
         plans,
         sources=source_blocks(sources, humanizer, config),
@@ -307,6 +307,14 @@ def explain_mir(
         cluster=cluster,
         notices=() if config.no_notices else notices,
     )
+
+
+def _filters(mfp: MapFilterProject | None) -> MapFilterProject | None:
+    """What MIR says of a read: its filters; projections are lowering's doing. None where there are none."""
+    if mfp is None:
+        return None
+    preds = [pred for at, pred in mfp.predicates if at <= mfp.input_arity]
+    return MapFilterProject.identity(mfp.input_arity).filter(preds) if preds else None
 
 
 def explain_relation(

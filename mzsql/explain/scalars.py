@@ -35,6 +35,11 @@ def quoted(text: str) -> str:
     return f'"{body}"'
 
 
+def shown_name(func: functions.ScalarFunc) -> str:
+    """What EXPLAIN calls a function: its name; a cast by the types it is between."""
+    return func.key if func.name == "cast" else func.name
+
+
 class ScalarPrinter:
     """Prints expressions over a relation's columns."""
 
@@ -84,7 +89,7 @@ class ScalarPrinter:
         func = functions.scalar(expr.func)
         if func.explain:
             return func.explain.format(*args_text)
-        return f"{expr.func}({', '.join(args_text)})"
+        return f"{shown_name(func)}({', '.join(args_text)})"
 
     def scalars(self, exprs: Iterable[Scalar]) -> str:
         """Expressions, separated by commas."""

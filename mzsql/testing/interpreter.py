@@ -277,8 +277,8 @@ def _run(plan: lir.Plan, known: Mapping[GlobalId | int, Bag]) -> Bag:
         case lir.Reduce():
             return _reduce_lir(plan, known)
         case lir.TopK(input=child, plan=topk):
-            rows = _read(child, None, known)
-            return _top_k(rows, topk.group_key, topk.order_key, topk.limit, topk.offset)
+            given = _read(child, None, known)
+            return _top_k(given, topk.group_key, topk.order_key, topk.limit, topk.offset)
         case lir.Negate(input=child):
             return Counter({row: -diff for row, diff in _read(child, None, known).items()})
         case lir.Threshold(input=child, ensure_arrangement=form):

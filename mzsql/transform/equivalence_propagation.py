@@ -84,9 +84,9 @@ def project_firsts(rel: mir.Relation) -> mir.Relation:
 
 def _visit(rel: mir.Relation, locals_: Mapping[int, Facts]) -> tuple[mir.Relation, Facts]:
     if isinstance(rel, mir.Let):
-        value, facts = _visit(rel.value, locals_)
-        body, known = _visit(rel.body, {**locals_, rel.id: facts})
-        return mir.Let(rel.id, value, body), known
+        value, of_value = _visit(rel.value, locals_)
+        body, of_body = _visit(rel.body, {**locals_, rel.id: of_value})
+        return mir.Let(rel.id, value, body), of_body
     kids = mir.inputs(rel)
     parts = [_visit(kid, locals_) for kid in kids]
     rel = replace_inputs(rel, kids, [part for part, _ in parts])
@@ -103,9 +103,8 @@ def _visit(rel: mir.Relation, locals_: Mapping[int, Facts]) -> tuple[mir.Relatio
             args = tuple(facts[0].read(e) for e in exprs)
             firsts = (*facts[0].firsts, *range(width, width + output.arity))
             return msgspec.structs.replace(rel, exprs=args), Facts(firsts, facts[0].literals)
-        case mir.Join(equivalences=classes):
-            pairs = [[e.index for e in cls if isinstance(e, sc.Column)] for cls in classes]
-            return rel, _side_by_side(facts).equate(pairs)
+        case mir.Join():
+            return _join(rel, _side_by_side(facts))
         case mir.Reduce():
             return _reduce(rel, facts[0])
         case mir.TopK() | mir.Negate() | mir.Threshold() | mir.ArrangeBy():
@@ -210,6 +209,20 @@ def _reduce(rel: mir.Reduce, facts: Facts) -> tuple[mir.Relation, Facts]:
     }
     new = msgspec.structs.replace(rel, group_key=key, aggregates=aggregates)
     return new, Facts(tuple(output), literals)
+
+
+def _join(rel: mir.Join, facts: Facts) -> tuple[mir.Relation, Facts]:
+    """Columns that are the same literal on all sides need no lookup to be equal."""
+    pairs = [[e.index for e in cls if isinstance(e, sc.Column)] for cls in rel.equivalences]
+    if isinstance(rel.implementation, mir.Unplanned):
+        kept = tuple(cls for cls in rel.equivalences if not _is_settled(cls, facts))
+        rel = msgspec.structs.replace(rel, equivalences=kept)
+    return rel, facts.equate(pairs)
+
+
+def _is_settled(cls: Sequence[sc.Scalar], facts: Facts) -> bool:
+    values = {facts.literals.get(e.index) if isinstance(e, sc.Column) else None for e in cls}
+    return len(values) == 1 and None not in values
 
 
 def _side_by_side(parts: Sequence[Facts]) -> Facts:
