@@ -62,6 +62,9 @@ def aggregate_type(aggregate: AggregateExpr, columns: Sequence[ColumnType]) -> C
     if not aggregate.nullable:
         return ColumnType(aggregate.typ, False)
     func = functions.aggregate(aggregate.func)
+    if func.kind == "basic":
+        # What is aggregated is a row, whose fields may be NULL though it is not.
+        return ColumnType(aggregate.typ, func.nullable)
     # Of a group with rows, only NULL inputs make a NULL.
     return ColumnType(aggregate.typ, func.nullable and nullable(aggregate.expr, columns))
 

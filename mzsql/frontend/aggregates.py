@@ -18,9 +18,11 @@ from mzsql.frontend import hir
 from mzsql.frontend.coerce import (
     Typed,
     apply,
+    call,
     cast,
     function_call,
     operator_call,
+    require,
     resolve,
     settle,
     to_boolean,
@@ -62,9 +64,7 @@ WINDOW_FUNCTIONS = frozenset(
     }
 )
 #: Aggregates whose result depends on the order of their input.
-_ORDERED = frozenset(
-    {"array_agg", "list_agg", "string_agg", "jsonb_agg", "jsonb_object_agg", "map_agg"}
-)
+_ORDERED = frozenset({"array_agg", "list_agg", "string_agg"})
 
 
 @dataclass
@@ -135,22 +135,46 @@ def plan_aggregate(
         true = Typed(Literal(True, t.BOOLEAN), t.BOOLEAN, False)
         return _add(collector, "count", [true], condition, False, parts.position)
     args = [ctx.plan(a) for a in parts.args]
-    order = _orderings(ctx, parts.order) if parts.name in _ORDERED else ()
-    if order:
-        raise Unsupported(f"ORDER BY within {parts.name} is not supported", position=parts.position)
+    if parts.name in _ORDERED:
+        return _ordered(ctx, collector, parts, args, condition)
     if parts.name in _DESUGARED:
         return _desugar(collector, parts, args, condition)
     return _add(collector, parts.name, args, condition, parts.distinct, parts.position)
 
 
-def _orderings(ctx: ExprContext, order: tuple[exp.Expr, ...]) -> tuple[hir.Ordering, ...]:
-    found = []
-    for item in order:
-        desc = bool(item.args.get("desc"))
-        found.append(
-            hir.Ordering(settle(ctx.plan(item.this)).expr, desc, not item.args.get("nulls_first"))
+def _ordered(
+    ctx: ExprContext,
+    collector: Collector,
+    parts: _Call,
+    args: list[Typed],
+    condition: Typed | None,
+) -> Typed:
+    """An aggregate over a sequence: its argument is a row: a row of its arguments, then the keys to sort by."""
+    keys: list[Typed] = []
+    order: list[tuple[bool, bool]] = []
+    for item in parts.order:
+        keys.append(settle(ctx.plan(item.this)))
+        order.append((bool(item.args.get("desc")), not item.args.get("nulls_first")))
+    wanted = 2 if parts.name == "string_agg" else 1
+    if len(args) != wanted:
+        raise UndefinedFunction(
+            f"function {parts.name}({', '.join(type_name(a.typ) for a in args)}) does not exist",
+            position=parts.position,
         )
-    return tuple(found)
+    if condition is not None and parts.name != "string_agg":
+        raise Unsupported(f"FILTER with {parts.name} is not supported", position=parts.position)
+    if parts.name == "string_agg":
+        args = [
+            require(a, t.TEXT, "implicit", "argument of string_agg", parts.position) for a in args
+        ]
+    value = call("row", [settle(a) for a in args])
+    row = call("row", [value, *keys])
+    func = functions.aggregate(functions.ordered_key(parts.name, tuple(order)))
+    expr = row.expr
+    if condition is not None:
+        expr = hir.If(condition.expr, expr, Literal(None, row.typ))
+    typ = func.result_type([row.typ])
+    return collector.add(hir.Aggregate(func.key, expr, parts.distinct, typ, func.nullable))
 
 
 def _add(

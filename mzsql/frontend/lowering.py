@@ -241,17 +241,14 @@ class Lowering:
 
     def _filter(self, rel: Rel, predicate: hir.Scalar, cols: ColumnMap, depth: int) -> Rel:
         arity = rel.arity
-        rest, exists = _conjoined_exists(predicate)
-        rel, found = self.subqueries([rest], rel, cols, depth)
-        condition, rel = self.scalar(rest, rel, cols, depth, found)
+        if isinstance(predicate, hir.Exists):
+            # Over the rows as they are: the answer needs no join with their distinct combinations.
+            some = self.existential(rel, cols, predicate.relation, depth, distinct_outer=True)
+            return some.filter([ms.Column(arity)]).project(range(arity))
+        rel, found = self.subqueries([predicate], rel, cols, depth)
+        condition, rel = self.scalar(predicate, rel, cols, depth, found)
         rel = rel.filter([condition])
-        if rel.arity != arity:
-            rel = rel.project(range(arity))
-        for subquery in exists:
-            # A conjunct that is an EXISTS filters at once, so what follows sees fewer rows.
-            rel = self.existential(rel, cols, subquery, depth, distinct_outer=True)
-            rel = rel.filter([ms.Column(arity)]).project(range(arity))
-        return rel
+        return rel if rel.arity == arity else rel.project(range(arity))
 
     def _reduce(self, rel: hir.Reduce, outer: Rel, cols: ColumnMap, depth: int) -> Rel:
         shift = outer.arity
@@ -304,7 +301,7 @@ class Lowering:
         if not distinct_outer and _is_row_wise(inner):
             inside = cols.enter_scope(outer.arity - cols.arity)
             return self.let_in(outer, lambda get: apply(get, inside))
-        needed = sorted(self._outer_columns(inner, cols, depth))
+        needed = sorted(self._outer_columns(inner, depth))
         key = [cols.get(level - 1, i) for level, i in needed]
         inside = ColumnMap({column: n for n, column in enumerate(needed)}, len(needed))
 
@@ -321,9 +318,7 @@ class Lowering:
 
         return self.let_in(outer, over)
 
-    def _outer_columns(
-        self, inner: hir.Relation, cols: ColumnMap, depth: int
-    ) -> set[tuple[int, int]]:
+    def _outer_columns(self, inner: hir.Relation, depth: int) -> set[tuple[int, int]]:
         """The columns outside `inner` that it reads, by level as seen from inside; those that its CTEs were made over too."""
         found: set[tuple[int, int]] = set()
 
@@ -332,12 +327,12 @@ class Lowering:
                 found.add((column.level - at, column.index))
 
         visit_relation_columns(inner, visit)
+        bound = _bound_inside(inner)
         for node in hir.walk(inner):
-            if isinstance(node, hir.Get) and isinstance(node.id, int) and node.id in self.ctes:
+            if isinstance(node, hir.Get) and isinstance(node.id, int) and node.id not in bound:
                 cte = self.ctes[node.id]
                 inwards = depth - cte.depth + 1
                 found |= {(level + inwards, i) for level, i in cte.columns.positions}
-        del cols
         return found
 
     def existential(
@@ -545,21 +540,15 @@ def _has_subquery(scalar: hir.Scalar) -> bool:
     return any(isinstance(n, hir.Exists | hir.Select) for n in hir.walk_scalar(scalar))
 
 
-def _conjoined_exists(predicate: hir.Scalar) -> tuple[hir.Scalar, list[hir.Relation]]:
-    """The predicate with `true` for each EXISTS among its conjuncts, and those subqueries."""
-    found: list[hir.Relation] = []
-
-    def take(node: hir.Scalar) -> hir.Scalar:
-        match node:
-            case hir.Exists(relation=relation):
-                found.append(relation)
-                return ms.Literal(True, BOOLEAN)
-            case hir.Call(func="and", args=args):
-                return hir.Call("and", tuple(take(a) for a in args), BOOLEAN)
-            case _:
-                return node
-
-    return take(predicate), found
+def _bound_inside(rel: hir.Relation) -> set[int]:
+    """The CTEs that a relation defines itself; siblings elsewhere may bear the same ids."""
+    found: set[int] = set()
+    for node in hir.walk(rel):
+        if isinstance(node, hir.Let):
+            found.add(node.id)
+        elif isinstance(node, hir.LetRec):
+            found.update(binding.id for binding in node.bindings)
+    return found
 
 
 def _is_row_wise(rel: hir.Relation) -> bool:

@@ -1,8 +1,8 @@
 """The text of a definition as the catalog keeps it and SHOW CREATE prints it.
 
 Promise: normalized text means the same in any session: every relation of the catalog by its whole name, every identifier quoted,
-keywords in capitals, comments gone, white space single. It is made from the tokens the user wrote, not printed from a tree, so nothing is rewritten on
-the way; parsing and normalizing it again gives the same text.
+keywords in capitals, comments gone, white space single. It is made from the tokens the user wrote, not printed from a tree, so nothing
+is rewritten on the way; parsing and normalizing it again gives the same text.
 """
 
 from __future__ import annotations

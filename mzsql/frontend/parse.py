@@ -436,9 +436,12 @@ class StatementParser:
             self.need("ARRANGEMENT")
         keys: tuple[exp.Expr, ...] | None = None
         if not default and self.p._match(TokenType.L_PAREN):
-            found = [self.expression()]
-            while self.p._match(TokenType.COMMA):
+            found: list[exp.Expr] = []
+            while found or not self._at(TokenType.R_PAREN):
                 found.append(self.expression())
+                self.at("ASC")
+                if not self.p._match(TokenType.COMMA):
+                    break
             self.p._match_r_paren()
             keys = tuple(found)
         elif not default:
@@ -580,16 +583,16 @@ class StatementParser:
             if stage is not None:
                 self.need("PLAN")
             stage = stage or "optimized"
-        options = self._explain_options() if self.at("WITH") else ()
+        options: tuple[tuple[str, bool | int | str], ...] = ()
+        if self.p._match_pair(TokenType.WITH, TokenType.L_PAREN, advance=False):
+            self.at("WITH")
+            options = self._explain_options()
         fmt = "text"
-        explicit = False
         if self.p._match(TokenType.ALIAS):
             fmt = self.one_of(tuple((f,) for f in EXPLAIN_FORMATS)) or ""
-            explicit = True
             if not fmt:
                 self.p.expected(f"one of {' or '.join(EXPLAIN_FORMATS)}")
-        if not self.at("FOR") and (stage is not None or options or explicit):
-            self.p.expected("FOR")
+        self.at("FOR")
         replan = self.at("REPLAN")
         return st.Explain(
             self.source, stage or "optimized", fmt, options, self._explainee(replan), replan

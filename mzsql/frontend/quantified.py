@@ -7,21 +7,25 @@ at the top of a filter.
 
 from __future__ import annotations
 
+from mzsql.expr.scalar import Literal
 from mzsql.frontend import hir
 from mzsql.repr.types import BOOLEAN
 
 
 def conjuncts(predicate: hir.Scalar) -> list[hir.Scalar]:
-    """What must all be true: ANDs taken apart, quantified comparisons as EXISTS; those without subqueries first."""
-    flat: list[hir.Scalar] = []
-    stack = [predicate]
-    while stack:
-        node = stack.pop()
+    """The predicate with `true` in place of every conjunct that has a subquery, then those, quantified comparisons as EXISTS."""
+    found: list[hir.Scalar] = []
+
+    def take(node: hir.Scalar) -> hir.Scalar:
         if isinstance(node, hir.Call) and node.func == "and":
-            stack.extend(reversed(node.args))
-        else:
-            flat.append(_unquantified(node))
-    return sorted(flat, key=_has_subquery)
+            return hir.Call("and", tuple(take(arg) for arg in node.args), BOOLEAN)
+        if not _has_subquery(node):
+            return node
+        found.append(_unquantified(node))
+        return Literal(True, BOOLEAN)
+
+    rest = take(predicate)
+    return [rest, *found]
 
 
 def _has_subquery(scalar: hir.Scalar) -> bool:

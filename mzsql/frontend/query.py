@@ -101,7 +101,6 @@ class QueryPlanner:
     catalog: CatalogView
     references: list[tuple[int, int, FullName]] = field(default_factory=list)
     ctes: list[dict[str, Cte]] = field(default_factory=list)
-    next_id: int = 0
 
     # --- entry points ----------------------------------------------------------------------------
 
@@ -217,8 +216,8 @@ class QueryPlanner:
         )
 
     def _fresh(self) -> int:
-        self.next_id += 1
-        return self.next_id - 1
+        """An id that no CTE in scope has: the number of those there are."""
+        return sum(len(names) for names in self.ctes)
 
     def find_cte(self, name: str) -> Cte | None:
         """The innermost common table expression of a name."""

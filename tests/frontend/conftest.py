@@ -24,7 +24,8 @@ CREATE TABLE empty (a int);
 DATA = """
 INSERT INTO t VALUES (1, 10, 'x'), (1, 10, 'x'), (2, 20, 'y'), (3, NULL, NULL), (NULL, 5, 'z'), (4, 7, 'x'), (2, 3, 'yy');
 INSERT INTO u VALUES (1, 10), (1, 11), (2, NULL), (NULL, 5), (5, 7), (NULL, NULL), (4, 7), (4, 7);
-INSERT INTO w VALUES (1, 10, 1.50, '2020-01-31'), (2, 20, NULL, '2021-03-01'), (NULL, 20, -3.25, NULL), (2, 3, 7.00, '1999-12-31'), (9, 9, 0.01, '2020-02-29');
+INSERT INTO w VALUES (1, 10, 1.50, '2020-01-31'), (2, 20, NULL, '2021-03-01'), (NULL, 20, -3.25, NULL);
+INSERT INTO w VALUES (2, 3, 7.00, '1999-12-31'), (9, 9, 0.01, '2020-02-29');
 """
 
 

@@ -13,7 +13,7 @@ from mzsql.expr import scalar as ms
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine, Sql
 from mzsql.expr.typing import node_type
-from mzsql.repr.types import ColumnType, RelationType
+from mzsql.repr.types import ColumnType, RelationType, SqlType
 
 DUCK = Engine.DUCKDB
 
@@ -162,7 +162,8 @@ class Model:
         rows = f"(SELECT {picked} FROM {source}, range(CASE WHEN d < 0 THEN error('negative') ELSE d END))"
         group = ", ".join(f"c{i}" for i in range(len(keys)))
         done = [
-            f"{_aggregate(a, f'v{i}')} AS c{len(keys) + i}" for i, a in enumerate(rel.aggregates)
+            f"{_aggregate(a, f'v{i}', ms.scalar_type(a.expr, inner.columns))} AS c{len(keys) + i}"
+            for i, a in enumerate(rel.aggregates)
         ]
         columns = [f"c{i}" for i in range(len(keys))]
         by = f"GROUP BY {group}" if group else "HAVING count(*) > 0"
@@ -207,7 +208,7 @@ def _constant(rows, typ: RelationType) -> str:
     return f"SELECT {', '.join([*nulls, '0::BIGINT AS d'])} WHERE false"
 
 
-def _aggregate(a: ms.AggregateExpr, value: str) -> str:
+def _aggregate(a: ms.AggregateExpr, value: str, arg: SqlType) -> str:
     distinct = "DISTINCT " if a.distinct else ""
     base = a.func.partition("_")[0] if not a.func.startswith("bool_") else a.func
     typ = to_sql(spell.sql_type(a.typ, DUCK), DUCK)
@@ -219,4 +220,9 @@ def _aggregate(a: ms.AggregateExpr, value: str) -> str:
         case "all":
             return f"CASE WHEN NOT bool_and({value}) THEN false WHEN count(*) > count({value}) THEN NULL ELSE true END"
         case _:
-            raise AssertionError(a.func)
+            from sqlglot import exp
+
+            func = functions.aggregate(a.func)
+            rows = exp.column("v")
+            ast = func.value(DUCK, [Sql(rows, arg)], a.typ)
+            return to_sql(ast, DUCK).replace('"v"', value)

@@ -51,6 +51,8 @@ SELECT a, avg(b), avg(a) FILTER (WHERE b IS NULL) FROM t GROUP BY a
 SELECT stddev(b), variance(a), stddev_pop(b), var_pop(a) FROM t
 SELECT avg(x), sum(x) FROM w
 SELECT bool_and(a > 1), bool_or(a > 3) FROM t
+SELECT a, string_agg(s, ', ' ORDER BY b DESC, s) FROM t GROUP BY a
+SELECT array_agg(a ORDER BY b, a), string_agg(s, s ORDER BY s) FROM t WHERE a < 4 AND b IS NOT NULL
 SELECT DISTINCT a FROM t
 SELECT DISTINCT a, s FROM t ORDER BY s, a
 SELECT DISTINCT ON (a) a, b FROM t ORDER BY a, b
@@ -119,7 +121,7 @@ SELECT * FROM t LEFT JOIN LATERAL (SELECT max(d) AS m, count(*) AS n FROM u WHER
 SELECT * FROM t LEFT JOIN LATERAL (SELECT d FROM u WHERE u.c = t.a AND d > 10) q ON q.d < 100
 SELECT * FROM t, LATERAL (SELECT t.a + u.d AS z FROM u WHERE u.c = t.a ORDER BY u.d LIMIT 1) q
 SELECT * FROM t, LATERAL (WITH q AS (SELECT t.a * 2 AS z) SELECT q1.z + q2.z FROM q q1, q q2) r
-SELECT * FROM t, LATERAL (WITH m AS (SELECT max(d) AS m FROM u WHERE c = t.a) SELECT (SELECT m.m + t.b FROM m), u.c FROM u WHERE u.c = (SELECT m FROM m) - 9) r
+SELECT * FROM t, LATERAL (WITH m AS (SELECT max(d) AS m FROM u WHERE c = a) SELECT (SELECT m.m + b FROM m), c FROM u WHERE c = (SELECT m FROM m) - 9) r
 SELECT a, (WITH q AS (SELECT d FROM u WHERE c = t.a) SELECT count(*) FROM q, w WHERE q.d = w.b OR w.a = (SELECT min(d) FROM q)) FROM t
 SELECT a, (SELECT count(*) FROM (SELECT d FROM u WHERE c = t.a UNION SELECT b FROM w WHERE w.a = t.a) z) FROM t
 SELECT a, (SELECT count(*) FROM (SELECT d FROM u WHERE c = t.a EXCEPT ALL SELECT b FROM w WHERE w.a = t.a) z) FROM t
