@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mzsql.repr.version import VERSION
+
 if TYPE_CHECKING:
     from mzsql.dbapi import *  # noqa: F403
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 apilevel = "2.0"
 threadsafety = 2

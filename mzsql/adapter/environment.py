@@ -13,7 +13,6 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 
-from mzsql import __version__
 from mzsql.adapter import catalog as cat
 from mzsql.adapter.builtin import builtins_by_name
 from mzsql.adapter.catalog import CatalogState, DurableCatalog, Item, Meta
@@ -26,6 +25,7 @@ from mzsql.persist import PersistClient, Settings, SystemClock
 from mzsql.repr.errors import EnvironmentRefused, InternalError, Unsupported
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
+from mzsql.repr.version import VERSION
 from mzsql.storage import Collection, CollectionManager, Collections, Tables, WriteAheadLog
 
 #: The one shard whose name must be known before anything can be read.
@@ -68,7 +68,7 @@ class Environment:
         self.oracle = oracle
         self.meta = meta
         self.id = meta.environment_id
-        self.build = __version__
+        self.build = VERSION
         self.process = f"{socket.gethostname()}/{uuid.uuid4()}"
         self.read_only = read_only
         self.clock = clock
