@@ -38,6 +38,7 @@ from mzsql.render.statement import (
     subquery,
     window,
 )
+from mzsql.repr.errors import Unsupported
 from mzsql.repr.types import BIGINT, NUMERIC, ColumnType, SqlType
 
 COUNT = ColumnType(BIGINT, nullable=False)
@@ -298,39 +299,36 @@ def aggregated(
     rows = _expanded(r, node, groups, rows, by, suffix)
     types = (*groups.key, *groups.values)
     keys: list[Ast] = [*(col(f"c{i}") for i in range(k)), *(col(n) for n in by)]
+    # Sums first, what is made of them above: no engine lets every function stand around an aggregate.
+    parts: list[Ast] = []
     values: list[Ast] = []
     branches: list[tuple[Ast, Ast]] = []
     for i, one in enumerate(groups.aggregates):
         value = Sql(col(f"c{one.argument}"), types[one.argument].type)
-        if one.func.kind == "accumulable":
-            once = s.case(
-                (s.eq(col(f"n{i}"), s.num(1)), big(1, r.engine)), otherwise=big(0, r.engine)
-            )
-            diff = once if one.expr.distinct else col(DIFF)
-            parts = [
-                Sql(s.cast(exp.Sum(this=part), t, r.engine), t)
-                for part, t in zip(
-                    summands_of(one, r.engine, value, diff), one.accumulators, strict=True
-                )
-            ]
-            assert one.func.finish is not None
-            made = one.func.finish(r.engine, parts, one.expr.typ)
-            branches += error_branches(one, r.engine, parts)
-        else:
+        if one.func.kind != "accumulable":
             assert one.func.value is not None
-            if one.expr.distinct and one.func.kind == "basic":
-                value = Sql(exp.Distinct(expressions=[value.ast]), value.typ)
-            made = one.func.value(r.engine, [value], one.expr.typ)
-        values.append(s.cast(made, one.expr.typ, r.engine))
+            parts.append(named(one.func.value(r.engine, [value], one.expr.typ), f"v{i}"))
+            values.append(s.cast(col(f"v{i}"), one.expr.typ, r.engine))
+            continue
+        first = s.case((s.eq(col(f"n{i}"), s.num(1)), s.num(1)), otherwise=s.num(0))
+        diff = s.big(first) if one.expr.distinct else col(DIFF)
+        sums: list[Sql] = []
+        for j, part in enumerate(summands_of(one, r.engine, value, diff)):
+            typ = one.accumulators[j]
+            parts.append(named(s.cast(exp.Sum(this=part), typ, r.engine), f"v{i}_{j}"))
+            sums.append(Sql(col(f"v{i}_{j}"), typ))
+        assert one.func.finish is not None
+        values.append(s.cast(one.func.finish(r.engine, sums, one.expr.typ), one.expr.typ, r.engine))
+        branches += error_branches(one, r.engine, sums)
+    inner = select([*keys, *parts], rows, group=keys)
+    if not keys:
+        inner.set("having", exp.Having(this=s.gt(exp.Count(this=exp.Star()), s.num(0))))
     items: list[Ast] = [col(f"c{i}") for i in range(k)]
     items += [named(v, f"c{k + i}") for i, v in enumerate(values)]
     if branches:
         items.append(named(s.case(*branches, otherwise=no_error(r.engine)), ERROR))
     items += [col(n) for n in by]
-    made_query = select(items, rows, group=keys)
-    if not keys:
-        made_query.set("having", exp.Having(this=s.gt(exp.Count(this=exp.Star()), s.num(0))))
-    return made_query
+    return select(items, subquery(inner, "a"))
 
 
 def can_fail(groups: Groups) -> bool:
@@ -350,7 +348,13 @@ def _expanded(
     width = groups.arity + len(groups.values)
     items: list[Ast] = [col(f"c{i}") for i in range(width)]
     items += [col(n) for n in by]
-    if any(one.func.kind == "basic" for one in groups.aggregates):
+    if any(one.func.kind == "basic" and one.expr.distinct for one in groups.aggregates):
+        if len(groups.aggregates) > 1:
+            msg = "an ordered aggregate with DISTINCT beside other aggregates is not supported yet"
+            raise Unsupported(msg, hint="compute each in a subquery of its own and join them")
+        once = [*items, named(big(1, r.engine), DIFF)]
+        rows = r.define(node.lir_id, f"{suffix}o", select(once, rows, distinct=True))
+    elif any(one.func.kind == "basic" for one in groups.aggregates):
         every = s.call(
             "SEQUENCE" if r.engine is Engine.SPARK else "GENERATE_SERIES",
             big(1, r.engine),
