@@ -120,7 +120,7 @@ class HirPrinter:
         return f"Reduce{group} aggregates=[{aggregates}]{hint}"
 
     def _aggregate(self, aggregate: hir.Aggregate, subqueries: _Subqueries) -> str:
-        name = functions.aggregate(aggregate.func).name
+        name = scalars.aggregate_name(aggregate.func)
         expr = aggregate.expr
         if name == "count" and isinstance(expr, sc.Literal) and expr.value is True:
             return "count(*)"

@@ -35,6 +35,11 @@ def quoted(text: str) -> str:
     return f'"{body}"'
 
 
+def aggregate_name(key: str) -> str:
+    """What EXPLAIN calls an aggregate: its name, with its order where it has one."""
+    return key if "[" in key else functions.aggregate(key).name
+
+
 def shown_name(func: functions.ScalarFunc) -> str:
     """What EXPLAIN calls a function: its name; a cast by the types it is between."""
     return func.key if func.name == "cast" else func.name
@@ -117,7 +122,7 @@ class ScalarPrinter:
 
     def aggregate(self, aggregate: AggregateExpr) -> str:
         """An aggregate: ``sum(#1)``, ``count(distinct #0)``, ``count(*)``."""
-        name = functions.aggregate(aggregate.func).name
+        name = aggregate_name(aggregate.func)
         if name == "count" and isinstance(aggregate.expr, Literal) and aggregate.expr.value is True:
             return "count(*)"
         distinct = "distinct " if aggregate.distinct else ""

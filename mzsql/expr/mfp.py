@@ -140,15 +140,11 @@ def extract_mfp(rel: mir.Relation) -> tuple[MapFilterProject, mir.Relation]:
 
 
 def to_relation(mfp: MapFilterProject, rel: mir.Relation) -> mir.Relation:
-    """The MFP as nodes over `rel`: a filter over what exists already, map, filter, project, as far as each is needed."""
-    early = tuple(pred for at, pred in mfp.predicates if at <= mfp.input_arity)
-    late = tuple(pred for at, pred in mfp.predicates if at > mfp.input_arity)
-    if early:
-        rel = mir.Filter(rel, early)
+    """The MFP as nodes over `rel`: map, filter, project, as far as each is needed."""
     if mfp.expressions:
         rel = mir.Map(rel, mfp.expressions)
-    if late:
-        rel = mir.Filter(rel, late)
+    if mfp.predicates:
+        rel = mir.Filter(rel, tuple(pred for _, pred in mfp.predicates))
     if mfp.projection != tuple(range(mfp.input_arity + len(mfp.expressions))):
         rel = mir.Project(rel, mfp.projection)
     return rel

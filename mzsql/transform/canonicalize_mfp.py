@@ -1,4 +1,4 @@
-"""CanonicalizeMfp: each run of maps, filters and projections in one normal form: optimized, then filter, map, filter, project."""
+"""CanonicalizeMfp: each run of maps, filters and projections in one normal form: optimized, then map, filter, project."""
 
 from __future__ import annotations
 
