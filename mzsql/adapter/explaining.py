@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -12,26 +13,32 @@ from mzsql.adapter.expression_cache import GlobalExpressions
 from mzsql.adapter.planner import Planned, Planner
 from mzsql.adapter.session import Session
 from mzsql.adapter.walk import global_gets
-from mzsql.explain.config import ExplainConfig
-from mzsql.explain.document import explain_lir
-from mzsql.explain.mir import explain_mir
-from mzsql.expr.dataflow import (
-    Export,
-    IndexExport,
-    MaterializedViewExport,
-    MirDataflow,
-    MirObject,
-    PeekExport,
+from mzsql.explain import (
+    ExplainConfig,
+    explain_fast_path,
+    explain_hir,
+    explain_lir,
+    explain_mir,
+    explain_relation,
+    lir_json,
+    mir_json,
+    relation_json,
 )
+from mzsql.expr.dataflow import Export, IndexExport, MaterializedViewExport, PeekExport
+from mzsql.expr.engines import to_sql
+from mzsql.expr.functions.table import Engine
 from mzsql.expr.relation import Get, Relation, RowSetFinishing
-from mzsql.expr.typing import relation_type
 from mzsql.frontend import hir, lower_query, parse_statements, plan_statement
 from mzsql.frontend import plans as p
 from mzsql.frontend.catalog import CatalogItem
+from mzsql.render.dataflow import render
 from mzsql.repr.errors import InternalError, Unsupported
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationDesc
+from mzsql.transform.fast_path import fast_path
 
+#: Where Materialize answers from the catalog alone.
+CATALOG_CLUSTER = "mz_catalog_server"
 QUERY = GlobalId("t1")
 _TITLES = {
     "raw": "Raw Plan",
@@ -193,38 +200,38 @@ class Explainer:
         config: ExplainConfig,
         names: Names,
     ) -> str:
-        if plan.format != "text":
-            raise Unsupported(
-                f"EXPLAIN {plan.stage.upper()} PLAN AS {plan.format.upper()} is not supported"
-            )
+        cluster = self._cluster(subject)
         if plan.stage == "raw":
-            raise Unsupported("EXPLAIN RAW PLAN is not supported")
+            if subject.query is None:
+                raise Unsupported("EXPLAIN RAW PLAN is not supported for indexes")
+            if plan.format != "text":
+                raise _unsupported_format(plan)
+            return explain_hir(subject.query, names, config, cluster=cluster)
         relation = None if subject.query is None else lower_query(subject.query).relation
-        cluster = subject.cluster
         if plan.stage in ("decorrelated", "locally optimized"):
-            df = self._unplanned(planner, subject, relation, optimized=plan.stage != "decorrelated")
-            return explain_mir(df, subject.finishing, names, config, cluster=cluster)
+            if relation is None:
+                assert isinstance(subject.export, IndexExport)
+                on = planner.source(subject.export.on_id)
+                relation = Get(on.id, on.typ)
+            if plan.stage == "locally optimized":
+                relation = planner.optimize(relation)
+            if plan.format == "json":
+                return relation_json(relation)
+            if plan.format != "text":
+                raise _unsupported_format(plan)
+            return explain_relation(relation, subject.finishing, names, config, cluster=cluster)
         planned = self._planned(planner, subject, relation)
-        if plan.stage == "optimized":
-            pushed = {s.id: s.mfp for s in planned.plan.source_imports}
-            return explain_mir(
-                planned.mir, subject.finishing, names, config, cluster=cluster, pushed=pushed
-            )
-        return explain_lir(planned.plan, subject.finishing, names, config, cluster=cluster)
+        return _planned_text(planner, subject, plan, planned, config, names, cluster)
 
-    def _unplanned(
-        self, planner: Planner, subject: _Subject, relation: Relation | None, *, optimized: bool
-    ) -> MirDataflow:
-        """The object alone, views not inlined."""
-        if relation is None:
-            assert isinstance(subject.export, IndexExport)
-            on = planner.source(subject.export.on_id)
-            relation = Get(on.id, on.typ)
-        if optimized:
-            relation = planner.optimize(relation)
-        imports = tuple(planner.source(gid) for gid in sorted(global_gets(relation)))
-        built = MirObject(subject.export.id, relation, relation_type(relation))
-        return MirDataflow(imports, (), (built,), subject.export)
+    def _cluster(self, subject: _Subject) -> str:
+        """The target cluster: queries that read nothing but the system's relations, or only put literals out, run beside the catalog."""
+        if subject.query is None or not isinstance(subject.export, PeekExport):
+            return subject.cluster
+        read = global_gets(lower_query(subject.query).relation)
+        if read:
+            return CATALOG_CLUSTER if read <= builtins().keys() else subject.cluster
+        calls = re.search(rb'"type":"call', msgspec.json.encode(subject.query.relation))
+        return CATALOG_CLUSTER if calls is None else subject.cluster
 
     def _planned(self, planner: Planner, subject: _Subject, relation: Relation | None) -> Planned:
         if subject.deployed is not None:
@@ -232,3 +239,45 @@ class Explainer:
         if relation is not None and not isinstance(subject.export, PeekExport):
             relation = planner.optimize(relation)
         return planner.dataflow(subject.export, relation, cluster=subject.cluster)
+
+
+def _planned_text(
+    planner: Planner,
+    subject: _Subject,
+    plan: p.ExplainPlan,
+    planned: Planned,
+    config: ExplainConfig,
+    names: Names,
+    cluster: str,
+) -> str:
+    """An optimized or a physical plan."""
+    physical = plan.stage == "physical"
+    if plan.format == "json":
+        return lir_json(planned.plan, names) if physical else mir_json(planned.mir, names)
+    if plan.format == "sql" and physical:
+        return statements(planned)
+    if plan.format != "text":
+        raise _unsupported_format(plan)
+    finishing = subject.finishing
+    if finishing is not None and not config.no_fast_path:
+        fast = fast_path(planned.mir, finishing, planner.features())
+        if fast is not None:
+            return explain_fast_path(fast, finishing, names, config, cluster=cluster)
+    if physical:
+        return explain_lir(planned.plan, finishing, names, config, cluster=cluster)
+    pushed = {s.id: s.mfp for s in planned.plan.source_imports}
+    return explain_mir(planned.mir, finishing, names, config, cluster=cluster, pushed=pushed)
+
+
+def statements(planned: Planned) -> str:
+    """The SQL that Spark runs: of a step (here from time 0 to 1) or, for a query, of its answer."""
+    rendered = render(planned.plan)
+    if isinstance(planned.plan.export, PeekExport):
+        return to_sql(rendered.oneshot(Engine.SPARK), Engine.SPARK) + "\n"
+    return to_sql(rendered.step(Engine.SPARK, 0, 1).statement, Engine.SPARK) + "\n"
+
+
+def _unsupported_format(plan: p.ExplainPlan) -> Unsupported:
+    return Unsupported(
+        f"EXPLAIN {plan.stage.upper()} PLAN AS {plan.format.upper()} is not supported"
+    )
