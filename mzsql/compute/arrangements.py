@@ -121,13 +121,14 @@ def merge_ranges(keys: pa.ChunkedArray | pa.Array, limit: int = PUSHED_RANGES) -
 
 def rangeable(typ: pa.DataType) -> bool:
     """Whether a key of this type can be looked up by range."""
-    return (
-        pa.types.is_integer(typ)
-        or pa.types.is_string(typ)
-        or pa.types.is_date32(typ)
-        or pa.types.is_timestamp(typ)
-        or pa.types.is_decimal(typ)
+    ordered = (
+        pa.types.is_integer,
+        pa.types.is_string,
+        pa.types.is_date32,
+        pa.types.is_timestamp,
+        pa.types.is_decimal,
     )
+    return any(is_type(typ) for is_type in ordered)
 
 
 class Arrangement(Target):
@@ -333,7 +334,7 @@ class Arrangements:
             self._registry.put(self._replica, name, arrangement.shard_id)
             self._registry.remove(self._replica, _FILLING + arrangement.shard_id)
             if before is not None and before != arrangement.shard_id and before not in self._users:
-                self._persist.finalize(before, timeout=self._settings.timeout)
+                self._finalize(before)
 
     def release(self, arrangement: Arrangement, *, retire: bool) -> None:
         """Close a dataflow's handles. With `retire` the shard goes when nobody else uses it; one without a name goes anyway."""
@@ -347,7 +348,7 @@ class Arrangements:
             named = self._registry.arrangement_shard(self._replica, name) == shard
             if retire or not named:
                 # Finalize first: a name that leads to a finalized shard is forgotten, a shard without a name would stay for ever.
-                self._persist.finalize(shard, timeout=self._settings.timeout)
+                self._finalize(shard)
                 self._registry.remove(self._replica, name if named else _FILLING + shard)
 
     def retire_unused(self) -> int:
@@ -356,10 +357,16 @@ class Arrangements:
         with self._lock:
             for name, shard in self._registry.entries(self._replica).items():
                 if shard not in self._users:
-                    self._persist.finalize(shard, timeout=self._settings.timeout)
+                    self._finalize(shard)
                     self._registry.remove(self._replica, name)
                     retired += 1
         return retired
+
+    def _finalize(self, shard: str) -> None:
+        timeout = self._settings.timeout
+        # a crash may have come between the shard's name and the shard
+        if self._persist.exists(shard, timeout=timeout):
+            self._persist.finalize(shard, timeout=timeout)
 
     def _open(self, desc: ArrangementDesc, shard: str) -> Arrangement:
         handles = self._persist.open_shard(

@@ -40,7 +40,7 @@ from mzsql.lir.plan import DataflowDescription, IndexExport
 from mzsql.persist import Clock, PersistClient, SystemClock
 from mzsql.render.dataflow import RenderedDataflow, render
 from mzsql.render.rendered import InputSpec
-from mzsql.repr.errors import DuplicateObject, InternalError, ObjectInUse, UndefinedObject
+from mzsql.repr.errors import DuplicateObject, InternalError, ObjectInUse, SqlError, UndefinedObject
 from mzsql.repr.frontier import Frontier, Timestamp, less_than
 from mzsql.repr.ids import GlobalId, sort_key
 
@@ -93,6 +93,7 @@ class ComputeController:
             clock=clock if clock is not None else SystemClock(),
             frontier=self._known_frontier,
             open_index=self._open_index,
+            waiting_as_of=self._waiting_as_of,
             closing=lambda: self._closing,
         )
         status_sink.delete_replica(replica_id)
@@ -169,7 +170,7 @@ class ComputeController:
                     held.append(CollectionInput(one, self._storage, as_of))
         except BaseException:
             for source in held:
-                source.close()
+                source.close(retire=True)
             raise
         return held
 
@@ -377,6 +378,15 @@ class ComputeController:
             self._woken = True
             self._changed.notify_all()
 
+    def _waiting_as_of(self, gid: GlobalId) -> Timestamp | None:
+        with self._changed:
+            waiting = (
+                flow.spec.as_of
+                for flow in self._flows.values()
+                if flow.dataflow is None and any(one.id == gid for one in flow.rendered.inputs)
+            )
+            return min(waiting, default=None)
+
     def _known_frontier(self, gid: GlobalId) -> Frontier:
         with self._changed:
             return self._flow(gid).frontier
@@ -503,7 +513,11 @@ class ComputeController:
         for thread in self._threads:
             thread.join(self._settings.timeout)
         for flow in self._flows.values():
-            flow.close(retire=False)
+            try:
+                flow.close(retire=False)
+            except (SqlError, OSError) as error:
+                # Handles that cannot be given up lapse with their leases; the others still get their turn.
+                _LOG.warning("closing %s: %s", flow.gid, error)
         self._driver.close()
 
 

@@ -117,8 +117,11 @@ class Dataflow:
         """How far all inputs are complete."""
         return meet(*(one.upper() for one in self.inputs))
 
-    def hold(self) -> None:
-        """Let go of what no step will read any more: the times before the one below `lower`."""
+    def hold(self, waiting: Timestamp | None) -> None:
+        """Let go of what no step will read any more: the times before the one below `lower`.
+
+        An index stays readable at `waiting` too, the earliest as_of of dataflows that have not opened it yet.
+        """
         lower = self.lower()
         if lower is None or lower == 0:
             return
@@ -127,7 +130,7 @@ class Dataflow:
         for arrangement in self.arrangements.values():
             arrangement.hold(lower - 1)
         if isinstance(self.output, Arrangement):
-            self.output.hold(lower - 1)
+            self.output.hold(lower - 1 if waiting is None else min(lower - 1, waiting))
 
 
 def choose_as_of(

@@ -53,6 +53,8 @@ class Replica:
     frontier: Callable[[GlobalId], Frontier]
     #: a handle of another dataflow's index
     open_index: Callable[[GlobalId], Arrangement]
+    #: the earliest as_of of dataflows that read an index and have not opened it yet
+    waiting_as_of: Callable[[GlobalId], Timestamp | None]
     closing: Callable[[], bool]
 
 
@@ -116,8 +118,21 @@ class Flow:
                     continue
                 arrangement = self.replica.open_index(spec.id)
                 indexes[f"arr_{spec.id}"] = arrangement
+                name = f"{self.replica.replica_id}/{self.gid}"
+                hold = self.replica.persist.open_critical_reader(
+                    arrangement.shard_id,
+                    name,
+                    purpose=f"{self.gid} reads {spec.id}",
+                    timeout=self.replica.settings.timeout,
+                )
                 inputs.append(
-                    IndexInput(spec, arrangement, self.replica.frontier, self._release_index)
+                    IndexInput(
+                        spec,
+                        arrangement,
+                        hold,
+                        frontier=self.replica.frontier,
+                        release=self._release_index,
+                    )
                 )
             dataflow = Dataflow(self.spec, self.rendered, inputs, indexes)
             fill_plan(
@@ -202,7 +217,7 @@ class Flow:
         if force or now - self._held_at >= self.replica.settings.since_seconds:
             assert self.dataflow is not None
             self._held_at = now
-            self.dataflow.hold()
+            self.dataflow.hold(self.replica.waiting_as_of(self.gid))
 
     def needs(self) -> Timestamp:
         """The time that inputs must have completed before it can be hydrated."""
@@ -215,12 +230,11 @@ class Flow:
         if dataflow is None:
             if retire:
                 for one in self.collections:
-                    one.close()
+                    one.close(retire=True)
             return
         for source in dataflow.inputs:
-            # a hold on a collection outlives the process: a restart goes on from it
-            if retire or isinstance(source, IndexInput):
-                source.close()
+            # holds outlive the process: a restart goes on from them
+            source.close(retire=retire)
         for arrangement in dataflow.arrangements.values():
             arrangements.release(arrangement, retire=retire)
         if isinstance(dataflow.output, Arrangement):

@@ -278,7 +278,7 @@ class Hydration:
         rows = self._collect(stage, frame, with_time(target.schema))
         if rows is not None:
             target.append(rows, upper, end, exact=True)
-            return rows.num_rows
+            return int(rows.num_rows)
         running = _Watch(self._report, stage.completes).run
         _, written = target.adopt(frame, upper, end, exact=True, running=running)
         return written

@@ -14,9 +14,9 @@ import pyarrow as pa
 from mzsql.compute.arrangements import Arrangement
 from mzsql.compute.protocols import StorageReader
 from mzsql.compute.target import with_time
-from mzsql.persist import PartRef
+from mzsql.persist import CriticalReader, PartRef
 from mzsql.render.rendered import InputSpec
-from mzsql.repr.frontier import Frontier, Timestamp
+from mzsql.repr.frontier import Frontier, Timestamp, less_than
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import arrow_schema
 
@@ -52,8 +52,8 @@ class Input(Protocol):
     def hold(self, since: Timestamp) -> None:
         """Let go of times before `since`."""
 
-    def close(self) -> None:
-        """Let go of everything."""
+    def close(self, *, retire: bool) -> None:
+        """Close handles; with `retire` let go of the hold, which else outlives the process."""
 
 
 class CollectionInput:
@@ -91,9 +91,10 @@ class CollectionInput:
         """Move the hold forward."""
         self._hold.downgrade(since)
 
-    def close(self) -> None:
-        """Release the hold."""
-        self._hold.release()
+    def close(self, *, retire: bool) -> None:
+        """Release the hold, with `retire`."""
+        if retire:
+            self._hold.release()
 
 
 class IndexInput:
@@ -103,12 +104,15 @@ class IndexInput:
         self,
         spec: InputSpec,
         arrangement: Arrangement,
+        hold: CriticalReader,
+        *,
         frontier: Callable[[GlobalId], Frontier],
         release: Callable[[Arrangement], None],
     ) -> None:
         self.spec = spec
         self.schema = input_schema(spec)
         self.arrangement = arrangement
+        self._hold = hold
         self._frontier = frontier
         self._release = release
 
@@ -134,11 +138,15 @@ class IndexInput:
         return self.arrangement.parts(as_of)
 
     def hold(self, since: Timestamp) -> None:
-        """Move the hold forward."""
+        """Move the holds forward."""
         self.arrangement.hold(since)
+        if less_than(self._hold.since, since):
+            self._hold.downgrade_since(since)
 
-    def close(self) -> None:
-        """Give the handles up."""
+    def close(self, *, retire: bool) -> None:
+        """Give the handles up; with `retire` the hold too."""
+        if retire:
+            self._hold.release()
         self._release(self.arrangement)
 
 
