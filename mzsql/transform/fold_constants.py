@@ -14,12 +14,12 @@ from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
 from mzsql.expr.evaluate import EvalError, Evaluator
 from mzsql.expr.mfp import MapFilterProject
-from mzsql.expr.typing import node_type
+from mzsql.expr.typing import node_type, nullable
 from mzsql.repr.datum import Datum, Row
-from mzsql.repr.types import RelationType
+from mzsql.repr.types import ColumnType, RelationType
 from mzsql.transform.context import OptimizerContext
 from mzsql.transform.fusion import conjuncts
-from mzsql.transform.scalars import TRUE, simplify
+from mzsql.transform.scalars import TRUE, may_error, simplify
 from mzsql.transform.visit import rewrite, rewrite_typed
 
 #: The most rows a folded constant may have.
@@ -78,10 +78,7 @@ def simplify_node(
             return msgspec.structs.replace(
                 rel,
                 group_key=tuple(simplify(e, columns, ctx) for e in key),
-                aggregates=tuple(
-                    msgspec.structs.replace(a, expr=simplify(a.expr, columns, ctx))
-                    for a in aggregates
-                ),
+                aggregates=tuple(_aggregate(a, columns, ctx) for a in aggregates),
             )
         case mir.FlatMap(exprs=exprs):
             columns = list(types[0].columns)
@@ -92,6 +89,17 @@ def simplify_node(
             return msgspec.structs.replace(rel, limit=simplify(limit, columns, ctx))
         case _:
             return rel
+
+
+def _aggregate(
+    aggregate: sc.AggregateExpr, columns: Sequence[ColumnType], ctx: OptimizerContext
+) -> sc.AggregateExpr:
+    """An aggregate with its argument simplified; counting what is never NULL counts rows."""
+    expr = simplify(aggregate.expr, columns, ctx)
+    rows_only = aggregate.func == "count" and not aggregate.distinct
+    if rows_only and not nullable(expr, columns) and not may_error(expr):
+        expr = TRUE
+    return msgspec.structs.replace(aggregate, expr=expr)
 
 
 def fold_node(
