@@ -21,7 +21,6 @@ from pyspark.sql.types import DecimalType
 from sqlglot import expressions as exp
 
 from mzsql.compute.relations import arrow_frame
-from mzsql.frontend.dialect import Dialect
 
 #: TPC-H declares its decimals so; Spark computes with up to 18 digits in a machine word.
 _DECIMAL_DIGITS = 15
@@ -38,7 +37,7 @@ class Recomputed:
 
 def query_of(create_view: str) -> exp.Expression:
     """The query of a CREATE MATERIALIZED VIEW statement."""
-    tree = sqlglot.parse_one(create_view, read=Dialect)
+    tree = sqlglot.parse_one(create_view, read="postgres")
     query = tree.expression
     assert isinstance(query, exp.Expression)
     return query
