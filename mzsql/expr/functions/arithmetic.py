@@ -57,8 +57,7 @@ def _integer_value(op: str, kind: str) -> Spelling:
             return s.cast(s.mod(a, s.call("ABS", s.wide(safe))), of(kind), engine)
         if kind in SIGNED:
             return s.try_cast(s.try_op(_TRY[op], a, b, engine), of(kind), engine)
-        wide = [s.wide(a), s.wide(b)] if kind != "uint2" else [s.big(a), s.big(b)]
-        return in_range(s.try_op(_TRY[op], *wide, engine), kind, engine)
+        return in_range(s.try_op(_TRY[op], s.wide(a), s.wide(b), engine), kind, engine)
 
     return spelling
 

@@ -37,6 +37,12 @@ def days(ast: Ast, engine: Engine) -> Ast:
 
 def date_of_days(ast: Ast, engine: Engine) -> Ast:
     """The date of a number of days since 1970; NULL outside the calendar."""
+    if not s.is_simple(ast):
+        return s.let(ast, "d0", _date(s.variable("d0"), engine), engine)
+    return _date(ast, engine)
+
+
+def _date(ast: Ast, engine: Engine) -> Ast:
     safe = s.integer(s.case((s.between(ast, s.num(MIN_DAYS), s.num(MAX_DAYS)), ast)))
     if engine is Engine.SPARK:
         return s.call("DATE_FROM_UNIX_DATE", safe)
@@ -45,6 +51,12 @@ def date_of_days(ast: Ast, engine: Engine) -> Ast:
 
 def timestamp_of_micros(ast: Ast, typ: SqlType, engine: Engine) -> Ast:
     """The timestamp of microseconds since 1970 (any integer type); NULL outside the calendar."""
+    if not s.is_simple(ast):
+        return s.let(ast, "m0", _timestamp(s.variable("m0"), typ, engine), engine)
+    return _timestamp(ast, typ, engine)
+
+
+def _timestamp(ast: Ast, typ: SqlType, engine: Engine) -> Ast:
     safe = s.big(s.case((s.between(ast, s.num(MIN_MICROS), s.num(MAX_MICROS)), ast)))
     if engine is Engine.SPARK:
         zoned = s.call("TIMESTAMP_MICROS", safe)

@@ -49,14 +49,26 @@ def _plus_interval(kind: str, sign: int) -> Spelling:
     """Months on the calendar, then days, then microseconds."""
 
     def value(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-        ast, delta = args[0].ast, args[1].ast
-        months, days, micros = (s.field(delta, name) for name in ("months", "days", "micros"))
+        start = calendar.micros(args[0].ast, kind, engine)
+        known = intervals.known(args[1].ast)
+        if known is not None:
+            months, micros = (
+                sign * known.months,
+                sign * (known.days * DAY_MICROS + known.microseconds),
+            )
+            if months:
+                start = _months_later(start, s.num(months), engine)
+            return calendar.timestamp_of_micros(
+                s.add(s.wide(start), s.wide(s.num(micros))), typ, engine
+            )
+        months_ast, days, rest = (
+            s.field(args[1].ast, name) for name in ("months", "days", "micros")
+        )
         factor = s.num(sign)
         total = s.add(
-            s.mul(s.wide(days), s.wide(s.num(sign * DAY_MICROS))), s.mul(s.wide(micros), factor)
+            s.mul(s.wide(days), s.wide(s.num(sign * DAY_MICROS))), s.mul(s.wide(rest), factor)
         )
-        start = calendar.micros(ast, kind, engine)
-        moved = s.wide(_months_later(start, s.mul(s.big(months), factor), engine))
+        moved = s.wide(_months_later(start, s.mul(s.big(months_ast), factor), engine))
         return calendar.timestamp_of_micros(s.add(moved, total), typ, engine)
 
     return value
@@ -64,6 +76,12 @@ def _plus_interval(kind: str, sign: int) -> Spelling:
 
 def _months_later(micros: Ast, months: Ast, engine: Engine) -> Ast:
     """Microseconds since 1970 some months later."""
+    row = s.variable("n0")
+    body = _shifted(s.field(row, "t"), s.field(row, "n"), engine)
+    return s.let(s.struct(t=micros, n=months), "n0", body, engine)
+
+
+def _shifted(micros: Ast, months: Ast, engine: Engine) -> Ast:
     day = calendar.floor_div(micros, DAY_MICROS)
     moved = calendar.add_months(calendar.date_of_days(day, engine), months, engine)
     clock = s.sub(micros, s.mul(day, s.num(DAY_MICROS)))

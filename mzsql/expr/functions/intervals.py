@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sqlglot import expressions as exp
+
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.calendar import DAY_MICROS
 from mzsql.expr.functions.declare import Ast, of
 from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Spelling, Sql
 from mzsql.expr.functions.texts import interval_text, to_text
+from mzsql.repr.interval import Interval
 from mzsql.repr.types import DOUBLE, INTERVAL, SqlType
 
 _FIELDS = ("months", "days", "micros")
@@ -25,10 +28,23 @@ def build(args: Sequence[Sql], months: Ast, days: Ast, micros: Ast, engine: Engi
         s.try_cast(days, of("integer"), engine),
         s.try_cast(micros, of("bigint"), engine),
     )
-    known = s.and_(*(s.is_not_null(part) for part in fields))
+    whole = s.and_(*(s.is_not_null(part) for part in fields))
     made = s.cast(s.struct(months=fields[0], days=fields[1], micros=fields[2]), INTERVAL, engine)
     present = s.and_(*(s.is_not_null(arg.ast) for arg in args))
-    return s.case((s.and_(present, known), made))
+    return s.case((s.and_(present, whole), made))
+
+
+def known(ast: Ast) -> Interval | None:
+    """The interval that a literal's AST stands for; None of anything else."""
+    while isinstance(ast, exp.Cast | exp.Paren):
+        ast = ast.this
+    if not isinstance(ast, exp.Struct):
+        return None
+    numbers = [s.known_integer(item.expression) for item in ast.expressions]
+    if any(number is None for number in numbers):
+        return None
+    months, days, micros = (int(number or 0) for number in numbers)
+    return Interval(months, days, micros)
 
 
 def _parts(arg: Sql) -> list[Ast]:
@@ -84,11 +100,13 @@ def _spill_days(row: Ast, args: Sequence[Sql], engine: Engine) -> Ast:
     days, spill, micros = (s.field(row, name) for name in ("d", "s", "u"))
     whole, spill_whole = _truncate(days, engine), _truncate(spill, engine)
     rest = s.add(s.sub(days, whole), s.sub(spill, spill_whole))
-    down = _round(s.mul(rest, s.double(s.num(DAY_MICROS))), engine)
+    # Two fractions may make a day more.
+    carried = _truncate(rest, engine)
+    down = _round(s.mul(s.sub(rest, carried), s.double(s.num(DAY_MICROS))), engine)
     return build(
         args,
         _bounded(s.field(row, "m"), 2**31, engine),
-        _bounded(s.add(whole, spill_whole), 2**31, engine),
+        _bounded(s.add(s.add(whole, spill_whole), carried), 2**31, engine),
         _bounded(_round(s.add(micros, down), engine), 2**63, engine),
         engine,
     )

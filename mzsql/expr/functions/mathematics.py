@@ -7,6 +7,7 @@ in doubles and so have about 15 digits, the trade-off for having them in both en
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 
 from sqlglot import expressions as exp
 
@@ -18,7 +19,14 @@ from mzsql.expr.functions.casts import decimal_to_double
 from mzsql.expr.functions.declare import FLOATS, INTEGERS, SIGNED, Ast, failed, of
 from mzsql.expr.functions.numeric import OVERFLOW, numeric, rescale, same_type
 from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Spelling, Sql
-from mzsql.repr.types import DEFAULT_NUMERIC_SCALE, DOUBLE, INTEGER, NUMERIC, SqlType
+from mzsql.repr.types import (
+    DEFAULT_NUMERIC_SCALE,
+    DOUBLE,
+    INTEGER,
+    NUMERIC,
+    NUMERIC_PRECISION,
+    SqlType,
+)
 
 
 def _fn(
@@ -61,7 +69,8 @@ def _abs() -> list[ScalarFunc]:
         for kind in SIGNED
     ]
     functions += [_fn(f"abs_{kind}", "abs", (of(kind),), of(kind), _call("ABS")) for kind in FLOATS]
-    functions.append(_fn("abs_numeric", "abs", (NUMERIC,), same_type, _call("ABS")))
+    # Not ABS: Spark negates decimals with 34 digits only.
+    functions.append(_fn("abs_numeric", "abs", (NUMERIC,), same_type, integer_abs))
     return functions
 
 
@@ -142,7 +151,7 @@ def _rounding() -> list[ScalarFunc]:
                     monotone=True,
                 )
             )
-    round_to = _round_to
+    round_to, trunc_to = _at_place(half=True), _at_place(half=False)
     functions.append(
         _fn(
             "round_numeric_to",
@@ -153,82 +162,64 @@ def _rounding() -> list[ScalarFunc]:
             failed(round_to, OVERFLOW),
         )
     )
-    functions.append(_fn("trunc_numeric_to", "trunc", (NUMERIC, INTEGER), same_type, _trunc_to))
+    functions.append(_fn("trunc_numeric_to", "trunc", (NUMERIC, INTEGER), same_type, trunc_to))
     return functions
 
 
-def _power_of_ten(places: Ast, low: int, high: int, negative: bool) -> Ast:
-    """10^places (or 10^-places) as a whole decimal, by table: exact, and no engine's POWER is."""
-    branches = [
-        (s.eq(places, s.num(-n if negative else n)), s.wide(s.num(10**n)))
-        for n in range(low, high + 1)
-    ]
-    return s.case(*branches)
+def _unit(places: int, scale: int) -> Ast:
+    """10^-places as a decimal of the scale."""
+    text = f"0.{'0' * (places - 1)}1" if places > 0 else f"1{'0' * -places}"
+    return s.cast_to(s.text(text), s.decimal_type(NUMERIC_PRECISION, scale))
 
 
-def _round_to(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-    """Rounded half away from zero at a place; the result keeps the operand's scale."""
-    ast, places = (arg.ast for arg in args)
-    scale = typ.effective_scale
-    given = s.known_integer(places)
-    if given is not None:
-        return _round_known(ast, given, scale, engine)
-    branches = [
-        (s.eq(places, s.num(n)), _round_known(ast, n, scale, engine)) for n in range(-37, scale)
-    ]
-    return s.case(
-        (s.gte(places, s.num(scale)), ast),
-        (s.lt(places, s.num(-37)), rescale(s.num(0), scale)),
-        *branches,
-    )
-
-
-def _round_known(ast: Ast, places: int, scale: int, engine: Engine) -> Ast:
-    if places >= scale:
-        return ast.copy()
-    if places >= 0:
-        return rescale(rescale(ast, places), scale)
-    if places < -37:
-        return rescale(s.num(0), scale)
-    unit = s.wide(s.num(10**-places))
-    exact = rescale(s.try_op("subtract", ast, fraction(ast, numeric(scale), engine), engine), 0)
-    rest = s.try_op("mod", exact, unit, engine)
-    base = s.try_op("subtract", exact, rest, engine)
-    half = s.wide(s.num(5 * 10 ** (-places - 1)))
-    shift = s.case(
-        (s.gte(rest, half), unit),
-        (s.lte(rest, s.mul(half, s.num(-1))), s.try_op("subtract", s.wide(s.num(0)), unit, engine)),
-        otherwise=s.wide(s.num(0)),
-    )
+def _cut(ast: Ast, unit: Ast, scale: int, engine: Engine, *, half: bool) -> Ast:
+    """A decimal as a multiple of `unit`: towards zero, or with `half` to the nearest, halves away from zero."""
+    zero = s.cast_to(s.num(0), s.decimal_type(NUMERIC_PRECISION, scale))
+    rest = s.try_op("mod", ast, unit, engine)
+    base = s.try_op("subtract", ast, rest, engine)
+    if not half:
+        return rescale(base, scale)
+    twice, negative = s.try_op("add", rest, rest, engine), s.try_op("subtract", zero, unit, engine)
+    shift = s.case((s.gte(twice, unit), unit), (s.lte(twice, negative), negative), otherwise=zero)
     return rescale(s.try_op("add", base, shift, engine), scale)
 
 
-def _trunc_to(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-    ast, places = (arg.ast for arg in args)
-    scale = typ.effective_scale
+def _at_place(*, half: bool) -> Spelling:
+    """``round(x, places)`` and ``trunc(x, places)``: the result keeps the operand's scale."""
 
-    def cut(n: int) -> Ast:
-        if n >= scale:
-            return ast.copy()
-        if n < -37:
-            return rescale(s.num(0), scale)
-        if n > 0:
-            unit = s.cast_to(s.num(f"0.{'0' * (n - 1)}1"), s.decimal_type(38, scale))
-            return s.try_op("subtract", ast, s.try_op("mod", ast, unit, engine), engine)
-        whole = s.try_op("subtract", ast, fraction(ast, typ, engine), engine)
-        exact = rescale(whole, 0)
-        rest = s.try_op("mod", exact, s.wide(s.num(10**-n)), engine)
-        return rescale(s.try_op("subtract", exact, rest, engine), scale)
+    def value(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+        ast, places = (arg.ast for arg in args)
+        scale = typ.effective_scale
+        # Units from 10^-scale up to the largest that fits.
+        coarsest = scale - (NUMERIC_PRECISION - 1)
+        nothing = s.try_op("subtract", ast, ast, engine)
+        beyond = nothing
+        if half:
+            limit = s.cast_to(
+                s.text(f"{Decimal(5).scaleb(-coarsest):f}"),
+                s.decimal_type(NUMERIC_PRECISION, scale),
+            )
+            small = s.and_(s.lt(ast, limit), s.gt(s.try_op("add", ast, limit, engine), s.num(0)))
+            beyond = s.case((small, nothing))
+        known = s.known_integer(places)
+        if known is not None:
+            if known >= scale:
+                return ast.copy()
+            if known >= coarsest:
+                return _cut(ast, _unit(known, scale), scale, engine, half=half)
+            return beyond if known == coarsest - 1 else nothing
+        units = [(s.eq(places, s.num(n)), _unit(n, scale)) for n in range(coarsest, scale)]
+        row = s.variable("p0")
+        body = _cut(s.field(row, "x"), s.field(row, "u"), scale, engine, half=half)
+        cut = s.let(s.struct(x=ast, u=s.case(*units)), "p0", body, engine) if units else ast
+        return s.case(
+            (s.gte(places, s.num(scale)), ast),
+            (s.eq(places, s.num(coarsest - 1)), beyond),
+            (s.lt(places, s.num(coarsest - 1)), nothing),
+            otherwise=cut,
+        )
 
-    given = s.known_integer(places)
-    if given is not None:
-        return rescale(cut(given), scale)
-    branches = [(s.eq(places, s.num(n)), rescale(cut(n), scale)) for n in range(-37, scale)]
-    return s.case(
-        (s.gte(places, s.num(scale)), ast),
-        (s.lt(places, s.num(-37)), rescale(s.num(0), scale)),
-        *branches,
-    )
+    return value
 
 
 def _domain(condition: Callable[[Ast], Ast], message: str) -> ErrorRule:

@@ -197,6 +197,12 @@ def _rescaled(unscaled: Ast) -> Ast:
     return s.call("TRY", s.let(unscaled, "u0", total, Engine.DUCKDB))
 
 
+def _negated(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+    """Zero minus the number: Spark's own negation rounds decimals to 34 digits."""
+    zero = s.cast_to(s.num(0), s.decimal_type(NUMERIC_PRECISION, typ.effective_scale))
+    return s.try_op("subtract", zero, args[0].ast, engine)
+
+
 def _zero_divisor(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
     known = s.literal_of(args[1].ast)
     if known is not None:
@@ -239,7 +245,7 @@ FUNCTIONS: tuple[ScalarFunc, ...] = (
         name="-",
         args=(NUMERIC,),
         result=same_type,
-        value=lambda _engine, args, _typ: exp.Paren(this=exp.Neg(this=args[0].ast.copy())),
+        value=_negated,
         explain="-({0})",
         monotone=True,
     ),

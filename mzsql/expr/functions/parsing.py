@@ -238,20 +238,22 @@ def _calendar_errors(kind: str, pattern: str, value: Spelling) -> tuple[ErrorRul
 
 def _stamp_parser(kind: str) -> Parser:
     def value(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-        text = s.trim_space(args[0].ast, engine)
-        clock, valid = _clock(text, _STAMP, 4)
-        micros = s.add(calendar.micros(_day(text, _STAMP), "date", engine), clock)
-        if kind == "timestamptz":
-            minutes = s.add(
-                s.mul(_part(text, _STAMP_ZONE, 2), s.num(60)), _part(text, _STAMP_ZONE, 3)
-            )
-            offset = s.mul(minutes, s.num(60_000_000))
-            west = s.eq(s.regexp_group(text, _STAMP_ZONE, 1), s.text("-"))
-            micros = s.sub(micros, s.case((west, s.sub(s.num(0), offset)), otherwise=offset))
-        good = s.and_(s.matches(text, _STAMP, engine), valid)
-        return calendar.timestamp_of_micros(s.case((good, micros)), of(kind), engine)
+        body = _stamp(s.variable("t0"), kind, engine)
+        return s.let(s.trim_space(args[0].ast, engine), "t0", body, engine)
 
     return Parser(value, _calendar_errors(kind, _STAMP, value))
+
+
+def _stamp(text: Ast, kind: str, engine: Engine) -> Ast:
+    clock, valid = _clock(text, _STAMP, 4)
+    micros = s.add(calendar.micros(_day(text, _STAMP), "date", engine), clock)
+    if kind == "timestamptz":
+        minutes = s.add(s.mul(_part(text, _STAMP_ZONE, 2), s.num(60)), _part(text, _STAMP_ZONE, 3))
+        offset = s.mul(minutes, s.num(60_000_000))
+        west = s.eq(s.regexp_group(text, _STAMP_ZONE, 1), s.text("-"))
+        micros = s.sub(micros, s.case((west, s.sub(s.num(0), offset)), otherwise=offset))
+    good = s.and_(s.matches(text, _STAMP, engine), valid)
+    return calendar.timestamp_of_micros(s.case((good, micros)), of(kind), engine)
 
 
 def _time_parser() -> Parser:
@@ -318,8 +320,8 @@ _INTERVAL_UNITS: tuple[tuple[str, str, int], ...] = (
 _NAMES = "|".join(words for _, words, _ in _INTERVAL_UNITS)
 #: What is read out of a column: whole numbers with units (seconds also with a fraction) and at most one time of day.
 _INTERVAL = (
-    f"^([ ]*[+-]?([0-9]+[ ]*({_NAMES})|[0-9]+[.][0-9]+[ ]*(seconds?|secs?|s))([ ]+|$))*"
-    "([+-]?[0-9]+:[0-9]{1,2}(:[0-9]{1,2}([.][0-9]*)?)?)?[ ]*$"
+    f"^([ ]*[+-]?([0-9]{{1,15}}[ ]*({_NAMES})|[0-9]{{1,15}}[.][0-9]+[ ]*(seconds?|secs?|s))([ ]+|$))*"
+    "([+-]?[0-9]{1,10}:[0-9]{1,2}(:[0-9]{1,2}([.][0-9]*)?)?)?[ ]*$"
 )
 
 
@@ -335,7 +337,11 @@ def _interval() -> Parser:
             months, days, micros = span.months, span.days, span.microseconds
             fields = s.struct(months=s.num(months), days=s.num(days), micros=s.num(micros))
             return s.cast(fields, typ, engine)
-        return _column_interval(args[0].ast, typ, engine)
+        low = s.call("LOWER", s.trim_space(args[0].ast, engine))
+        # A number alone counts seconds.
+        bare = s.matches(low, "^[+-]?[0-9]+([.][0-9]+)?$", engine)
+        low = s.case((bare, s.concat(low, s.text(" s"))), otherwise=low)
+        return s.let(low, "t0", _column_interval(s.variable("t0"), typ, engine), engine)
 
     def unreadable(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
         known = s.literal_of(args[0].ast)
@@ -363,11 +369,7 @@ def _parsed(text: str) -> Interval | str:
         return failure.message
 
 
-def _column_interval(ast: Ast, typ: SqlType, engine: Engine) -> Ast:
-    low = s.call("LOWER", s.trim_space(ast, engine))
-    # A number alone counts seconds.
-    bare = s.matches(low, "^[+-]?[0-9]+([.][0-9]+)?$", engine)
-    low = s.case((bare, s.concat(low, s.text(" s"))), otherwise=low)
+def _column_interval(low: Ast, typ: SqlType, engine: Engine) -> Ast:
     totals: dict[str, Ast] = {name: s.wide(s.num(0)) for name in ("months", "days", "micros")}
     for field, words, size in _INTERVAL_UNITS:
         pattern = f"(?:^|[ ])([+-]?[0-9]{{1,15}})[ ]*(?:{words})(?:[ ]|$)"

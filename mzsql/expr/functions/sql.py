@@ -258,7 +258,7 @@ def or_(*args: Ast) -> Ast:
 def _fold(cls: type[exp.Connector], args: tuple[Ast, ...], empty: bool) -> Ast:
     if not args:
         return boolean(empty)
-    result = args[0].copy()
+    result: Ast = args[0].copy()
     for arg in args[1:]:
         result = cls(this=result, expression=arg.copy())
     return exp.Paren(this=result) if len(args) > 1 else result
