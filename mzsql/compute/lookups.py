@@ -143,7 +143,9 @@ class LookupRun:
         schema = pa.schema(
             [pa.field(f"k{i}", state.arrangement.schema.field(i).type) for i in range(arity)]
         )
-        keys = self._unseen(pa.concat_tables([table.cast(schema) for table in new]), state.keys)
+        keys = pa.concat_tables([table.cast(schema) for table in new])
+        if len(new) > 1 or state.keys is not None:
+            keys = self._unseen(keys, state.keys)
         if keys.num_rows == 0:
             return False
         state.keys = keys if state.keys is None else pa.concat_tables([state.keys, keys])
@@ -198,7 +200,7 @@ class LookupRun:
             state.pushed, state.pieces = True, []
             return
         workers = None
-        if keys.num_columns == arrangement.desc.key_arity and keys.num_rows <= PUSHED_RANGES:
+        if keys.num_columns == arrangement.desc.key_arity and keys.num_rows < arrangement.workers:
             workers = self._workers(arrangement, keys)
         rows = arrangement.rows(
             arrangement.read(self._as_of, key_ranges=ranges, workers=workers, stats=self._stats)
