@@ -1,9 +1,9 @@
 """Contents at one time: one-shot queries, and the stages of a hydration.
 
 Promise: the same plan as a step's, without times: multiplicities only. A hydration fills one arrangement a stage. The walk over
-the plan stops at the first arrangement that is not filled yet, and what it has by then is that stage's statement; arrangements that are filled
-are read instead of what is below them. So the arrangements are those that a step keeps, in an order in which each can be
-filled, and nodes turn hydrated one after another. Errors are counted as a step counts them: once for each stream.
+the plan stops at the first arrangement that is not filled yet, and what it has by then is that stage's statement; filled ones are
+read instead of what is below them. So the arrangements are those that a step keeps, in an order in which each can be filled, and
+nodes turn hydrated one after another. Errors are counted as a step counts them: once for each stream.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Which worker has a key: the same in Spark, in DuckDB and on the driver.
 
 Promise: `worker_of` is a function of the key alone, spelled with what both engines compute alike: MD5 of a canonical text, its leading
-60 bits modulo the number of workers. Equal keys have equal texts; NULL has one of its own. The trade-off: of a numeric only the whole
-part counts, and types whose text differs between engines (floats, intervals, nested types) do not count at all, so keys that differ only there
-share a worker.
+60 bits modulo the number of workers. Equal keys have equal texts; NULL has one of its own. The trade-off: of a numeric only the
+whole part counts, and types whose text differs between engines (floats, intervals, nested types) do not count at all, so keys
+that differ only there share a worker.
 """
 
 from __future__ import annotations

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mzsql.expr import relation as mir
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.scalar import AggregateExpr, Call, Column, ColumnOrder, Literal, Scalar
 from mzsql.lir import plan as lir
 from mzsql.lir.forms import arrangement_form, form_by_key, forms_of
 from mzsql.lir.joins import JoinInputs, plan_join
-from mzsql.expr import relation as mir
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import BIGINT, BOOLEAN, INTEGER, ColumnType, RelationType, SqlType
 
@@ -538,4 +538,4 @@ PLANS = {
     )
 }
 
-__all__ = ["PLANS", "Build", "form_by_key", "flow"]
+__all__ = ["PLANS", "Build", "flow", "form_by_key"]

@@ -180,10 +180,8 @@ class Reference:
                     out[row] += diff
                 return out
             case lir.Get(id=gid, plan=how, keys=keys):
-                if isinstance(gid, int):
-                    rows = self.locals[gid]
-                else:
-                    rows = self.objects[gid] if gid in self.objects else self.imported(gid)
+                known = self.locals if isinstance(gid, int) else self.objects
+                rows = known[gid] if gid in known else self.imported(gid)
                 if isinstance(how, lir.GetCollection):
                     return self.apply(how.mfp, rows)
                 if isinstance(how, lir.GetArrangement):

@@ -123,7 +123,7 @@ class Runner:
             relations[f"delta_{spec.id}"] = relation(
                 spec.columns, updates, errors=spec.has_errors, timed=True
             )
-        given = self._looked_up(step.reads, relations, lower)
+        given = self._looked_up(step.reads, relations)
         for name in given:
             rows = [(r, lower - 1, d) for r, _, d in given[name]]
             self.rows_given += len(rows)
@@ -151,7 +151,7 @@ class Runner:
         target = self.output if output.arrangement is None else self.state[output.arrangement]
         target.append((row, record["mz_time"], record["mz_diff"]))
 
-    def _looked_up(self, reads, relations, lower) -> dict[str, list[Update]]:
+    def _looked_up(self, reads, relations) -> dict[str, list[Update]]:
         names = [n for n in reads if n.startswith("arr_")]
         if not self.prune:
             return {n: list(self.state[n]) for n in names}
@@ -163,8 +163,8 @@ class Runner:
             con.register(name, table)
         while True:
             before = {n: len(rows) for n, rows in found.items()}
-            for name in lookups:
-                self._look_up(con, lookups[name], found)
+            for lookup in lookups.values():
+                self._look_up(con, lookup, found)
             if before == {n: len(rows) for n, rows in found.items()}:
                 return found
 

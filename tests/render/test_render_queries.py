@@ -50,7 +50,8 @@ QUERIES = {
     "global": "SELECT sum(d), count(*), max(d), min(a) FROM u",
     "avg": "SELECT t.c, sum(u.d), max(u.d) FROM t JOIN u USING (a) GROUP BY t.c",
     "top": "SELECT DISTINCT ON (a) a, b, c FROM t ORDER BY a, b DESC NULLS FIRST, c",
-    "lateral": "SELECT x.a, y.b FROM (SELECT DISTINCT a FROM t) x, LATERAL (SELECT b FROM t WHERE t.a = x.a ORDER BY b DESC NULLS FIRST LIMIT 2) y",
+    "lateral": "SELECT x.a, y.b FROM (SELECT DISTINCT a FROM t) x, "
+    "LATERAL (SELECT b FROM t WHERE t.a = x.a ORDER BY b DESC NULLS FIRST LIMIT 2) y",
     "floats": "SELECT a, sum(b::double precision), max(b) FROM t GROUP BY a",
     "array": "SELECT a, array_agg(b ORDER BY b), string_agg(c, ',' ORDER BY c) FROM t GROUP BY a",
     "union": "SELECT a FROM t UNION SELECT a FROM u UNION ALL SELECT b FROM t",
@@ -158,7 +159,7 @@ def comparable(value):
     """Numbers by value, rounded where DuckDB divides in binary."""
     if isinstance(value, float | Decimal):
         return round(float(value), 6)
-    return value
+    return tuple(comparable(v) for v in value) if isinstance(value, list | tuple) else value
 
 
 def maintain(connection, catalog, sql, theirs, make, seed, unique=()) -> None:

@@ -107,8 +107,19 @@ def inputs_of(rendered, updates: dict) -> dict:
 
 
 @given(st.integers(0, 10**6), st.booleans(), st.booleans())
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=12, deadline=None, derandomize=True)
 def test_random_queries_are_maintained(evaluator, connection, seed, indexed, eager):
+    maintain(evaluator, connection, seed, indexed=indexed, eager=eager)
+
+
+@pytest.mark.long
+@given(st.integers(0, 10**6), st.booleans(), st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_many_random_queries_are_maintained(evaluator, connection, seed, indexed, eager):
+    maintain(evaluator, connection, seed, indexed=indexed, eager=eager)
+
+
+def maintain(evaluator, connection, seed: int, *, indexed: bool, eager: bool) -> None:
     rel = PlanGenerator(seed).plan()
     rendered = render(
         planned(rel, evaluator, indexed=indexed, eager=eager), errors_in=lambda _: False
