@@ -320,7 +320,7 @@ class Coordinator:
         assert plan.as_of is not None
         value = self._queries.constant(plan.as_of)
         if value is None:
-            raise InvalidParameter("can't use NULL as a timestamp for AS OF")
+            raise InvalidParameter("can't use null as a mz_timestamp for AS OF")
         return int(str(value))
 
     def _copy(self, transaction: Transaction, plan: p.CopyFromPlan) -> Result:
@@ -345,6 +345,8 @@ class Coordinator:
             case p.BeginPlan():
                 if transaction.begun:
                     session.notice("there is already a transaction in progress", severity="WARNING")
+                    if plan.read_only is not None:
+                        transaction.set_mode(read_only=plan.read_only)
                     return Result("BEGIN")
                 transaction.begin(read_only=bool(plan.read_only))
                 return Result("BEGIN")

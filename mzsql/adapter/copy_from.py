@@ -189,7 +189,9 @@ def _check_parquet_type(plan: p.CopyFromPlan, name: str, found: pa.DataType, typ
     fits = (
         _is_text(found)
         if typ.kind in _TEXT_KINDS
-        else _PARQUET_KINDS.get(typ.kind, lambda t: t == arrow_type(typ))(found)
+        else _PARQUET_KINDS[typ.kind](found)
+        if typ.kind in _PARQUET_KINDS
+        else found == arrow_type(typ)
     )
     if not fits:
         raise DatatypeMismatch(

@@ -20,8 +20,8 @@ from mzsql.adapter.planner import Planner
 from mzsql.adapter.seams import CatalogArrangements, HydrationSink, register_managed
 from mzsql.compute import ComputeSettings, RefreshStats
 from mzsql.compute.controller import ComputeController
-from mzsql.repr.errors import Fenced, ObjectInUse, SqlError
 from mzsql.render.dataflow import render
+from mzsql.repr.errors import Fenced, ObjectInUse, SqlError
 from mzsql.repr.ids import GlobalId
 
 #: How often the leading thread looks at the catalog and its lease, in seconds.

@@ -106,6 +106,7 @@ class Definitions:
                 shard=self._env.persist.new_shard_id(),
                 defaults=plan.defaults,
                 created_at=self._env.clock.now_ms(),
+                as_of=self._env.fresh_timestamp(),
             )
         )
 

@@ -156,6 +156,7 @@ class Environment:
                     columns=item.desc.typ.columns,
                     kind="table" if item.kind == "table" else "shard",
                     has_errors=item.kind != "table",
+                    begins=item.as_of,
                 )
             )
         by_name = builtins_by_name()

@@ -175,7 +175,10 @@ class GroupCommit:
         result: dict[GlobalId, list[Batch]] = {}
         for gid, writes in pending.writes.items():
             if gid not in items:
-                raise UndefinedTable("a table that this transaction writes was dropped meanwhile")
+                raise UndefinedTable(
+                    f"unknown catalog item '{gid}'",
+                    detail="The table was dropped while the transaction that writes to it was open.",
+                )
             table = self._env.collections.table(gid)
             updates = [w for w in writes if isinstance(w, pa.Table) and w.num_rows]
             batches = [w for w in writes if isinstance(w, Batch) and w.rows]

@@ -23,7 +23,7 @@ from mzsql.adapter.session import Session
 from mzsql.adapter.walk import global_gets, materialize, unmaterializables
 from mzsql.expr.dataflow import PeekExport
 from mzsql.expr.relation import Relation
-from mzsql.expr.scalar import Literal, Scalar, Unmaterializable, transform
+from mzsql.expr.scalar import Scalar, Unmaterializable, walk
 from mzsql.frontend import hir, lower_query
 from mzsql.repr.datum import Datum
 from mzsql.repr.errors import InvalidParameter, Unsupported
@@ -159,15 +159,10 @@ class Queries:
 
     def constant(self, expr: Scalar) -> Datum:
         """The value of an expression without columns, such as that of AS OF."""
-        ts, now_us = self._env.fresh_timestamp(), time.time_ns() // 1000
-        value = self.values(Session(), ts, now_us)
-
-        def one(part: Scalar) -> Scalar:
+        for part in walk(expr):
             if isinstance(part, Unmaterializable):
-                return Literal(value(part.func, part.typ), part.typ)
-            return part
-
-        return self._planner.evaluate(transform(expr, one))
+                raise Unsupported(f"cannot call {part.func} in AS OF")
+        return self._planner.evaluate(expr)
 
     # --- answers ------------------------------------------------------------------------------
 

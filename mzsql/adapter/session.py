@@ -103,7 +103,20 @@ class Transaction:
         self.begun = True
         self.implicit = False
         if read_only:
+            self.set_mode(read_only=True)
+
+    def set_mode(self, *, read_only: bool) -> None:
+        """READ ONLY or READ WRITE; the latter only before the first query."""
+        if read_only:
+            if self.kind == "write":
+                raise TransactionError("transaction in write-only mode", sqlstate="25001")
             self.kind = "read"
+        elif self.kind == "read":
+            if self.read_ts is not None:
+                raise TransactionError(
+                    "transaction read-write mode must be set before any query", sqlstate="25001"
+                )
+            self.kind = None
 
     def enter(self, kind: str) -> None:
         """Take a statement of this kind in; raises TransactionError where it does not fit what came before."""

@@ -416,7 +416,9 @@ def connect(
 
     Args:
         path: the environment's directory (missing or empty: a new one is made): files and SQLite inside it.
-        blob, consensus, oracle: or the URLs of its three stores (the oracle beside the consensus by default).
+        blob: or the URLs of its three stores: its objects,
+        consensus: its shards' states,
+        oracle: its timestamps (beside the consensus by default).
         spark: the Spark session to run dataflows on; the active one, or a local one started when needed, by default.
         autocommit: whether each statement is a transaction (see the module's text).
         read_only: whether to refuse writes and DDL, and never to lead.

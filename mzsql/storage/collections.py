@@ -25,7 +25,7 @@ from mzsql.persist import (
     SystemClock,
 )
 from mzsql.repr.errors import NotReadable, UndefinedTable
-from mzsql.repr.frontier import Frontier, Timestamp, meet, show
+from mzsql.repr.frontier import Frontier, Timestamp, join, meet, show
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType, arrow_schema
 from mzsql.storage.tables import Tables, TableShard, empty_updates
@@ -45,6 +45,7 @@ class Collection(msgspec.Struct, frozen=True):
         columns: the types of its columns c0 ….
         kind: ``table`` (behind the write-ahead log) or ``shard`` (its shard's own upper counts).
         has_errors: whether its shard has the column ``mz_error``.
+        begins: when it was made: before that it cannot be read.
     """
 
     id: GlobalId
@@ -53,6 +54,7 @@ class Collection(msgspec.Struct, frozen=True):
     columns: tuple[ColumnType, ...]
     kind: str = TABLE
     has_errors: bool = False
+    begins: Timestamp = 0
 
     @property
     def schema(self) -> pa.Schema:
@@ -218,7 +220,8 @@ class Collections:
 
     def since(self, gid: GlobalId) -> Frontier:
         """The earliest time at which the collection can be read now."""
-        return self._get(gid).reader.since
+        one = self._get(gid)
+        return join(one.reader.since, one.meta.begins)
 
     def wait_for_upper(self, gid: GlobalId, past: Timestamp, timeout: float) -> Frontier:
         """Wait until ``past`` is complete; the upper then.

@@ -63,7 +63,7 @@ def test_bootstrap_makes_the_default_cluster_once() -> None:
 def test_names_are_taken_by_any_kind_of_object() -> None:
     state, entries = fresh()
     state = step(entries, cat.create_item(state, item(1, "t")))
-    with pytest.raises(DuplicateObject, match='table "materialize.public.t" already exists'):
+    with pytest.raises(DuplicateObject, match=r'table "materialize\.public\.t" already exists'):
         cat.create_item(state, item(2, "t", "view"))
 
 

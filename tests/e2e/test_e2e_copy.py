@@ -154,7 +154,7 @@ def test_broken_csv_names_what_and_loads_nothing(
 
 
 def test_no_such_file_and_no_parquet(con: mzsql.Connection, tmp_path: Path) -> None:
-    with pytest.raises(mzsql.DatabaseError, match='could not open file ".*nope" for reading'):
+    with pytest.raises(mzsql.DatabaseError, match=r'could not open file ".*nope" for reading'):
         con.execute(f"COPY t FROM '{tmp_path}/nope' (FORMAT PARQUET)")
     (tmp_path / "junk").write_bytes(b"PAR1 not really")
     with pytest.raises(mzsql.DataError, match="is not a Parquet file"):

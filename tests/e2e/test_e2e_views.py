@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import textwrap
@@ -138,3 +139,44 @@ def test_a_view_that_nobody_maintains_says_so(tmp_path: Path, spark: SparkSessio
         text = str(caught.value)
         assert 'relation "materialize.public.v" is not readable at' in text
         assert "Replicas: r1 (size 2); no process runs them now." in text
+
+
+def test_a_process_killed_in_the_middle_of_a_refresh_loses_nothing(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    env = tmp_path / "env"
+    program = f"""
+        import mzsql
+        con = mzsql.connect({str(env)!r})
+        con.execute("SET statement_timeout = '5 min'")
+        con.execute("CREATE TABLE t (k int, v int); INSERT INTO t VALUES (1, 1), (2, 2)")
+        con.execute("CREATE MATERIALIZED VIEW sums AS SELECT k, sum(v) AS s, count(*) AS n FROM t GROUP BY k")
+        con.execute("SELECT * FROM sums")
+        for i in range(1000):
+            con.execute("INSERT INTO t SELECT k, v + %s FROM t WHERE k < 3", [i])
+            con.execute("DELETE FROM t WHERE k = 2 AND v > 50")
+            print(i, flush=True)
+    """
+    other = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, text=True
+    )
+    assert other.stdout is not None
+    # The second round is acknowledged while the first is still being worked on: a step takes far longer than a commit.
+    while other.stdout.readline() not in ("1\n", ""):
+        pass
+    other.send_signal(signal.SIGKILL)
+    other.wait()
+    with mzsql.connect(env, spark=spark) as con:
+        con.execute("SET statement_timeout = '5 min'")
+        frontier, wanted = con.execute(
+            "SELECT f.write_frontier, t.write_frontier FROM mz_internal.mz_frontiers AS f, "
+            "mz_internal.mz_frontiers AS t WHERE f.object_id = 'u2' AND t.object_id = 'u1'"
+        ).fetchall()[0]
+        assert frontier <= wanted
+        view = sorted(con.execute("SELECT * FROM sums").fetchall())
+        again = sorted(con.execute("SELECT k, sum(v), count(*) FROM t GROUP BY k").fetchall())
+        assert view == again
+        assert con.execute("SELECT DISTINCT kind FROM mz_internal.mz_refreshes").fetchall() in (
+            [("step",)],
+            [],
+        )

@@ -39,7 +39,8 @@ class Site:
         assert upper
         table = reader.snapshot_arrow(upper - 1)
         return sorted(
-            (r["c0"], r["c1"], r["c2"] and r["c2"]["micros"], r["mz_diff"]) for r in table.to_pylist()
+            (r["c0"], r["c1"], r["c2"] and r["c2"]["micros"], r["mz_diff"])
+            for r in table.to_pylist()
         )
 
 

@@ -166,7 +166,9 @@ def test_waiting_for_a_time_ends_with_the_commit_of_another_thread(stores) -> No
     writer.start()
     assert one.collections.wait_for_upper(GlobalId("u1"), 20, timeout=5) == 21
     writer.join()
-    with pytest.raises(NotReadable, match=r"u1 is not readable at 99: .* its write frontier is \[21\]"):
+    with pytest.raises(
+        NotReadable, match=r"u1 is not readable at 99: .* its write frontier is \[21\]"
+    ):
         one.collections.wait_for_upper(GlobalId("u1"), 99, timeout=0.05)
     one.close()
 
