@@ -270,12 +270,6 @@ def drop_items(state: CatalogState, ids: Iterable[GlobalId], *, cascade: bool) -
     return {f"item/{gid}": None for gid in doomed}
 
 
-def rename_key(state: CatalogState, kind: str, name: str, value: object) -> Change:
-    """Set one entry of a plain kind (setting, arrangement, managed)."""
-    del state
-    return dict([put(kind, name, value)])
-
-
 class DurableCatalog:
     """The catalog of an environment, followed by this process. Thread-safe."""
 

@@ -94,7 +94,6 @@ class Coordinator:
             env,
             self,
             self._dataflows.any_controller,
-            lambda: self._dataflows.controller,
             self._who_maintains,
             limits or Limits(),
         )

@@ -11,7 +11,7 @@ import contextlib
 import socket
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 
 from mzsql.adapter import catalog as cat
 from mzsql.adapter.builtin import builtins_by_name
@@ -260,16 +260,3 @@ def _check(
     if meta is None:
         raise InternalError("the catalog has no entry of its environment")
     return meta
-
-
-@contextlib.contextmanager
-def opened(locations: Locations, *, read_only: bool = False) -> Iterator[Environment]:
-    """An environment that is closed at the end of the block."""
-    env = Environment.open(locations, read_only=read_only)
-    try:
-        yield env
-    finally:
-        env.close()
-
-
-Now = Callable[[], int]

@@ -50,7 +50,6 @@ class Peeker:
         env: the environment.
         source: what derived builtin relations are made from.
         spark: gives a controller that runs large queries on Spark; None where there is no Spark.
-        controller: the controller of the dataflows maintained here, if any: it knows first when a view has caught up.
         replicas: who maintains views, for messages.
     """
 
@@ -59,14 +58,12 @@ class Peeker:
         env: Environment,
         source: system_rows.Source,
         spark: Callable[[], ComputeController | None],
-        controller: Callable[[], ComputeController | None],
         replicas: Callable[[GlobalId], str],
         limits: Limits | None = None,
     ) -> None:
         self._env = env
         self._source = source
         self._spark = spark
-        self._controller = controller
         self._replicas = replicas
         self._limits = limits or Limits()
 

@@ -6,7 +6,6 @@ each copy. An error row fails the read with its message.
 
 from __future__ import annotations
 
-import datetime as dt
 import decimal
 import json
 from collections.abc import Callable, Sequence
@@ -99,12 +98,3 @@ def constant_table(rows: Sequence[tuple[Row, int]], columns: Sequence[ColumnType
         values = [None if row[i] is None else decode(row[i]) for row in flat]
         arrays.append(pa.array(values, arrow_type(column.type)))
     return pa.table(arrays, names=[f"c{i}" for i in range(len(columns))])
-
-
-def python_rows(names: Sequence[str], rows: Sequence[Sequence[object]]) -> pa.Table:
-    """Text rows that a statement such as SHOW answers with: every column is text."""
-    arrays = [pa.array([row[i] for row in rows], pa.string()) for i in range(len(names))]
-    return pa.table(arrays, names=list(names))
-
-
-EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

@@ -35,8 +35,7 @@ SCRIPT = (
 )
 QUERIES = (
     "SELECT a, b, c FROM t",
-    "SELECT count(*), sum(c) FROM t",
-    "SELECT min(b), max(a) FROM t",
+    "SELECT count(*), sum(c), min(b), max(a) FROM t",
     "SELECT b, count(*) AS n FROM t GROUP BY b HAVING count(*) > 1",
     "SELECT t.a, s.d FROM t LEFT JOIN s ON t.a = s.a",
     "SELECT DISTINCT a FROM t WHERE EXISTS (SELECT 1 FROM s WHERE s.a = t.a)",
