@@ -36,6 +36,7 @@ from mzsql.compute.step import collectable_rows
 from mzsql.compute.target import Target, with_time
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine
+from mzsql.location import LocationError
 from mzsql.persist import PartRef, PersistClient
 from mzsql.render.rendered import HydrationStage
 from mzsql.repr.errors import InternalError
@@ -409,7 +410,12 @@ class _Watch:
 
         def look() -> None:
             while not ended.wait(_LOOK_SECONDS):
-                self._report.node_done(self._lir_ids, sorted(complete()))
+                try:
+                    done = sorted(complete())
+                except (OSError, LocationError):
+                    # Spark moves files while they are listed; the next look, or the end of the write, will tell.
+                    continue
+                self._report.node_done(self._lir_ids, done)
 
         watcher = threading.Thread(target=look, name="mzsql-hydration-watch", daemon=True)
         watcher.start()
