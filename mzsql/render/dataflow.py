@@ -8,6 +8,7 @@ back. A step's result does not depend on how time was cut into steps, and no sta
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from sqlglot import expressions as exp
 
@@ -33,9 +34,12 @@ from mzsql.render.statement import (
     subquery,
 )
 from mzsql.render.step import StepRenderer, export_of
-from mzsql.repr.frontier import Timestamp
+from mzsql.repr.frontier import MAX_TIMESTAMP, Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType
+
+#: Stands for `lower` in a template: a time that nothing else in a statement can be mistaken for (an hour before the last one).
+_LOWER: Timestamp = MAX_TIMESTAMP - 3_600_000
 
 
 class RenderedDataflow:
@@ -61,8 +65,9 @@ class RenderedDataflow:
         )
         export = self.desc.export
         self.output_key_arity = len(export.key) if isinstance(export, lir.IndexExport) else None
-        renderer = StepRenderer(shape, Engine.DUCKDB, 0, 1)
+        renderer = StepRenderer(shape, Engine.DUCKDB, _LOWER, _LOWER + 1)
         step = renderer.step()
+        self._steps: dict[Engine, Step] = {Engine.DUCKDB: step}
         self.arrangements: tuple[ArrangementSpec, ...] = tuple(renderer.specs.values())
         read = set(step.reads)
         self.lookups: tuple[Lookup, ...] = tuple(
@@ -78,7 +83,12 @@ class RenderedDataflow:
 
     def step(self, engine: Engine, lower: Timestamp, upper: Timestamp) -> Step:
         """The statement that processes the inputs' updates with times in ``[lower, upper)``."""
-        return StepRenderer(self._shape, engine, lower, upper).step()
+        assert lower < upper
+        if engine not in self._steps:
+            renderer = StepRenderer(self._shape, engine, _LOWER, _LOWER + 1)
+            self._steps[engine] = renderer.step()
+        template = self._steps[engine]
+        return replace(template, statement=_at(template.statement, lower))
 
     def oneshot(self, engine: Engine) -> exp.Expression:
         """The contents at one time: result columns c0 …, mz_error, mz_diff, over the ``snap_…`` relations. Not consolidated."""
@@ -102,6 +112,16 @@ def render(
         Unsupported: a plan that cannot be maintained yet, with a message that says what.
     """
     return RenderedDataflow(Shape(desc, errors_in))
+
+
+def _at(template: exp.Expression, lower: Timestamp) -> exp.Expression:
+    """A step's statement at its `lower`: the template's stand-ins replaced. A plan is rendered once for all its steps."""
+    times = {str(_LOWER): lower, str(_LOWER - 1): lower - 1}
+    statement = template.copy()
+    for literal in list(statement.find_all(exp.Literal)):
+        if not literal.is_string and literal.this in times:
+            literal.replace(s.num(times[literal.this]))
+    return statement
 
 
 class _Progress:

@@ -3,7 +3,8 @@
 Promise: `worker_of` is a function of the key alone, spelled with what both engines compute alike: MD5 of a canonical text, its leading
 60 bits modulo the number of workers. Equal keys have equal texts; NULL has one of its own. The trade-off: of a numeric only the
 whole part counts, and types whose text differs between engines (floats, intervals, nested types) do not count at all, so keys
-that differ only there share a worker.
+that differ only there share a worker. A change of it makes stored arrangements unusable: raise `STATE_VERSION` of
+`mzsql.render.naming`.
 """
 
 from __future__ import annotations

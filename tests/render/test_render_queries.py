@@ -162,7 +162,7 @@ def comparable(value):
     return tuple(comparable(v) for v in value) if isinstance(value, list | tuple) else value
 
 
-def maintain(connection, catalog, sql, theirs, make, seed, unique=()) -> None:
+def maintain(connection, catalog, sql, theirs, make, seed, unique=(), step_with=None) -> None:
     rng = random.Random(f"{sql} {seed}")
     rendered = render(planned(catalog, sql), errors_in=lambda _: seed % 2 == 0)
     tables = {}
@@ -178,6 +178,7 @@ def maintain(connection, catalog, sql, theirs, make, seed, unique=()) -> None:
     }
     runner = Runner(rendered, duck(connection))
     runner.hydrate(inputs, 0)
+    runner.run = step_with or runner.run
     lower_bound = 1
     while lower_bound <= TIMES:
         upper = rng.randint(lower_bound + 1, TIMES + 1)
