@@ -109,6 +109,15 @@ def require_java() -> None:
         )
 
 
+def driver_memory_mib() -> int:
+    """The heap of a local session: a quarter of the machine's memory, at least 1 and at most 4 GiB.
+
+    Driver and executor are one process here, and Spark's own default of 1 GiB is used up by the compiled plans of a few large dataflows.
+    """
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
+    return min(max(total // 4, 1024), 4096)
+
+
 def local_session(*, cores: int | None = None, app_name: str = "mzsql") -> SparkSession:
     """A Spark session in this process: the one there is, untouched, or a new one.
 
@@ -141,6 +150,7 @@ def local_session(*, cores: int | None = None, app_name: str = "mzsql") -> Spark
         .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={log4j.as_uri()}")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.memory", f"{driver_memory_mib()}m")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.scheduler.mode", "FAIR")
