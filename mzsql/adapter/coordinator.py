@@ -288,9 +288,11 @@ class Coordinator:
                 self._definitions.create_view(session, plan)
                 return Result("CREATE VIEW")
             case p.CreateMaterializedViewPlan():
+                self._dataflows.require_spark()
                 self._definitions.create_materialized_view(session, plan)
                 return Result("CREATE MATERIALIZED VIEW")
             case p.CreateIndexPlan():
+                self._dataflows.require_spark()
                 self._definitions.create_index(session, plan)
                 return Result("CREATE INDEX")
             case p.DropPlan():

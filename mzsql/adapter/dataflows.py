@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from mzsql.adapter.catalog import CatalogState, Item
@@ -20,6 +21,7 @@ from mzsql.adapter.planner import Planner
 from mzsql.adapter.seams import CatalogArrangements, HydrationSink, register_managed
 from mzsql.compute import ComputeSettings, RefreshStats
 from mzsql.compute.controller import ComputeController
+from mzsql.compute.spark_session import require_java
 from mzsql.render.dataflow import render
 from mzsql.repr.errors import Fenced, ObjectInUse, SqlError
 from mzsql.repr.ids import GlobalId
@@ -198,6 +200,15 @@ class Dataflows:
                 clock=env.clock,
             )
         return self._controller
+
+    def require_spark(self) -> None:
+        """Check, before a dataflow is promised, that this process could run it if it came to that.
+
+        Raises:
+            EnvironmentRefused: Spark would have to be started here, and there is no Java for it.
+        """
+        if self._may_lead and self._spark is not None and SparkContext._active_spark_context is None:
+            require_java()
 
     def any_controller(self) -> ComputeController | None:
         """A controller to run a large one-shot query on Spark, made where there is none; None without Spark."""

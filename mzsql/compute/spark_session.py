@@ -77,7 +77,7 @@ def java_version() -> int | None:
     """The major version of the Java that Spark would start; None where there is none."""
     home = os.environ.get("JAVA_HOME")
     candidate = str(Path(home) / "bin" / "java") if home else "java"
-    java = shutil.which(candidate) or shutil.which("java")
+    java = shutil.which(candidate)  # Spark looks nowhere else when JAVA_HOME is set
     if java is None:
         return None
     try:
