@@ -207,7 +207,11 @@ class Dataflows:
         Raises:
             EnvironmentRefused: Spark would have to be started here, and there is no Java for it.
         """
-        if self._may_lead and self._spark is not None and SparkContext._active_spark_context is None:
+        if (
+            self._may_lead
+            and self._spark is not None
+            and SparkContext._active_spark_context is None
+        ):
             require_java()
 
     def any_controller(self) -> ComputeController | None:
