@@ -129,13 +129,13 @@ def _parse_all(text: str) -> list[st.Statement]:
 
 def _parse_chunk(tokens: list[Token], source: st.Source) -> st.Statement:
     parser: Any = Dialect().parser(error_level=ErrorLevel.IMMEDIATE)
-    out: list[st.Statement] = []
-
-    def method(p: Any) -> Any:
-        out.append(StatementParser(p, source).statement())
-
+    # sqlglot's own entry knows blocks (BEGIN … ELSE … END); here a chunk of tokens is one statement.
+    parser.reset()
+    parser.sql = source.text[: source.end]
+    parser._chunks = [tokens]
+    parser._advance_chunk()
     try:
-        parser._parse(method, tokens, source.text[: source.end])
+        return StatementParser(parser, source).statement()
     except SyntaxProblem as problem:
         raise SqlSyntaxError(problem.message, position=problem.position) from None
     except SqlError:
@@ -149,7 +149,6 @@ def _parse_chunk(tokens: list[Token], source: st.Source) -> st.Statement:
             f"Expected a valid expression, found {describe(at)}",
             position=at.start + 1 if at else source.end + 1,
         ) from error
-    return out[0]
 
 
 class StatementParser:

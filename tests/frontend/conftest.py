@@ -96,6 +96,8 @@ def plain(value):
         return value
     if isinstance(value, Decimal | int | float):
         return round(float(value), 6)
+    if isinstance(value, list):
+        return tuple(plain(v) for v in value)
     if isinstance(value, dt.datetime) and value.time() == dt.time():
         return value.date()
     return value

@@ -21,8 +21,11 @@ DUCK = Engine.DUCKDB
 class Model:
     """Translates one relation; `tables` maps global ids to DuckDB tables with columns c0, c1, …"""
 
-    def __init__(self, tables: dict[str, str]) -> None:
+    def __init__(self, tables: dict[str, str], *, errors: bool = True) -> None:
         self.tables = tables
+        self.errors = (
+            errors  # without them DuckDB can take a conjunction apart and push its parts into joins
+        )
         self.ctes: list[str] = []
         self.locals: dict[int, tuple[str, RelationType]] = {}
 
@@ -53,7 +56,7 @@ class Model:
 
     def cte(self, sql: str) -> str:
         name = f"n{len(self.ctes)}"
-        self.ctes.append(f"{name} AS ({sql})")
+        self.ctes.append(f"{name} AS NOT MATERIALIZED ({sql})")
         return name
 
     def scalar(self, expr: ms.Scalar, typ: RelationType, prefix: str = "") -> str:
@@ -65,7 +68,7 @@ class Model:
         ]
         value = to_sql(spell.value(expr, columns, DUCK), DUCK)
         failure = spell.error(expr, columns, DUCK)
-        if failure is None:
+        if failure is None or not self.errors:
             return value
         message = to_sql(failure, DUCK)
         return f"CASE WHEN ({message}) IS NOT NULL THEN error({message}) ELSE {value} END"
@@ -73,7 +76,9 @@ class Model:
     def node(self, rel: mir.Relation) -> tuple[str, RelationType]:
         match rel:
             case mir.Let(id=local, value=value, body=body):
-                self.locals[local] = self.node(value)
+                name, typ = self.node(value)
+                self.ctes.append(f"l{local} AS MATERIALIZED (SELECT * FROM {name})")
+                self.locals[local] = (f"l{local}", typ)
                 return self.node(body)
             case mir.Get(id=local) if isinstance(local, int):
                 name, typ = self.locals[local]
@@ -153,13 +158,15 @@ class Model:
         )
 
     def reduce(self, rel: mir.Reduce, name, inner) -> str:
-        source = self.consolidated(name, inner)
         keys = [f"{self.scalar(k, inner)} AS c{i}" for i, k in enumerate(rel.group_key)]
-        values = [self.scalar(a.expr, inner) for a in rel.aggregates]
-        named = [f"{v} AS v{i}" for i, v in enumerate(values)]
-        picked = ", ".join([*keys, *named, "1 AS one"])
+        named = [f"{self.scalar(a.expr, inner)} AS v{i}" for i, a in enumerate(rel.aggregates)]
+        picked = [*(f"c{i}" for i in range(len(keys))), *(f"v{i}" for i in range(len(named))), "1"]
+        source = (
+            f"(SELECT {', '.join([*picked, 'sum(d)::BIGINT AS d'])} FROM "
+            f"(SELECT {', '.join([*keys, *named, 'd'])} FROM {name}) GROUP BY ALL HAVING sum(d) <> 0)"
+        )
         # An aggregate of negative multiplicities has no meaning: `range` would hide it.
-        rows = f"(SELECT {picked} FROM {source}, range(CASE WHEN d < 0 THEN error('negative') ELSE d END))"
+        rows = f"(SELECT * FROM {source}, range(CASE WHEN d < 0 THEN error('negative') ELSE d END))"
         group = ", ".join(f"c{i}" for i in range(len(keys)))
         done = [
             f"{_aggregate(a, f'v{i}', ms.scalar_type(a.expr, inner.columns))} AS c{len(keys) + i}"

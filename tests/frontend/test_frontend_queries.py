@@ -121,7 +121,7 @@ SELECT * FROM t LEFT JOIN LATERAL (SELECT max(d) AS m, count(*) AS n FROM u WHER
 SELECT * FROM t LEFT JOIN LATERAL (SELECT d FROM u WHERE u.c = t.a AND d > 10) q ON q.d < 100
 SELECT * FROM t, LATERAL (SELECT t.a + u.d AS z FROM u WHERE u.c = t.a ORDER BY u.d LIMIT 1) q
 SELECT * FROM t, LATERAL (WITH q AS (SELECT t.a * 2 AS z) SELECT q1.z + q2.z FROM q q1, q q2) r
-SELECT * FROM t, LATERAL (WITH m AS (SELECT max(d) AS m FROM u WHERE c = a) SELECT (SELECT m.m + b FROM m), c FROM u WHERE c = (SELECT m FROM m) - 9) r
+SELECT * FROM t, LATERAL (WITH m AS (SELECT max(d) m FROM u WHERE c = a) SELECT (SELECT m + b FROM m), c FROM u WHERE c = (TABLE m) - 9) r
 SELECT a, (WITH q AS (SELECT d FROM u WHERE c = t.a) SELECT count(*) FROM q, w WHERE q.d = w.b OR w.a = (SELECT min(d) FROM q)) FROM t
 SELECT a, (SELECT count(*) FROM (SELECT d FROM u WHERE c = t.a UNION SELECT b FROM w WHERE w.a = t.a) z) FROM t
 SELECT a, (SELECT count(*) FROM (SELECT d FROM u WHERE c = t.a EXCEPT ALL SELECT b FROM w WHERE w.a = t.a) z) FROM t
