@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from mzsql.expr import functions
@@ -20,7 +21,6 @@ from mzsql.repr.types import (
     BOOLEAN,
     DEFAULT_NUMERIC_SCALE,
     TEXT,
-    UNKNOWN,
     SqlType,
     type_name,
 )
@@ -429,7 +429,7 @@ def function_call(
         UndefinedFunction: ``function f(integer) does not exist``.
     """
     subject = f"function {shown or name}({', '.join(type_name(a.typ) for a in args)})"
-    func = _resolved(functions.scalars_named(name), args, subject, position)
+    func = _resolved(name, args, subject, position)
     return call(func.key, apply(func, args))
 
 
@@ -441,15 +441,19 @@ def operator_call(symbol: str, args: Sequence[Typed], position: int | None) -> T
     """
     names = [type_name(a.typ) for a in args]
     shown = f"{names[0]} {symbol} {names[1]}" if len(args) == 2 else f"{symbol} {names[0]}"
-    func = _resolved(functions.scalars_named(symbol), args, f"operator: {shown}", position)
+    func = _resolved(symbol, args, f"operator: {shown}", position)
     return call(func.key, apply(func, args))
 
 
-def _resolved(
-    candidates: Sequence[Any], args: Sequence[Typed], shown: str, position: int | None
-) -> Any:
+@lru_cache(maxsize=4096)
+def _scalar(name: str, args: tuple[SqlType, ...]) -> Any | None:
+    """The scalar overload that these types mean; remembered, as long lists ask the same again and again."""
+    return resolve(functions.scalars_named(name), args)
+
+
+def _resolved(name: str, args: Sequence[Typed], shown: str, position: int | None) -> Any:
     try:
-        func = resolve(candidates, [a.typ for a in args])
+        func = _scalar(name, tuple(a.typ for a in args))
     except UndefinedFunction:
         raise UndefinedFunction(
             f"{_subject(shown)} is not unique: could not determine which to call",
@@ -461,7 +465,7 @@ def _resolved(
         kind, _, rest = shown.partition(": ")
         message = f"operator does not exist: {rest}" if rest else f"{kind} does not exist"
         hint = None
-        if candidates:
+        if functions.scalars_named(name):
             hint = "No overload matches the given argument types. You might need to add explicit type casts."
         raise UndefinedFunction(message, position=position, hint=hint)
     return func
@@ -469,24 +473,3 @@ def _resolved(
 
 def _subject(shown: str) -> str:
     return shown.replace("operator: ", "operator ")
-
-
-__all__ = [
-    "UNKNOWN",
-    "Typed",
-    "apply",
-    "call",
-    "can_cast",
-    "cast",
-    "common_type",
-    "exact_numeric",
-    "explicit",
-    "function_call",
-    "numeric_literal",
-    "operator_call",
-    "require",
-    "resolve",
-    "settle",
-    "to_boolean",
-    "unify",
-]
