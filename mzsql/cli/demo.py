@@ -215,7 +215,7 @@ class Demo:
             "SELECT * FROM mz_internal.mz_compute_operator_hydration_statuses ORDER BY object_id, plan_node_id LIMIT 6",
             "SELECT * FROM mz_internal.mz_hydration_statuses ORDER BY object_id",
             "SELECT id, name, cluster_id FROM mz_catalog.mz_materialized_views ORDER BY id",
-            "SELECT * FROM public.q3",
+            "SELECT * FROM public.q3 ORDER BY revenue DESC",
         )
         for query in queries:
             frame = session.sql(query)
