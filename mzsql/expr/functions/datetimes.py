@@ -162,11 +162,11 @@ def _differences() -> list[ScalarFunc]:
         day = s.wide(s.num(DAY_MICROS))
         rest = s.mod(span, day)
         days = s.integer(calendar.whole_days(s.sub(span, rest), engine))
-        return intervals.build(args, s.num(0), days, rest, engine)
+        return intervals.build(s.num(0), days, rest, engine)
 
     def times(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         span = s.sub(args[0].ast, args[1].ast)
-        return intervals.build(args, s.num(0), s.num(0), span, engine)
+        return intervals.build(s.num(0), s.num(0), span, engine)
 
     def moment(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
         micros = s.add(calendar.micros(args[0].ast, "date", engine), args[1].ast)

@@ -21,17 +21,16 @@ from mzsql.repr.types import DOUBLE, INTERVAL, SqlType
 _FIELDS = ("months", "days", "micros")
 
 
-def build(args: Sequence[Sql], months: Ast, days: Ast, micros: Ast, engine: Engine) -> Ast:
-    """An interval of wide numbers; NULL where an argument is NULL or a field leaves its range."""
-    fields = (
-        s.try_cast(months, of("integer"), engine),
-        s.try_cast(days, of("integer"), engine),
-        s.try_cast(micros, of("bigint"), engine),
+def build(months: Ast, days: Ast, micros: Ast, engine: Engine) -> Ast:
+    """An interval of wide numbers; NULL where one of them is NULL or leaves its field's range."""
+    fields = s.struct(
+        months=s.try_cast(months, of("integer"), engine),
+        days=s.try_cast(days, of("integer"), engine),
+        micros=s.try_cast(micros, of("bigint"), engine),
     )
-    whole = s.and_(*(s.is_not_null(part) for part in fields))
-    made = s.cast(s.struct(months=fields[0], days=fields[1], micros=fields[2]), INTERVAL, engine)
-    present = s.and_(*(s.is_not_null(arg.ast) for arg in args))
-    return s.case((s.and_(present, whole), made))
+    row = s.variable("b0")
+    whole = s.and_(*(s.is_not_null(s.field(row, name)) for name in _FIELDS))
+    return s.let(fields, "b0", s.case((whole, s.cast(row, INTERVAL, engine))), engine)
 
 
 def known(ast: Ast) -> Interval | None:
@@ -57,14 +56,14 @@ def _sum(sign: int) -> Spelling:
         months, days, micros = (
             join(a, b) for a, b in zip(*(_parts(arg) for arg in args), strict=True)
         )
-        return build(args, months, days, micros, engine)
+        return build(months, days, micros, engine)
 
     return value
 
 
 def _negated(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
     months, days, micros = (s.sub(s.wide(s.num(0)), part) for part in _parts(args[0]))
-    return build(args, months, days, micros, engine)
+    return build(months, days, micros, engine)
 
 
 def _scaled(*, divide: bool) -> Spelling:
@@ -80,56 +79,61 @@ def _scaled(*, divide: bool) -> Spelling:
             for short, name in zip("mdu", _FIELDS, strict=True)
         }
         spilled = s.let(s.struct(**fields), "i0", _spill_months(s.variable("i0"), engine), engine)
-        body = _spill_days(s.variable("i1"), args, engine)
-        return s.let(spilled, "i1", body, engine)
+        return s.let(spilled, "i1", _spill_days(s.variable("i1"), engine), engine)
 
     return value
 
 
 def _spill_months(row: Ast, engine: Engine) -> Ast:
-    """Whole months; the rest as days, rounded to a millionth of a day as PostgreSQL does."""
+    """Whole months; the rest as days, rounded to a millionth of a day as PostgreSQL does; whole days of both apart."""
     million = s.double(s.num(1_000_000))
-    months = s.field(row, "m")
+    months, days = s.field(row, "m"), s.field(row, "d")
     whole = _truncate(months, engine)
-    rest = _round(s.mul(s.mul(s.sub(months, whole), s.double(s.num(30))), million), engine)
-    return s.struct(m=whole, s=s.div(rest, million), d=s.field(row, "d"), u=s.field(row, "u"))
-
-
-def _spill_days(row: Ast, args: Sequence[Sql], engine: Engine) -> Ast:
-    """Whole days of both; the rest as microseconds."""
-    days, spill, micros = (s.field(row, name) for name in ("d", "s", "u"))
-    whole, spill_whole = _truncate(days, engine), _truncate(spill, engine)
-    rest = s.add(s.sub(days, whole), s.sub(spill, spill_whole))
-    # Two fractions may make a day more.
-    carried = _truncate(rest, engine)
-    down = _round(s.mul(s.sub(rest, carried), s.double(s.num(DAY_MICROS))), engine)
-    return build(
-        args,
-        _bounded(s.field(row, "m"), 2**31, engine),
-        _bounded(s.add(s.add(whole, spill_whole), carried), 2**31, engine),
-        _bounded(_round(s.add(micros, down), engine), 2**63, engine),
-        engine,
+    spilled = s.mul(s.mul(s.sub(months, whole), s.double(s.num(30))), million)
+    return s.struct(
+        m=whole,
+        s=s.div(_round(spilled, engine), million),
+        w=_truncate(days, engine),
+        d=days,
+        u=s.field(row, "u"),
     )
 
 
+def _spill_days(row: Ast, engine: Engine) -> Ast:
+    """The fractions of days together: what makes a whole day more is one, the rest are microseconds."""
+    spill, whole = s.field(row, "s"), s.field(row, "w")
+    spilled = _truncate(spill, engine)
+    rest = s.add(s.sub(s.field(row, "d"), whole), s.sub(spill, spilled))
+    inner = s.variable("i2")
+    carried = _truncate(s.field(inner, "r"), engine)
+    down = s.mul(s.sub(s.field(inner, "r"), carried), s.double(s.num(DAY_MICROS)))
+    micros = _round(s.add(s.field(inner, "u"), _round(down, engine)), engine)
+    body = build(
+        _bounded(s.field(inner, "m"), engine),
+        _bounded(s.add(s.field(inner, "w"), carried), engine),
+        _bounded(micros, engine),
+        engine,
+    )
+    parts = s.struct(m=s.field(row, "m"), w=s.add(whole, spilled), r=rest, u=s.field(row, "u"))
+    return s.let(parts, "i2", body, engine)
+
+
 def _truncate(ast: Ast, engine: Engine) -> Ast:
-    """Towards zero, as a double; NULL beyond 2^52, far outside a field's range."""
-    safe = s.case((s.lt(s.call("ABS", ast), s.double(s.num(2**52))), ast))
+    """Towards zero, as a double; in Spark NULL beyond a bigint, which is beyond a field's range too."""
     if engine is Engine.DUCKDB:
-        return s.call("TRUNC", safe)
-    up, down = s.double(s.call("CEIL", safe)), s.double(s.call("FLOOR", safe))
-    return s.case((s.lt(safe, s.num(0)), up), otherwise=down)
+        return s.call("TRUNC", ast)
+    return s.double(s.try_cast_to(ast, s.typed(exp.DType.BIGINT)))
 
 
 def _round(ast: Ast, engine: Engine) -> Ast:
     return s.call("RINT", ast) if engine is Engine.SPARK else s.call("ROUND_EVEN", ast, s.num(0))
 
 
-def _bounded(ast: Ast, limit: int, engine: Engine) -> Ast:
-    bound = s.double(s.num(limit))
-    low = s.double(s.num(-limit))
-    inside = s.and_(s.gte(ast, low), s.lt(ast, bound))
-    return s.try_cast(s.case((inside, ast)), of("bigint"), engine)
+def _bounded(ast: Ast, engine: Engine) -> Ast:
+    """A whole double as an integer of 38 digits; NULL beyond them, of NaN and of infinities. Its range is checked after."""
+    return s.try_cast_to(
+        s.call("TRUNC", ast) if engine is Engine.DUCKDB else ast, s.decimal_type(38, 0)
+    )
 
 
 def _out_of_range(symbol: str) -> Spelling:
@@ -206,22 +210,19 @@ def field(unit: str, ast: Ast) -> tuple[Ast, int]:
 _DIVISION = ErrorRule(lambda _engine, args, _typ: s.eq(args[1].ast, s.num(0)), "division by zero")
 
 
-def _justified(days: bool, hours: bool) -> Spelling:
-    """Whole days of hours, whole months of days, all fields of one sign (`justify_days`, `_hours`, `_interval`)."""
+def _justified(*, days: bool) -> Spelling:
+    """Whole months of days, or whole days of hours (`justify_days`, `justify_hours`)."""
 
     def value(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         months, day, micros = _parts(args[0])
-        if hours:
-            rest = s.mod(micros, s.wide(s.num(DAY_MICROS)))
-            whole = _exact(s.sub(micros, rest), DAY_MICROS, engine)
-            day, micros = s.add(day, whole), rest
-            day, micros = _one_sign(day, micros, DAY_MICROS)
+        row = s.variable("k0")
+        h, low = s.field(row, "h"), s.field(row, "l")
         if days:
-            rest = s.mod(day, s.wide(s.num(30)))
-            whole = _exact(s.sub(day, rest), 30, engine)
-            months, day = s.add(months, whole), rest
-            months, day = _one_sign(months, day, 30)
-        return build(args, months, day, micros, engine)
+            return s.let(
+                _carry(months, day, 30, engine), "k0", build(h, low, micros, engine), engine
+            )
+        carried = _carry(day, micros, DAY_MICROS, engine)
+        return s.let(carried, "k0", build(months, h, low, engine), engine)
 
     return value
 
@@ -232,18 +233,24 @@ def _exact(multiple: Ast, unit: int, engine: Engine) -> Ast:
     return s.wide(s.int_div(s.hugeint(multiple), s.hugeint(s.num(unit))))
 
 
-def _one_sign(high: Ast, low: Ast, unit: int) -> tuple[Ast, Ast]:
-    up = s.and_(s.gt(high, s.num(0)), s.lt(low, s.num(0)))
-    down = s.and_(s.lt(high, s.num(0)), s.gt(low, s.num(0)))
+def _carry(high: Ast, small: Ast, unit: int, engine: Engine) -> Ast:
+    """Whole units of `small` into `high`, both of one sign after: a struct of h and l."""
+    rest = s.mod(small, s.wide(s.num(unit)))
+    carried = s.struct(h=s.add(high, _exact(s.sub(small, rest), unit, engine)), l=rest)
+    row = s.variable("j0")
+    h, low = s.field(row, "h"), s.field(row, "l")
+    up = s.and_(s.gt(h, s.num(0)), s.lt(low, s.num(0)))
+    down = s.and_(s.lt(h, s.num(0)), s.gt(low, s.num(0)))
     one, size = s.wide(s.num(1)), s.wide(s.num(unit))
-    return (
-        s.case((up, s.sub(high, one)), (down, s.add(high, one)), otherwise=high),
-        s.case((up, s.add(low, size)), (down, s.sub(low, size)), otherwise=low),
+    signed = s.struct(
+        h=s.wide(s.case((up, s.sub(h, one)), (down, s.add(h, one)), otherwise=h)),
+        l=s.wide(s.case((up, s.add(low, size)), (down, s.sub(low, size)), otherwise=low)),
     )
+    return s.let(carried, "j0", signed, engine)
 
 
-def _justify(name: str, *, days: bool, hours: bool) -> ScalarFunc:
-    value = _justified(days, hours)
+def _justify(name: str, *, days: bool) -> ScalarFunc:
+    value = _justified(days=days)
     return ScalarFunc(
         key=name,
         name=name,
@@ -265,6 +272,6 @@ FUNCTIONS: tuple[ScalarFunc, ...] = (
     _binary("mul_interval_double", "*", (INTERVAL, DOUBLE), _scaled(divide=False)),
     _binary("mul_double_interval", "*", (DOUBLE, INTERVAL), _swap(_scaled(divide=False))),
     _binary("div_interval_double", "/", (INTERVAL, DOUBLE), _scaled(divide=True), _DIVISION),
-    _justify("justify_hours", days=False, hours=True),
-    _justify("justify_days", days=True, hours=False),
+    _justify("justify_hours", days=False),
+    _justify("justify_days", days=True),
 )

@@ -7,6 +7,7 @@ in doubles and so have about 15 digits, the trade-off for having them in both en
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from decimal import Decimal
 
 from sqlglot import expressions as exp
@@ -460,13 +461,18 @@ def _sign() -> list[ScalarFunc]:
     ]
 
 
+#: Of what libraries compute: those that IEEE 754 or a single multiplication makes the same everywhere.
+_PORTABLE = frozenset({"sqrt", "pi"})
+
+
+def _from_libraries() -> list[ScalarFunc]:
+    return [*_roots(), *_logarithms(), *_power(), *_trigonometry()]
+
+
 FUNCTIONS: tuple[ScalarFunc, ...] = (
     *_abs(),
     *_rounding(),
-    *_roots(),
-    *_logarithms(),
-    *_power(),
-    *_trigonometry(),
+    *(replace(func, portable=func.name in _PORTABLE) for func in _from_libraries()),
     *_named_modulo(),
     *_sign(),
 )
