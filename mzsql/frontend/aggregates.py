@@ -101,7 +101,7 @@ class _Call:
 
 
 def _take_apart(node: exp.Expr) -> _Call:
-    from mzsql.frontend.expressions import function_name, position_of  # noqa: PLC0415 -- mutual recursion
+    from mzsql.frontend.nodes import function_name, position_of  # noqa: PLC0415 -- mutual recursion
 
     args: list[exp.Expr] = list(node.expressions)
     order: list[exp.Expr] = []
@@ -307,6 +307,6 @@ def _variance(collector: Collector, parts: _Call, value: Typed, condition: Typed
 
 def plan_window(_ctx: ExprContext, node: exp.Expr) -> Typed:
     """A window function; it is refused when it is lowered, until windows are lowered."""
-    from mzsql.frontend.expressions import position_of  # noqa: PLC0415 -- mutual recursion
+    from mzsql.frontend.nodes import position_of  # noqa: PLC0415 -- mutual recursion
 
     raise Unsupported("window functions are not supported", position=position_of(node))

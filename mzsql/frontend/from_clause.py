@@ -25,8 +25,9 @@ from mzsql.frontend.coerce import (
     resolve,
     to_boolean,
 )
-from mzsql.frontend.expressions import ExprContext, combine, function_name, position_of
-from mzsql.frontend.parse import fold
+from mzsql.frontend.expressions import ExprContext
+from mzsql.frontend.nodes import combine, function_name, position_of
+from mzsql.frontend.parse_pieces import fold
 from mzsql.frontend.scope import Scope, ScopeItem, TableName
 from mzsql.repr import types as t
 from mzsql.repr.errors import (

@@ -17,9 +17,10 @@ from mzsql.expr.scalar import Literal
 from mzsql.frontend import hir
 from mzsql.frontend.aggregates import MARKER, Collector
 from mzsql.frontend.coerce import Typed, settle, to_boolean
-from mzsql.frontend.expressions import ExprContext, position_of
+from mzsql.frontend.expressions import ExprContext
 from mzsql.frontend.hir_visit import map_columns
-from mzsql.frontend.parse import fold
+from mzsql.frontend.nodes import position_of
+from mzsql.frontend.parse_pieces import fold
 from mzsql.frontend.projection import output_name
 from mzsql.frontend.scope import Scope, ScopeItem
 from mzsql.repr import types as t

@@ -18,9 +18,10 @@ from mzsql.expr.scalar import ColumnOrder, Literal
 from mzsql.frontend import grouping, hir
 from mzsql.frontend.catalog import CatalogView, FullName
 from mzsql.frontend.coerce import Typed, cast, settle, to_boolean, unify
-from mzsql.frontend.expressions import ExprContext, position_of
+from mzsql.frontend.expressions import ExprContext
 from mzsql.frontend.from_clause import plan_from, table_function
-from mzsql.frontend.parse import fold
+from mzsql.frontend.nodes import position_of
+from mzsql.frontend.parse_pieces import fold
 from mzsql.frontend.projection import plan_select_items
 from mzsql.frontend.scope import Scope, ScopeItem
 from mzsql.frontend.types import resolve_type

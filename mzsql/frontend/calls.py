@@ -1,0 +1,301 @@
+"""Calls: CASE and its like, casts, functions with and without a grammar of their own, aggregates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import expressions as exp
+
+from mzsql.expr import functions
+from mzsql.expr.scalar import Literal
+from mzsql.frontend import aggregates, hir
+from mzsql.frontend.coerce import (
+    Typed,
+    call,
+    explicit,
+    function_call,
+    operator_call,
+    to_boolean,
+    unify,
+)
+from mzsql.frontend.nodes import (
+    function_name,
+    known,
+    moment,
+    null_value,
+    position_of,
+)
+from mzsql.frontend.types import resolve_type
+from mzsql.repr import types as t
+from mzsql.repr.errors import (
+    DataError,
+    GroupingError,
+    InvalidParameter,
+    SqlError,
+    SqlSyntaxError,
+    UndefinedFunction,
+    Unsupported,
+)
+
+if TYPE_CHECKING:
+    from mzsql.frontend.expressions import ExprContext
+
+
+def _case(ctx: ExprContext, node: exp.Expr) -> Typed:
+    operand = node.args.get("this")
+    value = ctx.plan(operand) if operand is not None else None
+    conditions: list[Typed] = []
+    results: list[Typed] = []
+    for branch in node.args["ifs"]:
+        test = ctx.plan(branch.this)
+        if value is not None:
+            test = operator_call("=", [value, test], position_of(branch.this))
+        conditions.append(to_boolean(test, "argument of CASE/WHEN", position_of(branch.this)))
+        results.append(ctx.plan(branch.args["true"]))
+    default = node.args.get("default")
+    results.append(null_value() if default is None else ctx.plan(default))
+    done, typ = unify(results, "CASE", position_of(node))
+    out = done[-1]
+    for condition, result in zip(reversed(conditions), reversed(done[:-1]), strict=True):
+        expr = hir.If(condition.expr, result.expr, out.expr)
+        out = Typed(expr, typ, result.nullable or out.nullable)
+    return out
+
+
+def _coalesce(ctx: ExprContext, node: exp.Expr) -> Typed:
+    name = str(node.this).lower()
+    if not node.expressions:
+        raise SqlSyntaxError(
+            f"Expected an expression in {name.upper()}", position=position_of(node)
+        )
+    values = [ctx.plan(e) for e in node.expressions]
+    done, _ = unify(values, name.upper(), position_of(node))
+    return done[0] if len(done) == 1 else call(name, done)
+
+
+def _nullif(ctx: ExprContext, node: exp.Expr) -> Typed:
+    if len(node.expressions) != 2:
+        raise UndefinedFunction("nullif takes two arguments", position=position_of(node))
+    left, right = (ctx.plan(e) for e in node.expressions)
+    equal = operator_call("=", [left, right], position_of(node))
+    if left.typ.kind == "unknown":
+        left = known(left)
+    null = Literal(None, left.typ)
+    return Typed(hir.If(equal.expr, null, left.expr), left.typ, True)
+
+
+# --- casts and calls with a grammar of their own --------------------------------------------------
+
+
+def _cast(ctx: ExprContext, node: exp.Expr) -> Typed:
+    target = resolve_type(node.args["to"])
+    return explicit(ctx.plan(node.this), target, position_of(node))
+
+
+def _extract(ctx: ExprContext, node: exp.Expr) -> Typed:
+    return _with_unit(
+        ctx, "extract", node.this.name, [ctx.plan(node.expression)], position_of(node)
+    )
+
+
+def _with_unit(
+    ctx: ExprContext, name: str, unit: str, args: list[Typed], position: int | None
+) -> Typed:
+    """A function of a unit of time: the unit is part of its name in the table of functions."""
+    del ctx
+    found = functions.UNITS.get(unit.lower())
+    if found is None:
+        raise InvalidParameter(f"unit '{unit}' not recognized", position=position)
+    return function_call(f"{name}_{found}", args, position, shown=name)
+
+
+def _unit_function(ctx: ExprContext, node: exp.Expr) -> Typed:
+    """date_part('year', x), date_trunc('month', x): the unit has to be a literal."""
+    name = function_name(node)
+    if len(node.expressions) != 2 or not node.expressions[0].is_string:
+        raise Unsupported(f"{name} takes a literal unit and one value", position=position_of(node))
+    unit, value = node.expressions
+    return _with_unit(ctx, name, unit.name, [ctx.plan(value)], position_of(node))
+
+
+def _substring(ctx: ExprContext, node: exp.Expr) -> Typed:
+    args = [ctx.plan(node.this)]
+    start, length = node.args.get("start"), node.args.get("length")
+    if start is None:
+        start = exp.Literal.number(1)
+    args.append(ctx.plan(start))
+    if length is not None:
+        args.append(ctx.plan(length))
+    return function_call("substring", args, position_of(node))
+
+
+def _position(ctx: ExprContext, node: exp.Expr) -> Typed:
+    args = [ctx.plan(node.args["substr"]), ctx.plan(node.this)]
+    return function_call("position", args, position_of(node))
+
+
+def _trim(ctx: ExprContext, node: exp.Expr) -> Typed:
+    name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position")), "btrim")
+    args = [ctx.plan(node.this)]
+    if node.expression is not None:
+        args.append(ctx.plan(node.expression))
+    return function_call(name, args, position_of(node))
+
+
+def _at_time_zone(ctx: ExprContext, node: exp.Expr) -> Typed:
+    args = [ctx.plan(node.args["zone"]), ctx.plan(node.this)]
+    return function_call("timezone", args, position_of(node))
+
+
+def _concat(ctx: ExprContext, node: exp.Expr) -> Typed:
+    """Adjacent string literals: one literal."""
+    if all(e.is_string for e in node.expressions):
+        text = "".join(e.name for e in node.expressions)
+        return Typed(Literal(text, t.UNKNOWN), t.UNKNOWN, False)
+    return function_call("concat", [ctx.plan(e) for e in node.expressions], position_of(node))
+
+
+# --- calls ---------------------------------------------------------------------------------------
+
+_SPECIAL: dict[str, Callable[[ExprContext, exp.Expr], Typed]] = {
+    "coalesce": _coalesce,
+    "greatest": _coalesce,
+    "least": _coalesce,
+    "nullif": _nullif,
+    "date_part": _unit_function,
+    "date_trunc": _unit_function,
+    "now": moment("current_timestamp", t.TIMESTAMPTZ),
+    "mz_now": moment("mz_now", t.MZ_TIMESTAMP),
+    "version": moment("version", t.TEXT),
+    "mz_version": moment("mz_version", t.TEXT),
+    "mz_environment_id": moment("mz_environment_id", t.TEXT),
+    "current_database": moment("current_database", t.TEXT),
+    "current_schema": moment("current_schema", t.TEXT),
+    "pg_backend_pid": moment("pg_backend_pid", t.INTEGER),
+}
+
+
+def _anonymous(ctx: ExprContext, node: exp.Expr) -> Typed:
+    name = function_name(node)
+    special = _SPECIAL.get(name)
+    if special is not None:
+        return special(ctx, node)
+    if aggregates.is_aggregate(name):
+        return _aggregate(ctx, node, None)
+    if name in aggregates.WINDOW_FUNCTIONS:
+        raise SqlError(
+            f"window function {name} requires an OVER clause",
+            position=position_of(node),
+            sqlstate="42809",
+        )
+    args = [ctx.plan(e) for e in node.expressions]
+    if not functions.scalars_named(name) and functions.table_funcs_named(name):
+        return _table_function(ctx, node, name)
+    return function_call(name, args, position_of(node))
+
+
+def _table_function(ctx: ExprContext, node: exp.Expr, name: str) -> Typed:
+    if ctx.table_functions is None:
+        raise SqlError(
+            f"table functions are not allowed in {ctx.clause} (function {name})",
+            position=position_of(node),
+            sqlstate="0A000",
+        )
+    return ctx.planner.select_list_table_function(ctx, node)
+
+
+def _aggregate(ctx: ExprContext, node: exp.Expr, where: exp.Expr | None) -> Typed:
+    if ctx.inside_aggregate:
+        raise GroupingError(
+            "nested aggregate functions are not allowed", position=position_of(node)
+        )
+    if ctx.aggregates is None:
+        raise GroupingError(
+            f"aggregate functions are not allowed in {ctx.clause} (function {function_name(node)})",
+            position=position_of(node),
+        )
+    inner = replace(
+        ctx,
+        clause="an aggregate",
+        table_functions=None,
+        windows=False,
+        positions={},
+        inside_aggregate=True,
+    )
+    return aggregates.plan_aggregate(inner, ctx.aggregates, node, where)
+
+
+def _filter(ctx: ExprContext, node: exp.Expr) -> Typed:
+    call_node = node.this
+    if not isinstance(call_node, exp.Anonymous) or not aggregates.is_aggregate(
+        function_name(call_node)
+    ):
+        raise SqlError(
+            "FILTER specified, but it is not an aggregate function",
+            position=position_of(node),
+            sqlstate="42809",
+        )
+    return _aggregate(ctx, call_node, node.expression.this)
+
+
+def _window(ctx: ExprContext, node: exp.Expr) -> Typed:
+    if not ctx.windows:
+        raise SqlError(
+            f"window functions are not allowed in {ctx.clause}",
+            position=position_of(node),
+            sqlstate="42P20",
+        )
+    return aggregates.plan_window(ctx, node)
+
+
+def _tuple(_ctx: ExprContext, node: exp.Expr) -> Typed:
+    raise Unsupported("row values are not supported here", position=position_of(node))
+
+
+def _star(_ctx: ExprContext, node: exp.Expr) -> Typed:
+    raise SqlSyntaxError("wildcard in invalid position", position=position_of(node))
+
+
+def _parameter(_ctx: ExprContext, node: exp.Expr) -> Typed:
+    raise DataError(
+        "there is no parameter for this placeholder",
+        position=position_of(node),
+        hint="Parameters are written %s or %(name)s.",
+        sqlstate="42P02",
+    )
+
+
+def _default(_ctx: ExprContext, node: exp.Expr) -> Typed:
+    if node.name.upper() == "DEFAULT":
+        raise SqlSyntaxError(
+            "DEFAULT expression is not allowed in this context", position=position_of(node)
+        )
+    raise Unsupported(f"{node.name} is not supported here", position=position_of(node))
+
+
+def _collate(_ctx: ExprContext, node: exp.Expr) -> Typed:
+    raise Unsupported("COLLATE is not supported", position=position_of(node))
+
+
+#: The handlers of this module's nodes.
+HANDLERS: dict[type[exp.Expr], Callable[[ExprContext, Any], Typed]] = {
+    exp.Case: _case,
+    exp.Cast: _cast,
+    exp.Extract: _extract,
+    exp.Substring: _substring,
+    exp.StrPosition: _position,
+    exp.Trim: _trim,
+    exp.AtTimeZone: _at_time_zone,
+    exp.Concat: _concat,
+    exp.Anonymous: _anonymous,
+    exp.Filter: _filter,
+    exp.Window: _window,
+    exp.Tuple: _tuple,
+    exp.Star: _star,
+    exp.Placeholder: _parameter,
+    exp.Parameter: _parameter,
+    exp.Var: _default,
+    exp.Collate: _collate,
+}

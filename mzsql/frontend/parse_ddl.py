@@ -1,0 +1,206 @@
+"""CREATE and DROP, parsed."""
+
+from __future__ import annotations
+
+from sqlglot import expressions as exp
+from sqlglot.tokenizer_core import TokenType
+
+from mzsql.frontend import statements as st
+from mzsql.frontend.parse_pieces import OBJECT_KINDS, Pieces
+from mzsql.repr.errors import Unsupported
+
+_UNSUPPORTED_CREATES = frozenset(
+    """
+    SOURCE SINK SCHEMA DATABASE CLUSTER ROLE USER TYPE SECRET CONNECTION FUNCTION TRIGGER SEQUENCE
+    EXTENSION NETWORK
+    """.split()  # noqa: SIM905
+)
+
+
+class DefinitionParser(Pieces):
+    """Parses definitions."""
+
+    def create(self) -> st.Statement:
+        """CREATE …"""
+        position = self.position()
+        or_replace = self.at("OR", "REPLACE")
+        if self.one_of((("TEMPORARY",), ("TEMP",))):
+            raise Unsupported("temporary objects are not supported", position=position)
+        if self.at("MATERIALIZED", "VIEW"):
+            return self._create_view(materialized=True, or_replace=or_replace)
+        if self.at("VIEW"):
+            return self._create_view(materialized=False, or_replace=or_replace)
+        if or_replace:
+            self.p.expected("[MATERIALIZED] VIEW after OR REPLACE")
+        if self.at("TABLE"):
+            return self._create_table()
+        if self.at("DEFAULT", "INDEX"):
+            return self._create_index(default=True)
+        if self.at("INDEX"):
+            return self._create_index(default=False)
+        words = self._next_words()
+        if words not in _UNSUPPORTED_CREATES:
+            self.p.expected("one of DEFAULT INDEX, INDEX, MATERIALIZED VIEW, TABLE or VIEW")
+        raise Unsupported(f"CREATE {words} is not supported", position=position)
+
+    def _next_words(self) -> str:
+        return str(self.p._curr.text.upper()) if self.p._curr else ""
+
+    def _create_view(self, *, materialized: bool, or_replace: bool) -> st.CreateView:
+        if_not_exists = self.if_not_exists()
+        name = self.name()
+        columns = tuple(n for n, _ in self.names_in_parentheses())
+        cluster = self.in_cluster() if materialized else None
+        options = self._options() if materialized and self.at("WITH") else ()
+        if not self.p._match(TokenType.ALIAS):
+            self.p.expected("AS")
+        query = self.select()
+        return st.CreateView(
+            self.source,
+            name,
+            columns,
+            query,
+            materialized,
+            if_not_exists,
+            or_replace,
+            cluster,
+            options,
+        )
+
+    def _options(self) -> tuple[tuple[str, str], ...]:
+        """WITH (ASSERT NOT NULL c, …) of a materialized view: kind and operand."""
+        if not self.p._match(TokenType.L_PAREN):
+            self.p.expected("left parenthesis")
+        found: list[tuple[str, str]] = []
+        while True:
+            position = self.position()
+            if self.at("ASSERT", "NOT", "NULL"):
+                self.p._match(TokenType.EQ)
+                found.append(("assert not null", self.identifier()))
+            elif self.at("REFRESH") or self.at("RETAIN", "HISTORY"):
+                raise Unsupported(
+                    "options REFRESH and RETAIN HISTORY of materialized views are not supported",
+                    position=position,
+                )
+            else:
+                self.p.expected("ASSERT NOT NULL")
+            if not self.p._match(TokenType.COMMA):
+                break
+        self.p._match_r_paren()
+        return tuple(found)
+
+    def _create_table(self) -> st.CreateTable:
+        if_not_exists = self.if_not_exists()
+        name = self.name()
+        columns: list[st.ColumnSpec] = []
+        keys: list[tuple[str, tuple[str, ...], int]] = []
+        if not self.p._match(TokenType.L_PAREN):
+            self.p.expected("left parenthesis")
+        while columns or keys or not self._at(TokenType.R_PAREN):
+            if not self._table_constraint(keys):
+                columns.append(self._column(keys))
+            if not self.p._match(TokenType.COMMA):
+                break
+        self.p._match_r_paren()
+        return st.CreateTable(self.source, name, tuple(columns), tuple(keys), if_not_exists)
+
+    def _table_constraint(self, keys: list[tuple[str, tuple[str, ...], int]]) -> bool:
+        position = self.position()
+        named = self.at("CONSTRAINT")
+        if named:
+            self.identifier()
+        if self.p._match(TokenType.PRIMARY_KEY) or self.at("UNIQUE"):
+            kind = "UNIQUE" if self.p._prev.text.upper() == "UNIQUE" else "PRIMARY KEY"
+            names = self.names_in_parentheses()
+            if not names:
+                self.p.expected("left parenthesis")
+            self._key(keys, kind, tuple(n for n, _ in names), position)
+            return True
+        if self.p._match(TokenType.FOREIGN_KEY) or self.at("CHECK"):
+            raise Unsupported(
+                "CREATE TABLE with a foreign key or check constraint is not supported",
+                position=position,
+                hint="Leave the constraint out: it would not be enforced.",
+            )
+        if named:
+            self.p.expected("PRIMARY KEY, UNIQUE, FOREIGN KEY, or CHECK")
+        return False
+
+    def _key(
+        self,
+        keys: list[tuple[str, tuple[str, ...], int]],
+        kind: str,
+        columns: tuple[str, ...],
+        position: int,
+    ) -> None:
+        """A key; NOT ENFORCED makes it a note for the reader."""
+        enforced = not self.at("NOT", "ENFORCED")
+        keys.append((kind if enforced else f"{kind} NOT ENFORCED", columns, position))
+
+    def _column(self, keys: list[tuple[str, tuple[str, ...], int]]) -> st.ColumnSpec:
+        position = self.position()
+        name = self.identifier()
+        typ = self.p.data_type()
+        not_null, default = False, None
+        while True:
+            at = self.position()
+            if self.at("NOT", "NULL"):
+                not_null = True
+            elif self.at("NULL"):
+                not_null = False
+            elif self.at("DEFAULT"):
+                default = self._spanned(self.p._parse_bitwise)
+            elif self.p._match(TokenType.PRIMARY_KEY):
+                self._key(keys, "PRIMARY KEY", (name,), at)
+            elif self.at("UNIQUE"):
+                self._key(keys, "UNIQUE", (name,), at)
+            elif self.at("REFERENCES") or self.at("CHECK"):
+                raise Unsupported(
+                    "CREATE TABLE with a foreign key or check constraint is not supported",
+                    position=at,
+                    hint="Leave the constraint out: it would not be enforced.",
+                )
+            else:
+                return st.ColumnSpec(name, typ, position, not_null, default)
+
+    def _create_index(self, *, default: bool) -> st.CreateIndex:
+        if_not_exists = self.if_not_exists()
+        name = None
+        if not default and self.p._curr and self.p._curr.text.upper() not in ("ON", "IN"):
+            name = self.name()
+        cluster = self.in_cluster()
+        self.need("ON")
+        on = self.name()
+        if self.at("USING"):
+            self.need("ARRANGEMENT")
+        keys: tuple[exp.Expr, ...] | None = None
+        if not default and self.p._match(TokenType.L_PAREN):
+            found: list[exp.Expr] = []
+            while found or not self._at(TokenType.R_PAREN):
+                found.append(self.expression())
+                self.at("ASC")
+                if not self.p._match(TokenType.COMMA):
+                    break
+            self.p._match_r_paren()
+            keys = tuple(found)
+        elif not default:
+            self.p.expected("left parenthesis")
+        return st.CreateIndex(self.source, name, on, keys, cluster, if_not_exists)
+
+    def drop(self) -> st.Drop:
+        """DROP …"""
+        position = self.position()
+        kind = self.one_of(OBJECT_KINDS)
+        if kind is None:
+            self.p.expected("one of INDEX, MATERIALIZED VIEW, SCHEMA, SOURCE, TABLE or VIEW")
+        assert kind is not None
+        if kind in ("schema", "database", "cluster", "source"):
+            raise Unsupported(f"DROP {kind.upper()} is not supported", position=position)
+        if_exists = self.at("IF", "EXISTS")
+        names = [self.name()]
+        while self.p._match(TokenType.COMMA):
+            names.append(self.name())
+        cascade = self.at("CASCADE")
+        if not cascade:
+            self.at("RESTRICT")
+        return st.Drop(self.source, kind, tuple(names), if_exists, cascade)

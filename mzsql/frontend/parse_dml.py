@@ -1,0 +1,119 @@
+"""INSERT, UPDATE, DELETE, COPY, parsed."""
+
+from __future__ import annotations
+
+from sqlglot import expressions as exp
+from sqlglot.tokenizer_core import TokenType
+
+from mzsql.frontend import statements as st
+from mzsql.frontend.parse_pieces import QUERY_STARTS, Pieces
+from mzsql.repr.errors import Unsupported
+
+
+class WritingParser(Pieces):
+    """Parses statements that write rows."""
+
+    def insert(self) -> st.Insert:
+        """INSERT INTO …"""
+        self.need("INTO")
+        table = self.name()
+        columns = self.names_in_parentheses() if self._at_column_list() else ()
+        query: exp.Expr | None = None
+        if not self.at("DEFAULT", "VALUES"):
+            query = self.p.parse_query()
+        if self.at("RETURNING"):
+            raise Unsupported("INSERT … RETURNING is not supported", position=self.position())
+        return st.Insert(self.source, table, columns, query)
+
+    def _at_column_list(self) -> bool:
+        """Whether a list of columns comes next, rather than a query in parentheses."""
+        p = self.p
+        return bool(
+            p._curr
+            and p._curr.token_type == TokenType.L_PAREN
+            and p._next
+            and p._next.token_type not in (*QUERY_STARTS, TokenType.VALUES)
+        )
+
+    def update(self) -> st.Update:
+        """UPDATE …"""
+        table = self.name()
+        alias = self._alias("SET")
+        self.need("SET")
+        assignments = [self._assignment()]
+        while self.p._match(TokenType.COMMA):
+            assignments.append(self._assignment())
+        if self.at("FROM"):
+            raise Unsupported("UPDATE … FROM is not supported", position=self.position())
+        where = self.expression() if self.at("WHERE") else None
+        return st.Update(self.source, table, alias, tuple(assignments), where)
+
+    def _alias(self, *stop: str) -> str | None:
+        if self.p._match(TokenType.ALIAS):
+            return self.identifier()
+        if self.p._curr and self.p._curr.text.upper() not in (*stop, "WHERE", "USING", "RETURNING"):
+            return self.identifier("end of statement")
+        return None
+
+    def _assignment(self) -> tuple[str, int, exp.Expr]:
+        name, position = self._named()
+        if not self.p._match(TokenType.EQ):
+            self.p.expected("=")
+        if self.at("DEFAULT"):
+            return name, position, exp.Var(this="DEFAULT")
+        return name, position, self.expression()
+
+    def delete(self) -> st.Delete:
+        """DELETE FROM …"""
+        self.need("FROM")
+        table = self.name()
+        alias = self._alias()
+        using: list[exp.Expr] = []
+        if self.at("USING"):
+            using.append(self.p._parse_table(joins=True))
+            while self.p._match(TokenType.COMMA):
+                using.append(self.p._parse_table(joins=True))
+        where = self.expression() if self.at("WHERE") else None
+        return st.Delete(self.source, table, alias, tuple(using), where)
+
+    def copy(self) -> st.CopyFrom:
+        """COPY t FROM '<file>' [WITH] (FORMAT …)."""
+        if self.p._curr and self.p._curr.token_type == TokenType.L_PAREN:
+            raise Unsupported("COPY (query) TO is not supported", position=self.position())
+        table = self.name()
+        columns = self.names_in_parentheses()
+        if not self.at("FROM"):
+            if self.at("TO"):
+                raise Unsupported("COPY … TO is not supported", position=self.position())
+            self.p.expected("FROM")
+        if self.at("STDIN"):
+            raise Unsupported(
+                "COPY … FROM STDIN is not supported",
+                position=self.position(),
+                hint="Give a file: COPY t FROM '<file>' (FORMAT CSV).",
+            )
+        path = self.string()
+        self.at("WITH")
+        options: list[tuple[str, str, int]] = []
+        if self.p._match(TokenType.L_PAREN):
+            options.append(self._copy_option())
+            while self.p._match(TokenType.COMMA):
+                options.append(self._copy_option())
+            self.p._match_r_paren()
+        return st.CopyFrom(self.source, table, columns, path, tuple(options))
+
+    def _copy_option(self) -> tuple[str, str, int]:
+        position = self.position()
+        option = self.one_of((("FORMAT",), ("HEADER",), ("DELIMITER",), ("QUOTE",), ("ESCAPE",)))
+        if option is None and self.at("NULL"):
+            option = "null"
+        if option is None:
+            self.p.expected("one of DELIMITER, ESCAPE, FORMAT, HEADER, NULL or QUOTE")
+        assert option is not None
+        self.p._match(TokenType.EQ)
+        if option == "format":
+            return option, self.identifier(), position
+        if option == "header":
+            value = self.one_of((("TRUE",), ("FALSE",), ("ON",), ("OFF",)))
+            return option, "false" if value in ("false", "off") else "true", position
+        return option, self.string(), position

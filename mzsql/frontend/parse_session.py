@@ -1,0 +1,264 @@
+"""EXPLAIN, SHOW, SET and transactions, parsed."""
+
+from __future__ import annotations
+
+from sqlglot.tokenizer_core import TokenType
+
+from mzsql.frontend import statements as st
+from mzsql.frontend.parse_ddl import DefinitionParser
+from mzsql.frontend.parse_pieces import OBJECT_KINDS
+from mzsql.repr.errors import SqlSyntaxError, Unsupported
+
+EXPLAIN_STAGES = (
+    ("RAW",),
+    ("DECORRELATED",),
+    ("LOCALLY", "OPTIMIZED"),
+    ("OPTIMIZED",),
+    ("PHYSICAL",),
+)
+EXPLAIN_FORMATS = ("TEXT", "JSON", "SQL", "DOT")
+#: Options of EXPLAIN … WITH (…), words joined by spaces; ``node_ids`` is the older spelling of ``node identifiers``.
+#: Options of EXPLAIN … WITH (…), words joined by spaces; ``node_ids`` is the older spelling of ``node identifiers``.
+EXPLAIN_OPTIONS = frozenset(
+    """
+    arity|cardinality|column names|equivalences|filter pushdown|humanized expressions|join implementations|keys|node identifiers|
+    no fast path|no notices|non negative|raw plans|raw syntax|raw|redacted|subtree size|timing|types|
+    enable eager delta joins|enable new outer join lowering|enable variadic left join lowering|enable letrec fixpoint analysis|
+    enable reduce mfp fusion|enable cardinality estimates|enable join prioritize arranged|enable projection pushdown after relation cse|
+    reoptimize imported views
+    """.replace("\n", " ")
+    .replace("    ", "")
+    .strip()
+    .replace("| ", "|")
+    .split("|")
+)
+_SHOW_KINDS = (
+    ("TABLES",),
+    ("VIEWS",),
+    ("MATERIALIZED", "VIEWS"),
+    ("INDEXES",),
+    ("SOURCES",),
+    ("OBJECTS",),
+    ("SCHEMAS",),
+    ("DATABASES",),
+    ("CLUSTERS",),
+    ("CLUSTER", "REPLICAS"),
+    ("ROLES",),
+    ("TYPES",),
+)
+_ISOLATION = (
+    ("STRICT", "SERIALIZABLE"),
+    ("SERIALIZABLE",),
+    ("REPEATABLE", "READ"),
+    ("READ", "COMMITTED"),
+    ("READ", "UNCOMMITTED"),
+)
+
+
+_OPTION_ENDS = (TokenType.COMMA, TokenType.EQ, TokenType.R_PAREN, TokenType.L_PAREN)
+
+
+class SessionParser(DefinitionParser):
+    """Parses what shows and sets."""
+
+    def explain(self) -> st.Explain:
+        """EXPLAIN …"""
+        position = self.position()
+        if self.one_of((("TIMESTAMP",), ("FILTER", "PUSHDOWN"), ("ANALYZE",), ("QUERY",))):
+            raise Unsupported(
+                "EXPLAIN TIMESTAMP, FILTER PUSHDOWN, ANALYZE are not supported", position=position
+            )
+        stage = self.one_of(EXPLAIN_STAGES)
+        if stage is not None or self.at("PLAN"):
+            if stage is not None:
+                self.need("PLAN")
+            stage = stage or "optimized"
+        options: tuple[tuple[str, bool | int | str], ...] = ()
+        if self.p._match_pair(TokenType.WITH, TokenType.L_PAREN, advance=False):
+            self.at("WITH")
+            options = self._explain_options()
+        fmt = "text"
+        if self.p._match(TokenType.ALIAS):
+            fmt = self.one_of(tuple((f,) for f in EXPLAIN_FORMATS)) or ""
+            if not fmt:
+                self.p.expected(f"one of {' or '.join(EXPLAIN_FORMATS)}")
+        self.at("FOR")
+        replan = self.at("REPLAN")
+        return st.Explain(
+            self.source, stage or "optimized", fmt, options, self._explainee(replan), replan
+        )
+
+    def _explainee(self, replan: bool) -> st.Statement:
+        kind = self.one_of((("VIEW",), ("MATERIALIZED", "VIEW"), ("INDEX",)))
+        if kind is not None:
+            return st.ObjectRef(self.source, kind, self.name())
+        if replan:
+            self.p.expected("one of VIEW, MATERIALIZED VIEW or INDEX")
+        if self.p._match(TokenType.CREATE):
+            return self.create()
+        return self.select()
+
+    def _explain_options(self) -> tuple[tuple[str, bool | int | str], ...]:
+        if not self.p._match(TokenType.L_PAREN):
+            self.p.expected("left parenthesis")
+        found: list[tuple[str, bool | int | str]] = []
+        while not self.p._match(TokenType.R_PAREN):
+            position = self.position()
+            words: list[str] = []
+            while self.p._curr and self.p._curr.token_type not in _OPTION_ENDS:
+                words.append(self.p._curr.text.lower())
+                self.p._advance()
+            name = " ".join(words).replace("_", " ")
+            name = "node identifiers" if name == "node ids" else name
+            if name not in EXPLAIN_OPTIONS:
+                raise SqlSyntaxError(
+                    f"Expected a valid explain plan option name, found {' '.join(words)!r}",
+                    position=position,
+                )
+            value: bool = True
+            if self.p._match(TokenType.EQ):
+                text = self.p._curr.text.lower() if self.p._curr else ""
+                if text not in ("true", "false", "on", "off"):
+                    self.p.expected("TRUE or FALSE")
+                self.p._advance()
+                value = text in ("true", "on")
+            found.append((name, value))
+            if not self.p._match(TokenType.COMMA) and not self._at(TokenType.R_PAREN):
+                self.p.expected("right parenthesis")
+        return tuple(found)
+
+    def show(self) -> st.Statement:
+        """SHOW …"""
+        if self.at("CREATE"):
+            kind = self.one_of(OBJECT_KINDS)
+            if kind is None:
+                self.p.expected("one of INDEX, MATERIALIZED VIEW, TABLE or VIEW")
+            assert kind is not None
+            return st.ShowCreate(self.source, kind, self.name())
+        if self.at("COLUMNS"):
+            if not self.at("FROM"):
+                self.need("IN")
+            on = self.name()
+            return st.Show(self.source, "columns", on=on, like=self._like())
+        kind = self.one_of(_SHOW_KINDS)
+        if kind is None:
+            return st.ShowVariable(self.source, self._variable())
+        return self._show_objects(kind)
+
+    def _show_objects(self, kind: str) -> st.Show:
+        schema = on = None
+        cluster = self.in_cluster()
+        if kind == "indexes" and self.at("ON"):
+            on = self.name()
+        elif self.at("FROM"):
+            schema = self.name()
+        cluster = cluster or self.in_cluster()
+        return st.Show(self.source, kind, schema, on, cluster, self._like())
+
+    def _like(self) -> str | None:
+        if self.at("WHERE"):
+            raise Unsupported(
+                "SHOW … WHERE is not supported",
+                position=self.position(),
+                hint="Query the relations of mz_catalog, or use LIKE.",
+            )
+        return self.string() if self.at("LIKE") else None
+
+    def _variable(self) -> str:
+        if self.at("TRANSACTION", "ISOLATION", "LEVEL"):
+            return "transaction_isolation"
+        if self.at("TIME", "ZONE"):
+            return "timezone"
+        if self.at("ALL"):
+            return "all"
+        return self.identifier()
+
+    def set_variable(self) -> st.Statement:
+        """SET [SESSION | LOCAL] name {TO | =} values."""
+        if self.at("TRANSACTION"):
+            return self._transaction("set")
+        if self.at("SESSION", "CHARACTERISTICS", "AS", "TRANSACTION"):
+            return self._transaction("set")
+        local = self.at("LOCAL")
+        if not local:
+            self.at("SESSION")
+        if self.at("TIME", "ZONE"):
+            return st.SetVariable(self.source, "timezone", self._values(), local)
+        if self.at("SCHEMA"):
+            return st.SetVariable(self.source, "search_path", self._values(), local)
+        name = self.identifier()
+        self._equals()
+        return st.SetVariable(self.source, name, self._values(), local)
+
+    def _equals(self) -> None:
+        if not self.at("TO") and not self.p._match(TokenType.EQ):
+            self.p.expected("equals sign or TO")
+
+    def _values(self) -> tuple[str, ...] | None:
+        if self.at("DEFAULT"):
+            return None
+        found = [self._value()]
+        while self.p._match(TokenType.COMMA):
+            found.append(self._value())
+        return tuple(found)
+
+    def _value(self) -> str:
+        p = self.p
+        sign = "-" if p._match(TokenType.DASH) else ""
+        token = p._curr
+        if not token or token.token_type in (TokenType.R_PAREN, TokenType.L_PAREN, TokenType.COMMA):
+            p.expected("variable value")
+        p._advance()
+        text = str(token.text)
+        quoted = token.token_type in (TokenType.STRING, TokenType.IDENTIFIER)
+        return sign + (text if quoted else text.lower())
+
+    def reset(self) -> st.SetVariable:
+        """RESET name."""
+        return st.SetVariable(self.source, self._variable(), None)
+
+    def alter_system(self) -> st.SetVariable:
+        """ALTER SYSTEM SET | RESET."""
+        if self.at("SET"):
+            name = self.identifier()
+            self._equals()
+            return st.SetVariable(self.source, name, self._values(), system=True)
+        self.need("RESET")
+        return st.SetVariable(self.source, self._variable(), None, system=True)
+
+    def begin(self) -> st.Transaction:
+        """BEGIN, START TRANSACTION."""
+        if not self.at("TRANSACTION"):
+            self.at("WORK")
+        return self._transaction("begin")
+
+    def _transaction(self, kind: str) -> st.Transaction:
+        isolation: str | None = None
+        read_only: bool | None = None
+        while True:
+            if self.at("ISOLATION", "LEVEL"):
+                isolation = self.one_of(_ISOLATION)
+                if isolation is None:
+                    self.p.expected("isolation level")
+            elif self.at("READ", "ONLY"):
+                read_only = True
+            elif self.at("READ", "WRITE"):
+                read_only = False
+            elif not self.p._match(TokenType.COMMA):
+                return st.Transaction(self.source, kind, isolation, read_only)
+
+    def _end(self, kind: str) -> st.Transaction:
+        if not self.at("TRANSACTION"):
+            self.at("WORK")
+        if self.at("AND", "CHAIN"):
+            raise Unsupported("COMMIT AND CHAIN is not supported", position=self.position())
+        self.at("AND", "NO", "CHAIN")
+        return st.Transaction(self.source, kind)
+
+    def commit(self) -> st.Transaction:
+        """COMMIT, END."""
+        return self._end("commit")
+
+    def rollback(self) -> st.Transaction:
+        """ROLLBACK, ABORT."""
+        return self._end("rollback")

@@ -1,0 +1,376 @@
+"""Conditions: logic, comparisons, IN, ANY and ALL, EXISTS."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import expressions as exp
+
+from mzsql.expr import functions
+from mzsql.expr.scalar import Literal
+from mzsql.frontend import hir
+from mzsql.frontend.coerce import (
+    Typed,
+    call,
+    cast,
+    exact_numeric,
+    function_call,
+    operator_call,
+    to_boolean,
+)
+from mzsql.frontend.hir_visit import shifted
+from mzsql.frontend.nodes import (
+    combine,
+    known,
+    negate,
+    position_of,
+    unparen,
+)
+from mzsql.repr import types as t
+from mzsql.repr.errors import (
+    SqlSyntaxError,
+    UndefinedFunction,
+    Unsupported,
+)
+from mzsql.repr.types import SqlType
+
+if TYPE_CHECKING:
+    from mzsql.frontend.expressions import ExprContext
+
+
+def _connector(ctx: ExprContext, node: exp.Expr) -> Typed:
+    kind = type(node)
+    key, clause = ("and", "argument of AND") if kind is exp.And else ("or", "argument of OR")
+    operands: list[exp.Expr] = []
+    while isinstance(node, kind):  # the chain is as long as the text, and leans to the left
+        operands.append(node.expression)
+        node = node.this
+    operands.append(node)
+    operands.reverse()
+    planned = [to_boolean(ctx.plan(o), clause, position_of(o)) for o in operands]
+    return combine(key, planned)
+
+
+def _not(ctx: ExprContext, node: exp.Expr) -> Typed:
+    inner = node.this
+    while isinstance(inner, exp.Paren):
+        inner = inner.this
+    if isinstance(inner, exp.In) and node.this is inner:
+        return _in(ctx, inner, negated=True)
+    if isinstance(inner, exp.Between) and node.this is inner:
+        return _between(ctx, inner, negated=True)
+    operand = to_boolean(ctx.plan(node.this), "argument of NOT", position_of(node.this))
+    return call("not", [operand])
+
+
+def _is(ctx: ExprContext, node: exp.Expr) -> Typed:
+    value = ctx.plan(node.this)
+    right = node.expression
+    if isinstance(right, exp.Null):
+        done = call("is_null", [known(value)])
+    elif isinstance(right, exp.Boolean):
+        condition = to_boolean(value, "argument of IS TRUE", position_of(node.this))
+        done = call("is_true" if right.this else "is_false", [condition])
+    elif isinstance(right, exp.Column) and right.name.lower() == "unknown":
+        condition = to_boolean(value, "argument of IS UNKNOWN", position_of(node.this))
+        done = call("is_null", [condition])
+    else:
+        raise SqlSyntaxError(
+            "Expected NULL, NOT NULL, TRUE, NOT TRUE, FALSE, NOT FALSE, UNKNOWN, NOT UNKNOWN after IS",
+            position=position_of(right),
+        )
+    return negate(done) if node.args.get("negate") else done
+
+
+def _same(ctx: ExprContext, node: exp.Expr) -> Typed:
+    """IS NOT DISTINCT FROM."""
+    left, right = ctx.plan(node.this), ctx.plan(node.expression)
+    return same_value(left, right, position_of(node))
+
+
+def same_value(left: Typed, right: Typed, position: int | None) -> Typed:
+    """Whether two values are equal, NULL being equal to NULL."""
+    if left.typ.kind == "unknown" and right.typ.kind == "unknown":
+        left, right = known(left), known(right)
+    elif left.typ.kind == "unknown":
+        left = cast(left, right.typ, "implicit") or left
+    elif right.typ.kind == "unknown":
+        right = cast(right, left.typ, "implicit") or right
+    equal = operator_call("=", [left, right], position)
+    left_null, right_null = call("is_null", [left]), call("is_null", [right])
+    both = combine("and", [left_null, right_null])
+    neither = combine("and", [equal, negate(left_null), negate(right_null)])
+    return combine("or", [neither, both])
+
+
+def _distinct_from(ctx: ExprContext, node: exp.Expr) -> Typed:
+    return negate(_same(ctx, node))
+
+
+# --- operators -----------------------------------------------------------------------------------
+
+_OPERATORS: dict[type[exp.Expr], str] = {
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.Mod: "%",
+    exp.Pow: "^",
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.DPipe: "||",
+    exp.BitwiseAnd: "&",
+    exp.BitwiseOr: "|",
+    exp.BitwiseXor: "#",
+    exp.BitwiseLeftShift: "<<",
+    exp.BitwiseRightShift: ">>",
+    exp.RegexpLike: "~",
+    exp.RegexpILike: "~*",
+    exp.JSONExtract: "->",
+    exp.JSONExtractScalar: "->>",
+    exp.JSONBContains: "?",
+    exp.ArrayContainsAll: "@>",
+    exp.ArrayContainedBy: "<@",
+}
+
+
+def _binary(ctx: ExprContext, node: exp.Expr) -> Typed:
+    symbol = _OPERATORS[type(node)]
+    if isinstance(node.expression, exp.Any | exp.All):
+        return _quantified(ctx, node, symbol)
+    left, right = unparen(node.this), unparen(node.expression)
+    if isinstance(left, exp.Tuple) and isinstance(right, exp.Tuple):
+        return _row_comparison(ctx, symbol, left, right, position_of(node))
+    planned = [ctx.plan(node.this), ctx.plan(node.expression)]
+    return operator_call(symbol, planned, position_of(node))
+
+
+def _row_comparison(
+    ctx: ExprContext, symbol: str, left: exp.Expr, right: exp.Expr, position: int | None
+) -> Typed:
+    if len(left.expressions) != len(right.expressions):
+        raise SqlSyntaxError("unequal number of entries in row expressions", position=position)
+    lefts = [ctx.plan(e) for e in left.expressions]
+    rights = [ctx.plan(e) for e in right.expressions]
+    return compare_rows(symbol, lefts, rights, position)
+
+
+def compare_rows(
+    symbol: str, lefts: list[Typed], rights: list[Typed], position: int | None
+) -> Typed:
+    """Rows compared: equality column by column, order lexicographically."""
+    pairs = list(zip(lefts, rights, strict=True))
+    if symbol == "=":
+        return combine("and", [operator_call("=", list(p), position) for p in pairs])
+    if symbol == "<>":
+        return combine("or", [operator_call("<>", list(p), position) for p in pairs])
+    if symbol not in ("<", "<=", ">", ">="):
+        raise UndefinedFunction(
+            f"operator does not exist: record {symbol} record", position=position
+        )
+    strict = symbol[0]
+    out = operator_call(symbol, list(pairs[-1]), position)
+    for pair in reversed(pairs[:-1]):
+        before = operator_call(strict, list(pair), position)
+        equal = operator_call("=", list(pair), position)
+        out = combine("or", [before, combine("and", [equal, out])])
+    return out
+
+
+def _unary(symbol: str) -> Callable[[ExprContext, exp.Expr], Typed]:
+    def plan(ctx: ExprContext, node: exp.Expr) -> Typed:
+        inner = unparen(node.this)
+        if symbol == "-" and isinstance(inner, exp.Literal) and not inner.is_string:
+            return _negative(ctx, inner)
+        operand = ctx.plan(node.this)
+        if symbol == "+" and operand.typ.kind != "unknown":
+            return operand
+        return operator_call(symbol, [operand], position_of(node))
+
+    return plan
+
+
+def _negative(ctx: ExprContext, node: exp.Expr) -> Typed:
+    """-<number>: a literal, so that the least integer can be written."""
+    text = str(node.this)
+    if text.isdigit():
+        for kind, bits in (("integer", 31), ("bigint", 63)):
+            if int(text) <= 2**bits:
+                typ = SqlType(kind)
+                return Typed(Literal(-int(text), typ), typ, False)
+    plain = exact_numeric(text)
+    assert isinstance(plain.expr, Literal)
+    del ctx
+    return Typed(Literal(f"-{plain.expr.value}", plain.typ), plain.typ, False)
+
+
+def _like(ctx: ExprContext, node: exp.Expr) -> Typed:
+    name = "ilike" if isinstance(node, exp.ILike) else "like"
+    args = [ctx.plan(node.this), ctx.plan(node.expression)]
+    symbol = "~~*" if name == "ilike" else "~~"
+    found = functions.scalars_named(name) or functions.scalars_named(symbol)
+    done = (
+        function_call(name, args, position_of(node))
+        if found and found[0].name == name
+        else operator_call(symbol, args, position_of(node))
+    )
+    return negate(done) if node.args.get("negate") else done
+
+
+def _escape(ctx: ExprContext, node: exp.Expr) -> Typed:
+    inner = node.this
+    if not isinstance(inner, exp.Like | exp.ILike) or not node.expression.is_string:
+        raise Unsupported("ESCAPE with this operand is not supported", position=position_of(node))
+    escape = node.expression.name
+    pattern = inner.expression
+    if escape != "\\":
+        if not pattern.is_string or len(escape) > 1:
+            raise Unsupported(
+                "ESCAPE with a pattern that is not a literal is not supported",
+                position=position_of(node),
+            )
+        text = pattern.name.replace("\\", "\\\\")
+        if escape:
+            text = _reescaped(text, escape)
+        inner = inner.copy()
+        inner.set("expression", exp.Literal.string(text))
+    return _like(ctx, inner)
+
+
+def _reescaped(text: str, escape: str) -> str:
+    out: list[str] = []
+    i = 0
+    while i < len(text):
+        if text[i] == escape and i + 1 < len(text):
+            out.append(escape if text[i + 1] == escape else "\\" + text[i + 1])
+            i += 2
+        else:
+            out.append(text[i])
+            i += 1
+    return "".join(out)
+
+
+def _between(ctx: ExprContext, node: exp.Expr, *, negated: bool = False) -> Typed:
+    value, low, high = (ctx.plan(node.args[part]) for part in ("this", "low", "high"))
+    position = position_of(node)
+    if node.args.get("symmetric"):
+        one = _within(value, low, high, position, negated=False)
+        other = _within(value, high, low, position, negated=False)
+        done = combine("or", [one, other])
+        return negate(done) if negated else done
+    return _within(value, low, high, position, negated=negated)
+
+
+def _within(value: Typed, low: Typed, high: Typed, position: int | None, *, negated: bool) -> Typed:
+    if negated:
+        below = operator_call("<", [value, low], position)
+        return combine("or", [below, operator_call(">", [value, high], position)])
+    above = operator_call(">=", [value, low], position)
+    return combine("and", [above, operator_call("<=", [value, high], position)])
+
+
+# --- IN, ANY, ALL, subqueries --------------------------------------------------------------------
+
+
+def _in(ctx: ExprContext, node: exp.Expr, *, negated: bool = False) -> Typed:
+    query = node.args.get("query")
+    if query is not None:
+        done = _any_all(ctx, node.this, "=", query, position_of(node), every=False)
+        return negate(done) if negated else done
+    if node.args.get("field") is not None or node.args.get("unnest") is not None:
+        raise SqlSyntaxError(
+            "Expected left parenthesis, found identifier", position=position_of(node)
+        )
+    if not node.expressions:
+        raise SqlSyntaxError(
+            "Expected an expression, found right parenthesis", position=position_of(node)
+        )
+    symbol, key = ("<>", "and") if negated else ("=", "or")
+    left = unparen(node.this)
+    position = position_of(node)
+    if isinstance(left, exp.Tuple):
+        rows = [unparen(e) for e in node.expressions]
+        return combine(key, [_row_comparison(ctx, symbol, left, row, position) for row in rows])
+    value = ctx.plan(node.this)
+    members = [ctx.plan(e) for e in node.expressions]
+    return combine(key, [operator_call(symbol, [value, m], position) for m in members])
+
+
+def _quantified(ctx: ExprContext, node: exp.Expr, symbol: str) -> Typed:
+    quantifier = node.expression
+    query = unparen(quantifier.this)
+    if isinstance(query, exp.Subquery | exp.Query | exp.Values):
+        every = isinstance(quantifier, exp.All)
+        return _any_all(ctx, node.this, symbol, query, position_of(node), every=every)
+    raise Unsupported("ANY and ALL of an array are not supported", position=position_of(node))
+
+
+def _any_all(
+    ctx: ExprContext,
+    left: exp.Expr,
+    symbol: str,
+    query: exp.Expr,
+    position: int | None,
+    *,
+    every: bool,
+) -> Typed:
+    """``left symbol ANY|ALL (query)``: the comparison mapped over the query's rows, then reduced."""
+    target = unparen(left)
+    lefts = (
+        [ctx.plan(e) for e in target.expressions]
+        if isinstance(target, exp.Tuple)
+        else [ctx.plan(left)]
+    )
+    planned = ctx.planner.subquery(query, ctx.scope)
+    if len(planned.types) != len(lefts):
+        problem = "too many" if len(planned.types) > len(lefts) else "too few"
+        raise SqlSyntaxError(f"subquery has {problem} columns", position=position)
+    moved = [Typed(shifted(v.expr, 1), v.typ, v.nullable) for v in lefts]
+    rights = [Typed(hir.Column(i), c.type, c.nullable) for i, c in enumerate(planned.types)]
+    comparison = compare_rows(symbol, moved, rights, position)
+    mapped = hir.Map(planned.relation, (comparison.expr,))
+    column = hir.Column(len(planned.types))
+    aggregate = hir.Aggregate("all" if every else "any", column, False, t.BOOLEAN, True)
+    return Typed(hir.Select(hir.Reduce(mapped, (), (aggregate,))), t.BOOLEAN, True)
+
+
+def _exists(ctx: ExprContext, node: exp.Expr) -> Typed:
+    planned = ctx.planner.subquery(node.this, ctx.scope)
+    return Typed(hir.Exists(planned.relation), t.BOOLEAN, False)
+
+
+def _scalar_subquery(ctx: ExprContext, node: exp.Expr) -> Typed:
+    planned = ctx.planner.subquery(node, ctx.scope)
+    if len(planned.types) != 1:
+        raise SqlSyntaxError(
+            f"Expected subselect to return 1 column, got {len(planned.types)} columns",
+            position=position_of(node),
+        )
+    return Typed(hir.Select(planned.relation), planned.types[0].type, True)
+
+
+#: The handlers of this module's nodes.
+HANDLERS: dict[type[exp.Expr], Callable[[ExprContext, Any], Typed]] = {
+    exp.And: _connector,
+    exp.Or: _connector,
+    exp.Not: _not,
+    exp.Is: _is,
+    exp.NullSafeEQ: _same,
+    exp.NullSafeNEQ: _distinct_from,
+    **dict.fromkeys(_OPERATORS, _binary),
+    exp.Neg: _unary("-"),
+    exp.BitwiseNot: _unary("~"),
+    exp.Like: _like,
+    exp.ILike: _like,
+    exp.Escape: _escape,
+    exp.Between: _between,
+    exp.In: _in,
+    exp.Exists: _exists,
+    exp.Subquery: _scalar_subquery,
+    exp.Select: _scalar_subquery,
+}
