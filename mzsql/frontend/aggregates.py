@@ -20,6 +20,7 @@ from mzsql.frontend.coerce import (
     apply,
     call,
     cast,
+    category,
     function_call,
     operator_call,
     require,
@@ -27,6 +28,7 @@ from mzsql.frontend.coerce import (
     settle,
     to_boolean,
 )
+from mzsql.frontend.nodes import function_name, position_of
 from mzsql.repr import types as t
 from mzsql.repr.errors import UndefinedFunction, Unsupported
 from mzsql.repr.types import SqlType, type_name
@@ -101,8 +103,6 @@ class _Call:
 
 
 def _take_apart(node: exp.Expr) -> _Call:
-    from mzsql.frontend.nodes import function_name, position_of  # noqa: PLC0415 -- mutual recursion
-
     args: list[exp.Expr] = list(node.expressions)
     order: list[exp.Expr] = []
     if args and isinstance(args[-1], exp.Order):
@@ -243,7 +243,6 @@ def _desugar(
 
 
 def _is_number(typ: SqlType) -> bool:
-    from mzsql.frontend.coerce import category  # noqa: PLC0415
 
     return category(typ) == "number"
 
@@ -307,6 +306,4 @@ def _variance(collector: Collector, parts: _Call, value: Typed, condition: Typed
 
 def plan_window(_ctx: ExprContext, node: exp.Expr) -> Typed:
     """A window function; it is refused when it is lowered, until windows are lowered."""
-    from mzsql.frontend.nodes import position_of  # noqa: PLC0415 -- mutual recursion
-
     raise Unsupported("window functions are not supported", position=position_of(node))

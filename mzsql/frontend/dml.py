@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sqlglot import expressions as exp
 
+from mzsql.expr import scalar as ms
 from mzsql.expr.relation import RowSetFinishing
 from mzsql.expr.scalar import Literal, Scalar
 from mzsql.frontend import hir, plans
@@ -18,7 +19,8 @@ from mzsql.frontend.expressions import ExprContext
 from mzsql.frontend.from_clause import plan_from
 from mzsql.frontend.names import item_named
 from mzsql.frontend.nodes import position_of
-from mzsql.frontend.query import Planned, QueryPlanner, project
+from mzsql.frontend.planned import Planned, project
+from mzsql.frontend.query import QueryPlanner
 from mzsql.frontend.scope import Scope, ScopeItem
 from mzsql.repr.errors import (
     DatatypeMismatch,
@@ -138,8 +140,6 @@ def _default(table: CatalogItem, column: int) -> Typed:
 
 def _as_hir(scalar: Scalar) -> hir.Scalar:
     """A default, a constant MIR scalar, as HIR."""
-    from mzsql.expr import scalar as ms  # noqa: PLC0415 -- names of both languages meet only here
-
     match scalar:
         case ms.Call(func=func, args=args, typ=typ):
             return hir.Call(func, tuple(_as_hir(a) for a in args), typ)

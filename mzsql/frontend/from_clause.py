@@ -26,6 +26,7 @@ from mzsql.frontend.coerce import (
     to_boolean,
 )
 from mzsql.frontend.expressions import ExprContext
+from mzsql.frontend.hir_visit import visit_relation_columns
 from mzsql.frontend.nodes import combine, function_name, position_of
 from mzsql.frontend.parse_pieces import fold
 from mzsql.frontend.scope import Scope, ScopeItem, TableName
@@ -348,8 +349,6 @@ def _is_lateral(node: exp.Expr) -> bool:
 
 
 def _reaches_left(right: hir.Relation) -> bool:
-    from mzsql.frontend.hir_visit import visit_relation_columns  # noqa: PLC0415
-
     found: list[bool] = []
 
     def visit(depth: int, column: hir.Column) -> None:

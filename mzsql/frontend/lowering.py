@@ -22,7 +22,7 @@ from mzsql.expr.relation import RowSetFinishing
 from mzsql.expr.typing import relation_type
 from mzsql.frontend import hir
 from mzsql.frontend.depth import deep
-from mzsql.frontend.hir_visit import visit_relation_columns
+from mzsql.frontend.hir_visit import map_columns, visit_relation_columns
 from mzsql.frontend.lower_join import lower_join
 from mzsql.frontend.normalize_lets import normalize_lets
 from mzsql.frontend.quantified import conjuncts
@@ -509,8 +509,6 @@ def _independent(scalars: Sequence[hir.Scalar], arity: int) -> list[hir.Scalar]:
 
 
 def _reads_new(scalar: hir.Scalar, arity: int) -> bool:
-    from mzsql.frontend.hir_visit import map_columns  # noqa: PLC0415 -- only for scalars with subqueries
-
     new: list[bool] = []
 
     def visit(at: int, column: hir.Column) -> hir.Scalar:

@@ -12,6 +12,7 @@ from sqlglot import expressions as exp
 
 from mzsql.frontend import hir
 from mzsql.frontend.coerce import Typed
+from mzsql.frontend.nodes import function_name, position_of
 from mzsql.frontend.parse_pieces import fold
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
@@ -54,8 +55,6 @@ def output_name(node: exp.Expr) -> str:
             last = node.this if isinstance(node, exp.Column) else node.expression
             return fold(last)
         case exp.Anonymous():
-            from mzsql.frontend.nodes import function_name  # noqa: PLC0415 -- mutual recursion
-
             return function_name(node)
         case exp.Paren() | exp.Filter() | exp.Window() | exp.IgnoreNulls() | exp.RespectNulls():
             return output_name(node.this)
@@ -115,8 +114,6 @@ def _star_of(node: exp.Expr) -> exp.Expr | None:
 def _expanded(
     select: SelectState, table: tuple[str, ...] | None, node: exp.Expr
 ) -> list[tuple[str, Typed]]:
-    from mzsql.frontend.nodes import position_of  # noqa: PLC0415 -- mutual recursion
-
     scope = select.scope
     position = position_of(node)
     if table is None and not scope.items and not select.node.args.get("from_"):

@@ -9,7 +9,7 @@ what equals a grouping expression is found by meaning, not by spelling.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import expressions as exp
 
@@ -22,8 +22,10 @@ from mzsql.frontend.expressions import ExprContext
 from mzsql.frontend.from_clause import plan_from, table_function
 from mzsql.frontend.nodes import position_of
 from mzsql.frontend.parse_pieces import fold
+from mzsql.frontend.planned import Cte, Pending, Planned, limit_inside, project
 from mzsql.frontend.projection import plan_select_items
 from mzsql.frontend.scope import Scope, ScopeItem
+from mzsql.frontend.set_operations import cell, column_values, rows_relation, set_relation
 from mzsql.frontend.types import resolve_type
 from mzsql.repr import types as t
 from mzsql.repr.errors import (
@@ -39,54 +41,6 @@ from mzsql.repr.types import ColumnType, RelationDesc, RelationType, SqlType
 _SELECT_ARGS = frozenset(
     "with_ expressions distinct from_ joins laterals where group having windows order limit offset kind hint".split()  # noqa: SIM905
 )
-
-
-@dataclass(frozen=True)
-class Planned:
-    """A relation with its columns: no order, nothing left to do."""
-
-    relation: hir.Relation
-    types: tuple[ColumnType, ...]
-    names: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Pending:
-    """A query whose end is still open: `order`, `limit`, `offset` and then `project` over `relation`."""
-
-    relation: hir.Relation
-    types: tuple[ColumnType, ...]
-    names: tuple[str, ...]
-    order: tuple[ColumnOrder, ...]
-    limit: Typed | None
-    offset: int
-    project: tuple[int, ...]
-    group_size: int | None = None
-
-    def finish(self) -> Planned:
-        """As a relation: a limit is a TopK, an order alone is dropped."""
-        relation = self.relation
-        if self.limit is not None or self.offset:
-            limit = None if self.limit is None else self.limit.expr
-            relation = hir.TopK(relation, (), self.order, limit, self.offset, self.group_size)
-        types = tuple(self.types[c] for c in self.project)
-        return Planned(project(relation, self.project, len(self.types)), types, self.names)
-
-
-def project(relation: hir.Relation, outputs: Sequence[int], arity: int) -> hir.Relation:
-    """A projection, left out where it changes nothing."""
-    if tuple(outputs) == tuple(range(arity)):
-        return relation
-    return hir.Project(relation, tuple(outputs))
-
-
-@dataclass(frozen=True)
-class Cte:
-    """A common table expression in scope."""
-
-    id: int
-    names: tuple[str, ...]
-    types: tuple[ColumnType, ...]
 
 
 @dataclass
@@ -110,7 +64,7 @@ class QueryPlanner:
         pending = self.query(node, None)
         limit = _constant_limit(pending.limit)
         if pending.limit is not None and limit is None and not _is_null(pending.limit):
-            pending = _limit_inside(pending)
+            pending = limit_inside(pending)
         types = tuple(pending.types[c] for c in pending.project)
         desc = RelationDesc(pending.names, RelationType(types))
         trivial = not pending.order and limit is None and not pending.offset
@@ -171,7 +125,7 @@ class QueryPlanner:
         relation = pending.relation
         for name, local, value in reversed(bound):
             relation = hir.Let(name, local, value, relation)
-        return _replaced(pending, relation)
+        return replace(pending, relation=relation)
 
     def _recursive(
         self, with_: exp.With, node: exp.Expr, outer: Scope | None, keep_unknown: bool
@@ -196,7 +150,7 @@ class QueryPlanner:
             self.ctes.pop()
         limit = with_.meta["mutually_recursive"]
         bound = (limit["limit"], limit["return_at"]) if limit else None
-        return _replaced(pending, hir.LetRec(tuple(bindings), bound, pending.relation))
+        return replace(pending, relation=hir.LetRec(tuple(bindings), bound, pending.relation))
 
     def _binding(
         self, cte: exp.Expr, names: dict[str, Cte], outer: Scope | None
@@ -254,7 +208,7 @@ class QueryPlanner:
         relation, types = done.relation, list(done.types)
         order: list[ColumnOrder] = []
         for item in _order_items(node):
-            column = _ordinal(item.this, len(done.types), "ORDER BY")
+            column = grouping.ordinal_of(item.this, len(done.types), "ORDER BY")
             if column is None:
                 ctx = ExprContext(self, scope, "ORDER BY")
                 planned = settle(ctx.plan(item.this))
@@ -383,7 +337,7 @@ class QueryPlanner:
             for x, y in zip(a.types, b.types, strict=True)
         )
         distinct = node.args.get("distinct", True) is not False
-        return Planned(_set_relation(name, a, b, distinct), types, left.names)
+        return Planned(set_relation(name, a, b, distinct), types, left.names)
 
     def cast_columns(
         self, planned: Planned, wanted: Sequence[SqlType], context: str, what: str
@@ -435,7 +389,7 @@ class QueryPlanner:
         rows: list[list[Typed]] = []
         for row in node.expressions:
             cells = row.expressions if isinstance(row, exp.Tuple) else [row]
-            rows.append([_cell(ctx, c, i, defaults) for i, c in enumerate(cells)])
+            rows.append([cell(ctx, c, i, defaults) for i, c in enumerate(cells)])
         width = len(rows[0]) if rows else 0
         if any(len(row) != width for row in rows):
             raise SqlSyntaxError(
@@ -445,13 +399,13 @@ class QueryPlanner:
         for i in range(width):
             cells = [row[i] for row in rows]
             want = wanted[i] if i < len(wanted) else None
-            columns.append(_column_values(cells, want, position_of(node)))
+            columns.append(column_values(cells, want, position_of(node)))
         types = tuple(
             ColumnType(column[0].typ, any(v.nullable for v in column)) for column in columns
         )
         names = tuple(f"column{i + 1}" for i in range(width))
         by_row = [tuple(column[r] for column in columns) for r in range(len(rows))]
-        return Planned(_rows_relation(by_row, types), types, names)
+        return Planned(rows_relation(by_row, types), types, names)
 
     # --- SELECT ----------------------------------------------------------------------------------
 
@@ -537,19 +491,6 @@ class QueryPlanner:
         return grouping.add_table_function(ctx, node, table_function)
 
 
-def _replaced(pending: Pending, relation: hir.Relation) -> Pending:
-    return Pending(
-        relation,
-        pending.types,
-        pending.names,
-        pending.order,
-        pending.limit,
-        pending.offset,
-        pending.project,
-        pending.group_size,
-    )
-
-
 def _is_wrapper(node: exp.Expr) -> bool:
     return not any(node.args.get(k) for k in ("order", "limit", "offset", "with_", "joins"))
 
@@ -579,22 +520,6 @@ def _column_order(item: exp.Expr, column: int) -> ColumnOrder:
     return ColumnOrder(column, bool(item.args.get("desc")), not item.args.get("nulls_first"))
 
 
-def _ordinal(node: exp.Expr, count: int, clause: str) -> int | None:
-    """The column that an integer literal in ORDER BY, GROUP BY or DISTINCT ON names."""
-    if not isinstance(node, exp.Literal) or node.is_string:
-        return None
-    text = str(node.this)
-    if not text.isdigit():
-        raise SqlSyntaxError(f"non-integer constant in {clause}", position=position_of(node))
-    if not 1 <= int(text) <= count:
-        raise SqlSyntaxError(
-            f"column reference {text} in {clause} clause is out of range (1 - {count})",
-            position=position_of(node),
-            sqlstate="42P10",
-        )
-    return int(text) - 1
-
-
 def _literal_count(value: Typed) -> int | None:
     """A literal whole number."""
     if not isinstance(value.expr, Literal) or value.expr.value is None:
@@ -613,77 +538,8 @@ def _constant_limit(value: Typed | None) -> int | None:
     return None if value is None else _literal_count(value)
 
 
-def _limit_inside(pending: Pending) -> Pending:
-    """A limit that is no literal is applied by a TopK; the order stays for the end."""
-    assert pending.limit is not None
-    relation = hir.TopK(
-        pending.relation, (), pending.order, pending.limit.expr, pending.offset, pending.group_size
-    )
-    return Pending(relation, pending.types, pending.names, pending.order, None, 0, pending.project)
-
-
 def _mapped(relation: hir.Relation, scalars: tuple[hir.Scalar, ...]) -> hir.Relation:
     return hir.Map(relation, scalars)
-
-
-def _cell(ctx: ExprContext, node: exp.Expr, column: int, defaults: Sequence[Typed | None]) -> Typed:
-    if isinstance(node, exp.Var) and node.name.upper() == "DEFAULT" and defaults:
-        if column >= len(defaults):
-            raise SqlSyntaxError(
-                "INSERT has more expressions than target columns", position=position_of(node)
-            )
-        return defaults[column] or Typed(Literal(None, t.UNKNOWN), t.UNKNOWN, True)
-    return ctx.plan(node)
-
-
-def _column_values(cells: list[Typed], want: SqlType | None, position: int | None) -> list[Typed]:
-    if want is None:
-        done, _ = unify(cells, "VALUES", position)
-        return done
-    out: list[Typed] = []
-    for cell in cells:
-        value = cast(cell, want, "assignment")
-        if value is None:
-            return unify(cells, "VALUES", position)[0]
-        out.append(value)
-    return out
-
-
-def _rows_relation(rows: list[tuple[Typed, ...]], types: tuple[ColumnType, ...]) -> hir.Relation:
-    """Literal rows as one constant; each other row mapped over the empty one."""
-    unit = hir.Constant(((),), RelationType(()))
-    if rows and all(isinstance(v.expr, Literal) for row in rows for v in row):
-        data = tuple(
-            tuple(v.expr.value for v in row if isinstance(v.expr, Literal)) for row in rows
-        )
-        return hir.Constant(data, RelationType(types))
-    parts: list[hir.Relation] = [hir.Map(unit, tuple(v.expr for v in row)) for row in rows]
-    return parts[0] if len(parts) == 1 else hir.Union(tuple(parts))
-
-
-def _set_relation(name: str, left: Planned, right: Planned, distinct: bool) -> hir.Relation:
-    """UNION, EXCEPT and INTERSECT in terms of union, negation and threshold."""
-    a, b = left.relation, right.relation
-    if name == "UNION":
-        parts = (*(_union_parts(a)), *(_union_parts(b)))
-        return hir.Distinct(hir.Union(parts)) if distinct else hir.Union(parts)
-    if name == "EXCEPT":
-        if distinct:
-            a, b = hir.Distinct(a), hir.Distinct(b)
-        return hir.Threshold(hir.Union((a, hir.Negate(b))))
-    if distinct:
-        a, b = hir.Distinct(a), hir.Distinct(b)
-    # What is in both: the left less what only the left has.
-    only_left = hir.Threshold(hir.Union((a, hir.Negate(b))))
-    return hir.Union((a, hir.Negate(only_left)))
-
-
-def _union_parts(rel: hir.Relation) -> tuple[hir.Relation, ...]:
-    return rel.inputs if isinstance(rel, hir.Union) and not _has_negation(rel) else (rel,)
-
-
-def _has_negation(rel: hir.Union) -> bool:
-    return any(isinstance(i, hir.Negate) for i in rel.inputs)
 
 
 def _refuse_unknown_clauses(node: exp.Select) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 
 from mzsql.repr.errors import AmbiguousColumn, UndefinedColumn, UndefinedTable
 from mzsql.repr.types import ColumnType
@@ -125,8 +126,6 @@ class Scope:
 
     def _similar(self, name: str) -> str | None:
         """A hint at a column whose name differs in case or by a letter."""
-        from difflib import get_close_matches  # noqa: PLC0415 -- only on the way to an error
-
         near = get_close_matches(name, sorted({i.name for i in self.items}), n=1, cutoff=0.75)
         return f'Perhaps you meant the column "{near[0]}".' if near else None
 
