@@ -248,7 +248,8 @@ class Definitions:
         tables = [i.shard for i in gone if i.kind == "table" and i.shard is not None]
         self._forget_tables(tables)
         for item in gone:
-            if item.shard is not None:
+            # A table that was never written has no shard yet, and nobody commits to it any more.
+            if item.shard is not None and self._env.persist.exists(item.shard):
                 self._env.persist.finalize(item.shard)
 
     def _forget_tables(self, shards: list[str]) -> None:
