@@ -222,7 +222,12 @@ class Connection:
             coordinator = self._shared.coordinator
             if not self.autocommit and self._session.transaction is None:
                 coordinator.execute(self._session, "BEGIN")
-            return coordinator.execute(self._session, sql, params)
+            results = coordinator.execute(self._session, sql, params)
+            if self._mz_spark is not None and any(
+                result.tag.startswith(("CREATE ", "DROP ", "ALTER ")) for result in results
+            ):
+                self._mz_spark.register()
+            return results
 
     def _check_open(self) -> None:
         if self._closed:

@@ -90,7 +90,9 @@ class MzSpark:
         return getattr(self.session, name)
 
     def register(self) -> None:
-        """Bring the session's catalog up to date with the environment's: after DDL, here or elsewhere."""
+        """Bring the session's catalog up to date with the environment's. DDL of this connection does so by itself; DDL elsewhere is
+        seen with this.
+        """
         if self._registration is not None:
             self._registration.follow(self._reader.relations())
 
@@ -113,7 +115,6 @@ class MzSpark:
         """
         if self._is_own(sqlQuery):
             rows = self._execute(sqlQuery)
-            self.register()
             return arrow_frame(self.session, pa.table({}) if rows is None else rows)
         text, views = self._with_relations(sqlQuery)
         try:

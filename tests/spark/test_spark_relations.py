@@ -176,14 +176,11 @@ def test_another_session_sees_them_too(spark: SparkSession, con: mzsql.Connectio
 def test_the_catalog_follows_ddl(spark: SparkSession, con: mzsql.Connection) -> None:
     con.execute("CREATE TABLE late (a integer)")
     con.execute("INSERT INTO late VALUES (7)")
-    con.spark.register()
     assert _rows(spark.sql("SELECT * FROM public.late")) == [(7,)]
     con.execute("DROP TABLE late")
     con.execute("CREATE TABLE late (b text, c text)")
-    con.spark.register()
     assert spark.table("public.late").columns == ["b", "c"]
     con.execute("DROP TABLE late")
-    con.spark.register()
     assert not spark.catalog.tableExists("public.late")
 
 
@@ -257,5 +254,4 @@ def test_an_error_in_a_view_fails_the_read_and_only_that(con: mzsql.Connection) 
 def test_names_that_sparks_catalog_refuses(con: mzsql.Connection) -> None:
     con.execute('CREATE TABLE "odd name" (a integer)')
     con.execute('INSERT INTO "odd name" VALUES (1)')
-    con.spark.register()
     assert _rows(con.spark.sql("SELECT * FROM public.`odd name`")) == [(1,)]
