@@ -186,7 +186,8 @@ def mapped(
         for i, t in enumerate(types)
     ]
     items += [col(ERROR), *(col(name) for name in carry)]
-    return select(items, below, where=[kept]), True
+    # Spark pushes such a filter down and writes the whole status out below: only where a row can be dropped.
+    return select(items, below, where=[kept] if risky else ()), True
 
 
 def _risky(made: Plan, args: Sequence[Sql]) -> list[Scalar]:

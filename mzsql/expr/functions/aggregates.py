@@ -87,10 +87,17 @@ def _sum_numeric() -> AggregateFunc:
         scale = value.typ.effective_scale
         unit, times = limit(scale), s.cast_to(diff, s.decimal_type(10, 0))
         small = s.lt(s.call("ABS", value.ast), unit)
-        rest = s.try_op("mod", value.ast, unit, engine)
+        # A remainder by a literal other than zero cannot fail.
+        rest = s.mod(value.ast, unit)
         kept = s.case((small, value.ast), otherwise=rest)
-        # The large part as a whole number of units: text moves the point without any engine's division.
-        large = _units(s.try_op("subtract", value.ast, rest, engine), scale)
+        if engine is Engine.SPARK:
+            # Exact: the integral quotient of decimals, at most ten digits.
+            large = s.cast_to(
+                exp.IntDiv(this=value.ast.copy(), expression=unit), s.decimal_type(10, 0)
+            )
+        else:
+            # Text moves the point: DuckDB divides decimals as doubles.
+            large = _units(s.sub(value.ast, rest), scale)
         zero = s.cast_to(s.num(0), s.decimal_type(NUMERIC_PRECISION, scale))
         return (
             s.coalesce(rescale(s.mul(kept, times), scale), zero),

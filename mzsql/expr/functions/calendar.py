@@ -49,6 +49,15 @@ def _date(ast: Ast, engine: Engine) -> Ast:
     return s.add(s.cast_to(s.text("1970-01-01"), s.typed(exp.DType.DATE)), safe)
 
 
+def midnight(date: Ast, typ: SqlType, engine: Engine) -> Ast:
+    """The timestamp at which a date begins; NULL outside the calendar. The session's time zone is UTC."""
+    first, last = -(-MIN_MICROS // DAY_MICROS), MAX_MICROS // DAY_MICROS
+    if not s.is_simple(date):
+        return timestamp_of_micros(micros(date, "date", engine), typ, engine)
+    inside = s.between(days(date, engine), s.num(first), s.num(last))
+    return s.cast(s.case((inside, date)), typ, engine)
+
+
 def timestamp_of_micros(ast: Ast, typ: SqlType, engine: Engine) -> Ast:
     """The timestamp of microseconds since 1970 (any integer type); NULL outside the calendar."""
     if not s.is_simple(ast):

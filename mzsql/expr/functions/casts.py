@@ -283,8 +283,7 @@ def _too_long_message(_engine: Engine, _args: Sequence[Sql], typ: SqlType) -> As
 
 def _times() -> list[Cast]:
     def at_midnight(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-        micros = calendar.micros(args[0].ast, args[0].typ.kind, engine)
-        return calendar.timestamp_of_micros(micros, typ, engine)
+        return calendar.midnight(args[0].ast, typ, engine)
 
     def day(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
         if args[0].typ.kind == "timestamptz" and engine is Engine.DUCKDB:
