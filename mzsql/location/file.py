@@ -172,7 +172,7 @@ class FileBlob:
     def list_keys_and_metadata(self, prefix: str) -> Iterator[tuple[str, int]]:
         """Each key that starts with ``prefix``, with its size. Walks only the directories that may hold some."""
         base = self.root / prefix.rpartition("/")[0]
-        for directory, subdirectories, names in os.walk(base):
+        for directory, subdirectories, names in os.walk(base, onerror=self._unlisted):
             relative = os.path.relpath(directory, self.root)
             head = "" if relative == "." else relative.replace(os.sep, "/") + "/"
             if not head and _TEMPORARY in subdirectories:
@@ -184,8 +184,17 @@ class FileBlob:
                 key = head + name
                 if not key.startswith(prefix):
                     continue
-                with contextlib.suppress(FileNotFoundError):
-                    yield key, os.stat(os.path.join(directory, name)).st_size  # noqa: PTH116, PTH118
+                try:
+                    size = os.stat(os.path.join(directory, name)).st_size  # noqa: PTH116, PTH118
+                except OSError as failure:
+                    self._unlisted(failure)
+                else:
+                    yield key, size
+
+    def _unlisted(self, failure: OSError) -> None:
+        """Let a listing go on where a directory is gone; what cannot be read is an error."""
+        if not isinstance(failure, (FileNotFoundError, NotADirectoryError)):
+            raise self._failed(Determinate, "list", str(failure.filename), failure) from failure
 
     def make_durable(self, keys: Sequence[str]) -> None:
         """Fsync files others have written by path, and the directories down to them."""

@@ -210,3 +210,13 @@ def test_sqlite_errors_are_typed(tmp_path):
     consensus.close()
     with pytest.raises(Determinate, match="closed"):
         consensus.head("k")
+
+
+def test_a_listing_that_cannot_be_made_is_an_error_not_a_short_list(tmp_path):
+    blob = FileBlob(tmp_path)
+    blob.set("a/b", b"1")
+    (tmp_path / "loop").symlink_to("loop")
+    assert list(blob.list_keys_and_metadata("a/")) == [("a/b", 1)]
+    for prefix in ("", "loop/"):
+        with pytest.raises(Determinate, match="cannot list"):
+            list(blob.list_keys_and_metadata(prefix))
