@@ -59,22 +59,28 @@ class BatchingOracle:
         return round_.ts
 
     def _call(self, round_: _Round) -> None:
-        with self._calling:
-            with self._lock:
-                # From here on callers come too late for this round: its call may see too old a state for them.
-                self._gathering = _Round()
-            try:
+        try:
+            with self._calling:
+                self._end_gathering(round_)
                 round_.ts = self._oracle.read_ts()
-            except Exception as failure:
-                round_.failure = failure
-            except BaseException:
-                # An interrupt is this thread's own; the others learn only that their call did not happen.
-                round_.failure = Determinate("the shared read of the timestamp was interrupted")
-                raise
-            finally:
-                round_.done.set()
+        except Exception as failure:
+            round_.failure = failure
+        except BaseException:
+            # An interrupt is this thread's own; the others learn only that their call did not happen.
+            round_.failure = Determinate("the shared read of the timestamp was interrupted")
+            raise
+        finally:
+            # Also where an interrupt came while this thread waited for its turn: nobody may join a round that is over.
+            self._end_gathering(round_)
+            round_.done.set()
         if self._observe is not None:
             self._observe(round_.callers)
+
+    def _end_gathering(self, round_: _Round) -> None:
+        """From here on callers come too late for the round: its call may see too old a state for them."""
+        with self._lock:
+            if self._gathering is round_:
+                self._gathering = _Round()
 
     def write_ts(self) -> int:
         """Allocate a timestamp."""

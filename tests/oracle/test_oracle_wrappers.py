@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 
 import pytest
@@ -151,3 +152,30 @@ def test_only_wall_clock_timelines_are_guarded():
     assert isinstance(
         wrap_oracle(MemOracle(lambda: 0), "catalog", metrics=metrics)._oracle, MeteredOracle
     )
+
+
+def test_an_interrupted_leader_leaves_nobody_waiting():
+    gated = _Gated()
+    oracle = BatchingOracle(gated)
+    first, _ = _in_threads(1, oracle.read_ts)
+    assert gated.entered.wait(10)
+
+    class Interrupt(BaseException):
+        pass
+
+    def interrupt(*_):
+        raise Interrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(Interrupt):
+            oracle.read_ts()  # leads the second round, which waits for the first
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    later, results = _in_threads(2, oracle.read_ts)
+    gated.gate.set()
+    for thread in [*first, *later]:
+        thread.join(10)
+    assert results == [0, 0]
