@@ -88,10 +88,12 @@ def fits(found: pa.DataType, wanted: pa.DataType) -> bool:
     if pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted):
         return (found.tz is None) == (wanted.tz is None)
     if pa.types.is_nested(found) and pa.types.is_nested(wanted):
-        same_kind = found.id == wanted.id and found.num_fields == wanted.num_fields
-        return same_kind and all(
-            fits(found.field(i).type, wanted.field(i).type) for i in range(found.num_fields)
-        )
+        if found.id != wanted.id or found.num_fields != wanted.num_fields:
+            return False
+        pairs = [(found.field(i), wanted.field(i)) for i in range(found.num_fields)]
+        # A cast matches the fields of structs by name, and fills in NULL where there is none.
+        named = not pa.types.is_struct(wanted) or all(f.name == w.name for f, w in pairs)
+        return named and all(fits(f.type, w.type) for f, w in pairs)
     return False
 
 

@@ -173,8 +173,12 @@ def transition(state: ShardState, command: Command, now_ms: int) -> Transition:
         case DowngradeSince():
             return _downgrade_since(state, command, base)
         case ExpireReader():
+            if command.reader_id not in state.readers:
+                return Transition(None)
             return Transition(_with_reader(base, command.reader_id, None))
         case ExpireWriter():
+            if command.writer_id not in state.writers:
+                return Transition(None)
             return Transition(_with_writer(base, command.writer_id, None))
         case RegisterCritical():
             return _register_critical(state, command, base)

@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mzsql.persist.batch import DIFF_COLUMN, KeySpec
+from mzsql.persist.batch import DIFF_COLUMN, TIME_COLUMN, KeySpec
 from mzsql.persist.columns import conform
 from mzsql.repr.errors import DataError
 
@@ -22,12 +22,13 @@ def consolidate(table: pa.Table, key: KeySpec | None = None) -> pa.Table:
     """``table`` (any columns, ``mz_time`` and ``mz_diff``) consolidated, with the same schema.
 
     Raises:
-        DataError: the sums of an additive column do not fit its type.
+        DataError: the sums of diffs or of an additive column do not fit their type.
     """
     if table.num_rows == 0:
         return table
     additive = [] if key is None else [c for c in key.additive if c in table.column_names]
-    by_arrow = not additive and all(_hashable(field.type) for field in table.schema)
+    hashable = all(_hashable(field.type) for field in table.schema)
+    by_arrow = hashable and not additive and _sums_fit(table)
     result = _by_arrow(table) if by_arrow else _by_duckdb(table, additive)
     return conform(result, table.schema).combine_chunks()
 
@@ -35,6 +36,12 @@ def consolidate(table: pa.Table, key: KeySpec | None = None) -> pa.Table:
 def _hashable(type_: pa.DataType) -> bool:
     """Whether pyarrow can group by the type."""
     return not pa.types.is_nested(type_) and not pa.types.is_float16(type_)
+
+
+def _sums_fit(table: pa.Table) -> bool:
+    """Whether no sum of diffs can leave int64, where pyarrow's sum would wrap around."""
+    bounds = pc.min_max(table[DIFF_COLUMN]).as_py()
+    return bool(max(-bounds["min"], bounds["max"]) * table.num_rows < 1 << 63)
 
 
 def _by_arrow(table: pa.Table) -> pa.Table:
@@ -92,14 +99,27 @@ def consolidation_sql(
 
 
 def _by_duckdb(table: pa.Table, additive: Sequence[str]) -> pa.Table:
+    positions = positional(table.schema)
+    names = positions.names
     with duckdb.connect() as connection:
-        connection.register("updates", table.combine_chunks())
-        sql = consolidation_sql("updates", table.column_names, additive)
+        connection.register("updates", table.combine_chunks().rename_columns(names))
+        sums = [names[table.schema.get_field_index(name)] for name in additive]
+        sql = consolidation_sql("updates", names, sums)
         try:
             result: pa.Table = connection.sql(sql).to_arrow_table()
-            return cast_sums(result, table.schema)
+            return cast_sums(result, positions).rename_columns(table.column_names)
         except (duckdb.Error, pa.ArrowInvalid) as failure:
-            raise DataError(f"sums of additive columns do not fit: {failure}") from failure
+            raise DataError(f"sums of diffs or additive columns do not fit: {failure}") from failure
+
+
+def positional(schema: pa.Schema) -> pa.Schema:
+    """``schema`` with its row's columns named by position: to DuckDB ``a`` and ``A`` are one name."""
+    kept = (TIME_COLUMN, DIFF_COLUMN)
+    fields = [
+        field if field.name in kept else field.with_name(f"c{place}")
+        for place, field in enumerate(schema)
+    ]
+    return pa.schema(fields)
 
 
 def cast_sums(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -111,5 +131,19 @@ def sort_by_key(table: pa.Table, key: KeySpec | None) -> pa.Table:
     """``table`` in the order of a keyed shard's parts: by key, NULLs last."""
     if key is None or not key.columns or table.num_rows < 2:
         return table
+    if any(pa.types.is_nested(table.schema.field(column).type) for column in key.columns):
+        return table.take(_order_by_duckdb(table.select(key.columns)))
     order = [(column, "ascending") for column in key.columns]
     return table.take(pc.sort_indices(table, sort_keys=order))
+
+
+def _order_by_duckdb(keys: pa.Table) -> pa.ChunkedArray:
+    """The places of the rows of ``keys`` in their order, for types that pyarrow cannot sort by."""
+    names = [f"c{place}" for place in range(keys.num_columns)]
+    ones = pa.repeat(pa.scalar(1, pa.int64()), keys.num_rows)
+    places = pc.subtract(pc.cumulative_sum(ones), 1)
+    with duckdb.connect() as connection:
+        connection.register("keys", keys.rename_columns(names).append_column("place", places))
+        order = ", ".join(f"{quote(name)} NULLS LAST" for name in names)
+        sql = f"SELECT place FROM keys ORDER BY {order}, place"
+        return connection.sql(sql).to_arrow_table()["place"]

@@ -29,6 +29,7 @@ from mzsql.persist.consolidate import (
     cast_sums,
     consolidate,
     consolidation_sql,
+    positional,
     quote,
     sort_by_key,
 )
@@ -55,7 +56,8 @@ class Report(msgspec.Struct):
 def due(state: ShardState, settings: Settings) -> bool:
     """Whether maintenance has something to do."""
     return (
-        choose(state, settings) is not None
+        state.finalized
+        or choose(state, settings) is not None
         or state.seqno - state.latest_rollup >= settings.rollup_interval
         or _collectable(state) >= _GARBAGE_ENTRIES
     )
@@ -229,28 +231,32 @@ def _merge_large(
 ) -> Iterator[pa.Table]:
     """The merge in pieces, by DuckDB, which spills to disk what exceeds memory."""
     schema = physical(opened.schema)
+    columns = positional(schema)
+    renamed = dict(zip(schema.names, columns.names, strict=True))
     key = opened.key
     with (
         tempfile.TemporaryDirectory(prefix="mzsql-compaction-") as directory,
         duckdb.connect(config={"temp_directory": directory}) as connection,
     ):
         sources = []
-        names = ", ".join(quote(name) for name in opened.schema.names)
+        names = ", ".join(quote(name) for name in columns.names[:-2])
         for number, part in enumerate(parts):
             path = Path(directory) / f"{number}.parquet"
-            pq.write_table(opened.parts.read(part, deadline), path, compression="lz4")
+            table = opened.parts.read(part, deadline).rename_columns(columns.names)
+            pq.write_table(table, path, compression="lz4")
             file = "'" + str(path).replace("'", "''") + "'"
             sources.append(
                 f"SELECT {names}{', ' if names else ''}"
                 f"greatest(mz_time, {since}) AS mz_time, mz_diff FROM read_parquet({file})"
             )
-        additive = () if key is None else key.additive
-        order = () if key is None else key.columns
+        additive = [] if key is None else [renamed[name] for name in key.additive]
+        order = [] if key is None else [renamed[name] for name in key.columns]
         source = "(" + " UNION ALL ".join(sources) + ")"
-        sql = consolidation_sql(source, schema.names, additive, order)
+        sql = consolidation_sql(source, columns.names, additive, order)
         reader = connection.sql(sql).to_arrow_reader(1 << 17)
         for batch in reader:
-            yield conform(cast_sums(pa.Table.from_batches([batch]), schema), schema)
+            summed = cast_sums(pa.Table.from_batches([batch]), columns)
+            yield conform(summed.rename_columns(schema.names), schema)
 
 
 def _collectable(state: ShardState) -> int:
@@ -274,10 +280,11 @@ def _collect(opened: Opened, report: Report, deadline: Deadline, *, all_due: boo
     garbage = tuple(seqno for seqno in state.garbage if seqno <= hold)
     newest = state.latest_rollup
     rollups = tuple(seqno for seqno in state.rollups if state.finalized or seqno != newest)
-    if not garbage and not rollups:
-        return
-    if not all_due and not rollups and len(garbage) < _GARBAGE_ENTRIES:
-        return
+    if not state.finalized:
+        if not garbage and not rollups:
+            return
+        if not all_due and not rollups and len(garbage) < _GARBAGE_ENTRIES:
+            return
     keys = [key for seqno in garbage for key in state.garbage[seqno]]
     delete_objects(context, keys)
     delete_objects(context, [state.rollups[seqno] for seqno in rollups])

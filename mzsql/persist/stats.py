@@ -6,6 +6,8 @@ Promise: pruning is conservative: what cannot be compared is read. Floating-poin
 from __future__ import annotations
 
 import datetime as dt
+import decimal
+import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -19,6 +21,7 @@ from mzsql.persist.errors import SchemaMismatch
 KeyRange: TypeAlias = tuple[Any, Any]
 
 _TEXT_LIMIT = 64
+_EXACT = decimal.Context(prec=100)
 _INT_BACKED = (pa.types.is_date, pa.types.is_time, pa.types.is_timestamp, pa.types.is_duration)
 
 
@@ -54,7 +57,7 @@ def to_stat(value: pa.Scalar) -> Stat:
         integer: int = value.value
         return integer
     if pa.types.is_decimal(type_):
-        return str(int(value.as_py().scaleb(type_.scale)))
+        return str(int(value.as_py().scaleb(type_.scale, context=_EXACT)))
     plain = value.as_py()
     if isinstance(plain, bytes):
         return plain.decode("latin-1")
@@ -97,6 +100,10 @@ class Lookup:
     def __init__(
         self, column: str, type_: pa.DataType, ranges: Sequence[KeyRange], limit: int
     ) -> None:
+        if pa.types.is_nested(type_):
+            raise SchemaMismatch(
+                f'column "{column}" of type {type_} has no order to look up keys by'
+            )
         self.column = column
         self.type = type_
         self.nulls = any(lo is None and hi is None for lo, hi in ranges)
@@ -175,22 +182,38 @@ class Lookup:
         """The rows of ``table`` whose key is asked for."""
         column = table[self.column]
         mask = pc.is_null(column) if self.nulls else None
+        floating = pa.types.is_floating(self.type)
         points = [lo for lo, hi in self.ranges if lo is not None and _same(lo, hi)]
         spans = [(lo, hi) for lo, hi in self.ranges if lo is None or not _same(lo, hi)]
         if points:
             values = pa.array([_py(p) for p in points], self.type)
-            mask = _either(mask, pc.is_in(column, value_set=values))
+            if floating:
+                # Membership goes by bits but for NaN: of the two zeros, which are equal, keep one.
+                zero = pa.scalar(0.0, self.type)
+                mask = _either(mask, pc.is_in(pc.add(column, zero), value_set=pc.add(values, zero)))
+            else:
+                mask = _either(mask, pc.is_in(column, value_set=values))
         for lo, hi in spans:
-            inside = None
+            inside = pc.is_valid(column)
             if lo is not None:
-                inside = pc.greater_equal(column, pa.scalar(_py(lo), self.type))
+                inside = pc.and_(inside, self._compared(column, lo, upwards=True))
             if hi is not None:
-                below = pc.less_equal(column, pa.scalar(_py(hi), self.type))
-                inside = below if inside is None else pc.and_(inside, below)
+                inside = pc.and_(inside, self._compared(column, hi, upwards=False))
             mask = _either(mask, inside)
         if mask is None:
             return table.slice(0, 0)
         return table.filter(mask)
+
+    def _compared(self, column: pa.ChunkedArray, bound: Any, *, upwards: bool) -> Any:
+        """Whether each value is at or beyond ``bound``; NaN is beyond all other numbers, as in PostgreSQL."""
+        plain = _py(bound)
+        compare = pc.greater_equal if upwards else pc.less_equal
+        if not pa.types.is_floating(self.type):
+            return compare(column, pa.scalar(plain, self.type))
+        if math.isnan(plain):
+            return pc.is_nan(column) if upwards else pc.is_valid(column)
+        inside = compare(column, pa.scalar(plain, self.type))
+        return pc.or_(inside, pc.is_nan(column)) if upwards else inside
 
 
 def _either(mask: Any, more: Any) -> Any:
@@ -203,7 +226,12 @@ def _py(value: Any) -> Any:
 
 
 def _same(lo: Any, hi: Any) -> bool:
-    return hi is not None and bool(_py(lo) == _py(hi))
+    if hi is None:
+        return False
+    lo, hi = _py(lo), _py(hi)
+    if isinstance(lo, float) and math.isnan(lo):
+        return math.isnan(hi)  # NaN, too, is a point
+    return bool(lo == hi)
 
 
 def _plain(value: Any) -> Any:
