@@ -1,8 +1,8 @@
 """The client: opens shards, keeps them tidy, and forgets them.
 
 Promise: one client a process and location shares each shard's state among all handles. In the background (the default) one thread of
-the client compacts, collects and renews leases; otherwise that happens inside the calls that make it due. What maintenance fails at is
-logged and tried again after the next change: it never fails a write that was committed.
+the client compacts and collects, and another one renews leases; otherwise that happens inside the calls that make it due. What
+maintenance fails at is logged and tried again after the next change: it never fails a write that was committed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class PersistClient:
         clock: the machine's by default.
         rng: draws identifiers; the system's by default.
         settings: bounds and intervals.
-        background: maintenance and heartbeats on a thread of the client, instead of inside the calls that make them due.
+        background: maintenance and heartbeats on threads of the client, instead of inside the calls that make them due.
         blob_url: what snapshot splits tell other processes to open.
     """
 
@@ -79,12 +79,13 @@ class PersistClient:
         self._closed = False
         self._queue: dict[str, None] = {}
         self._wake = threading.Condition()
-        self._thread: threading.Thread | None = None
+        self._threads: list[threading.Thread] = []
         if background:
-            self._thread = threading.Thread(
-                target=self._work, name="mzsql-persist-maintenance", daemon=True
-            )
-            self._thread.start()
+            # Two threads, as a long compaction must not let leases run out.
+            for name, target in (("maintenance", self._work), ("leases", self._keep_leases)):
+                thread = threading.Thread(target=target, name=f"mzsql-persist-{name}", daemon=True)
+                self._threads.append(thread)
+                thread.start()
 
     @classmethod
     def open(
@@ -286,7 +287,7 @@ class PersistClient:
         """Maintain a shard that was changed here, if that is due."""
         if not due(opened.shard.state, self._context.settings):
             return
-        if self._thread is None:
+        if not self._threads:
             self._maintain_quietly(opened)
             return
         with self._wake:
@@ -302,12 +303,10 @@ class PersistClient:
             _log.exception("shard %s: maintenance failed", opened.shard_id)
 
     def _work(self) -> None:
-        """The thread: maintain what was queued, and renew leases in time."""
+        """The thread that maintains what was queued."""
         while True:
             with self._wake:
-                self._wake.wait_for(
-                    lambda: self._closed or bool(self._queue), _HEARTBEAT_CHECK_SECONDS
-                )
+                self._wake.wait_for(lambda: self._closed or bool(self._queue))
                 if self._closed:
                     return
                 queued = list(self._queue)
@@ -319,17 +318,23 @@ class PersistClient:
                     opened = self._opened.get(shard_id)
                 if opened is not None:
                     self._maintain_quietly(opened)
+
+    def _keep_leases(self) -> None:
+        """The thread that renews leases in time."""
+        while not self._context.closing.wait(_HEARTBEAT_CHECK_SECONDS):
             self._renew_leases()
 
     def _renew_leases(self) -> None:
         with self._lock:
-            readers = [reader for opened in self._opened.values() for reader in opened.readers]
-        for reader in readers:
+            open_shards = list(self._opened.values())
+        for opened, reader in [(o, r) for o in open_shards for r in o.readers]:
             if self._closed or not reader.heartbeat_due():
                 continue
             try:
                 reader.heartbeat()
             except SqlError as failure:
+                if isinstance(failure, ExpiredHandle):
+                    opened.discard_reader(reader)  # there is nothing left to renew
                 _log.warning(
                     "shard %s: reader %s not renewed: %s",
                     reader.shard_id,
@@ -351,8 +356,8 @@ class PersistClient:
         self._context.closing.set()
         with self._wake:
             self._wake.notify_all()
-        if self._thread is not None:
-            self._thread.join()
+        for thread in self._threads:
+            thread.join()
         for handle in handles:
             try:
                 handle.expire(timeout=5.0)

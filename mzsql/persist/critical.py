@@ -6,7 +6,7 @@ from mzsql.persist.commands import DowngradeCritical, ReleaseCritical
 from mzsql.persist.errors import InvalidBounds
 from mzsql.persist.opened import Opened
 from mzsql.persist.state import CriticalHold
-from mzsql.repr.frontier import Frontier, less_than, show
+from mzsql.repr.frontier import Frontier, join, less_than, show
 
 
 class CriticalReader:
@@ -50,7 +50,7 @@ class CriticalReader:
             )
         command = DowngradeCritical(self.reader_id, self.token, new_since)
         self._opened.shard.apply(command, self._opened.deadline(timeout))
-        self._since = new_since
+        self._since = join(self._since, new_since)
         self._opened.changed(self._opened)
 
     def release(self, *, timeout: float | None = None) -> None:

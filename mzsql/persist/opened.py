@@ -37,12 +37,29 @@ class Opened:
         self.key: KeySpec | None = shard.state.key
         self.parts = PartReader(context, shard.shard_id, self.schema)
         self.maintenance_lock = threading.Lock()
-        self.readers: weakref.WeakSet[ReadHandle] = weakref.WeakSet()
+        self._readers: weakref.WeakSet[ReadHandle] = weakref.WeakSet()
+        self._readers_lock = threading.Lock()
 
     @property
     def shard_id(self) -> str:
         """The shard."""
         return self.shard.shard_id
+
+    @property
+    def readers(self) -> list[ReadHandle]:
+        """The readers that are open and referred to."""
+        with self._readers_lock:
+            return list(self._readers)
+
+    def add_reader(self, reader: ReadHandle) -> None:
+        """Keep a reader's lease renewed while anything refers to it."""
+        with self._readers_lock:
+            self._readers.add(reader)
+
+    def discard_reader(self, reader: ReadHandle) -> None:
+        """Renew a reader's lease no longer."""
+        with self._readers_lock:
+            self._readers.discard(reader)
 
     def deadline(self, timeout: float | None) -> Deadline:
         """The end of a call that starts now."""

@@ -44,7 +44,15 @@ from mzsql.persist.parts import between, until
 from mzsql.persist.refs import Lease, PartRef, SnapshotSplit, SplitData
 from mzsql.persist.state import LeasedReader, ShardState
 from mzsql.persist.stats import KeyRange, Lookup
-from mzsql.repr.frontier import Frontier, Timestamp, contains, less_equal, less_than, show
+from mzsql.repr.frontier import (
+    Frontier,
+    Timestamp,
+    contains,
+    join,
+    less_equal,
+    less_than,
+    show,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -65,7 +73,7 @@ class ReadHandle:
         self._next_lease = 0
         self._expired = False
         self.reader_id = reader_id
-        opened.readers.add(self)
+        opened.add_reader(self)
 
     @property
     def shard_id(self) -> str:
@@ -112,15 +120,17 @@ class ReadHandle:
             return state
         raise ReadTimeout(self.shard_id, past, state.upper, deadline.timeout)
 
-    def _take_lease(self) -> tuple[ShardState, Lease]:
-        """The latest state seen, and a lease on the objects it names."""
+    def _take_lease(self, earliest: Timestamp) -> tuple[ShardState, Lease]:
+        """The latest state seen, whose times from ``earliest`` on are exact, and a lease on the objects it names."""
         with self._lock:
             state = self._opened.shard.state
             self._check_live(state)
+            # Another thread may have downgraded while this one waited for the upper.
+            self._check_since(earliest)
             number = self._next_lease
             self._next_lease += 1
             self._leases[number] = state.seqno
-            return state, Lease(self._released, number, state.seqno)
+            return state, Lease(self, self._released, number, state.seqno)
 
     def _outstanding(self) -> int:
         """The earliest state whose objects are being read here; the lock is held."""
@@ -142,11 +152,11 @@ class ReadHandle:
             raise SinceViolation(self.shard_id, as_of, self._since)
 
     def _refs(
-        self, lower: Timestamp, upper: Frontier, deadline: Deadline
+        self, lower: Timestamp, upper: Frontier, deadline: Deadline, *, earliest: Timestamp
     ) -> tuple[list[PartRef], Lease]:
         """The parts that may hold updates with times in ``[lower, upper)``, which are complete."""
         self._heartbeat_if_due(deadline)
-        state, lease = self._take_lease()
+        state, lease = self._take_lease(earliest)
         refs = [
             PartRef(part, batch, self._opened.parts, lease)
             for batch in state.trace
@@ -166,23 +176,19 @@ class ReadHandle:
         deadline = self._opened.deadline(timeout)
         self._check_since(as_of)
         self._wait(as_of, deadline)
-        return self._refs(0, as_of + 1, deadline)[0]
+        return self._refs(0, as_of + 1, deadline, earliest=as_of)[0]
 
     def parts_between(
         self, lower: Timestamp, upper: Timestamp, *, timeout: float | None = None
     ) -> list[PartRef]:
         """The parts that may hold updates with ``lower <= time < upper``, at their exact times; raises as `updates`."""
         deadline = self._opened.deadline(timeout)
-        self._check_exact(lower)
+        earliest = _exact_from(lower, upper)
+        self._check_since(earliest)
         if upper <= lower:
             return []
         self._wait(upper - 1, deadline)
-        return self._refs(lower, upper, deadline)[0]
-
-    def _check_exact(self, lower: Timestamp) -> None:
-        # Times below since may have been advanced to it, so since itself is exact only where nothing lies below.
-        if lower > 0 or self._since is None:
-            self._check_since(max(lower - 1, 0))
+        return self._refs(lower, upper, deadline, earliest=earliest)[0]
 
     def snapshot(
         self, as_of: Timestamp, num_splits: int = 1, *, timeout: float | None = None
@@ -250,7 +256,7 @@ class ReadHandle:
         lookup = self._lookup(key_ranges)
         self._check_since(as_of)
         self._wait(as_of, deadline)
-        refs, lease = self._refs(0, as_of + 1, deadline)
+        refs, lease = self._refs(0, as_of + 1, deadline, earliest=as_of)
         if workers is not None:
             wanted = set(workers)
             refs = [ref for ref in refs if ref.worker in wanted]
@@ -274,13 +280,14 @@ class ReadHandle:
         """All updates with ``lower <= time < upper`` at their exact times, not consolidated; waits until they are complete.
 
         Raises:
-            SinceViolation: since is at or beyond ``lower`` (but for ``lower`` 0), so times may have been advanced.
+            SinceViolation: since is at or beyond ``lower``, so times may have been advanced. From ``lower`` 0 on, since may be
+                as late as the last time asked for: the times up to it may then stand at it.
             ReadTimeout, ExpiredHandle: as `parts`.
         """
         deadline = self._opened.deadline(timeout)
         names = self._names(columns)
         lookup = self._lookup(key_ranges)
-        self._check_exact(lower)
+        self._check_since(_exact_from(lower, upper))
         if upper <= lower:
             return self._joined([], names, lookup)
         self._wait(upper - 1, deadline)
@@ -296,7 +303,8 @@ class ReadHandle:
         stats: ReadStats | None,
         deadline: Deadline,
     ) -> pa.Table:
-        refs, lease = self._refs(lower, upper, deadline)
+        earliest = _exact_from(lower, upper)
+        refs, lease = self._refs(lower, upper, deadline, earliest=earliest)
         found = [
             between(self._read(ref, deadline, names, lookup, stats), lower, upper) for ref in refs
         ]
@@ -387,7 +395,6 @@ class ReadHandle:
                     continue
                 raise
             upper = state.upper
-            self._check_exact(lower)
             table = self._between(lower, upper, names, None, stats=None, deadline=deadline)
             yield table, upper
             lower = upper
@@ -415,6 +422,8 @@ class ReadHandle:
             if self._expired:
                 self._check_live(self._opened.shard.state)
             hold = self._outstanding()
+            # Never back: a heartbeat may have been given a since that another thread has moved on from.
+            since = join(self._since, since)
             command = DowngradeSince(self.reader_id, since, hold)
             self._opened.shard.apply(command, deadline)
             self._since = since
@@ -449,11 +458,21 @@ class ReadHandle:
             if self._expired:
                 return
             self._expired = True
-            self._opened.readers.discard(self)
+            self._opened.discard_reader(self)
             if self.reader_id in self._opened.shard.state.readers:
                 self._opened.shard.apply(
                     ExpireReader(self.reader_id), self._opened.deadline(timeout)
                 )
+
+
+def _exact_from(lower: Timestamp, upper: Frontier) -> Timestamp:
+    """The time that since must not be beyond for a read of ``[lower, upper)`` to be exact.
+
+    Times below since may have been advanced to it, so since itself is exact only where nothing lies below.
+    """
+    if lower > 0:
+        return lower - 1
+    return 0 if upper is None else max(upper - 1, 0)
 
 
 def _sortable(key: KeySpec | None, names: Sequence[str]) -> KeySpec | None:

@@ -36,9 +36,13 @@ from mzsql.repr.frontier import Frontier, Timestamp
 
 
 class Lease:
-    """Keeps the objects of the states from ``seqno`` on while it is referenced; then puts its number in ``released``."""
+    """Keeps the objects of the states from ``seqno`` on while it is referenced; then puts its number in ``released``.
 
-    def __init__(self, released: deque[int], number: int, seqno: int) -> None:
+    It keeps ``reader`` too: one that nobody refers to has its lease in the shard's state no longer renewed.
+    """
+
+    def __init__(self, reader: object, released: deque[int], number: int, seqno: int) -> None:
+        self._reader = reader
         self._released = released
         self._number = number
         self.seqno = seqno

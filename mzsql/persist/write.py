@@ -239,6 +239,10 @@ class WriteHandle:
             if by_worker:
                 self._check_upper(expected_upper, deadline)
             if expected_upper is None:
+                if any(t.num_rows for of_worker in by_worker.values() for t in tables(of_worker)):
+                    raise InvalidBounds(
+                        f"shard {self.shard_id} has ended: no updates fit beyond the empty upper"
+                    )
                 self._append((), expected_upper, new_upper, deadline)
             else:
                 batch = self._build(by_worker, expected_upper, new_upper, deadline)
