@@ -7,9 +7,9 @@ import random
 from dataclasses import dataclass
 
 from mzsql.expr import functions
+from mzsql.expr.evaluate import EvalError
 from mzsql.expr.functions.comparison import ANY
 from mzsql.expr.functions.table import ScalarFunc
-from mzsql.expr.evaluate import EvalError
 from mzsql.expr.scalar import Call, Column, scalar_type
 from mzsql.repr.datum import Datum
 from mzsql.repr.types import ColumnType, SqlType
@@ -21,21 +21,86 @@ _DOUBLES = [
     0.0, -0.0, 1.0, -1.0, 1.5, -2.5, 0.5, 2.5, 3.5, 0.1, 1e15, 123456789012345.6, 1e-7, -1e-5, 123456.789, 1e22, 2.0**53, 1e300,
     1.7976931348623157e308, 5e-324, 0.0001, 2e23, 9.5, 100.0, NAN, INF, -INF,
 ]  # fmt: skip
-_REALS = [0.0, -0.0, 1.0, 1.5, -2.5, 0.5, 1e6, 123456.0, 1e-5, 0.0001, 16777216.0, 3.4028234663852886e38, 2.5, NAN, INF, -INF]
+_REALS = [
+    0.0,
+    -0.0,
+    1.0,
+    1.5,
+    -2.5,
+    0.5,
+    1e6,
+    123456.0,
+    1e-5,
+    0.0001,
+    16777216.0,
+    3.4028234663852886e38,
+    2.5,
+    NAN,
+    INF,
+    -INF,
+]
 _TEXTS = [
     "", "a", "abc", "abcabc", "héllo wörld", "  pad  ", "a,b,,c", "xxaxx", "12", "-5", " 7 ", "+3", "99999999999", "9223372036854775808",
     "-32769", "70000", "1.5", "-0.005", "1e3", "1e400", "1e-400", "12345678901234567890123.5", ".5", "5.", "1e", "NaN", "-inf", "Infinity",
-    "true", "F", "yes", "of", "0", "1", "maybe", "2020-02-29", "2021-02-29", "1999-1-5", "2020-01-01 12:34:56", "2020-01-01T23:59:59.9999999",
+    "true", "F", "yes", "of", "0", "1", "maybe", "2020-02-29", "2021-02-29", "1999-1-5", "2020-01-01 12:34:56",
+    "2020-01-01T23:59:59.9999999",
     "2020-01-01 00:00:00+05:30", "2020-01-01 24:00:00", "2020-13-01", "12:34", "23:59:59.5", "25:00", "1 day", "1 year -2 mons +03:00:00",
     "3 days 04:05:06.7", "fortnight", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", "{A0EEBC999C0B4EF8BB6D6BB9BD380A11}", "\\xdeadBEEF", "\\xabc",
     "back\\slash", "100%", "a_c", "🦆x", "ÄÖ", "line\nbreak", "'quote'",
 ]  # fmt: skip
-_PATTERNS = ["", "%", "a%", "%c", "_b_", "a\\_c", "100\\%", "%ö%", "abc", "%\\\\%", "h\\éllo%", "dangling\\", "A%", ",", "x", "abc ", "%\n%", "b", "-"]
+_PATTERNS = [
+    "",
+    "%",
+    "a%",
+    "%c",
+    "_b_",
+    "a\\_c",
+    "100\\%",
+    "%ö%",
+    "abc",
+    "%\\\\%",
+    "h\\éllo%",
+    "dangling\\",
+    "A%",
+    ",",
+    "x",
+    "abc ",
+    "%\n%",
+    "b",
+    "-",
+]
 _DAY = 86_400_000_000
-_DATES = [0, -1, 18321, 11016, 18993, -719162, 2932896, -1000000, -719529, 19782, 18262, 59, -25567, 3_000_000]
-_STAMPS = [0, -1, 1, 1582979696123456, 946684799999999, -62135596800000000, 253402300799999999, 18262 * _DAY, -1000000 * _DAY + 5, 1600000000500000]
+_DATES = [
+    0,
+    -1,
+    18321,
+    11016,
+    18993,
+    -719162,
+    2932896,
+    -1000000,
+    -719529,
+    19782,
+    18262,
+    59,
+    -25567,
+    3_000_000,
+]
+_STAMPS = [
+    0,
+    -1,
+    1,
+    1582979696123456,
+    946684799999999,
+    -62135596800000000,
+    253402300799999999,
+    18262 * _DAY,
+    -1000000 * _DAY + 5,
+    1600000000500000,
+]
 _INTERVALS = [
-    "0 0 0", "1 0 0", "-14 3 -1", "0 1 3600000000", "12 30 86400000000", "0 -1 0", "0 0 -1500000", "25 -40 90061000001", "2147483647 0 0", "0 2147483647 0",
+    "0 0 0", "1 0 0", "-14 3 -1", "0 1 3600000000", "12 30 86400000000", "0 -1 0", "0 0 -1500000", "25 -40 90061000001",
+    "2147483647 0 0", "0 2147483647 0",
 "-1 0 7200000000", "0 400 0", "13 0 0",
 ]  # fmt: skip
 
@@ -61,8 +126,22 @@ POOLS: dict[str, list[Datum]] = {
     "mz_timestamp": [0, 1, 1600000000123, 2**63 - 2],
 }  # fmt: skip
 
-_SMALL = ["0.00", "1.00", "-1.00", "2.50", "-2.50", "0.01", "123.45", "-7.00", "999999999999999.99", "99999999999999999999999999999999999.99", "-99999999999999999999999999999999999.99", "0.50"]
-_FINE = ["0.000000000000000000", "1.500000000000000000", "-2.500000000000000000", "0.000000000000000001", "12345678901234567890.123456789012345678",
+_SMALL = [
+    "0.00",
+    "1.00",
+    "-1.00",
+    "2.50",
+    "-2.50",
+    "0.01",
+    "123.45",
+    "-7.00",
+    "999999999999999.99",
+    "99999999999999999999999999999999999.99",
+    "-99999999999999999999999999999999999.99",
+    "0.50",
+]
+_FINE = ["0.000000000000000000", "1.500000000000000000", "-2.500000000000000000", "0.000000000000000001",
+         "12345678901234567890.123456789012345678",
          "-99999999999999999999.999999999999999999", "3.000000000000000000", "7.125000000000000000", "-0.333333333333333333"]  # fmt: skip
 #: The columns of a kind, each with its type: the i-th argument of that kind reads the i-th.
 COLUMNS: dict[str, list[tuple[SqlType, list[Datum]]]] = {
@@ -114,7 +193,9 @@ def same(left: object, right: object, *, exact: bool = True) -> bool:
     if isinstance(left, float) and isinstance(right, float):
         if math.isnan(left) or math.isnan(right):
             return math.isnan(left) and math.isnan(right)
-        return left == right or (not exact and math.isclose(left, right, rel_tol=1e-14, abs_tol=1e-300))
+        return left == right or (
+            not exact and math.isclose(left, right, rel_tol=1e-14, abs_tol=1e-300)
+        )
     if isinstance(left, EvalError) or isinstance(right, EvalError) or exact:
         return left == right
     if isinstance(left, str) and isinstance(right, str):
@@ -141,7 +222,9 @@ def build(size: int = 90, seed: int = 7) -> Cases:
     return Cases(tuple(types), tuple(zip(*columns, strict=True)), tuple(cases))
 
 
-def _case(func: ScalarFunc, place: dict[tuple[str, int], int], types: list[ColumnType]) -> Case | None:
+def _case(
+    func: ScalarFunc, place: dict[tuple[str, int], int], types: list[ColumnType]
+) -> Case | None:
     args = list(func.args)
     if func.variadic is not None:
         args += [func.variadic] * (3 - len(args))

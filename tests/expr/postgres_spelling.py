@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mzsql.expr.scalar import Literal
 from mzsql.expr.functions.table import ScalarFunc
+from mzsql.expr.scalar import Literal
 from mzsql.repr.datum import Datum
 from mzsql.repr.types import SqlType
 from mzsql.repr.values import datum_text
@@ -31,7 +31,11 @@ def type_text(typ: SqlType) -> str:
 def literal(value: Datum, typ: SqlType) -> str:
     if value is None:
         return f"NULL::{type_text(typ)}"
-    text = str(value) if typ.kind in ("text", "varchar", "char", "jsonb", "uuid") else datum_text(value, typ)
+    text = (
+        str(value)
+        if typ.kind in ("text", "varchar", "char", "jsonb", "uuid")
+        else datum_text(value, typ)
+    )
     if typ.kind in ("real", "double"):
         text = repr(float(str(value))).replace("inf", "Infinity")
     escaped = text.replace("'", "''")
@@ -52,7 +56,9 @@ def spelled(func: ScalarFunc, args: list[str], result: SqlType) -> str | None:
             zone = ", 'UTC'" if func.key.endswith("_tstz") and prefix == "date_trunc_" else ""
             return f"{prefix[:-1]}('{unit}', {args[0]}{zone})"
     if not func.name[0].isalpha():
-        return f"({func.name} {args[0]})" if len(args) == 1 else f"({args[0]} {func.name} {args[1]})"
+        return (
+            f"({func.name} {args[0]})" if len(args) == 1 else f"({args[0]} {func.name} {args[1]})"
+        )
     return f"{func.name}({', '.join(args)})"
 
 

@@ -57,10 +57,14 @@ def _columns() -> list[Sql]:
 def _spark_answers(session: SparkSession, cases: list[Case]) -> list[list[Datum | EvalError]]:
     items, columns = [], _columns()
     for n, case in enumerate(cases):
-        value = spell.typed(spell.value(case.expr, columns, Engine.SPARK), case.expr.typ, Engine.SPARK)
+        value = spell.typed(
+            spell.value(case.expr, columns, Engine.SPARK), case.expr.typ, Engine.SPARK
+        )
         failure = spell.error(case.expr, columns, Engine.SPARK)
         message = s.string(s.null() if failure is None else failure)
-        items.append(f"{to_sql(value, Engine.SPARK)} AS v{n}, {to_sql(message, Engine.SPARK)} AS e{n}")
+        items.append(
+            f"{to_sql(value, Engine.SPARK)} AS v{n}, {to_sql(message, Engine.SPARK)} AS e{n}"
+        )
     result = session.sql(f"SELECT {', '.join(items)} FROM v").toArrow()
     answers = []
     for n, case in enumerate(cases):
@@ -72,21 +76,35 @@ def _spark_answers(session: SparkSession, cases: list[Case]) -> list[list[Datum 
     return answers
 
 
+def _own_spelling(key: str) -> bool:
+    """Not one that only wraps another: a field as a double, a text cut to length."""
+    if is_alias(key):
+        return False
+    if "uint2" in key:  # goes the way of uint4
+        return False
+    wrapped = key.startswith("date_part_") and "epoch" not in key and "second" not in key
+    source = key.partition("_to_")[0]
+    cut = key.endswith(("_to_varchar", "_to_char")) and source not in ("text", "varchar", "char")
+    return not wrapped and not cut
+
+
 @pytest.mark.spark
 def test_every_function_is_the_same_in_spark_and_duckdb(session: SparkSession) -> None:
     evaluator = Evaluator()
-    cases = [case for case in CASES.cases if not is_alias(case.func.key)]
+    cases = [case for case in CASES.cases if _own_spelling(case.func.key)]
     wrong: list[str] = []
     for start in range(0, len(cases), _CHUNK):
         chunk = cases[start : start + _CHUNK]
         in_spark = _spark_answers(session, chunk)
         in_duckdb = evaluator.evaluate_rows([c.expr for c in chunk], CASES.rows, CASES.columns)
         for n, case in enumerate(chunk):
-            for row, left, right in zip(CASES.rows, in_spark[n], (r[n] for r in in_duckdb), strict=True):
+            for row, left, right in zip(
+                CASES.rows, in_spark[n], (r[n] for r in in_duckdb), strict=True
+            ):
                 if not same(left, right, exact=case.func.portable):
                     args = tuple(row[i] for i in case.columns)
                     wrong.append(f"{case.func.key}{args}: Spark {left!r}, DuckDB {right!r}")
-    assert len(cases) > 550
+    assert len(cases) > 500
     assert not wrong, "\n".join(wrong[:40])
 
 
@@ -106,10 +124,14 @@ def test_aggregates_are_the_same_in_spark_and_duckdb(session: SparkSession) -> N
         source = columns[index]
         typ = func.result_type([source.typ])
         aggregate = AggregateExpr(func.key, Column(index), False, typ, func.nullable)
-        found = evaluator.aggregate_rows([], [aggregate], [(row, 1) for row in CASES.rows], CASES.columns)
+        found = evaluator.aggregate_rows(
+            [], [aggregate], [(row, 1) for row in CASES.rows], CASES.columns
+        )
         expected.append(found if isinstance(found, EvalError) else found[0][0])
         value, message = _aggregate_asts(func, source, typ)
-        items.append(f"{to_sql(value, Engine.SPARK)} AS v{len(types)}, {to_sql(message, Engine.SPARK)} AS e{len(types)}")
+        items.append(
+            f"{to_sql(value, Engine.SPARK)} AS v{len(types)}, {to_sql(message, Engine.SPARK)} AS e{len(types)}"
+        )
         types.append((func.key, typ))
     result = session.sql(f"SELECT {', '.join(items)} FROM v").toArrow()
     for n, (key, typ) in enumerate(types):
@@ -118,14 +140,20 @@ def test_aggregates_are_the_same_in_spark_and_duckdb(session: SparkSession) -> N
         assert same(answer, expected[n]), (key, answer, expected[n])
 
 
-def _aggregate_asts(func: functions.AggregateFunc, source: Sql, typ: SqlType) -> tuple[s.Ast, s.Ast]:
+def _aggregate_asts(
+    func: functions.AggregateFunc, source: Sql, typ: SqlType
+) -> tuple[s.Ast, s.Ast]:
     if func.accumulate is None:
         assert func.value is not None
-        return spell.typed(func.value(Engine.SPARK, [source], typ), typ, Engine.SPARK), s.string(s.null())
+        return spell.typed(func.value(Engine.SPARK, [source], typ), typ, Engine.SPARK), s.string(
+            s.null()
+        )
     kinds = [kind for _, kind in func.accumulator_types(source.typ)]
     sums = [
         Sql(s.cast(s.call("SUM", summand), kind, Engine.SPARK), kind)
-        for summand, kind in zip(func.accumulate(Engine.SPARK, source, s.big(s.num(1))), kinds, strict=True)
+        for summand, kind in zip(
+            func.accumulate(Engine.SPARK, source, s.big(s.num(1))), kinds, strict=True
+        )
     ]
     assert func.finish is not None
     failure = spell.rules_error(func.errors, sums, typ, Engine.SPARK, strict=False)

@@ -31,13 +31,13 @@ def in_range(ast: Ast, kind: str, engine: Engine) -> Ast:
 
 
 def out_of_range(symbol: str) -> Spelling:
-    """``"a symbol b" kind out of range`` (or ``"-a"`` for one argument)."""
+    """``"a symbol b" kind out of range``, of one argument ``"a" kind out of range``."""
 
     def message(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         shown = [s.string(arg.ast) for arg in args]
         name = type_name(args[0].typ)
         body = (
-            [s.text(f'"{symbol}'), shown[0]]
+            [s.text('"'), shown[0]]
             if len(shown) == 1
             else [s.text('"'), shown[0], s.text(f" {symbol} "), shown[1]]
         )

@@ -145,7 +145,7 @@ def _out_of_range(symbol: str) -> Spelling:
             for arg in args
         ]
         body = (
-            [s.text(f'"{symbol}'), shown[0]]
+            [s.text('"'), shown[0]]
             if len(shown) == 1
             else [s.text('"'), shown[0], s.text(f" {symbol} "), shown[1]]
         )

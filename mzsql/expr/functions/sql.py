@@ -7,6 +7,7 @@ parenthesised, every identifier quoted. What differs between engines is decided 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast as cast_ast
 
 from sqlglot import expressions as exp
 
@@ -260,7 +261,7 @@ def _fold(cls: type[exp.Connector], args: tuple[Ast, ...], empty: bool) -> Ast:
         return boolean(empty)
     result: Ast = args[0].copy()
     for arg in args[1:]:
-        result = cls(this=result, expression=arg.copy())
+        result = cast_ast("Ast", cls(this=result, expression=arg.copy()))
     return exp.Paren(this=result) if len(args) > 1 else result
 
 
