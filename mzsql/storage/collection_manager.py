@@ -9,6 +9,7 @@ milliseconds. Source: the unified compute introspection design.
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 from collections import Counter
@@ -18,11 +19,14 @@ from typing import Any, TypeAlias
 import msgspec
 import pyarrow as pa
 
+from mzsql.location import LocationError
 from mzsql.persist import Clock, ExpiredHandle, PersistClient, SystemClock, UpperMismatch
 from mzsql.repr.errors import InternalError, NotReadable
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType, arrow_schema
 from mzsql.storage.tables import empty_updates
+
+_log = logging.getLogger(__name__)
 
 #: A row as Python values of the collection's Arrow types; these collections hold metadata, never a user's data.
 ManagedRow: TypeAlias = tuple[Any, ...]
@@ -149,10 +153,8 @@ class ManagedCollection:
                         pending[row] += diff
                         self._desired[row] += diff
                 case _Delete(predicate=predicate):
-                    for row in [
-                        r for r, n in self._contents(pending).items() if n and predicate(r)
-                    ]:
-                        count = self._contents(pending)[row]
+                    contents = self._contents(pending)
+                    for row, count in [(r, n) for r, n in contents.items() if n and predicate(r)]:
                         pending[row] -= count
                         self._desired[row] -= count
                 case _Flush():
@@ -175,11 +177,21 @@ class ManagedCollection:
         held.update(pending)
         return held
 
+    def _reopen(self) -> None:
+        """Fresh handles, after a lease ran out."""
+        self._writer, self._reader = self._persist.open_shard(
+            self._shard_id, self._schema, purpose=self._name
+        )
+
     def _read(self) -> Counter[ManagedRow]:
         upper = self._reader.fetch_upper()
         held: Counter[ManagedRow] = Counter()
         if upper:
-            table = self._reader.snapshot_arrow(upper - 1)
+            try:
+                table = self._reader.snapshot_arrow(upper - 1)
+            except ExpiredHandle:
+                self._reopen()
+                return self._read()
             rows = zip(
                 *(table.column(name).to_pylist() for name in self._schema.names), strict=True
             )
@@ -208,15 +220,19 @@ class ManagedCollection:
             except UpperMismatch:
                 # Another process wrote: for a differential collection the difference is taken anew.
                 self._reconcile = True
-            except ExpiredHandle:
-                self._writer, self._reader = self._persist.open_shard(
-                    self._shard_id, self._schema, purpose=self._name
-                )
-                self._reconcile = True
             else:
                 self._upper = now + 1
-                self._reader.downgrade_since(now)
+                self._let_go(now)
                 return
+
+    def _let_go(self, before: int) -> None:
+        """Give up the times before ``before``; what was written stands whether this succeeds or not."""
+        try:
+            self._reader.downgrade_since(before)
+        except ExpiredHandle:
+            self._reopen()
+        except LocationError as failure:
+            _log.warning("%s keeps history a little longer: %s", self._name, failure)
 
     def _table(self, updates: Sequence[tuple[ManagedRow, int]], time: int) -> pa.Table:
         if not updates:

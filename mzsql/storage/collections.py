@@ -8,12 +8,15 @@ input where it left it. Reads by other processes live on leased readers.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 import msgspec
 import pyarrow as pa
 
+from mzsql.location import LocationError
 from mzsql.persist import (
     Clock,
     CriticalReader,
@@ -22,6 +25,7 @@ from mzsql.persist import (
     PersistClient,
     ReadHandle,
     ReadTimeout,
+    ShardFinalized,
     SystemClock,
 )
 from mzsql.repr.errors import NotReadable, UndefinedTable
@@ -29,6 +33,10 @@ from mzsql.repr.frontier import Frontier, Timestamp, join, meet, show
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType, arrow_schema
 from mzsql.storage.tables import Tables, TableShard, empty_updates
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 TABLE = "table"
 SHARD = "shard"
@@ -107,6 +115,9 @@ class _Open:
         self.table = table
         self._own = reader
         self.holds: set[Hold] = set()
+        self.given_up: Timestamp = (
+            0  # no new hold begins before it, as it may be gone at any moment
+        )
         self.critical: CriticalReader | None = None
 
     @property
@@ -257,6 +268,14 @@ class Collections:
             self.tables.ensure_applied(one.table, as_of)
         return one
 
+    def _reading(self, gid: GlobalId, as_of: Timestamp, read: Callable[[_Open], T]) -> T:
+        """What ``read`` makes of the collection, complete at ``as_of``; once more where the reader's lease had run out."""
+        one = self._ready(gid, as_of)
+        try:
+            return read(one)
+        except ExpiredHandle:
+            return read(self._fresh(gid))
+
     def snapshot(
         self, gid: GlobalId, as_of: Timestamp, columns: Sequence[int] | None = None
     ) -> pa.Table:
@@ -271,41 +290,46 @@ class Collections:
         names = None if columns is None else [f"c{i}" for i in columns]
         if names is not None and meta.has_errors:
             names.append("mz_error")
-        one = self._ready(gid, as_of)
-        for attempt in (0, 1):
-            try:
-                if one.table is not None:
-                    return one.table.snapshot(as_of, names)
-                return one.reader.snapshot_arrow(as_of, columns=names)
-            except ExpiredHandle:
-                if attempt:
-                    raise
-                one = self._fresh(gid)
-        raise AssertionError("unreachable")
+
+        def read(one: _Open) -> pa.Table:
+            if one.table is not None:
+                return one.table.snapshot(as_of, names)
+            return one.reader.snapshot_arrow(as_of, columns=names)
+
+        return self._reading(gid, as_of, read)
 
     def updates(self, gid: GlobalId, lower: Timestamp, upper: Timestamp) -> pa.Table:
         """All updates with ``lower <= mz_time < upper`` at their exact times."""
-        one = self._ready(gid, upper - 1)
         if lower >= upper:
-            return empty_updates(one.meta.schema)
-        if one.table is not None:
-            return one.table.updates(lower, upper)
-        return one.reader.updates(lower, upper)
+            return empty_updates(self.meta(gid).schema)
+
+        def read(one: _Open) -> pa.Table:
+            if one.table is not None:
+                return one.table.updates(lower, upper)
+            return one.reader.updates(lower, upper)
+
+        return self._reading(gid, upper - 1, read)
 
     def parts(self, gid: GlobalId, as_of: Timestamp) -> Sequence[PartRef]:
         """The parts of the contents at ``as_of``, which is complete already."""
-        one = self._ready(gid, as_of)
-        return one.table.parts(as_of) if one.table is not None else one.reader.parts(as_of)
+
+        def read(one: _Open) -> Sequence[PartRef]:
+            return one.table.parts(as_of) if one.table is not None else one.reader.parts(as_of)
+
+        return self._reading(gid, as_of, read)
 
     def parts_between(self, gid: GlobalId, lower: Timestamp, upper: Timestamp) -> Sequence[PartRef]:
         """The parts that may hold updates with ``lower <= time < upper``."""
-        one = self._ready(gid, upper - 1)
-        if one.table is None:
-            return one.reader.parts_between(lower, upper)
-        at = one.table.physical_as_of(upper - 1)
-        if at is None or at + 1 <= lower:
-            return []
-        return one.reader.parts_between(lower, min(upper, at + 1))
+
+        def read(one: _Open) -> Sequence[PartRef]:
+            if one.table is None:
+                return one.reader.parts_between(lower, upper)
+            at = one.table.physical_as_of(upper - 1)
+            if at is None or at + 1 <= lower:
+                return []
+            return one.reader.parts_between(lower, min(upper, at + 1))
+
+        return self._reading(gid, upper - 1, read)
 
     # --- holds --------------------------------------------------------------------------------
 
@@ -316,7 +340,7 @@ class Collections:
             present = one.reader.since
             if one.critical is not None:
                 present = one.critical.since
-            held: Frontier = None if present is None else max(since, present)
+            held: Frontier = None if present is None else max(since, present, one.given_up)
             hold = Hold(self, gid, held)
             one.holds.add(hold)
             return hold
@@ -346,23 +370,40 @@ class Collections:
         with self._lock:
             opened = list(self._open.values())
         for one in opened:
-            target = meet(retain_from, *(hold.since for hold in one.holds))
-            assert target is not None
-            if one.table is not None:
-                one.table.downgrade_since(target)
-                target_critical = one.table.reader.since
-            else:
-                upper = one.reader.upper
-                if upper is not None and upper > 0:
-                    target = min(target, upper - 1)
-                    since = one.reader.since
-                    if since is not None and since < target:
-                        one.reader.downgrade_since(target)
-                target_critical = one.reader.since
-            if one.critical is not None and target_critical is not None:
-                held = one.critical.since
-                if held is not None and held < target_critical:
-                    one.critical.downgrade_since(target_critical)
+            with self._lock:
+                target = meet(retain_from, *(hold.since for hold in one.holds))
+                assert target is not None
+                target = self._kept(one, target)
+                one.given_up = max(one.given_up, target)
+            try:
+                self._give_up(one, target)
+            except ShardFinalized:
+                continue  # it was dropped, and there is no history to give up
+            except ExpiredHandle:
+                with self._lock:
+                    still_open = self._open.get(one.meta.id) is one
+                if still_open:
+                    self._fresh(one.meta.id)
+
+    def _give_up(self, one: _Open, target: Timestamp) -> None:
+        if one.table is not None:
+            one.table.downgrade_since(target)
+            target_critical = one.table.reader.since
+        else:
+            since = one.reader.since
+            if one.reader.upper is not None and since is not None and since < target:
+                one.reader.downgrade_since(target)
+            target_critical = one.reader.since
+        if one.critical is not None and target_critical is not None:
+            held = one.critical.since
+            if held is not None and held < target_critical:
+                one.critical.downgrade_since(target_critical)
+
+    @staticmethod
+    def _kept(one: _Open, target: Timestamp) -> Timestamp:
+        """``target``, or the last complete time where that is earlier: the present contents are never given up."""
+        upper = one.reader.upper
+        return target if upper is None else min(target, max(upper - 1, 0))
 
     # --- watching -----------------------------------------------------------------------------
 
@@ -395,7 +436,12 @@ class Collections:
         wal = self.tables.wal
         seen = wal.state.upper
         while not self._stop.is_set():
-            state = wal.wait_past(seen, 0.5)
+            try:
+                state = wal.wait_past(seen, 0.5)
+            except LocationError as failure:
+                _log.warning("the write-ahead log cannot be followed for now: %s", failure)
+                self._stop.wait(0.5)
+                continue
             if state.upper > seen:
                 seen = state.upper
                 self.notify()

@@ -9,12 +9,14 @@ batch is written once more as its own retraction. Pure functions make the next s
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 import pyarrow as pa
 
+from mzsql.location import LocationError
 from mzsql.persist import (
     Batch,
     Clock,
@@ -27,6 +29,8 @@ from mzsql.persist import (
 )
 from mzsql.repr.errors import InternalError, UndefinedTable
 from mzsql.repr.frontier import Timestamp
+
+_log = logging.getLogger(__name__)
 
 WRITE = "write"
 REGISTER = "register"
@@ -148,12 +152,14 @@ class WriteAheadLog:
         self._writer: WriteHandle
         self._reader: ReadHandle
         self._state = WalState()
+        self._lapsed = False
         self._open()
 
     def _open(self) -> None:
         self._writer, self._reader = self._persist.open_shard(
             self._shard_id, WAL_SCHEMA, purpose="write-ahead log of tables"
         )
+        self._lapsed = False
         upper = self._reader.fetch_upper()
         assert upper is not None, "the write-ahead shard is never sealed"
         if upper == 0:
@@ -175,6 +181,8 @@ class WriteAheadLog:
         """The log as it is now, writes of other processes included."""
         with self._changed:
             try:
+                if self._lapsed:
+                    self._open()
                 upper = self._reader.fetch_upper()
                 if upper is not None and upper > self._state.upper:
                     rows = self._reader.updates(self._state.upper, upper)
@@ -187,8 +195,14 @@ class WriteAheadLog:
 
     def _move(self, state: WalState) -> None:
         self._state = state
-        self._reader.downgrade_since(max(0, state.upper - 1))
         self._changed.notify_all()
+        # What moved the log is durable: no failure to let go of the times before it may make it look undone.
+        try:
+            self._reader.downgrade_since(max(0, state.upper - 1))
+        except ExpiredHandle:
+            self._lapsed = True
+        except LocationError as failure:
+            _log.warning("the write-ahead log keeps history a little longer: %s", failure)
 
     def commit(
         self,

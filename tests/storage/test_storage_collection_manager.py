@@ -8,6 +8,7 @@ import pytest
 
 from mzsql.location import open_blob, open_consensus
 from mzsql.persist import PersistClient
+from mzsql.persist.commands import ExpireReader
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import BOOLEAN, INTERVAL, TEXT, ColumnType
 from mzsql.storage import CollectionManager
@@ -110,3 +111,37 @@ def test_two_writers_of_a_mirror_converge_on_the_one_that_writes_last(site: Site
     assert site.contents() == [("more", True, None, 1), ("one", True, None, 1)]
     one.close()
     two.close()
+
+
+def test_a_lapsed_lease_stops_no_writer(site: Site) -> None:
+    for differential in (True, False):
+        site.shard = site.client().new_shard_id()
+        manager = site.manager(differential=differential)
+        for i in range(3):
+            manager.append(STATUS, [(("a", True, None), 1), ((f"b{i}", False, None), 1)])
+            manager.flush(STATUS)
+            other = site.client()
+            state = other.inspect(site.shard)
+            assert state is not None
+            machine = other._open(site.shard, None, None, None).shard
+            for reader_id in state.readers:
+                machine.apply(ExpireReader(reader_id), machine.context.deadline(5))
+        manager.delete(STATUS, lambda row: row[0] == "a")
+        manager.flush(STATUS)
+        assert [row[0] for row in site.contents()] == ["b0", "b1", "b2"]
+        manager.close()
+
+
+def test_a_deletion_reads_a_history_once(site: Site) -> None:
+    manager = site.manager(differential=False)
+    manager.append(STATUS, [((f"r{i}", True, None), 1) for i in range(20)])
+    manager.flush(STATUS)
+    collection = manager._collections[STATUS]
+    reads = []
+    read = collection._read
+    collection._read = lambda: reads.append(1) or read()  # type: ignore[method-assign]
+    manager.delete(STATUS, lambda row: row[0] != "r7")
+    manager.flush(STATUS)
+    assert [row[0] for row in site.contents()] == ["r7"]
+    assert len(reads) == 1
+    manager.close()

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from mzsql.location import open_blob, open_consensus
 from mzsql.persist import PersistClient, UpperMismatch
+from mzsql.persist.commands import ExpireReader
 from mzsql.repr.errors import NotReadable, UndefinedTable
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import INTEGER, TEXT, ColumnType
@@ -256,3 +257,70 @@ class Log(RuleBasedStateMachine):
 
 TestLog = Log.TestCase
 TestLog.settings = settings(max_examples=15, stateful_step_count=15, deadline=None)
+
+
+def _lapse(process: Process) -> None:
+    """What a suspended machine wakes up to: its readers were expired by another process."""
+    for opened in process.persist._opened.values():
+        for reader in opened.readers:
+            other = PersistClient(process.persist.blob, process.persist.consensus, background=False)
+            machine = other._open(reader.shard_id, None, None, None).shard
+            machine.apply(ExpireReader(reader.reader_id), machine.context.deadline(5))
+            other.close()
+
+
+def test_a_commit_stands_though_the_logs_lease_ran_out(stores) -> None:
+    one, two = Process(*stores), Process(*stores)
+    one.write(10, u1=rows((1, "a")))
+    expected = one.wal.follow()
+    batch = one.collections.table(GlobalId("u1")).batch(rows((2, "b")))
+    _lapse(one)
+    state = one.wal.commit(20, {one.shards["u1"]: batch}, expected=expected)
+    assert state.upper == 21
+    assert two.contents("u1", 20) == one.contents("u1", 20) == [(1, "a", 1), (2, "b", 1)]
+    one.write(30, u1=rows((3, "c")))
+    assert one.wal._reader.since == 30  # a fresh reader lets history go again
+    one.close()
+    two.close()
+
+
+def test_every_read_recovers_from_a_lapsed_lease(stores) -> None:
+    one = Process(*stores)
+    one.collections.own_holds()
+    one.write(10, u1=rows((1, "a")))
+    u1 = GlobalId("u1")
+    assert one.contents("u1", 10) == [(1, "a", 1)]
+    _lapse(one)
+    assert sum(ref.rows for ref in one.collections.parts(u1, 10)) == 1
+    _lapse(one)
+    assert sum(ref.rows for ref in one.collections.parts_between(u1, 10, 11)) == 1
+    _lapse(one)
+    assert one.collections.updates(u1, 10, 11).num_rows == 1
+    _lapse(one)
+    one.collections.release_history(10)
+    one.collections.release_history(10)
+    assert one.collections.since(u1) == 10
+    one.close()
+
+
+def test_a_hold_taken_while_history_is_released_is_kept(stores) -> None:
+    one = Process(*stores)
+    u1 = GlobalId("u1")
+    for ts in (10, 20, 30):
+        one.write(ts, u1=rows((ts, "x")))
+    assert len(one.contents("u1", 30)) == 3
+    table = one.collections.table(u1)
+    downgrade = table.downgrade_since
+    taken = []
+
+    def meanwhile(since: int) -> None:
+        taken.append(one.collections.hold(u1, 15))
+        downgrade(since)
+
+    table.downgrade_since = meanwhile  # type: ignore[method-assign]
+    one.collections.release_history(28)
+    since = one.collections.since(u1)
+    assert since is not None
+    assert since <= taken[0].since
+    assert len(one.contents("u1", taken[0].since)) == 2
+    one.close()
