@@ -36,6 +36,7 @@ from mzsql.repr.errors import SqlError
 _log = logging.getLogger(__name__)
 
 _HEARTBEAT_CHECK_SECONDS = 10.0
+_CLOSE_SECONDS = 5.0
 
 
 class PersistClient:
@@ -282,6 +283,13 @@ class PersistClient:
         deadline = self._context.deadline(timeout)
         opened.shard.apply(Finalize(), deadline)
         maintain(opened, deadline, all_due=True)
+        self._forget(opened)
+
+    def _forget(self, opened: Opened) -> None:
+        """Drop what is kept of a finalized shard; handles that are still there have it themselves."""
+        with self._lock:
+            if self._opened.get(opened.shard_id) is opened:
+                del self._opened[opened.shard_id]
 
     def _changed(self, opened: Opened) -> None:
         """Maintain a shard that was changed here, if that is due."""
@@ -327,6 +335,9 @@ class PersistClient:
     def _renew_leases(self) -> None:
         with self._lock:
             open_shards = list(self._opened.values())
+        for opened in open_shards:
+            if opened.shard.state.finalized and not opened.readers:
+                self._forget(opened)
         for opened, reader in [(o, r) for o in open_shards for r in o.readers]:
             if self._closed or not reader.heartbeat_due():
                 continue
@@ -345,7 +356,8 @@ class PersistClient:
     def close(self) -> None:
         """Expire this client's handles, stop its thread, and close the backends it opened. Idempotent.
 
-        A backend that fails while handles are expired is logged: their leases run out by themselves.
+        A backend that fails while handles are expired is logged: their leases run out by themselves. However many there are, a
+        backend that does not answer keeps this for some seconds only.
         """
         with self._lock:
             if self._closed:
@@ -358,9 +370,10 @@ class PersistClient:
             self._wake.notify_all()
         for thread in self._threads:
             thread.join()
+        deadline = self._context.deadline(_CLOSE_SECONDS)
         for handle in handles:
             try:
-                handle.expire(timeout=5.0)
+                handle.expire(timeout=deadline.remaining())
             except SqlError as failure:
                 _log.warning("shard %s: a handle was left to expire: %s", handle.shard_id, failure)
         if self._owns_backends:

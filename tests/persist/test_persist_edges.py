@@ -9,8 +9,9 @@ import threading
 
 import pyarrow as pa
 import pytest
-from persist_model import SCHEMA, blobs, counted, mem_client, updates
+from persist_model import SCHEMA, ManualClock, blobs, counted, mem_client, updates
 
+from mzsql.location import Determinate
 from mzsql.location.mem import MemBlob, MemConsensus
 from mzsql.persist import (
     InvalidBounds,
@@ -18,6 +19,7 @@ from mzsql.persist import (
     PersistClient,
     SchemaMismatch,
     Settings,
+    ShardFinalized,
     SinceViolation,
     consolidate,
 )
@@ -155,6 +157,28 @@ def test_parts_keep_their_reader_alive():
     assert opened.readers == []
 
 
+class FailingConsensus(MemConsensus):
+    """Takes no more writes once told."""
+
+    failing = False
+
+    def compare_and_set(self, key, expected, new):
+        if self.failing:
+            raise Determinate("no writes")
+        return super().compare_and_set(key, expected, new)
+
+
+def test_closing_many_handles_on_a_dead_backend_ends_soon():
+    consensus, clock = FailingConsensus(), ManualClock()
+    client = PersistClient(MemBlob(), consensus, clock=clock, background=False)
+    handles = [client.open_shard(client.new_shard_id(), SCHEMA) for _ in range(20)]
+    consensus.failing = True
+    start = clock.monotonic()
+    client.close()
+    assert clock.monotonic() - start < 10
+    assert len(handles) == 20
+
+
 # --- the end of a shard -----------------------------------------------------------------------
 
 
@@ -165,6 +189,16 @@ def test_a_finalized_shard_leaves_one_entry_and_no_objects():
     read.expire()
     write.expire()
     assert len(client.consensus.scan(write.shard_id, 0, 100)) == 1
+
+
+def test_a_client_keeps_nothing_of_a_finalized_shard():
+    client, write, read = shard_of(SCHEMA, [(1, "a", 1)])
+    client.finalize(write.shard_id)
+    assert client._opened == {}
+    assert client.inspect(write.shard_id).finalized
+    with pytest.raises(ShardFinalized):
+        read.snapshot_arrow(0)
+    client.finalize(write.shard_id)
 
 
 def test_a_shard_that_ends_by_itself_is_cleaned_up():
