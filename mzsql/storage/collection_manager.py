@@ -19,14 +19,17 @@ from typing import Any, TypeAlias
 import msgspec
 import pyarrow as pa
 
-from mzsql.location import LocationError
+from mzsql.location import Determinate, Indeterminate, LocationError
 from mzsql.persist import Clock, ExpiredHandle, PersistClient, SystemClock, UpperMismatch
 from mzsql.repr.errors import InternalError, NotReadable
+from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType, arrow_schema
 from mzsql.storage.tables import empty_updates
 
 _log = logging.getLogger(__name__)
+
+_RETRY_SECONDS = 0.5
 
 #: A row as Python values of the collection's Arrow types; these collections hold metadata, never a user's data.
 ManagedRow: TypeAlias = tuple[Any, ...]
@@ -81,6 +84,7 @@ class ManagedCollection:
         self._failure: BaseException | None = None
         self._upper = 0
         self._reconcile = True
+        self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"mzsql-{name}", daemon=True)
         self._thread.start()
 
@@ -104,12 +108,16 @@ class ManagedCollection:
             raise InternalError(f"the writer of {self._name} failed: {self._failure}")
 
     def close(self) -> None:
-        """Write what waits and stop. Idempotent."""
+        """Write what waits and stop. Idempotent. What a backend that fails now does not take is lost, and logged."""
         if self._thread.is_alive():
+            self._closing.set()
             self._queue.put(None)
             self._thread.join()
-            self._reader.expire()
-            self._writer.expire()
+            try:
+                self._reader.expire()
+                self._writer.expire()
+            except LocationError as failure:
+                _log.warning("the handles of %s are left to expire: %s", self._name, failure)
 
     # --- the writer's thread ------------------------------------------------------------------
 
@@ -126,6 +134,7 @@ class ManagedCollection:
         except BaseException as failure:
             # Kept for whoever waits on the collection: a thread has nobody to raise to.
             self._failure = failure
+            _log.warning("the writer of %s has stopped: %s", self._name, failure)
             while not self._queue.empty():
                 command = self._queue.get()
                 if isinstance(command, _Flush):
@@ -200,30 +209,49 @@ class ManagedCollection:
         return held
 
     def _write(self, pending: Counter[ManagedRow]) -> None:
+        """Append ``pending``; a backend that fails is tried again until it answers or the collection is closed."""
+        at: Timestamp | None = None
         while True:
-            if self._reconcile:
-                self._upper = self._writer.fetch_upper() or 0
-                if self._differential:
-                    pending = Counter(self._desired)
-                    pending.subtract(self._read())
-                self._reconcile = False
-            updates = [(row, n) for row, n in pending.items() if n]
-            if not updates and self._upper > 0:
-                return
-            now = max(self._clock.now_ms(), self._upper)
             try:
-                self._writer.compare_and_append(
-                    self._table(updates, now) if updates else None,
-                    expected_upper=self._upper,
-                    new_upper=now + 1,
-                )
-            except UpperMismatch:
+                if self._reconcile:
+                    pending, at = self._reconciled(pending), None
+                updates = [(row, n) for row, n in pending.items() if n]
+                if not updates and self._upper > 0:
+                    return
+                if at is None:
+                    at = max(self._clock.now_ms(), self._upper)
+                self._append(updates, at)
+                return
+            except UpperMismatch as other:
+                if at is not None and other.current == at + 1 and not self._differential:
+                    # Only this process writes the history: it is the append whose outcome was unknown.
+                    self._upper = at + 1
+                    return
                 # Another process wrote: for a differential collection the difference is taken anew.
                 self._reconcile = True
-            else:
-                self._upper = now + 1
-                self._let_go(now)
-                return
+            except (Determinate, Indeterminate) as failure:
+                if self._closing.is_set():
+                    raise
+                _log.warning("%s is written later: %s", self._name, failure)
+                self._closing.wait(_RETRY_SECONDS)
+
+    def _reconciled(self, pending: Counter[ManagedRow]) -> Counter[ManagedRow]:
+        """What is to be appended at the shard's present upper."""
+        self._upper = self._writer.fetch_upper() or 0
+        if self._differential:
+            pending = Counter(self._desired)
+            pending.subtract(self._read())
+        self._reconcile = False
+        return pending
+
+    def _append(self, updates: Sequence[tuple[ManagedRow, int]], at: Timestamp) -> None:
+        self._writer.compare_and_append(
+            self._table(updates, at) if updates else None,
+            expected_upper=self._upper,
+            new_upper=at + 1,
+        )
+        self._upper = at + 1
+        self._let_go(at)
 
     def _let_go(self, before: int) -> None:
         """Give up the times before ``before``; what was written stands whether this succeeds or not."""

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from mzsql.location import open_blob, open_consensus
-from mzsql.persist import PersistClient
+from mzsql.location import Determinate, Indeterminate, Versioned, open_blob, open_consensus
+from mzsql.location.mem import MemBlob, MemConsensus
+from mzsql.persist import PersistClient, Settings
 from mzsql.persist.commands import ExpireReader
+from mzsql.repr.errors import NotReadable
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import BOOLEAN, INTERVAL, TEXT, ColumnType
 from mzsql.storage import CollectionManager
@@ -145,3 +147,49 @@ def test_a_deletion_reads_a_history_once(site: Site) -> None:
     assert [row[0] for row in site.contents()] == ["r7"]
     assert len(reads) == 1
     manager.close()
+
+
+class _Failing(MemConsensus):
+    """A store that fails while told to: before a write happens, or after it did, so that nobody can tell."""
+
+    fail: str | None = None
+
+    def compare_and_set(self, key: str, expected: int | None, new: Versioned) -> bool:
+        if self.fail == "before":
+            raise Determinate("not now")
+        done = super().compare_and_set(key, expected, new)
+        if self.fail == "after":
+            raise Indeterminate("who knows")
+        return done
+
+    def scan(self, key: str, from_seqno: int, limit: int) -> list[Versioned]:
+        if self.fail == "after":
+            raise Determinate("not now")
+        return super().scan(key, from_seqno, limit)
+
+
+@pytest.mark.parametrize("differential", [True, False])
+@pytest.mark.parametrize("fail", ["before", "after"])
+def test_an_outage_delays_writes_but_loses_and_repeats_none(differential: bool, fail: str) -> None:
+    consensus = _Failing()
+    client = PersistClient(MemBlob(), consensus, background=False, settings=Settings(timeout=0.1))
+    manager = CollectionManager(client)
+    shard = client.new_shard_id()
+    manager.register(STATUS, shard, COLUMNS, differential=differential, name="statuses")
+    manager.append(STATUS, [(("a", True, None), 1)])
+    manager.flush(STATUS)
+    consensus.fail = fail
+    manager.append(STATUS, [(("b", True, None), 1)])
+    with pytest.raises(NotReadable):
+        manager.flush(STATUS, 0.4)
+    consensus.fail = None
+    manager.append(STATUS, [(("c", True, None), 1)])
+    manager.flush(STATUS, 10)
+    reader = client.open_reader(shard)
+    upper = reader.fetch_upper()
+    assert upper
+    rows = reader.snapshot_arrow(upper - 1).to_pylist()
+    assert sorted((r["c0"], r["mz_diff"]) for r in rows) == [("a", 1), ("b", 1), ("c", 1)]
+    consensus.fail = "before"
+    manager.append(STATUS, [(("d", True, None), 1)])
+    manager.close()  # does not wait for a backend that never answers
