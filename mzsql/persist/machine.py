@@ -8,9 +8,10 @@ Source: the persist design, "Roughly speaking, all users of the state machine fo
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import msgspec
@@ -37,6 +38,7 @@ T = TypeVar("T")
 
 _SCAN_LIMIT = 256
 _WAIT_SLICE = 1.0
+_TURN_SECONDS = 0.5
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -81,13 +83,13 @@ class Shard:
 
     def fetch(self, deadline: Deadline) -> ShardState | None:
         """The current state, or `None` when the shard does not exist."""
-        with self._lock:
+        with self._turn(deadline):
             return self._refresh(deadline)
 
     def initialize(self, initial: Callable[[], ShardState], deadline: Deadline) -> ShardState:
         """The current state; the shard is made from ``initial()`` when it is not there."""
         backoff = Backoff(self.context.clock, self.context.rng, deadline)
-        with self._lock:
+        with self._turn(deadline):
             while True:
                 state = self._refresh(deadline)
                 if state is not None:
@@ -107,8 +109,21 @@ class Shard:
             Determinate: it was not committed by the deadline.
             Indeterminate: it may or may not have been.
         """
-        with self._lock:
+        with self._turn(deadline):
             return self._apply(command, deadline)
+
+    @contextlib.contextmanager
+    def _turn(self, deadline: Deadline) -> Iterator[None]:
+        """The lock. Another thread may hold it while it retries, for longer than the caller has time."""
+        patience = min(max(deadline.remaining(), _TURN_SECONDS), threading.TIMEOUT_MAX)
+        if not self._lock.acquire(timeout=patience):
+            raise Determinate(
+                f"shard {self.shard_id}: another call of this process was not over within {deadline.timeout:g} s"
+            )
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     def _apply(self, command: Command, deadline: Deadline) -> Any:
         clock = self.context.clock
@@ -196,7 +211,7 @@ class Shard:
         while True:
             if self.context.closing.is_set():
                 raise ExpiredHandle(f"shard {self.shard_id}: the persist client was closed")
-            with self._lock:
+            with self._turn(deadline):
                 state = self._refetch(deadline)
             if satisfied(state) or deadline.passed():
                 return state

@@ -286,6 +286,9 @@ def _collect(opened: Opened, report: Report, deadline: Deadline, *, all_due: boo
         if not all_due and not rollups and len(garbage) < _GARBAGE_ENTRIES:
             return
     keys = [key for seqno in garbage for key in state.garbage[seqno]]
+    if state.finalized:
+        # Batches that were never appended, and what Spark leaves beside its files.
+        keys += _listed(opened, deadline, besides={*keys, *state.rollups.values()})
     delete_objects(context, keys)
     delete_objects(context, [state.rollups[seqno] for seqno in rollups])
     report.objects_deleted += len(keys) + len(rollups)
@@ -295,6 +298,13 @@ def _collect(opened: Opened, report: Report, deadline: Deadline, *, all_due: boo
     report.entries_truncated += context.retrying(
         lambda: context.consensus.truncate(opened.shard_id, keep), deadline
     )
+
+
+def _listed(opened: Opened, deadline: Deadline, *, besides: set[str]) -> list[str]:
+    """The objects under the shard's prefix."""
+    blob, prefix = opened.context.blob, f"{opened.shard_id}/"
+    found = opened.context.retrying(lambda: list(blob.list_keys_and_metadata(prefix)), deadline)
+    return [key for key, _ in found if key not in besides]
 
 
 def _roll_up(opened: Opened, state: ShardState, deadline: Deadline) -> int:

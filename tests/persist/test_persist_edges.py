@@ -6,6 +6,7 @@ import decimal
 import gc
 import math
 import threading
+import time
 
 import pyarrow as pa
 import pytest
@@ -179,6 +180,35 @@ def test_closing_many_handles_on_a_dead_backend_ends_soon():
     assert len(handles) == 20
 
 
+def test_a_call_ends_in_time_while_another_thread_retries():
+    consensus = FailingConsensus()
+    with PersistClient(MemBlob(), consensus, background=False) as client:
+        write, read = client.open_shard(client.new_shard_id(), SCHEMA)
+        consensus.failing = True
+        tries = threading.Event()
+        compare_and_set = consensus.compare_and_set
+
+        def noticed(*args):
+            tries.set()
+            return compare_and_set(*args)
+
+        consensus.compare_and_set = noticed
+        append = threading.Thread(
+            target=write.compare_and_append,
+            args=(None,),
+            kwargs={"expected_upper": 0, "new_upper": 1, "timeout": 30.0},
+        )
+        append.start()
+        assert tries.wait(10)
+        start = time.monotonic()
+        with pytest.raises(Determinate, match="another call"):
+            read.wait_for_upper(5, timeout=0.1)
+        assert time.monotonic() - start < 10
+        consensus.failing = False
+        append.join()
+        assert read.wait_for_upper(0) == 1
+
+
 # --- the end of a shard -----------------------------------------------------------------------
 
 
@@ -189,6 +219,16 @@ def test_a_finalized_shard_leaves_one_entry_and_no_objects():
     read.expire()
     write.expire()
     assert len(client.consensus.scan(write.shard_id, 0, 100)) == 1
+
+
+def test_finalizing_deletes_batches_that_were_never_appended():
+    client, write, _ = shard_of(SCHEMA, [(1, "a", 1)], inline_bytes=0)
+    write.batch(updates([(1, "b", 1, 1)]), lower=1, upper=2)
+    other = client.open_shard(client.new_shard_id(), SCHEMA)[0]
+    other.compare_and_append(updates([(1, "a", 0, 1)]), expected_upper=0, new_upper=1)
+    assert len(blobs(client)) == 3
+    client.finalize(write.shard_id)
+    assert {key.split("/")[0] for key in blobs(client)} == {other.shard_id}
 
 
 def test_a_client_keeps_nothing_of_a_finalized_shard():
