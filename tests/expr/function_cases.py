@@ -155,6 +155,7 @@ COLUMNS: dict[str, list[tuple[SqlType, list[Datum]]]] = {
     "boolean": [(SqlType("boolean"), POOLS["boolean"])] * 3,
     "varchar": [(SqlType("varchar", length=12), [t[:12] for t in _TEXTS])] * 2,
     "char": [(SqlType("char", length=3), ["a  ", "abc", "12 ", "   "])] * 2,
+    "timestamp": [(SqlType("timestamp"), _STAMPS)] * 2,
     "any": [(SqlType("integer"), POOLS["integer"])] * 3,
 }  # fmt: skip
 

@@ -30,16 +30,16 @@ def in_range(ast: Ast, kind: str, engine: Engine) -> Ast:
     return s.cast(s.case((s.between(s.wide(ast), s.num(low), s.num(high)), ast)), of(kind), engine)
 
 
-def out_of_range(symbol: str) -> Spelling:
-    """``"a symbol b" kind out of range``, of one argument ``"a" kind out of range``."""
+def out_of_range(symbol: str, lead: str = "") -> Spelling:
+    """``"a symbol b" kind out of range``, of one argument ``"a" kind out of range``, with `lead` in front."""
 
     def message(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         shown = [s.string(arg.ast) for arg in args]
         name = type_name(args[0].typ)
         body = (
-            [s.text('"'), shown[0]]
+            [s.text(f'{lead}"'), shown[0]]
             if len(shown) == 1
-            else [s.text('"'), shown[0], s.text(f" {symbol} "), shown[1]]
+            else [s.text(f'{lead}"'), shown[0], s.text(f" {symbol} "), shown[1]]
         )
         return s.concat(*body, s.text(f'" {name} out of range'))
 
@@ -93,7 +93,9 @@ def _integer(op: str, kind: str) -> ScalarFunc:
     if op in ("div", "mod"):
         errors += (DIVISION_BY_ZERO,)
     if op != "mod":
-        errors += (failed(value, out_of_range(_NAMES[op])),)
+        # Materialize calls an overflow by its first words, PostgreSQL by its last.
+        lead = "" if op == "div" else "numeric field overflow: "
+        errors += (failed(value, out_of_range(_NAMES[op], lead)),)
     return ScalarFunc(
         key=f"{op}_{kind}",
         name=_NAMES[op],
@@ -190,7 +192,32 @@ def _negate_float(kind: str) -> ScalarFunc:
     )
 
 
+def _bitwise(op: str, kind: str) -> ScalarFunc:
+    symbol = {"bit_and": "&", "bit_or": "|", "bit_xor": "#", "bit_not": "~"}[op]
+
+    def value(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+        asts = [arg.ast.copy() for arg in args]
+        if op == "bit_not":
+            return s.cast(exp.Paren(this=exp.BitwiseNot(this=asts[0])), typ, engine)
+        if op == "bit_xor" and engine is Engine.DUCKDB:
+            return s.cast(s.call("XOR", *asts), typ, engine)
+        nodes = {"bit_and": exp.BitwiseAnd, "bit_or": exp.BitwiseOr, "bit_xor": exp.BitwiseXor}
+        both = nodes[op](this=asts[0], expression=asts[1])
+        return s.cast(exp.Paren(this=both), typ, engine)
+
+    unary = op == "bit_not"
+    return ScalarFunc(
+        key=f"{op}_{kind}",
+        name=symbol,
+        args=(of(kind),) if unary else (of(kind), of(kind)),
+        result=of(kind),
+        value=value,
+        explain="~({0})" if unary else f"({{0}} {symbol} {{1}})",
+    )
+
+
 FUNCTIONS: tuple[ScalarFunc, ...] = (
+    *(_bitwise(op, kind) for op in ("bit_and", "bit_or", "bit_xor", "bit_not") for kind in SIGNED),
     *(_integer(op, kind) for op in _NAMES for kind in INTEGERS),
     *(_float(op, kind) for op in _NAMES for kind in FLOATS),
     *(_negate(kind) for kind in SIGNED),

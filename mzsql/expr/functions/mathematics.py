@@ -414,6 +414,16 @@ def _trigonometry() -> list[ScalarFunc]:
         rule = _domain(lambda ast: s.not_(unit(ast)), message)
         functions += _unary(name, name.upper(), unit, rule, also_numeric=False)
     functions += _unary("atan", "ATAN", _ANY, also_numeric=False)
+    for name in ("sinh", "cosh", "tanh"):
+        functions += _unary(name, name.upper(), _ANY, also_numeric=False)
+    cot = "function cot is only defined for finite arguments"
+    functions += _unary(
+        "cot",
+        "COT",
+        finite,
+        ErrorRule(lambda e, args, _t: is_infinite(args[0].ast, e), cot),
+        also_numeric=False,
+    )
     functions += _unary("degrees", "DEGREES", _ANY, also_numeric=False, overflow=True)
     functions += _unary("radians", "RADIANS", _ANY, also_numeric=False)
     functions.append(_fn("atan2_double", "atan2", (DOUBLE, DOUBLE), DOUBLE, _call("ATAN2")))

@@ -11,9 +11,11 @@ from collections.abc import Callable, Sequence
 from sqlglot import expressions as exp
 
 from mzsql.expr.functions import sql as s
+from mzsql.expr.functions.comparison import ANY
 from mzsql.expr.functions.declare import Ast, asts, engines
 from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Spelling, Sql
-from mzsql.repr.types import BOOLEAN, BYTEA, INTEGER, TEXT, SqlType
+from mzsql.expr.functions.texts import to_text
+from mzsql.repr.types import BOOLEAN, BYTEA, CHAR, INTEGER, TEXT, SqlType
 
 #: The most bytes that `repeat`, `lpad` and `rpad` may make.
 MAX_RESULT = 100 * 1024 * 1024
@@ -219,13 +221,21 @@ def _md5(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
     return s.call("MD5", args[0].ast)
 
 
-def _concat(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    """NULLs count as nothing."""
-    return s.call("CONCAT", *(s.coalesce(arg.ast, s.text("")) for arg in args))
+def _as_text(arg: Sql, engine: Engine) -> Ast:
+    return to_text(arg.ast, arg.typ, engine)
 
 
-def _concat_ws(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    return s.call("CONCAT_WS", *(arg.ast for arg in args))
+def _concat(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    """Values of any type as their text; NULLs count as nothing."""
+    return s.concat(*(s.coalesce(_as_text(arg, engine), s.text("")) for arg in args))
+
+
+def _concat_ws(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    """The separator, then values of any type; NULL values leave no separator, a NULL separator makes NULL."""
+    separator, *values = args
+    if not values:
+        return s.case((s.is_not_null(separator.ast), s.text("")))
+    return s.call("CONCAT_WS", separator.ast, *(_as_text(value, engine) for value in values))
 
 
 def _texts(count: int) -> tuple[SqlType, ...]:
@@ -310,6 +320,18 @@ def _likes() -> list[ScalarFunc]:
                 explain=f"({{0}} {name} {{1}})",
             )
         )
+        # Of a char its blanks count, which a cast to text would take away.
+        functions.append(
+            _fn(
+                f"{name}_char",
+                operator,
+                (CHAR, TEXT),
+                BOOLEAN,
+                _like(insensitive),
+                _LIKE_ESCAPE,
+                explain=f"({{0}} {name} {{1}})",
+            )
+        )
     return functions
 
 
@@ -332,6 +354,7 @@ def _lengths() -> list[ScalarFunc]:
         for name in ("char_length", "length", "character_length")
     ]
     functions.append(_fn("octet_length", "octet_length", (TEXT,), INTEGER, octets))
+    functions.append(_fn("octet_length_char", "octet_length", (CHAR,), INTEGER, octets))
     functions.append(_fn("bit_length", "bit_length", (TEXT,), INTEGER, bits))
     for name in ("length", "octet_length"):
         bytes_length = _fn(f"{name}_bytea", name, (BYTEA,), INTEGER, asts(_utf8_length))
@@ -383,7 +406,7 @@ FUNCTIONS: tuple[ScalarFunc, ...] = (
         key="concat",
         name="concat",
         args=(),
-        variadic=TEXT,
+        variadic=ANY,
         result=TEXT,
         value=_concat,
         strict=False,
@@ -392,7 +415,7 @@ FUNCTIONS: tuple[ScalarFunc, ...] = (
         key="concat_ws",
         name="concat_ws",
         args=(TEXT,),
-        variadic=TEXT,
+        variadic=ANY,
         result=TEXT,
         value=_concat_ws,
         strict=False,
