@@ -32,6 +32,7 @@ from mzsql.compute.target import Target, with_time
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.persist import PartRef
+from mzsql.render.cut import Piece, pieces
 from mzsql.render.rendered import Step, StepOutput
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier, Timestamp
@@ -174,12 +175,22 @@ class _Work:
             tempfile.TemporaryDirectory(prefix="mzsql-step-") as scratch,
         ):
             self._register(session, Path(scratch))
+            views, kept = list(self.step.reads), list[DataFrame]()
             try:
-                rows = self._collect(session)
-                rows_out = self._write_by_spark(session) if rows is None else self._write(rows)
+                *parts, last = pieces(self.step.statement)
+                for part in parts:
+                    assert part.name is not None
+                    self._keep(session, part, Path(scratch), kept)
+                    views.append(part.name)
+                rows = self._collect(session, last)
+                rows_out = (
+                    self._write_by_spark(session, last) if rows is None else self._write(rows)
+                )
             finally:
-                for name in self.step.reads:
+                for name in views:
                     session.catalog.dropTempView(name)
+                for frame in kept:
+                    frame.unpersist()
         return rows_out, count.jobs
 
     def _table(self, name: str) -> pa.Table | None:
@@ -207,14 +218,31 @@ class _Work:
                 raise InternalError(f"a step of {self.dataflow.gid} reads {name}, which is unknown")
             frame.createOrReplaceTempView(name)
 
-    def _statement(self, session: SparkSession) -> DataFrame:
-        return session.sql(to_sql(self.step.statement, Engine.SPARK))
+    def _keep(
+        self, session: SparkSession, part: Piece, scratch: Path, kept: list[DataFrame]
+    ) -> None:
+        """Compute what later pieces read: on the driver where it is small, else kept in Spark until the step is over."""
+        frame = session.sql(to_sql(part.statement, Engine.SPARK))
+        if not self.large:
+            settings = self.tools.settings
+            width = _VALUE_BYTES * len(frame.columns)
+            bound = max(1, min(settings.driver_rows, settings.driver_bytes // width))
+            rows = frame.limit(bound + 1).toArrow()
+            if rows.num_rows <= bound:
+                frame = arrow_frame(
+                    session, rows, scratch=scratch, inline_rows=settings.inline_rows
+                )
+                frame.createOrReplaceTempView(part.name)
+                return
+        frame = frame.persist()
+        kept.append(frame)
+        frame.createOrReplaceTempView(part.name)
 
-    def _collect(self, session: SparkSession) -> pa.Table | None:
+    def _collect(self, session: SparkSession, last: Piece) -> pa.Table | None:
         """The whole result, or None when it is too large for the driver."""
         if self.large:
             return None
-        frame = self._statement(session)
+        frame = session.sql(to_sql(last.statement, Engine.SPARK))
         bound = collectable_rows(with_time(arrow_schema(self.step.columns)), self.tools.settings)
         rows = frame.limit(bound + 1).toArrow()
         return None if rows.num_rows > bound else rows
@@ -242,9 +270,9 @@ class _Work:
             target.append(rows, self.lower, self.upper)
         return rows_out
 
-    def _write_by_spark(self, session: SparkSession) -> int:
+    def _write_by_spark(self, session: SparkSession, last: Piece) -> int:
         """Let the executors write the result; each output is a scan of it, so it is computed once and kept in Spark meanwhile."""
-        result = self._statement(session).persist()
+        result = session.sql(to_sql(last.statement, Engine.SPARK)).persist()
         rows_out = 0
         try:
             for output in self._in_order():

@@ -9,6 +9,7 @@ import duckdb
 import pyarrow as pa
 
 from mzsql.expr.functions.table import Engine
+from mzsql.render.cut import pieces
 from mzsql.render.dataflow import RenderedDataflow
 from mzsql.render.rendered import StepOutput
 from mzsql.repr.types import arrow_schema
@@ -36,18 +37,22 @@ def relation(columns, updates: Sequence[tuple], *, errors: bool, timed: bool) ->
 def duck(connection: duckdb.DuckDBPyConnection) -> Callable:
     """Runs a statement over relations in DuckDB."""
 
-    def run(statement, relations: Mapping[str, pa.Table]) -> list[tuple]:
+    def table(statement, relations: Mapping[str, pa.Table]) -> pa.Table:
         for name, table in relations.items():
             connection.register(name, table)
         try:
             text = (
                 statement if isinstance(statement, str) else statement.sql("duckdb", identify=True)
             )
-            return connection.sql(text).to_arrow_table().to_pylist()
+            return connection.sql(text).to_arrow_table()
         finally:
             for name in relations:
                 connection.unregister(name)
 
+    def run(statement, relations: Mapping[str, pa.Table]) -> list[tuple]:
+        return table(statement, relations).to_pylist()
+
+    run.table = table
     run.engine = Engine.DUCKDB
     return run
 
@@ -80,6 +85,18 @@ class Runner:
         self.columns |= {f"arr_{i.id}": i.columns for i in rendered.inputs if i.index}
         self.state |= self.index_state
         self.rows_given = 0
+        self.steps = 0
+
+    def _records(self, step, relations: dict[str, pa.Table]) -> list[dict]:
+        """A step's result; every other step is run in pieces, as Spark gets it."""
+        self.steps += 1
+        if self.steps % 2 or not hasattr(self.run, "table"):
+            return self.run(step.statement, {n: relations[n] for n in step.reads})
+        *parts, last = pieces(step.statement)
+        known = dict(relations)
+        for part in parts:
+            known[part.name] = self.run.table(part.statement, {n: known[n] for n in part.reads})
+        return self.run(last.statement, {n: known[n] for n in last.reads})
 
     def hydrate(self, inputs: Mapping[str, Sequence[Update]], as_of: int) -> None:
         relations = {}
@@ -129,7 +146,7 @@ class Runner:
             self.rows_given += len(rows)
             relations[name] = relation(self.columns[name], rows, errors=False, timed=True)
         assert set(step.reads) <= set(relations), (step.reads, set(relations))
-        records = self.run(step.statement, {n: relations[n] for n in step.reads})
+        records = self._records(step, relations)
         outputs = {output.tag: output for output in step.outputs}
         for record in records:
             self._take(record, outputs[record["mz_tag"]], lower, upper)
