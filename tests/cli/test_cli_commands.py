@@ -114,7 +114,9 @@ def test_a_wrong_command_line() -> None:
     assert "--env" in err
 
 
-def _process(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def _process(
+    *arguments: str, seconds: float = 120, **environment: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [_MZSQL, *arguments],
         env={**os.environ, **environment},
@@ -122,7 +124,7 @@ def _process(*arguments: str, **environment: str) -> subprocess.CompletedProcess
         text=True,
         check=False,
         stdin=subprocess.DEVNULL,
-        timeout=120,
+        timeout=seconds,
     )
 
 
@@ -147,7 +149,7 @@ def test_no_java_is_one_line(tmp_env: Path, tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_the_demo_runs_to_its_end(tmp_path: Path) -> None:
-    done = _process("demo", "--directory", str(tmp_path / "demo"))
+    done = _process("demo", "--directory", str(tmp_path / "demo"), seconds=840)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     for word in ("node_id: 0", "nodes", "expression cache: 3 of 3", "the same", "Done in"):
