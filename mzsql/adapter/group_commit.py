@@ -183,7 +183,8 @@ class GroupCommit:
             updates = [w for w in writes if isinstance(w, pa.Table) and w.num_rows]
             batches = [w for w in writes if isinstance(w, Batch) and w.rows]
             if updates:
-                batches.append(table.batch(pa.concat_tables(updates).combine_chunks()))
+                whole = pa.concat_tables(updates, promote_options="default")
+                batches.append(table.batch(whole.combine_chunks()))
             if batches:
                 result[gid] = batches
         return result

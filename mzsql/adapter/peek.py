@@ -183,7 +183,9 @@ class Peeker:
         if builtin is None:
             table = self._env.collections.snapshot(gid, as_of)
             if overlay:
-                table = consolidated(pa.concat_tables([table, *overlay]))
+                # Rows read and rows made here may differ in what they say of NULLs, not in type.
+                both = pa.concat_tables([table, *overlay], promote_options="default")
+                table = consolidated(both)
             return table.drop_columns(["mz_time"]) if "mz_time" in table.column_names else table
         if system_rows.is_derived(builtin):
             rows = system_rows.derive(builtin, self._source)

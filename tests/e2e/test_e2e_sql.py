@@ -262,3 +262,16 @@ class TestTransactions:
             con.execute("COMMIT")
         assert caught.value.sqlstate == "40001"
         assert rows(con, "SELECT * FROM t") == [(11,)]
+
+
+def test_a_transaction_reads_its_own_writes_beside_stored_rows(con: mzsql.Connection) -> None:
+    # Enough rows that they lie in Parquet, whose schema says more about NULLs than one made in memory.
+    con.execute("CREATE TABLE many (a int NOT NULL, b text)")
+    con.execute("INSERT INTO many SELECT g, 'x' || g::text FROM generate_series(1, 40000) AS g(g)")
+    con.execute("BEGIN")
+    con.execute("DELETE FROM many WHERE a <= 10")
+    con.execute("DELETE FROM many WHERE a > 100")
+    con.execute("UPDATE many SET b = 'y' WHERE a = 50")
+    con.execute("COMMIT")
+    answer = con.execute("SELECT count(*), min(a), max(a), max(b) FROM many").fetchall()
+    assert answer == [(90, 11, 100, "y")]
