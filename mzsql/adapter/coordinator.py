@@ -156,7 +156,7 @@ class Coordinator:
         state = self.env.catalog.state
         failure = self._dataflows.failure(gid)
         if failure is not None:
-            return f"Its dataflow cannot run: {failure}."
+            return f"Its dataflow fails: {failure.rstrip('.')}."
         names = ", ".join(f"{r.name} (size {r.size})" for r in state.replicas.values()) or "none"
         lease = state.lease
         led = lease is not None and lease.expires_at > self.env.clock.now_ms()

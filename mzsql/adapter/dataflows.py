@@ -231,8 +231,11 @@ class Dataflows:
         return self._installed.get(gid)
 
     def failure(self, gid: GlobalId) -> str | None:
-        """Why an object's dataflow could not be installed, if it could not."""
-        return self._failures.get(gid)
+        """Why an object's dataflow could not be installed, or failed when it ran last, if it did."""
+        controller = self._controller
+        if gid in self._failures or controller is None:
+            return self._failures.get(gid)
+        return next((one.error for one in controller.status() if one.object_id == gid), None)
 
     def refreshes(self) -> Iterable[RefreshStats]:
         """The latest refreshes."""
