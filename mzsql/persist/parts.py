@@ -32,6 +32,8 @@ from mzsql.persist.columns import advance_times, check_columns, conform, physica
 from mzsql.persist.consolidate import sort_by_key
 from mzsql.persist.errors import CorruptPart, ForeignBlob, MissingPart, SchemaMismatch
 from mzsql.persist.machine import Context
+from mzsql.persist.ranges import RangeFile, extents, groups_of
+from mzsql.persist.settings import Settings
 from mzsql.persist.stats import Lookup, key_stats
 from mzsql.repr.frontier import Timestamp
 
@@ -124,7 +126,7 @@ class PartWriter:
 
     def _write(self, table: pa.Table) -> BlobPart:
         context = self._context
-        data = encode_parquet(conform(table, self._schema), context, keyed=self._key is not None)
+        data = encode_parquet(conform(table, self._schema), context.settings, self._key)
         key = f"{self._shard_id}/{context.new_id()}.parquet"
         context.retrying(lambda: context.blob.set(key, data), self._deadline)
         least, greatest = time_bounds(table)
@@ -140,20 +142,28 @@ class PartWriter:
         )
 
 
-def encode_parquet(table: pa.Table, context: Context, *, keyed: bool) -> bytes:
+def encode_parquet(table: pa.Table, settings: Settings, key: KeySpec | None) -> bytes:
     """The table as a Parquet object in the shard's layout."""
-    settings = context.settings
     sink = pa.BufferOutputStream()
-    pages = {"max_rows_per_page": settings.page_rows} if keyed else {}
-    pq.write_table(
-        table,
-        sink,
-        row_group_size=settings.keyed_row_group_rows if keyed else settings.row_group_rows,
-        compression=settings.compression,
-        write_page_index=keyed,
-        write_page_checksum=True,
-        **pages,
-    )
+    common = {"compression": settings.compression, "write_page_checksum": True}
+    if key is None:
+        pq.write_table(table, sink, row_group_size=settings.row_group_rows, **common)
+    else:
+        ordered = [
+            name for name in key.columns if not pa.types.is_nested(table.schema.field(name).type)
+        ]
+        pq.write_table(
+            table,
+            sink,
+            row_group_size=settings.keyed_group_rows(table.num_rows),
+            max_rows_per_page=settings.page_rows,
+            write_page_index=True,
+            # Footers are read besides the rows: they hold statistics only of what is looked up by.
+            write_statistics=[*ordered, TIME_COLUMN],
+            # A dictionary for so few rows is more than it saves once all is compressed.
+            use_dictionary=False,
+            **common,
+        )
     data: bytes = sink.getvalue().to_pybytes()
     return data
 
@@ -266,7 +276,9 @@ class PartReader:
                     metadata=self._footer(part, source),
                     page_checksum_verification=True,
                 )
-            groups = _groups(file.metadata, lookup)
+            groups = groups_of(file.metadata, lookup)
+            if source is not None:
+                source.prefetch(extents(file.metadata, groups, names))
             stats.row_groups += len(groups)
             stats.row_groups_skipped += file.metadata.num_row_groups - len(groups)
             return file.read_row_groups(groups, columns=list(names))
@@ -289,24 +301,27 @@ class PartReader:
             )
         return data
 
-    def _ranged(self, part: BlobPart, deadline: Deadline) -> _RangeFile | None:
-        blob = self.context.blob
-        return _RangeFile(self, part, deadline) if isinstance(blob, RangeReadable) else None
+    def _ranged(self, part: BlobPart, deadline: Deadline) -> RangeFile | None:
+        if not isinstance(self.context.blob, RangeReadable):
+            return None
+        return RangeFile(
+            part.size, lambda offset, length: self._read_range(part, offset, length, deadline)
+        )
 
-    def _footer(self, part: BlobPart, source: _RangeFile) -> pq.FileMetaData:
+    def _footer(self, part: BlobPart, source: RangeFile) -> pq.FileMetaData:
         with self._lock:
             known = self._footers.get(part.key)
             if known is not None:
                 self._footers.move_to_end(part.key)
                 return known
-        footer = pq.read_metadata(pa.PythonFile(source, mode="r"))
+        footer = pq.read_metadata(pa.BufferReader(source.footer()))
         with self._lock:
             self._footers[part.key] = footer
             if len(self._footers) > _FOOTERS:
                 self._footers.popitem(last=False)
         return footer
 
-    def read_range(self, part: BlobPart, offset: int, length: int, deadline: Deadline) -> bytes:
+    def _read_range(self, part: BlobPart, offset: int, length: int, deadline: Deadline) -> bytes:
         """Bytes of an object that must be there."""
         context, blob = self.context, self.context.blob
         assert isinstance(blob, RangeReadable)
@@ -369,69 +384,6 @@ def _subset(schema: pa.Schema, table: pa.Table) -> pa.Schema:
 def missing(shard_id: str, key: str) -> MissingPart:
     """The error for an object that is gone."""
     return MissingPart(f"shard {shard_id}: the part {key} is missing from Blob")
-
-
-def _groups(metadata: pq.FileMetaData, lookup: Lookup | None) -> list[int]:
-    everything = list(range(metadata.num_row_groups))
-    if lookup is None:
-        return everything
-    names = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
-    if lookup.column not in names:
-        return everything
-    place = names.index(lookup.column)
-    return [
-        group
-        for group in everything
-        if lookup.may_hold_group(metadata.row_group(group).column(place).statistics)
-    ]
-
-
-class _RangeFile:
-    """An object as a read-only file whose every byte read is counted."""
-
-    def __init__(self, reader: PartReader, part: BlobPart, deadline: Deadline) -> None:
-        self._reader = reader
-        self._part = part
-        self._deadline = deadline
-        self._position = 0
-        self.bytes_read = 0
-        self.closed = False
-
-    def read(self, size: int = -1) -> bytes:
-        left = self._part.size - self._position
-        length = left if size is None or size < 0 else min(size, left)
-        if length <= 0:
-            return b""
-        data = self._reader.read_range(self._part, self._position, length, self._deadline)
-        self._position += len(data)
-        self.bytes_read += len(data)
-        return data
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        base = (0, self._position, self._part.size)[whence]
-        self._position = base + offset
-        return self._position
-
-    def tell(self) -> int:
-        return self._position
-
-    def size(self) -> int:
-        return self._part.size
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def writable(self) -> bool:
-        return False
-
-    def flush(self) -> None:
-        """Nothing is buffered."""
-
-    def close(self) -> None:
-        self.closed = True
 
 
 def until(table: pa.Table, as_of: Timestamp) -> pa.Table:

@@ -324,8 +324,7 @@ class ReadHandle:
         if self.key is None or not self.key.columns:
             raise SchemaMismatch(f"shard {self.shard_id} has no key to look up")
         column = self.key.columns[0]
-        limit = self._context.settings.lookup_ranges
-        return Lookup(column, self.schema.field(column).type, key_ranges, limit)
+        return Lookup(column, self.schema.field(column).type, key_ranges)
 
     def _read(
         self,

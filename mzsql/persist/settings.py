@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
 
@@ -21,7 +23,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     row_group_rows: int = 128 * 1024
     """Rows in a Parquet row group of a shard without key."""
     keyed_row_group_rows: int = 16 * 1024
-    """Rows in a Parquet row group of a keyed shard."""
+    """At most so many rows are in a Parquet row group of a keyed shard …"""
+    keyed_row_group_rows_least: int = 1000
+    """… and at least so many, where a part has them: see `keyed_group_rows`."""
     page_rows: int = 1000
     """Rows in a Parquet page of a keyed shard."""
     compression: str = "zstd"
@@ -38,5 +42,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     poll_seconds: float = 0.01
     """The first pause between looks at a Consensus that cannot notify; it doubles up to `poll_max_seconds`."""
     poll_max_seconds: float = 0.25
-    lookup_ranges: int = 64
-    """At most so many key ranges are looked up one by one; neighbours across the smallest gaps are read together."""
+
+    def keyed_group_rows(self, rows: int) -> int:
+        """How many rows a row group has in a keyed part of ``rows`` rows: about four times the square root, between the bounds.
+
+        A lookup of one key reads one group, and once, when it first meets the part, the footer, which grows with the number of groups.
+        With groups of the square root both do; the factor favours the groups, as footers are kept.
+        """
+        return min(
+            max(4 * math.isqrt(rows), self.keyed_row_group_rows_least), self.keyed_row_group_rows
+        )

@@ -5,11 +5,12 @@ Promise: pruning is conservative: what cannot be compared is read. Floating-poin
 
 from __future__ import annotations
 
+import bisect
 import datetime as dt
 import decimal
 import math
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -87,19 +88,34 @@ def as_ordinal(value: Any, type_: pa.DataType) -> Any:
     return ordinal(to_stat(scalar), type_)
 
 
+class _Spans(NamedTuple):
+    """A set of ordinals: those up to ``below``, those from ``above`` on, and the disjoint spans from each start to its end."""
+
+    below: Any
+    above: Any
+    starts: list[Any]
+    ends: list[Any]
+
+    def meet(self, lo: Any, hi: Any) -> bool:
+        """Whether some ordinal of the set is between two."""
+        if self.below is not None and lo <= self.below:
+            return True
+        if self.above is not None and hi >= self.above:
+            return True
+        last = bisect.bisect_right(self.starts, hi) - 1
+        return last >= 0 and bool(self.ends[last] >= lo)
+
+
 class Lookup:
     """Key ranges of the first key column, prepared for pruning and filtering.
 
     Args:
         column: the column.
         type_: its type.
-        ranges: inclusive pairs; one `None` leaves that side open, two ask for NULL.
-        limit: how many ranges row groups are compared with; neighbours across the smallest gaps are read together.
+        ranges: inclusive pairs; one `None` leaves that side open, two ask for NULL. They may overlap, and be many: each is looked for.
     """
 
-    def __init__(
-        self, column: str, type_: pa.DataType, ranges: Sequence[KeyRange], limit: int
-    ) -> None:
+    def __init__(self, column: str, type_: pa.DataType, ranges: Sequence[KeyRange]) -> None:
         if pa.types.is_nested(type_):
             raise SchemaMismatch(
                 f'column "{column}" of type {type_} has no order to look up keys by'
@@ -108,7 +124,6 @@ class Lookup:
         self.type = type_
         self.nulls = any(lo is None and hi is None for lo, hi in ranges)
         self.ranges = [(lo, hi) for lo, hi in ranges if not (lo is None and hi is None)]
-        self._limit = limit
         try:
             self._merged = self._merge() if _comparable(type_) else None
         except (pa.ArrowException, TypeError, ValueError) as failure:
@@ -116,33 +131,28 @@ class Lookup:
                 f'a key range does not fit column "{column}" of type {type_}: {failure}'
             ) from failure
 
-    def _merge(self) -> list[tuple[Any, Any]]:
-        """Disjoint ranges of ordinals, sorted, with neighbours joined."""
-        ordinals = [
-            (as_ordinal(lo, self.type), as_ordinal(hi, self.type)) for lo, hi in self.ranges
-        ]
-        if any(lo is None for lo, _ in ordinals) or any(hi is None for _, hi in ordinals):
-            return ordinals
-        merged: list[tuple[Any, Any]] = []
-        for lo, hi in sorted(ordinals):
-            if merged and lo <= merged[-1][1]:
-                merged[-1] = (merged[-1][0], max(hi, merged[-1][1]))
+    def _merge(self) -> _Spans:
+        """Disjoint ranges of ordinals, sorted."""
+        below: Any = None
+        above: Any = None
+        bounded: list[tuple[Any, Any]] = []
+        for one_lo, one_hi in self.ranges:
+            lo, hi = as_ordinal(one_lo, self.type), as_ordinal(one_hi, self.type)
+            if lo is None:
+                below = hi if below is None else max(below, hi)
+            elif hi is None:
+                above = lo if above is None else min(above, lo)
             else:
-                merged.append((lo, hi))
-        return self._limited(merged)
-
-    def _limited(self, merged: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-        if len(merged) <= self._limit or not isinstance(merged[0][0], int):
-            return merged
-        gaps = sorted(range(1, len(merged)), key=lambda i: merged[i][0] - merged[i - 1][1])
-        joined = set(gaps[: len(merged) - self._limit])
-        kept = [merged[0]]
-        for i in range(1, len(merged)):
-            if i in joined:
-                kept[-1] = (kept[-1][0], merged[i][1])
+                bounded.append((lo, hi))
+        starts: list[Any] = []
+        ends: list[Any] = []
+        for lo, hi in sorted(bounded):
+            if ends and lo <= ends[-1]:
+                ends[-1] = max(ends[-1], hi)
             else:
-                kept.append(merged[i])
-        return kept
+                starts.append(lo)
+                ends.append(hi)
+        return _Spans(below, above, starts, ends)
 
     def may_hold(self, lo: Any, hi: Any, *, nulls: bool) -> bool:
         """Whether keys between the ordinals ``lo`` and ``hi`` (`None`: there are none), or NULLs, may be asked for."""
@@ -152,7 +162,7 @@ class Lookup:
             return False
         if self._merged is None:
             return bool(self.ranges)
-        return any((b is None or lo <= b) and (a is None or a <= hi) for a, b in self._merged)
+        return self._merged.meet(lo, hi)
 
     def may_hold_part(self, stats: Sequence[KeyStats]) -> bool:
         """Whether a part with these statistics must be read."""

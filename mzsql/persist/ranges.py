@@ -1,0 +1,155 @@
+"""Reading a Parquet object in stretches: which row groups a lookup needs, where they lie, and a file made of ranged reads.
+
+Promise: what lies side by side is asked for at once, and nothing is read that is not part of a wanted row group's wanted columns, but
+gaps too small to be worth another request.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Sequence
+
+import pyarrow.parquet as pq
+
+from mzsql.persist.stats import Lookup
+
+#: So much of an object's end is read for its footer; where that is longer, a second read gets the rest.
+_FOOTER_BYTES = 8 * 1024
+#: What lies between two stretches of an object is read with them up to so many bytes: a request costs more.
+_GAP_BYTES = 1024
+
+
+def groups_of(metadata: pq.FileMetaData, lookup: Lookup | None) -> list[int]:
+    """The row groups that a lookup must read; all without one."""
+    everything = list(range(metadata.num_row_groups))
+    if lookup is None:
+        return everything
+    names = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
+    if lookup.column not in names:
+        return everything
+    place = names.index(lookup.column)
+    return [
+        group
+        for group in everything
+        if lookup.may_hold_group(metadata.row_group(group).column(place).statistics)
+    ]
+
+
+def extents(
+    metadata: pq.FileMetaData, groups: Sequence[int], names: Sequence[str]
+) -> list[tuple[int, int]]:
+    """Where the columns ``names`` of row groups lie: offsets and lengths in the order of the file, those side by side as one."""
+    wanted = [
+        place
+        for place in range(metadata.num_columns)
+        if _top_level(metadata.schema.column(place).path, names)
+    ]
+    found: list[tuple[int, int]] = []
+    for group in groups:
+        row_group = metadata.row_group(group)
+        for place in wanted:
+            chunk = row_group.column(place)
+            start = chunk.data_page_offset
+            if chunk.has_dictionary_page and chunk.dictionary_page_offset is not None:
+                start = min(start, chunk.dictionary_page_offset)
+            length = chunk.total_compressed_size
+            if found and 0 <= start - sum(found[-1]) <= _GAP_BYTES:
+                found[-1] = (found[-1][0], start + length - found[-1][0])
+            else:
+                found.append((start, length))
+    return found
+
+
+def _top_level(path: str, names: Sequence[str]) -> bool:
+    return any(path == name or path.startswith(name + ".") for name in names)
+
+
+class RangeFile:
+    """An object as a read-only file whose every byte read is counted.
+
+    Args:
+        size: the object's bytes.
+        fetch: reads so many bytes (the second argument) from an offset on.
+    """
+
+    def __init__(self, size: int, fetch: Callable[[int, int], bytes]) -> None:
+        self._size = size
+        self._fetch = fetch
+        self._position = 0
+        self._fetched: list[tuple[int, memoryview]] = []
+        self.bytes_read = 0
+        self.closed = False
+
+    def prefetch(self, extents: Sequence[tuple[int, int]]) -> None:
+        """Read stretches (offset, length) at once, for reads inside of them: a store far away is asked once for each."""
+        self._fetched = [
+            (offset, memoryview(self._read_at(offset, length))) for offset, length in extents
+        ]
+
+    def footer(self) -> bytes:
+        """The end of the object from its metadata on."""
+        size = self._size
+        tail = self._read_at(max(0, size - _FOOTER_BYTES), min(size, _FOOTER_BYTES))
+        length = int.from_bytes(tail[-8:-4], "little") + 8
+        if len(tail) < length <= size:
+            tail = self._read_at(size - length, length - len(tail)) + tail
+        return tail
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes, all by default."""
+        left = self._size - self._position
+        length = left if size is None or size < 0 else min(size, left)
+        if length <= 0:
+            return b""
+        data = self._from_fetched(self._position, length)
+        if data is None:
+            data = self._read_at(self._position, length)
+        self._position += len(data)
+        return data
+
+    def _from_fetched(self, offset: int, length: int) -> bytes | None:
+        at = bisect.bisect_right(self._fetched, offset, key=lambda one: one[0]) - 1
+        if at < 0:
+            return None
+        start, data = self._fetched[at]
+        if offset + length > start + len(data):
+            return None
+        return data[offset - start : offset - start + length].tobytes()
+
+    def _read_at(self, offset: int, length: int) -> bytes:
+        data = self._fetch(offset, length)
+        self.bytes_read += len(data)
+        return data
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """Move, relative to the start, the position or the end."""
+        base = (0, self._position, self._size)[whence]
+        self._position = base + offset
+        return self._position
+
+    def tell(self) -> int:
+        """The position."""
+        return self._position
+
+    def size(self) -> int:
+        """The object's bytes."""
+        return self._size
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is."""
+        return True
+
+    def writable(self) -> bool:
+        """It is not."""
+        return False
+
+    def flush(self) -> None:
+        """Nothing is buffered."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+        self.closed = True
