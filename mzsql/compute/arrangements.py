@@ -8,8 +8,8 @@ upper (the updates are definite, so they are the same). The shard is given up wi
 The rows of an additive arrangement (partial sums) all have ``mz_diff = 1`` in statements. In the shard their diff is 0, so that persist,
 which adds up diffs as it adds up accumulators, drops a key whose sums are all zero, and never multiplies.
 
-A lookup reads on the driver the rows of the keys a step can touch, through at most 64 ranges of the first key column, then keeps
-exactly the keys asked for; bytes read follow the change, not the state.
+A lookup reads on the driver the row groups of the keys a step can touch, in each worker's parts only those of its own keys where the
+whole key is known, then keeps exactly the keys asked for; bytes read follow the change, not the state.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from mzsql.repr.types import ColumnType, arrow_schema
 #: The registry's names of shards that are not filled yet begin so.
 _FILLING = "filling "
 
-#: A stored row group, the least that a lookup reads.
+#: A stored row group, the least that a lookup reads, has at most so many rows.
 _GROUP_ROWS = 16 * 1024
 
 
@@ -231,7 +231,7 @@ class Arrangement(Target):
         """Whether the rows in the ranges may be read here: a bound from above, from the parts' sizes and the ranges' number."""
         rows = touched = sum(part.rows for part in parts)
         if ranges is not None and all(lo == hi for lo, hi in ranges):
-            touched = min(rows, len(parts) * len(ranges) * _GROUP_ROWS)
+            touched = sum(min(part.rows, len(ranges) * _GROUP_ROWS) for part in parts)
         size = sum(part.bytes for part in parts) * touched // max(rows, 1)
         return touched <= self._settings.driver_rows and size <= self._settings.driver_bytes
 

@@ -152,6 +152,7 @@ class Hydration:
         self._registered: set[str] = set()
         self._alive: list[PartRef] = []  # parts that Spark may read are kept from being collected
         self._sizes: dict[str, int] = {}
+        self._rows: dict[str, int] = {}
         self._rows_out = 0
         self._jobs = 0
         #: error rows of the stages before the export's: (mz_error, mz_diff), or a folder of them when they are many
@@ -281,7 +282,9 @@ class Hydration:
             target.append(rows, upper, end, exact=True)
             return int(rows.num_rows)
         running = _Watch(self._report, stage.completes).run
-        _, written = target.adopt(frame, upper, end, exact=True, running=running)
+        # A join may make more rows than it reads, and a reduction fewer: that makes row groups somewhat smaller or larger, no more.
+        rows = max((self._rows[name] for name in stage.reads), default=None)
+        _, written = target.adopt(frame, upper, end, exact=True, running=running, rows=rows)
         return written
 
     @contextlib.contextmanager
@@ -360,7 +363,8 @@ class Hydration:
             raise InternalError(f"hydration of {dataflow.gid} reads {name}, which is unknown")
         self._alive += parts
         self._sizes[name] = sum(part.bytes for part in parts)
-        if sum(part.rows for part in parts) <= self._settings.inline_rows:
+        self._rows[name] = sum(part.rows for part in parts)
+        if self._rows[name] <= self._settings.inline_rows:
             # few rows: cheaper here than as a scan of files
             rows = rows_at(parts, with_time(schema), as_of)
             rows = rows if arrangement is None else arrangement.rows(rows)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from sqlglot import expressions as exp
 
 from mzsql.compute.arrangements import Arrangement, merge_ranges, rangeable
@@ -25,6 +26,9 @@ from mzsql.repr.frontier import Timestamp
 
 #: With more than one key in so many rows, at random, nearly every page is touched: then ranges only cost.
 _ROWS_A_PAGE = 1000
+
+#: So many keys are looked up one by one here; more go in merged ranges.
+_POINTS = 1024
 
 
 @dataclass
@@ -195,29 +199,39 @@ class LookupRun:
 
     def _read(self, state: _State, keys: pa.Table) -> None:
         arrangement = state.arrangement
-        ranges = merge_ranges(keys.column(0)) if rangeable(keys.schema.field(0).type) else None
-        if not arrangement.fits_driver(state.parts, ranges):
+        if not arrangement.fits_driver(state.parts, _ranges(keys)):
             state.pushed, state.pieces = True, []
             return
-        workers = None
-        if keys.num_columns == arrangement.desc.key_arity and keys.num_rows < arrangement.workers:
-            workers = self._workers(arrangement, keys)
-        rows = arrangement.rows(
-            arrangement.read(self._as_of, key_ranges=ranges, workers=workers, stats=self._stats)
-        )
-        exact = ranges is not None and keys.num_columns == 1 and keys.num_rows <= PUSHED_RANGES
-        if rows.num_rows and not exact:
-            rows = self._semi_join(rows, keys)
-        if rows.num_rows:
-            state.pieces.append(rows)
+        for workers, some in self._by_worker(arrangement, keys):
+            ranges = _ranges(some)
+            found = arrangement.read(
+                self._as_of, key_ranges=ranges, workers=workers, stats=self._stats
+            )
+            rows = arrangement.rows(found)
+            exact = ranges is not None and some.num_columns == 1 and _points(some)
+            if rows.num_rows and not exact:
+                rows = self._semi_join(rows, some)
+            if rows.num_rows:
+                state.pieces.append(rows)
 
-    def _workers(self, arrangement: Arrangement, keys: pa.Table) -> list[int]:
+    def _by_worker(
+        self, arrangement: Arrangement, keys: pa.Table
+    ) -> list[tuple[list[int] | None, pa.Table]]:
+        """The keys of each worker, where they are whole and so few that this spares reading; else all keys for all workers."""
+        whole = keys.num_columns == arrangement.desc.key_arity
+        if not whole or arrangement.workers == 1 or not _points(keys):
+            return [(None, keys)]
         worker = exp.alias_(arrangement.worker_ast(Engine.DUCKDB, "k"), "w", quoted=True)
-        select = exp.select(worker).from_("lookup_keys").distinct()
-        workers: list[int] = (
-            self._driver.query(select, {"lookup_keys": keys}).column("w").to_pylist()
-        )
-        return sorted(workers)
+        select = exp.select("*").select(worker).from_("lookup_keys")
+        of_worker = self._driver.query(select, {"lookup_keys": keys})
+        workers: list[int] = sorted(pc.unique(of_worker.column("w")).to_pylist())
+        return [
+            (
+                [worker],
+                of_worker.filter(pc.equal(of_worker.column("w"), worker)).drop_columns(["w"]),
+            )
+            for worker in workers
+        ]
 
     def _semi_join(self, rows: pa.Table, keys: pa.Table) -> pa.Table:
         same = exp.and_(
@@ -245,3 +259,15 @@ class LookupRun:
         if state.keys.num_rows > PUSHED_RANGES and state.keys.num_rows * _ROWS_A_PAGE > rows:
             return None
         return merge_ranges(state.keys.column(0))
+
+
+def _points(keys: pa.Table) -> bool:
+    """Whether the keys are so few that each is a range of its own."""
+    return bool(keys.num_rows <= _POINTS)
+
+
+def _ranges(keys: pa.Table) -> list[KeyRange] | None:
+    """The ranges of the first key column in which the keys are; None where it has no order to find them by."""
+    if not rangeable(keys.schema.field(0).type):
+        return None
+    return merge_ranges(keys.column(0), _POINTS if _points(keys) else PUSHED_RANGES)

@@ -218,8 +218,5 @@ def hydration_session(spark: SparkSession, *, workers: int) -> SparkSession:
             # as files appear when their task ends, each worker's progress can be seen; nothing reads them before the job is done
             "mapreduce.fileoutputcommitter.algorithm.version": "2",
             "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-            # for lookups: pages that Spark's scans skip by, row groups that the driver's reads skip by
-            "parquet.page.row.count.limit": "1000",
-            "parquet.block.row.count.limit": str(16 * 1024),
         },
     )

@@ -26,6 +26,9 @@ from mzsql.repr.frontier import Frontier, Timestamp, less_than
 #: The column, and so the folder, that says whose rows a file of a keyed shard holds.
 WORKER_COLUMN = "mz_worker"
 
+#: A worker's file is laid out for so many rows where nobody knows better.
+_UNKNOWN_ROWS = 1_000_000
+
 #: Runs a write (the first argument); may meanwhile ask which workers' files are complete (the second).
 Running = Callable[[Callable[[], None], Callable[[], frozenset[int]]], None]
 
@@ -110,6 +113,7 @@ class Target:
         *,
         exact: bool = False,
         running: Running | None = None,
+        rows: int | None = None,
     ) -> tuple[Frontier, int]:
         """Have Spark write a frame (columns, mz_time, mz_diff) and append it; the shard's upper then, and the rows.
 
@@ -119,11 +123,12 @@ class Target:
             upper: where the shard will be.
             exact: raise Overtaken unless the shard's upper is `lower` when the batch is appended.
             running: runs the write.
+            rows: about how many rows the frame has, where that is known: the files are laid out for it.
 
         Raises:
             Overtaken: another writer is somewhere between; nothing was appended.
         """
-        batch = self._written(frame, lower, upper, running)
+        batch = self._written(frame, lower, upper, running, rows)
         try:
             while True:
                 try:
@@ -153,6 +158,7 @@ class Target:
         lower: Timestamp,
         upper: Timestamp,
         running: Running | None,
+        rows: int | None,
     ) -> Batch:
         blob = self.persist.blob
         laid_out = self.arrange(frame)
@@ -161,7 +167,7 @@ class Target:
         def write(path: str) -> None:
             writer = laid_out.write.mode("append")
             if keyed:
-                writer = writer.partitionBy(WORKER_COLUMN)
+                writer = writer.partitionBy(WORKER_COLUMN).options(**self._layout(rows))
             writer.parquet(path)
 
         def run(path: str, names: Callable[[], list[str]]) -> None:
@@ -204,6 +210,17 @@ class Target:
                 lambda: [str(path.relative_to(folder)) for path in folder.rglob("*")],
             )
             return self._streamed(folder / "out", lower, upper)
+
+    def _layout(self, rows: int | None) -> dict[str, str]:
+        """Options of Spark's Parquet writer for files of which lookups read little: pages that Spark's scans skip by, row groups
+        that the driver's reads skip by, as in the parts that persist writes.
+        """
+        settings = self.persist.settings
+        a_worker = _UNKNOWN_ROWS if rows is None else rows // (self.workers or 1)
+        return {
+            "parquet.page.row.count.limit": str(settings.page_rows),
+            "parquet.block.row.count.limit": str(settings.keyed_group_rows(a_worker)),
+        }
 
     def _streamed(self, folder: Path, lower: Timestamp, upper: Timestamp) -> Batch:
         """A batch of files that Spark wrote on this machine, for a Blob that it cannot write to."""
