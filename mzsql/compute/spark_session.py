@@ -69,6 +69,8 @@ STEP_SETTINGS = {
     "spark.sql.leafNodeDefaultParallelism": "1",
     "spark.sql.optimizer.dynamicPartitionPruning.enabled": "false",
     "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
+    # a step's expressions are many and its rows few: looking for equal ones costs more than computing them twice
+    "spark.sql.subexpressionElimination.enabled": "false",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
 }
 
@@ -212,6 +214,7 @@ def hydration_session(spark: SparkSession, *, workers: int) -> SparkSession:
         spark,
         {
             **STEP_SETTINGS,
+            "spark.sql.subexpressionElimination.enabled": "true",
             "spark.sql.shuffle.partitions": str(workers),
             "spark.sql.leafNodeDefaultParallelism": str(workers),
             "spark.sql.files.minPartitionNum": str(4 * workers),
