@@ -203,14 +203,7 @@ def _merge_worker(
     inline_bytes: int,
     deadline: Deadline,
 ) -> tuple[Part, ...]:
-    writer = PartWriter(
-        opened.context,
-        opened.shard_id,
-        opened.schema,
-        opened.key,
-        worker=worker,
-        deadline=deadline,
-    )
+    writer = PartWriter(opened.parts, opened.key, worker=worker, deadline=deadline)
     size = sum(part.size for part in parts)
     try:
         if size <= opened.context.settings.part_bytes // 4:

@@ -61,9 +61,7 @@ class PartWriter:
     """Collects checked updates of one shard (and worker) and writes them as parts of bounded size.
 
     Args:
-        context: where to.
-        shard_id: the shard, whose prefix the objects get.
-        schema: the row's columns.
+        reader: the shard's reader, which gets to know the footers that lookups need.
         key: the key, by which each part is sorted.
         worker: the worker all rows belong to.
         deadline: the end of all writes.
@@ -71,17 +69,16 @@ class PartWriter:
 
     def __init__(
         self,
-        context: Context,
-        shard_id: str,
-        schema: pa.Schema,
+        reader: PartReader,
         key: KeySpec | None,
         *,
         worker: int | None,
         deadline: Deadline,
     ) -> None:
-        self._context = context
-        self._shard_id = shard_id
-        self._schema = physical(schema)
+        self._reader = reader
+        self._context = reader.context
+        self._shard_id = reader.shard_id
+        self._schema = physical(reader.schema)
         self._key = key
         self._worker = worker
         self._deadline = deadline
@@ -129,6 +126,8 @@ class PartWriter:
         data = encode_parquet(conform(table, self._schema), context.settings, self._key)
         key = f"{self._shard_id}/{context.new_id()}.parquet"
         context.retrying(lambda: context.blob.set(key, data), self._deadline)
+        if self._key is not None:
+            self._reader.remember_footer(key, pq.read_metadata(pa.BufferReader(data)))
         least, greatest = time_bounds(table)
         return BlobPart(
             key=key,
@@ -315,11 +314,15 @@ class PartReader:
                 self._footers.move_to_end(part.key)
                 return known
         footer = pq.read_metadata(pa.BufferReader(source.footer()))
+        self.remember_footer(part.key, footer)
+        return footer
+
+    def remember_footer(self, key: str, footer: pq.FileMetaData) -> None:
+        """Keep the footer of an object, which spares reading it."""
         with self._lock:
-            self._footers[part.key] = footer
+            self._footers[key] = footer
             if len(self._footers) > _FOOTERS:
                 self._footers.popitem(last=False)
-        return footer
 
     def _read_range(self, part: BlobPart, offset: int, length: int, deadline: Deadline) -> bytes:
         """Bytes of an object that must be there."""
@@ -363,6 +366,8 @@ class PartReader:
                 raise SchemaMismatch(
                     f'the object {key} has a NULL in column "{name}", which takes none'
                 )
+        if key_spec is not None:
+            self.remember_footer(key, file.metadata)
         least, greatest = time_bounds(table)
         return BlobPart(
             key=key,

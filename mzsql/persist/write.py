@@ -152,9 +152,7 @@ class WriteHandle:
         return Batch(self.shard_id, lower, upper, tuple(parts))
 
     def _part_writer(self, worker: int | None, deadline: Deadline) -> PartWriter:
-        return PartWriter(
-            self._context, self.shard_id, self.schema, self.key, worker=worker, deadline=deadline
-        )
+        return PartWriter(self._opened.parts, self.key, worker=worker, deadline=deadline)
 
     def part_prefix(self) -> str:
         """A fresh key prefix of this shard under which someone else (Spark) may write Parquet objects to be adopted."""
