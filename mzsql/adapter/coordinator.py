@@ -394,7 +394,10 @@ class Coordinator:
     def close(self) -> None:
         """Stop leading and maintaining. Idempotent."""
         self._closed.set()
-        self._dataflows.close()
+        try:
+            self._dataflows.close()
+        finally:
+            self.planner.close()
 
 
 #: Libraries whose exceptions reach a user only through a bug of ours.

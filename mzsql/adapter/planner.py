@@ -86,6 +86,10 @@ class Planner:
         self._lock = threading.RLock()
         self._views: dict[tuple[GlobalId, int, OptimizerFeatures], View] = {}
 
+    def close(self) -> None:
+        """Release the evaluator; nothing can be planned any more. Idempotent."""
+        self._evaluator.close()
+
     # --- names --------------------------------------------------------------------------------
 
     def catalog(

@@ -3,14 +3,17 @@
 Promise: `autocommit` is on by default, as statements outside BEGIN are in PostgreSQL and Materialize: each is a transaction. With
 ``autocommit=False`` the first statement after a commit begins one, as in psycopg; but a transaction of Materialize either reads or
 writes, which is why that is not the default. Connections of one process to one environment share its coordinator. Threads may share a
-connection: its statements run one after another.
+connection: its statements run one after another. What is still open when the interpreter ends is closed then, before Spark goes.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import logging
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +34,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from mzsql.spark import MzSpark
+
+_log = logging.getLogger(__name__)
+
+#: How long the end of the interpreter waits for a statement that still runs in a thread which nobody has waited for.
+_EXIT_SECONDS = 5.0
 
 Parameters = Sequence[object] | Mapping[str, object] | None
 Row = tuple[Any, ...]
@@ -69,6 +77,39 @@ class _Shared:
 
 _open: dict[tuple[object, ...], _Shared] = {}
 _open_lock = threading.Lock()
+_connections: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+
+def _close_at_exit() -> None:
+    """Close what this process has left open. Threads that ran on would be stopped inside of native code, and connections to DuckDB
+    that they hold would outlive it; an open transaction would leave its objects behind, and leases would have to run out.
+    """
+    here = os.getpid()  # what a parent process has open is not ours to close
+    for connection in [one for one in _connections if one._key[-1] == here]:
+        if not connection._lock.acquire(timeout=_EXIT_SECONDS):
+            continue  # busy in another thread; its environment is closed below all the same
+        try:
+            _try_to_close(connection)
+        finally:
+            connection._lock.release()
+    with _open_lock:
+        left = [_open.pop(key) for key in list(_open) if key[-1] == here]
+    for shared in left:
+        _try_to_close(shared)
+
+
+def _try_to_close(what: Connection | _Shared) -> None:
+    try:
+        what.close()
+    except Exception as failure:
+        # Nobody is left to raise to, and the others still get their turn.
+        _log.warning("closing an environment at exit: %s", failure)
+
+
+def _close_first_at_exit() -> None:
+    """See to it that `_close_at_exit` runs before what was registered until now: Spark's files go away at exit too."""
+    atexit.unregister(_close_at_exit)
+    atexit.register(_close_at_exit)
 
 
 class Connection:
@@ -91,8 +132,10 @@ class Connection:
                 shared = _open[self._key] = _Shared(
                     locations, self._start_spark, read_only=read_only
                 )
+                _close_first_at_exit()
             shared.users += 1
             self._shared = shared
+        _connections.add(self)
 
     # --- PEP 249 ------------------------------------------------------------------------------
 
@@ -124,6 +167,7 @@ class Connection:
                 with user_errors():
                     self._shared.coordinator.execute(self._session, "ROLLBACK")
             self._closed = True
+        _connections.discard(self)
         if self._mz_spark is not None:
             self._mz_spark.unregister()
         with _open_lock:
@@ -203,7 +247,9 @@ class Connection:
             return self._given_spark
         from mzsql.compute.spark_session import local_session  # noqa: PLC0415
 
-        return local_session()
+        session = local_session()
+        _close_first_at_exit()
+        return session
 
     def _spark_options(self) -> dict[str, str]:
         where = self.locations
