@@ -45,7 +45,7 @@ test: java $(READY)  ## the tests of every day
 
 .PHONY: test-long
 test-long: java $(READY)  ## the tests that take longer
-	$(PYTEST) -m long -n $(JOBS) --dist worksteal --timeout 1200
+	$(PYTEST) -m long -n $(JOBS) --dist loadfile --timeout 1200
 
 .PHONY: check
 check: $(READY)  ## formatting, lint, types, layers
