@@ -1,6 +1,7 @@
 """One step of a dataflow: the inputs' updates of ``[lower, upper)`` become updates of the export and of the arrangements.
 
-Promise: the statement runs once, over exactly the deltas and the arrangement rows it can touch; a step without input updates runs
+Promise: the statement runs once (on Spark in the pieces of `mzsql.render.cut`), over
+exactly the deltas and the arrangement rows it can touch; a step without input updates runs
 no Spark job and only moves the export's upper (the arrangements follow with the next update, so until then they may be behind).
 Each shard is written by its own compare_and_append, in the order of `Dataflow.targets`; after a crash between them the step is run
 again from the lowest upper and each shard takes what it lacks. What comes to the driver is bounded in rows and bytes; past that
