@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+import uuid
 from typing import Protocol
 
 
@@ -57,3 +58,19 @@ def new_id(rng: random.Random) -> str:
     """A random 128-bit identifier as a UUID's text."""
     h = f"{rng.getrandbits(128):032x}"
     return f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}"
+
+
+def new_timed_id(now_ms: int, rng: random.Random) -> str:
+    """An identifier that begins with the time it was drawn at (RFC 9562, UUID version 7), so that an object's name tells its age."""
+    bits = (now_ms & (2**48 - 1)) << 80 | 0x7 << 76 | rng.getrandbits(12) << 64
+    h = f"{bits | 0b10 << 62 | rng.getrandbits(62):032x}"
+    return f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}"
+
+
+def drawn_at(timed_id: str) -> int | None:
+    """The milliseconds since the epoch at which `new_timed_id` drew the identifier; `None` for any other text."""
+    try:
+        found = uuid.UUID(timed_id)
+    except ValueError:
+        return None
+    return found.int >> 80 if found.version == 7 else None

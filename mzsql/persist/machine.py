@@ -25,7 +25,7 @@ from mzsql.location import (
     LocationError,
     Versioned,
 )
-from mzsql.persist.clock import Clock, Deadline, new_id
+from mzsql.persist.clock import Clock, Deadline, new_id, new_timed_id
 from mzsql.persist.codec import Entry, decode_entry, decode_state, encode_entry
 from mzsql.persist.commands import Command, CompareAndAppend, transition
 from mzsql.persist.errors import CorruptPart, ExpiredHandle, MissingPart, UpperMismatch
@@ -64,6 +64,10 @@ class Context(msgspec.Struct, frozen=True):
     def new_id(self) -> str:
         """A random identifier."""
         return new_id(self.rng)
+
+    def new_object_id(self) -> str:
+        """The name of an object about to be written, which begins with the time."""
+        return new_timed_id(self.clock.now_ms(), self.rng)
 
 
 class Shard:

@@ -303,7 +303,7 @@ def _listed(opened: Opened, deadline: Deadline, *, besides: set[str]) -> list[st
 def _roll_up(opened: Opened, state: ShardState, deadline: Deadline) -> int:
     """Write the whole state to Blob and name it in the log; how many rollups that made."""
     context = opened.context
-    key = f"{opened.shard_id}/rollup-{state.seqno:020d}-{context.new_id()}"
+    key = f"{opened.shard_id}/rollup-{state.seqno:020d}-{context.new_object_id()}"
     data = encode_state(state)
     context.retrying(lambda: context.blob.set(key, data), deadline)
     try:

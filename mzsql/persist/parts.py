@@ -124,7 +124,7 @@ class PartWriter:
     def _write(self, table: pa.Table) -> BlobPart:
         context = self._context
         data = encode_parquet(conform(table, self._schema), context.settings, self._key)
-        key = f"{self._shard_id}/{context.new_id()}.parquet"
+        key = f"{self._shard_id}/{context.new_object_id()}.parquet"
         context.retrying(lambda: context.blob.set(key, data), self._deadline)
         if self._key is not None:
             self._reader.remember_footer(key, pq.read_metadata(pa.BufferReader(data)))

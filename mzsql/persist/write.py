@@ -156,7 +156,7 @@ class WriteHandle:
 
     def part_prefix(self) -> str:
         """A fresh key prefix of this shard under which someone else (Spark) may write Parquet objects to be adopted."""
-        return f"{self.shard_id}/{self._context.new_id()}"
+        return f"{self.shard_id}/{self._context.new_object_id()}"
 
     def adopt_parts(
         self,
