@@ -6,6 +6,7 @@ A plugin author imports `hookimpl`, the protocols and the errors from here; ever
 
 from __future__ import annotations
 
+from mzsql.location.around import Around, blob_around, consensus_around
 from mzsql.location.errors import (
     Determinate,
     Indeterminate,
@@ -21,9 +22,12 @@ from mzsql.location.protocols import (
     Blob,
     Consensus,
     ConsensusWait,
+    ManyDeletable,
     RangeReadable,
     SparkReadable,
     TimestampOracle,
+    Unfinished,
+    UploadSweepable,
     Versioned,
 )
 from mzsql.location.registry import (
@@ -40,6 +44,7 @@ from mzsql.location.registry import (
 __all__ = [
     "MAX_SEQNO",
     "Adoptable",
+    "Around",
     "Blob",
     "Consensus",
     "ConsensusWait",
@@ -47,13 +52,18 @@ __all__ = [
     "Indeterminate",
     "InvalidUrl",
     "LocationError",
+    "ManyDeletable",
     "RangeReadable",
     "Registry",
     "SparkReadable",
     "TimestampOracle",
+    "Unfinished",
     "UnknownScheme",
+    "UploadSweepable",
     "UsageError",
     "Versioned",
+    "blob_around",
+    "consensus_around",
     "default_registry",
     "hookimpl",
     "local_path",

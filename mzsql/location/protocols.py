@@ -68,6 +68,37 @@ class Adoptable(Protocol):
 
 
 @runtime_checkable
+class ManyDeletable(Protocol):
+    """A Blob that removes many objects for the price of few requests."""
+
+    def delete_many(self, keys: Sequence[str]) -> None:
+        """Remove every key there is; those that are not there are no error. May be cut off anywhere by an error: repeat it."""
+
+
+class Unfinished(NamedTuple):
+    """An upload that was begun and neither completed nor given up: ``size`` bytes that no listing shows and that cost storage.
+
+    ``key`` is the object it was to become, empty where the store does not know it; ``upload`` names it to `abort_unfinished`.
+    """
+
+    key: str
+    upload: str
+    started_ms: int
+    size: int
+
+
+@runtime_checkable
+class UploadSweepable(Protocol):
+    """A Blob in which writers that were killed leave unfinished uploads behind (temporary files, multipart uploads)."""
+
+    def list_unfinished(self) -> Iterator[Unfinished]:
+        """Every upload under way or left behind, in no particular order."""
+
+    def abort_unfinished(self, unfinished: Unfinished) -> None:
+        """Give up one upload and free its bytes; one that is not there any more is no error."""
+
+
+@runtime_checkable
 class Consensus(Protocol):
     """For each key a linearizable log of ``Versioned``; sequence numbers are contiguous and start at 0.
 
