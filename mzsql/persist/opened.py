@@ -13,8 +13,8 @@ from mzsql.persist.batch import KeySpec
 from mzsql.persist.clock import Deadline
 from mzsql.persist.columns import decode_schema
 from mzsql.persist.errors import SchemaMismatch
+from mzsql.persist.fetch import PartReader
 from mzsql.persist.machine import Context, Shard
-from mzsql.persist.parts import PartReader
 
 if TYPE_CHECKING:
     from mzsql.persist.read import ReadHandle

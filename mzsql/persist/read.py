@@ -39,8 +39,8 @@ from mzsql.persist.errors import (
     ShardFinalized,
     SinceViolation,
 )
+from mzsql.persist.fetch import between, until
 from mzsql.persist.opened import Opened
-from mzsql.persist.parts import between, until
 from mzsql.persist.refs import Lease, PartRef, SnapshotSplit, SplitData
 from mzsql.persist.state import LeasedReader, ShardState
 from mzsql.persist.stats import KeyRange, Lookup

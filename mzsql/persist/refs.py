@@ -28,8 +28,8 @@ from mzsql.persist.clock import SystemClock
 from mzsql.persist.columns import all_at, decode_schema, physical
 from mzsql.persist.consolidate import consolidate
 from mzsql.persist.errors import SchemaMismatch
+from mzsql.persist.fetch import PartReader, spark_path, until
 from mzsql.persist.machine import Context
-from mzsql.persist.parts import PartReader, spark_path, until
 from mzsql.persist.settings import Settings
 from mzsql.persist.state import TraceBatch
 from mzsql.repr.frontier import Frontier, Timestamp

@@ -31,8 +31,9 @@ from mzsql.persist.errors import (
     SchemaMismatch,
     UpperMismatch,
 )
+from mzsql.persist.fetch import between
 from mzsql.persist.opened import Opened
-from mzsql.persist.parts import PartWriter, Updates, between, delete_objects, tables
+from mzsql.persist.parts import PartWriter, Updates, adopt, delete_objects, tables
 from mzsql.repr.frontier import Frontier, Timestamp, is_timestamp, less_than, show
 
 _log = logging.getLogger(__name__)
@@ -193,7 +194,7 @@ class WriteHandle:
         parts: list[Part] = []
         for key, worker in zip(keys, of_each, strict=True):
             self._check_worker(worker)
-            part = self._opened.parts.adopt(key, self.key, worker, deadline)
+            part = adopt(self._opened.parts, key, self.key, worker, deadline)
             if part is not None:
                 check_times(part.time_min, part.time_max, lower, upper, f"the object {key}")
                 parts.append(part)
