@@ -26,6 +26,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """At most so many rows are in a Parquet row group of a keyed shard …"""
     keyed_row_group_rows_least: int = 1000
     """… and at least so many, where a part has them: see `keyed_group_rows`."""
+    stats_columns: int = 32
+    """So many columns, the first ones, of a shard without key have their least and greatest value in the metadata of each part."""
     page_rows: int = 1000
     """Rows in a Parquet page of a keyed shard."""
     compression: str = "zstd"

@@ -1,6 +1,7 @@
-"""Least and greatest keys of parts and row groups, and which of them a lookup must read.
+"""Least and greatest values of parts and row groups, and which of them a lookup must read.
 
-Promise: pruning is conservative: what cannot be compared is read. Floating-point keys have no statistics, as NaN has no place in them.
+Promise: pruning is conservative: what cannot be compared is read. Floating-point columns have no statistics, as NaN has no place in
+them. Those of a shard without key are taken from the Parquet footer, which the writer of the object computed anyway.
 """
 
 from __future__ import annotations
@@ -8,10 +9,12 @@ from __future__ import annotations
 import bisect
 import datetime as dt
 import decimal
+import fractions
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -36,13 +39,109 @@ def key_stats(table: pa.Table, key: KeySpec | None) -> tuple[KeyStats, ...]:
 def _column_stats(name: str, column: pa.ChunkedArray) -> KeyStats:
     if not _comparable(column.type):
         return KeyStats(name, None, None, column.null_count, known=False)
-    bounds = pc.min_max(column)
+    # Arrow has no min_max of durations, but of the integers they are.
+    duration = pa.types.is_duration(column.type)
+    bounds = pc.min_max(column.cast(pa.int64()) if duration else column)
     return KeyStats(
         name,
         _shortened(to_stat(bounds["min"]), upwards=False),
         _shortened(to_stat(bounds["max"]), upwards=True),
         column.null_count,
     )
+
+
+def footer_stats(
+    metadata: pq.FileMetaData, schema: pa.Schema, names: Sequence[str]
+) -> tuple[KeyStats, ...]:
+    """Statistics of the columns ``names`` of a Parquet object from its footer, merged over its row groups.
+
+    ``schema`` gives the shard's types of the columns. ``lo`` and ``hi`` are bounds: writers may leave shortened text. Unknown where some
+    row group has none, where the column is nested or floating-point, and where the file keeps it in a form of its own.
+    """
+    places: dict[str, list[int]] = {}
+    for place in range(metadata.num_columns):
+        places.setdefault(metadata.schema.column(place).path, []).append(place)
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    return tuple(
+        _merged_stats(name, schema.field(name).type, places.get(name, []), metadata.schema, groups)
+        for name in names
+    )
+
+
+def _merged_stats(
+    name: str,
+    type_: pa.DataType,
+    places: Sequence[int],
+    schema: pq.ParquetSchema,
+    groups: Sequence[pq.RowGroupMetaData],
+) -> KeyStats:
+    unknown = KeyStats(name, None, None, 0, known=False)
+    # The path of a leaf inside of a struct may read like the name of another column.
+    if not _comparable(type_) or len(places) != 1:
+        return unknown
+    [place] = places
+    bounds: list[Any] = []
+    nulls = 0
+    for group in groups:
+        if group.num_rows == 0:
+            continue
+        found = group.column(place).statistics
+        if found is None or not found.has_null_count:
+            return unknown
+        nulls += found.null_count
+        if found.null_count == group.num_rows:
+            continue
+        if not found.has_min_max:
+            return unknown
+        try:
+            factor = _factor(type_, schema.column(place))
+            bounds += (_raw(end, type_, factor, found) for end in ("min", "max"))
+        except (TypeError, ValueError, UnicodeError, pa.ArrowException):
+            return unknown
+    if not bounds:
+        return KeyStats(name, None, None, nulls)
+    lo, hi = min(bounds), max(bounds)
+    if pa.types.is_decimal(type_):
+        return KeyStats(name, str(lo), str(hi), nulls)
+    return KeyStats(name, _shortened(lo, upwards=False), _shortened(hi, upwards=True), nulls)
+
+
+_UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_LONG_UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
+
+
+def _factor(type_: pa.DataType, column: pq.ColumnSchema) -> fractions.Fraction:
+    """By what the integers of a Parquet column are multiplied to be the integers of ``type_``.
+
+    Raises:
+        ValueError: they are no integers of such a type.
+    """
+    if not any(is_kind(type_) for is_kind in _INT_BACKED) or pa.types.is_date32(type_):
+        return fractions.Fraction(1)
+    if pa.types.is_date64(type_):
+        return fractions.Fraction(24 * 60 * 60 * 1000)
+    if pa.types.is_duration(type_):
+        return fractions.Fraction(1)  # Parquet knows no durations: they are the integers Arrow has
+    unit = msgspec.json.decode(column.logical_type.to_json()).get("timeUnit")
+    if unit not in _LONG_UNITS:
+        raise ValueError(f"not a time: {column}")
+    return fractions.Fraction(_UNITS[type_.unit], _UNITS[_LONG_UNITS[unit]])
+
+
+def _raw(end: str, type_: pa.DataType, factor: fractions.Fraction, found: pq.Statistics) -> Any:
+    """One end of Parquet statistics as a plain value that orders as the column does: decimals as integers, bytes as Latin-1."""
+    if pa.types.is_decimal(type_) or any(is_kind(type_) for is_kind in _INT_BACKED):
+        raw = getattr(found, f"{end}_raw")
+        if isinstance(raw, bytes):
+            raw = int.from_bytes(raw, "big", signed=True)
+        scaled = raw * factor
+        return math.floor(scaled) if end == "min" else math.ceil(scaled)
+    plain = getattr(found, end)
+    if isinstance(plain, bytes):
+        return plain.decode("latin-1")
+    if not isinstance(plain, (bool, int, str)):
+        raise TypeError(f"not the statistics of a {type_}: {plain!r}")
+    return plain
 
 
 def _comparable(type_: pa.DataType) -> bool:
