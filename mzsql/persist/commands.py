@@ -92,7 +92,7 @@ class ReleaseCritical(msgspec.Struct, frozen=True):
 
 
 class ApplyMerge(msgspec.Struct, frozen=True):
-    """Replace neighbouring batches by their merge. Result: whether the merge is part of the shard's history."""
+    """Replace neighbouring batches by their merge, which is consolidated. Result: whether it is part of the shard's history."""
 
     inputs: tuple[int, ...]
     lower: Timestamp
@@ -349,7 +349,12 @@ def _apply_merge(state: ShardState, command: ApplyMerge, base: StateDiff) -> Tra
     added: tuple[TraceBatch, ...] = ()
     if command.parts:
         merged = TraceBatch(
-            state.next_batch, command.lower, command.upper, command.since, command.parts
+            state.next_batch,
+            command.lower,
+            command.upper,
+            command.since,
+            command.parts,
+            consolidated=True,
         )
         added = (merged,)
     diff = msgspec.structs.replace(base, added=added, removed=command.inputs, garbage=garbage)

@@ -56,14 +56,18 @@ class PartRef:
     """A part as a reader gets it. Keep the object while anything (Spark) may read the part: it holds the part's object back.
 
     Every reader takes a row's time as ``greatest(mz_time, time_floor)``, and for a snapshot keeps rows whose time is ``<= as_of``.
+    It is one of the parts of the batch ``batch_id``; where that is ``consolidated``, no two updates of the batch have the same row
+    and time.
     """
 
-    __slots__ = ("_reader", "lease", "lower", "part", "upper")
+    __slots__ = ("_reader", "batch_id", "consolidated", "lease", "lower", "part", "upper")
 
     def __init__(self, part: Part, batch: TraceBatch, reader: PartReader, lease: Lease) -> None:
         self.part = part
         self.lower: Timestamp = batch.lower
         self.upper: Frontier = batch.upper
+        self.batch_id = batch.id
+        self.consolidated = batch.consolidated
         self._reader = reader
         self.lease = lease
 

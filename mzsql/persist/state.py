@@ -21,13 +21,17 @@ V = TypeVar("V")
 
 
 class TraceBatch(msgspec.Struct, frozen=True, array_like=True):
-    """A batch of the shard; ``id`` names it within the shard for good."""
+    """A batch of the shard; ``id`` names it within the shard for good.
+
+    In a ``consolidated`` one, made by compaction, no two updates have the same row and time, and none has a diff of zero.
+    """
 
     id: int
     lower: Timestamp
     upper: Frontier
     since: Timestamp
     parts: tuple[Part, ...]
+    consolidated: bool = False
 
     @property
     def rows(self) -> int:
