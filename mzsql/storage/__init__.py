@@ -9,7 +9,7 @@ from __future__ import annotations
 from mzsql.storage.collection_manager import CollectionManager
 from mzsql.storage.collections import Collection, Collections, Hold
 from mzsql.storage.tables import Tables, TableShard, as_updates, empty_updates
-from mzsql.storage.wal import WalEntry, WalState, WriteAheadLog
+from mzsql.storage.wal import WalEntry, WalState, WriteAheadLog, unapplied_keys
 
 __all__ = [
     "Collection",
@@ -23,4 +23,5 @@ __all__ = [
     "WriteAheadLog",
     "as_updates",
     "empty_updates",
+    "unapplied_keys",
 ]

@@ -3,8 +3,9 @@
 Promise: one ``compare_and_append`` commits everything of one timestamp; an entry is a table shard's name, its timestamp and a
 `Batch` (small ones inline, large ones by reference to parts that are already in Blob, so rows are written once). Whoever holds a
 `WriteAheadLog` mirrors the shard's live entries in memory, so that a commit knows, at the upper it expects, which tables exist in
-the log, which wrote last and which entries were applied meanwhile: those are retracted by the same append. The trade-off: a small
-batch is written once more as its own retraction. Pure functions make the next state; `WriteAheadLog` is the IO around them.
+the log, which wrote last and which entries were applied meanwhile: those are retracted by the same append. The trade-offs: a small
+batch is written once more as its own retraction, and history is let go of only every so many commits, so that a commit costs hardly
+more than one write in Consensus. Pure functions make the next state; `WriteAheadLog` is the IO around them.
 """
 
 from __future__ import annotations
@@ -31,6 +32,11 @@ from mzsql.repr.errors import InternalError, UndefinedTable
 from mzsql.repr.frontier import Timestamp
 
 _log = logging.getLogger(__name__)
+
+_KEPT_MOVES = 16
+"""History is let go of after so many changes seen: each time costs a write in Consensus."""
+_FORGET_MS = 3_600_000
+"""The last write of a dropped table is remembered for so long: transactions that still read it are in conflict with it."""
 
 WRITE = "write"
 REGISTER = "register"
@@ -61,7 +67,7 @@ class WalState(msgspec.Struct, frozen=True):
         upper: times below it are complete.
         live: for each table shard its entries that were not retracted yet, oldest first.
         registered: the table shards that may be written.
-        last_write: for each table shard the time of the last write that was seen.
+        last_write: for each table shard the time of the last write that was seen; those of dropped tables for an hour.
         floor: writes not in ``last_write`` happened at or before this time.
     """
 
@@ -74,6 +80,16 @@ class WalState(msgspec.Struct, frozen=True):
     def written_after(self, shard: str, ts: Timestamp) -> bool:
         """Whether ``shard`` may have been written after ``ts``."""
         return self.last_write.get(shard, self.floor) > ts
+
+    def blob_keys(self) -> frozenset[str]:
+        """The objects of batches that were committed and that their tables' shards may not hold yet."""
+        return frozenset(
+            key
+            for entries in self.live.values()
+            for entry in entries
+            if entry.kind == WRITE
+            for key in Batch.from_bytes(entry.batch).blob_keys()
+        )
 
 
 def advance(state: WalState, changes: Iterable[tuple[WalEntry, int]], upper: Timestamp) -> WalState:
@@ -99,7 +115,20 @@ def advance(state: WalState, changes: Iterable[tuple[WalEntry, int]], upper: Tim
         live[entry.shard] = tuple(sorted(mine, key=lambda e: e.ts))
         if not mine:
             del live[entry.shard]
-    return WalState(upper, live, frozenset(registered), last, state.floor)
+    floor = _forgotten(last, registered, upper, state.floor)
+    return WalState(upper, live, frozenset(registered), last, floor)
+
+
+def _forgotten(
+    last: dict[str, Timestamp], registered: set[str], upper: Timestamp, floor: Timestamp
+) -> Timestamp:
+    """Take old writes to dropped tables out of ``last``; the floor that then covers them."""
+    if len(last) > len(registered):
+        for shard, ts in list(last.items()):
+            if shard not in registered and ts < upper - _FORGET_MS:
+                floor = max(floor, ts)
+                del last[shard]
+    return floor
 
 
 def entries_of(table: pa.Table) -> list[tuple[WalEntry, int]]:
@@ -151,6 +180,7 @@ class WriteAheadLog:
         self._changed = threading.Condition(threading.RLock())
         self._writer: WriteHandle
         self._reader: ReadHandle
+        self._kept_moves: int
         self._state = WalState()
         self._lapsed = False
         self._open()
@@ -160,6 +190,8 @@ class WriteAheadLog:
             self._shard_id, WAL_SCHEMA, purpose="write-ahead log of tables"
         )
         self._lapsed = False
+        # Whoever opens the log begins at the shard's since, however old, and lets go of that with its first change.
+        self._kept_moves = _KEPT_MOVES - 1
         upper = self._reader.fetch_upper()
         assert upper is not None, "the write-ahead shard is never sealed"
         if upper == 0:
@@ -169,7 +201,6 @@ class WriteAheadLog:
         state = WalState(floor=upper - 1)
         state = advance(state, entries_of(snapshot), upper)
         self._state = state
-        self._reader.downgrade_since(upper - 1)
 
     @property
     def state(self) -> WalState:
@@ -196,12 +227,17 @@ class WriteAheadLog:
     def _move(self, state: WalState) -> None:
         self._state = state
         self._changed.notify_all()
+        self._kept_moves += 1
+        if self._kept_moves < _KEPT_MOVES and not self._reader.heartbeat_due():
+            return
         # What moved the log is durable: no failure to let go of the times before it may make it look undone.
         try:
             self._reader.downgrade_since(max(0, state.upper - 1))
+            self._kept_moves = 0
         except ExpiredHandle:
             self._lapsed = True
         except LocationError as failure:
+            self._kept_moves = 0
             _log.warning("the write-ahead log keeps history a little longer: %s", failure)
 
     def commit(
@@ -286,3 +322,23 @@ class WriteAheadLog:
         """Give the handles up. Idempotent."""
         self._reader.expire()
         self._writer.expire()
+
+
+def unapplied_keys(persist: PersistClient, shard_id: str) -> frozenset[str]:
+    """The objects that the log of ``shard_id`` refers to and the tables' shards may not: they are no garbage.
+
+    Whoever looks for objects that nothing refers to reads this first and the tables' states afterwards: a batch leaves the log only
+    once its table's shard holds it.
+    """
+    state = persist.inspect(shard_id)
+    if state is None or state.finalized:
+        return frozenset()
+    reader = persist.open_reader(shard_id, WAL_SCHEMA, purpose="objects that the log refers to")
+    try:
+        upper = reader.fetch_upper()
+        if not upper:
+            return frozenset()
+        entries = entries_of(reader.snapshot_arrow(upper - 1))
+        return advance(WalState(), entries, upper).blob_keys()
+    finally:
+        reader.expire()

@@ -278,8 +278,9 @@ def test_a_commit_stands_though_the_logs_lease_ran_out(stores) -> None:
     state = one.wal.commit(20, {one.shards["u1"]: batch}, expected=expected)
     assert state.upper == 21
     assert two.contents("u1", 20) == one.contents("u1", 20) == [(1, "a", 1), (2, "b", 1)]
-    one.write(30, u1=rows((3, "c")))
-    assert one.wal._reader.since == 30  # a fresh reader lets history go again
+    for ts in range(30, 50):
+        one.write(ts, u1=rows((3, "c")))
+    assert one.wal._reader.since >= 30  # a fresh reader lets history go again
     one.close()
     two.close()
 
