@@ -73,6 +73,7 @@ class PersistClient:
             rng=rng or random.SystemRandom(),
             settings=settings or Settings(),
             blob_url=blob_url,
+            threads=background,
         )
         self._lock = threading.Lock()
         self._opened: dict[str, Opened] = {}

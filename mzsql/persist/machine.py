@@ -50,6 +50,8 @@ class Context(msgspec.Struct, frozen=True):
     rng: random.Random
     settings: Settings
     blob_url: str | None = None
+    threads: bool = False
+    """Whether calls may do part of their work on threads of their own; without, all happens in order, as a simulator needs."""
     closing: threading.Event = msgspec.field(default_factory=threading.Event)
     """Set when the client closes: whoever waits or retries stops."""
 
