@@ -104,7 +104,12 @@ class Environment:
             consensus = registry.open_consensus(locations.consensus)
             undo.callback(consensus.close)
             persist = PersistClient(
-                blob, consensus, clock=clock, settings=settings, blob_url=locations.blob
+                blob,
+                consensus,
+                clock=clock,
+                settings=settings,
+                blob_url=locations.blob,
+                consensus_url=locations.consensus,
             )
             undo.callback(persist.close)
             if read_only and not persist.exists(CATALOG_SHARD):

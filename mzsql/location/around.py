@@ -39,10 +39,19 @@ class Around(Protocol):
         """``act()``, or an error of its own; ``operation`` is the method's name."""
 
 
+Wrote = Callable[[str, int], None]
+"""Told the operation and how many bytes it wrote, once it succeeded."""
+
+
+def _nobody(operation: str, size: int, /) -> None:
+    """Nobody wants to know."""
+
+
 class _Wrapper:
-    def __init__(self, inner: Any, around: Around) -> None:
+    def __init__(self, inner: Any, around: Around, wrote: Wrote) -> None:
         self.inner = inner
         self._around = around
+        self._wrote = wrote
 
     def _pages(self, operation: str, begin: Callable[[], Iterator[T]]) -> Iterator[T]:
         found = self._around(operation, begin)
@@ -66,6 +75,7 @@ class _Blob(_Wrapper):
     def set(self, key: str, value: bytes) -> None:
         """As `Blob.set`."""
         self._around("set", lambda: self.inner.set(key, value))
+        self._wrote("set", len(value))
 
     def delete(self, key: str) -> int | None:
         """As `Blob.delete`."""
@@ -131,9 +141,12 @@ class _Consensus(_Wrapper):
 
     def compare_and_set(self, key: str, expected: int | None, new: Versioned) -> bool:
         """As `Consensus.compare_and_set`."""
-        return self._around(
+        done = self._around(
             "compare_and_set", lambda: self.inner.compare_and_set(key, expected, new)
         )
+        if done:
+            self._wrote("compare_and_set", len(new.data))
+        return done
 
     def scan(self, key: str, from_seqno: int, limit: int) -> list[Versioned]:
         """As `Consensus.scan`."""
@@ -174,18 +187,19 @@ def _made(bases: tuple[type[_Wrapper], ...]) -> type[_Wrapper]:
 def _wrapped(
     inner: object,
     around: Around,
+    wrote: Wrote,
     base: type[_Wrapper],
     abilities: tuple[tuple[type[Any], type[_Wrapper]], ...],
 ) -> _Wrapper:
     has = [mixin for protocol, mixin in abilities if isinstance(inner, protocol)]
-    return _made((base, *has))(inner, around)
+    return _made((base, *has))(inner, around, wrote)
 
 
-def blob_around(inner: Blob, around: Around) -> Blob:
-    """``inner`` with ``around`` about each operation, and the same optional abilities."""
-    return cast("Blob", _wrapped(inner, around, _Blob, _BLOB_ABILITIES))
+def blob_around(inner: Blob, around: Around, wrote: Wrote = _nobody) -> Blob:
+    """``inner`` with ``around`` about each operation, and the same optional abilities; ``wrote`` is told of bytes written."""
+    return cast("Blob", _wrapped(inner, around, wrote, _Blob, _BLOB_ABILITIES))
 
 
-def consensus_around(inner: Consensus, around: Around) -> Consensus:
-    """``inner`` with ``around`` about each operation, and the same optional abilities."""
-    return cast("Consensus", _wrapped(inner, around, _Consensus, _CONSENSUS_ABILITIES))
+def consensus_around(inner: Consensus, around: Around, wrote: Wrote = _nobody) -> Consensus:
+    """``inner`` with ``around`` about each operation, and the same optional abilities; ``wrote`` is told of bytes written."""
+    return cast("Consensus", _wrapped(inner, around, wrote, _Consensus, _CONSENSUS_ABILITIES))

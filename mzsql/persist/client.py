@@ -16,8 +16,17 @@ from typing import Self
 from uuid import UUID
 
 import pyarrow as pa
+from prometheus_client import CollectorRegistry
 
-from mzsql.location import Blob, Consensus, LocationError, UsageError, open_blob, open_consensus
+from mzsql.location import (
+    Blob,
+    Consensus,
+    LocationError,
+    UsageError,
+    open_blob,
+    open_consensus,
+    split_url,
+)
 from mzsql.persist.batch import KeySpec
 from mzsql.persist.clock import Clock, SystemClock
 from mzsql.persist.columns import check_schema, encode_schema
@@ -26,6 +35,7 @@ from mzsql.persist.critical import CriticalReader
 from mzsql.persist.errors import ExpiredHandle, MissingPart
 from mzsql.persist.machine import Context, Shard
 from mzsql.persist.maintenance import Report, due, maintain
+from mzsql.persist.metrics import Meter, error_kind, metered, metrics_of
 from mzsql.persist.opened import Opened
 from mzsql.persist.read import ReadHandle
 from mzsql.persist.settings import Settings
@@ -50,6 +60,8 @@ class PersistClient:
         settings: bounds and intervals.
         background: maintenance and heartbeats on threads of the client, instead of inside the calls that make them due.
         blob_url: what snapshot splits tell other processes to open.
+        consensus_url: where ``consensus`` was opened; of both URLs metrics tell the scheme.
+        registry: where metrics are kept; prometheus_client's default registry by default.
     """
 
     def __init__(
@@ -62,18 +74,23 @@ class PersistClient:
         settings: Settings | None = None,
         background: bool = True,
         blob_url: str | None = None,
+        consensus_url: str | None = None,
+        registry: CollectorRegistry | None = None,
     ) -> None:
         self.blob = blob
         self.consensus = consensus
         self._owns_backends = False
+        clock = clock or SystemClock()
+        meter = Meter(metrics_of(registry), clock)
         self._context = Context(
-            blob=blob,
-            consensus=consensus,
-            clock=clock or SystemClock(),
+            blob=meter.blob(blob, _scheme(blob_url, blob)),
+            consensus=meter.consensus(consensus, _scheme(consensus_url, consensus)),
+            clock=clock,
             rng=rng or random.SystemRandom(),
             settings=settings or Settings(),
             blob_url=blob_url,
             threads=background,
+            meter=meter,
         )
         self._lock = threading.Lock()
         self._opened: dict[str, Opened] = {}
@@ -97,6 +114,7 @@ class PersistClient:
         consensus: str,
         settings: Settings | None = None,
         background: bool = True,
+        registry: CollectorRegistry | None = None,
     ) -> PersistClient:
         """A client of the backends at two URLs, which it closes.
 
@@ -110,7 +128,13 @@ class PersistClient:
             opened_blob.close()
             raise
         client = cls(
-            opened_blob, opened_consensus, settings=settings, background=background, blob_url=blob
+            opened_blob,
+            opened_consensus,
+            settings=settings,
+            background=background,
+            blob_url=blob,
+            consensus_url=consensus,
+            registry=registry,
         )
         client._owns_backends = True
         return client
@@ -149,6 +173,7 @@ class PersistClient:
         reader = self.open_reader(shard_id, schema, key=key, purpose=purpose, timeout=timeout)
         return self.open_writer(shard_id, schema, key=key, purpose=purpose), reader
 
+    @metered("open_writer")
     def open_writer(
         self,
         shard_id: str,
@@ -165,6 +190,7 @@ class PersistClient:
             self._writers.add(writer)
         return writer
 
+    @metered("open_reader")
     def open_reader(
         self,
         shard_id: str,
@@ -185,6 +211,7 @@ class PersistClient:
         registered = opened.shard.apply(command, opened.deadline(timeout))
         return ReadHandle(opened, reader_id, registered)
 
+    @metered("open_critical_reader")
     def open_critical_reader(
         self,
         shard_id: str,
@@ -250,6 +277,7 @@ class PersistClient:
         with self._lock:
             return self._opened.setdefault(shard_id, made)
 
+    @metered("exists")
     def exists(self, shard_id: str, *, timeout: float | None = None) -> bool:
         """Whether the shard was ever made; a finalized one was."""
         check_shard_id(shard_id)
@@ -257,6 +285,7 @@ class PersistClient:
         head = context.retrying(lambda: context.consensus.head(shard_id), context.deadline(timeout))
         return head is not None
 
+    @metered("inspect")
     def inspect(self, shard_id: str, *, timeout: float | None = None) -> ShardState | None:
         """The shard's whole current state, or `None` when it does not exist."""
         check_shard_id(shard_id)
@@ -265,6 +294,7 @@ class PersistClient:
         shard = Shard(shard_id, self._context) if opened is None else opened.shard
         return shard.fetch(self._context.deadline(timeout))
 
+    @metered("maintain")
     def maintain(
         self, shard_id: str, *, full: bool = False, timeout: float | None = None
     ) -> Report:
@@ -278,6 +308,7 @@ class PersistClient:
         opened = self._open(shard_id, None, None, timeout)
         return maintain(opened, self._context.deadline(timeout), full=full, all_due=True)
 
+    @metered("finalize")
     def finalize(self, shard_id: str, *, timeout: float | None = None) -> None:
         """End a shard: both frontiers become empty, whoever holds them, its objects are deleted, and a tombstone stays. Idempotent."""
         opened = self._open(shard_id, None, None, timeout)
@@ -307,9 +338,14 @@ class PersistClient:
         try:
             maintain(opened, self._context.deadline(None), all_due=False)
         except LocationError as failure:
+            self._count_failure(failure)
             _log.warning("shard %s: maintenance put off: %s", opened.shard_id, failure)
-        except Exception:
+        except Exception as failure:
+            self._count_failure(failure)
             _log.exception("shard %s: maintenance failed", opened.shard_id)
+
+    def _count_failure(self, failure: Exception) -> None:
+        self._context.meter.metrics.maintenance_failures.labels(error_kind(failure)).inc()
 
     def _work(self) -> None:
         """The thread that maintains what was queued."""
@@ -391,6 +427,11 @@ class PersistClient:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _scheme(url: str | None, backend: object) -> str:
+    """What metrics call a backend: its URL's scheme, without a URL its class."""
+    return type(backend).__name__ if url is None else split_url(url).scheme
 
 
 def check_shard_id(shard_id: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mzsql.persist.commands import DowngradeCritical, ReleaseCritical
 from mzsql.persist.errors import InvalidBounds
+from mzsql.persist.metrics import metered
 from mzsql.persist.opened import Opened
 from mzsql.persist.state import CriticalHold
 from mzsql.repr.frontier import Frontier, join, less_than, show
@@ -17,6 +18,7 @@ class CriticalReader:
 
     def __init__(self, opened: Opened, reader_id: str, hold: CriticalHold) -> None:
         self._opened = opened
+        self._context = opened.context
         self._since = hold.since
         self.reader_id = reader_id
         self.token: str = hold.token
@@ -36,6 +38,7 @@ class CriticalReader:
         """The shard's upper as last seen by this process; asks nobody."""
         return self._opened.shard.state.upper
 
+    @metered("critical_downgrade_since")
     def downgrade_since(self, new_since: Frontier, *, timeout: float | None = None) -> None:
         """Move the hold forward.
 
@@ -53,6 +56,7 @@ class CriticalReader:
         self._since = join(self._since, new_since)
         self._opened.changed(self._opened)
 
+    @metered("critical_release")
     def release(self, *, timeout: float | None = None) -> None:
         """Remove the hold for good. Idempotent.
 

@@ -25,13 +25,14 @@ from mzsql.location import (
     LocationError,
     Versioned,
 )
-from mzsql.persist.clock import Clock, Deadline, new_id, new_timed_id
+from mzsql.persist.clock import Clock, Deadline, SystemClock, new_id, new_timed_id
 from mzsql.persist.codec import Entry, decode_entry, decode_state, encode_entry
 from mzsql.persist.commands import Command, CompareAndAppend, transition
 from mzsql.persist.errors import CorruptPart, ExpiredHandle, MissingPart, UpperMismatch
+from mzsql.persist.metrics import Meter, metrics_of
 from mzsql.persist.retry import Backoff, retrying
 from mzsql.persist.settings import Settings
-from mzsql.persist.state import ShardState, apply_diff
+from mzsql.persist.state import ShardState, StateDiff, apply_diff
 from mzsql.repr.errors import SqlError
 
 T = TypeVar("T")
@@ -54,6 +55,7 @@ class Context(msgspec.Struct, frozen=True):
     """Whether calls may do part of their work on threads of their own; without, all happens in order, as a simulator needs."""
     closing: threading.Event = msgspec.field(default_factory=threading.Event)
     """Set when the client closes: whoever waits or retries stops."""
+    meter: Meter = msgspec.field(default_factory=lambda: Meter(metrics_of(), SystemClock()))
 
     def deadline(self, timeout: float | None) -> Deadline:
         """The end of a call that starts now."""
@@ -61,7 +63,14 @@ class Context(msgspec.Struct, frozen=True):
 
     def retrying(self, act: Callable[[], T], deadline: Deadline) -> T:
         """``act()``, retried; see `mzsql.persist.retry.retrying`."""
-        return retrying(act, self.clock, self.rng, deadline, abandoned=self.closing.is_set)
+        return retrying(
+            act,
+            self.clock,
+            self.rng,
+            deadline,
+            abandoned=self.closing.is_set,
+            retried=self.meter.metrics.retries.inc,
+        )
 
     def new_id(self) -> str:
         """A random identifier."""
@@ -175,14 +184,27 @@ class Shard:
                     doubtful_since = now
                 if not backoff.pause():
                     raise self._timed_out(command, doubtful_since, deadline) from failure
+                self.context.meter.metrics.retries.inc()
                 state, fresh = refetch(), True
                 continue
             if committed:
                 self._cached = new
+                self._count_expired(command, new, step.diff)
                 return step.result
+            self.context.meter.metrics.lost_races.inc()
             if deadline.passed():
                 raise self._timed_out(command, doubtful_since, deadline)
             state, fresh = refetch(), True
+
+    def _count_expired(self, command: Command, new: ShardState, diff: StateDiff) -> None:
+        """Count the leases found to have run out: what is gone besides the command's own handle, unless the shard ended."""
+        if new.finalized:
+            return
+        own = (getattr(command, "reader_id", None), getattr(command, "writer_id", None))
+        for handle, patch in (("reader", diff.readers), ("writer", diff.writers)):
+            gone = sum(value is None and name not in own for name, value in patch.items())
+            if gone:
+                self.context.meter.metrics.leases_expired.labels(handle).inc(gone)
 
     def _timed_out(
         self, command: Command, doubtful_since: int | None, deadline: Deadline

@@ -73,14 +73,17 @@ def maintain(opened: Opened, deadline: Deadline, *, full: bool = False, all_due:
         all_due: collect whatever can be collected, however little.
     """
     report = Report()
-    settings = opened.context.settings
+    settings, meter = opened.context.settings, opened.context.meter
+    metrics = meter.metrics
     with opened.maintenance_lock:
         state = _fetched(opened, deadline)
         while not state.finalized and state.since is not None:
             run = _everything(state) if full else choose(state, settings)
             if run is None:
                 break
-            if not _merge(opened, state, run, deadline):
+            with meter.timed("merge"):
+                merged = _merge(opened, state, run, deadline)
+            if not merged:
                 report_state = _fetched(opened, deadline)
                 if report_state.seqno == state.seqno:
                     break
@@ -88,9 +91,17 @@ def maintain(opened: Opened, deadline: Deadline, *, full: bool = False, all_due:
                 continue
             report.merges += 1
             report.batches_merged += len(run)
+            metrics.merges.inc()
+            metrics.batches_merged.inc(len(run))
             state = _fetched(opened, deadline)
             full = False
-        _collect(opened, report, deadline, all_due=all_due)
+        try:
+            with meter.timed("collect"):
+                _collect(opened, report, deadline, all_due=all_due)
+        finally:
+            metrics.rollups.inc(report.rollups)
+            metrics.objects_deleted.inc(report.objects_deleted)
+            metrics.entries_truncated.inc(report.entries_truncated)
     return report
 
 

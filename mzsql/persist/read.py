@@ -40,6 +40,7 @@ from mzsql.persist.errors import (
     SinceViolation,
 )
 from mzsql.persist.fetch import between, until
+from mzsql.persist.metrics import metered
 from mzsql.persist.opened import Opened
 from mzsql.persist.refs import Lease, PartRef, SnapshotSplit, SplitData
 from mzsql.persist.state import LeasedReader, ShardState
@@ -100,12 +101,14 @@ class ReadHandle:
         """The shard's upper as last seen by this process; asks nobody."""
         return self._opened.shard.state.upper
 
+    @metered("fetch_upper")
     def fetch_upper(self, *, timeout: float | None = None) -> Frontier:
         """The shard's current upper, from Consensus."""
         state = self._opened.shard.fetch(self._opened.deadline(timeout))
         assert state is not None
         return state.upper
 
+    @metered("wait_for_upper")
     def wait_for_upper(self, past: Timestamp, *, timeout: float | None = None) -> Frontier:
         """Wait until ``past`` is complete, that is until the upper is beyond it; the upper then.
 
@@ -165,6 +168,7 @@ class ReadHandle:
         ]
         return refs, lease
 
+    @metered("parts")
     def parts(self, as_of: Timestamp, *, timeout: float | None = None) -> list[PartRef]:
         """The parts a snapshot at ``as_of`` consists of; waits until it is complete.
 
@@ -178,6 +182,7 @@ class ReadHandle:
         self._wait(as_of, deadline)
         return self._refs(0, as_of + 1, deadline, earliest=as_of)[0]
 
+    @metered("parts_between")
     def parts_between(
         self, lower: Timestamp, upper: Timestamp, *, timeout: float | None = None
     ) -> list[PartRef]:
@@ -190,6 +195,7 @@ class ReadHandle:
         self._wait(upper - 1, deadline)
         return self._refs(lower, upper, deadline, earliest=earliest)[0]
 
+    @metered("snapshot")
     def snapshot(
         self, as_of: Timestamp, num_splits: int = 1, *, timeout: float | None = None
     ) -> list[SnapshotSplit]:
@@ -224,6 +230,7 @@ class ReadHandle:
             for share in shares
         ]
 
+    @metered("snapshot_arrow")
     def snapshot_arrow(
         self,
         as_of: Timestamp,
@@ -267,6 +274,7 @@ class ReadHandle:
             table = sort_by_key(consolidated(table, self.key), _sortable(self.key, names))
         return table.combine_chunks()
 
+    @metered("updates")
     def updates(
         self,
         lower: Timestamp,
@@ -394,10 +402,12 @@ class ReadHandle:
                     continue
                 raise
             upper = state.upper
-            table = self._between(lower, upper, names, None, stats=None, deadline=deadline)
+            with self._context.meter.timed("listen_item"):
+                table = self._between(lower, upper, names, None, stats=None, deadline=deadline)
             yield table, upper
             lower = upper
 
+    @metered("downgrade_since")
     def downgrade_since(self, new_since: Frontier, *, timeout: float | None = None) -> None:
         """Give up reading below ``new_since``; with the present since, a heartbeat. `None` gives up all reading.
 
@@ -412,6 +422,7 @@ class ReadHandle:
         self._renew(new_since, self._opened.deadline(timeout))
         self._opened.changed(self._opened)
 
+    @metered("heartbeat")
     def heartbeat(self, *, timeout: float | None = None) -> None:
         """Renew the lease, and let go of objects nobody here reads any more."""
         self._renew(self._since, self._opened.deadline(timeout))
@@ -451,6 +462,7 @@ class ReadHandle:
                     # An expired reader holds nothing; its own next call says so to whom it concerns.
                     _log.info("%s", expired)
 
+    @metered("expire_reader")
     def expire(self, *, timeout: float | None = None) -> None:
         """Give the handle up. Idempotent."""
         with self._lock:

@@ -44,8 +44,11 @@ def retrying(
     deadline: Deadline,
     *,
     abandoned: Callable[[], bool],
+    retried: Callable[[], None] | None = None,
 ) -> T:
     """``act()``, again after each location error until the deadline or ``abandoned()``; only for acts that are idempotent.
+
+    ``retried()`` is called before each further attempt.
 
     Raises:
         Determinate, Indeterminate: the last one, once the deadline has passed.
@@ -57,3 +60,5 @@ def retrying(
         except (Determinate, Indeterminate):
             if abandoned() or not backoff.pause():
                 raise
+            if retried is not None:
+                retried()

@@ -32,6 +32,7 @@ from mzsql.persist.errors import (
     UpperMismatch,
 )
 from mzsql.persist.fetch import between
+from mzsql.persist.metrics import metered
 from mzsql.persist.opened import Opened
 from mzsql.persist.parts import PartWriter, Updates, adopt, delete_objects, tables
 from mzsql.repr.frontier import Frontier, Timestamp, is_timestamp, less_than, show
@@ -74,12 +75,14 @@ class WriteHandle:
         """The shard's upper as last seen by this process; asks nobody."""
         return self._opened.shard.state.upper
 
+    @metered("fetch_upper")
     def fetch_upper(self, *, timeout: float | None = None) -> Frontier:
         """The shard's current upper, from Consensus."""
         state = self._opened.shard.fetch(self._opened.deadline(timeout))
         assert state is not None
         return state.upper
 
+    @metered("batch")
     def batch(self, updates: Updates, *, lower: Timestamp, upper: Frontier) -> Batch:
         """Write updates with times in ``[lower, upper)`` as a batch that is not yet part of the shard.
 
@@ -91,6 +94,7 @@ class WriteHandle:
         """
         return self._build(self._by_worker(updates), lower, upper, self._opened.deadline(None))
 
+    @metered("batch_by_worker")
     def batch_by_worker(
         self, updates: Mapping[int, Updates], *, lower: Timestamp, upper: Frontier
     ) -> Batch:
@@ -159,6 +163,7 @@ class WriteHandle:
         """A fresh key prefix of this shard under which someone else (Spark) may write Parquet objects to be adopted."""
         return f"{self.shard_id}/{self._context.new_object_id()}"
 
+    @metered("adopt_parts")
     def adopt_parts(
         self,
         keys: Sequence[str],
@@ -200,6 +205,7 @@ class WriteHandle:
                 parts.append(part)
         return Batch(self.shard_id, lower, upper, tuple(parts))
 
+    @metered("delete_batch")
     def delete_batch(self, batch: Batch) -> None:
         """Delete the objects of a batch that was never appended and never will be.
 
@@ -213,6 +219,7 @@ class WriteHandle:
             raise UsageError(f"shard {self.shard_id}: a batch that was appended cannot be deleted")
         delete_objects(self._context, batch.blob_keys())
 
+    @metered("compare_and_append")
     def compare_and_append(
         self,
         updates: Updates | Mapping[int, Updates] | None,
@@ -274,6 +281,7 @@ class WriteHandle:
             # The error under way matters more; what stays behind is referenced by nothing.
             _log.warning("shard %s: objects left behind: %s", self.shard_id, failure)
 
+    @metered("compare_and_append_batch")
     def compare_and_append_batch(
         self,
         batch: Batch | Sequence[Batch],
@@ -342,6 +350,7 @@ class WriteHandle:
             except (UsageError, Determinate):
                 self._discard(Batch(self.shard_id, 0, None, tuple(written)))
                 raise
+        self._context.meter.appended(command.parts)
 
     def _written_out(
         self, parts: Sequence[Part], deadline: Deadline
@@ -360,6 +369,7 @@ class WriteHandle:
             written += new
         return tuple(result), written
 
+    @metered("append")
     def append(
         self,
         updates: Updates | Mapping[int, Updates] | None,
@@ -429,6 +439,7 @@ class WriteHandle:
         delete_objects(self._context, old.blob_keys())
         return Batch(self.shard_id, lower, batch.upper, tuple(kept))
 
+    @metered("expire_writer")
     def expire(self, *, timeout: float | None = None) -> None:
         """Give the handle up. Idempotent."""
         with self._lock:
