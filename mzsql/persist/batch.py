@@ -75,7 +75,10 @@ class InlinePart(msgspec.Struct, frozen=True, tag="i", array_like=True):
 
 
 class BlobPart(msgspec.Struct, frozen=True, tag="b", array_like=True):
-    """A part in Blob: a Parquet object of the row's columns, ``mz_time`` and ``mz_diff``."""
+    """A part in Blob: a Parquet object of the row's columns, ``mz_time`` and ``mz_diff``.
+
+    ``checksum`` is the CRC-32 of the whole object, ``footer_checksum`` that of its last ``footer_size`` bytes (`None`: not known).
+    """
 
     key: str
     size: int
@@ -86,6 +89,8 @@ class BlobPart(msgspec.Struct, frozen=True, tag="b", array_like=True):
     worker: int | None = None
     stats: tuple[KeyStats, ...] = ()
     time_floor: Timestamp = 0
+    footer_size: int = 0
+    footer_checksum: int | None = None
 
 
 Part: TypeAlias = InlinePart | BlobPart

@@ -1,0 +1,129 @@
+"""Checksums of the blocks of a Parquet object, kept in its own footer, and of the footer, kept in the part.
+
+Promise: whatever stretch of an object is read, all of it is covered by a CRC-32 whose own bytes were checked: a Parquet page's CRC does
+not cover the page's header, and a footer has none. Blocks are small enough that reading whole ones costs little more than the stretch
+asked for, and so few that the footer does not grow by much. Objects that others wrote (Spark) have no such blocks: of them the footer is
+checked by the part, and each page by its own CRC.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import pyarrow.parquet as pq
+
+from mzsql.persist.codec import checksum
+
+_NAME = b"mzsql.blocks"
+_LEAST_BYTES = 1024
+_MOST_BLOCKS = 8192
+_TAIL = 8
+"""A Parquet object ends with the length of its footer and a magic word."""
+
+
+class Blocks(msgspec.Struct, frozen=True):
+    """The checksums of an object's first ``covered`` bytes in blocks of ``size`` bytes, of which the last may be shorter."""
+
+    size: int
+    covered: int
+    checksums: tuple[int, ...]
+
+    def around(self, offset: int, length: int) -> tuple[int, int]:
+        """The stretch (offset, length) of whole blocks around one that lies within the covered bytes."""
+        start = offset // self.size * self.size
+        end = min(self.covered, -(-(offset + length) // self.size) * self.size)
+        return start, end - start
+
+    def intact(self, offset: int, data: bytes) -> bool:
+        """Whether whole blocks read from ``offset`` on are as they were written."""
+        first = offset // self.size
+        view = memoryview(data)
+        return all(
+            checksum(view[start : start + self.size]) == self.checksums[first + place]
+            for place, start in enumerate(range(0, len(view), self.size))
+        )
+
+
+class Sink:
+    """A file written to that can be looked at before it is closed; what a `pyarrow.parquet.ParquetWriter` writes into.
+
+    Call `seal` after the last row group and before the writer is closed, then take `data`.
+    """
+
+    def __init__(self) -> None:
+        self._chunks: list[bytes] = []
+        self._length = 0
+        self.closed = False
+
+    def write(self, data: bytes) -> int:
+        """Take the next bytes."""
+        taken = bytes(data)
+        self._chunks.append(taken)
+        self._length += len(taken)
+        return len(taken)
+
+    def seal(self, writer: pq.ParquetWriter) -> None:
+        """Have the writer put the checksums of all bytes so far into its footer."""
+        self._chunks = [b"".join(self._chunks)]
+        writer.add_key_value_metadata({_NAME: _encoded(self._chunks[0])})
+
+    def data(self) -> bytes:
+        """All bytes; the sink is empty then."""
+        taken, self._chunks = b"".join(self._chunks), []
+        return taken
+
+    def tell(self) -> int:
+        """How many bytes were written."""
+        return self._length
+
+    def readable(self) -> bool:
+        """It is not."""
+        return False
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is not."""
+        return False
+
+    def flush(self) -> None:
+        """Nothing is kept back."""
+
+    def close(self) -> None:
+        """Nothing is held but the bytes."""
+        self.closed = True
+
+
+def _encoded(data: bytes) -> bytes:
+    size = _LEAST_BYTES
+    while size * _MOST_BLOCKS < len(data):
+        size *= 2
+    view = memoryview(data)
+    checksums = [checksum(view[start : start + size]) for start in range(0, len(view), size)]
+    packed = struct.pack(f">QQ{len(checksums)}I", size, len(data), *checksums)
+    return base64.b64encode(packed)  # readers of the footer (Spark) take its values as text
+
+
+def blocks_of(metadata: Mapping[bytes, bytes] | None) -> Blocks | None:
+    """The blocks that a footer's key-value metadata tells; `None` where there are none."""
+    text = None if metadata is None else metadata.get(_NAME)
+    if text is None:
+        return None
+    try:
+        packed = base64.b64decode(text, validate=True)
+        numbers: Sequence[int] = struct.unpack(f">QQ{(len(packed) - 16) // 4}I", packed)
+    except (binascii.Error, struct.error):
+        return None
+    return Blocks(numbers[0], numbers[1], tuple(numbers[2:]))
+
+
+def footer_of(data: bytes) -> tuple[int, int]:
+    """The length of a Parquet object's footer, to its very end, and its CRC-32."""
+    length = int.from_bytes(data[-_TAIL:-4], "little") + _TAIL
+    return length, checksum(memoryview(data)[-length:])
