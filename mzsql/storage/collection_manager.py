@@ -3,8 +3,9 @@
 Promise: commands of one collection take effect in the order in which they were given, all that wait in one append; a deletion is a
 predicate over rows and covers everything appended before it, by this process or an earlier one. Two kinds (reference facts 8.3):
 a *differential* collection mirrors small state, whose desired contents stay in memory, so that on a conflict, and at the start, the
-difference to what the shard holds is written; an *append-only* one is a history, appended blindly. Times are wall-clock
-milliseconds. Source: the unified compute introspection design.
+difference to what the shard holds is written; an *append-only* one is a history, appended blindly, but for deletions, which are
+worked out anew from what it holds wherever another process wrote in between. Times are wall-clock milliseconds. Source: the unified
+compute introspection design.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import pyarrow as pa
 
 from mzsql.location import Determinate, Indeterminate, LocationError
 from mzsql.persist import Clock, ExpiredHandle, PersistClient, SystemClock, UpperMismatch
-from mzsql.repr.errors import InternalError, NotReadable
+from mzsql.repr.errors import InternalError, NotReadable, UndefinedTable
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType, arrow_schema
@@ -47,7 +48,8 @@ class _Flush(msgspec.Struct, frozen=True):
     done: threading.Event
 
 
-_Command: TypeAlias = _Append | _Delete | _Flush
+_Change: TypeAlias = _Append | _Delete
+_Command: TypeAlias = _Change | _Flush
 
 
 class ManagedCollection:
@@ -125,7 +127,7 @@ class ManagedCollection:
         try:
             # The first write retracts what an earlier process left (a differential collection starts empty).
             if self._differential:
-                self._write(Counter())
+                self._write(())
             while True:
                 commands, last = self._take()
                 self._process(commands)
@@ -154,37 +156,28 @@ class ManagedCollection:
                 return commands, False
 
     def _process(self, commands: Sequence[_Command]) -> None:
-        pending: Counter[ManagedRow] = Counter()
-        for command in commands:
-            match command:
-                case _Append(updates=updates):
-                    for row, diff in updates:
-                        pending[row] += diff
-                        self._desired[row] += diff
-                case _Delete(predicate=predicate):
-                    contents = self._contents(pending)
-                    for row, count in [(r, n) for r, n in contents.items() if n and predicate(r)]:
-                        pending[row] -= count
-                        self._desired[row] -= count
-                case _Flush():
-                    pass
-        if not self._differential:
-            self._desired.clear()
-        else:
-            self._desired = Counter({row: n for row, n in self._desired.items() if n})
-        if any(pending.values()):
-            self._write(pending)
+        changes = [c for c in commands if not isinstance(c, _Flush)]
+        if changes:
+            self._write(changes)
         for command in commands:
             if isinstance(command, _Flush):
                 command.done.set()
 
-    def _contents(self, pending: Counter[ManagedRow]) -> Counter[ManagedRow]:
-        """What a deletion looks at: the desired state; of a history what it holds, with what waits."""
-        if self._differential:
-            return self._desired
-        held = self._read()
-        held.update(pending)
-        return held
+    def _folded(self, changes: Sequence[_Change]) -> Counter[ManagedRow]:
+        """What ``changes`` make of the contents, the desired ones or what the shard holds now, as a difference."""
+        pending: Counter[ManagedRow] = Counter()
+        held: Counter[ManagedRow] | None = None
+        for change in changes:
+            if isinstance(change, _Append):
+                for row, diff in change.updates:
+                    pending[row] += diff
+                continue
+            if held is None:
+                held = self._desired if self._differential else self._read()
+            for row in held.keys() | pending.keys():
+                if held[row] + pending[row] and change.predicate(row):
+                    pending[row] = -held[row]
+        return pending
 
     def _reopen(self) -> None:
         """Fresh handles, after a lease ran out."""
@@ -208,26 +201,39 @@ class ManagedCollection:
                 held[tuple(map(_freeze, row))] += diff
         return held
 
-    def _write(self, pending: Counter[ManagedRow]) -> None:
-        """Append ``pending``; a backend that fails is tried again until it answers or the collection is closed."""
-        at: Timestamp | None = None
+    def _write(self, changes: Sequence[_Change]) -> None:
+        """Append what ``changes`` come to; a backend that fails is tried again until it answers or the collection is closed."""
+        delta: Counter[ManagedRow] = Counter()
+        if self._differential:
+            delta = self._folded(changes)
+            merged = self._desired.keys() | delta.keys()
+            self._desired = Counter(
+                {row: n for row in merged if (n := self._desired[row] + delta[row])}
+            )
+        pending: Counter[ManagedRow] | None = None
+        doubtful: tuple[str, Timestamp] | None = None
         while True:
             try:
-                if self._reconcile:
-                    pending, at = self._reconciled(pending), None
+                if doubtful is not None and self._wrote(*doubtful):
+                    self._reconcile = True
+                    if not self._differential:
+                        return
+                doubtful = None
+                if pending is None or self._reconcile:
+                    pending = self._pending(changes, delta)
                 updates = [(row, n) for row, n in pending.items() if n]
-                if not updates and self._upper > 0:
+                if not updates and (self._upper > 0 or not self._differential):
                     return
-                if at is None:
-                    at = max(self._clock.now_ms(), self._upper)
-                self._append(updates, at)
+                at = max(self._clock.now_ms(), self._upper)
+                writer_id = self._writer.writer_id
+                try:
+                    self._append(updates, at)
+                except Indeterminate:
+                    doubtful = writer_id, at
+                    raise
                 return
-            except UpperMismatch as other:
-                if at is not None and other.current == at + 1 and not self._differential:
-                    # Only this process writes the history: it is the append whose outcome was unknown.
-                    self._upper = at + 1
-                    return
-                # Another process wrote: for a differential collection the difference is taken anew.
+            except UpperMismatch:
+                # Another process wrote: what there is to write is worked out anew.
                 self._reconcile = True
             except (Determinate, Indeterminate) as failure:
                 if self._closing.is_set():
@@ -235,12 +241,31 @@ class ManagedCollection:
                 _log.warning("%s is written later: %s", self._name, failure)
                 self._closing.wait(_RETRY_SECONDS)
 
-    def _reconciled(self, pending: Counter[ManagedRow]) -> Counter[ManagedRow]:
-        """What is to be appended at the shard's present upper."""
-        self._upper = self._writer.fetch_upper() or 0
-        if self._differential:
+    def _wrote(self, writer_id: str, at: Timestamp) -> bool:
+        """Whether the append of ``writer_id`` at ``at`` was committed, whose outcome was unknown."""
+        state = self._persist.inspect(self._shard_id)
+        if state is None:
+            return False
+        writer = state.writers.get(writer_id)
+        if writer is None:
+            # It did not write, or did and was silent for a whole lease since: then only the upper can tell.
+            silent = state.walltime_ms - at >= self._persist.settings.writer_lease_ms
+            return silent and state.upper == at + 1
+        return writer.upper == at + 1
+
+    def _pending(
+        self, changes: Sequence[_Change], delta: Counter[ManagedRow]
+    ) -> Counter[ManagedRow]:
+        """What is to be appended at the shard's upper, which is looked up first where another process may have written."""
+        if self._reconcile:
+            self._upper = self._writer.fetch_upper() or 0
+        if not self._differential:
+            pending = self._folded(changes)
+        elif self._reconcile:
             pending = Counter(self._desired)
             pending.subtract(self._read())
+        else:
+            pending = delta
         self._reconcile = False
         return pending
 
@@ -256,9 +281,10 @@ class ManagedCollection:
     def _let_go(self, before: int) -> None:
         """Give up the times before ``before``; what was written stands whether this succeeds or not."""
         try:
-            self._reader.downgrade_since(before)
-        except ExpiredHandle:
-            self._reopen()
+            try:
+                self._reader.downgrade_since(before)
+            except ExpiredHandle:
+                self._reopen()
         except LocationError as failure:
             _log.warning("%s keeps history a little longer: %s", self._name, failure)
 
@@ -314,20 +340,45 @@ class CollectionManager:
                 )
 
     def append(self, gid: GlobalId, updates: Sequence[tuple[ManagedRow, int]]) -> None:
-        """Append rows with their diffs, all at one time. Returns at once."""
-        self._collections[gid].send(_Append(tuple(updates)))
+        """Append rows with their diffs, all at one time. Returns at once.
+
+        Raises:
+            UndefinedTable: this process does not write the collection.
+        """
+        self._written(gid).send(_Append(tuple(updates)))
 
     def delete(self, gid: GlobalId, predicate: Callable[[ManagedRow], bool]) -> None:
-        """Retract every row, appended before this call, for which ``predicate`` holds. Returns at once."""
-        self._collections[gid].send(_Delete(predicate))
+        """Retract every row, appended before this call, for which ``predicate`` holds. Returns at once.
+
+        Raises:
+            UndefinedTable: this process does not write the collection.
+        """
+        self._written(gid).send(_Delete(predicate))
+
+    def _written(self, gid: GlobalId) -> ManagedCollection:
+        with self._lock:
+            collection = self._collections.get(gid)
+        if collection is None:
+            raise UndefinedTable(
+                f"unknown catalog item '{gid}'",
+                detail="This process does not write a storage-managed collection of that id.",
+                hint="Register the collection first; a manager that was closed has none.",
+            )
+        return collection
 
     def is_registered(self, gid: GlobalId) -> bool:
         """Whether this process writes the collection."""
         return gid in self._collections
 
     def flush(self, gid: GlobalId, timeout: float = 30.0) -> None:
-        """Wait until all commands given before for the collection are durable."""
-        self._collections[gid].flush(timeout)
+        """Wait until all commands given before for the collection are durable.
+
+        Raises:
+            UndefinedTable: this process does not write the collection.
+            NotReadable: they are not within ``timeout`` seconds.
+            InternalError: the writer has failed.
+        """
+        self._written(gid).flush(timeout)
 
     def close(self) -> None:
         """Write what waits and stop. Idempotent."""

@@ -10,7 +10,7 @@ from mzsql.location import Determinate, Indeterminate, Versioned, open_blob, ope
 from mzsql.location.mem import MemBlob, MemConsensus
 from mzsql.persist import PersistClient, Settings
 from mzsql.persist.commands import ExpireReader
-from mzsql.repr.errors import NotReadable
+from mzsql.repr.errors import NotReadable, UndefinedTable
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import BOOLEAN, INTERVAL, TEXT, ColumnType
 from mzsql.storage import CollectionManager
@@ -193,3 +193,79 @@ def test_an_outage_delays_writes_but_loses_and_repeats_none(differential: bool, 
     consensus.fail = "before"
     manager.append(STATUS, [(("d", True, None), 1)])
     manager.close()  # does not wait for a backend that never answers
+
+
+def test_a_deletion_that_another_process_made_meanwhile_is_not_made_twice(site: Site) -> None:
+    one, two = (site.manager(differential=False) for _ in range(2))
+    one.append(STATUS, [((name, True, None), 1) for name in ("a", "b", "c")])
+    one.flush(STATUS)
+    collection = two._collections[STATUS]
+    append = collection._append
+
+    def after_the_other(updates: object, at: int) -> None:
+        collection._append = append  # type: ignore[method-assign]
+        one.delete(STATUS, lambda row: row[0] != "c")
+        one.append(STATUS, [(("d", True, None), 1)])
+        one.flush(STATUS)
+        append(updates, at)  # type: ignore[arg-type]
+
+    collection._append = after_the_other  # type: ignore[method-assign]
+    two.delete(STATUS, lambda row: row[0] in ("a", "c"))
+    two.append(STATUS, [(("e", True, None), 1)])
+    two.flush(STATUS)
+    assert [(row[0], row[3]) for row in site.contents()] == [("d", 1), ("e", 1)]
+    one.close()
+    two.close()
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_an_append_of_unknown_outcome_is_told_from_that_of_another_process(
+    site: Site, committed: bool
+) -> None:
+    one, two = (site.manager(differential=False) for _ in range(2))
+    collection = two._collections[STATUS]
+    append, clock = collection._append, collection._clock
+
+    def of_unknown_outcome(updates: object, at: int) -> None:
+        collection._append = append  # type: ignore[method-assign]
+        if committed:
+            append(updates, at)  # type: ignore[arg-type]
+        else:
+            # At the very time at which this one would have been.
+            one._collections[STATUS]._clock = Frozen(at)  # type: ignore[assignment]
+            one.append(STATUS, [(("other", True, None), 1)])
+            one.flush(STATUS)
+        raise Indeterminate("who knows")
+
+    class Frozen:
+        def __init__(self, ms: int) -> None:
+            self.ms = ms
+
+        def now_ms(self) -> int:
+            return self.ms
+
+    collection._clock = Frozen(clock.now_ms())  # type: ignore[assignment]
+    collection._append = of_unknown_outcome  # type: ignore[method-assign]
+    two.append(STATUS, [(("mine", True, None), 1)])
+    two.flush(STATUS)
+    expected = ["mine"] if committed else ["mine", "other"]
+    assert [(row[0], row[3]) for row in site.contents()] == [(name, 1) for name in expected]
+    one.close()
+    two.close()
+
+
+def test_a_collection_that_nobody_registered_is_named_in_a_typed_error(site: Site) -> None:
+    manager = site.manager()
+    missing = GlobalId("s99")
+    for act in (
+        lambda: manager.append(missing, [(("a", True, None), 1)]),
+        lambda: manager.delete(missing, bool),
+        lambda: manager.flush(missing),
+    ):
+        with pytest.raises(UndefinedTable, match="unknown catalog item 's99'"):
+            act()
+    manager.append(STATUS, [(("a", True, None), 1)])
+    manager.close()
+    with pytest.raises(UndefinedTable, match="a manager that was closed has none"):
+        manager.append(STATUS, [(("b", True, None), 1)])
+    assert [row[0] for row in site.contents()] == ["a"]
