@@ -22,6 +22,7 @@ from mzsql.persist.consolidate import consolidate
 from mzsql.persist.critical import CriticalReader
 from mzsql.persist.errors import (
     CorruptPart,
+    DuplicatePart,
     ExpiredHandle,
     ForeignBlob,
     InvalidBounds,
@@ -48,6 +49,7 @@ __all__ = [
     "Clock",
     "CorruptPart",
     "CriticalReader",
+    "DuplicatePart",
     "ExpiredHandle",
     "ForeignBlob",
     "InlinePart",

@@ -65,6 +65,12 @@ class ForeignBlob(UsageError):
     """A batch or object that belongs to another shard."""
 
 
+class DuplicatePart(UsageError):
+    """An object that is part of the shard already, or given twice: its updates would be there twice."""
+
+    sqlstate = "42710"
+
+
 class MissingPart(LocationError):
     """A blob that a shard's state names is not in the Blob store."""
 

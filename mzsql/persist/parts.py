@@ -1,53 +1,65 @@
-"""Parts as bytes: written as Parquet or inline Arrow, or adopted from whoever wrote them.
+"""Parts as bytes: written as Parquet or as inline Arrow.
 
 Promise: each part's object is written once under a fresh name and never changed. Memory is bounded by the size of a part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mzsql.location import Adoptable
-from mzsql.persist.batch import (
-    DIFF_COLUMN,
-    TIME_COLUMN,
-    BlobPart,
-    InlinePart,
-    KeySpec,
-    Part,
-)
+from mzsql.location import LocationError, ManyDeletable
+from mzsql.persist.batch import TIME_COLUMN, BlobPart, InlinePart, KeySpec, Part
+from mzsql.persist.blocks import Sink, footer_of
 from mzsql.persist.clock import Deadline
 from mzsql.persist.codec import checksum
-from mzsql.persist.columns import check_columns, conform, physical, time_bounds
+from mzsql.persist.columns import conform, physical, time_bounds
 from mzsql.persist.consolidate import sort_by_key
-from mzsql.persist.errors import CorruptPart, ForeignBlob, SchemaMismatch
-from mzsql.persist.fetch import PartReader, missing
+from mzsql.persist.errors import SchemaMismatch
+from mzsql.persist.fetch import PartReader
 from mzsql.persist.machine import Context
 from mzsql.persist.settings import Settings
-from mzsql.persist.stats import key_stats
+from mzsql.persist.stats import footer_stats, key_stats
+from mzsql.persist.uploads import Uploads
 from mzsql.repr.frontier import Timestamp
+
+_log = logging.getLogger(__name__)
 
 Updates: TypeAlias = "pa.Table | pa.RecordBatch | pa.RecordBatchReader"
 
+_CHUNK_ROWS = 4096
+_KEYS_AT_ONCE = 1000
+_DISCARD_SECONDS = 5.0
 
-def tables(updates: Updates) -> Iterator[pa.Table]:
-    """The updates piece by piece, in the sizes they come."""
+
+def tables(updates: Updates, piece_bytes: int) -> Iterator[pa.Table]:
+    """The updates in pieces of about ``piece_bytes`` at most, or smaller as they come."""
     if isinstance(updates, pa.Table):
-        yield updates
+        yield from _pieces(updates, piece_bytes)
     elif isinstance(updates, pa.RecordBatch):
-        yield pa.Table.from_batches([updates])
+        yield from _pieces(pa.Table.from_batches([updates]), piece_bytes)
     elif isinstance(updates, pa.RecordBatchReader):
         for batch in updates:
-            yield pa.Table.from_batches([batch])
+            yield from _pieces(pa.Table.from_batches([batch]), piece_bytes)
     else:
         raise SchemaMismatch(
             f"updates must be a pyarrow Table, RecordBatch or RecordBatchReader, not {type(updates).__name__}"
         )
+
+
+def _pieces(table: pa.Table, piece_bytes: int) -> Iterator[pa.Table]:
+    size = table.nbytes
+    if size <= piece_bytes:
+        yield table
+        return
+    rows = max(1, table.num_rows * piece_bytes // size)
+    for start in range(0, table.num_rows, rows):
+        yield table.slice(start, rows)
 
 
 class PartWriter:
@@ -58,6 +70,7 @@ class PartWriter:
         key: the key, by which each part is sorted.
         worker: the worker all rows belong to.
         deadline: the end of all writes.
+        uploads: what the parts go through; of its own by default.
     """
 
     def __init__(
@@ -67,6 +80,7 @@ class PartWriter:
         *,
         worker: int | None,
         deadline: Deadline,
+        uploads: Uploads | None = None,
     ) -> None:
         self._reader = reader
         self._context = reader.context
@@ -75,52 +89,76 @@ class PartWriter:
         self._key = key
         self._worker = worker
         self._deadline = deadline
+        self._uploads = Uploads(reader.context) if uploads is None else uploads
+        self._owns_uploads = uploads is None
         self._pending: list[pa.Table] = []
         self._pending_bytes = 0
-        self.parts: list[Part] = []
+        self._keys: list[str] = []
+        self._parts: list[Callable[[], Part]] = []
 
     def add(self, table: pa.Table) -> None:
-        """Take updates that have the physical schema; may write a part."""
+        """Take updates that have the physical schema; may begin to write a part, and wait for earlier ones."""
         limit = self._context.settings.part_bytes
-        if table.num_rows == 0:
-            return
-        rows = max(1, table.num_rows * limit // max(1, table.nbytes))
-        for start in range(0, table.num_rows, rows):
-            piece = table.slice(start, rows)
-            if self._pending and self._pending_bytes + piece.nbytes > limit:
-                self._flush()
-            self._pending.append(piece)
-            self._pending_bytes += piece.nbytes
+        for piece in _pieces(table, limit):
+            size = piece.nbytes
+            if self._pending and self._pending_bytes + size > limit:
+                self._begin(self._take())
+            if piece.num_rows:
+                self._pending.append(piece)
+                self._pending_bytes += size
 
-    def finish(self, *, inline_bytes: int) -> tuple[Part, ...]:
-        """Write the rest, inline when all is at most ``inline_bytes``; all parts."""
-        if self._pending:
-            table = self._take()
-            limit = 0 if self.parts else inline_bytes
-            part = inline_part(table, self._key, self._worker, limit) if limit else None
-            self.parts.append(part if part is not None else self._write(table))
-        return tuple(self.parts)
+    def end(self, *, inline_bytes: int) -> None:
+        """No more updates: begin to write the rest, or make it an inline part when all is at most ``inline_bytes``."""
+        if not self._pending:
+            return
+        table = self._take()
+        if not self._parts and inline_bytes:
+            part = inline_part(table, self._key, self._worker, inline_bytes)
+            if part is not None:
+                self._parts.append(lambda: part)
+                return
+        self._begin(table)
+
+    def finish(self, *, inline_bytes: int = 0) -> tuple[Part, ...]:
+        """`end`, and wait for all parts.
+
+        Raises:
+            LocationError: one could not be written; `abandon` the rest.
+        """
+        self.end(inline_bytes=inline_bytes)
+        parts = tuple(part() for part in self._parts)
+        if self._owns_uploads:
+            self._uploads.close()
+        return parts
 
     def abandon(self) -> None:
-        """Delete what was written."""
-        delete_objects(self._context, [p.key for p in self.parts if isinstance(p, BlobPart)])
-        self.parts = []
+        """Delete what was written or may have been, once nothing is under way; logs what cannot be deleted."""
+        self._uploads.close()
+        discard_objects(self._context, self._shard_id, self._keys, self._deadline)
+        self._pending, self._keys, self._parts = [], [], []
 
     def _take(self) -> pa.Table:
-        table = pa.concat_tables(self._pending).combine_chunks()
+        table = pa.concat_tables(self._pending)
         self._pending, self._pending_bytes = [], 0
-        return sort_by_key(table, self._key)
+        return table
 
-    def _flush(self) -> None:
-        self.parts.append(self._write(self._take()))
+    def _begin(self, table: pa.Table) -> None:
+        key = f"{self._shard_id}/{self._context.new_object_id()}.parquet"
+        self._keys.append(key)
+        self._parts.append(self._uploads.submit(lambda: self._write(key, table)))
 
-    def _write(self, table: pa.Table) -> BlobPart:
+    def _write(self, key: str, table: pa.Table) -> BlobPart:
         context = self._context
-        data = encode_parquet(conform(table, self._schema), context.settings, self._key)
-        key = f"{self._shard_id}/{context.new_object_id()}.parquet"
+        table = sort_by_key(_few_chunks(conform(table, self._schema)), self._key)
+        data = encode_parquet(table, context.settings, self._key)
         context.retrying(lambda: context.blob.set(key, data), self._deadline)
+        footer = pq.read_metadata(pa.BufferReader(data))
         if self._key is not None:
-            self._reader.remember_footer(key, pq.read_metadata(pa.BufferReader(data)))
+            stats = key_stats(table, self._key)
+            self._reader.remember_footer(key, footer)
+        else:
+            stats = footer_stats(footer, self._schema, stats_names(self._reader))
+        footer_size, footer_checksum = footer_of(data)
         least, greatest = time_bounds(table)
         return BlobPart(
             key=key,
@@ -130,34 +168,52 @@ class PartWriter:
             time_max=greatest,
             checksum=checksum(data),
             worker=self._worker,
-            stats=key_stats(table, self._key),
+            stats=stats,
+            footer_size=footer_size,
+            footer_checksum=footer_checksum,
         )
+
+
+def stats_names(reader: PartReader) -> list[str]:
+    """The columns of a shard without key whose bounds stand in the metadata of its parts."""
+    names: list[str] = reader.schema.names
+    return names[: reader.context.settings.stats_columns]
+
+
+def _few_chunks(table: pa.Table) -> pa.Table:
+    """The table without chunks so small that they cost more than the copy that joins them."""
+    chunks = max((column.num_chunks for column in table.columns), default=0)
+    return table.combine_chunks() if chunks * _CHUNK_ROWS > table.num_rows else table
 
 
 def encode_parquet(table: pa.Table, settings: Settings, key: KeySpec | None) -> bytes:
     """The table as a Parquet object in the shard's layout."""
-    sink = pa.BufferOutputStream()
-    common = {"compression": settings.compression, "write_page_checksum": True}
-    if key is None:
-        pq.write_table(table, sink, row_group_size=settings.row_group_rows, **common)
-    else:
+    sink = Sink()
+    options: dict[str, object] = {}
+    rows = settings.row_group_rows
+    if key is not None:
+        rows = settings.keyed_group_rows(table.num_rows)
         ordered = [
             name for name in key.columns if not pa.types.is_nested(table.schema.field(name).type)
         ]
-        pq.write_table(
-            table,
-            sink,
-            row_group_size=settings.keyed_group_rows(table.num_rows),
-            max_rows_per_page=settings.page_rows,
-            write_page_index=True,
+        options = {
+            "max_rows_per_page": settings.page_rows,
+            "write_page_index": True,
             # Footers are read besides the rows: they hold statistics only of what is looked up by.
-            write_statistics=[*ordered, TIME_COLUMN],
+            "write_statistics": [*ordered, TIME_COLUMN],
             # A dictionary for so few rows is more than it saves once all is compressed.
-            use_dictionary=False,
-            **common,
-        )
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
+            "use_dictionary": False,
+        }
+    with pq.ParquetWriter(
+        sink,
+        table.schema,
+        compression=settings.compression,
+        write_page_checksum=True,
+        **options,
+    ) as writer:
+        writer.write_table(table, row_group_size=rows)
+        sink.seal(writer)
+    return sink.data()
 
 
 def inline_part(
@@ -166,7 +222,8 @@ def inline_part(
     """The table as an inline part, or `None` when it is more than ``limit`` bytes."""
     if table.nbytes > limit:
         return None
-    [batch] = table.combine_chunks().to_batches()
+    table = sort_by_key(table.combine_chunks(), key)
+    [batch] = table.to_batches()
     data = batch.serialize().to_pybytes()
     if len(data) > limit:
         return None
@@ -182,64 +239,31 @@ def inline_part(
     )
 
 
-def delete_objects(context: Context, keys: Sequence[str]) -> None:
-    """Delete objects nobody refers to, each tried until the default deadline."""
-    deadline = context.deadline(None)
+def delete_objects(context: Context, keys: Sequence[str], deadline: Deadline | None = None) -> None:
+    """Delete objects nobody refers to, each tried until the deadline (the default one by default)."""
+    deadline = context.deadline(None) if deadline is None else deadline
+    blob = context.blob
+    if isinstance(blob, ManyDeletable) and len(keys) > 1:
+        for start in range(0, len(keys), _KEYS_AT_ONCE):
+            some = keys[start : start + _KEYS_AT_ONCE]
+            context.retrying(lambda some=some: blob.delete_many(some), deadline)  # type: ignore[misc]
+        return
     for key in keys:
-        context.retrying(lambda key=key: context.blob.delete(key), deadline)  # type: ignore[misc]
+        context.retrying(lambda key=key: blob.delete(key), deadline)  # type: ignore[misc]
 
 
-def adopt(
-    reader: PartReader, key: str, key_spec: KeySpec | None, worker: int | None, deadline: Deadline
-) -> BlobPart | None:
-    """The part made of an object someone else wrote; `None`, and the object deleted, when it has no rows.
+def discard_objects(
+    context: Context, shard_id: str, keys: Sequence[str], deadline: Deadline
+) -> None:
+    """Delete the objects of a write that failed, whose error matters more than one of the deletion: that is logged.
 
-    Raises:
-        ForeignBlob: the object is not under the shard's prefix.
-        SchemaMismatch: its columns do not fit.
+    Takes until the deadline, and some seconds where that has passed. What stays behind is referenced by nothing.
     """
-    context, shard_id, schema = reader.context, reader.shard_id, reader.schema
-    if not key.startswith(shard_id + "/"):
-        raise ForeignBlob(f"the object {key} does not belong to shard {shard_id}")
-    data = context.retrying(lambda: context.blob.get(key), deadline)
-    if data is None:
-        raise missing(shard_id, key)
-    if isinstance(context.blob, Adoptable):
-        context.blob.make_durable([key])
+    patience = Deadline(context.clock, max(deadline.remaining(), _DISCARD_SECONDS))
     try:
-        file = pq.ParquetFile(pa.BufferReader(data))
-    except pa.ArrowException as failure:
-        raise CorruptPart(f"the object {key} is not Parquet: {failure}") from failure
-    check_columns(file.schema_arrow, schema, f"the object {key}")
-    if file.metadata.num_rows == 0:
-        delete_objects(context, [key])
-        return None
-    names = [*(key_spec.columns if key_spec else ()), TIME_COLUMN, DIFF_COLUMN]
-    required = [f.name for f in schema if not f.nullable and f.name not in names]
-    table = file.read(columns=[*names, *required])
-    for name in (*required, TIME_COLUMN, DIFF_COLUMN):
-        if table[name].null_count:
-            raise SchemaMismatch(
-                f'the object {key} has a NULL in column "{name}", which takes none'
-            )
-    if key_spec is not None:
-        reader.remember_footer(key, file.metadata)
-    least, greatest = time_bounds(table)
-    return BlobPart(
-        key=key,
-        size=len(data),
-        rows=table.num_rows,
-        time_min=least,
-        time_max=greatest,
-        checksum=checksum(data),
-        worker=worker,
-        stats=key_stats(conform(table, _subset(schema, table)), key_spec),
-    )
-
-
-def _subset(schema: pa.Schema, table: pa.Table) -> pa.Schema:
-    full = physical(schema)
-    return pa.schema([full.field(name) for name in table.column_names])
+        delete_objects(context, keys, patience)
+    except LocationError as failure:
+        _log.warning("shard %s: objects left behind: %s", shard_id, failure)
 
 
 def with_floor(part: Part, floor: Timestamp) -> Part:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import msgspec
 
@@ -20,6 +21,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """At most so many bytes are inline in one shard's state; past it a batch is written as an object."""
     part_bytes: int = 64 * 1024 * 1024
     """A part is closed once it holds about so many bytes of Arrow memory: the bound on memory in append and compaction."""
+    part_uploads: int = 2
+    """So many parts of a call are encoded and written at once, beside the one being filled; the next waits."""
     row_group_rows: int = 128 * 1024
     """Rows in a Parquet row group of a shard without key."""
     keyed_row_group_rows: int = 16 * 1024
@@ -37,6 +40,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """So many adjacent batches of a size tier become one of the next."""
     max_batches: int = 48
     """Beyond so many live batches, the cheapest neighbours are merged whatever their tiers."""
+    maintenance: Literal["in process", "elsewhere"] = "in process"
+    """Whether shards that this client changes are compacted and collected by it, or by another process, such as ``mzsql maintain``."""
     reader_lease_ms: int = 15 * 60 * 1000
     writer_lease_ms: int = 15 * 60 * 1000
     timeout: float = 60.0

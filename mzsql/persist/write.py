@@ -1,20 +1,22 @@
 """The writer of a shard.
 
 Promise: an acknowledged append is durable, was applied once, and left the upper where it says. Each call draws one idempotency token
-and repeats it after indeterminate errors. Memory is bounded by the size of a part, however large the input. One call at a time: a
-handle has one outstanding write, further callers wait.
+and repeats it after indeterminate errors. Memory is bounded by the size of a part times those outstanding, however large the input. One
+call at a time: a handle has one outstanding write, further callers wait, as long as their timeout. What a failed call wrote to Blob is
+deleted.
 """
 
 from __future__ import annotations
 
-import logging
+import contextlib
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 import pyarrow as pa
 
-from mzsql.location import Determinate, LocationError, UsageError
+from mzsql.location import Determinate, UsageError
+from mzsql.persist.adoption import adopt, delete_empty
 from mzsql.persist.batch import Batch, InlinePart, KeySpec, Part, first_time
 from mzsql.persist.clock import Deadline
 from mzsql.persist.columns import check_times, normalize
@@ -25,6 +27,7 @@ from mzsql.persist.commands import (
     known_keys,
 )
 from mzsql.persist.errors import (
+    DuplicatePart,
     ExpiredHandle,
     ForeignBlob,
     InvalidBounds,
@@ -34,10 +37,13 @@ from mzsql.persist.errors import (
 from mzsql.persist.fetch import between
 from mzsql.persist.metrics import metered
 from mzsql.persist.opened import Opened
-from mzsql.persist.parts import PartWriter, Updates, adopt, delete_objects, tables
+from mzsql.persist.parts import PartWriter, Updates, delete_objects, discard_objects, tables
+from mzsql.persist.uploads import Uploads
 from mzsql.repr.frontier import Frontier, Timestamp, is_timestamp, less_than, show
 
-_log = logging.getLogger(__name__)
+_LOOK_BYTES = 1 << 20
+_PIECES_A_PART = 8
+"""Updates are checked in pieces of such a share of a part."""
 
 
 class WriteHandle:
@@ -82,8 +88,28 @@ class WriteHandle:
         assert state is not None
         return state.upper
 
+    @contextlib.contextmanager
+    def _turn(self, timeout: float | None) -> Iterator[Deadline]:
+        """The deadline of a call that has its turn; calls of one handle wait for each other."""
+        deadline = self._opened.deadline(timeout)
+        if not self._lock.acquire(timeout=min(deadline.remaining(), threading.TIMEOUT_MAX)):
+            raise Determinate(
+                f"shard {self.shard_id}: an earlier write of this handle was not over within {deadline.timeout:g} s"
+            )
+        try:
+            yield deadline
+        finally:
+            self._lock.release()
+
     @metered("batch")
-    def batch(self, updates: Updates, *, lower: Timestamp, upper: Frontier) -> Batch:
+    def batch(
+        self,
+        updates: Updates,
+        *,
+        lower: Timestamp,
+        upper: Frontier,
+        timeout: float | None = None,
+    ) -> Batch:
         """Write updates with times in ``[lower, upper)`` as a batch that is not yet part of the shard.
 
         For a shard without key, or of one worker. Any process may append it (`Batch.to_bytes`). Small ones are carried inline.
@@ -91,15 +117,23 @@ class WriteHandle:
         Raises:
             SchemaMismatch: the columns do not fit, or the shard has several workers.
             InvalidBounds: a time is outside of the bounds.
+            LocationError: not written within the timeout.
         """
-        return self._build(self._by_worker(updates), lower, upper, self._opened.deadline(None))
+        with self._turn(timeout) as deadline:
+            return self._build(self._by_worker(updates), lower, upper, deadline)
 
     @metered("batch_by_worker")
     def batch_by_worker(
-        self, updates: Mapping[int, Updates], *, lower: Timestamp, upper: Frontier
+        self,
+        updates: Mapping[int, Updates],
+        *,
+        lower: Timestamp,
+        upper: Frontier,
+        timeout: float | None = None,
     ) -> Batch:
         """As `batch`, for a keyed shard: each worker's updates. They are sorted by key here."""
-        return self._build(self._by_worker(updates), lower, upper, self._opened.deadline(None))
+        with self._turn(timeout) as deadline:
+            return self._build(self._by_worker(updates), lower, upper, deadline)
 
     def _by_worker(
         self, updates: Updates | Mapping[int, Updates] | None
@@ -140,24 +174,32 @@ class WriteHandle:
             raise InvalidBounds(f"not bounds of a batch: {lower!r}, {upper!r}")
         if less_than(upper, lower):
             raise InvalidBounds(f"the upper {show(upper)} of a batch is below its lower [{lower}]")
-        inline_bytes = self._context.settings.inline_bytes // max(1, len(updates))
-        parts: list[Part] = []
+        settings = self._context.settings
+        inline_bytes = settings.inline_bytes // max(1, len(updates))
+        uploads = Uploads(self._context)
         writers: list[PartWriter] = []
         try:
             for worker, of_worker in updates.items():
-                writer = self._part_writer(worker, deadline)
+                writer = self._part_writer(worker, deadline, uploads)
                 writers.append(writer)
-                for table in tables(of_worker):
+                for table in tables(of_worker, settings.part_bytes // _PIECES_A_PART):
                     writer.add(normalize(table, self.schema, lower, upper))
-                parts += writer.finish(inline_bytes=inline_bytes)
+                writer.end(inline_bytes=inline_bytes)
+            parts = [part for writer in writers for part in writer.finish()]
         except BaseException:
             for writer in writers:
                 writer.abandon()
             raise
+        finally:
+            uploads.close()
         return Batch(self.shard_id, lower, upper, tuple(parts))
 
-    def _part_writer(self, worker: int | None, deadline: Deadline) -> PartWriter:
-        return PartWriter(self._opened.parts, self.key, worker=worker, deadline=deadline)
+    def _part_writer(
+        self, worker: int | None, deadline: Deadline, uploads: Uploads | None = None
+    ) -> PartWriter:
+        return PartWriter(
+            self._opened.parts, self.key, worker=worker, deadline=deadline, uploads=uploads
+        )
 
     def part_prefix(self) -> str:
         """A fresh key prefix of this shard under which someone else (Spark) may write Parquet objects to be adopted."""
@@ -175,7 +217,8 @@ class WriteHandle:
     ) -> Batch:
         """A batch of Parquet objects that are already in Blob under a `part_prefix` of this shard.
 
-        Each is read once, for rows, statistics, time bounds and checksum, and made durable. Objects without rows are deleted.
+        Each is read once, for its checksum, and made durable. Objects without rows are deleted. On an error nothing is: they are whose
+        they were.
 
         Args:
             keys: the objects.
@@ -186,38 +229,54 @@ class WriteHandle:
 
         Raises:
             ForeignBlob: an object is not this shard's.
+            DuplicatePart: an object is named twice, or is part of the shard already.
             SchemaMismatch: its columns do not fit, or a worker is missing.
             InvalidBounds: a time is outside of the bounds.
             MissingPart: there is no such object.
         """
-        self._check_open()
-        deadline = self._opened.deadline(timeout)
         default = None if self.key is None or self.key.workers > 1 else 0
         of_each = [default] * len(keys) if workers is None else list(workers)
         if len(of_each) != len(keys):
             raise SchemaMismatch(f"{len(of_each)} workers were named for {len(keys)} objects")
-        parts: list[Part] = []
-        for key, worker in zip(keys, of_each, strict=True):
+        for worker in of_each:
             self._check_worker(worker)
-            part = adopt(self._opened.parts, key, self.key, worker, deadline)
-            if part is not None:
-                check_times(part.time_min, part.time_max, lower, upper, f"the object {key}")
-                parts.append(part)
-        return Batch(self.shard_id, lower, upper, tuple(parts))
+        with self._turn(timeout) as deadline:
+            self._check_open()
+            self._check_new(keys, deadline)
+            parts = adopt(self._opened.parts, keys, self.key, of_each, deadline)
+            for part in parts:
+                if part.rows:
+                    what = f"the object {part.key}"
+                    check_times(part.time_min, part.time_max, lower, upper, what)
+            kept = delete_empty(self._opened.parts, parts, deadline)
+        return Batch(self.shard_id, lower, upper, tuple(kept))
+
+    def _check_new(self, keys: Sequence[str], deadline: Deadline) -> None:
+        """Check that objects are not part of the shard, and none is named twice."""
+        check_distinct(self.shard_id, keys)
+        state = self._opened.shard.fetch(deadline)
+        assert state is not None
+        for key in sorted(known_keys(state).intersection(keys)):
+            raise DuplicatePart(
+                f"shard {self.shard_id}: the object {key} is part of the shard already",
+                hint="A batch of it was appended before; each object makes one part.",
+            )
 
     @metered("delete_batch")
-    def delete_batch(self, batch: Batch) -> None:
+    def delete_batch(self, batch: Batch, *, timeout: float | None = None) -> None:
         """Delete the objects of a batch that was never appended and never will be.
 
         Raises:
             UsageError: the batch is part of the shard; nothing was deleted.
+            LocationError: not all were deleted within the timeout; call again.
         """
         self._check_own(batch)
-        state = self._opened.shard.fetch(self._opened.deadline(None))
+        deadline = self._opened.deadline(timeout)
+        state = self._opened.shard.fetch(deadline)
         assert state is not None
         if known_keys(state).intersection(batch.blob_keys()):
             raise UsageError(f"shard {self.shard_id}: a batch that was appended cannot be deleted")
-        delete_objects(self._context, batch.blob_keys())
+        delete_objects(self._context, batch.blob_keys(), deadline)
 
     @metered("compare_and_append")
     def compare_and_append(
@@ -239,13 +298,12 @@ class WriteHandle:
             Determinate: not committed within the timeout.
             Indeterminate: not known to be committed within the timeout.
         """
-        with self._lock:
-            deadline = self._opened.deadline(timeout)
+        with self._turn(timeout) as deadline:
             by_worker = self._by_worker(updates)
             if by_worker:
                 self._check_upper(expected_upper, deadline)
             if expected_upper is None:
-                if any(t.num_rows for of_worker in by_worker.values() for t in tables(of_worker)):
+                if any(_has_rows(of_worker) for of_worker in by_worker.values()):
                     raise InvalidBounds(
                         f"shard {self.shard_id} has ended: no updates fit beyond the empty upper"
                     )
@@ -271,15 +329,11 @@ class WriteHandle:
         try:
             self._append(batch.parts, expected, new_upper, deadline)
         except (UsageError, Determinate):
-            self._discard(batch)
+            self._discard(batch, deadline)
             raise
 
-    def _discard(self, batch: Batch) -> None:
-        try:
-            delete_objects(self._context, batch.blob_keys())
-        except LocationError as failure:
-            # The error under way matters more; what stays behind is referenced by nothing.
-            _log.warning("shard %s: objects left behind: %s", self.shard_id, failure)
+    def _discard(self, batch: Batch, deadline: Deadline) -> None:
+        discard_objects(self._context, self.shard_id, batch.blob_keys(), deadline)
 
     @metered("compare_and_append_batch")
     def compare_and_append_batch(
@@ -296,10 +350,12 @@ class WriteHandle:
 
         Raises:
             ForeignBlob: a batch is of another shard.
+            DuplicatePart: a batch is given twice.
             InvalidBounds: it holds updates outside of ``[expected_upper, new_upper)``.
         """
         batches = [batch] if isinstance(batch, Batch) else list(batch)
-        with self._lock:
+        check_distinct(self.shard_id, [key for one in batches for key in one.blob_keys()])
+        with self._turn(timeout) as deadline:
             parts: list[Part] = []
             for one in batches:
                 self._check_own(one)
@@ -310,7 +366,7 @@ class WriteHandle:
                         last = max(part.time_max, part.time_floor)
                         check_times(first_time(part), last, expected_upper, new_upper, "the batch")
                         parts.append(part)
-            self._append(tuple(parts), expected_upper, new_upper, self._opened.deadline(timeout))
+            self._append(tuple(parts), expected_upper, new_upper, deadline)
         self._opened.changed(self._opened)
 
     def _check_own(self, batch: Batch) -> None:
@@ -348,7 +404,7 @@ class WriteHandle:
             try:
                 self._opened.shard.apply(command, deadline)
             except (UsageError, Determinate):
-                self._discard(Batch(self.shard_id, 0, None, tuple(written)))
+                self._discard(Batch(self.shard_id, 0, None, tuple(written)), deadline)
                 raise
         self._context.meter.appended(command.parts)
 
@@ -358,16 +414,32 @@ class WriteHandle:
         """The parts with inline ones as objects, and those objects' parts."""
         result: list[Part] = []
         written: list[Part] = []
-        for part in parts:
-            if not isinstance(part, InlinePart):
-                result.append(part)
-                continue
-            writer = self._part_writer(part.worker, deadline)
-            writer.add(self._opened.parts.read(part, deadline))
-            new = writer.finish(inline_bytes=0)
-            result += new
-            written += new
+        try:
+            for part in parts:
+                if not isinstance(part, InlinePart):
+                    result.append(part)
+                    continue
+                new = self._rewritten(
+                    part.worker, self._opened.parts.read(part, deadline), 0, deadline
+                )
+                result += new
+                written += new
+        except BaseException:
+            self._discard(Batch(self.shard_id, 0, None, tuple(written)), deadline)
+            raise
         return tuple(result), written
+
+    def _rewritten(
+        self, worker: int | None, table: pa.Table, inline_bytes: int, deadline: Deadline
+    ) -> tuple[Part, ...]:
+        """Parts of updates read from another part."""
+        writer = self._part_writer(worker, deadline)
+        try:
+            writer.add(table)
+            return writer.finish(inline_bytes=inline_bytes)
+        except BaseException:
+            writer.abandon()
+            raise
 
     @metered("append")
     def append(
@@ -386,8 +458,8 @@ class WriteHandle:
             InvalidBounds: ``lower`` is beyond the shard's upper, which would leave a gap.
             SchemaMismatch: the updates do not fit.
         """
-        with self._lock:
-            self._append_definite(updates, lower, upper, self._opened.deadline(timeout))
+        with self._turn(timeout) as deadline:
+            self._append_definite(updates, lower, upper, deadline)
         self._opened.changed(self._opened)
 
     def _append_definite(
@@ -415,37 +487,60 @@ class WriteHandle:
             except UpperMismatch as mismatch:
                 current = mismatch.current
             except (UsageError, Determinate):
-                self._discard(batch)
+                self._discard(batch, deadline)
                 raise
             else:
                 return
-        self._discard(batch)
+        self._discard(batch, deadline)
 
     def _from(self, batch: Batch, lower: Timestamp, deadline: Deadline) -> Batch:
-        """The batch without its updates below ``lower``; replaced parts are deleted."""
+        """The batch without its updates below ``lower``; replaced parts are deleted, all of them on an error."""
         if all(first_time(part) >= lower for part in batch.parts):
             return msgspec.structs.replace(batch, lower=lower)
+        inline_bytes = self._context.settings.inline_bytes
         kept: list[Part] = []
         dropped: list[Part] = []
-        for part in batch.parts:
-            if first_time(part) >= lower:
-                kept.append(part)
-                continue
-            dropped.append(part)
-            writer = self._part_writer(part.worker, deadline)
-            writer.add(between(self._opened.parts.read(part, deadline), lower, None))
-            kept += writer.finish(inline_bytes=self._context.settings.inline_bytes)
-        old = Batch(self.shard_id, 0, None, tuple(dropped))
-        delete_objects(self._context, old.blob_keys())
+        try:
+            for part in batch.parts:
+                if first_time(part) >= lower:
+                    kept.append(part)
+                    continue
+                dropped.append(part)
+                rest = between(self._opened.parts.read(part, deadline), lower, None)
+                kept += self._rewritten(part.worker, rest, inline_bytes, deadline)
+        except BaseException:
+            both = msgspec.structs.replace(batch, parts=tuple({*batch.parts, *kept}))
+            self._discard(both, deadline)
+            raise
+        self._discard(msgspec.structs.replace(batch, parts=tuple(dropped)), deadline)
         return Batch(self.shard_id, lower, batch.upper, tuple(kept))
 
     @metered("expire_writer")
     def expire(self, *, timeout: float | None = None) -> None:
         """Give the handle up. Idempotent."""
-        with self._lock:
+        with self._turn(timeout) as deadline:
             if self._expired:
                 return
             self._expired = True
             if self._used and self.writer_id in self._opened.shard.state.writers:
-                command = ExpireWriter(self.writer_id)
-                self._opened.shard.apply(command, self._opened.deadline(timeout))
+                self._opened.shard.apply(ExpireWriter(self.writer_id), deadline)
+
+
+def check_distinct(shard_id: str, keys: Sequence[str]) -> None:
+    """Check that no object is given twice.
+
+    Raises:
+        DuplicatePart: one is.
+    """
+    seen: set[str] = set()
+    for key in keys:
+        if key in seen:
+            raise DuplicatePart(
+                f"shard {shard_id}: the object {key} is given twice",
+                hint="Give each object, and each batch, once.",
+            )
+        seen.add(key)
+
+
+def _has_rows(updates: Updates) -> bool:
+    return any(table.num_rows for table in tables(updates, _LOOK_BYTES))

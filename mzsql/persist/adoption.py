@@ -1,0 +1,197 @@
+"""Parts made of Parquet objects that someone else (Spark) wrote into Blob under a prefix of the shard.
+
+Promise: an adopted object is checked as if it had been written here: its columns, its times, no NULL where none may be; its checksum is
+that of its bytes, and it is as durable as `Blob.set` makes it. Bounds, times and NULL counts come from the Parquet footer where Spark
+left them there, from the columns themselves where not. Memory: a stretch of one object at a time, and such a column.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mzsql.location import Adoptable, RangeReadable
+from mzsql.persist.batch import DIFF_COLUMN, TIME_COLUMN, BlobPart, KeySpec, KeyStats
+from mzsql.persist.clock import Deadline
+from mzsql.persist.columns import check_columns, conform, physical, time_bounds
+from mzsql.persist.errors import CorruptPart, ForeignBlob, SchemaMismatch
+from mzsql.persist.fetch import PartReader, missing
+from mzsql.persist.parts import delete_objects, stats_names
+from mzsql.persist.ranges import RangeFile
+from mzsql.persist.stats import footer_stats, key_stats
+from mzsql.repr.frontier import Timestamp
+
+_STRETCH_BYTES = 8 * 1024 * 1024
+
+
+def adopt(
+    reader: PartReader,
+    keys: Sequence[str],
+    key_spec: KeySpec | None,
+    workers: Sequence[int | None],
+    deadline: Deadline,
+) -> list[BlobPart]:
+    """The parts made of objects, all of them durable; those without rows make none, see `delete_empty`.
+
+    Raises:
+        ForeignBlob: an object is not under the shard's prefix.
+        MissingPart: there is no such object.
+        CorruptPart: it is not Parquet.
+        SchemaMismatch: its columns do not fit, or hold a NULL where none may be.
+    """
+    for key in keys:
+        if not key.startswith(reader.shard_id + "/"):
+            raise ForeignBlob(f"the object {key} does not belong to shard {reader.shard_id}")
+    parts = [
+        _Adopted(reader, key, deadline).part(key_spec, worker)
+        for key, worker in zip(keys, workers, strict=True)
+    ]
+    blob = reader.context.blob
+    kept = [part.key for part in parts if part.rows]
+    if kept and isinstance(blob, Adoptable):
+        reader.context.retrying(lambda: blob.make_durable(kept), deadline)
+    return parts
+
+
+def delete_empty(
+    reader: PartReader, parts: Sequence[BlobPart], deadline: Deadline
+) -> list[BlobPart]:
+    """``parts`` without those that have no rows, whose objects are deleted."""
+    delete_objects(reader.context, [part.key for part in parts if not part.rows], deadline)
+    return [part for part in parts if part.rows]
+
+
+class _Bytes(NamedTuple):
+    """What there is to know of an object as bytes; ``whole`` when it is short."""
+
+    size: int
+    checksum: int
+    whole: bytes | None
+
+
+class _Adopted:
+    """One object on its way into the shard."""
+
+    def __init__(self, reader: PartReader, key: str, deadline: Deadline) -> None:
+        self._reader = reader
+        self._context = reader.context
+        self._schema = physical(reader.schema)
+        self._deadline = deadline
+        self._what = f"the object {key}"
+        self.key = key
+
+    def part(self, key_spec: KeySpec | None, worker: int | None) -> BlobPart:
+        """The part it becomes, durable or not."""
+        found = self._survey()
+        try:
+            file = pq.ParquetFile(
+                pa.BufferReader(found.whole)
+                if found.whole is not None
+                else pa.PythonFile(RangeFile(found.size, self._read), mode="r")
+            )
+            check_columns(file.schema_arrow, self._reader.schema, self._what)
+            least, greatest = 0, 0
+            stats: tuple[KeyStats, ...] = ()
+            if file.metadata.num_rows:
+                self._check_nulls(file)
+                least, greatest = self._times(file)
+                stats = self._stats(file, key_spec)
+        except (pa.ArrowException, OSError) as failure:
+            raise CorruptPart(f"{self._what} is not Parquet: {failure}") from failure
+        if key_spec is not None:
+            self._reader.remember_footer(self.key, file.metadata)
+        return BlobPart(
+            key=self.key,
+            size=found.size,
+            rows=file.metadata.num_rows,
+            time_min=least,
+            time_max=greatest,
+            checksum=found.checksum,
+            worker=worker,
+            stats=stats,
+        )
+
+    def _survey(self) -> _Bytes:
+        """Read the object once, a stretch at a time where the Blob can."""
+        blob = self._context.blob
+        if not isinstance(blob, RangeReadable):
+            data = self._context.retrying(lambda: blob.get(self.key), self._deadline)
+            if data is None:
+                raise missing(self._reader.shard_id, self.key)
+            return _Bytes(len(data), zlib.crc32(data), data)
+        size, crc = 0, 0
+        while True:
+            data = self._read(size, _STRETCH_BYTES)
+            size, crc = size + len(data), zlib.crc32(data, crc)
+            if len(data) < _STRETCH_BYTES:
+                return _Bytes(size, crc, data if size == len(data) else None)
+
+    def _read(self, offset: int, length: int) -> bytes:
+        blob = self._context.blob
+        assert isinstance(blob, RangeReadable)
+        data = self._context.retrying(
+            lambda: blob.get_range(self.key, offset, length), self._deadline
+        )
+        if data is None:
+            raise missing(self._reader.shard_id, self.key)
+        return data
+
+    def _rows(self, file: pq.ParquetFile, names: Sequence[str]) -> pa.Table:
+        table = file.read(columns=list(names))
+        return conform(table, pa.schema([self._schema.field(name) for name in names]))
+
+    def _check_nulls(self, file: pq.ParquetFile) -> None:
+        for field in self._schema:
+            if field.nullable:
+                continue
+            nulls = _footer_nulls(file.metadata, field)
+            if nulls is None:
+                nulls = file.read(columns=[field.name])[field.name].null_count
+            if nulls:
+                raise SchemaMismatch(
+                    f'{self._what} has a NULL in column "{field.name}", which takes none'
+                )
+
+    def _times(self, file: pq.ParquetFile) -> tuple[Timestamp, Timestamp]:
+        [found] = footer_stats(file.metadata, self._schema, [TIME_COLUMN])
+        if isinstance(found.lo, int) and isinstance(found.hi, int):
+            return found.lo, found.hi
+        return time_bounds(self._rows(file, [TIME_COLUMN, DIFF_COLUMN]))
+
+    def _stats(self, file: pq.ParquetFile, key_spec: KeySpec | None) -> tuple[KeyStats, ...]:
+        names = stats_names(self._reader) if key_spec is None else key_spec.columns
+        found = footer_stats(file.metadata, self._schema, names)
+        lacking = [stats.column for stats in found if not stats.known]
+        if key_spec is None or not lacking:
+            return found
+        # Lookups by key live on these, so they are worth reading the columns.
+        read = key_stats(self._rows(file, lacking), KeySpec(tuple(lacking)))
+        by_name = {stats.column: stats for stats in read}
+        return tuple(by_name.get(stats.column, stats) for stats in found)
+
+
+def _footer_nulls(metadata: pq.FileMetaData, field: pa.Field) -> int | None:
+    """How many NULLs a column has by the footer; `None` where that does not tell."""
+    if pa.types.is_nested(field.type):
+        return None
+    places = [
+        place
+        for place in range(metadata.num_columns)
+        if metadata.schema.column(place).path == field.name
+    ]
+    if len(places) != 1:
+        return None
+    [place] = places
+    if metadata.schema.column(place).max_definition_level == 0:
+        return 0
+    nulls = 0
+    for number in range(metadata.num_row_groups):
+        statistics = metadata.row_group(number).column(place).statistics
+        if statistics is None or not statistics.has_null_count:
+            return None
+        nulls += statistics.null_count
+    return nulls

@@ -1,0 +1,53 @@
+"""Parts under way to Blob: encoded and uploaded beside the call that collects the rest of its batch.
+
+Promise: at most `Settings.part_uploads` parts of a call are outstanding; the next one waits, which bounds memory and is the back-pressure
+on whoever hands in updates. A client without threads does each at once, in order. Source: the persist design, "one outstanding batch
+write a handle"; Materialize allows a batch two part uploads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import TypeVar
+
+from mzsql.persist.machine import Context
+
+T = TypeVar("T")
+
+
+class Uploads:
+    """The outstanding part writes of one call. One thread hands them in."""
+
+    def __init__(self, context: Context) -> None:
+        self._limit = max(1, context.settings.part_uploads)
+        self._threads = context.threads
+        self._pool: ThreadPoolExecutor | None = None
+        self._outstanding: set[Future[object]] = set()
+
+    def submit(self, write: Callable[[], T]) -> Callable[[], T]:
+        """Begin ``write()``, once fewer than the limit are outstanding; what waits for it and gives its result or raises its error.
+
+        The error of an earlier one that is over already is raised instead, as the batch has failed.
+        """
+        if not self._threads:
+            result = write()
+            return lambda: result
+        while len(self._outstanding) >= self._limit:
+            self._settle()
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._limit, thread_name_prefix="mzsql-persist-upload")
+        future: Future[T] = self._pool.submit(write)
+        self._outstanding.add(future)  # type: ignore[arg-type]
+        return future.result
+
+    def _settle(self) -> None:
+        done, self._outstanding = wait(self._outstanding, return_when=FIRST_COMPLETED)
+        for future in done:
+            future.result()
+
+    def close(self) -> None:
+        """Wait until nothing is under way any more, whether it failed or not. Idempotent."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True)
+        self._outstanding = set()
