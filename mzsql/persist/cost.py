@@ -1,0 +1,115 @@
+"""What a shard costs on S3: storage by its bytes, requests by what its log shows it to do.
+
+Promise: pure arithmetic over numbers that the report shows too, with every assumption spelled out beside the result. Prices are those
+of S3 Standard in most regions; Consensus is billed by its own database and not counted. Source: the persist design, "Costs".
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+GIB = 1 << 30
+MONTH_SECONDS = 365.25 / 12 * 24 * 3600
+
+
+class Prices(msgspec.Struct, frozen=True, kw_only=True):
+    """Prices in US dollars."""
+
+    gib_month: float = 0.023
+    """A GiB stored for a month."""
+    put: float = 0.005 / 1000
+    """A PUT, LIST or DELETE."""
+    get: float = 0.0004 / 1000
+    """A GET."""
+
+
+class Activity(msgspec.Struct, frozen=True, kw_only=True):
+    """What the entries of a shard's log did, after the first of them, which was committed ``seconds`` ago."""
+
+    seconds: float = 0.0
+    changes: int = 0
+    appends: int = 0
+    updates_appended: int = 0
+    inline_bytes_appended: int = 0
+    merges: int = 0
+    rollups: int = 0
+    objects_appended: int = 0
+    objects_written: int = 0
+    """By appends, compactions and as rollups."""
+    objects_compacted: int = 0
+    """Read by compactions."""
+    objects_dropped: int = 0
+    """Deleted, or left to be."""
+
+
+class Cost(msgspec.Struct, frozen=True, kw_only=True):
+    """US dollars a month, should it go on like this."""
+
+    stored_bytes: int
+    puts_per_month: float
+    gets_per_month: float
+    storage_usd: float
+    puts_usd: float
+    gets_usd: float
+    total_usd: float
+    assumptions: tuple[str, ...]
+
+
+def monthly_cost(
+    stored_bytes: int, activity: Activity, readers: int, prices: Prices | None = None
+) -> Cost:
+    """The cost of a shard of which ``stored_bytes`` are in Blob and that ``readers`` follow."""
+    prices = Prices() if prices is None else prices
+    months = activity.seconds / MONTH_SECONDS
+    puts = activity.objects_written + activity.objects_dropped
+    gets = activity.objects_compacted + activity.objects_appended * readers
+    puts_per_month = puts / months if months > 0 else 0.0
+    gets_per_month = gets / months if months > 0 else 0.0
+    storage_usd = stored_bytes / GIB * prices.gib_month
+    puts_usd, gets_usd = puts_per_month * prices.put, gets_per_month * prices.get
+    return Cost(
+        stored_bytes=stored_bytes,
+        puts_per_month=puts_per_month,
+        gets_per_month=gets_per_month,
+        storage_usd=storage_usd,
+        puts_usd=puts_usd,
+        gets_usd=gets_usd,
+        total_usd=storage_usd + puts_usd + gets_usd,
+        assumptions=_assumptions(activity, readers, prices),
+    )
+
+
+def _assumptions(activity: Activity, readers: int, prices: Prices) -> tuple[str, ...]:
+    told = [
+        f"S3 Standard: ${prices.gib_month:g} a GiB-month, ${prices.put * 1000:g} per 1,000 PUT, LIST or DELETE, "
+        f"${prices.get * 1000:g} per 1,000 GET; Consensus is not counted",
+        "stored are live batches, garbage, rollups and unreferenced objects, at their present size",
+        f"requests go on as in the last {span(activity.seconds)}, in which the log has {activity.changes} changes: "
+        f"{activity.objects_written} objects written, {activity.objects_dropped} dropped, "
+        f"{activity.objects_compacted} read by compaction",
+        f"each of the {readers} readers open now reads each appended object once; "
+        "snapshots, and what Spark reads by path, come on top",
+    ]
+    if activity.changes < 16 or activity.seconds < 600:
+        told.append("so short a log says little about a month: look again later")
+    return tuple(told)
+
+
+def span(seconds: float) -> str:
+    """A stretch of time for a person."""
+    for unit, length in (("days", 86_400.0), ("hours", 3600.0), ("minutes", 60.0)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds:.0f} seconds"
+
+
+def hundred_dollars_a_year(prices: Prices | None = None) -> str:
+    """What $100 a year buys of each alone, to judge a cost by."""
+    prices = Prices() if prices is None else prices
+    gib = 100 / 12 / prices.gib_month
+    puts, gets = 100 / prices.put, 100 / prices.get
+    year = MONTH_SECONDS * 12
+    return (
+        f"$100 a year buys {gib:.0f} GiB stored, or {puts / 1e6:.0f} million PUT/LIST/DELETE "
+        f"({puts / year:.2f} a second), or {gets / 1e6:.0f} million GET ({gets / year:.1f} a second)"
+    )
