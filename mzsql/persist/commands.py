@@ -2,8 +2,9 @@
 
 Promise: `transition` depends on nothing but its arguments, changes nothing, and is idempotent: a command that was already committed
 (seen after an error that left this open) is recognised and not applied again. A command that does not fit the state raises a usage
-error. Readers and writers whose lease has run out, by the clock that comes with the command, leave the state with the next command;
-their expiry does not move since, which only a downgrade does.
+error, and every command of a program too old for the shard is refused. Readers and writers whose lease has run out, by the clock that
+comes with the command, leave the state with the next command; their expiry does not move since, which only a downgrade does. Once
+since is empty no batch stays in the state: what is appended from then on is garbage at once.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
+from msgspec import UNSET
 
 from mzsql.location.errors import UsageError
 from mzsql.persist.batch import BlobPart, InlinePart, Part
@@ -23,8 +25,10 @@ from mzsql.persist.state import (
     TraceBatch,
     Writer,
 )
+from mzsql.persist.versions import check_version, newer
 from mzsql.repr.errors import Fenced
-from mzsql.repr.frontier import Frontier, Timestamp, join, less_equal, show
+from mzsql.repr.frontier import Frontier, Timestamp, is_timestamp, join, less_equal, show
+from mzsql.repr.version import VERSION
 
 
 class CompareAndAppend(msgspec.Struct, frozen=True):
@@ -69,15 +73,19 @@ class ExpireReader(msgspec.Struct, frozen=True):
 
 
 class RegisterCritical(msgspec.Struct, frozen=True):
-    """Add a critical hold at the shard's since, or take over the one there is. Result: its `CriticalHold`."""
+    """Add a critical hold at the shard's since, or take over the one there is. Result: its `CriticalHold`.
+
+    With ``expected_token`` it is only taken over from the owner of that token (or had with ``token`` already).
+    """
 
     reader_id: str
     token: str
     purpose: str = ""
+    expected_token: str | None = None
 
 
 class DowngradeCritical(msgspec.Struct, frozen=True):
-    """Move a critical hold to a later since, iff the token is the hold's."""
+    """Move a critical hold to a later since, iff the token is the hold's; with the present since, ask whether it still is."""
 
     reader_id: str
     token: str
@@ -92,13 +100,17 @@ class ReleaseCritical(msgspec.Struct, frozen=True):
 
 
 class ApplyMerge(msgspec.Struct, frozen=True):
-    """Replace neighbouring batches by their merge, which is consolidated. Result: whether it is part of the shard's history."""
+    """Replace neighbouring batches by their merge, which is consolidated. Result: whether it is part of the shard's history.
+
+    ``diffs`` is the sum of its diffs.
+    """
 
     inputs: tuple[int, ...]
     lower: Timestamp
     upper: Frontier
     since: Timestamp
     parts: tuple[Part, ...]
+    diffs: int | None = None
 
 
 class AddRollup(msgspec.Struct, frozen=True):
@@ -136,7 +148,12 @@ Command: TypeAlias = (
 
 
 class InlineOverflow(Exception):
-    """The batch would bring more inline bytes than the state may carry."""
+    """The batch would bring more inline bytes than the state may carry.
+
+    ``doubtful_since`` is the wall time of the first attempt that may have been committed all the same, if there was one.
+    """
+
+    doubtful_since: int | None = None
 
 
 class Transition(NamedTuple):
@@ -146,13 +163,17 @@ class Transition(NamedTuple):
     result: Any = None
 
 
-def transition(state: ShardState, command: Command, now_ms: int) -> Transition:
-    """What ``command`` does to ``state`` at wall time ``now_ms``.
+def transition(
+    state: ShardState, command: Command, now_ms: int, version: str = VERSION
+) -> Transition:
+    """What ``command``, of a program of ``version``, does to ``state`` at wall time ``now_ms``.
 
     Raises:
         UsageError: the command does not fit the state.
+        NewerVersion: a newer program has changed the shard, which this one must not touch.
         InlineOverflow: too much would be inline.
     """
+    check_version(version, state.applier_version, f"shard {state.shard_id}")
     seqno = state.seqno + 1
     walltime = max(state.walltime_ms + 1, now_ms)
     base = StateDiff(
@@ -164,6 +185,7 @@ def transition(state: ShardState, command: Command, now_ms: int) -> Transition:
         writers={
             i: None for i, w in state.writers.items() if w.heartbeat_ms + w.lease_ms < walltime
         },
+        applier_version=version if newer(version, state.applier_version) else UNSET,
     )
     match command:
         case CompareAndAppend():
@@ -245,16 +267,33 @@ def _compare_and_append(
         raise InlineOverflow
     if command.upper is None and state.since is None:
         return _finalize(state, base)
-    added: tuple[TraceBatch, ...] = ()
-    if command.parts:
+    diff = msgspec.structs.replace(base, upper=command.upper)
+    if state.since is None:
+        # Nobody will ever read it.
+        diff = _without_batches(state, diff, besides=command.parts)
+    elif command.parts:
         assert command.lower is not None
         batch = TraceBatch(state.next_batch, command.lower, command.upper, 0, command.parts)
-        added = (batch,)
-    diff = msgspec.structs.replace(base, upper=command.upper, added=added)
+        diff = msgspec.structs.replace(diff, added=(batch,))
     renewed = Writer(
         base.walltime_ms, command.lease_ms, command.token, command.upper, command.purpose
     )
     return Transition(_with_writer(diff, command.writer_id, renewed))
+
+
+def _without_batches(
+    state: ShardState, diff: StateDiff, *, besides: tuple[Part, ...] = ()
+) -> StateDiff:
+    """``diff`` with all batches gone, and their objects, and those of the parts ``besides``, garbage."""
+    keys = [key for batch in state.trace for key in batch.blob_keys]
+    keys += [part.key for part in besides if isinstance(part, BlobPart)]
+    removed = tuple(batch.id for batch in state.trace)
+    return msgspec.structs.replace(diff, removed=removed, garbage=tuple(keys))
+
+
+def _check_frontier(state: ShardState, frontier: Frontier) -> None:
+    if not (frontier is None or is_timestamp(frontier)):
+        raise InvalidBounds(f"shard {state.shard_id}: not a frontier: {frontier!r}")
 
 
 def _register_reader(state: ShardState, command: RegisterReader, base: StateDiff) -> Transition:
@@ -269,6 +308,7 @@ def _register_reader(state: ShardState, command: RegisterReader, base: StateDiff
 
 
 def _downgrade_since(state: ShardState, command: DowngradeSince, base: StateDiff) -> Transition:
+    _check_frontier(state, command.since)
     reader = state.readers.get(command.reader_id)
     if reader is None or command.reader_id in base.readers:
         _check_live(state)
@@ -299,12 +339,20 @@ def _advance_since(state: ShardState, diff: StateDiff, holds: list[Frontier]) ->
         return _finalize(state, diff)
     if since == state.since:
         return Transition(diff)
+    if since is None:
+        diff = _without_batches(state, diff)
     return Transition(msgspec.structs.replace(diff, since=since))
 
 
 def _register_critical(state: ShardState, command: RegisterCritical, base: StateDiff) -> Transition:
     _check_live(state)
     known = state.critical.get(command.reader_id)
+    expected = command.expected_token
+    if expected is not None and (known is None or known.token not in (expected, command.token)):
+        owner = "nobody" if known is None else f"the owner of token {known.token!r}"
+        raise Fenced(
+            f"shard {state.shard_id}: the hold {command.reader_id} belongs to {owner}, not to that of {expected!r}"
+        )
     since = state.since if known is None else known.since
     hold = CriticalHold(since, command.token, command.purpose)
     if known == hold:
@@ -323,6 +371,7 @@ def _check_token(state: ShardState, reader_id: str, hold: CriticalHold, token: s
 def _downgrade_critical(
     state: ShardState, command: DowngradeCritical, base: StateDiff
 ) -> Transition:
+    _check_frontier(state, command.since)
     hold = state.critical.get(command.reader_id)
     if hold is None:
         _check_live(state)
@@ -343,9 +392,7 @@ def _apply_merge(state: ShardState, command: ApplyMerge, base: StateDiff) -> Tra
     if len(inputs) != len(command.inputs):
         # An inline output leaves no name to recognise it by; its inputs are gone either way.
         return Transition(None, False)
-    garbage = tuple(
-        part.key for batch in inputs for part in batch.parts if isinstance(part, BlobPart)
-    )
+    garbage = tuple(key for batch in inputs for key in batch.blob_keys)
     added: tuple[TraceBatch, ...] = ()
     if command.parts:
         merged = TraceBatch(
@@ -355,6 +402,7 @@ def _apply_merge(state: ShardState, command: ApplyMerge, base: StateDiff) -> Tra
             command.since,
             command.parts,
             consolidated=True,
+            diffs=command.diffs,
         )
         added = (merged,)
     diff = msgspec.structs.replace(base, added=added, removed=command.inputs, garbage=garbage)
@@ -363,7 +411,7 @@ def _apply_merge(state: ShardState, command: ApplyMerge, base: StateDiff) -> Tra
 
 def known_keys(state: ShardState) -> set[str]:
     """Every object of batches that the state names, live or garbage."""
-    keys = {part.key for batch in state.trace for part in batch.parts if isinstance(part, BlobPart)}
+    keys = {key for batch in state.trace for key in batch.blob_keys}
     for dead in state.garbage.values():
         keys.update(dead)
     return keys
@@ -389,12 +437,8 @@ def _finalize(state: ShardState, base: StateDiff) -> Transition:
         base,
         since=None,
         upper=None,
-        removed=tuple(batch.id for batch in state.trace),
-        garbage=tuple(
-            part.key for batch in state.trace for part in batch.parts if isinstance(part, BlobPart)
-        ),
         readers=dict.fromkeys(state.readers),
         writers=dict.fromkeys(state.writers),
         critical=dict.fromkeys(state.critical),
     )
-    return Transition(diff)
+    return Transition(_without_batches(state, diff))

@@ -2,7 +2,9 @@
 
 Promise: a command's answer is linearized: a usage error is only raised from a state fetched after the call began. Lost races cost a
 refetch, never a rewrite of batches. After an indeterminate error the same command is tried again; commands are idempotent, and
-`CompareAndAppend` recognises its token. One `Shard` a process serves all handles, so a process contends only with other processes.
+`CompareAndAppend` recognises its token. One `Shard` a process serves all handles, so a process contends only with other processes;
+threads that ask for the current state at once share one look at Consensus, and a look fetches what is new and no more. A shard that a
+newer version of mzsql has changed is refused (`mzsql.persist.versions`).
 Source: the persist design, "Roughly speaking, all users of the state machine follow this structure".
 """
 
@@ -11,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -27,19 +30,22 @@ from mzsql.location import (
 )
 from mzsql.persist.clock import Clock, Deadline, SystemClock, new_id, new_timed_id
 from mzsql.persist.codec import Entry, decode_entry, decode_state, encode_entry
-from mzsql.persist.commands import Command, CompareAndAppend, transition
-from mzsql.persist.errors import CorruptPart, ExpiredHandle, MissingPart, UpperMismatch
+from mzsql.persist.commands import Command, CompareAndAppend, InlineOverflow, transition
+from mzsql.persist.errors import ExpiredHandle, MissingPart, UpperMismatch
 from mzsql.persist.metrics import Meter, metrics_of
 from mzsql.persist.retry import Backoff, retrying
 from mzsql.persist.settings import Settings
 from mzsql.persist.state import ShardState, StateDiff, apply_diff
 from mzsql.repr.errors import SqlError
+from mzsql.repr.version import VERSION
 
 T = TypeVar("T")
 
 _SCAN_LIMIT = 256
 _WAIT_SLICE = 1.0
 _TURN_SECONDS = 0.5
+_OWN_CHANGES = 512
+"""So many of its latest changes a process knows for its own."""
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -56,6 +62,8 @@ class Context(msgspec.Struct, frozen=True):
     closing: threading.Event = msgspec.field(default_factory=threading.Event)
     """Set when the client closes: whoever waits or retries stops."""
     meter: Meter = msgspec.field(default_factory=lambda: Meter(metrics_of(), SystemClock()))
+    version: str = VERSION
+    """The program's version, as shards remember it."""
 
     def deadline(self, timeout: float | None) -> Deadline:
         """The end of a call that starts now."""
@@ -89,6 +97,11 @@ class Shard:
         self.context = context
         self._cached: ShardState | None = None
         self._lock = threading.Lock()
+        # Looks at Consensus are numbered as they begin; `_seen` is the latest one whose result is cached.
+        self._begun = 0
+        self._seen = 0
+        self._own_seqnos: deque[int] = deque(maxlen=_OWN_CHANGES)
+        self._own_batches: deque[int] = deque(maxlen=_OWN_CHANGES)
 
     @property
     def state(self) -> ShardState:
@@ -96,10 +109,20 @@ class Shard:
         assert self._cached is not None
         return self._cached
 
+    def committed(self, seqno: int) -> bool:
+        """Whether the change that led to ``seqno`` was made here, if it was lately."""
+        return seqno in self._own_seqnos
+
+    def added(self, batch_id: int) -> bool:
+        """Whether the batch was added here, if it was lately."""
+        return batch_id in self._own_batches
+
     def fetch(self, deadline: Deadline) -> ShardState | None:
         """The current state, or `None` when the shard does not exist."""
+        asked = self._begun
         with self._turn(deadline):
-            return self._refresh(deadline)
+            # While this call waited another one may have looked.
+            return self._cached if self._seen > asked else self._refresh(deadline)
 
     def initialize(self, initial: Callable[[], ShardState], deadline: Deadline) -> ShardState:
         """The current state; the shard is made from ``initial()`` when it is not there."""
@@ -109,23 +132,33 @@ class Shard:
                 state = self._refresh(deadline)
                 if state is not None:
                     return state
-                entry = encode_entry(Entry(state=initial()))
+                entry = encode_entry(Entry(state=initial(), version=self.context.version))
                 try:
                     self.context.consensus.compare_and_set(self.shard_id, None, Versioned(0, entry))
                 except (Determinate, Indeterminate):
                     if not backoff.pause():
                         raise
 
-    def apply(self, command: Command, deadline: Deadline) -> Any:
+    def apply(
+        self, command: Command, deadline: Deadline, *, doubtful_since: int | None = None
+    ) -> Any:
         """Commit ``command``; its result.
+
+        Args:
+            command: what to do.
+            deadline: the end of all attempts.
+            doubtful_since: the wall time of an earlier attempt, of a command with the same token, that may have been committed.
 
         Raises:
             UsageError: it does not fit the current state.
+            NewerVersion: a newer program has changed the shard.
+            InlineOverflow: it brings too much inline; says since when an attempt is in doubt.
             Determinate: it was not committed by the deadline.
             Indeterminate: it may or may not have been.
         """
+        asked = self._begun
         with self._turn(deadline):
-            return self._apply(command, deadline)
+            return self._apply(command, deadline, asked, doubtful_since)
 
     @contextlib.contextmanager
     def _turn(self, deadline: Deadline) -> Iterator[None]:
@@ -140,13 +173,14 @@ class Shard:
         finally:
             self._lock.release()
 
-    def _apply(self, command: Command, deadline: Deadline) -> Any:
+    def _apply(
+        self, command: Command, deadline: Deadline, asked: int, doubtful_since: int | None
+    ) -> Any:
         clock = self.context.clock
         backoff = Backoff(clock, self.context.rng, deadline)
-        state, fresh = self._cached, False
+        state, fresh = self._cached, self._seen > asked
         if state is None:
             state, fresh = self._refetch(deadline), True
-        doubtful_since: int | None = None
 
         def refetch() -> ShardState:
             try:
@@ -160,7 +194,13 @@ class Shard:
         while True:
             now = clock.now_ms()
             try:
-                step = transition(state, command, now)
+                step = transition(state, command, now, self.context.version)
+            except InlineOverflow as full:
+                if not fresh:
+                    state, fresh = refetch(), True
+                    continue
+                full.doubtful_since = doubtful_since
+                raise
             except SqlError as failure:
                 if not fresh:
                     state, fresh = refetch(), True
@@ -174,7 +214,8 @@ class Shard:
                 state, fresh = refetch(), True
                 continue
             new = apply_diff(state, step.diff)
-            entry = _entry(state, new, step.diff)
+            entry = _entry(new, step.diff, self.context.version)
+            look = self._look()
             try:
                 committed = self.context.consensus.compare_and_set(
                     self.shard_id, state.seqno, Versioned(new.seqno, encode_entry(entry))
@@ -188,13 +229,20 @@ class Shard:
                 state, fresh = refetch(), True
                 continue
             if committed:
-                self._cached = new
+                self._cached, self._seen = new, look
+                self._own_seqnos.append(new.seqno)
+                self._own_batches.extend(batch.id for batch in step.diff.added)
                 self._count_expired(command, new, step.diff)
                 return step.result
             self.context.meter.metrics.lost_races.inc()
             if deadline.passed():
                 raise self._timed_out(command, doubtful_since, deadline)
             state, fresh = refetch(), True
+
+    def _look(self) -> int:
+        """The number of a look at Consensus that begins now; the lock is held."""
+        self._begun += 1
+        return self._begun
 
     def _count_expired(self, command: Command, new: ShardState, diff: StateDiff) -> None:
         """Count the leases found to have run out: what is gone besides the command's own handle, unless the shard ended."""
@@ -239,8 +287,12 @@ class Shard:
         while True:
             if self.context.closing.is_set():
                 raise ExpiredHandle(f"shard {self.shard_id}: the persist client was closed")
+            asked = self._begun
             with self._turn(deadline):
-                state = self._refetch(deadline)
+                # What another thread has seen meanwhile may be enough.
+                state = self._cached
+                if state is None or not (self._seen > asked or satisfied(state)):
+                    state = self._refetch(deadline)
             if satisfied(state) or deadline.passed():
                 return state
             if isinstance(consensus, ConsensusWait):
@@ -262,42 +314,52 @@ class Shard:
 
     def _refresh(self, deadline: Deadline) -> ShardState | None:
         """Bring the cached state up to date; the lock is held."""
+        look = self._look()
         state = self._cached
         backoff = Backoff(self.context.clock, self.context.rng, deadline)
+        missing: int | None = None
         while True:
             if state is None:
-                state, found = self._load(deadline)
-                if not found:
+                head = self._head(deadline)
+                if head is None:
                     return None
+                state = self._load(head, deadline)
+                if state is None and missing == head.seqno:
+                    raise MissingPart(
+                        f"shard {self.shard_id}: the whole state that entry {head.seqno} of its log names is missing from Blob",
+                        hint="Blob and Consensus must be of the same environment; restore the object or the environment.",
+                    )
+                missing = head.seqno
             if state is not None:
                 state, complete = self._follow(state, deadline)
                 if complete:
-                    self._cached = state
+                    self._cached, self._seen = state, look
                     return state
                 state = None
             # What we read pointed at something already collected: it was stale, so look again.
             if not backoff.pause():
-                raise MissingPart(
-                    f"shard {self.shard_id}: the state its log names is missing from Blob"
+                raise Determinate(
+                    f"shard {self.shard_id}: its state could not be read within {deadline.timeout:g} s, so fast does it change"
                 )
 
     def _follow(self, state: ShardState, deadline: Deadline) -> tuple[ShardState, bool]:
         """The state after all entries beyond ``state``; `False` when some of them are gone."""
         while True:
-            start = state.seqno + 1
-            entries = self._scan(start, deadline)
+            entries = self._scan(state.seqno + 1, deadline)
             for versioned in entries:
-                entry = decode_entry(versioned.data, self.shard_id)
-                if entry.state is not None and entry.state.seqno >= start:
+                entry = self._decoded(versioned)
+                if entry.state is not None:
                     state = entry.state
                 elif versioned.seqno != state.seqno + 1:
                     return state, False
-                elif entry.diff is None:
-                    raise CorruptPart(f"shard {self.shard_id}: entry {versioned.seqno} is empty")
-                else:
+                elif entry.diff is not None:
                     state = apply_diff(state, entry.diff)
             if len(entries) < _SCAN_LIMIT:
                 return state, True
+
+    def _decoded(self, versioned: Versioned) -> Entry:
+        version = self.context.version
+        return decode_entry(versioned.data, self.shard_id, versioned.seqno, version=version)
 
     def _scan(self, start: int, deadline: Deadline) -> list[Versioned]:
         context = self.context
@@ -305,30 +367,33 @@ class Shard:
             lambda: context.consensus.scan(self.shard_id, start, _SCAN_LIMIT), deadline
         )
 
-    def _load(self, deadline: Deadline) -> tuple[ShardState | None, bool]:
-        """A whole state to start from: (state or `None` for "look again", whether the shard exists)."""
+    def _head(self, deadline: Deadline) -> Versioned | None:
         context = self.context
-        head = context.retrying(lambda: context.consensus.head(self.shard_id), deadline)
-        if head is None:
-            return None, False
-        entry = decode_entry(head.data, self.shard_id)
+        return context.retrying(lambda: context.consensus.head(self.shard_id), deadline)
+
+    def _load(self, head: Versioned, deadline: Deadline) -> ShardState | None:
+        """A whole state to start from, as the newest entry names it; `None` when that is gone."""
+        context = self.context
+        entry = self._decoded(head)
         if entry.state is not None:
-            return entry.state, True
+            return entry.state
         if entry.rollup_key:
-            key = entry.rollup_key
+            key, seqno = entry.rollup_key, entry.rollup_seqno
             data = context.retrying(lambda: context.blob.get(key), deadline)
-            state = None if data is None else decode_state(data, self.shard_id, key)
-            return state, True
+            if data is None:
+                return None
+            return decode_state(data, self.shard_id, seqno, key, version=context.version)
         first = self._scan(entry.rollup_seqno, deadline)
         if not first or first[0].seqno != entry.rollup_seqno:
-            return None, True
-        return decode_entry(first[0].data, self.shard_id).state, True
+            return None
+        return self._decoded(first[0]).state
 
 
-def _entry(old: ShardState, new: ShardState, diff: Any) -> Entry:
+def _entry(new: ShardState, diff: StateDiff, version: str) -> Entry:
     if new.finalized:
-        return Entry(rollup_seqno=new.seqno, state=new)
+        return Entry(rollup_seqno=new.seqno, state=new, version=version)
     # The newest rollup as of this very change, so that a rollup an entry names was there before the entry.
     seqno = new.latest_rollup
-    assert seqno <= old.seqno
-    return Entry(rollup_seqno=seqno, rollup_key=new.rollups.get(seqno, ""), diff=diff)
+    return Entry(
+        rollup_seqno=seqno, rollup_key=new.rollups.get(seqno, ""), diff=diff, version=version
+    )

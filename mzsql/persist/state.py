@@ -13,7 +13,8 @@ from typing import TypeVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from mzsql.persist.batch import InlinePart, KeySpec, Part
+from mzsql.persist.batch import BlobPart, InlinePart, KeySpec, Part
+from mzsql.persist.invariants import check_step
 from mzsql.repr.frontier import Frontier, Timestamp, meet
 
 K = TypeVar("K")
@@ -23,7 +24,8 @@ V = TypeVar("V")
 class TraceBatch(msgspec.Struct, frozen=True, array_like=True):
     """A batch of the shard; ``id`` names it within the shard for good.
 
-    In a ``consolidated`` one, made by compaction, no two updates have the same row and time, and none has a diff of zero.
+    In a ``consolidated`` one, made by compaction, no two updates have the same row and time, and none has a diff of zero. ``diffs``,
+    where it is known, is the sum of all its diffs: about how many rows remain once every time is the same.
     """
 
     id: int
@@ -32,6 +34,7 @@ class TraceBatch(msgspec.Struct, frozen=True, array_like=True):
     since: Timestamp
     parts: tuple[Part, ...]
     consolidated: bool = False
+    diffs: int | None = None
 
     @property
     def rows(self) -> int:
@@ -42,6 +45,11 @@ class TraceBatch(msgspec.Struct, frozen=True, array_like=True):
     def size(self) -> int:
         """How many encoded bytes it holds."""
         return sum(part.size for part in self.parts)
+
+    @property
+    def blob_keys(self) -> tuple[str, ...]:
+        """The objects it stands on."""
+        return tuple(part.key for part in self.parts if isinstance(part, BlobPart))
 
     @property
     def inline_size(self) -> int:
@@ -81,7 +89,8 @@ class ShardState(msgspec.Struct, frozen=True, kw_only=True):
     """All metadata of one shard at one sequence number.
 
     ``garbage`` maps the seqno at which objects left the state to their keys: they are deleted once no reader's hold is below it.
-    ``rollups`` maps the seqno of a state that was written whole to its object's key.
+    ``rollups`` maps the seqno of a state that was written whole to its object's key. ``applier_version`` is the newest version of
+    mzsql that ever changed the shard (`mzsql.persist.versions`); empty until one that knows the field has.
     """
 
     shard_id: str
@@ -98,6 +107,7 @@ class ShardState(msgspec.Struct, frozen=True, kw_only=True):
     writers: dict[str, Writer] = {}
     rollups: dict[int, str] = {}
     garbage: dict[int, tuple[str, ...]] = {}
+    applier_version: str = ""
 
     @property
     def finalized(self) -> bool:
@@ -141,6 +151,7 @@ class StateDiff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rollups: dict[int, str | None] = {}
     garbage: tuple[str, ...] = ()
     collected: tuple[int, ...] = ()
+    applier_version: str | UnsetType = UNSET
 
 
 def _patched(old: dict[K, V], patch: dict[K, V | None]) -> dict[K, V]:
@@ -156,8 +167,11 @@ def _patched(old: dict[K, V], patch: dict[K, V | None]) -> dict[K, V]:
 
 
 def apply_diff(state: ShardState, diff: StateDiff) -> ShardState:
-    """The state after ``diff``, which must follow it."""
-    assert diff.seqno == state.seqno + 1, (diff.seqno, state.seqno)
+    """The state after ``diff``.
+
+    Raises:
+        InternalError: it breaks an invariant (`mzsql.persist.invariants`).
+    """
     trace = state.trace
     if diff.added or diff.removed:
         gone = set(diff.removed)
@@ -169,7 +183,7 @@ def apply_diff(state: ShardState, diff: StateDiff) -> ShardState:
         garbage = {seqno: keys for seqno, keys in garbage.items() if seqno not in dropped}
         if diff.garbage:
             garbage[diff.seqno] = diff.garbage
-    return ShardState(
+    new = ShardState(
         shard_id=state.shard_id,
         seqno=diff.seqno,
         walltime_ms=diff.walltime_ms,
@@ -184,4 +198,9 @@ def apply_diff(state: ShardState, diff: StateDiff) -> ShardState:
         writers=_patched(state.writers, diff.writers),
         rollups=_patched(state.rollups, diff.rollups),
         garbage=garbage,
+        applier_version=(
+            state.applier_version if diff.applier_version is UNSET else diff.applier_version
+        ),
     )
+    check_step(state, diff, new)
+    return new

@@ -214,9 +214,9 @@ def test_the_log_is_the_state():
         write.compare_and_append(updates([(i, "v", i, 1)]), expected_upper=i, new_upper=i + 1)
     read.downgrade_since(10)
     entries = client.consensus.scan(write.shard_id, 0, 1000)
-    state = decode_entry(entries[0].data, "s").state
+    state = decode_entry(entries[0].data, write.shard_id, 0).state
     for entry in entries[1:]:
-        state = apply_diff(state, decode_entry(entry.data, "s").diff)
+        state = apply_diff(state, decode_entry(entry.data, write.shard_id, entry.seqno).diff)
     assert state == client.inspect(write.shard_id)
     # A change costs what it changes, not what there is.
     assert max(len(e.data) for e in entries[1:]) < 4000
