@@ -59,7 +59,7 @@ class Context(msgspec.Struct, frozen=True):
     blob_url: str | None = None
     threads: bool = False
     """Whether calls may do part of their work on threads of their own; without, all happens in order, as a simulator needs."""
-    closing: threading.Event = msgspec.field(default_factory=threading.Event)
+    closing: threading.Event = msgspec.field(default_factory=lambda: threading.Event())
     """Set when the client closes: whoever waits or retries stops."""
     meter: Meter = msgspec.field(default_factory=lambda: Meter(metrics_of(), SystemClock()))
     version: str = VERSION
