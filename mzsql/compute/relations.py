@@ -3,11 +3,14 @@
 Promise: a relation has exactly the rows it was given and the Arrow types it was given, in whatever chunks they came. (Spark's
 `createDataFrame` stops at an empty chunk behind a non-empty one without saying so; `combine_chunks` is what keeps rows from getting
 lost.) A schema is always stated: inference would be a job. Parts are read with their times as persist defines them,
-``greatest(mz_time, time_floor)``, and only between the bounds asked for.
+``greatest(mz_time, time_floor)``, and only between the bounds asked for. Whatever the session's settings say, a part that is missing or
+damaged fails the query: the checksum of each page is compared, which costs a few percent of a scan.
 """
 
 from __future__ import annotations
 
+import re
+import threading
 from collections.abc import Iterable, Sequence
 from functools import reduce
 from pathlib import Path
@@ -29,6 +32,18 @@ KeyRange: TypeAlias = tuple[Any, Any]
 
 #: More pushed ranges than this cost Spark more than they save.
 PUSHED_RANGES = 64
+
+#: How Spark reads parts, whatever its session is set to.
+READ_OPTIONS = {
+    "parquet.page.verify-checksum.enabled": "true",
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+    "datetimeRebaseMode": "CORRECTED",
+    "mergeSchema": "false",
+}
+_PATTERN = re.compile(r"[\\{}\[\]*?]")
+_DISCOVERY = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+_discovery_lock = threading.Lock()
 
 _SIMPLE: dict[pa.DataType, st.DataType] = {
     pa.bool_(): st.BooleanType(),
@@ -106,6 +121,23 @@ def range_condition(column: Column, ranges: Sequence[KeyRange]) -> Column:
     return reduce(lambda a, b: a | b, conditions, F.lit(False))
 
 
+def _parquet_frame(spark: SparkSession, paths: Sequence[str], schema: pa.Schema) -> DataFrame:
+    """The rows of Parquet parts. Their paths are looked at here: beyond a number of them Spark would start a job for that."""
+    # A path is a name to us and a pattern to Spark.
+    named = [_PATTERN.sub(r"\\\g<0>", path) for path in paths]
+    named = [f"file://{path}" if path.startswith("/") else path for path in named]
+    read = spark.read.schema(spark_schema(schema)).options(**READ_OPTIONS)
+    if len(named) <= int(str(spark.conf.get(_DISCOVERY))):
+        return read.parquet(*named)
+    with _discovery_lock:
+        threshold = spark.conf.get(_DISCOVERY)
+        spark.conf.set(_DISCOVERY, str(len(named)))
+        try:
+            return read.parquet(*named)
+        finally:
+            spark.conf.set(_DISCOVERY, threshold)
+
+
 def parts_frame(
     spark: SparkSession,
     parts: Iterable[PartRef],
@@ -138,12 +170,13 @@ def parts_frame(
             continue
         late = late or as_of is None or part.time_max > as_of
         if part.spark_path is None:
-            inline.append(part.to_arrow().select(full.names).cast(full))
+            here = part.to_arrow(columns=columns.names)
+            inline.append(here.select(full.names).cast(full))
         else:
             # at one time all times look alike, and the floor of a part that counts is not beyond it
             floor = 0 if as_of is not None else part.time_floor
             by_floor.setdefault(floor, []).append(part.spark_path)
-    frames = [spark.read.schema(spark_schema(full)).parquet(*paths) for paths in by_floor.values()]
+    frames = [_parquet_frame(spark, paths, full) for paths in by_floor.values()]
     for position, floor in enumerate(by_floor):
         if floor:
             time = F.greatest(F.col(TIME_COLUMN), F.lit(floor).cast("bigint"))

@@ -1,0 +1,170 @@
+"""A shard as a Spark DataFrame, without an environment around it: for those who use `mzsql.persist` by itself.
+
+Promise: `shard_dataframe` has exactly the contents of the shard at ``as_of``, read by Spark's own Parquet reader from the parts where they
+lie, with the checksum of each page verified, nothing listed and no schema inferred. What compaction has consolidated already is read
+without a shuffle, at the speed of plain Parquet; what it has not is summed up by Spark. Trade-off: a DataFrame cannot tell when the last
+one derived from it is gone, so the parts are held back by the Python object that is returned, and by nothing else.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from mzsql.compute.relations import parts_frame, spark_type
+from mzsql.location import UsageError
+from mzsql.persist import DIFF_COLUMN, TIME_COLUMN, KeySpec, PartRef, ReadHandle, SchemaMismatch
+from mzsql.repr.errors import InternalError, Unsupported
+from mzsql.repr.frontier import Timestamp
+
+#: Parts that Spark cannot open by path come through the driver, so many encoded bytes of them at most …
+DRIVER_BYTES = 64 * 1024 * 1024
+#: … and so many updates.
+DRIVER_ROWS = 1_000_000
+
+_SIGNED = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+}
+
+
+def shard_dataframe(
+    spark: SparkSession,
+    reader: ReadHandle,
+    as_of: Timestamp,
+    columns: Sequence[str] | None = None,
+    filters: Column | str | None = None,
+    *,
+    consolidate: bool = True,
+    timeout: float | None = None,
+) -> DataFrame:
+    """The contents of a shard at ``as_of``: ``columns`` (all by default), ``mz_time`` (``as_of``), ``mz_diff`` (the row's multiplicity).
+
+    Keep the object that is returned until whatever is derived from it was evaluated: it holds the shard's objects back from garbage
+    collection, and a DataFrame derived from it does not. The reader may be expired only after that, too.
+
+    Args:
+        spark: where the frame lives.
+        reader: of the shard; must be able to read at ``as_of``.
+        as_of: the time; waits until it is complete.
+        columns: the columns, in this order.
+        filters: a condition on any of the row's columns (a Column, or Spark SQL), pushed into the scan.
+        consolidate: whether rows are summed up where the shard is not consolidated: each row then comes once, with a diff that is not zero.
+            Otherwise updates come as they are stored, and only sums over ``mz_diff`` mean anything: for aggregates that multiply by it,
+            this saves the shuffle. With fewer columns than the shard has, rows that are equal in them may come more than once either way.
+        timeout: seconds to wait for ``as_of``.
+
+    Raises:
+        SinceViolation, ReadTimeout, ExpiredHandle: as `ReadHandle.parts`.
+        SchemaMismatch: a column the shard lacks, or two that are one name to this session.
+        Unsupported: a column of a type Spark has not.
+        UsageError: the Blob store has no paths that Spark opens, and the parts are more than may come through the driver.
+    """
+    wanted = _wanted(reader, columns)
+    parts = reader.parts(as_of, timeout=timeout)
+    _check_bound(reader.shard_id, parts)
+    # A filter may look at columns that are not asked for; Spark reads none that nobody uses.
+    held = pa.schema([_sparkable(f) for f in reader.schema]) if filters is not None else None
+    schema = wanted if held is None else held
+    _check_names(spark, schema)
+    frame = parts_frame(spark, parts, schema, as_of=as_of)
+    summed = consolidate and not _consolidated(parts, as_of, reader.key, wanted)
+    additive = set(reader.key.additive) if reader.key is not None else set()
+    if filters is not None and not (summed and additive):
+        frame = frame.where(filters)
+    if summed:
+        # Sums of additive columns are over whole rows: a filter on a sum would otherwise meet its summands.
+        over = schema if filters is not None and additive else wanted
+        frame = _sum_up(frame, over, additive, as_of)
+        if filters is not None and additive:
+            frame = frame.where(filters)
+    frame = frame.select(*(_named(name) for name in [*wanted.names, TIME_COLUMN, DIFF_COLUMN]))
+    frame.mz_parts = parts
+    return frame
+
+
+def _named(name: str) -> Column:
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
+def _wanted(reader: ReadHandle, columns: Sequence[str] | None) -> pa.Schema:
+    for name in columns or ():
+        if name not in reader.schema.names:
+            raise SchemaMismatch(f'shard {reader.shard_id} has no column "{name}"')
+    names = reader.schema.names if columns is None else columns
+    return pa.schema([_sparkable(reader.schema.field(name)) for name in names])
+
+
+def _sparkable(field: pa.Field) -> pa.Field:
+    """The column with the type Spark reads it as: the next wider signed one for an unsigned one."""
+    field = field.with_type(_SIGNED.get(field.type, field.type))
+    try:
+        spark_type(field.type)
+    except InternalError as failure:
+        raise Unsupported(
+            f'Spark has no type for column "{field.name}" of type {field.type}',
+            hint="Name the other columns, or read the shard with snapshot_arrow.",
+        ) from failure
+    return field
+
+
+def _check_names(spark: SparkSession, schema: pa.Schema) -> None:
+    if str(spark.conf.get("spark.sql.caseSensitive")).lower() == "true":
+        return
+    names = Counter(name.lower() for name in [*schema.names, TIME_COLUMN, DIFF_COLUMN])
+    twice = [name for name in schema.names if names[name.lower()] > 1]
+    if twice:
+        raise SchemaMismatch(
+            f"the columns {', '.join(twice)} are one name to this Spark session",
+            hint="Set spark.sql.caseSensitive to true.",
+        )
+
+
+def _check_bound(shard_id: str, parts: Sequence[PartRef]) -> None:
+    local = [part for part in parts if part.spark_path is None]
+    rows, size = sum(part.rows for part in local), sum(part.bytes for part in local)
+    if rows > DRIVER_ROWS or size > DRIVER_BYTES:
+        raise UsageError(
+            f"shard {shard_id}: {rows} updates ({size} bytes) have no path that Spark opens, "
+            f"and at most {DRIVER_ROWS} ({DRIVER_BYTES} bytes) may come through the driver",
+            hint="Read it in splits (ReadHandle.snapshot), or keep the shard in a Blob store with paths, such as file: or s3:.",
+        )
+
+
+def _consolidated(
+    parts: Sequence[PartRef], as_of: Timestamp, key: KeySpec | None, wanted: pa.Schema
+) -> bool:
+    """Whether the metadata says that each row is there once: one batch of compaction's, its updates up to ``as_of`` all at one time."""
+    if not parts:
+        return True
+    one_batch = len({part.batch_id for part in parts}) == 1 and parts[0].consolidated
+    times = {part.time_min for part in parts} | {min(part.time_max, as_of) for part in parts}
+    # Rows of additive columns that add up to something may have a diff of zero, which counts only beside those columns.
+    whole = key is None or not key.additive or set(key.additive) <= set(wanted.names)
+    return one_batch and len(times) == 1 and whole
+
+
+def _sum_up(frame: DataFrame, schema: pa.Schema, additive: set[str], as_of: Timestamp) -> DataFrame:
+    """Equal rows as one; sums that do not fit their type fail the query, in a session without ANSI mode too."""
+    groups = [_named(name) for name in schema.names if name not in additive]
+    sums = [name for name in schema.names if name in additive] + [DIFF_COLUMN]
+    types = {name: spark_type(schema.field(name).type) for name in sums[:-1]}
+    totals = []
+    for name in sums:
+        fits = F.try_sum(_named(name)).try_cast(types.get(name, "bigint"))
+        message = F.lit(f'sums of column "{name}" do not fit its type')
+        total = F.coalesce(fits, F.raise_error(message).cast(types.get(name, "bigint")))
+        if name != DIFF_COLUMN or not groups:  # sums of nothing are NULL
+            total = F.when(F.count(_named(name)) == 0, F.lit(0)).otherwise(total)
+        totals.append(total.cast(types.get(name, "bigint")).alias(name))
+    result = frame.groupBy(*groups).agg(*totals)
+    nonzero = _named(DIFF_COLUMN) != 0
+    for name in sums[:-1]:
+        nonzero = nonzero | (_named(name) != 0)
+    return result.where(nonzero).withColumn(TIME_COLUMN, F.lit(as_of).cast("bigint"))
