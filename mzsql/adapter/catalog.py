@@ -194,6 +194,15 @@ def decode(entries: Mapping[str, bytes]) -> CatalogState:
     return CatalogState(**fields, **single)  # type: ignore[arg-type]
 
 
+def peek_catalog(persist: PersistClient, shard_id: str) -> CatalogState | None:
+    """The catalog as it is, read without a lease and changing nothing; None where there is none."""
+    table = persist.peek(shard_id)
+    if table is None:
+        return None
+    pairs = zip(table.column("key").to_pylist(), table.column("value").to_pylist(), strict=True)
+    return decode(dict(pairs))
+
+
 def put(kind: str, name: str, value: object) -> tuple[str, bytes]:
     """A durable entry."""
     return f"{kind}/{name}", msgspec.json.encode(value)

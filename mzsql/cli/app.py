@@ -118,16 +118,110 @@ def shell(*, env: Env) -> None:
     run_shell(env)
 
 
+Directory = Annotated[
+    Path | None,
+    typer.Argument(metavar="[ENV]", help="The environment's directory; or give both URLs."),
+]
+BlobUrl = Annotated[str | None, typer.Option("--blob", help="The Blob store's URL.")]
+ConsensusUrl = Annotated[str | None, typer.Option("--consensus", help="The Consensus store's URL.")]
+
+
 @app.command()
 def inspect(
-    env: Annotated[Path, typer.Argument(help="The environment's directory.")],
+    env: Directory = None,
     *,
-    csv: Annotated[bool, typer.Option("--csv", help="Print rows as CSV.")] = False,
+    blob: BlobUrl = None,
+    consensus: ConsensusUrl = None,
+    shard: Annotated[
+        str | None,
+        typer.Option(help="Show everything of this one: a shard's id, or an object's full name."),
+    ] = None,
+    csv: Annotated[bool, typer.Option("--csv", help="Print the shards as CSV.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Show the shards of an environment: whose they are, their frontiers, batches and sizes. Changes nothing."""
-    from mzsql.cli.inspect import print_inspection  # noqa: PLC0415
+    """Show shards: whose they are, frontiers, batches, handles, garbage, what nobody refers to, the cost. Changes nothing."""
+    from mzsql.cli.inspect import print_overview, print_shard  # noqa: PLC0415
+    from mzsql.cli.place import open_place  # noqa: PLC0415
 
-    print_inspection(env, "csv" if csv else "table")
+    if csv and (json or shard is not None):
+        raise InvalidParameter("--csv is for the table of all shards, without --json and --shard")
+    style = "json" if json else "csv" if csv else "table"
+    with open_place(env, blob, consensus) as place:
+        name = None if shard is None else place.shard_named(shard)
+        code = print_overview(place, style) if name is None else print_shard(place, name, style)
+    raise typer.Exit(code)
+
+
+@app.command()
+def maintain(
+    env: Directory = None,
+    *,
+    blob: BlobUrl = None,
+    consensus: ConsensusUrl = None,
+    shard: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this one, by id or an object's full name; may be repeated."),
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Merge all batches of a shard into one.")
+    ] = False,
+    leaks_older_than: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            help="Delete what nobody refers to once it is so many hours old. "
+            "What is younger than the longest write may be about to be appended.",
+        ),
+    ] = 24.0,
+    leaks: Annotated[bool, typer.Option(help="Whether to look for leaked objects at all.")] = True,
+    delete_of_no_shard: Annotated[
+        bool,
+        typer.Option(
+            "--delete-of-no-shard",
+            help="Delete old objects of unknown shards too: make sure that both URLs belong together.",
+        ),
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing, only look.")] = False,
+    forever: Annotated[
+        bool, typer.Option("--forever", help="Go on until SIGTERM or Ctrl-C.")
+    ] = False,
+    interval: Annotated[
+        float, typer.Option(min=0.1, help="Seconds between looks, with --forever.")
+    ] = 10.0,
+    leaks_interval: Annotated[
+        float, typer.Option(min=1, help="Seconds between searches for leaks, with --forever.")
+    ] = 3600.0,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, help="Seconds that the upkeep of one shard may take.")
+    ] = 3600.0,
+    json: Annotated[bool, typer.Option("--json", help="Tell of each round as JSON.")] = False,
+    metrics_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Serve metrics for Prometheus there.")
+    ] = None,
+    metrics_address: Annotated[
+        str, typer.Option(help="The address that metrics are served at.")
+    ] = "0.0.0.0",  # noqa: S104  scrapers come from other machines; there are no secrets in it
+) -> None:
+    """Compact shards, collect their garbage and delete what killed writers left, once or as a process of its own."""
+    from mzsql.cli.maintain import Rounds, run_maintenance, serve_metrics  # noqa: PLC0415
+    from mzsql.cli.place import open_place  # noqa: PLC0415
+    from mzsql.persist.upkeep import Wanted  # noqa: PLC0415
+
+    rounds = Rounds(forever=forever, interval=interval, leaks_interval=leaks_interval)
+    with open_place(env, blob, consensus, background=True) as place:
+        if metrics_port is not None:
+            serve_metrics(metrics_port, metrics_address)
+        wanted = Wanted(
+            shard_ids=tuple(place.shard_named(name) for name in shard) if shard else None,
+            full=full,
+            only_due=forever and not full,
+            leaks_older_than_ms=int(leaks_older_than * 3_600_000) if leaks else None,
+            delete_of_no_shard=delete_of_no_shard,
+            dry_run=dry_run,
+            timeout=timeout,
+        )
+        code = run_maintenance(place, wanted, rounds, "json" if json else "text")
+    raise typer.Exit(code)
 
 
 def _typed(text: str) -> list[Piece]:

@@ -1,18 +1,27 @@
-"""What an environment stores, shard by shard, for the person who wonders where the bytes are.
+"""What a location stores: all its shards as a table with what each costs a month, or one shard laid open.
 
-Promise: it opens the environment for reading only. Sizes are those that the shards' states tell; the Blob store is not searched.
+Promise: nothing is written and no lease is taken. JSON says the same as the tables, in full; the tables shorten long lists and say so.
+A shard that cannot be read is shown with its error, and makes the command fail once everything else has been shown.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import sys
-from pathlib import Path
+from collections.abc import Sequence
+from typing import Any
 
-from mzsql.adapter.environment import CATALOG_SHARD, Environment
-from mzsql.adapter.locations import locate
+import msgspec
+
 from mzsql.cli.output import print_csv, print_table
-from mzsql.persist.state import ShardState
+from mzsql.cli.place import Place
+from mzsql.persist.cost import hundred_dollars_a_year, span
+from mzsql.persist.inspection import HandleReport, ShardReport, StrangersReport
+from mzsql.repr.errors import SqlError
 from mzsql.repr.frontier import show
+
+_SHOWN = 20
+"""So many lines of a list are printed; JSON has all."""
 
 _COLUMNS = (
     "owner",
@@ -24,63 +33,274 @@ _COLUMNS = (
     "updates",
     "bytes",
     "inline_bytes",
+    "garbage_bytes",
+    "unreferenced_bytes",
     "readers",
+    "writers",
     "holds",
     "seqno",
+    "usd_a_month",
 )
+_NOT_SUMMED = ("owner", "shard", "since", "upper", "seqno")
 
 
-def owners(env: Environment) -> dict[str, str]:
-    """Whose each shard is that the catalog knows."""
-    state = env.catalog.state
-    known = {
-        CATALOG_SHARD: "the catalog",
-        env.meta.wal_shard: "the tables' write-ahead log",
-        env.meta.cache_shard: "the expression cache",
-    }
-    known |= {
-        item.shard: f"{item.kind} {item.full_name}" for item in state.items.values() if item.shard
-    }
-    known |= {shard: f"source {name}" for name, shard in state.managed.items()}
-    for name, shard in state.arrangements.items():
-        replica, _, fingerprint = name.partition("/")
-        known[shard] = f"arrangement {fingerprint[:12]} of replica {replica}"
-    return known
+class Overview(msgspec.Struct, frozen=True, kw_only=True):
+    """All shards of a location, as JSON has them."""
+
+    shards: list[ShardReport]
+    owners: dict[str, str]
+    of_no_shard: list[StrangersReport]
+    failures: dict[str, str]
+    total_bytes: int
+    total_usd_a_month: float
 
 
-def _row(shard: str, owner: str, state: ShardState) -> tuple[object, ...]:
-    return (
+class Detail(msgspec.Struct, frozen=True, kw_only=True):
+    """One shard, as JSON has it."""
+
+    owner: str
+    report: ShardReport
+
+
+def usd(amount: float) -> str:
+    """Dollars; as many digits as it takes to tell a small amount from nothing."""
+    return f"{amount:.2f}" if amount == 0 or amount >= 0.01 else f"{amount:.2g}"
+
+
+def _row(report: ShardReport, owner: str) -> list[Any]:
+    return [
         owner,
-        shard,
-        show(state.since),
-        show(state.upper),
-        len(state.trace),
-        sum(len(batch.parts) for batch in state.trace),
-        sum(batch.rows for batch in state.trace),
-        sum(batch.size for batch in state.trace),
-        state.inline_size,
-        len(state.readers),
-        len(state.critical),
-        state.seqno,
+        report.shard_id,
+        show(report.since),
+        show(report.upper),
+        len(report.batches),
+        sum(batch.parts for batch in report.batches),
+        report.updates,
+        sum(batch.bytes for batch in report.batches),
+        report.inline_bytes,
+        report.garbage_bytes,
+        report.unreferenced_bytes,
+        len(report.readers),
+        len(report.writers),
+        len(report.critical),
+        report.seqno,
+        report.cost.total_usd,
+    ]
+
+
+def _stored(report: ShardReport) -> int:
+    return report.cost.stored_bytes + report.inline_bytes
+
+
+def print_overview(place: Place, style: str) -> int:
+    """Print all shards, the largest first, with totals; ended ones are left out unless they still cost something. The exit code."""
+    owners = place.owners()
+    shards: list[ShardReport] = []
+    failures: dict[str, str] = {}
+    for shard_id, found in place.client.reports():
+        if isinstance(found, ShardReport):
+            if not found.finalized or found.cost.stored_bytes:
+                shards.append(found)
+        else:
+            failures[shard_id] = found.message if isinstance(found, SqlError) else repr(found)
+    strangers = place.client.strangers()
+    shards.sort(key=lambda r: (-_stored(r), owners.get(r.shard_id, ""), r.shard_id))
+    if style == "json":
+        _print_json(
+            Overview(
+                shards=shards,
+                owners=owners,
+                of_no_shard=strangers,
+                failures=failures,
+                total_bytes=sum(map(_stored, shards)) + sum(s.bytes for s in strangers),
+                total_usd_a_month=sum(r.cost.total_usd for r in shards),
+            )
+        )
+    else:
+        _print_rows(shards, owners, style)
+        if style == "table":
+            _print_rest(strangers)
+    for shard_id, error in failures.items():
+        sys.stderr.write(f"ERROR:  {shard_id}: {error}\n")
+    return 1 if failures else 0
+
+
+def _print_rows(shards: Sequence[ShardReport], owners: dict[str, str], style: str) -> None:
+    rows = [
+        _row(r, owners.get(r.shard_id) or (r.purpose if not owners else "nobody the catalog knows"))
+        for r in shards
+    ]
+    if style == "csv":
+        print_csv(_COLUMNS, rows, sys.stdout)
+        return
+    total: list[Any] = [
+        None if name in _NOT_SUMMED else sum(row[i] for row in rows)
+        for i, name in enumerate(_COLUMNS)
+    ]
+    total[0] = "total"
+    told = [usd(r.cost.total_usd) + ("" if r.cost.reliable else " ?") for r in shards]
+    told.append(usd(total[-1]))
+    shown = [[*row[:-1], cost] for row, cost in zip([*rows, total], told, strict=True)]
+    print_table(_COLUMNS, shown, sys.stdout)
+
+
+def _print_rest(strangers: Sequence[StrangersReport]) -> None:
+    if strangers:
+        sys.stdout.write("objects of no shard of this Consensus:\n")
+        rows = [(s.prefix, s.objects, s.bytes) for s in strangers[:_SHOWN]]
+        print_table(("prefix", "objects", "bytes"), rows, sys.stdout)
+        _print_left_out(len(strangers))
+    sys.stdout.write(
+        "usd_a_month is extrapolated from each shard's log (?: from less than ten minutes of it); "
+        "--shard tells with which assumptions.\n"
+        f"{hundred_dollars_a_year()}.\n"
     )
 
 
-def print_inspection(path: Path, style: str) -> None:
-    """Print a row for each shard of the environment in a directory, the largest first.
+def _print_left_out(count: int) -> None:
+    if count > _SHOWN:
+        sys.stdout.write(f"… and {count - _SHOWN} more, see --json\n\n")
 
-    Raises:
-        EnvironmentRefused: the directory is not an environment, or one of a newer format.
-    """
-    env = Environment.open(locate(path, create=False), read_only=True)
-    try:
-        known = owners(env)
-        rows = []
-        for shard in sorted(set(known) | set(env.persist.consensus.list_keys())):
-            state = env.persist.inspect(shard)
-            if state is not None and not state.finalized:
-                rows.append(_row(shard, known.get(shard, "nobody the catalog knows"), state))
-    finally:
-        env.close()
-    rows.sort(key=lambda row: (-int(str(row[7])), str(row[0])))
-    show_rows = print_csv if style == "csv" else print_table
-    show_rows(_COLUMNS, rows, sys.stdout)
+
+def _print_json(value: object) -> None:
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+
+
+def print_shard(place: Place, shard_id: str, style: str) -> int:
+    """Print everything of one shard. The exit code: 1 when objects it names are missing."""
+    report = place.client.report(shard_id)
+    assert report is not None, "the shard was found in Consensus"
+    owner = place.owners().get(shard_id, report.purpose)
+    if style == "json":
+        _print_json(Detail(owner=owner, report=report))
+    else:
+        _print_facts(report, owner)
+        _print_lists(report)
+        _print_cost(report)
+    if report.missing:
+        sys.stderr.write(
+            f"ERROR:  {len(report.missing)} objects that the shard's state names are missing from Blob: "
+            f"{', '.join(report.missing[:3])}{', …' if len(report.missing) > 3 else ''}\n"
+        )
+    return 1 if report.missing else 0
+
+
+def _print_facts(report: ShardReport, owner: str) -> None:
+    log = report.log
+    key = report.key
+    facts = {
+        "shard": report.shard_id,
+        "owner": owner,
+        "state": "finalized: a tombstone" if report.finalized else "live",
+        "since": show(report.since),
+        "upper": show(report.upper),
+        "seqno": f"{report.seqno}, objects kept for states from {report.seqno_since} on",
+        "last change": _moment(report.walltime_ms),
+        "written by": f"mzsql {report.applier_version}" if report.applier_version else "",
+        "columns": ", ".join(f"{name} {kind}" for name, kind in report.columns.items()),
+        "key": "" if key is None else f"({', '.join(key.columns)}) in {key.workers} workers",
+        "updates": str(report.updates),
+        "bytes": f"{report.live_bytes} in objects, {report.inline_bytes} inline, {report.garbage_bytes} garbage, "
+        f"{report.rollup_bytes} rollups, {report.unreferenced_bytes} unreferenced",
+        "log": f"{log.entries} entries, {log.bytes} bytes, from {log.first_seqno} to {log.last_seqno}",
+    }
+    width = max(map(len, facts))
+    for name, fact in facts.items():
+        if fact:
+            sys.stdout.write(f"{name.ljust(width)}  {fact}\n")
+    sys.stdout.write("\n")
+
+
+def _moment(ms: int) -> str:
+    return dt.datetime.fromtimestamp(ms / 1000, dt.UTC).isoformat(sep=" ", timespec="milliseconds")
+
+
+def _left(handle: HandleReport) -> str:
+    if handle.lease_left_ms is None:
+        return ""
+    if handle.lease_left_ms < 0:
+        return f"ran out {span(-handle.lease_left_ms / 1000)} ago"
+    return span(handle.lease_left_ms / 1000)
+
+
+def _print_lists(report: ShardReport) -> None:
+    _print_list(
+        "batches",
+        (
+            "id",
+            "lower",
+            "upper",
+            "since",
+            "updates",
+            "bytes",
+            "parts",
+            "inline",
+            "objects",
+            "workers",
+        ),
+        [
+            (
+                *(b.id, b.lower, show(b.upper), b.since, b.updates, b.bytes, b.parts),
+                *(b.inline_bytes, b.objects, ",".join(map(str, b.workers))),
+            )
+            for b in report.batches
+        ],
+    )
+    _print_list(
+        "readers",
+        ("id", "since", "lease left", "reads from seqno", "purpose"),
+        [(r.id, show(r.frontier), _left(r), r.seqno_hold, r.purpose) for r in report.readers],
+    )
+    _print_list(
+        "writers",
+        ("id", "upper", "lease left", "purpose"),
+        [(w.id, show(w.frontier), _left(w), w.purpose) for w in report.writers],
+    )
+    _print_list(
+        "critical holds",
+        ("id", "since", "purpose"),
+        [(h.id, show(h.frontier), h.purpose) for h in report.critical],
+    )
+    _print_list(
+        "rollups",
+        ("seqno", "key", "bytes"),
+        [(r.seqno, r.key, r.bytes) for r in report.rollups],
+    )
+    _print_list(
+        "garbage",
+        ("since seqno", "objects", "bytes", "held by"),
+        [
+            (g.seqno, g.objects, g.bytes, ", ".join(g.held_by) or "nobody: goes with a collection")
+            for g in report.garbage
+        ],
+    )
+    _print_list(
+        "unreferenced objects (being written, to be appended, or leaked)",
+        ("key", "bytes", "age"),
+        [
+            (u.key, u.bytes, "unknown" if u.age_ms is None else span(u.age_ms / 1000))
+            for u in report.unreferenced
+        ],
+    )
+
+
+def _print_list(what: str, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    if not rows:
+        return
+    sys.stdout.write(f"{what}:\n")
+    print_table(names, rows[:_SHOWN], sys.stdout)
+    _print_left_out(len(rows))
+
+
+def _print_cost(report: ShardReport) -> None:
+    cost = report.cost
+    sys.stdout.write(f"cost a month: ${usd(cost.total_usd)}\n")
+    rows = [
+        ("stored", f"{cost.stored_bytes} bytes", usd(cost.storage_usd)),
+        ("PUT, LIST, DELETE", f"{cost.puts_per_month:.0f} requests", usd(cost.puts_usd)),
+        ("GET", f"{cost.gets_per_month:.0f} requests", usd(cost.gets_usd)),
+    ]
+    print_table(("what", "how much", "usd"), rows, sys.stdout)
+    for assumption in cost.assumptions:
+        sys.stdout.write(f"- {assumption}\n")
+    sys.stdout.write(f"- {hundred_dollars_a_year()}\n")

@@ -11,6 +11,7 @@ import logging
 import random
 import threading
 import weakref
+from collections.abc import Callable, Collection, Iterator, Sequence
 from types import TracebackType
 from typing import Self
 from uuid import UUID
@@ -33,6 +34,15 @@ from mzsql.persist.columns import check_schema, encode_schema
 from mzsql.persist.commands import Finalize, RegisterCritical, RegisterReader
 from mzsql.persist.critical import CriticalReader
 from mzsql.persist.errors import ExpiredHandle, MissingPart
+from mzsql.persist.inspection import (
+    ShardReport,
+    StrangersReport,
+    find_strangers,
+    inspect_location,
+    inspect_shard,
+    peek,
+)
+from mzsql.persist.leaks import DAY_MS, Leak, find_leaks
 from mzsql.persist.machine import Context, Shard
 from mzsql.persist.maintenance import Report, due, maintain
 from mzsql.persist.metrics import Meter, error_kind, metered, metrics_of
@@ -42,6 +52,7 @@ from mzsql.persist.settings import Settings
 from mzsql.persist.state import ShardState
 from mzsql.persist.write import WriteHandle
 from mzsql.repr.errors import SqlError
+from mzsql.repr.version import VERSION
 
 _log = logging.getLogger(__name__)
 
@@ -62,6 +73,7 @@ class PersistClient:
         blob_url: what snapshot splits tell other processes to open.
         consensus_url: where ``consensus`` was opened; of both URLs metrics tell the scheme.
         registry: where metrics are kept; prometheus_client's default registry by default.
+        version: the program's version, as the shards it changes remember it (`mzsql.persist.versions`).
     """
 
     def __init__(
@@ -76,6 +88,7 @@ class PersistClient:
         blob_url: str | None = None,
         consensus_url: str | None = None,
         registry: CollectorRegistry | None = None,
+        version: str = VERSION,
     ) -> None:
         self.blob = blob
         self.consensus = consensus
@@ -91,6 +104,7 @@ class PersistClient:
             blob_url=blob_url,
             threads=background,
             meter=meter,
+            version=version,
         )
         self._lock = threading.Lock()
         self._opened: dict[str, Opened] = {}
@@ -270,6 +284,7 @@ class PersistClient:
                     walltime_ms=context.clock.now_ms(),
                     schema=encoded,
                     key=key,
+                    applier_version=context.version,
                 ),
                 deadline,
             )
@@ -294,19 +309,80 @@ class PersistClient:
         shard = Shard(shard_id, self._context) if opened is None else opened.shard
         return shard.fetch(self._context.deadline(timeout))
 
+    @metered("report")
+    def report(self, shard_id: str, *, timeout: float | None = None) -> ShardReport | None:
+        """Everything there is to see of the shard, with its monthly cost, or `None` when it does not exist. Changes nothing.
+
+        Raises:
+            NewerVersion, CorruptPart, MissingPart: its state cannot be read.
+        """
+        check_shard_id(shard_id)
+        return inspect_shard(self._context, shard_id, self._context.deadline(timeout))
+
+    def reports(
+        self, *, timeout: float | None = None
+    ) -> Iterator[tuple[str, ShardReport | Exception]]:
+        """Every shard of the location with its `report`, or with the error that kept it from being read. Changes nothing."""
+        return inspect_location(self._context, lambda: self._context.deadline(timeout))
+
+    def strangers(self) -> list[StrangersReport]:
+        """Objects in Blob under prefixes that are no shards of this Consensus, summed up by prefix. Changes nothing."""
+        return find_strangers(self._context, frozenset(self._context.consensus.list_keys()))
+
+    @metered("peek")
+    def peek(self, shard_id: str, *, timeout: float | None = None) -> pa.Table | None:
+        """The shard's contents at its latest complete time, read without a lease, so changing nothing; `None` without the shard.
+
+        Raises:
+            MissingPart: compaction took parts away faster than they could be read.
+        """
+        check_shard_id(shard_id)
+        found = peek(self._context, shard_id, self._context.deadline(timeout))
+        return None if found is None else found[1]
+
+    def find_leaks(
+        self,
+        *,
+        older_than_ms: int = DAY_MS,
+        shard_ids: Sequence[str] | None = None,
+        protected: Callable[[], Collection[str]] | None = None,
+        delete: bool = False,
+        delete_of_no_shard: bool = False,
+        timeout: float | None = None,
+    ) -> Iterator[Leak]:
+        """Objects and unfinished uploads that nobody refers to; see `mzsql.persist.leaks.find_leaks`."""
+        return find_leaks(
+            self._context,
+            older_than_ms=older_than_ms,
+            shard_ids=shard_ids,
+            protected=protected,
+            delete=delete,
+            delete_of_no_shard=delete_of_no_shard,
+            timeout=timeout,
+        )
+
     @metered("maintain")
     def maintain(
-        self, shard_id: str, *, full: bool = False, timeout: float | None = None
+        self,
+        shard_id: str,
+        *,
+        full: bool = False,
+        all_due: bool = True,
+        timeout: float | None = None,
     ) -> Report:
-        """Compact, roll up and collect what is due on the shard, now, in this thread.
+        """Compact, roll up and collect on the shard, now, in this thread; of one that was finalized, delete what is left.
 
         Args:
             shard_id: a shard that is there.
             full: merge all its batches into one, whatever their sizes.
+            all_due: collect whatever can be collected, however little; else as much as is worth a rollup, as in the background.
             timeout: seconds the call may take.
         """
         opened = self._open(shard_id, None, None, timeout)
-        return maintain(opened, self._context.deadline(timeout), full=full, all_due=True)
+        report = maintain(opened, self._context.deadline(timeout), full=full, all_due=all_due)
+        if opened.shard.state.finalized and not opened.readers:
+            self._forget(opened)
+        return report
 
     @metered("finalize")
     def finalize(self, shard_id: str, *, timeout: float | None = None) -> None:
@@ -324,7 +400,9 @@ class PersistClient:
                 del self._opened[opened.shard_id]
 
     def _changed(self, opened: Opened) -> None:
-        """Maintain a shard that was changed here, if that is due."""
+        """Maintain a shard that was changed here, if that is due and done in this process."""
+        if self._context.settings.maintenance == "elsewhere":
+            return
         if not due(opened.shard.state, self._context.settings):
             return
         if not self._threads:

@@ -52,6 +52,8 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     puts_usd: float
     gets_usd: float
     total_usd: float
+    reliable: bool
+    """Whether the log is long enough to say anything about a month."""
     assumptions: tuple[str, ...]
 
 
@@ -75,8 +77,13 @@ def monthly_cost(
         puts_usd=puts_usd,
         gets_usd=gets_usd,
         total_usd=storage_usd + puts_usd + gets_usd,
+        reliable=_reliable(activity),
         assumptions=_assumptions(activity, readers, prices),
     )
+
+
+def _reliable(activity: Activity) -> bool:
+    return activity.seconds >= 600
 
 
 def _assumptions(activity: Activity, readers: int, prices: Prices) -> tuple[str, ...]:
@@ -87,10 +94,10 @@ def _assumptions(activity: Activity, readers: int, prices: Prices) -> tuple[str,
         f"requests go on as in the last {span(activity.seconds)}, in which the log has {activity.changes} changes: "
         f"{activity.objects_written} objects written, {activity.objects_dropped} dropped, "
         f"{activity.objects_compacted} read by compaction",
-        f"each of the {readers} readers open now reads each appended object once; "
+        f"every reader that is open now (there are {readers}) reads each appended object once; "
         "snapshots, and what Spark reads by path, come on top",
     ]
-    if activity.changes < 16 or activity.seconds < 600:
+    if not _reliable(activity):
         told.append("so short a log says little about a month: look again later")
     return tuple(told)
 

@@ -330,15 +330,8 @@ def unapplied_keys(persist: PersistClient, shard_id: str) -> frozenset[str]:
     Whoever looks for objects that nothing refers to reads this first and the tables' states afterwards: a batch leaves the log only
     once its table's shard holds it.
     """
-    state = persist.inspect(shard_id)
-    if state is None or state.finalized:
+    # Without a lease, so that looking changes nothing.
+    table = persist.peek(shard_id)
+    if table is None:
         return frozenset()
-    reader = persist.open_reader(shard_id, WAL_SCHEMA, purpose="objects that the log refers to")
-    try:
-        upper = reader.fetch_upper()
-        if not upper:
-            return frozenset()
-        entries = entries_of(reader.snapshot_arrow(upper - 1))
-        return advance(WalState(), entries, upper).blob_keys()
-    finally:
-        reader.expire()
+    return advance(WalState(), entries_of(table), 0).blob_keys()

@@ -1,0 +1,141 @@
+"""Maintenance as a process of its own: compaction, collection, what ended shards leave behind, leaked objects.
+
+Promise: SIGTERM or Ctrl-C ends it once the shard at hand is done (a second one at once), with what was done told; a shard that fails
+is told and stops no other. With ``--forever`` shards are looked at again and again and touched when it is worth it, so a look costs
+only reads; the search for leaks, which lists the whole Blob store, comes less often.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import msgspec
+from prometheus_client import start_http_server
+
+from mzsql.cli.place import Place
+from mzsql.location import LocationError
+from mzsql.persist.cost import span
+from mzsql.persist.leaks import Leak
+from mzsql.persist.upkeep import Failure, Upkeep, Wanted, keep_up
+
+
+class Rounds(msgspec.Struct, frozen=True, kw_only=True):
+    """How often: once, or for ever with pauses, in seconds."""
+
+    forever: bool = False
+    interval: float = 10.0
+    leaks_interval: float = 3600.0
+
+
+def serve_metrics(port: int, address: str) -> None:
+    """Serve Prometheus' default registry over HTTP on a thread that ends with the process.
+
+    Raises:
+        OSError: the port is taken.
+    """
+    start_http_server(port, addr=address)
+
+
+@contextmanager
+def _stopping() -> Iterator[threading.Event]:
+    """An event that SIGTERM and SIGINT set; a second SIGINT interrupts."""
+    stop = threading.Event()
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        del frame
+        if stop.is_set() and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {
+        number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def run_maintenance(place: Place, wanted: Wanted, rounds: Rounds, style: str) -> int:
+    """Do the rounds and tell of them. The exit code: 1 when something failed in the last one."""
+    with _stopping() as stop:
+        leaks_due = 0.0
+        while True:
+            leaks = wanted.leaks_older_than_ms if time.monotonic() >= leaks_due else None
+            if leaks is not None:
+                leaks_due = time.monotonic() + rounds.leaks_interval
+            this = msgspec.structs.replace(wanted, leaks_older_than_ms=leaks)
+            done = _round(place, this, stop, style)
+            if not rounds.forever or style == "json" or _anything(done):
+                _tell(done, wanted, style)
+            if not rounds.forever or stop.wait(rounds.interval):
+                return 1 if done.failures else 0
+
+
+def _round(place: Place, wanted: Wanted, stop: threading.Event, style: str) -> Upkeep:
+    def tell_leak(leak: Leak) -> None:
+        if style == "text":
+            age = "of unknown age" if leak.age_ms is None else f"{span(leak.age_ms / 1000)} old"
+            what = "deleted" if leak.deleted else "found"
+            key = leak.key or "(unnamed)"
+            sys.stdout.write(f"leaked {leak.kind} {what}: {key}, {leak.bytes} bytes, {age}\n")
+
+    done = Upkeep()
+    try:
+        keep_up(
+            place.client,
+            wanted,
+            done=done,
+            protected=place.protected,
+            stopped=stop.is_set,
+            on_leak=tell_leak,
+        )
+    except LocationError as failure:
+        done.failures.append(Failure(shard_id="the location", error=failure.message))
+    return done
+
+
+def _anything(done: Upkeep) -> bool:
+    return bool(
+        done.failures
+        or done.merges
+        or done.rollups
+        or done.objects_deleted
+        or done.entries_truncated
+        or done.leaks_deleted
+    )
+
+
+def _tell(done: Upkeep, wanted: Wanted, style: str) -> None:
+    if style == "json":
+        sys.stdout.write(msgspec.json.encode(done).decode() + "\n")
+    else:
+        sys.stdout.write(_told(done, wanted) + "\n")
+        for failure in done.failures:
+            sys.stderr.write(f"ERROR:  {failure.shard_id}: {failure.error}\n")
+    sys.stdout.flush()
+
+
+def _told(done: Upkeep, wanted: Wanted) -> str:
+    told = f"{done.shards} shards, {done.due} with maintenance due"
+    if wanted.dry_run:
+        told += f", {done.collectable} objects of garbage to delete; dry run, nothing changed"
+    else:
+        told += (
+            f": {done.merges} compactions of {done.batches_merged} batches, {done.rollups} rollups, "
+            f"{done.objects_deleted} objects and {done.entries_truncated} log entries deleted"
+        )
+    if done.leaks_deleted:
+        told += f"; {done.leaks_deleted} leaks deleted ({done.leaked_bytes_deleted} bytes)"
+    if done.leaks_left:
+        told += f"; {done.leaks_left} leaks left ({done.leaked_bytes_left} bytes)"
+    if done.failures:
+        told += f"; {len(done.failures)} failed"
+    return told

@@ -1,0 +1,118 @@
+"""Where ``mzsql inspect`` and ``mzsql maintain`` look: an environment's directory, or the URLs of any persist location.
+
+Promise: opening one makes nothing: a path where nothing is, is refused. Where the location holds an environment, its catalog is read,
+without a lease, for whose each shard is and for what its write-ahead log still holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from mzsql.adapter.catalog import CatalogState, peek_catalog
+from mzsql.adapter.environment import CATALOG_SHARD
+from mzsql.adapter.locations import locate, refuse_newer
+from mzsql.location import local_path, split_url
+from mzsql.persist import PersistClient, Settings
+from mzsql.repr.errors import EnvironmentRefused, InvalidParameter, UndefinedObject
+from mzsql.storage import unapplied_keys
+
+
+class Place(msgspec.Struct, frozen=True):
+    """An open location; `catalog` where it holds an environment."""
+
+    client: PersistClient
+    catalog: CatalogState | None
+
+    def owners(self) -> dict[str, str]:
+        """Whose each shard is that the catalog knows."""
+        state = self.catalog
+        if state is None:
+            return {}
+        known = {CATALOG_SHARD: "the catalog"}
+        if state.meta is not None:
+            known[state.meta.wal_shard] = "the tables' write-ahead log"
+            known[state.meta.cache_shard] = "the expression cache"
+        known |= {
+            item.shard: f"{item.kind} {item.full_name}"
+            for item in state.items.values()
+            if item.shard
+        }
+        known |= {shard: f"source {name}" for name, shard in state.managed.items()}
+        for name, shard in state.arrangements.items():
+            replica, _, fingerprint = name.partition("/")
+            known[shard] = f"arrangement {fingerprint[:12]} of replica {replica}"
+        return known
+
+    def shard_named(self, name: str) -> str:
+        """The shard of that id, or of the object of that full name.
+
+        Raises:
+            UndefinedObject: there is none.
+        """
+        if name in self.client.consensus.list_keys():
+            return name
+        matching = [
+            shard
+            for shard, owner in self.owners().items()
+            if name in (owner, owner.partition(" ")[2])
+        ]
+        if len(matching) != 1:
+            raise UndefinedObject(
+                f"there is no shard {name}",
+                hint="Name a shard by its id, or an object of the environment by its full name; "
+                "`mzsql inspect` without --shard lists them.",
+            )
+        return matching[0]
+
+    def protected(self) -> frozenset[str]:
+        """The objects that the environment's write-ahead log holds for tables' shards."""
+        if self.catalog is None or self.catalog.meta is None:
+            return frozenset()
+        return unapplied_keys(self.client, self.catalog.meta.wal_shard)
+
+
+@contextlib.contextmanager
+def open_place(
+    env: Path | None,
+    blob: str | None,
+    consensus: str | None,
+    *,
+    background: bool = False,
+    settings: Settings | None = None,
+) -> Iterator[Place]:
+    """The environment in a directory, or the location at two URLs, for the duration of the block.
+
+    Raises:
+        InvalidParameter: neither, both, or one URL only.
+        EnvironmentRefused: nothing is there, it is something else, or of a newer format.
+    """
+    if env is not None and (blob is not None or consensus is not None):
+        raise InvalidParameter("give either an environment's directory or --blob and --consensus")
+    if env is not None:
+        locations = locate(env, create=False)
+        blob, consensus = locations.blob, locations.consensus
+    if blob is None or consensus is None:
+        raise InvalidParameter(
+            "give an environment's directory, or both --blob and --consensus",
+            hint="mzsql inspect ./env, or mzsql inspect --blob file:./blob --consensus sqlite:./consensus.db",
+        )
+    for url in (blob, consensus):
+        _require_there(url)
+    with PersistClient.open(
+        blob=blob, consensus=consensus, background=background, settings=settings
+    ) as client:
+        catalog = peek_catalog(client, CATALOG_SHARD)
+        if catalog is not None and catalog.meta is not None:
+            refuse_newer(catalog.meta.format_version, str(env or consensus))
+        yield Place(client, catalog)
+
+
+def _require_there(url: str) -> None:
+    """Opening a local backend would make it; whoever only looks wants to know that it is not there."""
+    split = split_url(url)
+    if split.scheme in ("file", "sqlite") and not Path(local_path(split)).exists():
+        raise EnvironmentRefused(f"there is nothing at {url}", hint="Check the URL.")
