@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mzsql.location import LocationError, ManyDeletable
@@ -33,6 +34,8 @@ _log = logging.getLogger(__name__)
 Updates: TypeAlias = "pa.Table | pa.RecordBatch | pa.RecordBatchReader"
 
 _CHUNK_ROWS = 4096
+#: How many rows to look at, up to which share of distinct values a column repeats, beyond which it does not; the next look decides between.
+_SAMPLES = ((8 * 1024, 0.05, 0.5), (64 * 1024, 0.2, 0.2))
 _KEYS_AT_ONCE = 1000
 _DISCARD_SECONDS = 5.0
 
@@ -191,7 +194,9 @@ def encode_parquet(table: pa.Table, settings: Settings, key: KeySpec | None) -> 
     sink = Sink()
     options: dict[str, object] = {}
     rows = settings.row_group_rows
-    if key is not None:
+    if key is None:
+        options = {"use_dictionary": _repetitive(table)}
+    else:
         rows = settings.keyed_group_rows(table.num_rows)
         ordered = [
             name for name in key.columns if not pa.types.is_nested(table.schema.field(name).type)
@@ -214,6 +219,53 @@ def encode_parquet(table: pa.Table, settings: Settings, key: KeySpec | None) -> 
         writer.write_table(table, row_group_size=rows)
         sink.seal(writer)
     return sink.data()
+
+
+def _repetitive(table: pa.Table) -> list[str]:
+    """The paths of the columns worth a dictionary, by a look at some rows.
+
+    Parquet writers try one for every column, and fall back to plain pages once it has outgrown its limit: of columns that hardly repeat
+    that costs time, and bytes for the part that went in.
+    """
+    paths: list[str] = []
+    for field in table.schema:
+        column = table[field.name]
+        if pa.types.is_nested(field.type) or _repeats(column):
+            paths += _leaves(field.name, field.type)
+    return paths
+
+
+def _repeats(column: pa.ChunkedArray) -> bool:
+    for rows, surely, hardly in _SAMPLES:
+        if len(column) < rows:
+            return True
+        if _is_view(column.type):
+            return True  # Arrow cannot count those
+        distinct: int = pc.count_distinct(column.slice(0, rows)).as_py()
+        if distinct <= rows * surely:
+            return True
+        if distinct > rows * hardly:
+            return False
+    return False
+
+
+def _is_view(type_: pa.DataType) -> bool:
+    return pa.types.is_string_view(type_) or pa.types.is_binary_view(type_)
+
+
+def _leaves(path: str, type_: pa.DataType) -> Iterator[str]:
+    """The Parquet paths of a column's leaves."""
+    if pa.types.is_map(type_):
+        yield from _leaves(f"{path}.key_value.key", type_.key_type)
+        yield from _leaves(f"{path}.key_value.value", type_.item_type)
+    elif pa.types.is_struct(type_):
+        for place in range(type_.num_fields):
+            field = type_.field(place)
+            yield from _leaves(f"{path}.{field.name}", field.type)
+    elif pa.types.is_nested(type_):
+        yield from _leaves(f"{path}.list.element", type_.value_type)
+    else:
+        yield path
 
 
 def inline_part(
