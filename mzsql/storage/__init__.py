@@ -1,21 +1,39 @@
 """Collections on shards: tables and their write-ahead log, and the collections that mzsql itself keeps.
 
 `WriteAheadLog` commits table writes, `Tables` applies them, `Collections` reads everything by global id (it is compute's
-`StorageReader`), `CollectionManager` writes storage-managed collections in the order of its commands.
+`StorageReader`), `CollectionManager` writes storage-managed collections in the order of its commands. `SourceWriter` writes what it reads
+from a source, at the times that the source's timestamp bindings (`BindingMinter`, `BindingReader`) give.
 """
 
 from __future__ import annotations
 
+from mzsql.storage.bindings import (
+    Binding,
+    BindingCompacted,
+    BindingReader,
+    BindingState,
+    Bound,
+)
 from mzsql.storage.collection_manager import CollectionManager
 from mzsql.storage.collections import Collection, Collections, Hold
+from mzsql.storage.minting import BindingMinter
+from mzsql.storage.source_writer import Source, SourceWriter
 from mzsql.storage.tables import Tables, TableShard, as_updates, empty_updates
 from mzsql.storage.wal import WalEntry, WalState, WriteAheadLog, unapplied_keys
 
 __all__ = [
+    "Binding",
+    "BindingCompacted",
+    "BindingMinter",
+    "BindingReader",
+    "BindingState",
+    "Bound",
     "Collection",
     "CollectionManager",
     "Collections",
     "Hold",
+    "Source",
+    "SourceWriter",
     "TableShard",
     "Tables",
     "WalEntry",

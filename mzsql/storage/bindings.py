@@ -1,0 +1,406 @@
+"""Timestamp bindings: which time the messages of a source get, agreed on by every process that reads the source.
+
+A source timestamp is a partition (text) and an offset (bigint), totally ordered within its partition. The bindings of a source are a
+shard: at time ``t`` it holds, for each partition, the offset up to which messages are bound at or before ``t``. So its update
+``(partition, offset), ts, +1`` is the seed's binding ``(source timestamp, ts)``: a message of the partition at or below the offset
+that no lower binding covers gets ``ts``; the binding it supersedes is retracted by the same append.
+
+Promise: bindings are minted by compare_and_append, so every process sees the same ones, each once and for ever; times only grow.
+Below the shard's upper all bindings are known, so a collection of the source's data is complete up to there once everything bound is
+in it. Compaction folds the bindings that no consumer needs any more into one offset a partition. Trade-off: one append a minting,
+whose time is at least the clock's, so data becomes visible no sooner than it was bound. Source: the persist design, timestamp bindings.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import duckdb
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mzsql.persist import (
+    CriticalReader,
+    ExpiredHandle,
+    InvalidBounds,
+    PersistClient,
+    ReadHandle,
+    SchemaMismatch,
+    SinceViolation,
+)
+from mzsql.repr.errors import NotReadable
+from mzsql.repr.frontier import MAX_TIMESTAMP, Frontier, Timestamp, less_than
+
+PARTITION = "partition"
+OFFSET = "offset"
+TIME = "mz_time"
+
+BINDINGS_SCHEMA = pa.schema([pa.field(PARTITION, pa.string()), pa.field(OFFSET, pa.int64())])
+
+_EXACT_SCHEMA = BINDINGS_SCHEMA.append(pa.field("ts", pa.int64()))
+_BEFORE = -1
+"""Stands for a time before those that are known exactly."""
+_KEPT_MOVES = 16
+_CHUNKS = 64
+
+
+class BindingCompacted(NotReadable):
+    """A source timestamp that was bound so long ago that its time was given up."""
+
+
+class Binding(msgspec.Struct, frozen=True, order=True):
+    """Messages of ``partition`` at or below ``offset`` that no lower binding covers get the time ``ts``."""
+
+    partition: str
+    offset: int
+    ts: Timestamp
+
+
+class BindingState(msgspec.Struct, frozen=True):
+    """The bindings below ``upper``, as a process knows them.
+
+    Attributes:
+        since: times beyond it are exact (from 0 on where it is 0).
+        upper: all bindings of earlier times are known; `None` when the source has ended.
+        base: for each partition the offset that was bound before the exact times.
+        bound: for each partition the offset that is bound.
+        exact: the bindings of exact times: partition, offset, ts.
+    """
+
+    since: Timestamp = 0
+    upper: Frontier = 0
+    base: dict[str, int] = {}
+    bound: dict[str, int] = {}
+    exact: pa.Table = msgspec.field(default_factory=_EXACT_SCHEMA.empty_table)
+
+    def check_exact(self, shard_id: str, lower: Timestamp) -> None:
+        """Check that the bindings of all times from ``lower`` on are exact.
+
+        Raises:
+            SinceViolation: they are not.
+        """
+        if self.since > max(lower - 1, 0):
+            raise SinceViolation(shard_id, max(lower - 1, 0), self.since)
+
+    def bound_at(self, ts: Timestamp) -> dict[str, int]:
+        """For each partition the offset bound at or before ``ts``, which is exact, or -1: nothing is."""
+        return {**self.base, **_greatest(self.exact.filter(pc.field("ts") <= ts))}
+
+    def find(self, partition: str, offset: int) -> Binding | None:
+        """The binding that covers a source timestamp, or `None`.
+
+        Raises:
+            BindingCompacted: it is older than the exact ones.
+        """
+        if offset > self.bound.get(partition, -1):
+            return None
+        if offset <= self.base.get(partition, -1):
+            raise BindingCompacted(
+                f"offset {offset} of partition {partition!r} was bound at or before {self.since}: "
+                "its time was given up",
+                hint="A consumer that needs the times of old messages keeps a hold of its own: see BindingReader.",
+            )
+        wanted = (pc.field(PARTITION) == partition) & (pc.field(OFFSET) >= offset)
+        found = self.exact.filter(wanted)
+        ts = pc.min(found["ts"]).as_py()
+        return Binding(partition, pc.min(found[OFFSET]).as_py(), ts)
+
+
+def _greatest(table: pa.Table) -> dict[str, int]:
+    """For each partition its greatest offset."""
+    grouped = table.group_by(PARTITION).aggregate([(OFFSET, "max")])
+    return dict(
+        zip(grouped[PARTITION].to_pylist(), grouped[f"{OFFSET}_max"].to_pylist(), strict=True)
+    )
+
+
+def loaded(contents: pa.Table, since: Timestamp) -> BindingState:
+    """The state at ``since`` from a consolidated snapshot there. At 0 nothing can lie before, so its times are exact."""
+    bound = _greatest(contents)
+    if since > 0:
+        return BindingState(since, since + 1, bound, bound)
+    exact = contents.select([PARTITION, OFFSET, TIME]).rename_columns(_EXACT_SCHEMA.names)
+    return BindingState(0, 1, {}, bound, exact.cast(_EXACT_SCHEMA))
+
+
+def advanced(state: BindingState, changes: pa.Table, upper: Frontier) -> BindingState:
+    """The state after the updates ``changes`` of the shard, up to ``upper``."""
+    added = changes.filter(pc.field("mz_diff") > 0).select([PARTITION, OFFSET, TIME])
+    added = added.rename_columns(_EXACT_SCHEMA.names).cast(_EXACT_SCHEMA)
+    exact = pa.concat_tables([state.exact, added])
+    if exact["ts"].num_chunks > _CHUNKS:
+        exact = exact.combine_chunks()
+    bound = {**state.bound, **_greatest(added)}
+    return BindingState(state.since, upper, state.base, bound, exact)
+
+
+def compacted(state: BindingState, since: Timestamp) -> BindingState:
+    """The state with exact times beyond ``since`` only."""
+    if since <= state.since:
+        return state
+    exact = state.exact.filter(pc.field("ts") > since).combine_chunks()
+    return BindingState(since, state.upper, state.bound_at(since), state.bound, exact)
+
+
+def minted(state: BindingState, wanted: Mapping[str, int], ts: Timestamp) -> pa.Table:
+    """The updates of the shard that bind what ``state`` does not of ``wanted`` (partition: offset) at ``ts``."""
+    partitions: list[str] = []
+    offsets: list[int] = []
+    diffs: list[int] = []
+    for partition, offset in sorted(wanted.items()):
+        before = state.bound.get(partition)
+        if before is not None and before >= offset:
+            continue
+        if before is not None:
+            partitions.append(partition)
+            offsets.append(before)
+            diffs.append(-1)
+        partitions.append(partition)
+        offsets.append(offset)
+        diffs.append(1)
+    return pa.table(
+        {
+            PARTITION: pa.array(partitions, pa.string()),
+            OFFSET: pa.array(offsets, pa.int64()),
+            TIME: pa.repeat(pa.scalar(ts, pa.int64()), len(diffs)),
+            "mz_diff": pa.array(diffs, pa.int64()),
+        }
+    )
+
+
+class Bound(NamedTuple):
+    """Messages with their times.
+
+    Attributes:
+        updates: those that are bound, with ``mz_time``.
+        unbound: those that no binding covers yet, as they came.
+        upper: all bindings of earlier times are known.
+    """
+
+    updates: pa.Table
+    unbound: pa.Table
+    upper: Frontier
+
+
+class BindingReader:
+    """Follows the bindings of a source and gives messages their times. Thread-safe.
+
+    Args:
+        persist: the client of the shards.
+        shard_id: the shard of the bindings, made if it is not there.
+        consumer: whose bindings shall be kept until `compact` gives them up, whatever becomes of this process: durable name of a
+            hold that all instances of the consumer share, for instance the shard into which they write. Without a consumer nothing
+            is kept beyond what other consumers keep.
+        purpose: what for, shown to whoever inspects the shard.
+    """
+
+    def __init__(
+        self,
+        persist: PersistClient,
+        shard_id: str,
+        *,
+        consumer: str | None = None,
+        purpose: str = "timestamp bindings",
+    ) -> None:
+        self._persist = persist
+        self.shard_id = shard_id
+        self._consumer = consumer
+        self._purpose = purpose
+        self._lock = threading.RLock()
+        self._hold: CriticalReader | None = None
+        self._reader: ReadHandle
+        self._state = BindingState()
+        self._moves = 0
+        self._open()
+
+    def _open(self) -> None:
+        # The hold before the state: what is loaded stays readable. Its token is its name, as instances share it.
+        self._reader = self._persist.open_reader(
+            self.shard_id, BINDINGS_SCHEMA, purpose=self._purpose
+        )
+        if self._consumer is not None and self._hold is None:
+            self._hold = self._persist.open_critical_reader(
+                self.shard_id, self._consumer, token=self._consumer, purpose=self._purpose
+            )
+        since = self._reader.since
+        if since is None:
+            raise ExpiredHandle(f"shard {self.shard_id}: all of its bindings were given up")
+        upper = self._reader.fetch_upper()
+        if upper is not None and upper <= since:
+            self._state = BindingState(since, upper)
+            return
+        state = loaded(self._reader.snapshot_arrow(since), since)
+        self._state = self._after(state, upper)
+
+    def _after(self, state: BindingState, upper: Frontier) -> BindingState:
+        assert state.upper is not None
+        end = MAX_TIMESTAMP + 1 if upper is None else upper
+        if end <= state.upper:
+            return msgspec.structs.replace(state, upper=upper)
+        return advanced(state, self._reader.updates(state.upper, end), upper)
+
+    @property
+    def state(self) -> BindingState:
+        """The bindings as last seen; asks nobody."""
+        return self._state
+
+    @property
+    def upper(self) -> Frontier:
+        """All bindings of earlier times are known; asks nobody."""
+        return self._state.upper
+
+    def follow(self) -> BindingState:
+        """The bindings as they are now."""
+        with self._lock:
+            try:
+                upper = self._reader.fetch_upper()
+                if less_than(self._state.upper, upper):
+                    self._state = self._after(self._state, upper)
+                    self._moves += 1
+                    if self._moves >= _KEPT_MOVES or self._reader.heartbeat_due():
+                        self._let_go()
+            except ExpiredHandle:
+                self._reopen()
+            return self._state
+
+    def _reopen(self) -> None:
+        """Fresh handles: the process slept longer than its lease, and what it knows may have been compacted."""
+        self._open()
+
+    def _let_go(self) -> None:
+        """Move this process's lease on to what the consumers keep; where there are none, all is kept."""
+        self._moves = 0
+        state = self._persist.inspect(self.shard_id)
+        assert state is not None
+        kept = [hold.since for hold in state.critical.values() if hold.since is not None]
+        present = self._reader.since
+        target = min(kept) if kept else present
+        if target is not None and present is not None:
+            self._reader.downgrade_since(max(present, target))
+            self._state = compacted(self._state, max(present, target))
+
+    def wait_past(self, ts: Timestamp, timeout: float | None = None) -> BindingState:
+        """Wait until the bindings at ``ts`` are complete.
+
+        Raises:
+            ReadTimeout: they are not within ``timeout`` seconds.
+        """
+        try:
+            self._reader.wait_for_upper(ts, timeout=timeout)
+        except ExpiredHandle:
+            with self._lock:
+                self._reopen()
+            self._reader.wait_for_upper(ts, timeout=timeout)
+        return self.follow()
+
+    def bind(self, messages: pa.Table, *, lower: Timestamp = 0) -> Bound:
+        """Give messages their times, by the bindings that are known (`follow`).
+
+        Args:
+            messages: any columns, among them ``partition`` (text, or integers, taken as their text) and ``offset`` (integers).
+            lower: messages of earlier times are left out: whoever asks has them already.
+
+        Raises:
+            SchemaMismatch: a column is missing, of another type, or NULL somewhere; or there is an ``mz_time`` already.
+            SinceViolation: the times from ``lower`` on are not exact any more.
+        """
+        state = self._state
+        state.check_exact(self.shard_id, lower)
+        return with_times(state, messages, lower)
+
+    def compact(self, until: Timestamp) -> None:
+        """Give up the times before ``until``: what was bound before it has been taken in by this consumer, durably.
+
+        Raises:
+            InvalidBounds: bindings at ``until`` are not complete yet.
+        """
+        with self._lock:
+            if until <= 0:
+                return
+            if less_than(self._state.upper, until) and less_than(self.follow().upper, until):
+                raise InvalidBounds(
+                    f"shard {self.shard_id}: cannot give up the bindings before {until}, they are complete only up to "
+                    f"{self._state.upper}"
+                )
+            try:
+                if self._hold is None:
+                    since = self._reader.since
+                    if since is not None and since < until - 1:
+                        self._reader.downgrade_since(until - 1)
+                        self._state = compacted(self._state, until - 1)
+                    return
+                held = self._hold.since
+                if held is not None and held < until - 1:
+                    self._hold.downgrade_since(until - 1)
+                self._let_go()
+            except ExpiredHandle:
+                self._reopen()
+
+    def close(self) -> None:
+        """Give the lease up; a consumer's hold stays. Idempotent."""
+        self._reader.expire()
+
+
+def with_times(state: BindingState, messages: pa.Table, lower: Timestamp) -> Bound:
+    """Messages with their times by the bindings of ``state``, exact from ``lower`` on; see `BindingReader.bind`."""
+    ts = _looked_up(_source_timestamps(messages), state)
+    bound = pc.fill_null(pc.greater_equal(ts, lower), False)
+    times = pa.chunked_array([ts.filter(bound)], pa.int64())
+    updates = messages.filter(bound).append_column(
+        pa.field(TIME, pa.int64(), nullable=False), times
+    )
+    return Bound(updates, messages.filter(pc.is_null(ts)), state.upper)
+
+
+def _source_timestamps(messages: pa.Table) -> pa.Table:
+    """The partitions and offsets of messages, of the types of bindings."""
+    columns = []
+    for field in BINDINGS_SCHEMA:
+        if len(messages.schema.get_all_field_indices(field.name)) != 1:
+            raise SchemaMismatch(f'messages of a source have one column "{field.name}"')
+        column = messages[field.name]
+        text = field.name == PARTITION and _is_text(column.type)
+        if not (text or pa.types.is_integer(column.type)):
+            raise SchemaMismatch(
+                f'column "{field.name}" of messages cannot be of type {column.type}',
+                hint="Partitions are text or integers, offsets are integers.",
+            )
+        if column.null_count:
+            raise SchemaMismatch(f'column "{field.name}" of messages is NULL in some of them')
+        columns.append(column.cast(field.type))
+    if TIME in messages.column_names:
+        raise SchemaMismatch(f'messages have a column "{TIME}", which bindings are to give')
+    return pa.table(columns, schema=BINDINGS_SCHEMA)
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    return str(type_) in ("string", "large_string", "string_view")
+
+
+def _looked_up(keys: pa.Table, state: BindingState) -> pa.Array:
+    """The time of each source timestamp: NULL where it is not bound, `_BEFORE` where that is not exact."""
+    base = pa.table(
+        [
+            pa.array(list(state.base), pa.string()),
+            pa.array(list(state.base.values()), pa.int64()),
+            pa.repeat(pa.scalar(_BEFORE, pa.int64()), len(state.base)),
+        ],
+        schema=_EXACT_SCHEMA,
+    )
+    bindings = pa.concat_tables([base, state.exact])
+    if keys.num_rows == 0 or bindings.num_rows == 0:
+        return pa.nulls(keys.num_rows, pa.int64())
+    ones = pa.repeat(pa.scalar(1, pa.int64()), keys.num_rows)
+    places = keys.append_column("place", pc.cumulative_sum(ones))
+    with duckdb.connect() as connection:
+        connection.register("messages", places)
+        connection.register("bindings", bindings)
+        # The nearest binding at or above the offset: within a partition both grow together.
+        found: pa.Table = connection.sql(
+            'SELECT b.ts FROM messages m ASOF LEFT JOIN bindings b ON m."partition" = b."partition" '
+            'AND m."offset" <= b."offset" ORDER BY m.place'
+        ).to_arrow_table()
+    return found["ts"].combine_chunks()
