@@ -1,14 +1,17 @@
 """Parts read back: whole or by ranges, verified, and only as much of them as is asked for.
 
-Promise: a part read whole is compared with its CRC-32; a part read by ranges with the CRC of each Parquet page. Footers of recently
-read objects are kept, as objects never change.
+Promise: every byte that an answer rests on was compared with a checksum before. A part read whole is compared with its CRC-32; of a part
+read by ranges the footer with the CRC-32 that the part has of it, and everything else with those of the blocks that the footer tells
+(`mzsql.persist.blocks`); of objects that others wrote, which tell none, each page with its own CRC. Footers of recently read objects are
+kept, as objects never change. Reading a part in pieces holds one row group of it at a time, and the object where that is short.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,21 +26,47 @@ from mzsql.persist.batch import (
     Part,
     ReadStats,
 )
+from mzsql.persist.blocks import blocks_of
 from mzsql.persist.clock import Deadline
 from mzsql.persist.codec import checksum
 from mzsql.persist.columns import advance_times, conform, physical
 from mzsql.persist.errors import CorruptPart, MissingPart
 from mzsql.persist.machine import Context
-from mzsql.persist.ranges import RangeFile, extents, groups_of
-from mzsql.persist.stats import Lookup
+from mzsql.persist.pushdown import Pushdown
+from mzsql.persist.ranges import RangeFile, extents
+from mzsql.repr.errors import SqlError
 from mzsql.repr.frontier import Timestamp
 
 _FOOTERS = 4096
+#: Of a shorter object row groups are not left out because of their times alone: that would cost another request.
+_SHORT_BYTES = 64 * 1024
+#: A longer object is read by ranges when it is read in pieces.
+_WHOLE_BYTES = 8 * 1024 * 1024
+_DAMAGE = (
+    pa.ArrowException,
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    RuntimeError,
+    MemoryError,
+)
 
 
-def spark_path(context: Context, key: str) -> str | None:
-    """The path under which Spark opens the object, if it can."""
-    return context.blob.spark_path(key) if isinstance(context.blob, SparkReadable) else None
+@runtime_checkable
+class Forgetful(Protocol):
+    """A Blob that keeps copies of objects, and gets one anew when told to."""
+
+    def forget(self, key: str) -> None:
+        """Drop all copies of the object ``key``."""
+
+
+class _File(NamedTuple):
+    """A part's object, opened."""
+
+    file: pq.ParquetFile
+    groups: list[int]
+    source: RangeFile | None
 
 
 class PartReader:
@@ -56,94 +85,183 @@ class PartReader:
         deadline: Deadline,
         *,
         columns: Sequence[str] | None = None,
-        lookup: Lookup | None = None,
+        pushdown: Pushdown | None = None,
         stats: ReadStats | None = None,
     ) -> pa.Table:
         """The part's updates, times at or above its floor: ``columns`` (all by default), ``mz_time``, ``mz_diff``.
 
-        With a ``lookup`` row groups it does not need are left out; rows it does not need may still be there.
+        With a ``pushdown`` only those it wants; row groups without any are not read.
 
         Raises:
             MissingPart: the object is gone.
             CorruptPart: its bytes are not what was written.
         """
+        found = self.pieces(
+            part, lambda: deadline, columns=columns, pushdown=pushdown, stats=stats, at_once=True
+        )
+        return pa.concat_tables([self.read_schema(columns).empty_table(), *found])
+
+    def read_schema(self, columns: Sequence[str] | None) -> pa.Schema:
+        """The schema of what is read: ``columns`` (all by default), ``mz_time``, ``mz_diff``."""
+        full = physical(self.schema)
+        if columns is None:
+            return full
+        return pa.schema([full.field(name) for name in [*columns, TIME_COLUMN, DIFF_COLUMN]])
+
+    def pieces(
+        self,
+        part: Part,
+        deadline: Callable[[], Deadline],
+        *,
+        columns: Sequence[str] | None = None,
+        pushdown: Pushdown | None = None,
+        stats: ReadStats | None = None,
+        at_once: bool = False,
+    ) -> Iterator[pa.Table]:
+        """As `read`, one row group at a time, each read by a ``deadline`` of its own; in one piece with ``at_once``."""
         stats = ReadStats() if stats is None else stats
-        wanted = physical(self.schema)
-        if columns is not None:
-            needed = dict.fromkeys(
-                [*columns, *([lookup.column] if lookup else []), TIME_COLUMN, DIFF_COLUMN]
-            )
-            wanted = pa.schema([wanted.field(name) for name in needed])
-        if lookup is not None and not lookup.may_hold_part(part.stats):
+        pushdown = Pushdown() if pushdown is None else pushdown
+        if not pushdown.may_hold_part(part):
             stats.parts_skipped += 1
-            return wanted.empty_table()
+            return
         stats.parts += 1
-        if isinstance(part, InlinePart):
-            table = self._read_inline(part, stats)
-        else:
-            table = self._read_blob(part, wanted.names, lookup, deadline, stats)
-        stats.rows += table.num_rows
-        return advance_times(conform(table, wanted), part.time_floor)
+        wanted = self.read_schema(columns)
+        needed = dict.fromkeys([*wanted.names, *pushdown.columns])
+        full = physical(self.schema)
+        schema = pa.schema([full.field(name) for name in needed])
+        found = (
+            iter([self._read_inline(part, stats)])
+            if isinstance(part, InlinePart)
+            else self._read_blob(part, schema, pushdown, deadline, stats, at_once=at_once)
+        )
+        for table in found:
+            stats.rows += table.num_rows
+            at_least = advance_times(conform(table, schema), part.time_floor)
+            yield pushdown.filter(at_least).select(wanted.names)
 
     def _read_inline(self, part: InlinePart, stats: ReadStats) -> pa.Table:
+        what = f"shard {self.shard_id}: an inline part"
         if checksum(part.data) != part.checksum:
-            raise CorruptPart(f"shard {self.shard_id}: an inline part does not match its checksum")
+            raise CorruptPart(f"{what} does not match its checksum")
         stats.bytes += len(part.data)
         stats.row_groups += 1
-        batch = pa.ipc.read_record_batch(pa.py_buffer(part.data), physical(self.schema))
+        try:
+            batch = pa.ipc.read_record_batch(pa.py_buffer(part.data), physical(self.schema))
+        except _DAMAGE as failure:
+            raise CorruptPart(f"{what} cannot be read: {failure}") from failure
         return pa.Table.from_batches([batch])
 
     def _read_blob(
         self,
         part: BlobPart,
-        names: Sequence[str],
-        lookup: Lookup | None,
-        deadline: Deadline,
+        schema: pa.Schema,
+        pushdown: Pushdown,
+        deadline: Callable[[], Deadline],
         stats: ReadStats,
-    ) -> pa.Table:
-        partial = lookup is not None or len(names) < len(self.schema) + 2
-        source = self._ranged(part, deadline) if partial else None
+        *,
+        at_once: bool,
+    ) -> Iterator[pa.Table]:
+        """The wanted row groups; an object that a cache has damaged is gotten anew once, before anything of it was yielded."""
+        again = isinstance(self.context.blob, Forgetful)
+        while True:
+            groups = self._groups(part, schema, pushdown, deadline, stats, at_once=at_once)
+            try:
+                first = next(groups, None)
+            except CorruptPart:
+                blob = self.context.blob
+                if not again or not isinstance(blob, Forgetful):
+                    raise
+                again = False
+                blob.forget(part.key)
+                with self._lock:
+                    self._footers.pop(part.key, None)
+                continue
+            if first is not None:
+                yield first
+                yield from groups
+            return
+
+    def _groups(
+        self,
+        part: BlobPart,
+        schema: pa.Schema,
+        pushdown: Pushdown,
+        deadline: Callable[[], Deadline],
+        stats: ReadStats,
+        *,
+        at_once: bool,
+    ) -> Iterator[pa.Table]:
+        source: RangeFile | None = None
+        counted = 0
         try:
-            if source is None:
-                data = self._whole(part, deadline)
-                stats.bytes += len(data)
-                file = pq.ParquetFile(pa.BufferReader(data))
-            else:
-                file = pq.ParquetFile(
-                    pa.PythonFile(source, mode="r"),
-                    metadata=self._footer(part, source),
-                    page_checksum_verification=True,
-                )
-            groups = groups_of(file.metadata, lookup)
-            if source is not None:
-                source.prefetch(extents(file.metadata, groups, names))
+            opened = self._open(part, schema, pushdown, deadline, stats, at_once=at_once)
+            file, groups, source = opened
             stats.row_groups += len(groups)
             stats.row_groups_skipped += file.metadata.num_row_groups - len(groups)
-            return file.read_row_groups(groups, columns=list(names))
-        except (pa.ArrowException, OSError) as failure:
-            raise CorruptPart(
-                f"shard {self.shard_id}: the part {part.key} cannot be read: {failure}"
-            ) from failure
+            for some in [groups] if at_once else [[group] for group in groups]:
+                if source is not None:
+                    source.prefetch(extents(file.metadata, some, schema.names))
+                    stats.bytes += source.bytes_read - counted
+                    counted = source.bytes_read
+                yield conform(file.read_row_groups(some, columns=schema.names), schema)
+        except SqlError:
+            raise
+        except _DAMAGE as failure:
+            raise corrupt(self.shard_id, part.key, f"cannot be read: {failure}") from failure
         finally:
             if source is not None:
-                stats.bytes += source.bytes_read
+                stats.bytes += source.bytes_read - counted
+
+    def _open(
+        self,
+        part: BlobPart,
+        schema: pa.Schema,
+        pushdown: Pushdown,
+        deadline: Callable[[], Deadline],
+        stats: ReadStats,
+        *,
+        at_once: bool,
+    ) -> _File:
+        everything = len(schema) == len(self.schema) + 2 and not pushdown.lookups
+        cut = pushdown.cuts_times(part) and part.size > _SHORT_BYTES
+        long = not at_once and part.size > _WHOLE_BYTES
+        source = None
+        if not everything or cut or long:
+            source = self._ranged(part, deadline)
+        if source is not None:
+            metadata = self._footer(part, source)
+            groups = pushdown.groups(metadata, part.time_floor)
+            if not everything or long or len(groups) < metadata.num_row_groups:
+                source.blocks = blocks_of(metadata.metadata)
+                file = pq.ParquetFile(
+                    pa.PythonFile(source, mode="r"),
+                    metadata=metadata,
+                    page_checksum_verification=source.blocks is None,
+                )
+                return _File(file, groups, source)
+            stats.bytes += source.bytes_read
+        data = self._whole(part, deadline())
+        stats.bytes += len(data)
+        file = pq.ParquetFile(pa.BufferReader(data))
+        return _File(file, pushdown.groups(file.metadata, part.time_floor), None)
 
     def _whole(self, part: BlobPart, deadline: Deadline) -> bytes:
         context = self.context
         data = context.retrying(lambda: context.blob.get(part.key), deadline)
         if data is None:
             raise missing(self.shard_id, part.key)
-        if len(data) != part.size or part.checksum not in (None, checksum(data)):
-            raise CorruptPart(
-                f"shard {self.shard_id}: the part {part.key} does not match its checksum"
-            )
+        if len(data) != part.size:
+            why = f"has {len(data)} bytes instead of {part.size}, so it does not match its checksum"
+            raise corrupt(self.shard_id, part.key, why)
+        if part.checksum not in (None, checksum(data)):
+            raise corrupt(self.shard_id, part.key, "does not match its checksum")
         return data
 
-    def _ranged(self, part: BlobPart, deadline: Deadline) -> RangeFile | None:
+    def _ranged(self, part: BlobPart, deadline: Callable[[], Deadline]) -> RangeFile | None:
         if not isinstance(self.context.blob, RangeReadable):
             return None
         return RangeFile(
-            part.size, lambda offset, length: self._read_range(part, offset, length, deadline)
+            part.size, lambda offset, length: self._read_range(part, offset, length, deadline())
         )
 
     def _footer(self, part: BlobPart, source: RangeFile) -> pq.FileMetaData:
@@ -152,7 +270,13 @@ class PartReader:
             if known is not None:
                 self._footers.move_to_end(part.key)
                 return known
-        footer = pq.read_metadata(pa.BufferReader(source.footer()))
+        data = source.footer(part.footer_size)
+        if part.footer_checksum not in (None, checksum(data)):
+            raise corrupt(self.shard_id, part.key, "has a footer that does not match its checksum")
+        footer = pq.read_metadata(pa.BufferReader(data))
+        if footer.num_rows != part.rows:
+            why = f"has {footer.num_rows} rows instead of {part.rows}"
+            raise corrupt(self.shard_id, part.key, why)
         self.remember_footer(part.key, footer)
         return footer
 
@@ -170,12 +294,33 @@ class PartReader:
         data = context.retrying(lambda: blob.get_range(part.key, offset, length), deadline)
         if data is None:
             raise missing(self.shard_id, part.key)
+        if len(data) != length:
+            raise corrupt(self.shard_id, part.key, f"ends before byte {offset + length}")
         return data
+
+
+def spark_path(context: Context, key: str) -> str | None:
+    """The path under which Spark opens the object, if it can."""
+    return context.blob.spark_path(key) if isinstance(context.blob, SparkReadable) else None
 
 
 def missing(shard_id: str, key: str) -> MissingPart:
     """The error for an object that is gone."""
-    return MissingPart(f"shard {shard_id}: the part {key} is missing from Blob")
+    return MissingPart(
+        f"shard {shard_id}: the part {key} is missing from Blob",
+        hint=(
+            "If its reader has expired or was closed, read again with a new one. Otherwise the object was deleted behind the shard's "
+            "back, or this is another Blob store than the one it was written to."
+        ),
+    )
+
+
+def corrupt(shard_id: str, key: str, why: str) -> CorruptPart:
+    """The error for an object that is not what was written."""
+    return CorruptPart(
+        f"shard {shard_id}: the part {key} {why}",
+        hint="The object was damaged or replaced in the Blob store: put it back from a copy. Nothing was changed.",
+    )
 
 
 def until(table: pa.Table, as_of: Timestamp) -> pa.Table:

@@ -1,7 +1,7 @@
-"""Reading a Parquet object in stretches: which row groups a lookup needs, where they lie, and a file made of ranged reads.
+"""Reading a Parquet object in stretches: where row groups lie, and a file made of ranged reads.
 
 Promise: what lies side by side is asked for at once, and nothing is read that is not part of a wanted row group's wanted columns, but
-gaps too small to be worth another request.
+gaps too small to be worth another request, and the rest of the blocks that a stretch begins and ends in: see `mzsql.persist.blocks`.
 """
 
 from __future__ import annotations
@@ -11,28 +11,12 @@ from collections.abc import Callable, Sequence
 
 import pyarrow.parquet as pq
 
-from mzsql.persist.stats import Lookup
+from mzsql.persist.blocks import Blocks
 
 #: So much of an object's end is read for its footer; where that is longer, a second read gets the rest.
 _FOOTER_BYTES = 8 * 1024
 #: What lies between two stretches of an object is read with them up to so many bytes: a request costs more.
 _GAP_BYTES = 1024
-
-
-def groups_of(metadata: pq.FileMetaData, lookup: Lookup | None) -> list[int]:
-    """The row groups that a lookup must read; all without one."""
-    everything = list(range(metadata.num_row_groups))
-    if lookup is None:
-        return everything
-    names = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
-    if lookup.column not in names:
-        return everything
-    place = names.index(lookup.column)
-    return [
-        group
-        for group in everything
-        if lookup.may_hold_group(metadata.row_group(group).column(place).statistics)
-    ]
 
 
 def extents(
@@ -70,6 +54,8 @@ class RangeFile:
     Args:
         size: the object's bytes.
         fetch: reads so many bytes (the second argument) from an offset on.
+
+    Once its ``blocks`` are set, every byte that they cover is compared with them; bytes that are not as written raise `OSError`.
     """
 
     def __init__(self, size: int, fetch: Callable[[int, int], bytes]) -> None:
@@ -77,19 +63,28 @@ class RangeFile:
         self._fetch = fetch
         self._position = 0
         self._fetched: list[tuple[int, memoryview]] = []
+        self.blocks: Blocks | None = None
         self.bytes_read = 0
         self.closed = False
 
     def prefetch(self, extents: Sequence[tuple[int, int]]) -> None:
         """Read stretches (offset, length) at once, for reads inside of them: a store far away is asked once for each."""
+        whole: list[tuple[int, int]] = []
+        for extent in extents:
+            offset, length = self._around(*extent)
+            if whole and offset <= sum(whole[-1]):
+                length = max(sum(whole[-1]), offset + length) - whole[-1][0]
+                offset, _ = whole.pop()
+            whole.append((offset, length))
         self._fetched = [
-            (offset, memoryview(self._read_at(offset, length))) for offset, length in extents
+            (offset, memoryview(self._checked(offset, length))) for offset, length in whole
         ]
 
-    def footer(self) -> bytes:
-        """The end of the object from its metadata on."""
+    def footer(self, length: int = 0) -> bytes:
+        """The end of the object from its metadata on; ``length`` bytes where that is known."""
         size = self._size
-        tail = self._read_at(max(0, size - _FOOTER_BYTES), min(size, _FOOTER_BYTES))
+        first = min(size, length or _FOOTER_BYTES)
+        tail = self._read_at(size - first, first)
         length = int.from_bytes(tail[-8:-4], "little") + 8
         if len(tail) < length <= size:
             tail = self._read_at(size - length, length - len(tail)) + tail
@@ -103,8 +98,24 @@ class RangeFile:
             return b""
         data = self._from_fetched(self._position, length)
         if data is None:
-            data = self._read_at(self._position, length)
+            offset, stretch = self._around(self._position, length)
+            start = self._position - offset
+            data = self._checked(offset, stretch)[start : start + length]
         self._position += len(data)
+        return data
+
+    def _around(self, offset: int, length: int) -> tuple[int, int]:
+        blocks = self.blocks
+        if blocks is None or offset + length > blocks.covered:
+            return offset, length
+        return blocks.around(offset, length)
+
+    def _checked(self, offset: int, length: int) -> bytes:
+        data = self._read_at(offset, length)
+        blocks = self.blocks
+        covered = blocks is not None and offset + length <= blocks.covered
+        if blocks is not None and covered and not blocks.intact(offset, data):
+            raise OSError(f"bytes {offset} to {offset + length} do not match their checksum")
         return data
 
     def _from_fetched(self, offset: int, length: int) -> bytes | None:

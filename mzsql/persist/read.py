@@ -7,55 +7,42 @@ objects are held by the lifetime of the `PartRef` and `SnapshotSplit` values han
 
 from __future__ import annotations
 
-import logging
-import threading
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
+import msgspec
 import pyarrow as pa
 
-from mzsql.persist.batch import (
-    DIFF_COLUMN,
-    TIME_COLUMN,
-    KeySpec,
-    ReadStats,
-    first_time,
-    last_time,
-)
+from mzsql.location import Determinate, Indeterminate
+from mzsql.persist.batch import KeySpec, ReadStats, first_time, last_time
 from mzsql.persist.clock import Deadline
-from mzsql.persist.columns import all_at, encode_schema, physical
-from mzsql.persist.commands import (
-    DowngradeSince,
-    ExpireReader,
-)
+from mzsql.persist.columns import all_at, encode_schema
 from mzsql.persist.consolidate import consolidate as consolidated
 from mzsql.persist.consolidate import sort_by_key
-from mzsql.persist.errors import (
-    ExpiredHandle,
-    InvalidBounds,
-    MissingPart,
-    ReadTimeout,
-    SchemaMismatch,
-    ShardFinalized,
-    SinceViolation,
-)
-from mzsql.persist.fetch import between, until
+from mzsql.persist.errors import InvalidBounds, MissingPart, ReadTimeout, SchemaMismatch
+from mzsql.persist.leases import ReaderLease
 from mzsql.persist.metrics import metered
 from mzsql.persist.opened import Opened
+from mzsql.persist.pushdown import (
+    Filters,
+    Pushdown,
+    checked_columns,
+    encode_filters,
+    pushdown_of,
+)
 from mzsql.persist.refs import Lease, PartRef, SnapshotSplit, SplitData
 from mzsql.persist.state import LeasedReader, ShardState
 from mzsql.persist.stats import KeyRange, Lookup
+from mzsql.persist.streams import consolidated_pieces, reader_of
 from mzsql.repr.frontier import (
     Frontier,
     Timestamp,
     contains,
-    join,
-    less_equal,
     less_than,
     show,
 )
 
-_log = logging.getLogger(__name__)
+_LEAST_WAIT = 0.05
 
 
 class ReadHandle:
@@ -64,15 +51,7 @@ class ReadHandle:
     def __init__(self, opened: Opened, reader_id: str, registered: LeasedReader) -> None:
         self._opened = opened
         self._context = opened.context
-        self._since: Frontier = registered.since
-        self._hold = registered.seqno_hold
-        self._heartbeat_ms = registered.heartbeat_ms
-        self._lease_ms = registered.lease_ms
-        self._lock = threading.RLock()
-        self._leases: dict[int, int] = {}
-        self._released: deque[int] = deque()
-        self._next_lease = 0
-        self._expired = False
+        self._lease = ReaderLease(opened, reader_id, registered)
         self.reader_id = reader_id
         opened.add_reader(self)
 
@@ -94,7 +73,7 @@ class ReadHandle:
     @property
     def since(self) -> Frontier:
         """This reader's since: it may read at times at or beyond it."""
-        return self._since
+        return self._lease.since
 
     @property
     def upper(self) -> Frontier:
@@ -118,48 +97,34 @@ class ReadHandle:
         return self._wait(past, self._opened.deadline(timeout)).upper
 
     def _wait(self, past: Timestamp, deadline: Deadline) -> ShardState:
-        state = self._opened.shard.wait_until(lambda s: not contains(s.upper, past), deadline)
-        if not less_equal(state.upper, past) or state.upper is None:
-            return state
-        raise ReadTimeout(self.shard_id, past, state.upper, deadline.timeout)
+        """The state once ``past`` is complete in it; renews the lease meanwhile, and ends when that is lost."""
+        shard, lease = self._opened.shard, self._lease
 
-    def _take_lease(self, earliest: Timestamp) -> tuple[ShardState, Lease]:
-        """The latest state seen, whose times from ``earliest`` on are exact, and a lease on the objects it names."""
-        with self._lock:
-            state = self._opened.shard.state
-            self._check_live(state)
-            # Another thread may have downgraded while this one waited for the upper.
-            self._check_since(earliest)
-            number = self._next_lease
-            self._next_lease += 1
-            self._leases[number] = state.seqno
-            return state, Lease(self, self._released, number, state.seqno)
+        def over(state: ShardState) -> bool:
+            return not contains(state.upper, past) or lease.lost(state)
 
-    def _outstanding(self) -> int:
-        """The earliest state whose objects are being read here; the lock is held."""
-        while self._released:
-            self._leases.pop(self._released.popleft(), None)
-        return min(self._leases.values(), default=self._opened.shard.state.seqno)
-
-    def _check_live(self, state: ShardState) -> None:
-        if state.finalized:
-            raise ShardFinalized(f"shard {self.shard_id} was finalized: there is nothing to read")
-        if self._expired or self.reader_id not in state.readers:
-            raise ExpiredHandle(
-                f"shard {self.shard_id}: the reader {self.reader_id} has expired",
-                hint="Open a new reader; its since is the shard's.",
-            )
-
-    def _check_since(self, as_of: Timestamp) -> None:
-        if not contains(self._since, as_of):
-            raise SinceViolation(self.shard_id, as_of, self._since)
+        while True:
+            patience = min(deadline.remaining(), max(lease.seconds_until_due(), _LEAST_WAIT))
+            try:
+                state = shard.wait_until(over, Deadline(self._context.clock, patience))
+            except (Determinate, Indeterminate):
+                if deadline.passed():
+                    raise
+            else:
+                if not contains(state.upper, past):
+                    return state
+                lease.check_live(state)
+                if deadline.passed():
+                    raise ReadTimeout(self.shard_id, past, state.upper, deadline.timeout)
+            lease.renew_if_due(deadline)
 
     def _refs(
-        self, lower: Timestamp, upper: Frontier, deadline: Deadline, *, earliest: Timestamp
+        self, pushdown: Pushdown, deadline: Deadline, *, earliest: Timestamp
     ) -> tuple[list[PartRef], Lease]:
-        """The parts that may hold updates with times in ``[lower, upper)``, which are complete."""
-        self._heartbeat_if_due(deadline)
-        state, lease = self._take_lease(earliest)
+        """The parts that may hold updates at the times of ``pushdown``, which are complete."""
+        self._lease.renew_if_due(deadline)
+        state, lease = self._lease.take(self, earliest)
+        lower, upper = pushdown.lower, pushdown.upper
         refs = [
             PartRef(part, batch, self._opened.parts, lease)
             for batch in state.trace
@@ -168,62 +133,114 @@ class ReadHandle:
         ]
         return refs, lease
 
+    def _pushdown(
+        self, filters: Filters | None, key_ranges: Sequence[KeyRange] | None = None
+    ) -> Pushdown:
+        pushdown = pushdown_of(self.schema, self.key, filters, f"shard {self.shard_id}")
+        if key_ranges is None:
+            return pushdown
+        if self.key is None or not self.key.columns:
+            raise SchemaMismatch(f"shard {self.shard_id} has no key to look up")
+        column = self.key.columns[0]
+        lookup = Lookup(column, self.schema.field(column).type, key_ranges)
+        return pushdown._replace(lookups=(lookup, *pushdown.lookups))
+
+    def _columns(self, columns: Sequence[str] | None) -> list[str] | None:
+        return checked_columns(self.schema, columns, f"shard {self.shard_id}")
+
     @metered("parts")
-    def parts(self, as_of: Timestamp, *, timeout: float | None = None) -> list[PartRef]:
+    def parts(
+        self, as_of: Timestamp, *, filters: Filters | None = None, timeout: float | None = None
+    ) -> list[PartRef]:
         """The parts a snapshot at ``as_of`` consists of; waits until it is complete.
+
+        Args:
+            as_of: the time.
+            filters: parts whose statistics tell that they hold no such row are left out; the others may hold other rows too.
+            timeout: seconds the call may take.
 
         Raises:
             SinceViolation: ``as_of`` is below since.
             ReadTimeout: it was not complete within ``timeout`` seconds.
-            ExpiredHandle: the reader's lease ran out.
+            ExpiredHandle: the reader's lease ran out, or its client was closed.
+            SchemaMismatch: a filter does not fit.
         """
         deadline = self._opened.deadline(timeout)
-        self._check_since(as_of)
+        pushdown = self._pushdown(filters).within(0, as_of + 1)
+        self._lease.check_since(as_of)
         self._wait(as_of, deadline)
-        return self._refs(0, as_of + 1, deadline, earliest=as_of)[0]
+        refs, _ = self._refs(pushdown, deadline, earliest=as_of)
+        return [ref for ref in refs if pushdown.may_hold_part(ref.part)]
 
     @metered("parts_between")
     def parts_between(
-        self, lower: Timestamp, upper: Timestamp, *, timeout: float | None = None
+        self,
+        lower: Timestamp,
+        upper: Timestamp,
+        *,
+        filters: Filters | None = None,
+        timeout: float | None = None,
     ) -> list[PartRef]:
-        """The parts that may hold updates with ``lower <= time < upper``, at their exact times; raises as `updates`."""
+        """The parts that may hold updates with ``lower <= time < upper``, at their exact times; filters as `parts`, raises as `updates`."""
         deadline = self._opened.deadline(timeout)
+        pushdown = self._pushdown(filters).within(lower, upper)
         earliest = _exact_from(lower, upper)
-        self._check_since(earliest)
+        self._lease.check_since(earliest)
         if upper <= lower:
             return []
         self._wait(upper - 1, deadline)
-        return self._refs(lower, upper, deadline, earliest=earliest)[0]
+        refs, _ = self._refs(pushdown, deadline, earliest=earliest)
+        return [ref for ref in refs if pushdown.may_hold_part(ref.part)]
 
     @metered("snapshot")
     def snapshot(
-        self, as_of: Timestamp, num_splits: int = 1, *, timeout: float | None = None
+        self,
+        as_of: Timestamp,
+        num_splits: int = 1,
+        *,
+        columns: Sequence[str] | None = None,
+        filters: Filters | None = None,
+        timeout: float | None = None,
     ) -> list[SnapshotSplit]:
         """The contents at ``as_of`` in ``num_splits`` splits of about equal size; waits until it is complete.
 
-        Splits partition updates, not rows: sum the diffs over all of them. Raises as `parts`.
+        Splits partition updates, not rows: sum the diffs over all of them. Keep them (and the reader) until their reading is over.
+
+        Args:
+            as_of: the time.
+            num_splits: how many.
+            columns: what the splits return, in this order; all by default.
+            filters: the rows that they return, see `Filters`; parts without any are left out.
+            timeout: seconds the call may take.
+
+        Raises:
+            InvalidBounds: there is to be no split.
+            SinceViolation, ReadTimeout, ExpiredHandle, SchemaMismatch: as `parts`.
         """
         if num_splits < 1:
             raise InvalidBounds(f"a snapshot has at least one split, not {num_splits}")
-        refs = self.parts(as_of, timeout=timeout)
+        names = self._columns(columns)
+        refs = self.parts(as_of, filters=filters, timeout=timeout)
         shares: list[list[PartRef]] = [[] for _ in range(num_splits)]
         sizes = [0] * num_splits
         for ref in sorted(refs, key=lambda r: -r.bytes):
             smallest = sizes.index(min(sizes))
             shares[smallest].append(ref)
             sizes[smallest] += ref.bytes
-        schema = encode_schema(self.schema)
+        data = SplitData(
+            self.shard_id,
+            as_of,
+            encode_schema(self.schema),
+            self.key,
+            (),
+            self._context.blob_url,
+            None if names is None else tuple(names),
+            encode_filters(self.schema, filters),
+        )
         lease = refs[0].lease if refs else None
         return [
             SnapshotSplit(
-                SplitData(
-                    self.shard_id,
-                    as_of,
-                    schema,
-                    self.key,
-                    tuple(ref.part for ref in share),
-                    self._context.blob_url,
-                ),
+                msgspec.structs.replace(data, parts=tuple(ref.part for ref in share)),
                 self._context,
                 lease,
             )
@@ -237,18 +254,20 @@ class ReadHandle:
         *,
         columns: Sequence[str] | None = None,
         key_ranges: Sequence[KeyRange] | None = None,
+        filters: Filters | None = None,
         workers: Sequence[int] | None = None,
         consolidate: bool = True,
         stats: ReadStats | None = None,
         timeout: float | None = None,
     ) -> pa.Table:
-        """The contents at ``as_of``, times advanced to it: ``columns`` (all by default), ``mz_time``, ``mz_diff``.
+        """The contents at ``as_of``, times advanced to it: ``columns`` (all by default), ``mz_time``, ``mz_diff``. All in memory.
 
         Args:
             as_of: the time; waits until it is complete.
-            columns: the columns, in this order.
+            columns: the columns, in this order; others are not read.
             key_ranges: inclusive ``(lo, hi)`` of the first key column. One `None` leaves that side open, two ask for NULL keys. Row
                 groups outside of them are not read, rows outside of them are not returned.
+            filters: the same for any columns, see `Filters`: a row is returned when it is in a range of each column named.
             workers: of a keyed shard, only these workers' parts.
             consolidate: whether equal rows are summed up, and gone where the sum is zero.
             stats: gets what was read added.
@@ -256,23 +275,78 @@ class ReadHandle:
 
         Raises:
             SinceViolation, ReadTimeout, ExpiredHandle: as `parts`.
-            SchemaMismatch: a column the shard lacks, or key ranges without a key.
+            SchemaMismatch: a column the shard lacks, a filter that does not fit, or key ranges without a key.
+            MissingPart, CorruptPart: an object is gone, or not what was written.
+            LocationError: a backend did not answer within ``timeout``.
         """
         deadline = self._opened.deadline(timeout)
-        names = self._names(columns)
-        lookup = self._lookup(key_ranges)
-        self._check_since(as_of)
+        names = self._columns(columns)
+        pushdown = self._pushdown(filters, key_ranges).within(0, as_of + 1)
+        refs, lease = self._snapshot_refs(as_of, pushdown, workers, deadline)
+        found = list(self._pieces(refs, lambda: deadline, names, pushdown, stats, at_once=True))
+        del lease
+        table = all_at(self._joined(found, names), as_of)
+        if consolidate:
+            table = sort_by_key(consolidated(table, self.key), _sortable(self.key, table))
+        return table.combine_chunks()
+
+    @metered("snapshot_reader")
+    def snapshot_reader(
+        self,
+        as_of: Timestamp,
+        *,
+        columns: Sequence[str] | None = None,
+        filters: Filters | None = None,
+        workers: Sequence[int] | None = None,
+        consolidate: bool = False,
+        stats: ReadStats | None = None,
+        timeout: float | None = None,
+    ) -> pa.RecordBatchReader:
+        """As `snapshot_arrow`, in pieces: however large the shard, about one row group of one part is in memory at a time.
+
+        Not consolidated across parts by default: sum the diffs of equal rows, or have it done by way of a copy on disk in bounded
+        memory (`mzsql.persist.streams`). The parts stay in Blob until the reader is dropped or at its end.
+
+        Args:
+            as_of: the time; waits until it is complete.
+            columns: the columns, in this order; others are not read.
+            filters: the rows that are returned, see `Filters`.
+            workers: of a keyed shard, only these workers' parts.
+            consolidate: whether equal rows are summed up, in the order of the key where there is one.
+            stats: gets what was read added, as it is read.
+            timeout: seconds the call may take, and then that reading one piece may take.
+
+        Raises:
+            SinceViolation, ReadTimeout, ExpiredHandle, SchemaMismatch: as `snapshot_arrow`, at once.
+            MissingPart, CorruptPart, LocationError: from the reader.
+        """
+        deadline = self._opened.deadline(timeout)
+        names = self._columns(columns)
+        pushdown = self._pushdown(filters).within(0, as_of + 1)
+        refs, _ = self._snapshot_refs(as_of, pushdown, workers, deadline)
+        each = partial(self._opened.deadline, timeout)
+        schema = self._opened.parts.read_schema(names)
+        pieces: Iterator[pa.Table] = (
+            all_at(piece, as_of) for piece in self._pieces(refs, each, names, pushdown, stats)
+        )
+        if consolidate:
+            pieces = consolidated_pieces(schema, pieces, self.key)
+        return reader_of(schema, pieces)
+
+    def _snapshot_refs(
+        self,
+        as_of: Timestamp,
+        pushdown: Pushdown,
+        workers: Sequence[int] | None,
+        deadline: Deadline,
+    ) -> tuple[list[PartRef], Lease]:
+        self._lease.check_since(as_of)
         self._wait(as_of, deadline)
-        refs, lease = self._refs(0, as_of + 1, deadline, earliest=as_of)
+        refs, lease = self._refs(pushdown, deadline, earliest=as_of)
         if workers is not None:
             wanted = set(workers)
             refs = [ref for ref in refs if ref.worker in wanted]
-        found = [until(self._read(ref, deadline, names, lookup, stats), as_of) for ref in refs]
-        del lease
-        table = all_at(self._joined(found, names, lookup), as_of)
-        if consolidate:
-            table = sort_by_key(consolidated(table, self.key), _sortable(self.key, names))
-        return table.combine_chunks()
+        return refs, lease
 
     @metered("updates")
     def updates(
@@ -282,114 +356,112 @@ class ReadHandle:
         *,
         columns: Sequence[str] | None = None,
         key_ranges: Sequence[KeyRange] | None = None,
+        filters: Filters | None = None,
         stats: ReadStats | None = None,
         timeout: float | None = None,
     ) -> pa.Table:
         """All updates with ``lower <= time < upper`` at their exact times, not consolidated; waits until they are complete.
 
+        Columns, key ranges and filters as `snapshot_arrow`. Parts and row groups at other times only are not read.
+
         Raises:
             SinceViolation: since is at or beyond ``lower``, so times may have been advanced. From ``lower`` 0 on, since may be
                 as late as the last time asked for: the times up to it may then stand at it.
-            ReadTimeout, ExpiredHandle: as `parts`.
+            ReadTimeout, ExpiredHandle, SchemaMismatch, MissingPart, CorruptPart, LocationError: as `snapshot_arrow`.
         """
         deadline = self._opened.deadline(timeout)
-        names = self._names(columns)
-        lookup = self._lookup(key_ranges)
-        self._check_since(_exact_from(lower, upper))
+        names = self._columns(columns)
+        pushdown = self._pushdown(filters, key_ranges).within(lower, upper)
+        self._lease.check_since(_exact_from(lower, upper))
         if upper <= lower:
-            return self._joined([], names, lookup)
+            return self._joined([], names)
         self._wait(upper - 1, deadline)
-        return self._between(lower, upper, names, lookup, stats=stats, deadline=deadline)
+        return self._between(pushdown, names, stats=stats, deadline=deadline)
 
     def _between(
         self,
-        lower: Timestamp,
-        upper: Frontier,
-        names: Sequence[str],
-        lookup: Lookup | None,
+        pushdown: Pushdown,
+        names: Sequence[str] | None,
         *,
         stats: ReadStats | None,
         deadline: Deadline,
     ) -> pa.Table:
-        earliest = _exact_from(lower, upper)
-        refs, lease = self._refs(lower, upper, deadline, earliest=earliest)
-        found = [
-            between(self._read(ref, deadline, names, lookup, stats), lower, upper) for ref in refs
-        ]
+        """The updates at the times of ``pushdown``, which are complete; the lease on their objects ends with the call."""
+        earliest = _exact_from(pushdown.lower, pushdown.upper)
+        refs, lease = self._refs(pushdown, deadline, earliest=earliest)
+        found = list(self._pieces(refs, lambda: deadline, names, pushdown, stats, at_once=True))
         del lease
-        return self._joined(found, names, lookup).combine_chunks()
+        return self._joined(found, names).combine_chunks()
 
-    def _names(self, columns: Sequence[str] | None) -> list[str]:
-        names = self.schema.names if columns is None else list(columns)
-        for name in names:
-            if name not in self.schema.names:
-                raise SchemaMismatch(f'shard {self.shard_id} has no column "{name}"')
-        return list(names)
-
-    def _lookup(self, key_ranges: Sequence[KeyRange] | None) -> Lookup | None:
-        if key_ranges is None:
-            return None
-        if self.key is None or not self.key.columns:
-            raise SchemaMismatch(f"shard {self.shard_id} has no key to look up")
-        column = self.key.columns[0]
-        return Lookup(column, self.schema.field(column).type, key_ranges)
-
-    def _read(
+    def _pieces(
         self,
-        ref: PartRef,
-        deadline: Deadline,
-        names: Sequence[str],
-        lookup: Lookup | None,
+        refs: Sequence[PartRef],
+        deadline: Callable[[], Deadline],
+        names: Sequence[str] | None,
+        pushdown: Pushdown,
         stats: ReadStats | None,
-    ) -> pa.Table:
-        columns = None if len(names) == len(self.schema) else names
-        try:
-            return self._opened.parts.read(
-                ref.part, deadline, columns=columns, lookup=lookup, stats=stats
-            )
-        except MissingPart:
-            state = self._opened.shard.fetch(deadline)
-            assert state is not None
-            self._check_live(state)  # a lease that ran out explains it
-            raise
+        *,
+        at_once: bool = False,
+    ) -> Iterator[pa.Table]:
+        for ref in refs:
+            if not at_once:
+                self._lease.renew_if_due(deadline())
+            try:
+                yield from self._opened.parts.pieces(
+                    ref.part,
+                    deadline,
+                    columns=names,
+                    pushdown=pushdown,
+                    stats=stats,
+                    at_once=at_once,
+                )
+            except MissingPart:
+                state = self._opened.shard.fetch(deadline())
+                assert state is not None
+                self._lease.check_live(state)  # a lease that ran out explains it
+                raise
 
-    def _joined(
-        self, found: Sequence[pa.Table], names: Sequence[str], lookup: Lookup | None
-    ) -> pa.Table:
-        schema = physical(self.schema)
-        kept = [*names, TIME_COLUMN, DIFF_COLUMN]
-        extra = [lookup.column] if lookup is not None and lookup.column not in kept else []
-        schema = pa.schema([schema.field(name) for name in [*kept, *extra]])
-        table = pa.concat_tables([schema.empty_table(), *(t.select(schema.names) for t in found)])
-        if lookup is not None:
-            table = lookup.filter(table)
-        return table.select(kept)
+    def _joined(self, found: Sequence[pa.Table], names: Sequence[str] | None) -> pa.Table:
+        return pa.concat_tables([self._opened.parts.read_schema(names).empty_table(), *found])
 
     def listen(
         self,
         as_of: Timestamp,
         *,
         columns: Sequence[str] | None = None,
+        filters: Filters | None = None,
+        stats: ReadStats | None = None,
         timeout: float | None = None,
     ) -> Iterator[tuple[pa.Table, Frontier]]:
         """All updates after ``as_of`` as they become complete: pairs of updates and the frontier they are complete up to.
 
-        Ends after the empty frontier. Downgrade since to just below what has been taken in, so that compaction gets on.
+        Ends after the empty frontier. Downgrade since to just below what has been taken in, so that compaction gets on; a pair once
+        yielded keeps nothing in Blob. The lease is renewed while the listen waits.
 
         Args:
             as_of: the time of the snapshot that the listen continues.
             columns: the columns, in this order.
+            filters: the rows that are returned, see `Filters`; a pair may have none.
+            stats: gets what was read added.
             timeout: seconds to wait for the next pair; `None` waits on.
 
         Raises:
             SinceViolation: at once when ``as_of`` is below since, later when since has passed the listen.
             ReadTimeout: nothing came within ``timeout``; the listen may be continued with another call.
+            ExpiredHandle: the reader was expired, its lease ran out, or its client was closed.
+            SchemaMismatch, MissingPart, CorruptPart, LocationError: as `snapshot_arrow`.
         """
-        self._check_since(as_of)
-        return self._listen(as_of + 1, self._names(columns), timeout)
+        pushdown, names = self._pushdown(filters), self._columns(columns)
+        self._lease.check_since(as_of)
+        return self._listen(as_of + 1, names, pushdown, stats, timeout)
 
     def _listen(
-        self, frontier: Timestamp, names: Sequence[str], timeout: float | None
+        self,
+        frontier: Timestamp,
+        names: Sequence[str] | None,
+        pushdown: Pushdown,
+        stats: ReadStats | None,
+        timeout: float | None,
     ) -> Iterator[tuple[pa.Table, Frontier]]:
         lower: Frontier = frontier
         while lower is not None:
@@ -398,12 +470,12 @@ class ReadHandle:
                 state = self._wait(lower, deadline)
             except ReadTimeout:
                 if timeout is None:
-                    self._heartbeat_if_due(self._opened.deadline(None))
                     continue
                 raise
             upper = state.upper
             with self._context.meter.timed("listen_item"):
-                table = self._between(lower, upper, names, None, stats=None, deadline=deadline)
+                wanted = pushdown.within(lower, upper)
+                table = self._between(wanted, names, stats=stats, deadline=deadline)
             yield table, upper
             lower = upper
 
@@ -415,65 +487,31 @@ class ReadHandle:
             InvalidBounds: ``new_since`` is below the present since.
             ExpiredHandle: the reader's lease ran out.
         """
-        if less_than(new_since, self._since):
+        if less_than(new_since, self.since):
             raise InvalidBounds(
-                f"shard {self.shard_id}: since cannot go back from {show(self._since)} to {show(new_since)}"
+                f"shard {self.shard_id}: since cannot go back from {show(self.since)} to {show(new_since)}"
             )
-        self._renew(new_since, self._opened.deadline(timeout))
+        self._lease.renew(new_since, self._opened.deadline(timeout))
         self._opened.changed(self._opened)
 
     @metered("heartbeat")
     def heartbeat(self, *, timeout: float | None = None) -> None:
         """Renew the lease, and let go of objects nobody here reads any more."""
-        self._renew(self._since, self._opened.deadline(timeout))
-
-    def _renew(self, since: Frontier, deadline: Deadline) -> None:
-        with self._lock:
-            if self._expired:
-                self._check_live(self._opened.shard.state)
-            hold = self._outstanding()
-            # Never back: a heartbeat may have been given a since that another thread has moved on from.
-            since = join(self._since, since)
-            command = DowngradeSince(self.reader_id, since, hold)
-            self._opened.shard.apply(command, deadline)
-            self._since = since
-            self._hold = max(hold, self._hold)
-            self._heartbeat_ms = self._context.clock.now_ms()
+        self._lease.renew(self.since, self._opened.deadline(timeout))
 
     def heartbeat_due(self) -> bool:
         """Whether a quarter of the lease has passed since it was renewed."""
-        elapsed = self._context.clock.now_ms() - self._heartbeat_ms
-        return not self._expired and elapsed * 4 >= self._lease_ms
-
-    def _heartbeat_if_due(self, deadline: Deadline) -> None:
-        if self.heartbeat_due():
-            self._renew(self._since, deadline)
+        return self._lease.due()
 
     def let_go(self, deadline: Deadline) -> None:
         """Move the hold on objects forward when it is behind; nothing when the handle is expired."""
-        with self._lock:
-            state = self._opened.shard.state
-            if self._expired or self.reader_id not in state.readers:
-                return
-            if self._hold < self._outstanding():
-                try:
-                    self._renew(self._since, deadline)
-                except ExpiredHandle as expired:
-                    # An expired reader holds nothing; its own next call says so to whom it concerns.
-                    _log.info("%s", expired)
+        self._lease.let_go(deadline)
 
     @metered("expire_reader")
     def expire(self, *, timeout: float | None = None) -> None:
         """Give the handle up. Idempotent."""
-        with self._lock:
-            if self._expired:
-                return
-            self._expired = True
-            self._opened.discard_reader(self)
-            if self.reader_id in self._opened.shard.state.readers:
-                self._opened.shard.apply(
-                    ExpireReader(self.reader_id), self._opened.deadline(timeout)
-                )
+        self._opened.discard_reader(self)
+        self._lease.expire(self._opened.deadline(timeout))
 
 
 def _exact_from(lower: Timestamp, upper: Frontier) -> Timestamp:
@@ -486,5 +524,5 @@ def _exact_from(lower: Timestamp, upper: Frontier) -> Timestamp:
     return 0 if upper is None else max(upper - 1, 0)
 
 
-def _sortable(key: KeySpec | None, names: Sequence[str]) -> KeySpec | None:
-    return key if key is not None and set(key.columns) <= set(names) else None
+def _sortable(key: KeySpec | None, table: pa.Table) -> KeySpec | None:
+    return key if key is not None and set(key.columns) <= set(table.column_names) else None

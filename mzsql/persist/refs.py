@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import msgspec
 import pyarrow as pa
@@ -24,14 +25,16 @@ from mzsql.persist.batch import (
     first_time,
     last_time,
 )
-from mzsql.persist.clock import SystemClock
-from mzsql.persist.columns import all_at, decode_schema, physical
+from mzsql.persist.clock import Deadline, SystemClock
+from mzsql.persist.columns import all_at, decode_schema
 from mzsql.persist.consolidate import consolidate
 from mzsql.persist.errors import SchemaMismatch
-from mzsql.persist.fetch import PartReader, spark_path, until
+from mzsql.persist.fetch import PartReader, spark_path
 from mzsql.persist.machine import Context
+from mzsql.persist.pushdown import Filters, checked_columns, decode_filters, pushdown_of
 from mzsql.persist.settings import Settings
 from mzsql.persist.state import TraceBatch
+from mzsql.persist.streams import consolidated_pieces, reader_of
 from mzsql.repr.frontier import Frontier, Timestamp
 
 
@@ -128,19 +131,39 @@ class PartRef:
         return self.part.time_floor
 
     def to_arrow(
-        self, *, columns: Sequence[str] | None = None, stats: ReadStats | None = None
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        filters: Filters | None = None,
+        stats: ReadStats | None = None,
+        timeout: float | None = None,
     ) -> pa.Table:
-        """All its updates, the floor applied, checksum verified: ``columns`` (all by default), ``mz_time``, ``mz_diff``.
+        """Its updates, the floor applied, checksum verified: ``columns`` (all by default), ``mz_time``, ``mz_diff``.
+
+        Args:
+            columns: the columns, in this order.
+            filters: only rows in these ranges are returned, and row groups outside of them not read; see `Filters`.
+            stats: gets what was read added.
+            timeout: seconds the call may take.
 
         Raises:
             MissingPart, CorruptPart: the object is gone, or not what was written.
+            SchemaMismatch: a column the shard lacks, or a filter that does not fit.
+            LocationError: the Blob store did not answer within ``timeout``.
         """
-        deadline = self._reader.context.deadline(None)
-        return self._reader.read(self.part, deadline, columns=columns, stats=stats).combine_chunks()
+        reader = self._reader
+        table = reader.read(
+            self.part,
+            reader.context.deadline(timeout),
+            columns=checked_columns(reader.schema, columns, f"shard {reader.shard_id}"),
+            pushdown=pushdown_of(reader.schema, None, filters, f"shard {reader.shard_id}"),
+            stats=stats,
+        )
+        return table.combine_chunks()
 
 
 class SplitData(msgspec.Struct, frozen=True):
-    """A split as it travels."""
+    """A split as it travels: ``columns`` (`None`: all) and ``filters`` (see `encode_filters`) are what its reads return."""
 
     shard_id: str
     as_of: Timestamp
@@ -148,18 +171,28 @@ class SplitData(msgspec.Struct, frozen=True):
     key: KeySpec | None
     parts: tuple[Part, ...]
     blob_url: str | None
+    columns: tuple[str, ...] | None = None
+    filters: tuple[tuple[str, bytes], ...] = ()
 
 
 class SnapshotSplit:
     """One share of a snapshot; travels between processes as bytes.
 
-    The sender keeps its own value (and its reader) until the receiver is done, which holds the objects back.
+    The sender keeps its own value (and its reader) until the receiver is done, which holds the objects back. All reads return its
+    `columns`, ``mz_time`` and ``mz_diff`` of the rows that its `filters` keep.
     """
 
     def __init__(self, data: SplitData, context: Context, lease: Lease | None) -> None:
         self._data = data
         self._lease = lease
+        self._owns_blob = False
         self._reader = PartReader(context, data.shard_id, decode_schema(data.schema))
+        pushdown = pushdown_of(self._reader.schema, data.key, self.filters, self._what)
+        self._pushdown = pushdown.within(0, data.as_of + 1)
+
+    @property
+    def _what(self) -> str:
+        return f"shard {self._data.shard_id}"
 
     @property
     def as_of(self) -> Timestamp:
@@ -167,25 +200,87 @@ class SnapshotSplit:
         return self._data.as_of
 
     @property
+    def columns(self) -> list[str]:
+        """The row's columns that it returns, in their order."""
+        names = self._data.columns
+        return list(self._reader.schema.names if names is None else names)
+
+    @property
+    def filters(self) -> Filters | None:
+        """What whoever reads its `spark_paths` has to filter by; its own reads did."""
+        return decode_filters(self._data.filters)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of what it returns."""
+        return self._reader.read_schema(self._data.columns)
+
+    @property
     def rows(self) -> int:
-        """How many updates are to be read, before consolidation."""
+        """How many updates are in its parts, before filters and consolidation."""
         return sum(part.rows for part in self._data.parts)
 
-    def to_arrow(self, *, stats: ReadStats | None = None) -> pa.Table:
-        """Its updates, times advanced to ``as_of``, consolidated within the split."""
-        deadline = self._reader.context.deadline(None)
-        schema = physical(self._reader.schema)
-        found = [
-            until(self._reader.read(part, deadline, stats=stats), self.as_of)
-            for part in self._data.parts
-        ]
-        table = pa.concat_tables([schema.empty_table(), *found])
+    def to_arrow(self, *, stats: ReadStats | None = None, timeout: float | None = None) -> pa.Table:
+        """Its updates, times advanced to ``as_of``, consolidated within the split, all in memory.
+
+        Raises:
+            MissingPart, CorruptPart: an object is gone, or not what was written.
+            LocationError: the Blob store did not answer within ``timeout`` seconds.
+        """
+        deadline = self._reader.context.deadline(timeout)
+        found = list(self._pieces(self._data.parts, lambda: deadline, stats, at_once=True))
+        table = pa.concat_tables([self.schema.empty_table(), *found])
         return consolidate(all_at(table, self.as_of), self._data.key).combine_chunks()
 
-    def spark_paths(self) -> list[str]:
-        """The paths of its parts in Blob, which hold ``mz_time`` and ``mz_diff``; the rest is `inline_table`.
+    def to_reader(
+        self,
+        *,
+        consolidate: bool = False,
+        stats: ReadStats | None = None,
+        timeout: float | None = None,
+    ) -> pa.RecordBatchReader:
+        """Its updates, times advanced to ``as_of``, in pieces: about one row group of one part is in memory at a time.
 
-        For parts with a time floor and rows beyond ``as_of`` see `parts`.
+        They are not consolidated across parts: sum the diffs of equal rows, or have it done.
+
+        Args:
+            consolidate: whether equal rows are summed up, by way of a copy on disk (`mzsql.persist.streams`).
+            stats: gets what was read added.
+            timeout: seconds that reading one piece may take.
+
+        Raises:
+            MissingPart, CorruptPart, LocationError: from the reader, as `to_arrow`.
+        """
+        deadline = partial(self._reader.context.deadline, timeout)
+        pieces: Iterator[pa.Table] = (
+            all_at(piece, self.as_of) for piece in self._pieces(self._data.parts, deadline, stats)
+        )
+        if consolidate:
+            pieces = consolidated_pieces(self.schema, pieces, self._data.key)
+        return reader_of(self.schema, pieces)
+
+    def _pieces(
+        self,
+        parts: Sequence[Part],
+        deadline: Callable[[], Deadline],
+        stats: ReadStats | None,
+        *,
+        at_once: bool = False,
+    ) -> Iterator[pa.Table]:
+        for part in parts:
+            yield from self._reader.pieces(
+                part,
+                deadline,
+                columns=self._data.columns,
+                pushdown=self._pushdown,
+                stats=stats,
+                at_once=at_once,
+            )
+
+    def spark_paths(self) -> list[str]:
+        """The paths of its parts in Blob, which hold all columns, ``mz_time`` and ``mz_diff``; the rest is `inline_table`.
+
+        Who reads them selects `columns` and applies `filters`. For parts with a time floor and rows beyond ``as_of`` see `parts`.
         """
         keys = [part.key for part in self._data.parts if isinstance(part, BlobPart)]
         return [p for p in (spark_path(self._reader.context, key) for key in keys) if p is not None]
@@ -195,17 +290,15 @@ class SnapshotSplit:
         """Its parts, as the shard's metadata has them."""
         return self._data.parts
 
-    def inline_table(self) -> pa.Table:
-        """The updates that are not under `spark_paths`, because they are inline or the Blob has no paths."""
-        deadline = self._reader.context.deadline(None)
+    def inline_table(
+        self, *, stats: ReadStats | None = None, timeout: float | None = None
+    ) -> pa.Table:
+        """The updates that are not under `spark_paths`, because they are inline or the Blob has no paths; raises as `to_arrow`."""
+        deadline = self._reader.context.deadline(timeout)
         has_paths = spark_path(self._reader.context, "probe") is not None
-        found = [
-            self._reader.read(part, deadline)
-            for part in self._data.parts
-            if isinstance(part, InlinePart) or not has_paths
-        ]
-        schema = physical(self._reader.schema)
-        return until(pa.concat_tables([schema.empty_table(), *found]), self.as_of).combine_chunks()
+        parts = [p for p in self._data.parts if isinstance(p, InlinePart) or not has_paths]
+        found = self._pieces(parts, lambda: deadline, stats, at_once=True)
+        return pa.concat_tables([self.schema.empty_table(), *found]).combine_chunks()
 
     def to_bytes(self) -> bytes:
         """The split for another process."""
@@ -217,9 +310,18 @@ class SnapshotSplit:
     ) -> SnapshotSplit:
         """A split that came from another process; without ``blob`` the one at the URL its client was opened with."""
         decoded = msgspec.msgpack.decode(data, type=SplitData)
+        owns_blob = context is None and blob is None
         if context is None:
             context = _reading_context(decoded, blob)
-        return SnapshotSplit(decoded, context, None)
+        split = SnapshotSplit(decoded, context, None)
+        split._owns_blob = owns_blob
+        return split
+
+    def close(self) -> None:
+        """Close the Blob store that `from_bytes` opened, if it did. Idempotent."""
+        if self._owns_blob:
+            self._owns_blob = False
+            self._reader.context.blob.close()
 
 
 def _reading_context(data: SplitData, blob: Blob | None) -> Context:

@@ -7,7 +7,6 @@ them. Those of a shard without key are taken from the Parquet footer, which the 
 from __future__ import annotations
 
 import bisect
-import datetime as dt
 import decimal
 import fractions
 import math
@@ -206,12 +205,15 @@ class _Spans(NamedTuple):
 
 
 class Lookup:
-    """Key ranges of the first key column, prepared for pruning and filtering.
+    """Ranges of the values of one column, prepared for pruning and filtering.
 
     Args:
         column: the column.
         type_: its type.
         ranges: inclusive pairs; one `None` leaves that side open, two ask for NULL. They may overlap, and be many: each is looked for.
+
+    Raises:
+        SchemaMismatch: the type has no order, or a bound is not of it.
     """
 
     def __init__(self, column: str, type_: pa.DataType, ranges: Sequence[KeyRange]) -> None:
@@ -221,14 +223,27 @@ class Lookup:
             )
         self.column = column
         self.type = type_
-        self.nulls = any(lo is None and hi is None for lo, hi in ranges)
-        self.ranges = [(lo, hi) for lo, hi in ranges if not (lo is None and hi is None)]
+        self.form = _FORMS.get(type_, type_)
         try:
-            self._merged = self._merge() if _comparable(type_) else None
-        except (pa.ArrowException, TypeError, ValueError) as failure:
+            ends = [(self._end(lo), self._end(hi)) for lo, hi in ranges]
+            self.nulls = any(lo is None and hi is None for lo, hi in ends)
+            self.ranges = [(lo, hi) for lo, hi in ends if not (lo is None and hi is None)]
+            self._merged = self._merge()
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as failure:
             raise SchemaMismatch(
-                f'a key range does not fit column "{column}" of type {type_}: {failure}'
+                f'a key range does not fit column "{column}" of type {type_}: {failure}',
+                hint="A range is a pair (lo, hi) of values of the column's type, either of which may be None.",
             ) from failure
+
+    def _end(self, value: Any) -> pa.Scalar | None:
+        if isinstance(value, pa.Scalar):
+            return value.cast(self.form) if value.is_valid else None
+        return None if value is None else pa.scalar(value, self.form)
+
+    def _ordinal(self, end: pa.Scalar | None) -> Any:
+        if end is not None and pa.types.is_floating(self.form):
+            return _float_ordinal(end.as_py())
+        return as_ordinal(end, self.form)
 
     def _merge(self) -> _Spans:
         """Disjoint ranges of ordinals, sorted."""
@@ -236,7 +251,7 @@ class Lookup:
         above: Any = None
         bounded: list[tuple[Any, Any]] = []
         for one_lo, one_hi in self.ranges:
-            lo, hi = as_ordinal(one_lo, self.type), as_ordinal(one_hi, self.type)
+            lo, hi = self._ordinal(one_lo), self._ordinal(one_hi)
             if lo is None:
                 below = hi if below is None else max(below, hi)
             elif hi is None:
@@ -259,46 +274,55 @@ class Lookup:
             return True
         if lo is None or hi is None:
             return False
-        if self._merged is None:
-            return bool(self.ranges)
         return self._merged.meet(lo, hi)
 
     def may_hold_part(self, stats: Sequence[KeyStats]) -> bool:
         """Whether a part with these statistics must be read."""
         for stat in stats:
             if stat.column == self.column:
-                if not stat.known:
+                if not stat.known or not _comparable(self.type):
                     return True
                 lo, hi = ordinal(stat.lo, self.type), ordinal(stat.hi, self.type)
                 return self.may_hold(lo, hi, nulls=stat.nulls > 0)
         return True
 
-    def may_hold_group(self, statistics: pq.Statistics | None) -> bool:
-        """Whether a row group with these Parquet statistics of the column must be read."""
-        if statistics is None or not _comparable(self.type):
+    def may_hold_group(self, statistics: pq.Statistics | None, column: pq.ColumnSchema) -> bool:
+        """Whether a row group with these Parquet statistics of the Parquet column must be read."""
+        if statistics is None:
             return True
         nulls = not statistics.has_null_count or statistics.null_count > 0
         if not statistics.has_min_max:
             return nulls if statistics.num_values == 0 else True
         try:
-            lo = as_ordinal(_plain(statistics.min), self.type)
-            hi = as_ordinal(_plain(statistics.max), self.type)
+            if pa.types.is_floating(self.type):
+                return self._may_hold_floats(statistics.min, statistics.max, nulls=nulls)
+            factor = _factor(self.type, column)
+            lo, hi = (_raw(end, self.type, factor, statistics) for end in ("min", "max"))
             return self.may_hold(lo, hi, nulls=nulls)
         except (TypeError, ValueError, pa.ArrowException):
             return True  # a physical type with another Python form: read it
 
+    def _may_hold_floats(self, least: Any, greatest: Any, *, nulls: bool) -> bool:
+        """Parquet's statistics say nothing of NaN, which may be there besides."""
+        lo, hi = _float_ordinal(least), _float_ordinal(greatest)
+        nan = _float_ordinal(math.nan)
+        if nan in (lo, hi):
+            return True
+        return self.may_hold(lo, hi, nulls=nulls) or self.may_hold(nan, nan, nulls=False)
+
     def filter(self, table: pa.Table) -> pa.Table:
-        """The rows of ``table`` whose key is asked for."""
+        """The rows of ``table`` whose value is asked for."""
         column = table[self.column]
+        if not column.type.equals(self.form):
+            column = column.cast(self.form)
         mask = pc.is_null(column) if self.nulls else None
-        floating = pa.types.is_floating(self.type)
-        points = [lo for lo, hi in self.ranges if lo is not None and _same(lo, hi)]
-        spans = [(lo, hi) for lo, hi in self.ranges if lo is None or not _same(lo, hi)]
+        points = [lo for lo, hi in self.ranges if _same(lo, hi)]
+        spans = [(lo, hi) for lo, hi in self.ranges if not _same(lo, hi)]
         if points:
-            values = pa.array([_py(p) for p in points], self.type)
-            if floating:
+            values = pa.array(points, self.form)
+            if pa.types.is_floating(self.form):
                 # Membership goes by bits but for NaN: of the two zeros, which are equal, keep one.
-                zero = pa.scalar(0.0, self.type)
+                zero = pa.scalar(0.0, self.form)
                 mask = _either(mask, pc.is_in(pc.add(column, zero), value_set=pc.add(values, zero)))
             else:
                 mask = _either(mask, pc.is_in(column, value_set=values))
@@ -313,16 +337,28 @@ class Lookup:
             return table.slice(0, 0)
         return table.filter(mask)
 
-    def _compared(self, column: pa.ChunkedArray, bound: Any, *, upwards: bool) -> Any:
+    def _compared(self, column: pa.ChunkedArray, bound: pa.Scalar, *, upwards: bool) -> Any:
         """Whether each value is at or beyond ``bound``; NaN is beyond all other numbers, as in PostgreSQL."""
-        plain = _py(bound)
         compare = pc.greater_equal if upwards else pc.less_equal
-        if not pa.types.is_floating(self.type):
-            return compare(column, pa.scalar(plain, self.type))
-        if math.isnan(plain):
+        if not pa.types.is_floating(self.form):
+            return compare(column, bound)
+        if math.isnan(bound.as_py()):
             return pc.is_nan(column) if upwards else pc.is_valid(column)
-        inside = compare(column, pa.scalar(plain, self.type))
+        inside = compare(column, bound)
         return pc.or_(inside, pc.is_nan(column)) if upwards else inside
+
+
+# What Arrow's kernels do not compare is compared as what they do.
+_FORMS = {
+    pa.float16(): pa.float32(),
+    pa.string_view(): pa.large_string(),
+    pa.binary_view(): pa.large_binary(),
+}
+
+
+def _float_ordinal(value: float) -> tuple[bool, float]:
+    """What orders a float: NaN is beyond all other numbers."""
+    return (True, 0.0) if math.isnan(value) else (False, value)
 
 
 def _either(mask: Any, more: Any) -> Any:
@@ -330,19 +366,9 @@ def _either(mask: Any, more: Any) -> Any:
     return more if mask is None else pc.or_(mask, more)
 
 
-def _py(value: Any) -> Any:
-    return value.as_py() if isinstance(value, pa.Scalar) else value
-
-
-def _same(lo: Any, hi: Any) -> bool:
-    if hi is None:
+def _same(lo: pa.Scalar | None, hi: pa.Scalar | None) -> bool:
+    if lo is None or hi is None:
         return False
-    lo, hi = _py(lo), _py(hi)
-    if isinstance(lo, float) and math.isnan(lo):
-        return math.isnan(hi)  # NaN, too, is a point
-    return bool(lo == hi)
-
-
-def _plain(value: Any) -> Any:
-    # pyarrow hands statistics of zoned timestamps out with a zone; scalars of either kind take them.
-    return value.replace(tzinfo=None) if isinstance(value, dt.time) else value
+    if pa.types.is_floating(lo.type) and math.isnan(lo.as_py()):
+        return math.isnan(hi.as_py())  # NaN, too, is a point
+    return bool(lo.equals(hi))

@@ -1,0 +1,212 @@
+"""The lease of a reader: what it may still read, which objects it keeps, and when it is to be renewed.
+
+Promise: a read at a time that the reader has not given up is never held up by a renewal under way, however long its retries take; one
+at a time it is about to give up is refused from the moment of asking on. Renewals follow one another, and never take since back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections import deque
+from collections.abc import Iterator
+
+from mzsql.location import Determinate, Indeterminate, LocationError
+from mzsql.persist.clock import Deadline
+from mzsql.persist.commands import DowngradeSince, ExpireReader
+from mzsql.persist.errors import ExpiredHandle, ShardFinalized, SinceViolation
+from mzsql.persist.opened import Opened
+from mzsql.persist.refs import Lease
+from mzsql.persist.state import LeasedReader, ShardState
+from mzsql.repr.frontier import Frontier, Timestamp, contains, join
+
+_log = logging.getLogger(__name__)
+
+_TURN_SECONDS = 0.5
+_PASSING_SECONDS = 1.0
+"""So long a read tries to renew a lease that has most of its time left."""
+
+
+class ReaderLease:
+    """The lease of one reader. Safe for threads.
+
+    Args:
+        opened: the shard.
+        reader_id: the reader, as the shard's state knows it.
+        registered: how it stands there.
+    """
+
+    def __init__(self, opened: Opened, reader_id: str, registered: LeasedReader) -> None:
+        self.reader_id = reader_id
+        self.since: Frontier = registered.since
+        self.expired = False
+        self._opened = opened
+        self._context = opened.context
+        # What is being given up, which is since but while a downgrade is under way or its outcome is not known.
+        self._asked: Frontier = registered.since
+        self._hold = registered.seqno_hold
+        self._heartbeat_ms = registered.heartbeat_ms
+        self._tried_ms = registered.heartbeat_ms
+        self.lease_ms = registered.lease_ms
+        self._lock = threading.Lock()
+        self._renewal = threading.Lock()
+        self._leases: dict[int, int] = {}
+        self._released: deque[int] = deque()
+        self._next = 0
+
+    def take(self, owner: object, earliest: Timestamp) -> tuple[ShardState, Lease]:
+        """The latest state seen, whose times from ``earliest`` on are exact, and a lease on the objects it names.
+
+        Raises:
+            SinceViolation, ExpiredHandle: as the checks.
+        """
+        with self._lock:
+            state = self._opened.shard.state
+            self.check_live(state)
+            # Another thread may have downgraded while this one waited for the upper.
+            self.check_since(earliest)
+            number = self._next
+            self._next += 1
+            self._leases[number] = state.seqno
+            return state, Lease(owner, self._released, number, state.seqno)
+
+    def lost(self, state: ShardState) -> bool:
+        """Whether nothing can be read any more as of ``state``."""
+        return state.finalized or self.expired or self.reader_id not in state.readers
+
+    def check_live(self, state: ShardState) -> None:
+        """Raise unless the reader is registered in ``state``.
+
+        Raises:
+            ShardFinalized, ExpiredHandle: it is not.
+        """
+        shard_id = self._opened.shard_id
+        if state.finalized:
+            raise ShardFinalized(f"shard {shard_id} was finalized: there is nothing to read")
+        if self.lost(state):
+            raise ExpiredHandle(
+                f"shard {shard_id}: the reader {self.reader_id} has expired",
+                hint="Open a new reader; its since is the shard's.",
+            )
+
+    def check_since(self, as_of: Timestamp) -> None:
+        """Raise unless the reader may read at ``as_of``.
+
+        Raises:
+            SinceViolation: it may not.
+        """
+        since = join(self.since, self._asked)
+        if not contains(since, as_of):
+            raise SinceViolation(self._opened.shard_id, as_of, since)
+
+    def _outstanding(self) -> int:
+        """The earliest state whose objects are being read here; the lock is held."""
+        while self._released:
+            self._leases.pop(self._released.popleft(), None)
+        return min(self._leases.values(), default=self._opened.shard.state.seqno)
+
+    @contextlib.contextmanager
+    def _turn(self, deadline: Deadline) -> Iterator[None]:
+        """One renewal at a time; another one may take longer than the caller has time."""
+        patience = min(max(deadline.remaining(), _TURN_SECONDS), threading.TIMEOUT_MAX)
+        if not self._renewal.acquire(timeout=patience):
+            raise Determinate(
+                f"shard {self._opened.shard_id}: another renewal of the reader {self.reader_id} was not over "
+                f"within {deadline.timeout:g} s"
+            )
+        try:
+            yield
+        finally:
+            self._renewal.release()
+
+    def renew(self, since: Frontier, deadline: Deadline) -> None:
+        """Renew, and give up what is below ``since``; never back, as another thread may have given up more.
+
+        Raises:
+            ExpiredHandle: the lease ran out.
+            Determinate, Indeterminate: not renewed, or not known to be, by the deadline.
+        """
+        with self._turn(deadline):
+            self._renew(since, deadline)
+
+    def _renew(self, since: Frontier, deadline: Deadline) -> None:
+        with self._lock:
+            if self.expired:
+                self.check_live(self._opened.shard.state)
+            hold = self._outstanding()
+            before = self._asked
+            since = join(self.since, since)
+            self._asked = join(before, since)
+        try:
+            self._opened.shard.apply(DowngradeSince(self.reader_id, since, hold), deadline)
+        except Indeterminate:
+            raise  # it may have happened, so what was asked for stays given up
+        except Exception:
+            with self._lock:
+                self._asked = before
+            raise
+        with self._lock:
+            self.since = since
+            self._hold = max(hold, self._hold)
+            self._heartbeat_ms = self._context.clock.now_ms()
+
+    def _elapsed_ms(self) -> int:
+        return self._context.clock.now_ms() - self._heartbeat_ms
+
+    def due(self) -> bool:
+        """Whether a quarter of the lease has passed since it was renewed."""
+        return not self.expired and self._elapsed_ms() * 4 >= self.lease_ms
+
+    def seconds_until_due(self) -> float:
+        """How long until `due`; never below 0."""
+        return max(0, self.lease_ms - self._elapsed_ms() * 4) / 4000
+
+    def renew_if_due(self, deadline: Deadline) -> None:
+        """Renew on the way to something else, which waits for that, and fails by it, only once half of the lease has passed."""
+        if not self.due():
+            return
+        if self._elapsed_ms() * 2 >= self.lease_ms:
+            self.renew(self.since, deadline)
+            return
+        now = self._context.clock.now_ms()
+        tried = self._tried_ms > self._heartbeat_ms
+        if tried and (now - self._tried_ms) * 16 < self.lease_ms:
+            return
+        if not self._renewal.acquire(blocking=False):
+            return
+        try:
+            self._tried_ms = now
+            brief = min(_PASSING_SECONDS, deadline.remaining())
+            self._renew(self.since, Deadline(self._context.clock, brief))
+        except LocationError as failure:
+            what = f"shard {self._opened.shard_id}: reader {self.reader_id}"
+            _log.warning("%s not renewed yet: %s", what, failure)
+        finally:
+            self._renewal.release()
+
+    def let_go(self, deadline: Deadline) -> None:
+        """Move the hold on objects forward when it is behind; nothing when the handle is expired, or a renewal is under way."""
+        state = self._opened.shard.state
+        if self.expired or self.reader_id not in state.readers:
+            return
+        with self._lock:
+            behind = self._hold < self._outstanding()
+        if not behind or not self._renewal.acquire(blocking=False):
+            return
+        try:
+            self._renew(self.since, deadline)
+        except ExpiredHandle as expired:
+            # An expired reader holds nothing; its own next call says so to whom it concerns.
+            _log.info("%s", expired)
+        finally:
+            self._renewal.release()
+
+    def expire(self, deadline: Deadline) -> None:
+        """Give the lease up. Idempotent."""
+        with self._lock:
+            if self.expired:
+                return
+            self.expired = True
+        if self.reader_id in self._opened.shard.state.readers:
+            self._opened.shard.apply(ExpireReader(self.reader_id), deadline)

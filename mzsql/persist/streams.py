@@ -1,0 +1,65 @@
+"""Streams of updates, for what exceeds memory.
+
+Promise: a stream holds about as much as one of the pieces it is made of; consolidated, about `MEMORY_BYTES` besides, the rest is on disk
+until the stream ends or is dropped. Errors of the pieces come out of the reader as they are.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mzsql.persist.batch import KeySpec
+from mzsql.persist.columns import conform
+from mzsql.persist.consolidate import cast_sums, consolidation_sql, positional
+from mzsql.repr.errors import DataError
+
+MEMORY_BYTES = 256 * 1024 * 1024
+_BATCH_ROWS = 1 << 16
+
+
+def reader_of(schema: pa.Schema, pieces: Iterator[pa.Table]) -> pa.RecordBatchReader:
+    """The pieces, each with ``schema``, as a reader; a piece is made when it is asked for."""
+    batches = (batch for piece in pieces for batch in piece.to_batches() if batch.num_rows)
+    return pa.RecordBatchReader.from_batches(schema, batches)
+
+
+def consolidated_pieces(
+    schema: pa.Schema, pieces: Iterator[pa.Table], key: KeySpec | None
+) -> Iterator[pa.Table]:
+    """All pieces consolidated, in the order of the key where there is one.
+
+    DuckDB does it, from a copy on disk: so no work of the pieces happens inside of a query, and their errors stay what they are.
+
+    Raises:
+        DataError: the sums of diffs or of an additive column do not fit their type, or disk and memory do not suffice.
+    """
+    columns = positional(schema)
+    renamed = dict(zip(schema.names, columns.names, strict=True))
+    with tempfile.TemporaryDirectory(prefix="mzsql-snapshot-") as directory:
+        path = Path(directory) / "updates.parquet"
+        with pq.ParquetWriter(path, columns, compression="lz4") as writer:
+            for piece in pieces:
+                writer.write_table(piece.rename_columns(columns.names))
+        additive = [] if key is None else [renamed[c] for c in key.additive if c in renamed]
+        keyed = key is not None and set(key.columns) <= set(schema.names)
+        order = [renamed[c] for c in key.columns] if key is not None and keyed else []
+        file = "'" + str(path).replace("'", "''") + "'"
+        sql = consolidation_sql(f"read_parquet({file})", columns.names, additive, order)
+        settings: dict[str, str | bool | int | float | list[str]] = {
+            "temp_directory": directory,
+            "memory_limit": f"{MEMORY_BYTES >> 20}MiB",
+            "preserve_insertion_order": False,
+        }
+        with duckdb.connect(config=settings) as connection:
+            try:
+                for batch in connection.sql(sql).to_arrow_reader(_BATCH_ROWS):
+                    summed = cast_sums(pa.Table.from_batches([batch]), columns)
+                    yield conform(summed.rename_columns(schema.names), schema)
+            except (duckdb.Error, pa.ArrowException, OSError) as failure:
+                raise DataError(f"the updates cannot be consolidated: {failure}") from failure
