@@ -324,7 +324,12 @@ class Shard:
                 if head is None:
                     return None
                 state = self._load(head, deadline)
-                if state is None and missing == head.seqno:
+                # A head may lag; a scan does not.
+                if (
+                    state is None
+                    and missing == head.seqno
+                    and not self._scan(head.seqno + 1, deadline)
+                ):
                     raise MissingPart(
                         f"shard {self.shard_id}: the whole state that entry {head.seqno} of its log names is missing from Blob",
                         hint="Blob and Consensus must be of the same environment; restore the object or the environment.",
