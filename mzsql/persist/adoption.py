@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from mzsql.location import Adoptable, RangeReadable
 from mzsql.persist.batch import DIFF_COLUMN, TIME_COLUMN, BlobPart, KeySpec, KeyStats
+from mzsql.persist.blocks import footer_of
 from mzsql.persist.clock import Deadline
 from mzsql.persist.columns import check_columns, conform, physical, time_bounds
 from mzsql.persist.errors import CorruptPart, ForeignBlob, SchemaMismatch
@@ -104,6 +105,11 @@ class _Adopted:
             raise CorruptPart(f"{self._what} is not Parquet: {failure}") from failure
         if key_spec is not None:
             self._reader.remember_footer(self.key, file.metadata)
+        footer_size, footer_checksum = footer_of(
+            found.whole
+            if found.whole is not None
+            else RangeFile(found.size, self._read).footer(file.metadata.serialized_size + 8)
+        )
         return BlobPart(
             key=self.key,
             size=found.size,
@@ -113,6 +119,8 @@ class _Adopted:
             checksum=found.checksum,
             worker=worker,
             stats=stats,
+            footer_size=footer_size,
+            footer_checksum=footer_checksum,
         )
 
     def _survey(self) -> _Bytes:
