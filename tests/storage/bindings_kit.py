@@ -74,6 +74,7 @@ class MemorySource:
     def __init__(self) -> None:
         self.messages: dict[str, dict[int, str]] = {}
         self.next: dict[str, int] = {}
+        self.meanwhile: Callable[[], object] | None = None
 
     def produce(self, partition: str, count: int, gap: int = 0) -> None:
         first = self.next.get(partition, 0) + gap
@@ -91,6 +92,9 @@ class MemorySource:
         )
 
     def read(self, ranges: Mapping[str, tuple[int, int]]) -> pa.RecordBatchReader:
+        if self.meanwhile is not None:
+            act, self.meanwhile = self.meanwhile, None
+            act()
         rows = [
             (partition, offset, payload)
             for partition, (first, last) in ranges.items()

@@ -304,6 +304,27 @@ def test_a_process_that_outslept_its_lease_goes_on() -> None:
     assert site.check_data() == 80
 
 
+def test_instances_at_once_write_each_message_once() -> None:
+    site = Site()
+    one, two = Instance(site, asks=False), Instance(site, asks=False)
+    for further in (False, True):
+        site.source.produce("a", 5)
+        one.minter.mint(site.source.high_watermarks())
+
+        def meanwhile(further: bool = further) -> None:
+            if further:
+                site.source.produce("a", 2)
+                site.clock.ms += 5
+                two.minter.mint(site.source.high_watermarks())
+            two.writer.step()
+
+        site.source.meanwhile = meanwhile
+        one.writer.step()
+        site.audit()
+        site.check_data()
+    assert site.check_data() == 12
+
+
 class Ingestion(RuleBasedStateMachine):
     """Instances that mint and write, on stores that fail, crash at any operation, and come back."""
 
@@ -372,6 +393,23 @@ class Ingestion(RuleBasedStateMachine):
             return
         self.site.audit()
         assert binding.ts == self.site.time_of(partition, offset)
+
+    @rule(who=st.integers(0, 2), other=st.integers(0, 2), minted=st.booleans())
+    def work_at_once(self, who: int, other: int, minted: bool) -> None:
+        """While one has read the bindings and reads the source, another one writes, further or as far."""
+        if who == other:
+            return
+
+        def meanwhile() -> None:
+            if minted:
+                self.site.clock.ms += 5
+                assert self.attempt(other, "mint")
+            assert self.attempt(other, "step")
+
+        self.instances[who].minter.mint(self.site.source.high_watermarks())
+        self.site.source.meanwhile = meanwhile
+        assert self.attempt(who, "step")
+        self.site.source.meanwhile = None
 
     @rule()
     def maintain(self) -> None:
