@@ -11,7 +11,9 @@ import logging
 import random
 import threading
 import weakref
+from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 from uuid import UUID
@@ -29,7 +31,8 @@ from mzsql.location import (
     split_url,
 )
 from mzsql.persist.batch import KeySpec
-from mzsql.persist.clock import Clock, SystemClock
+from mzsql.persist.cache import DIRECTORY_BYTES, MEMORY_BYTES, BlobCache, CachedBlob
+from mzsql.persist.clock import Clock, Patience, SystemClock
 from mzsql.persist.columns import check_schema, encode_schema
 from mzsql.persist.commands import Finalize, RegisterCritical, RegisterReader
 from mzsql.persist.critical import CriticalReader
@@ -44,7 +47,7 @@ from mzsql.persist.inspection import (
 )
 from mzsql.persist.leaks import DAY_MS, Leak, find_leaks
 from mzsql.persist.machine import Context, Shard
-from mzsql.persist.maintenance import Report, due, maintain
+from mzsql.persist.maintenance import Report, due_here, maintain
 from mzsql.persist.metrics import Meter, error_kind, metered, metrics_of
 from mzsql.persist.opened import Opened
 from mzsql.persist.read import ReadHandle
@@ -74,6 +77,7 @@ class PersistClient:
         consensus_url: where ``consensus`` was opened; of both URLs metrics tell the scheme.
         registry: where metrics are kept; prometheus_client's default registry by default.
         version: the program's version, as the shards it changes remember it (`mzsql.persist.versions`).
+        cache: what was read of ``blob``, which is then not asked for it again.
     """
 
     def __init__(
@@ -89,14 +93,17 @@ class PersistClient:
         consensus_url: str | None = None,
         registry: CollectorRegistry | None = None,
         version: str = VERSION,
+        cache: BlobCache | None = None,
     ) -> None:
         self.blob = blob
         self.consensus = consensus
         self._owns_backends = False
         clock = clock or SystemClock()
         meter = Meter(metrics_of(registry), clock)
+        measured = meter.blob(blob, _scheme(blob_url, blob))
+        self.cache = cache
         self._context = Context(
-            blob=meter.blob(blob, _scheme(blob_url, blob)),
+            blob=measured if cache is None else CachedBlob(measured, cache),
             consensus=meter.consensus(consensus, _scheme(consensus_url, consensus)),
             clock=clock,
             rng=rng or random.SystemRandom(),
@@ -107,10 +114,12 @@ class PersistClient:
             version=version,
         )
         self._lock = threading.Lock()
-        self._opened: dict[str, Opened] = {}
+        # Whoever has a handle keeps its shard; of the others the latest are kept.
+        self._opened: weakref.WeakValueDictionary[str, Opened] = weakref.WeakValueDictionary()
+        self._recent: OrderedDict[str, Opened] = OrderedDict()
         self._writers: weakref.WeakSet[WriteHandle] = weakref.WeakSet()
         self._closed = False
-        self._queue: dict[str, None] = {}
+        self._queue: dict[str, Opened] = {}
         self._wake = threading.Condition()
         self._threads: list[threading.Thread] = []
         if background:
@@ -129,8 +138,21 @@ class PersistClient:
         settings: Settings | None = None,
         background: bool = True,
         registry: CollectorRegistry | None = None,
+        cache: str | Path | None = None,
+        cache_bytes: int = DIRECTORY_BYTES,
+        cache_memory_bytes: int = MEMORY_BYTES,
     ) -> PersistClient:
         """A client of the backends at two URLs, which it closes.
+
+        Args:
+            blob: where batches live.
+            consensus: where states live.
+            settings: bounds and intervals.
+            background: maintenance and heartbeats on threads of the client.
+            registry: where metrics are kept.
+            cache: a directory in which what was read of ``blob`` is kept, for this and other processes (`mzsql.persist.cache`).
+            cache_bytes: about so many bytes are kept there …
+            cache_memory_bytes: … and at most so many of them in this process's memory besides.
 
         Raises:
             UnknownScheme, InvalidUrl: a URL no plugin serves.
@@ -149,6 +171,14 @@ class PersistClient:
             blob_url=blob,
             consensus_url=consensus,
             registry=registry,
+            cache=None
+            if cache is None
+            else BlobCache(
+                cache,
+                directory_bytes=cache_bytes,
+                memory_bytes=cache_memory_bytes,
+                namespace=blob,
+            ),
         )
         client._owns_backends = True
         return client
@@ -232,6 +262,7 @@ class PersistClient:
         reader_id: str,
         *,
         token: str | None = None,
+        expected_token: str | None = None,
         purpose: str = "",
         timeout: float | None = None,
     ) -> CriticalReader:
@@ -241,12 +272,16 @@ class PersistClient:
             shard_id: a shard that is there.
             reader_id: the hold's durable name.
             token: who owns it from now on; a fresh one by default. Opened with the same token the hold is shared.
+            expected_token: take it over only from the owner of this token; of several who try one succeeds.
             purpose: what for, shown to whoever inspects the shard.
             timeout: seconds the call may take.
         """
         opened = self._open(shard_id, None, None, timeout)
         command = RegisterCritical(
-            reader_id, self._context.new_id() if token is None else token, purpose
+            reader_id,
+            self._context.new_id() if token is None else token,
+            purpose,
+            expected_token,
         )
         hold = opened.shard.apply(command, opened.deadline(timeout))
         return CriticalReader(opened, reader_id, hold)
@@ -261,6 +296,8 @@ class PersistClient:
             if self._closed:
                 raise ExpiredHandle("the persist client is closed")
             opened = self._opened.get(shard_id)
+            if opened is not None:
+                self._used(opened)
         if opened is None:
             opened = self._make(shard_id, schema, key, timeout)
         opened.check(schema, key)
@@ -290,7 +327,16 @@ class PersistClient:
             )
         made = Opened(shard, context, self._changed)
         with self._lock:
-            return self._opened.setdefault(shard_id, made)
+            opened = self._opened.setdefault(shard_id, made)
+            self._used(opened)
+            return opened
+
+    def _used(self, opened: Opened) -> None:
+        """Keep the shard as one of the latest; the lock is held."""
+        self._recent[opened.shard_id] = opened
+        self._recent.move_to_end(opened.shard_id)
+        while len(self._recent) > max(1, self._context.settings.open_shards):
+            self._recent.popitem(last=False)
 
     @metered("exists")
     def exists(self, shard_id: str, *, timeout: float | None = None) -> bool:
@@ -398,23 +444,25 @@ class PersistClient:
         with self._lock:
             if self._opened.get(opened.shard_id) is opened:
                 del self._opened[opened.shard_id]
+                self._recent.pop(opened.shard_id, None)
 
     def _changed(self, opened: Opened) -> None:
         """Maintain a shard that was changed here, if that is due and done in this process."""
         if self._context.settings.maintenance == "elsewhere":
             return
-        if not due(opened.shard.state, self._context.settings):
+        if not due_here(opened):
             return
         if not self._threads:
             self._maintain_quietly(opened)
             return
         with self._wake:
-            self._queue[opened.shard_id] = None
+            self._queue[opened.shard_id] = opened
             self._wake.notify()
 
     def _maintain_quietly(self, opened: Opened) -> None:
         try:
-            maintain(opened, self._context.deadline(None), all_due=False)
+            patience = Patience(self._context.clock, self._context.settings.timeout)
+            maintain(opened, patience, all_due=False, only_ours=True)
         except LocationError as failure:
             self._count_failure(failure)
             _log.warning("shard %s: maintenance put off: %s", opened.shard_id, failure)
@@ -432,15 +480,10 @@ class PersistClient:
                 self._wake.wait_for(lambda: self._closed or bool(self._queue))
                 if self._closed:
                     return
-                queued = list(self._queue)
+                queued = deque(self._queue.values())
                 self._queue.clear()
-            for shard_id in queued:
-                if self._closed:
-                    return
-                with self._lock:
-                    opened = self._opened.get(shard_id)
-                if opened is not None:
-                    self._maintain_quietly(opened)
+            while queued and not self._closed:
+                self._maintain_quietly(queued.popleft())
 
     def _keep_leases(self) -> None:
         """The thread that renews leases in time."""
@@ -478,13 +521,19 @@ class PersistClient:
             if self._closed:
                 return
             self._closed = True
-            readers = [reader for opened in self._opened.values() for reader in opened.readers]
+            open_shards = list(self._opened.values())
+            readers = [reader for opened in open_shards for reader in opened.readers]
             handles: list[ReadHandle | WriteHandle] = [*readers, *self._writers]
         self._context.closing.set()
         with self._wake:
             self._wake.notify_all()
+        for opened in open_shards:
+            opened.interrupt()
         for thread in self._threads:
-            thread.join()
+            # It ends with the backend call it is in; one that does not answer is not waited for.
+            thread.join(_CLOSE_SECONDS)
+            if thread.is_alive():
+                _log.warning("%s is left in a call of a backend that does not answer", thread.name)
         deadline = self._context.deadline(_CLOSE_SECONDS)
         for handle in handles:
             try:

@@ -53,6 +53,17 @@ class Deadline:
         """Whether no time is left."""
         return self._clock.monotonic() >= self._end
 
+    def progress(self) -> None:
+        """A step of the call was got done; that leaves it no more time."""
+
+
+class Patience(Deadline):
+    """The moment by which work of any length, that nobody waits for, must have got on: each step of it gives it the whole time again."""
+
+    def progress(self) -> None:
+        """A step of the work was got done."""
+        self._end = self._clock.monotonic() + self.timeout
+
 
 def new_id(rng: random.Random) -> str:
     """A random 128-bit identifier as a UUID's text."""

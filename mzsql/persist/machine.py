@@ -296,9 +296,13 @@ class Shard:
             if satisfied(state) or deadline.passed():
                 return state
             if isinstance(consensus, ConsensusWait):
-                seqno, span = state.seqno, min(_WAIT_SLICE, deadline.remaining())
+                span = min(_WAIT_SLICE, deadline.remaining())
+                began = self.context.clock.monotonic()
                 try:
-                    consensus.wait(self.shard_id, seqno, span)
+                    woken = consensus.wait(self.shard_id, state.seqno, span)
+                    if not woken and self.context.clock.monotonic() == began:
+                        # The store waits by another clock than ours, which would never get to the deadline.
+                        self.context.clock.sleep(span)
                 except LocationError:
                     # The refetch above retries and raises; a follower that cannot wait polls.
                     self.context.clock.sleep(min(pause, deadline.remaining()))

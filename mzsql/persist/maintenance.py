@@ -1,46 +1,36 @@
 """Keeping shards tidy: compaction, rollups, garbage collection.
 
-Promise: safe at any moment, in any number of processes at once. Compaction merges neighbouring batches of a size tier into one of the
-next, so a shard of n updates keeps O(log n) batches and rewrites each update O(log n) times; the merge has its times advanced to since
-and is consolidated. Collection goes rollup, objects, rollups, truncation, so that whatever the state names is there until the state no
-longer names it; an object of a replaced batch is deleted once no reader's hold needs it. Source: the persist design, "compaction",
-"garbage collection".
+Promise: safe at any moment, in any number of processes at once, concurrently, twice, or cut off anywhere. As a rule each piece of work
+is done once: by the process whose change made it due, and by any other that sees it left undone for so many changes (no clocks); what
+was done twice all the same is deleted by whoever came second. Collection goes rollup, objects, rollups, truncation, so that whatever
+the state names is there until the state no longer names it; an object of a replaced batch is deleted once no reader's hold needs it.
+A batch with something missing or corrupt in it stays as it is, said once, and keeps no other from being merged. What a finalized shard
+leaves is deleted by its next maintenance, however often that was cut off. Source: the persist design, "garbage collection".
 """
 
 from __future__ import annotations
 
-import math
-import tempfile
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+import logging
 
-import duckdb
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from mzsql.location import Determinate, UsageError
-from mzsql.persist.batch import BlobPart, Part
+from mzsql.location import Determinate, LocationError, UsageError
 from mzsql.persist.clock import Deadline
 from mzsql.persist.codec import encode_state
-from mzsql.persist.columns import advance_times, conform, physical
-from mzsql.persist.commands import AddRollup, ApplyMerge, Collect
-from mzsql.persist.consolidate import (
-    cast_sums,
-    consolidate,
-    consolidation_sql,
-    positional,
-    quote,
-    sort_by_key,
-)
-from mzsql.persist.errors import MissingPart
+from mzsql.persist.commands import AddRollup, ApplyMerge, Collect, known_keys
+from mzsql.persist.compaction import Merge, Unmergeable, apply_merge, choose, everything, is_ours
 from mzsql.persist.opened import Opened
-from mzsql.persist.parts import PartWriter, delete_objects
+from mzsql.persist.parts import delete_objects
 from mzsql.persist.settings import Settings
-from mzsql.persist.state import ShardState, TraceBatch
+from mzsql.persist.state import ShardState
+from mzsql.repr.errors import InternalError
+
+_log = logging.getLogger(__name__)
 
 _GARBAGE_ENTRIES = 16
 """Collection is due once so many changes have left garbage."""
+_REST_CHANGES = 64
+"""After a merge that ran out of memory, disk or time none is tried for so many changes."""
 
 
 class Report(msgspec.Struct):
@@ -57,13 +47,65 @@ def due(state: ShardState, settings: Settings) -> bool:
     """Whether maintenance has something to do."""
     return (
         state.finalized
+        or (state.since is None and bool(state.trace))
         or choose(state, settings) is not None
         or state.seqno - state.latest_rollup >= settings.rollup_interval
-        or _collectable(state) >= _GARBAGE_ENTRIES
+        or len(_collectable(state)) >= _GARBAGE_ENTRIES
     )
 
 
-def maintain(opened: Opened, deadline: Deadline, *, full: bool = False, all_due: bool) -> Report:
+def due_here(opened: Opened) -> bool:
+    """Whether maintenance has something to do that this process should do."""
+    state = opened.shard.state
+    return (
+        state.finalized
+        or (state.since is None and bool(state.trace))
+        or _rollup_is_ours(opened, state)
+        or _garbage_is_ours(opened, state)
+        or _next_merge(opened, state, full=False, only_ours=True) is not None
+    )
+
+
+def _rollup_is_ours(opened: Opened, state: ShardState) -> bool:
+    interval = opened.context.settings.rollup_interval
+    grown = state.seqno - state.latest_rollup
+    made_due = opened.shard.committed(state.latest_rollup + interval)
+    return grown >= interval and (made_due or grown >= interval + interval // 2)
+
+
+def _garbage_is_ours(opened: Opened, state: ShardState) -> bool:
+    garbage = _collectable(state)
+    if len(garbage) < _GARBAGE_ENTRIES:
+        return False
+    made_due = opened.shard.committed(garbage[_GARBAGE_ENTRIES - 1])
+    return made_due or len(garbage) >= _GARBAGE_ENTRIES + _GARBAGE_ENTRIES // 2
+
+
+def _collectable(state: ShardState) -> list[int]:
+    """The changes that left garbage no reader needs any more, in order."""
+    hold = state.seqno_since
+    return sorted(seqno for seqno in state.garbage if seqno <= hold)
+
+
+def _next_merge(opened: Opened, state: ShardState, *, full: bool, only_ours: bool) -> Merge | None:
+    if state.finalized or (only_ours and state.seqno < opened.merge_from):
+        return None
+    if full:
+        return everything(state, opened.broken)
+    merge = choose(state, opened.context.settings, opened.broken)
+    if merge is None or (only_ours and not is_ours(opened, state, merge)):
+        return None
+    return merge
+
+
+def maintain(
+    opened: Opened,
+    deadline: Deadline,
+    *,
+    full: bool = False,
+    all_due: bool,
+    only_ours: bool = False,
+) -> Report:
     """Compact, roll up and collect.
 
     Args:
@@ -71,38 +113,66 @@ def maintain(opened: Opened, deadline: Deadline, *, full: bool = False, all_due:
         deadline: the end of the work.
         full: merge all batches into one.
         all_due: collect whatever can be collected, however little.
+        only_ours: leave to other processes what they made due, and batches that cannot be merged as they are.
+
+    Raises:
+        MissingPart, CorruptPart, DataError: after all else was done: a batch cannot be merged.
+        LocationError: a backend failed, or the time is over. What was done stays done.
     """
     report = Report()
-    settings, meter = opened.context.settings, opened.context.meter
-    metrics = meter.metrics
     with opened.maintenance_lock:
-        state = _fetched(opened, deadline)
-        while not state.finalized and state.since is not None:
-            run = _everything(state) if full else choose(state, settings)
-            if run is None:
-                break
-            with meter.timed("merge"):
-                merged = _merge(opened, state, run, deadline)
-            if not merged:
-                report_state = _fetched(opened, deadline)
-                if report_state.seqno == state.seqno:
-                    break
-                state = report_state
-                continue
-            report.merges += 1
-            report.batches_merged += len(run)
-            metrics.merges.inc()
-            metrics.batches_merged.inc(len(run))
-            state = _fetched(opened, deadline)
-            full = False
+        failure: Exception | None = None
+        if not only_ours:
+            # What was missing may be there again.
+            opened.broken.clear()
         try:
-            with meter.timed("collect"):
-                _collect(opened, report, deadline, all_due=all_due)
+            failure = _compact(opened, report, deadline, full=full, only_ours=only_ours)
         finally:
-            metrics.rollups.inc(report.rollups)
-            metrics.objects_deleted.inc(report.objects_deleted)
-            metrics.entries_truncated.inc(report.entries_truncated)
+            # Also after a merge that failed: the log must not grow with it.
+            if not opened.context.closing.is_set():
+                _collect_counted(opened, report, deadline, all_due=all_due, only_ours=only_ours)
+    if not only_ours and failure is not None:
+        raise failure
     return report
+
+
+def _compact(
+    opened: Opened, report: Report, deadline: Deadline, *, full: bool, only_ours: bool
+) -> Exception | None:
+    """Do the merges that are due; what kept one from being done, if something in its batches did."""
+    meter = opened.context.meter
+    failure: Exception | None = None
+    while True:
+        state = _fetched(opened, deadline)
+        if state.since is None and state.trace:
+            # A version that kept what nobody can read any more left it.
+            ids = tuple(batch.id for batch in state.trace)
+            lower, upper = state.trace[0].lower, state.trace[-1].upper
+            opened.shard.apply(ApplyMerge(ids, lower, upper, 0, ()), deadline)
+            continue
+        merge = _next_merge(opened, state, full=full, only_ours=only_ours)
+        if merge is None:
+            return failure
+        try:
+            with meter.timed("merge"):
+                merged = apply_merge(opened, state, merge.run, deadline)
+        except Unmergeable as unmergeable:
+            failure = unmergeable.cause
+            opened.broken.update(batch.id for batch in unmergeable.batches)
+            _log.error(
+                "shard %s: batches are left unmerged from now on: %s", opened.shard_id, failure
+            )
+            continue
+        except LocationError:
+            opened.merge_from = opened.shard.state.seqno + _REST_CHANGES
+            raise
+        if merged:
+            report.merges += 1
+            report.batches_merged += len(merge.run)
+            meter.metrics.merges.inc()
+            meter.metrics.batches_merged.inc(len(merge.run))
+            full = False
+        deadline.progress()
 
 
 def _fetched(opened: Opened, deadline: Deadline) -> ShardState:
@@ -111,164 +181,22 @@ def _fetched(opened: Opened, deadline: Deadline) -> ShardState:
     return state
 
 
-def _tier(batch: TraceBatch, fanout: int) -> int:
-    return int(math.log(max(batch.rows, 1), fanout))
-
-
-def choose(state: ShardState, settings: Settings) -> tuple[TraceBatch, ...] | None:
-    """The neighbouring batches to merge next, or `None`.
-
-    Those of the lowest tier of which ``compaction_fanout`` stand side by side (smaller ones may stand between them); beyond
-    ``max_batches``, the cheapest neighbours.
-    """
-    fanout, trace = settings.compaction_fanout, state.trace
-    if state.since is None or len(trace) < 2:
-        return None
-    tiers = [_tier(batch, fanout) for batch in trace]
-    for tier in sorted(set(tiers)):
-        start = 0
-        for end in range(len(trace) + 1):
-            if end < len(trace) and tiers[end] <= tier:
-                continue
-            if tiers[start:end].count(tier) >= fanout:
-                return trace[start:end]
-            start = end + 1
-    if len(trace) > settings.max_batches:
-        width = min(fanout, len(trace))
-        costs = [
-            sum(batch.rows for batch in trace[i : i + width]) for i in range(len(trace) - width + 1)
-        ]
-        cheapest = costs.index(min(costs))
-        return trace[cheapest : cheapest + width]
-    return None
-
-
-def _everything(state: ShardState) -> tuple[TraceBatch, ...] | None:
-    trace = state.trace
-    since = state.since
-    if not trace or since is None:
-        return None
-    settled = len(trace) == 1 and trace[0].since >= since
-    return None if settled else trace
-
-
-def _merge(
-    opened: Opened, state: ShardState, run: Sequence[TraceBatch], deadline: Deadline
-) -> bool:
-    """Replace ``run`` by its merge; `False` when another process changed it meanwhile."""
-    assert state.since is not None
-    since = state.since
-    by_worker: dict[int | None, list[Part]] = {}
-    for batch in run:
-        for part in batch.parts:
-            by_worker.setdefault(part.worker, []).append(part)
-    merged: list[Part] = []
-    inline_bytes = opened.context.settings.inline_bytes // max(1, len(by_worker))
+def _collect_counted(
+    opened: Opened, report: Report, deadline: Deadline, *, all_due: bool, only_ours: bool
+) -> None:
+    meter = opened.context.meter
     try:
-        for worker in sorted(by_worker, key=lambda w: -1 if w is None else w):
-            merged += _merge_worker(
-                opened,
-                by_worker[worker],
-                since,
-                worker=worker,
-                inline_bytes=inline_bytes,
-                deadline=deadline,
-            )
-    except MissingPart:
-        _delete(opened, merged)
-        now = _fetched(opened, deadline)
-        if {batch.id for batch in run} <= {batch.id for batch in now.trace}:
-            raise
-        return False
-    except BaseException:
-        _delete(opened, merged)
-        raise
-    command = ApplyMerge(
-        inputs=tuple(batch.id for batch in run),
-        lower=run[0].lower,
-        upper=run[-1].upper,
-        since=since,
-        parts=tuple(merged),
-    )
-    # Only what surely was not committed may be deleted.
-    try:
-        applied: bool = opened.shard.apply(command, deadline)
-    except (UsageError, Determinate):
-        _delete(opened, merged)
-        raise
-    if not applied:
-        _delete(opened, merged)
-    return applied
+        with meter.timed("collect"):
+            _collect(opened, report, deadline, all_due=all_due, only_ours=only_ours)
+    finally:
+        meter.metrics.rollups.inc(report.rollups)
+        meter.metrics.objects_deleted.inc(report.objects_deleted)
+        meter.metrics.entries_truncated.inc(report.entries_truncated)
 
 
-def _delete(opened: Opened, parts: Sequence[Part]) -> None:
-    delete_objects(opened.context, [p.key for p in parts if isinstance(p, BlobPart)])
-
-
-def _merge_worker(
-    opened: Opened,
-    parts: Sequence[Part],
-    since: int,
-    *,
-    worker: int | None,
-    inline_bytes: int,
-    deadline: Deadline,
-) -> tuple[Part, ...]:
-    writer = PartWriter(opened.parts, opened.key, worker=worker, deadline=deadline)
-    size = sum(part.size for part in parts)
-    try:
-        if size <= opened.context.settings.part_bytes // 4:
-            tables = [opened.parts.read(part, deadline) for part in parts]
-            table = advance_times(pa.concat_tables(tables).combine_chunks(), since)
-            writer.add(sort_by_key(consolidate(table, opened.key), opened.key))
-        else:
-            for table in _merge_large(opened, parts, since, deadline):
-                writer.add(table)
-        return writer.finish(inline_bytes=inline_bytes)
-    except BaseException:
-        writer.abandon()
-        raise
-
-
-def _merge_large(
-    opened: Opened, parts: Sequence[Part], since: int, deadline: Deadline
-) -> Iterator[pa.Table]:
-    """The merge in pieces, by DuckDB, which spills to disk what exceeds memory."""
-    schema = physical(opened.schema)
-    columns = positional(schema)
-    renamed = dict(zip(schema.names, columns.names, strict=True))
-    key = opened.key
-    with (
-        tempfile.TemporaryDirectory(prefix="mzsql-compaction-") as directory,
-        duckdb.connect(config={"temp_directory": directory}) as connection,
-    ):
-        sources = []
-        names = ", ".join(quote(name) for name in columns.names[:-2])
-        for number, part in enumerate(parts):
-            path = Path(directory) / f"{number}.parquet"
-            table = opened.parts.read(part, deadline).rename_columns(columns.names)
-            pq.write_table(table, path, compression="lz4")
-            file = "'" + str(path).replace("'", "''") + "'"
-            sources.append(
-                f"SELECT {names}{', ' if names else ''}"
-                f"greatest(mz_time, {since}) AS mz_time, mz_diff FROM read_parquet({file})"
-            )
-        additive = [] if key is None else [renamed[name] for name in key.additive]
-        order = [] if key is None else [renamed[name] for name in key.columns]
-        source = "(" + " UNION ALL ".join(sources) + ")"
-        sql = consolidation_sql(source, columns.names, additive, order)
-        reader = connection.sql(sql).to_arrow_reader(1 << 17)
-        for batch in reader:
-            summed = cast_sums(pa.Table.from_batches([batch]), columns)
-            yield conform(summed.rename_columns(schema.names), schema)
-
-
-def _collectable(state: ShardState) -> int:
-    hold = state.seqno_since
-    return sum(1 for seqno in state.garbage if seqno <= hold)
-
-
-def _collect(opened: Opened, report: Report, deadline: Deadline, *, all_due: bool) -> None:
+def _collect(
+    opened: Opened, report: Report, deadline: Deadline, *, all_due: bool, only_ours: bool
+) -> None:
     context, settings = opened.context, opened.context.settings
     if opened.shard.state.garbage:
         for reader in list(opened.readers):
@@ -276,25 +204,25 @@ def _collect(opened: Opened, report: Report, deadline: Deadline, *, all_due: boo
     state = _fetched(opened, deadline)
     grown = state.seqno - state.latest_rollup
     if not state.finalized and (
-        grown >= settings.rollup_interval or (all_due and grown > 1 and state.garbage)
+        (grown >= settings.rollup_interval and (not only_ours or _rollup_is_ours(opened, state)))
+        or (all_due and grown > 1 and state.garbage)
     ):
         report.rollups += _roll_up(opened, state, deadline)
         state = _fetched(opened, deadline)
-    hold = state.seqno_since
-    garbage = tuple(seqno for seqno in state.garbage if seqno <= hold)
+    garbage = tuple(_collectable(state))
     newest = state.latest_rollup
     rollups = tuple(seqno for seqno in state.rollups if state.finalized or seqno != newest)
+    doubted = opened.resolve_doubts(state.seqno, lambda: _named(state))
     if not state.finalized:
-        if not garbage and not rollups:
+        worth_it = rollups or report.rollups or len(garbage) >= _GARBAGE_ENTRIES
+        if not (worth_it or doubted or (all_due and garbage)):
             return
-        if not all_due and not rollups and len(garbage) < _GARBAGE_ENTRIES:
-            return
-    keys = [key for seqno in garbage for key in state.garbage[seqno]]
+    keys = [key for seqno in garbage for key in state.garbage[seqno]] + doubted
     if state.finalized:
         # Batches that were never appended, and what Spark leaves beside its files.
         keys += _listed(opened, deadline, besides={*keys, *state.rollups.values()})
-    delete_objects(context, keys)
-    delete_objects(context, [state.rollups[seqno] for seqno in rollups])
+    delete_objects(context, keys, deadline)
+    delete_objects(context, [state.rollups[seqno] for seqno in rollups], deadline)
     report.objects_deleted += len(keys) + len(rollups)
     opened.shard.apply(Collect(garbage, rollups), deadline)
     state = _fetched(opened, deadline)
@@ -302,6 +230,11 @@ def _collect(opened: Opened, report: Report, deadline: Deadline, *, all_due: boo
     report.entries_truncated += context.retrying(
         lambda: context.consensus.truncate(opened.shard_id, keep), deadline
     )
+
+
+def _named(state: ShardState) -> set[str]:
+    """Every object the state names."""
+    return known_keys(state) | set(state.rollups.values())
 
 
 def _listed(opened: Opened, deadline: Deadline, *, besides: set[str]) -> list[str]:
@@ -319,8 +252,11 @@ def _roll_up(opened: Opened, state: ShardState, deadline: Deadline) -> int:
     context.retrying(lambda: context.blob.set(key, data), deadline)
     try:
         added: bool = opened.shard.apply(AddRollup(state.seqno, key), deadline)
-    except (UsageError, Determinate):
+    except (UsageError, Determinate, InternalError):
         delete_objects(context, [key])
+        raise
+    except BaseException:
+        opened.doubt([key])
         raise
     if not added:
         delete_objects(context, [key])

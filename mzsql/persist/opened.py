@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -39,6 +40,14 @@ class Opened:
         self.maintenance_lock = threading.Lock()
         self._readers: weakref.WeakSet[ReadHandle] = weakref.WeakSet()
         self._readers_lock = threading.Lock()
+        self.broken: set[int] = set()
+        """Batches that cannot be merged, as something in them is missing or corrupt; known until the process ends."""
+        self.merge_from = 0
+        """No merges are tried before this seqno, as one ran out of resources."""
+        self._seen_due: tuple[int, int] | None = None
+        self._doubtful: dict[str, int] = {}
+        self._interrupts: list[Callable[[], None]] = []
+        self._interrupts_lock = threading.Lock()
 
     @property
     def shard_id(self) -> str:
@@ -60,6 +69,47 @@ class Opened:
         """Renew a reader's lease no longer."""
         with self._readers_lock:
             self._readers.discard(reader)
+
+    def changes_since_seen(self, completed_by: int, seqno: int) -> int:
+        """How many changes of the shard ago the merge that the batch completed was first seen to be due here."""
+        if self._seen_due is None or self._seen_due[0] != completed_by:
+            self._seen_due = (completed_by, seqno)
+        return seqno - self._seen_due[1]
+
+    def doubt(self, keys: Sequence[str]) -> None:
+        """Remember objects that a change names which may or may not have been committed."""
+        last = self.shard.state.seqno + 1
+        self._doubtful.update(dict.fromkeys(keys, last))
+
+    def resolve_doubts(self, seqno: int, named: Callable[[], set[str]]) -> list[str]:
+        """The doubtful objects which the state at ``seqno`` decides nobody will ever name; those it has decided are forgotten.
+
+        They were named by a change to a state at or before ``seqno``, or that change lost its race.
+        """
+        decided = [key for key, last in self._doubtful.items() if last <= seqno]
+        if not decided:
+            return []
+        for key in decided:
+            del self._doubtful[key]
+        live = named()
+        return [key for key in decided if key not in live]
+
+    @contextlib.contextmanager
+    def interrupting(self, interrupt: Callable[[], None]) -> Iterator[None]:
+        """While the block runs, `interrupt` calls ``interrupt()``."""
+        with self._interrupts_lock:
+            self._interrupts.append(interrupt)
+        try:
+            yield
+        finally:
+            with self._interrupts_lock:
+                self._interrupts.remove(interrupt)
+
+    def interrupt(self) -> None:
+        """Have long work on the shard end soon."""
+        with self._interrupts_lock:
+            for interrupt in self._interrupts:
+                interrupt()
 
     def deadline(self, timeout: float | None) -> Deadline:
         """The end of a call that starts now."""

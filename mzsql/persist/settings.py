@@ -19,7 +19,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """A batch of at most so many encoded bytes travels inline in the shard's state."""
     inline_total_bytes: int = 1024 * 1024
     """At most so many bytes are inline in one shard's state; past it a batch is written as an object."""
-    part_bytes: int = 64 * 1024 * 1024
+    part_bytes: int = 48 * 1024 * 1024
     """A part is closed once it holds about so many bytes of Arrow memory: the bound on memory in append and compaction."""
     part_uploads: int = 2
     """So many parts of a call are encoded and written at once, beside the one being filled; the next waits."""
@@ -40,8 +40,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """So many adjacent batches of a size tier become one of the next."""
     max_batches: int = 48
     """Beyond so many live batches, the cheapest neighbours are merged whatever their tiers."""
+    compaction_memory_bytes: int = 256 * 1024 * 1024
+    """DuckDB's memory in a merge that is larger than a fraction of `part_bytes`; what exceeds it spills to a temporary directory."""
+    compaction_threads: int = 2
+    """DuckDB's threads in such a merge."""
     maintenance: Literal["in process", "elsewhere"] = "in process"
     """Whether shards that this client changes are compacted and collected by it, or by another process, such as ``mzsql maintain``."""
+    open_shards: int = 256
+    """So many shards that were used lately keep their state in memory; those with a handle always do."""
     reader_lease_ms: int = 15 * 60 * 1000
     writer_lease_ms: int = 15 * 60 * 1000
     timeout: float = 60.0

@@ -176,7 +176,8 @@ def test_batches_stay_logarithmic_and_merges_amortized(seed):
         rows = rng.choice([1, 1, 1, 10, 300, 5000]) if seed else 1
         total += rows
         sizes.append(rows)
-        while run := choose(_state(sizes), settings):
+        while merge := choose(_state(sizes), settings):
+            run = merge.run
             start, merged = run[0].id, sum(b.rows for b in run)
             sizes[start : start + len(run)] = [merged]
             written += merged

@@ -1,0 +1,369 @@
+"""Compaction: which batches to merge, and their merge.
+
+Promise: neighbouring batches of a size tier become one of the next, so a shard of n updates keeps O(log n) batches and rewrites each
+update O(log n) times; what most of a shard is in, once since has left most of its times behind, is rewritten by itself, O(log) times
+however since moves. A merge has its times advanced to since, is consolidated, and is sorted: by key, or without one by the columns in
+order, so that the least and greatest values of row groups tell them apart. Small merges are pyarrow's; large ones DuckDB's, which gets
+`Settings.compaction_memory_bytes` and spills the rest to a directory of the merge's own. Trade-off: a merge whose sum of diffs says that
+little would vanish is not rewritten for its times alone. Source: the persist design, "compaction"; differential's spine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import tempfile
+from collections.abc import Generator, Iterator, Sequence, Set
+from typing import NamedTuple
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mzsql.location import Determinate, UsageError
+from mzsql.persist.batch import DIFF_COLUMN, BlobPart, KeySpec, Part, first_time, last_time
+from mzsql.persist.clock import Deadline
+from mzsql.persist.columns import advance_times, conform, physical
+from mzsql.persist.commands import ApplyMerge
+from mzsql.persist.consolidate import (
+    cast_sums,
+    consolidate,
+    consolidation_sql,
+    positional,
+    sort_by_key,
+)
+from mzsql.persist.errors import CorruptPart, MissingPart
+from mzsql.persist.opened import Opened
+from mzsql.persist.parts import PartWriter, delete_objects
+from mzsql.persist.settings import Settings
+from mzsql.persist.state import ShardState, TraceBatch
+from mzsql.repr.errors import DataError, InternalError
+
+_IN_ARROW = 16
+"""What is at most a so-manieth of a part is merged in memory."""
+_LEFT_BEHIND = 8
+"""A batch is rewritten by itself once at most a so-manieth of its times is beyond since."""
+_TAKE_OVER_CHANGES = 32
+"""So many changes after a process has seen a merge due that another one should do, it does it itself."""
+
+
+class Merge(NamedTuple):
+    """Neighbouring batches that are due to become one; the batch ``completed_by`` made it so."""
+
+    run: tuple[TraceBatch, ...]
+    completed_by: int
+
+
+class Unmergeable(Exception):
+    """Batches that cannot be merged as something in them is broken, for the reason that is the cause."""
+
+    def __init__(
+        self, batches: Sequence[TraceBatch], cause: CorruptPart | MissingPart | DataError
+    ) -> None:
+        super().__init__(str(cause))
+        self.batches = tuple(batches)
+        self.cause = cause
+
+
+def _tier(batch: TraceBatch, fanout: int) -> int:
+    return int(math.log(max(batch.rows, 1), fanout))
+
+
+def choose(state: ShardState, settings: Settings, broken: Set[int] = frozenset()) -> Merge | None:
+    """What to merge next, or `None`.
+
+    Those of the lowest tier of which ``compaction_fanout`` stand side by side (smaller ones may stand between them); beyond
+    ``max_batches``, the cheapest neighbours; else the batch that since has left behind. None of the batches ``broken``.
+    """
+    if state.since is None:
+        return None
+    stretches = _stretches(state.trace, broken)
+    fanout = settings.compaction_fanout
+    tiers = {_tier(batch, fanout) for batch in state.trace}
+    for tier in sorted(tiers):
+        for stretch in stretches:
+            merge = _of_tier(stretch, tier, fanout)
+            if merge is not None:
+                return merge
+    if len(state.trace) > settings.max_batches:
+        runs = [run for stretch in stretches for run in _neighbours(stretch, fanout)]
+        if runs:
+            cheapest = min(runs, key=lambda run: sum(batch.rows for batch in run))
+            return Merge(cheapest, max(batch.id for batch in state.trace))
+    for batch in state.trace:
+        if batch.id not in broken and _left_behind(batch, state, settings):
+            return Merge((batch,), batch.id)
+    return None
+
+
+def _stretches(trace: Sequence[TraceBatch], broken: Set[int]) -> list[tuple[TraceBatch, ...]]:
+    """The trace cut at what is broken."""
+    found: list[list[TraceBatch]] = [[]]
+    for batch in trace:
+        if batch.id in broken:
+            found.append([])
+        else:
+            found[-1].append(batch)
+    return [tuple(stretch) for stretch in found if stretch]
+
+
+def _of_tier(stretch: tuple[TraceBatch, ...], tier: int, fanout: int) -> Merge | None:
+    tiers = [_tier(batch, fanout) for batch in stretch]
+    start = 0
+    for end in range(len(stretch) + 1):
+        if end < len(stretch) and tiers[end] <= tier:
+            continue
+        run = stretch[start:end]
+        ids = sorted(batch.id for batch in run if _tier(batch, fanout) == tier)
+        if len(ids) >= fanout:
+            return Merge(run, ids[fanout - 1])
+        start = end + 1
+    return None
+
+
+def _neighbours(stretch: tuple[TraceBatch, ...], fanout: int) -> list[tuple[TraceBatch, ...]]:
+    width = min(max(fanout, 2), len(stretch))
+    return [stretch[i : i + width] for i in range(len(stretch) - width + 1) if width > 1]
+
+
+def _left_behind(batch: TraceBatch, state: ShardState, settings: Settings) -> bool:
+    """Whether most of the shard is in ``batch``, most of whose times since has passed, and much of it may vanish."""
+    since = state.since
+    if since is None or batch.size <= settings.inline_bytes:
+        return False
+    first = min((first_time(part) for part in batch.parts), default=0)
+    last = max((last_time(part) for part in batch.parts), default=0)
+    if first >= last or last - since > (last - first) // _LEFT_BEHIND:
+        return False
+    if batch.diffs is not None and batch.rows < 2 * abs(batch.diffs):
+        return False
+    return 2 * batch.rows > sum(other.rows for other in state.trace)
+
+
+def everything(state: ShardState, broken: Set[int] = frozenset()) -> Merge | None:
+    """All batches, or the longest stretch of them between ``broken`` ones; `None` when they are one already, as compact as it gets."""
+    since = state.since
+    stretches = _stretches(state.trace, broken)
+    if since is None or not stretches:
+        return None
+    longest = max(stretches, key=len)
+    settled = len(longest) == 1 and longest[0].since >= since and longest[0].consolidated
+    return None if settled else Merge(longest, max(batch.id for batch in longest))
+
+
+def is_ours(opened: Opened, state: ShardState, merge: Merge) -> bool:
+    """Whether this process should do the merge: it made it due, or whoever did seems to be gone, by batches or changes since."""
+    if opened.shard.added(merge.completed_by):
+        return True
+    if state.next_batch - merge.completed_by > 2 * opened.context.settings.compaction_fanout:
+        return True
+    return opened.changes_since_seen(merge.completed_by, state.seqno) >= _TAKE_OVER_CHANGES
+
+
+def apply_merge(
+    opened: Opened, state: ShardState, run: Sequence[TraceBatch], deadline: Deadline
+) -> bool:
+    """Replace ``run`` by its merge; `False` when another process changed it meanwhile. What was written in vain is deleted.
+
+    Raises:
+        Unmergeable: a part of the run is missing or corrupt, or its sums do not fit.
+        Determinate: it was given up, as time or memory ran out, a backend failed, or the client closes.
+    """
+    assert state.since is not None
+    merged: list[Part] = []
+    total: list[int] = []
+    workers = sorted({part.worker for batch in run for part in batch.parts}, key=_first_none)
+    inline_bytes = opened.context.settings.inline_bytes // max(1, len(workers))
+    try:
+        for worker in workers:
+            work = _Work(opened, run, worker, state.since, deadline)
+            merged += work.merged(inline_bytes)
+            total.append(work.diffs)
+    except Unmergeable as failure:
+        _delete(opened, merged)
+        now = opened.shard.fetch(deadline)
+        assert now is not None
+        if {batch.id for batch in failure.batches} <= {batch.id for batch in now.trace}:
+            raise
+        return False
+    except BaseException:
+        _delete(opened, merged)
+        raise
+    command = ApplyMerge(
+        inputs=tuple(batch.id for batch in run),
+        lower=run[0].lower,
+        upper=run[-1].upper,
+        since=state.since,
+        parts=tuple(merged),
+        diffs=sum(total),
+    )
+    # Only what surely was not committed may be deleted at once.
+    try:
+        applied: bool = opened.shard.apply(command, deadline)
+    except (UsageError, Determinate, InternalError):
+        _delete(opened, merged)
+        raise
+    except BaseException:
+        opened.doubt([part.key for part in merged if isinstance(part, BlobPart)])
+        raise
+    if not applied:
+        _delete(opened, merged)
+    return applied
+
+
+def _first_none(worker: int | None) -> int:
+    return -1 if worker is None else worker
+
+
+def _delete(opened: Opened, parts: Sequence[Part]) -> None:
+    delete_objects(opened.context, [p.key for p in parts if isinstance(p, BlobPart)])
+
+
+class _Work:
+    """The merge of one worker's parts of a run."""
+
+    def __init__(
+        self,
+        opened: Opened,
+        run: Sequence[TraceBatch],
+        worker: int | None,
+        since: int,
+        deadline: Deadline,
+    ) -> None:
+        self._opened = opened
+        self._run = run
+        self._parts = [(b, part) for b in run for part in b.parts if part.worker == worker]
+        self._worker = worker
+        self._since = since
+        self._deadline = deadline
+        self.diffs = 0
+
+    def merged(self, inline_bytes: int) -> tuple[Part, ...]:
+        """The merge's parts, written."""
+        opened = self._opened
+        settings = opened.context.settings
+        size = sum(part.size for _, part in self._parts)
+        writer = PartWriter(opened.parts, opened.key, worker=self._worker, deadline=self._deadline)
+        try:
+            small = size <= settings.part_bytes // _IN_ARROW
+            with contextlib.closing(self._in_arrow() if small else self._in_duckdb()) as found:
+                for table in found:
+                    self._step()
+                    self.diffs += pc.sum(table[DIFF_COLUMN]).as_py() or 0
+                    writer.add(table)
+            return writer.finish(inline_bytes=inline_bytes)
+        except BaseException:
+            writer.abandon()
+            raise
+
+    def _step(self) -> None:
+        """Something was got done: give up if there is no time for more."""
+        self._deadline.progress()
+        if self._opened.context.closing.is_set():
+            raise Determinate(f"shard {self._opened.shard_id}: a merge was given up for the close")
+        if self._deadline.passed():
+            raise Determinate(
+                f"shard {self._opened.shard_id}: a merge was not over within {self._deadline.timeout:g} s"
+            )
+
+    def _tables(self) -> Iterator[pa.Table]:
+        """The updates piece by piece, their times advanced."""
+        for batch, part in self._parts:
+            try:
+                for table in self._opened.parts.pieces(part, lambda: self._deadline):
+                    self._step()
+                    yield advance_times(table, self._since)
+            except (MissingPart, CorruptPart) as failure:
+                raise Unmergeable([batch], failure) from failure
+
+    def _in_arrow(self) -> Generator[pa.Table]:
+        key = self._opened.key
+        table = pa.concat_tables(list(self._tables())).combine_chunks()
+        try:
+            table = consolidate(table, key)
+        except DataError as failure:
+            raise Unmergeable(self._run, failure) from failure
+        yield sort_by_key(table, key) if key is not None else sort_by_columns(table)
+
+    def _in_duckdb(self) -> Generator[pa.Table]:
+        """The merge in pieces, by DuckDB, which spills to disk what exceeds its memory."""
+        opened = self._opened
+        schema = physical(opened.schema)
+        columns = positional(schema)
+        failed: list[Exception] = []
+        with (
+            tempfile.TemporaryDirectory(prefix="mzsql-compaction-") as directory,
+            duckdb.connect(config=_config(opened.context.settings, directory)) as connection,
+            opened.interrupting(connection.interrupt),
+        ):
+            batches = _noted(self._batches(columns), failed)
+            connection.register("updates", pa.RecordBatchReader.from_batches(columns, batches))
+            try:
+                reader = connection.sql(_sql(schema, columns, opened.key)).to_arrow_reader(1 << 16)
+                for batch in reader:
+                    summed = cast_sums(pa.Table.from_batches([batch]), columns)
+                    yield conform(summed.rename_columns(schema.names), schema)
+            except (duckdb.Error, pa.ArrowException, OSError) as failure:
+                raise self._reason(failure, failed) from failure
+
+    def _batches(self, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+        for table in self._tables():
+            yield from conform(table.rename_columns(columns.names), columns).to_batches()
+
+    def _reason(self, failure: Exception, failed: Sequence[Exception]) -> Exception:
+        """What made DuckDB fail: an error of ours below it, the client's close, too little memory or disk, or values."""
+        shard = f"shard {self._opened.shard_id}"
+        if failed:
+            return failed[0]
+        if self._opened.context.closing.is_set():
+            return Determinate(f"{shard}: a merge was given up for the close")
+        if isinstance(failure, (duckdb.OutOfMemoryException, duckdb.IOException, OSError)):
+            return Determinate(
+                f"{shard}: a merge ran out of memory or disk: {failure}",
+                hint="Raise compaction_memory_bytes, or free the disk of the temporary directory.",
+            )
+        reason = DataError(f"{shard}: a merge failed: {failure}")
+        return Unmergeable(self._run, reason)
+
+
+def _config(settings: Settings, directory: str) -> dict[str, str | bool | int | float | list[str]]:
+    return {
+        "temp_directory": directory,
+        "memory_limit": f"{settings.compaction_memory_bytes}B",
+        "threads": settings.compaction_threads,
+        "preserve_insertion_order": False,
+    }
+
+
+def _sql(schema: pa.Schema, columns: pa.Schema, key: KeySpec | None) -> str:
+    renamed = dict(zip(schema.names, columns.names, strict=True))
+    additive = [] if key is None else [renamed[name] for name in key.additive]
+    order = columns.names[:-1] if key is None else [renamed[name] for name in key.columns]
+    return consolidation_sql("updates", columns.names, additive, order)
+
+
+def _noted(batches: Iterator[pa.RecordBatch], failed: list[Exception]) -> Iterator[pa.RecordBatch]:
+    """``batches``; an error, of which DuckDB would keep the text only, is put into ``failed``."""
+    try:
+        yield from batches
+    except Exception as failure:
+        failed.append(failure)
+        raise
+
+
+def sort_by_columns(table: pa.Table) -> pa.Table:
+    """``table`` in the order of all its columns that can be ordered, then of time; NULLs last."""
+    names = [field.name for field in table.schema if _orders(field.type)]
+    order = [(name, "ascending") for name in names if name != DIFF_COLUMN]
+    return table.take(pc.sort_indices(table, sort_keys=order)) if table.num_rows > 1 else table
+
+
+@functools.cache
+def _orders(type_: pa.DataType) -> bool:
+    """Whether pyarrow sorts by the type."""
+    with contextlib.suppress(pa.ArrowException):
+        one = pa.table([pa.nulls(2, type_), pa.nulls(2, type_)], names=["a", "b"])
+        pc.sort_indices(one, sort_keys=[("a", "ascending"), ("b", "ascending")])
+        return True
+    return False
