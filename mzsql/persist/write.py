@@ -398,11 +398,11 @@ class WriteHandle:
         written: list[Part] = []
         try:
             self._opened.shard.apply(command, deadline)
-        except InlineOverflow:
+        except InlineOverflow as overflow:
             flushed, written = self._written_out(parts, deadline)
             command = msgspec.structs.replace(command, parts=flushed)
             try:
-                self._opened.shard.apply(command, deadline)
+                self._opened.shard.apply(command, deadline, doubtful_since=overflow.doubtful_since)
             except (UsageError, Determinate):
                 self._discard(Batch(self.shard_id, 0, None, tuple(written)), deadline)
                 raise
