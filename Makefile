@@ -55,7 +55,17 @@ check: $(READY)  ## formatting, lint, types, layers
 	$(BIN)/lint-imports
 
 .PHONY: bench
-bench: java $(READY)  ## how long a refresh takes, against Spark recomputing
+bench: bench-persist bench-refresh  ## all benchmarks, one after the other
+
+.PHONY: bench-persist
+bench-persist: java $(READY)  ## what shards cost, against pyarrow, Spark, delta-rs and pyiceberg; BENCH="--scale 0.1" for a quick look
+	@$(BIN)/python -c 'import deltalake, pyiceberg, sqlalchemy' 2>/dev/null || { \
+		echo "installing what the benchmark compares with into .venv"; \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'; }
+	$(BIN)/python bench/persist $(BENCH)
+
+.PHONY: bench-refresh
+bench-refresh: java $(READY)  ## how long a refresh takes, against Spark recomputing
 	$(BIN)/python bench/refresh.py
 
 .PHONY: clean

@@ -1,0 +1,97 @@
+"""What shards cost, against what else there is for the same rows on the same machine, measured in turns in one run.
+
+    python bench/persist                        # TPC-H scale 1, all cases, about twelve minutes
+    python bench/persist --scale 0.1            # a quick look
+    python bench/persist --only a,c --json found.json
+
+Medians over repeats; whoever is compared takes turns at going first; everything is on the disk under --directory. bench/README.md says
+what each case is. A line at the end of each says whether its targets were met; the exit code says nothing about it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import gettempdir
+from time import perf_counter
+from typing import Any
+
+if missing := [m for m in ("deltalake", "pyiceberg", "sqlalchemy") if find_spec(m) is None]:
+    raise SystemExit(
+        f"{', '.join(missing)} not installed: pip install -e '.[bench]', or make bench-persist"
+    )
+
+import large
+import lineitem
+import small
+from figures import Case, machine, scratch, shown
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--only", default="a,b,c,d,e,f,g,h,i")
+    parser.add_argument("--json", type=Path, help="write what was measured to this file")
+    parser.add_argument(
+        "--directory",
+        type=Path,
+        default=Path(gettempdir()),
+        help="a directory of the disk to be measured",
+    )
+    parser.add_argument(
+        "--lineitem", type=Path, help="lineitem at --scale, where it is already there as Parquet"
+    )
+    given = parser.parse_args()
+    letters = [letter.strip() for letter in given.only.split(",")]
+    if unknown := set(letters) - set("abcdefghi"):
+        parser.error(f"no such case: {', '.join(sorted(unknown))}")
+    with scratch(given.directory.absolute()) as directory:
+        found = run(letters, given.scale, directory, given.lineitem)
+    if given.json is not None:
+        given.json.write_text(json.dumps(found, indent=1))
+
+
+def run(letters: list[str], scale: float, directory: Path, file: Path | None) -> dict[str, Any]:
+    """Measure and print; everything for JSON."""
+    about = machine(directory)
+    print(
+        "; ".join(f"{name} {shown(value)}" for name, value in about.items()) + f"; scale {scale:g}"
+    )
+    source = file or lineitem.generate(directory, scale)
+    rows = lineitem.load(source)
+    # Fewer commits and seconds where only a look is wanted.
+    few = scale < 1
+    cases: dict[str, Callable[[], Case]] = {
+        "a": lambda: large.append(rows, directory, 5),
+        "b": lambda: large.spark(rows, directory, 7),
+        "c": lambda: small.commits(rows, source, directory, 200 if few else 1000),
+        "d": lambda: small.flat(rows, directory),
+        "e": lambda: small.listeners(rows, directory, 500),
+        "f": lambda: small.writers(rows, source, directory, 3 if few else 8),
+        "g": lambda: large.memory(source, directory),
+        "h": lambda: small.reads(rows, directory, 400, 7),
+        "i": lambda: large.growth(rows, scale, directory, 3),
+    }
+    done = []
+    for letter in letters:
+        begun = perf_counter()
+        case = cases[letter]()
+        case.show()
+        done.append({**case.data(), "took_seconds": perf_counter() - begun})
+    print("\n## Targets\n")
+    for one in done:
+        for target in one["targets"]:
+            print(f"{one['letter']}: {target['what']}: {'met' if target['met'] else 'NOT MET'}")
+    took = {one["letter"]: round(one["took_seconds"]) for one in done}
+    print(f"\nseconds: {took}", file=sys.stderr)
+    return {"machine": about, "scale": scale, "rows": rows.num_rows, "cases": done}
+
+
+if __name__ == "__main__":
+    main()
