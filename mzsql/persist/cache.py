@@ -1,0 +1,340 @@
+"""A local cache of blobs: the most recently used objects in memory, and in a directory that survives the process.
+
+Promise: a cache never changes an answer. Objects of shards are written once, so what was read stays true until it is deleted; a cached
+file is compared with checksums of its own on every read, and one that does not match is dropped, never served. Several processes may
+share the directory. A directory that cannot be read or written costs speed, not reads: it is logged once. Trade-offs: an object that
+another process deletes may still be read here, by whoever knows its name; and what is written here is cached once it is read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mzsql.location import (
+    Adoptable,
+    Blob,
+    ManyDeletable,
+    RangeReadable,
+    SparkReadable,
+    Unfinished,
+    UploadSweepable,
+)
+from mzsql.persist.cache_directory import CacheDirectory, Stretch
+
+MEMORY_BYTES = 64 * 1024 * 1024
+DIRECTORY_BYTES = 1024 * 1024 * 1024
+
+
+class CacheStats(msgspec.Struct, frozen=True):
+    """What a cache did since it was made: reads by where they were served from, and what it holds."""
+
+    memory_hits: int = 0
+    directory_hits: int = 0
+    misses: int = 0
+    hit_bytes: int = 0
+    missed_bytes: int = 0
+    evictions: int = 0
+    damaged: int = 0
+    failures: int = 0
+    memory_bytes: int = 0
+    directory_bytes: int = 0
+
+
+class _Memory:
+    """Objects and ranges of them, the least recently used dropped first; the caller has a lock."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._values: OrderedDict[Stretch, bytes] = OrderedDict()
+        self._of_key: dict[str, set[Stretch]] = {}
+        self.size = 0
+        self.evictions = 0
+
+    def get(self, wanted: Stretch) -> bytes | None:
+        """The bytes, from the whole object where that is there."""
+        whole = Stretch(wanted.key)
+        for place in (whole, wanted):
+            found = self._values.get(place)
+            if found is not None:
+                self._values.move_to_end(place)
+                ranged = place is whole and wanted.length >= 0
+                return found[wanted.offset : wanted.offset + wanted.length] if ranged else found
+        return None
+
+    def put(self, place: Stretch, value: bytes) -> None:
+        """Keep the bytes unless they would take the place of nearly everything else."""
+        if len(value) * 2 > self._limit:
+            return
+        if place.length < 0:
+            self.drop(place.key)
+        elif place in self._values:
+            return
+        self._values[place] = value
+        self._of_key.setdefault(place.key, set()).add(place)
+        self.size += len(value)
+        while self.size > self._limit:
+            self._remove(next(iter(self._values)))
+            self.evictions += 1
+
+    def _remove(self, place: Stretch) -> None:
+        self.size -= len(self._values.pop(place))
+        places = self._of_key[place.key]
+        places.discard(place)
+        if not places:
+            del self._of_key[place.key]
+
+    def drop(self, key: str) -> None:
+        """Forget everything of an object."""
+        for place in list(self._of_key.get(key, ())):
+            self._remove(place)
+
+
+class _Fetch:
+    """A read of the backend under way, whose result is not cached once its object was dropped."""
+
+    __slots__ = ("valid",)
+
+    def __init__(self) -> None:
+        self.valid = True
+
+
+class BlobCache:
+    """What a `CachedBlob` keeps. Safe for threads; several Blobs of one store may share it.
+
+    Args:
+        directory: where objects are kept beyond the process and beyond memory; made when it is not there. `None`: nowhere.
+        directory_bytes: about so many bytes are kept there.
+        memory_bytes: so many bytes are kept in memory.
+        namespace: tells the objects of one store from those of another one in the same directory, as its URL does.
+    """
+
+    def __init__(
+        self,
+        directory: str | Path | None = None,
+        *,
+        directory_bytes: int = DIRECTORY_BYTES,
+        memory_bytes: int = MEMORY_BYTES,
+        namespace: str = "",
+    ) -> None:
+        self._memory = _Memory(memory_bytes)
+        self._directory = (
+            None
+            if directory is None
+            else CacheDirectory(Path(directory), directory_bytes, namespace)
+        )
+        self._lock = threading.Lock()
+        self._fetches: dict[str, list[_Fetch]] = {}
+        self._counts = CacheStats()
+
+    def stats(self) -> CacheStats:
+        """What it did so far."""
+        directory = self._directory
+        with self._lock:
+            counts = msgspec.structs.replace(
+                self._counts, memory_bytes=self._memory.size, evictions=self._memory.evictions
+            )
+        if directory is None:
+            return counts
+        return msgspec.structs.replace(
+            counts,
+            evictions=counts.evictions + directory.evictions,
+            damaged=directory.damaged,
+            failures=directory.failures,
+            directory_bytes=directory.size,
+        )
+
+    def get(self, key: str, offset: int = 0, length: int = -1) -> bytes | None:
+        """An object, or ``length`` bytes of it from ``offset`` on; `None` when they are not cached."""
+        wanted = Stretch(key, offset, length)
+        with self._lock:
+            found = self._memory.get(wanted)
+            if found is not None:
+                self._count(memory_hits=1, hit_bytes=len(found))
+                return found
+        if self._directory is None:
+            return None
+        with self._fetching(key) as fetch:
+            found = self._directory.get(wanted)
+            if found is not None:
+                with self._lock:
+                    self._count(directory_hits=1, hit_bytes=len(found))
+                    if fetch.valid:
+                        self._memory.put(wanted, found)
+        return found
+
+    @contextlib.contextmanager
+    def _fetching(self, key: str) -> Iterator[_Fetch]:
+        fetch = _Fetch()
+        with self._lock:
+            self._fetches.setdefault(key, []).append(fetch)
+        try:
+            yield fetch
+        finally:
+            with self._lock:
+                fetches = self._fetches[key]
+                fetches.remove(fetch)
+                if not fetches:
+                    del self._fetches[key]
+
+    @contextlib.contextmanager
+    def filling(self, key: str, offset: int = 0, length: int = -1) -> Iterator[list[bytes]]:
+        """Around a read of the backend: what is put into the list is cached, unless the object is dropped meanwhile."""
+        with self._fetching(key) as fetch:
+            read: list[bytes] = []
+            yield read
+            with self._lock:
+                self._count(misses=1, missed_bytes=sum(len(one) for one in read))
+                for value in read:
+                    if fetch.valid:
+                        self._memory.put(Stretch(key, offset, length), value)
+            if self._directory is None or length >= 0:
+                return
+            for value in read:
+                if fetch.valid:
+                    self._directory.put(key, value)
+                if not fetch.valid:
+                    self._directory.drop(key)
+
+    def _count(self, **more: int) -> None:
+        """Count; the lock is held."""
+        counts = {name: getattr(self._counts, name) + by for name, by in more.items()}
+        self._counts = msgspec.structs.replace(self._counts, **counts)
+
+    def drop(self, key: str) -> None:
+        """Forget an object."""
+        with self._lock:
+            for fetch in self._fetches.get(key, ()):
+                fetch.valid = False
+            self._memory.drop(key)
+        if self._directory is not None:
+            self._directory.drop(key)
+
+
+class CachedBlob:
+    """A Blob whose reads are served from ``cache`` where they can be, with the optional abilities of the Blob ``inner`` and no other.
+
+    `forget` has it read an object anew. For stores whose objects are written once, as shards' are: one that another handle overwrites
+    or deletes may be served as it was.
+    """
+
+    inner: Any
+
+    def __new__(cls, inner: Blob, cache: BlobCache) -> CachedBlob:  # noqa: ARG004
+        """One of a class with just the abilities of ``inner``, as a runtime protocol looks at classes."""
+        has = tuple(mixin for protocol, mixin in _ABILITIES if isinstance(inner, protocol))
+        return object.__new__(_made((cls, *has)))
+
+    def __init__(self, inner: Blob, cache: BlobCache) -> None:
+        self.inner = inner
+        self.cache = cache
+
+    def get(self, key: str) -> bytes | None:
+        """The value of ``key``, or `None`."""
+        found = self.cache.get(key)
+        if found is not None:
+            return found
+        with self.cache.filling(key) as read:
+            value: bytes | None = self.inner.get(key)
+            if value is not None:
+                read.append(value)
+        return value
+
+    def set(self, key: str, value: bytes) -> None:
+        """Map ``key`` to ``value``."""
+        with self._changing((key,)):
+            self.inner.set(key, value)
+
+    def delete(self, key: str) -> int | None:
+        """Remove ``key``; its former size in bytes, or `None` when there was none."""
+        with self._changing((key,)):
+            removed: int | None = self.inner.delete(key)
+        return removed
+
+    @contextlib.contextmanager
+    def _changing(self, keys: Sequence[str]) -> Iterator[None]:
+        """Before and after, as a read may begin or end in between."""
+        for key in keys:
+            self.cache.drop(key)
+        try:
+            yield
+        finally:
+            for key in keys:
+                self.cache.drop(key)
+
+    def forget(self, key: str) -> None:
+        """Drop all copies of an object."""
+        self.cache.drop(key)
+
+    def list_keys_and_metadata(self, prefix: str) -> Iterator[tuple[str, int]]:
+        """Each key that starts with ``prefix``, with its size in bytes."""
+        return iter(self.inner.list_keys_and_metadata(prefix))
+
+    def close(self) -> None:
+        """Close the Blob behind; what is in the directory stays."""
+        self.inner.close()
+
+
+class _Ranges(CachedBlob):
+    def get_range(self, key: str, offset: int, length: int) -> bytes | None:
+        """Up to ``length`` bytes from ``offset``; `None` when there is no such key."""
+        found = self.cache.get(key, offset, length)
+        if found is not None:
+            return found
+        with self.cache.filling(key, offset, length) as read:
+            value: bytes | None = self.inner.get_range(key, offset, length)
+            if value is not None:
+                read.append(value)
+        return value
+
+
+class _Paths(CachedBlob):
+    def spark_path(self, key: str) -> str:
+        """As `SparkReadable.spark_path`; who reads by path does not read the cache."""
+        path: str = self.inner.spark_path(key)
+        return path
+
+
+class _Adopts(CachedBlob):
+    def make_durable(self, keys: Sequence[str]) -> None:
+        """As `Adoptable.make_durable`."""
+        self.inner.make_durable(keys)
+
+
+class _DeletesMany(CachedBlob):
+    def delete_many(self, keys: Sequence[str]) -> None:
+        """As `ManyDeletable.delete_many`."""
+        with self._changing(keys):
+            self.inner.delete_many(keys)
+
+
+class _Sweeps(CachedBlob):
+    def list_unfinished(self) -> Iterator[Unfinished]:
+        """As `UploadSweepable.list_unfinished`."""
+        return iter(self.inner.list_unfinished())
+
+    def abort_unfinished(self, unfinished: Unfinished) -> None:
+        """As `UploadSweepable.abort_unfinished`."""
+        self.inner.abort_unfinished(unfinished)
+
+
+_ABILITIES: tuple[tuple[type[Any], type[CachedBlob]], ...] = (
+    (RangeReadable, _Ranges),
+    (SparkReadable, _Paths),
+    (Adoptable, _Adopts),
+    (ManyDeletable, _DeletesMany),
+    (UploadSweepable, _Sweeps),
+)
+
+
+@functools.cache
+def _made(bases: tuple[type[CachedBlob], ...]) -> type[CachedBlob]:
+    cls, *mixins = bases
+    return type(cls.__name__, (*mixins, cls), {}) if mixins else cls

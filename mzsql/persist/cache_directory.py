@@ -1,0 +1,213 @@
+"""The directory of a blob cache: objects in files with checksums of their own.
+
+Promise: what is read is what was written, or nothing; a file that does not match its checksums is removed. A file appears whole, by being
+renamed, so several processes may write, read and evict at once. Whatever the directory refuses is counted, logged once, and otherwise as
+if nothing were cached.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import struct
+import tempfile
+import threading
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+_log = logging.getLogger(__name__)
+
+_MAGIC = b"mzcache1"
+_HEAD = struct.Struct(">8sQI")
+_BLOCK = 64 * 1024
+_SPARE = 10
+"""An eviction frees so many percent more than it has to, so that not every write evicts."""
+
+
+class Stretch(NamedTuple):
+    """What of an object is cached: all of it when ``length`` is negative."""
+
+    key: str
+    offset: int = 0
+    length: int = -1
+
+
+class _Damaged(Exception):
+    """A file of the cache is not as it was written."""
+
+
+class CacheDirectory:
+    """Objects in files, each with the checksums of its blocks in front; safe for threads and processes.
+
+    A file appears whole, under a name made from its key, by being renamed. Its time of modification is that of its last use. What is
+    evicted is chosen by looking at the directory, whoever wrote it, so processes together keep near the limit.
+    """
+
+    def __init__(self, root: Path, limit: int, namespace: str) -> None:
+        self._root = root
+        self._limit = limit
+        self._namespace = namespace
+        self._lock = threading.Lock()
+        self._unlooked = limit  # so that the first write looks
+        self._logged = False
+        self.size = 0
+        self.evictions = 0
+        self.damaged = 0
+        self.failures = 0
+
+    def _path(self, key: str) -> Path:
+        name = hashlib.sha256(f"{self._namespace}\0{key}".encode()).hexdigest()
+        return self._root / name[:2] / name
+
+    def get(self, wanted: Stretch) -> bytes | None:
+        """The bytes, checked; `None` when they are not there or not right."""
+        path = self._path(wanted.key)
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return None
+        except OSError as failure:
+            self._gone_wrong("read", failure)
+            return None
+        try:
+            found = _read_file(descriptor, wanted)
+            os.utime(descriptor)
+        except _Damaged:
+            self.damaged += 1
+            self._unlink(path)
+            return None
+        except OSError as failure:
+            self._gone_wrong("read", failure)
+            return None
+        finally:
+            os.close(descriptor)
+        return found
+
+    def put(self, key: str, value: bytes) -> None:
+        """Keep the object unless it would take the place of nearly everything else."""
+        size = len(value) + _HEAD.size + 4 * -(-len(value) // _BLOCK)
+        if size * 2 > self._limit:
+            return
+        path = self._path(key)
+        try:
+            self._make_room(size)
+            self._write(path, value)
+        except OSError as failure:
+            self._gone_wrong("write", failure)
+
+    def _write(self, path: Path, value: bytes) -> None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".")
+        try:
+            with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor, not a path
+                file.write(_header(value))
+                file.write(value)
+            # Another process may have evicted it already, or removed the directory: it has its reasons.
+            with contextlib.suppress(FileNotFoundError):
+                Path(temporary).replace(path)
+        except BaseException:
+            self._unlink(Path(temporary))
+            raise
+
+    def drop(self, key: str) -> None:
+        """Forget an object."""
+        self._unlink(self._path(key))
+
+    def _unlink(self, path: Path) -> None:
+        try:
+            path.unlink(missing_ok=True)
+        except NotADirectoryError:
+            return
+        except OSError as failure:
+            self._gone_wrong("remove from", failure)
+
+    def _make_room(self, size: int) -> None:
+        """Evict what was used longest ago, for ``size`` more bytes; looks at what others wrote each eighth of the limit."""
+        with self._lock:
+            self._unlooked += size
+            if self.size + size <= self._limit and self._unlooked * 8 <= self._limit:
+                self.size += size
+                return
+            self._unlooked = 0
+            files = sorted(self._files())
+            used = sum(length for _, length, _ in files)
+            if used + size > self._limit:
+                target = self._limit * (100 - _SPARE) // 100 - size
+                for _, length, path in files:
+                    if used <= target:
+                        break
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(path)  # noqa: PTH108
+                    used -= length
+                    self.evictions += 1
+            self.size = used + size
+
+    def _files(self) -> Iterator[tuple[int, int, str]]:
+        """Each file's time of last use, size and path."""
+        with contextlib.suppress(FileNotFoundError):
+            for directory in list(os.scandir(self._root)):
+                if not directory.is_dir(follow_symlinks=False):
+                    continue
+                for file in os.scandir(directory.path):
+                    with contextlib.suppress(FileNotFoundError):
+                        status = file.stat(follow_symlinks=False)
+                        yield status.st_mtime_ns, status.st_size, file.path
+
+    def _gone_wrong(self, what: str, failure: OSError) -> None:
+        self.failures += 1
+        if not self._logged:
+            self._logged = True
+            _log.warning("cannot %s the blob cache %s: %s", what, self._root, failure)
+
+
+def _header(value: bytes) -> bytes:
+    view = memoryview(value)
+    checksums = [zlib.crc32(view[i : i + _BLOCK]) for i in range(0, len(value), _BLOCK)]
+    table = struct.pack(f">{len(checksums)}I", *checksums)
+    return _HEAD.pack(_MAGIC, len(value), zlib.crc32(table, len(value) & 0xFFFFFFFF)) + table
+
+
+def _read_file(descriptor: int, wanted: Stretch) -> bytes:
+    """The wanted bytes of a file of the cache, each block of them checked.
+
+    Raises:
+        _Damaged: it is not as it was written.
+    """
+    head = _pread(descriptor, 0, _HEAD.size)
+    magic, size, checksum = _HEAD.unpack(head)
+    if magic != _MAGIC or os.fstat(descriptor).st_size != _HEAD.size + size + 4 * -(
+        -size // _BLOCK
+    ):
+        raise _Damaged
+    table = _pread(descriptor, _HEAD.size, 4 * -(-size // _BLOCK))
+    if zlib.crc32(table, size & 0xFFFFFFFF) != checksum:
+        raise _Damaged
+    offset, end = (0, size) if wanted.length < 0 else (wanted.offset, wanted.offset + wanted.length)
+    offset, end = min(offset, size), min(end, size)
+    if offset >= end:
+        return b""
+    first = offset // _BLOCK
+    start = first * _BLOCK
+    stop = min(size, -(-end // _BLOCK) * _BLOCK)
+    data = _pread(descriptor, _HEAD.size + len(table) + start, stop - start)
+    view = memoryview(data)
+    for place in range(0, len(data), _BLOCK):
+        (expected,) = struct.unpack_from(">I", table, 4 * (first + place // _BLOCK))
+        if zlib.crc32(view[place : place + _BLOCK]) != expected:
+            raise _Damaged
+    return data if stop - start == end - offset else data[offset - start : end - start]
+
+
+def _pread(descriptor: int, offset: int, length: int) -> bytes:
+    chunks: list[bytes] = []
+    while length > 0:
+        chunk = os.pread(descriptor, length, offset)
+        if not chunk:
+            raise _Damaged
+        chunks.append(chunk)
+        offset, length = offset + len(chunk), length - len(chunk)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
