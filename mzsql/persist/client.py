@@ -117,7 +117,7 @@ class PersistClient:
         # Whoever has a handle keeps its shard; of the others the latest are kept.
         self._opened: weakref.WeakValueDictionary[str, Opened] = weakref.WeakValueDictionary()
         self._recent: OrderedDict[str, Opened] = OrderedDict()
-        self._writers: weakref.WeakSet[WriteHandle] = weakref.WeakSet()
+        self._writers: weakref.WeakValueDictionary[str, WriteHandle] = weakref.WeakValueDictionary()
         self._closed = False
         self._queue: dict[str, Opened] = {}
         self._wake = threading.Condition()
@@ -231,7 +231,7 @@ class PersistClient:
         opened = self._open(shard_id, schema, key, timeout)
         writer = WriteHandle(opened, "w" + self._context.new_id(), purpose)
         with self._lock:
-            self._writers.add(writer)
+            self._writers[writer.writer_id] = writer
         return writer
 
     @metered("open_reader")
@@ -523,7 +523,7 @@ class PersistClient:
             self._closed = True
             open_shards = list(self._opened.values())
             readers = [reader for opened in open_shards for reader in opened.readers]
-            handles: list[ReadHandle | WriteHandle] = [*readers, *self._writers]
+            handles: list[ReadHandle | WriteHandle] = [*readers, *self._writers.values()]
         self._context.closing.set()
         with self._wake:
             self._wake.notify_all()

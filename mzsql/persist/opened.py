@@ -38,7 +38,8 @@ class Opened:
         self.key: KeySpec | None = shard.state.key
         self.parts = PartReader(context, shard.shard_id, self.schema)
         self.maintenance_lock = threading.Lock()
-        self._readers: weakref.WeakSet[ReadHandle] = weakref.WeakSet()
+        # By their ids, as sets of handles are in no order that a replay could repeat.
+        self._readers: weakref.WeakValueDictionary[str, ReadHandle] = weakref.WeakValueDictionary()
         self._readers_lock = threading.Lock()
         self.broken: set[int] = set()
         """Batches that cannot be merged, as something in them is missing or corrupt; known until the process ends."""
@@ -58,17 +59,17 @@ class Opened:
     def readers(self) -> list[ReadHandle]:
         """The readers that are open and referred to."""
         with self._readers_lock:
-            return list(self._readers)
+            return list(self._readers.values())
 
     def add_reader(self, reader: ReadHandle) -> None:
         """Keep a reader's lease renewed while anything refers to it."""
         with self._readers_lock:
-            self._readers.add(reader)
+            self._readers[reader.reader_id] = reader
 
     def discard_reader(self, reader: ReadHandle) -> None:
         """Renew a reader's lease no longer."""
         with self._readers_lock:
-            self._readers.discard(reader)
+            self._readers.pop(reader.reader_id, None)
 
     def changes_since_seen(self, completed_by: int, seqno: int) -> int:
         """How many changes of the shard ago the merge that the batch completed was first seen to be due here."""
