@@ -8,6 +8,7 @@ SHELL := bash
 BIN := .venv/bin
 READY := .venv/.ready
 JOBS ?= 2
+BENCH ?=
 PYTEST := $(BIN)/python -m pytest
 
 .PHONY: help

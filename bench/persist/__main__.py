@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -29,6 +30,8 @@ import large
 import lineitem
 import small
 from figures import Case, machine, scratch, shown
+
+from mzsql.cli.demo import generator
 
 
 def main() -> None:
@@ -57,13 +60,20 @@ def main() -> None:
         given.json.write_text(json.dumps(found, indent=1))
 
 
+def generate(folder: Path, scale: float) -> Path:
+    """Lineitem as a Parquet file."""
+    command = [generator(), "parquet", "-s", f"{scale:g}", "--tables", "lineitem", "-q"]
+    subprocess.run([*command, "--no-progress", "-o", str(folder)], check=True)
+    return folder / "lineitem.parquet"
+
+
 def run(letters: list[str], scale: float, directory: Path, file: Path | None) -> dict[str, Any]:
     """Measure and print; everything for JSON."""
     about = machine(directory)
     print(
         "; ".join(f"{name} {shown(value)}" for name, value in about.items()) + f"; scale {scale:g}"
     )
-    source = file or lineitem.generate(directory, scale)
+    source = file or generate(directory, scale)
     rows = lineitem.load(source)
     # Fewer commits and seconds where only a look is wanted.
     few = scale < 1

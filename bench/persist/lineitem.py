@@ -1,37 +1,15 @@
-"""TPC-H lineitem, as rows of a shard: made by tpchgen-cli, read whole or lazily."""
+"""TPC-H lineitem as rows of a shard, read whole or lazily."""
 
 from __future__ import annotations
 
 import itertools
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mzsql.cli.demo import generator
 from mzsql.persist import DIFF_COLUMN, TIME_COLUMN
-
-ROWS_AT_ONE = 6_001_215
-
-
-def generate(folder: Path, scale: float) -> Path:
-    """The table's file."""
-    command = [
-        generator(),
-        "parquet",
-        "-s",
-        f"{scale:g}",
-        "--tables",
-        "lineitem",
-        "-q",
-        "--no-progress",
-        "-o",
-        str(folder),
-    ]
-    subprocess.run(command, check=True)
-    return folder / "lineitem.parquet"
 
 
 def schema(file: Path) -> pa.Schema:
