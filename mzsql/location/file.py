@@ -20,7 +20,7 @@ from urllib.parse import SplitResult
 from mzsql.location.errors import Determinate, Indeterminate, UsageError
 from mzsql.location.hookspecs import hookimpl
 from mzsql.location.keys import check_blob_key
-from mzsql.location.protocols import Blob
+from mzsql.location.protocols import Blob, Unfinished
 from mzsql.location.registry import local_path
 
 _TEMPORARY = ".mzsql-tmp"
@@ -38,14 +38,15 @@ class FileBlob:
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root).absolute()
         self._temporary = self.root / _TEMPORARY
+        self._swept = False
         try:
             self._make_directory(self._temporary)
-            self._sweep()
         except OSError as failure:
             raise self._failed(Determinate, "open", "", failure) from failure
 
     def _sweep(self) -> None:
-        """Remove what writers killed long ago left behind."""
+        """Remove what writers killed long ago left behind; the first write does, so that whoever only reads changes nothing."""
+        self._swept = True
         for leftover in os.scandir(self._temporary):
             with contextlib.suppress(FileNotFoundError):
                 if time.time() - leftover.stat().st_mtime > _STALE_SECONDS:
@@ -94,6 +95,8 @@ class FileBlob:
         temporary = self._temporary / uuid.uuid4().hex
         renamed = False
         try:
+            if not self._swept:
+                self._sweep()
             try:
                 with temporary.open("xb", buffering=0) as file:
                     _write_all(file.fileno(), value)
@@ -195,6 +198,32 @@ class FileBlob:
         """Let a listing go on where a directory is gone; what cannot be read is an error."""
         if not isinstance(failure, (FileNotFoundError, NotADirectoryError)):
             raise self._failed(Determinate, "list", str(failure.filename), failure) from failure
+
+    def list_unfinished(self) -> Iterator[Unfinished]:
+        """The temporary files of writes under way, and of writers that were killed; what they were to become is not known."""
+        try:
+            with os.scandir(self._temporary) as found:
+                for one in found:
+                    with contextlib.suppress(FileNotFoundError):
+                        stat = one.stat()
+                        yield Unfinished("", one.name, int(stat.st_mtime * 1000), stat.st_size)
+        except OSError as failure:
+            raise self._failed(Determinate, "list temporary files of", "", failure) from failure
+
+    def abort_unfinished(self, unfinished: Unfinished) -> None:
+        """Remove one temporary file; none there is no error.
+
+        Raises:
+            UsageError: it is none of this store's.
+        """
+        if Path(unfinished.upload).name != unfinished.upload:
+            raise UsageError(
+                f"not a temporary file of file Blob {self.root}: {unfinished.upload!r}"
+            )
+        try:
+            (self._temporary / unfinished.upload).unlink(missing_ok=True)
+        except OSError as failure:
+            raise self._failed(Determinate, "remove", unfinished.upload, failure) from failure
 
     def make_durable(self, keys: Sequence[str]) -> None:
         """Fsync files others have written by path, and the directories down to them."""

@@ -19,9 +19,11 @@ import msgspec
 from mzsql.location import Unfinished, UploadSweepable, UsageError
 from mzsql.persist.clock import Deadline
 from mzsql.persist.commands import known_keys
+from mzsql.persist.errors import CorruptPart, MissingPart, NewerVersion
 from mzsql.persist.inspection import object_time, rollup_keys
 from mzsql.persist.machine import Context, Shard
 from mzsql.persist.parts import delete_objects
+from mzsql.repr.errors import SqlError
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -56,9 +58,21 @@ class _States:
         self._context = context
         self._deadline = deadline
         self._shards: OrderedDict[str, Shard] = OrderedDict()
+        self.unreadable: dict[str, SqlError] = {}
 
-    def named(self, shard_id: str) -> set[str] | None:
-        """Every object that the shard's state names now; `None` when there is no such shard."""
+    def are_leaks(self, shard_id: str, keys: Collection[str]) -> tuple[Kind, set[str]]:
+        """Which of ``keys`` the shard's state does not name now: none when nobody knows, all when there is no such shard."""
+        try:
+            named = self._named(shard_id)
+        except (NewerVersion, CorruptPart, MissingPart) as failure:
+            # One shard that cannot be read must not keep the leaks of others.
+            self.unreadable.setdefault(shard_id, failure)
+            return "object", set()
+        if named is None:
+            return "of no shard", set(keys)
+        return "object", set(keys) - named
+
+    def _named(self, shard_id: str) -> set[str] | None:
         shard = self._shards.get(shard_id) or Shard(shard_id, self._context)
         state = shard.fetch(self._deadline())
         if state is None:
@@ -93,7 +107,8 @@ def find_leaks(
 
     Raises:
         UsageError: the age is negative.
-        NewerVersion, CorruptPart: the state of a shard cannot be read, so nobody knows what it names.
+        NewerVersion, CorruptPart, MissingPart: the state of a shard cannot be read, so nobody knows what it names; raised after all
+            else was found.
     """
     if older_than_ms < 0:
         raise UsageError(f"an age cannot be negative, got {older_than_ms} ms")
@@ -139,6 +154,8 @@ def _found(
                 yield msgspec.structs.replace(leak, deleted=leak.key in gone)
     if shard_ids is None:
         yield from _uploads(context, older_than_ms, delete)
+    for failure in states.unreadable.values():
+        raise failure
 
 
 def _is_candidate(key: str, now_ms: int, older_than_ms: int) -> bool:
@@ -156,17 +173,12 @@ def _unnamed(
     spared = frozenset(protected())
     by_prefix = sorted(page, key=lambda one: one[0].partition("/")[0])
     for prefix, group in itertools.groupby(by_prefix, lambda one: one[0].partition("/")[0]):
-        named = states.named(prefix)
-        for key, size in group:
-            if key in spared or (named is not None and key in named):
-                continue
+        sizes = {key: size for key, size in group if key not in spared}
+        kind, leaked = states.are_leaks(prefix, sizes)
+        for key in sorted(leaked):
             written = object_time(key)
-            yield Leak(
-                kind="of no shard" if named is None else "object",
-                key=key,
-                bytes=size,
-                age_ms=None if written is None else now_ms - written,
-            )
+            age_ms = None if written is None else now_ms - written
+            yield Leak(kind=kind, key=key, bytes=sizes[key], age_ms=age_ms)
 
 
 def _uploads(context: Context, older_than_ms: int, delete: bool) -> Iterator[Leak]:

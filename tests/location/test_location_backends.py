@@ -17,6 +17,7 @@ from mzsql.location import (
     InvalidUrl,
     Registry,
     UnknownScheme,
+    UploadSweepable,
     UsageError,
     Versioned,
     hookimpl,
@@ -166,10 +167,30 @@ def test_stale_temporary_files_are_swept(tmp_path):
     for path in (old, new):
         path.write_bytes(b"half")
     os.utime(old, (time.time() - 100_000,) * 2)
-    FileBlob(tmp_path)
+    other = FileBlob(tmp_path)
+    other.get("k")
+    assert old.exists()  # whoever only reads changes nothing
+    found = {u.upload: (u.key, u.size) for u in other.list_unfinished()}
+    assert found == {"old": ("", 4), "new": ("", 4)}
+    other.set("k", b"v")
     assert not old.exists()
     assert new.exists()
-    assert list(blob.list_keys_and_metadata("")) == []
+    assert list(blob.list_keys_and_metadata("")) == [("k", 1)]
+
+
+def test_unfinished_writes_are_given_up_on_request(tmp_path):
+    blob = FileBlob(tmp_path)
+    assert isinstance(blob, UploadSweepable)
+    (tmp_path / ".mzsql-tmp" / "half").write_bytes(b"half")
+    [unfinished] = blob.list_unfinished()
+    assert abs(unfinished.started_ms / 1000 - time.time()) < 3600
+    blob.abort_unfinished(unfinished)
+    blob.abort_unfinished(unfinished)
+    assert list(blob.list_unfinished()) == []
+    blob.set("kept", b"v")
+    with pytest.raises(UsageError):
+        blob.abort_unfinished(unfinished._replace(upload="../kept"))
+    assert blob.get("kept") == b"v"
 
 
 def _append(path, name, count):

@@ -1,0 +1,319 @@
+"""The leak finder: what nobody refers to is found, what somebody does is spared, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+
+import pytest
+from persist_model import SCHEMA, ManualClock, another, blobs, counted, referenced, updates
+
+from mzsql.location import Unfinished, UsageError
+from mzsql.location.file import FileBlob
+from mzsql.location.mem import MemBlob, MemConsensus
+from mzsql.location.sqlite import SqliteConsensus
+from mzsql.persist import PersistClient, Settings
+from mzsql.persist.inspection import object_time
+from mzsql.persist.leaks import DAY_MS
+from mzsql.persist.upkeep import Wanted, keep_up
+
+
+def client_on(blob, clock=None):
+    return PersistClient(
+        blob,
+        MemConsensus(),
+        clock=clock or ManualClock(),
+        rng=random.Random(5),
+        settings=Settings(inline_bytes=0, maintenance="elsewhere"),
+        background=False,
+    )
+
+
+@pytest.fixture
+def made():
+    return client_on(MemBlob())
+
+
+def pass_time(client, ms):
+    client._context.clock.ms += ms
+
+
+def append(write, time):
+    write.compare_and_append(
+        updates([(time, "x", time, 1)]), expected_upper=time, new_upper=time + 1
+    )
+
+
+def found(client, **how):
+    return {leak.key: leak for leak in client.find_leaks(**how)}
+
+
+def test_only_what_no_state_names_and_is_old_is_a_leak(made):
+    write, read = made.open_shard(made.new_shard_id(), SCHEMA)
+    for time in range(8):
+        append(write, time)
+    abandoned = write.batch(updates([(1, "y", 8, 1)]), lower=8, upper=9)
+    read.downgrade_since(3)
+    made.maintain(write.shard_id)
+    append(write, 8)
+    another(made, inline_bytes=0).maintain(write.shard_id, full=True)
+    state = made.inspect(write.shard_id)
+    assert state.rollups  # so that there is one to spare
+    assert found(made) == {}  # all of it is young
+    pass_time(made, DAY_MS)
+    late = write.batch(updates([(1, "z", 9, 1)]), lower=9, upper=10)
+    leaks = found(made)
+    assert set(leaks) == set(abandoned.blob_keys())
+    [leak] = leaks.values()
+    assert (leak.kind, leak.deleted) == ("object", False)
+    assert leak.age_ms >= DAY_MS
+    assert leak.bytes == dict(made.blob.list_keys_and_metadata(""))[leak.key]
+    [deleted] = found(made, delete=True).values()
+    assert deleted.deleted
+    assert blobs(made) == referenced(state) | set(late.blob_keys())
+    fresh = made.open_reader(write.shard_id)
+    assert len(counted(fresh.snapshot_arrow(8))) == 9
+
+
+def test_garbage_that_a_reader_holds_is_no_leak(made):
+    write, read = made.open_shard(made.new_shard_id(), SCHEMA)
+    for time in range(4):
+        append(write, time)
+    parts = read.parts(3)
+    another(made, inline_bytes=0).maintain(write.shard_id, full=True)
+    pass_time(made, 2 * DAY_MS)
+    assert made.inspect(write.shard_id).garbage
+    assert found(made, delete=True) == {}
+    assert sum(part.to_arrow().num_rows for part in parts) == 4
+
+
+def test_a_batch_appended_while_the_finder_lists_survives(made):
+    """The page is listed first and the state fetched afterwards, which names the batch by then."""
+
+    class SlowBlob(MemBlob):
+        listed = staticmethod(lambda: None)
+
+        def list_keys_and_metadata(self, prefix):
+            found = list(super().list_keys_and_metadata(prefix))
+            self.listed()
+            yield from found
+
+    made = client_on(SlowBlob())
+    write, _ = made.open_shard(made.new_shard_id(), SCHEMA)
+    batch = write.batch(updates([(1, "y", 0, 1)]), lower=0, upper=1)
+    pass_time(made, 2 * DAY_MS)
+    made.blob.listed = lambda: write.compare_and_append_batch(batch, expected_upper=0, new_upper=1)
+    assert found(made, delete=True) == {}
+    made.blob.listed = lambda: None
+    assert counted(made.open_reader(write.shard_id).snapshot_arrow(0)) == {(1, "y", 0): 1}
+
+
+def test_protected_batches_are_spared(made):
+    write, _ = made.open_shard(made.new_shard_id(), SCHEMA)
+    held = write.batch(updates([(1, "y", 0, 1)]), lower=0, upper=1)
+    lost = write.batch(updates([(2, "y", 0, 1)]), lower=0, upper=1)
+    pass_time(made, DAY_MS)
+    assert set(found(made, protected=held.blob_keys, delete=True)) == set(lost.blob_keys())
+    write.compare_and_append_batch(held, expected_upper=0, new_upper=1)
+
+
+def test_objects_of_unknown_age_are_told_and_never_deleted(made):
+    write, _ = made.open_shard(made.new_shard_id(), SCHEMA)
+    key = f"{write.shard_id}/part-of-an-older-version.parquet"
+    made.blob.set(key, b"12345")
+    pass_time(made, 10 * DAY_MS)
+    [leak] = found(made, delete=True, delete_of_no_shard=True).values()
+    assert (leak.key, leak.age_ms, leak.bytes, leak.deleted) == (key, None, 5, False)
+    assert key in blobs(made)
+
+
+def test_objects_of_no_shard_are_deleted_only_when_that_is_asked_for(made):
+    stranger = client_on(made.blob, made._context.clock)
+    write, _ = stranger.open_shard(stranger.new_shard_id(), SCHEMA)
+    append(write, 0)
+    pass_time(made, DAY_MS)
+    [leak] = found(made, delete=True).values()
+    assert (leak.kind, leak.deleted) == ("of no shard", False)
+    [gone] = found(made, delete=True, delete_of_no_shard=True).values()
+    assert gone.deleted
+    assert blobs(made) == set()
+
+
+def test_what_spark_wrote_and_nobody_adopted_is_found(made):
+    write, _ = made.open_shard(made.new_shard_id(), SCHEMA)
+    keys = {f"{write.part_prefix()}/part-0000{n}-c000.snappy.parquet" for n in range(3)}
+    for key in keys:
+        made.blob.set(key, b"x")
+    pass_time(made, DAY_MS)
+    assert set(found(made, delete=True)) == keys
+    assert blobs(made) == set()
+
+
+def test_a_shards_leaks_are_looked_for_under_its_prefix_only(made):
+    first, _ = made.open_shard(made.new_shard_id(), SCHEMA)
+    second, _ = made.open_shard(made.new_shard_id(), SCHEMA)
+    lost = first.batch(updates([(1, "y", 0, 1)]), lower=0, upper=1)
+    second.batch(updates([(1, "y", 0, 1)]), lower=0, upper=1)
+    pass_time(made, DAY_MS)
+    assert set(found(made, shard_ids=[first.shard_id])) == set(lost.blob_keys())
+
+
+def test_many_objects_in_many_pages(made):
+    write, _ = made.open_shard(made.new_shard_id(), SCHEMA)
+    keys = set()
+    for _ in range(2500):
+        keys.add(f"{write.part_prefix()}.parquet")
+        made.blob.set(max(keys), b"")
+    for key in keys:
+        made.blob.set(key, b"")
+    append(write, 0)
+    pass_time(made, DAY_MS)
+    live = referenced(made.inspect(write.shard_id))
+    assert set(found(made, delete=True)) == keys
+    assert blobs(made) == live
+
+
+class UploadingBlob(MemBlob):
+    """Knows of uploads under way, as an object store with multipart uploads does."""
+
+    def __init__(self):
+        super().__init__()
+        self.uploads = []
+
+    def list_unfinished(self):
+        return iter(list(self.uploads))
+
+    def abort_unfinished(self, unfinished):
+        self.uploads.remove(unfinished)
+
+
+def test_old_unfinished_uploads_are_given_up():
+    made = client_on(UploadingBlob())
+    now = made._context.clock.ms
+    old = Unfinished("s/a.parquet", "1", now - 2 * DAY_MS, 70)
+    young = Unfinished("s/b.parquet", "2", now - 1000, 80)
+    made.blob.uploads = [young, old]
+    [leak] = made.find_leaks()
+    assert (leak.kind, leak.key, leak.bytes, leak.age_ms) == (
+        *("upload", "s/a.parquet", 70),
+        2 * DAY_MS,
+    )
+    assert made.blob.uploads == [young, old]
+    [leak] = made.find_leaks(delete=True)
+    assert leak.deleted
+    assert made.blob.uploads == [young]
+
+
+def test_a_negative_age_is_refused(made):
+    with pytest.raises(UsageError):
+        made.find_leaks(older_than_ms=-1)
+
+
+def test_times_in_names():
+    clock = ManualClock()
+    clock.ms = 1_777_000_000_123
+    made = client_on(MemBlob(), clock)
+    write, _ = made.open_shard(made.new_shard_id(), SCHEMA)
+    append(write, 0)
+    made.maintain(write.shard_id, full=True)
+    append(write, 1)
+    made.maintain(write.shard_id, full=True)
+    assert any("rollup-" in key for key in blobs(made))
+    assert {object_time(key) for key in blobs(made)} == {clock.ms}
+    for nothing in ("", "s", "s/x", f"{made.new_shard_id()}", "s/rollup-1", "x/y/z"):
+        assert object_time(nothing) is None
+
+
+_KILLED = """
+import os, signal, sys
+import pyarrow as pa
+from mzsql.location.file import FileBlob
+from mzsql.location.sqlite import SqliteConsensus
+from mzsql.persist import PersistClient, Settings
+
+class Killing(FileBlob):
+    def set(self, key, value):
+        super().set(key, value)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+root, shard = sys.argv[1:]
+client = PersistClient(
+    Killing(root + "/blob"), SqliteConsensus(root + "/c.db"), settings=Settings(inline_bytes=0)
+)
+write = client.open_writer(shard)
+table = pa.table({"k": [1], "v": ["lost"], "mz_time": [1], "mz_diff": [1]})
+write.compare_and_append(table, expected_upper=1, new_upper=2)
+"""
+
+
+def test_what_a_killed_writer_left_is_found(tmp_path):
+    clock = ManualClock()
+    made = PersistClient(
+        FileBlob(tmp_path / "blob"),
+        SqliteConsensus(tmp_path / "c.db"),
+        clock=clock,
+        settings=Settings(inline_bytes=0),
+        background=False,
+    )
+    write, _ = made.open_shard(made.new_shard_id(), SCHEMA)
+    append(write, 0)
+    before = blobs(made)
+    killed = subprocess.run(
+        [sys.executable, "-c", _KILLED, str(tmp_path), write.shard_id],
+        check=False,
+        timeout=120,
+        env={**os.environ, "PYTHONWARNINGS": "ignore"},
+    )
+    assert killed.returncode == -signal.SIGKILL
+    [lost] = blobs(made) - before
+    (tmp_path / "blob" / ".mzsql-tmp" / "half-written").write_bytes(b"half")
+    clock.ms = object_time(lost) + DAY_MS + 60_000
+    done = keep_up(made, Wanted())
+    assert (done.leaks_deleted, done.leaks_left, done.failures) == (2, 0, [])
+    assert blobs(made) == before
+    assert list(made.blob.list_unfinished()) == []
+    made.close()
+
+
+def test_upkeep_of_many_shards_reports_what_fails_and_goes_on(made):
+    shards = sorted(made.new_shard_id() for _ in range(3))
+    for shard in shards:
+        write, read = made.open_shard(shard, SCHEMA)
+        for time in range(6):
+            append(write, time)
+        read.downgrade_since(5)
+    ended, broken, fine = shards
+    made.finalize(ended)
+    left = f"{ended}/left-by-spark.parquet"
+    made.blob.set(left, b"x")
+    kept = referenced(made.inspect(broken))
+    lost = made.open_writer(fine).batch(updates([(1, "y", 6, 1)]), lower=6, upper=7)
+    head = made.consensus.head(broken)
+    made.consensus.compare_and_set(
+        broken, head.seqno, type(head)(head.seqno + 1, b"not an entry of ours")
+    )
+    pass_time(made, DAY_MS)
+    upkeeper = another(made, inline_bytes=0)
+    dry = keep_up(upkeeper, Wanted(dry_run=True))
+    assert (dry.shards, dry.merges, dry.objects_deleted) == (2, 0, 0)
+    done = keep_up(upkeeper, Wanted(full=True))
+    assert [failure.shard_id for failure in done.failures] == [broken, "the search for leaks"]
+    assert (done.shards, done.merges, done.leaks_deleted) == (2, 1, 1)
+    assert lost.blob_keys()[0] not in blobs(made)
+    assert kept <= blobs(made)
+    assert len(upkeeper.inspect(fine).trace) == 1
+    assert left not in blobs(made)
+    assert keep_up(upkeeper, Wanted(shard_ids=(fine,))).failures == []
+    [gone] = keep_up(upkeeper, Wanted(shard_ids=(made.new_shard_id(),))).failures
+    assert "does not exist" in gone.error
+
+
+def test_upkeep_stops_between_shards(made):
+    for _ in range(3):
+        made.open_shard(made.new_shard_id(), SCHEMA)
+    asked = iter([False, True])
+    done = keep_up(made, Wanted(), stopped=lambda: next(asked))
+    assert done.shards == 1
