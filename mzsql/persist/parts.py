@@ -6,6 +6,7 @@ Promise: each part's object is written once under a fresh name and never changed
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
@@ -105,22 +106,23 @@ class PartWriter:
         for piece in _pieces(table, limit):
             size = piece.nbytes
             if self._pending and self._pending_bytes + size > limit:
-                self._begin(self._take())
+                self._begin()
             if piece.num_rows:
-                self._pending.append(piece)
+                self._pending.append(conform(piece, self._schema))
                 self._pending_bytes += size
 
     def end(self, *, inline_bytes: int) -> None:
         """No more updates: begin to write the rest, or make it an inline part when all is at most ``inline_bytes``."""
         if not self._pending:
             return
-        table = self._take()
-        if not self._parts and inline_bytes:
+        if not self._parts and self._pending_bytes <= inline_bytes:
+            table = pa.concat_tables(self._pending)
             part = inline_part(table, self._key, self._worker, inline_bytes)
             if part is not None:
                 self._parts.append(lambda: part)
+                self._pending, self._pending_bytes = [], 0
                 return
-        self._begin(table)
+        self._begin()
 
     def finish(self, *, inline_bytes: int = 0) -> tuple[Part, ...]:
         """`end`, and wait for all parts.
@@ -140,35 +142,39 @@ class PartWriter:
         discard_objects(self._context, self._shard_id, self._keys, self._deadline)
         self._pending, self._keys, self._parts = [], [], []
 
-    def _take(self) -> pa.Table:
-        table = pa.concat_tables(self._pending)
-        self._pending, self._pending_bytes = [], 0
-        return table
-
-    def _begin(self, table: pa.Table) -> None:
+    def _begin(self) -> None:
+        """Begin to write a part of what is pending."""
+        pieces, self._pending, self._pending_bytes = self._pending, [], 0
         key = f"{self._shard_id}/{self._context.new_object_id()}.parquet"
         self._keys.append(key)
-        self._parts.append(self._uploads.submit(lambda: self._write(key, table)))
+        self._parts.append(self._uploads.submit(lambda: self._write(key, pieces)))
 
-    def _write(self, key: str, table: pa.Table) -> BlobPart:
-        context = self._context
-        table = sort_by_key(_few_chunks(conform(table, self._schema)), self._key)
-        data = encode_parquet(table, context.settings, self._key)
-        context.retrying(lambda: context.blob.set(key, data), self._deadline)
-        footer = pq.read_metadata(pa.BufferReader(data))
-        if self._key is not None:
-            stats = key_stats(table, self._key)
-            self._reader.remember_footer(key, footer)
-        else:
+    def _write(self, key: str, pieces: list[pa.Table]) -> BlobPart:
+        context, settings = self._context, self._context.settings
+        if self._key is None:
+            data = encode_parquet(pieces, settings)
+            footer = pq.read_metadata(pa.BufferReader(data))
             stats = footer_stats(footer, self._schema, stats_names(self._reader))
+        else:
+            table = sort_by_key(pa.concat_tables(pieces).combine_chunks(), self._key)
+            pieces.clear()
+            stats = key_stats(table, self._key)
+            data = encode_keyed(table, settings, self._key)
+            del table
+            footer = pq.read_metadata(pa.BufferReader(data))
+        context.retrying(lambda: context.blob.set(key, data), self._deadline)
+        if self._key is not None:
+            self._reader.remember_footer(key, footer)
+        [times] = footer_stats(footer, self._schema, [TIME_COLUMN])
+        assert isinstance(times.lo, int)
+        assert isinstance(times.hi, int)
         footer_size, footer_checksum = footer_of(data)
-        least, greatest = time_bounds(table)
         return BlobPart(
             key=key,
             size=len(data),
-            rows=table.num_rows,
-            time_min=least,
-            time_max=greatest,
+            rows=footer.num_rows,
+            time_min=times.lo,
+            time_max=times.hi,
             checksum=checksum(data),
             worker=self._worker,
             stats=stats,
@@ -189,44 +195,80 @@ def _few_chunks(table: pa.Table) -> pa.Table:
     return table.combine_chunks() if chunks * _CHUNK_ROWS > table.num_rows else table
 
 
-def encode_parquet(table: pa.Table, settings: Settings, key: KeySpec | None) -> bytes:
-    """The table as a Parquet object in the shard's layout."""
+def encode_parquet(pieces: list[pa.Table], settings: Settings) -> bytes:
+    """Pieces of updates as a Parquet object of a shard without key; they are taken out of the list as it goes, to free them."""
     sink = Sink()
-    options: dict[str, object] = {}
-    rows = settings.row_group_rows
-    if key is None:
-        options = {"use_dictionary": _repetitive(table)}
-    else:
-        rows = settings.keyed_group_rows(table.num_rows)
-        ordered = [
-            name for name in key.columns if not pa.types.is_nested(table.schema.field(name).type)
-        ]
-        options = {
-            "max_rows_per_page": settings.page_rows,
-            "write_page_index": True,
-            # Footers are read besides the rows: they hold statistics only of what is looked up by.
-            "write_statistics": [*ordered, TIME_COLUMN],
-            # A dictionary for so few rows is more than it saves once all is compressed.
-            "use_dictionary": False,
-        }
+    repetitive = _repetitive(pieces)
+    with pq.ParquetWriter(
+        sink,
+        pieces[0].schema,
+        compression=settings.compression,
+        write_page_checksum=True,
+        use_dictionary=repetitive,
+    ) as writer:
+        for group in _row_groups(pieces, settings.row_group_rows):
+            writer.write_table(group, row_group_size=group.num_rows)
+            del group  # before the next one is made
+        sink.seal(writer)
+    return sink.data()
+
+
+def encode_keyed(table: pa.Table, settings: Settings, key: KeySpec) -> bytes:
+    """The table, sorted, as a Parquet object in the layout of a keyed shard."""
+    sink = Sink()
+    ordered = [
+        name for name in key.columns if not pa.types.is_nested(table.schema.field(name).type)
+    ]
     with pq.ParquetWriter(
         sink,
         table.schema,
         compression=settings.compression,
         write_page_checksum=True,
-        **options,
+        max_rows_per_page=settings.page_rows,
+        write_page_index=True,
+        # Footers are read besides the rows: they hold statistics only of what is looked up by.
+        write_statistics=[*ordered, TIME_COLUMN],
+        # A dictionary for so few rows is more than it saves once all is compressed.
+        use_dictionary=False,
     ) as writer:
-        writer.write_table(table, row_group_size=rows)
+        writer.write_table(table, row_group_size=settings.keyed_group_rows(table.num_rows))
         sink.seal(writer)
     return sink.data()
 
 
-def _repetitive(table: pa.Table) -> list[str]:
+def _row_groups(pieces: list[pa.Table], most_rows: int) -> Iterator[pa.Table]:
+    """All rows in groups as even as can be of at most ``most_rows``; takes the pieces out of the list."""
+    rows = sum(piece.num_rows for piece in pieces)
+    wanted = math.ceil(rows / math.ceil(rows / most_rows))
+    pieces.reverse()
+    group: list[pa.Table] = []
+    lacking = wanted
+    while pieces:
+        piece = pieces.pop()
+        group.append(piece.slice(0, lacking))
+        if piece.num_rows > lacking:
+            pieces.append(piece.slice(lacking))
+        lacking -= group[-1].num_rows
+        del piece
+        if lacking == 0 or not pieces:
+            table, group, lacking = _few_chunks(pa.concat_tables(group)), [], wanted
+            yield table
+            del table
+
+
+def _repetitive(pieces: Sequence[pa.Table]) -> list[str]:
     """The paths of the columns worth a dictionary, by a look at some rows.
 
     Parquet writers try one for every column, and fall back to plain pages once it has outgrown its limit: of columns that hardly repeat
     that costs time, and bytes for the part that went in.
     """
+    rows, first = 0, []
+    for piece in pieces:
+        first.append(piece)
+        rows += piece.num_rows
+        if rows >= _SAMPLES[-1][0]:
+            break
+    table = pa.concat_tables(first)
     paths: list[str] = []
     for field in table.schema:
         column = table[field.name]
@@ -250,7 +292,7 @@ def _repeats(column: pa.ChunkedArray) -> bool:
 
 
 def _is_view(type_: pa.DataType) -> bool:
-    return pa.types.is_string_view(type_) or pa.types.is_binary_view(type_)
+    return bool(pa.types.is_string_view(type_) or pa.types.is_binary_view(type_))
 
 
 def _leaves(path: str, type_: pa.DataType) -> Iterator[str]:
