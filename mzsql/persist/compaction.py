@@ -323,8 +323,9 @@ class _Work:
                 f"{shard}: a merge ran out of memory or disk: {failure}",
                 hint="Raise compaction_memory_bytes, or free the disk of the temporary directory.",
             )
-        reason = DataError(f"{shard}: a merge failed: {failure}")
-        return Unmergeable(self._run, reason)
+        misfits = (duckdb.OutOfRangeException, duckdb.ConversionException, pa.ArrowInvalid)
+        what = "sums do not fit" if isinstance(failure, misfits) else "a merge failed"
+        return Unmergeable(self._run, DataError(f"{shard}: {what}: {failure}"))
 
 
 def _config(settings: Settings, directory: str) -> dict[str, str | bool | int | float | list[str]]:

@@ -487,6 +487,7 @@ class PureMachine(RuleBasedStateMachine):
             self.leave(list(self.live()))
         if self.since is None and self.upper is None:
             self.holds = {}
+            self.hold_seqnos = {}
 
     def live(self):
         return [key for key, left in self.objects.items() if left is None]
