@@ -236,6 +236,7 @@ class PartReader:
                 file = pq.ParquetFile(
                     pa.PythonFile(source, mode="r"),
                     metadata=metadata,
+                    pre_buffer=False,  # it would read the gaps between the stretches, too
                     page_checksum_verification=source.blocks is None,
                 )
                 return _File(file, groups, source)
