@@ -2,14 +2,14 @@
 
 Promise: an object is a file whose path below the root is its key, so Spark and everyone else can open it; it appears whole and
 durable or not at all: written under a unique temporary name in a directory that listings leave out, fsynced, renamed, and the
-directory fsynced. So processes may write and be killed at any moment. Trade-off: no key may be a path prefix of another (``a`` and
-``a/b``), as no file is a directory.
+directory fsynced, and the entries of the directories above it where this process has not seen to them before. So processes may write
+and be killed, and machines lose power, at any moment. Trade-off: no key may be a path prefix of another (``a`` and ``a/b``), as no
+file is a directory.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import time
 import uuid
@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import SplitResult
 
+from mzsql.location.directories import Durable, fsync_directory, make_directory
 from mzsql.location.errors import Determinate, Indeterminate, UsageError
 from mzsql.location.hookspecs import hookimpl
 from mzsql.location.keys import check_blob_key
@@ -39,8 +40,9 @@ class FileBlob:
         self.root = Path(root).absolute()
         self._temporary = self.root / _TEMPORARY
         self._swept = False
+        self._durable = Durable(self.root)
         try:
-            self._make_directory(self._temporary)
+            make_directory(self._temporary)
         except OSError as failure:
             raise self._failed(Determinate, "open", "", failure) from failure
 
@@ -98,12 +100,11 @@ class FileBlob:
             if not self._swept:
                 self._sweep()
             try:
-                with temporary.open("xb", buffering=0) as file:
-                    _write_all(file.fileno(), value)
-                    os.fsync(file.fileno())
+                _write_durably(temporary, value)
                 self._rename(temporary, path)
                 renamed = True
-                _fsync_directory(path.parent)
+                fsync_directory(path.parent)
+                self._durable.ensure(path.parent)
             finally:
                 if not renamed:
                     temporary.unlink(missing_ok=True)
@@ -118,9 +119,9 @@ class FileBlob:
 
     def _rename(self, temporary: Path, path: Path) -> None:
         for attempt in range(_RENAME_ATTEMPTS):
-            self._make_directory(path.parent)
+            make_directory(path.parent)
             try:
-                temporary.rename(path)
+                os.rename(temporary, path)  # noqa: PTH104
             except FileNotFoundError:
                 # A deletion in the same directory found it empty in between and removed it.
                 if attempt + 1 == _RENAME_ATTEMPTS or not temporary.exists():
@@ -128,31 +129,15 @@ class FileBlob:
             else:
                 return
 
-    def _make_directory(self, directory: Path) -> None:
-        """Make ``directory`` and its parents, each durably."""
-        missing = []
-        while not directory.is_dir():
-            missing.append(directory)
-            if directory.parent == directory:
-                break
-            directory = directory.parent
-        for path in reversed(missing):
-            with contextlib.suppress(FileExistsError):
-                path.mkdir()
-            if not path.is_dir() and path.exists():
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
-            with contextlib.suppress(FileNotFoundError):
-                _fsync_directory(path.parent)
-
     def delete(self, key: str) -> int | None:
         """Remove ``key`` durably, and the directories it leaves empty; its former size, or `None`."""
         path = self._path(key)
         removed = False
         try:
             size = path.stat().st_size
-            path.unlink()
+            os.unlink(path)  # noqa: PTH108
             removed = True
-            _fsync_directory(path.parent)
+            fsync_directory(path.parent)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as failure:
@@ -164,16 +149,45 @@ class FileBlob:
         self._prune(path.parent)
         return size
 
+    def delete_many(self, keys: Sequence[str]) -> None:
+        """Remove every key there is, durably, with one fsync for each directory rather than for each key."""
+        directories: dict[Path, None] = {}
+        for key in keys:
+            path = self._path(key)
+            try:
+                os.unlink(path)  # noqa: PTH108
+            except (FileNotFoundError, NotADirectoryError):
+                # Gone; maybe by a call that was cut off before its fsync, of which this one is the repetition.
+                if path.parent.is_dir():
+                    directories[path.parent] = None
+            except OSError as failure:
+                if not path.is_dir():
+                    raise self._failed(Indeterminate, "delete", key, failure) from failure
+            else:
+                directories[path.parent] = None
+        for directory in directories:
+            try:
+                fsync_directory(directory)
+            except FileNotFoundError:
+                continue  # another deletion found it empty and removed it
+            except OSError as failure:
+                what = directory.name
+                raise self._failed(Indeterminate, "delete from", what, failure) from failure
+            self._prune(directory)
+
     def _prune(self, directory: Path) -> None:
         while directory != self.root:
             try:
-                directory.rmdir()
+                os.rmdir(directory)  # noqa: PTH106
             except OSError:  # not empty, or another has removed it: either way it is not ours
                 return
+            self._durable.forget(directory)
             directory = directory.parent
 
     def list_keys_and_metadata(self, prefix: str) -> Iterator[tuple[str, int]]:
         """Each key that starts with ``prefix``, with its size. Walks only the directories that may hold some."""
+        if prefix.split("/", 1)[0] == _TEMPORARY:
+            return
         base = self.root / prefix.rpartition("/")[0]
         for directory, subdirectories, names in os.walk(base, onerror=self._unlisted):
             relative = os.path.relpath(directory, self.root)
@@ -231,14 +245,15 @@ class FileBlob:
         try:
             for key in keys:
                 path = self._path(key)
-                with path.open("rb") as file:
-                    os.fsync(file.fileno())
-                for parent in path.parents:
-                    directories[parent] = None
-                    if parent == self.root:
-                        break
+                descriptor = os.open(path, os.O_RDONLY)
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
+                directories[path.parent] = None
             for directory in directories:
-                _fsync_directory(directory)
+                fsync_directory(directory)
+                self._durable.ensure(directory)
         except OSError as failure:
             raise self._failed(Determinate, "make durable", key, failure) from failure
 
@@ -258,15 +273,12 @@ def _read_exactly(descriptor: int, offset: int, length: int) -> bytes:
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-def _write_all(descriptor: int, value: bytes) -> None:
-    rest = memoryview(value)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
-
-
-def _fsync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+def _write_durably(path: Path, value: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
+        rest = memoryview(value)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

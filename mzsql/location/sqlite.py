@@ -2,7 +2,7 @@
 
 Promise: any number of threads and processes of one machine; every acknowledged change has been fsynced (WAL mode, synchronous=FULL).
 A compare-and-set and each oracle operation is one statement, so it is atomic by itself. Trade-off: one writer at a time; the others
-wait for the lock, as long as the busy timeout.
+wait for the lock: for half a second in Consensus, whose callers try again until their own deadline, for a minute in the oracle.
 """
 
 from __future__ import annotations
@@ -17,15 +17,20 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult
 
+from mzsql.location.directories import make_directory
 from mzsql.location.errors import Determinate, Indeterminate, LocationError
 from mzsql.location.hookspecs import hookimpl
 from mzsql.location.keys import check_limit, check_step, check_truncate, check_ts
 from mzsql.location.protocols import MAX_SEQNO, Consensus, TimestampOracle, Versioned
 from mzsql.location.registry import local_path
 
-_BUSY_SECONDS = 60.0
-_FIRST_PAUSE = 0.001
-_LAST_PAUSE = 0.02
+_CONSENSUS_BUSY_SECONDS = 0.5
+"""How long a statement of Consensus waits for the lock: whoever asks has a deadline, and tries again within it."""
+_ORACLE_BUSY_SECONDS = 60.0
+"""The same for the oracle, whose callers do not try again."""
+_MODE_PAUSE = 0.02
+_POLL_SECONDS = 0.004
+"""Between looks for commits of other processes: half of it is what a listener waits, and a look takes some 20 microseconds."""
 
 # Result codes after which SQLite guarantees that the statement was rolled back.
 _DETERMINATE_CODES = {
@@ -46,23 +51,25 @@ _DETERMINATE_CODES = {
 class _Database:
     """Connections to one file, lent to one thread at a time; those inherited over a fork are left alone."""
 
-    def __init__(self, path: str | Path, schema: str) -> None:
+    def __init__(self, path: str | Path, schema: str, busy_seconds: float) -> None:
         self.path = str(path)
+        self._busy_seconds = busy_seconds
         self._lock = threading.Lock()
         self._idle: list[sqlite3.Connection] = []
         self._process = os.getpid()
         self._closed = False
         with self.guard("open"):
-            Path(self.path).absolute().parent.mkdir(parents=True, exist_ok=True)
+            # SQLite sees to the entries of its files, but not to that of a new directory.
+            make_directory(Path(self.path).absolute().parent)
             with self.lend() as connection:
                 connection.execute(schema)
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
-            self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            self.path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
         )
         try:
-            end = time.monotonic() + _BUSY_SECONDS
+            end = time.monotonic() + self._busy_seconds
             while True:
                 try:
                     connection.execute("PRAGMA journal_mode=WAL")
@@ -71,7 +78,7 @@ class _Database:
                     # The change of mode does not wait for the lock as statements do.
                     if time.monotonic() > end:
                         raise
-                    time.sleep(_LAST_PAUSE)
+                    time.sleep(_MODE_PAUSE)
             connection.execute("PRAGMA synchronous=FULL")
         except BaseException:
             connection.close()
@@ -148,9 +155,10 @@ class SqliteConsensus:
     """Consensus in the table ``consensus`` of the file ``path``."""
 
     def __init__(self, path: str | Path) -> None:
-        self._database = _Database(path, _CONSENSUS_SCHEMA)
+        self._database = _Database(path, _CONSENSUS_SCHEMA, _CONSENSUS_BUSY_SECONDS)
         self._changed = threading.Condition()
         self._changes = 0
+        self._polling = False
 
     def head(self, key: str) -> Versioned | None:
         """The newest entry, or `None`."""
@@ -212,7 +220,10 @@ class SqliteConsensus:
         return iter([row[0] for row in rows])
 
     def wait(self, key: str, after_seqno: int, timeout: float) -> bool:
-        """Block until there is an entry beyond ``after_seqno``: at once when this handle writes it, else within some 20 ms."""
+        """Block until there is an entry beyond ``after_seqno``: at once when this handle writes it, else within some 4 ms.
+
+        Of all threads that wait one looks for commits of other processes, for all of them.
+        """
         end = time.monotonic() + timeout
         with self._database.guard("wait"), self._database.lend() as connection:
             while True:
@@ -229,19 +240,38 @@ class SqliteConsensus:
     def _sleep_until_change(
         self, connection: sqlite3.Connection, seen: int, version: int, end: float
     ) -> bool:
-        pause = _FIRST_PAUSE
+        """Whether something may have changed before ``end``, since there were ``seen`` changes and the connection saw ``version``."""
         while True:
-            remaining = end - time.monotonic()
-            if remaining <= 0:
-                return False
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: self._changes != seen or not self._polling,
+                    timeout=max(0.0, end - time.monotonic()),
+                )
+                if self._changes != seen:
+                    return True
+                if self._polling:
+                    return False
+                self._polling = True
+            try:
+                return self._poll(connection, seen, version, end)
+            finally:
+                with self._changed:
+                    self._polling = False
+                    self._changed.notify_all()
+
+    def _poll(self, connection: sqlite3.Connection, seen: int, version: int, end: float) -> bool:
+        while (remaining := end - time.monotonic()) > 0:
             with self._changed:
                 if self._changed.wait_for(
-                    lambda: self._changes != seen, timeout=min(pause, remaining)
+                    lambda: self._changes != seen, timeout=min(_POLL_SECONDS, remaining)
                 ):
                     return True
             if _data_version(connection) != version:
+                with self._changed:
+                    self._changes += 1
+                    self._changed.notify_all()
                 return True
-            pause = min(pause * 1.5, _LAST_PAUSE)
+        return False
 
     def close(self) -> None:
         """Close the connections."""
@@ -280,7 +310,7 @@ class SqliteOracle:
         self, path: str | Path, timeline: str, now: Callable[[], int], *, initial: int = 0
     ) -> None:
         check_ts(initial)
-        self._database = _Database(path, _ORACLE_SCHEMA)
+        self._database = _Database(path, _ORACLE_SCHEMA, _ORACLE_BUSY_SECONDS)
         self._timeline = timeline
         self._now = now
         self._database.run(
