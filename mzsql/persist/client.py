@@ -465,7 +465,8 @@ class PersistClient:
             maintain(opened, patience, all_due=False, only_ours=True)
         except LocationError as failure:
             self._count_failure(failure)
-            _log.warning("shard %s: maintenance put off: %s", opened.shard_id, failure)
+            level = logging.INFO if self._closed else logging.WARNING
+            _log.log(level, "shard %s: maintenance put off: %s", opened.shard_id, failure)
         except Exception as failure:
             self._count_failure(failure)
             _log.exception("shard %s: maintenance failed", opened.shard_id)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-import tempfile
 from collections.abc import Generator, Iterator, Sequence, Set
 from typing import NamedTuple
 
@@ -37,6 +36,7 @@ from mzsql.persist.errors import CorruptPart, MissingPart
 from mzsql.persist.opened import Opened
 from mzsql.persist.parts import PartWriter, delete_objects
 from mzsql.persist.settings import Settings
+from mzsql.persist.spill import spill_directory
 from mzsql.persist.state import ShardState, TraceBatch
 from mzsql.repr.errors import DataError, InternalError
 
@@ -293,7 +293,7 @@ class _Work:
         columns = positional(schema)
         failed: list[Exception] = []
         with (
-            tempfile.TemporaryDirectory(prefix="mzsql-compaction-") as directory,
+            spill_directory() as directory,
             duckdb.connect(config=_config(opened.context.settings, directory)) as connection,
             opened.interrupting(connection.interrupt),
         ):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 import random
+import subprocess
+import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -36,6 +39,7 @@ from mzsql.persist import (
 from mzsql.persist.batch import InlinePart
 from mzsql.persist.columns import physical
 from mzsql.persist.compaction import choose, sort_by_columns
+from mzsql.persist.spill import spill_directory
 from mzsql.persist.state import ShardState, TraceBatch
 from mzsql.repr.errors import DataError
 
@@ -160,6 +164,20 @@ def test_large_merges_get_so_much_memory_and_leave_no_directory(monkeypatch, tmp
     assert seen[0]["threads"] == 1
     assert list(tmp_path.iterdir()) == []
     assert counted(read.snapshot_arrow(39)) == expected_at(history, 39)
+
+
+def test_what_a_killed_process_spilled_is_removed_by_the_next_merge(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    script = "import os\nfrom mzsql.persist.spill import spill_directory\nwith spill_directory():\n    os._exit(9)"
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    killed = subprocess.run([sys.executable, "-c", script], env=environment, check=False)
+    assert killed.returncode == 9
+    [left] = tmp_path.iterdir()
+    with spill_directory() as one, spill_directory() as other:
+        assert not left.exists()
+        assert Path(one).exists()
+        assert one != other
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("part_bytes", [64 * 2**20, 64], ids=["in memory", "by DuckDB"])

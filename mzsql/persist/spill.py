@@ -1,0 +1,41 @@
+"""Directories for what a merge spills to disk.
+
+Promise: one is removed when its merge is over, however it ends; one that a killed process left behind by the next that is made on the
+machine. A lock on a file in it, which the kernel lets go with the process, tells the two apart.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+_PREFIX = "mzsql-compaction-"
+_LOCK = "lock"
+
+
+@contextlib.contextmanager
+def spill_directory() -> Iterator[str]:
+    """A fresh directory under the system's temporary one (``TMPDIR``), for as long as the block runs."""
+    _sweep(Path(tempfile.gettempdir()))
+    while True:
+        directory = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        with contextlib.ExitStack() as cleanup:
+            cleanup.callback(shutil.rmtree, directory, ignore_errors=True)
+            lock = cleanup.enter_context((directory / _LOCK).open("w"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            # Another process may have taken it for one left behind before it was locked.
+            if directory.exists():
+                yield str(directory)
+                return
+
+
+def _sweep(parent: Path) -> None:
+    """Remove the directories of processes that are gone; those of others that we may not look into stay."""
+    for left in parent.glob(_PREFIX + "*"):
+        with contextlib.suppress(OSError), (left / _LOCK).open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(left, ignore_errors=True)
