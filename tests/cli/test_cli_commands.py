@@ -36,7 +36,7 @@ def test_version() -> None:
 def test_help_names_every_command() -> None:
     code, out, _ = _invoke("--help")
     assert code == 0
-    for command in ("demo", "sql", "shell", "inspect"):
+    for command in ("demo", "sql", "shell", "inspect", "maintain"):
         assert command in out
 
 
