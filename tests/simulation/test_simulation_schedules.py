@@ -1,0 +1,96 @@
+"""Hundreds of schedules every day, thousands in the long run, and what they must have met."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from simulation_run import draw, play
+from simulation_world import Violation
+
+CHUNK = 50
+DAILY = 500
+LONG = 5000
+
+MET = (
+    # faults and events
+    "fault refused", "fault lost", "fault unanswered", "fault late", "fault slow", "fault flipped",
+    "fault cut", "burst", "cut", "freeze", "kill", "crash", "process killed", "stale head",
+    "lock contended", "corruption noticed",
+    # writers
+    "append done", "append failed", "append maybe", "append inline", "append in objects",
+    "append of several parts", "misuse refused", "definite done", "batches done", "batch deleted",
+    "adopted", "writer given up", "writer expired", "last done",
+    # readers
+    "a snapshot", "splits", "splits elsewhere", "parts", "updates", "keys", "columns", "listened",
+    "downgraded", "heartbeat", "read below since refused", "read timed out", "reader given up",
+    "reader expired", "reader reopened", "inspected", "object gone with the lease",
+    # holds, upkeep, ends
+    "hold taken", "hold moved", "hold released", "fenced", "since moved", "merge", "maintained",
+    "rollup added", "rollup forgotten", "garbage collected", "object deleted", "log truncated",
+    "finalized", "finalized by call", "met a tombstone", "leaked objects",
+)  # fmt: skip
+
+
+def run_all(seeds: range) -> Counter[str]:
+    """What the schedules of the seeds met, once all of them kept every promise."""
+    coverage: Counter[str] = Counter()
+    for seed in seeds:
+        try:
+            coverage += play(draw(seed)).coverage
+        except (Exception, Violation) as failure:
+            command = f".venv/bin/python tests/simulation --seed {seed} --verbose"
+            raise AssertionError(f"{failure}\nagain: {command}") from failure
+    return coverage
+
+
+met: Counter[str] = Counter()
+
+
+@pytest.mark.parametrize("start", range(0, DAILY, CHUNK))
+def test_schedules(start: int) -> None:
+    met.update(run_all(range(start, start + CHUNK)))
+    met["schedules"] += CHUNK
+
+
+def test_the_schedules_met_everything() -> None:
+    if met["schedules"] < DAILY:
+        pytest.skip("only some of the schedules were run")
+    assert not [what for what in MET if not met[what]]
+    # Erring all the time would pass every other check.
+    for what in ("append", "batches", "definite"):
+        assert met[f"{what} done"] > 2 * met[f"{what} maybe"], what
+    assert met["a snapshot"] > met["read timed out"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("start", range(10_000, 10_000 + LONG, 10 * CHUNK))
+def test_many_schedules(start: int) -> None:
+    run_all(range(start, start + 10 * CHUNK))
+
+
+_DIGESTS = """
+import logging, sys
+sys.path.insert(0, sys.argv[1])
+logging.disable(logging.CRITICAL)
+from simulation_run import draw, play
+for seed in range(12):
+    print(play(draw(seed)).digest())
+"""
+
+
+def test_a_seed_says_all() -> None:
+    """The same seeds give the same events, whatever the process hashes strings with."""
+    here = str(Path(__file__).parent)
+    found = []
+    for hash_seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        command = [sys.executable, "-c", _DIGESTS, here]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        found.append(done.stdout.split())
+    assert len(found[0]) == 12
+    assert found[0] == found[1]
