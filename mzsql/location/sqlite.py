@@ -23,6 +23,7 @@ from mzsql.location.hookspecs import hookimpl
 from mzsql.location.keys import check_limit, check_step, check_truncate, check_ts
 from mzsql.location.protocols import MAX_SEQNO, Consensus, TimestampOracle, Versioned
 from mzsql.location.registry import local_path
+from mzsql.location.watch import Watch, watch_directory
 
 _CONSENSUS_BUSY_SECONDS = 0.5
 """How long a statement of Consensus waits for the lock: whoever asks has a deadline, and tries again within it."""
@@ -30,7 +31,12 @@ _ORACLE_BUSY_SECONDS = 60.0
 """The same for the oracle, whose callers do not try again."""
 _MODE_PAUSE = 0.02
 _POLL_SECONDS = 0.004
-"""Between looks for commits of other processes: half of it is what a listener waits, and a look takes some 20 microseconds."""
+"""Between looks for commits of other processes, where the system does not tell of writes to the database."""
+_WATCHED_SECONDS = 0.1
+"""The same where it does: it might miss one."""
+_LIVELY_PAUSE = 0.001
+_LIVELY_SECONDS = 0.05
+"""After such a write, for so long, the pause between looks."""
 
 # Result codes after which SQLite guarantees that the statement was rolled back.
 _DETERMINATE_CODES = {
@@ -159,6 +165,7 @@ class SqliteConsensus:
         self._changed = threading.Condition()
         self._changes = 0
         self._polling = False
+        self._watch: Watch | None = None
 
     def head(self, key: str) -> Versioned | None:
         """The newest entry, or `None`."""
@@ -187,6 +194,8 @@ class SqliteConsensus:
         with self._changed:
             self._changes += 1
             self._changed.notify_all()
+            if self._watch is not None:
+                self._watch.wake()
         return True
 
     def scan(self, key: str, from_seqno: int, limit: int) -> list[Versioned]:
@@ -220,7 +229,7 @@ class SqliteConsensus:
         return iter([row[0] for row in rows])
 
     def wait(self, key: str, after_seqno: int, timeout: float) -> bool:
-        """Block until there is an entry beyond ``after_seqno``: at once when this handle writes it, else within some 4 ms.
+        """Block until there is an entry beyond ``after_seqno``: at once when this handle writes it, else within some milliseconds.
 
         Of all threads that wait one looks for commits of other processes, for all of them.
         """
@@ -260,18 +269,41 @@ class SqliteConsensus:
                     self._changed.notify_all()
 
     def _poll(self, connection: sqlite3.Connection, seen: int, version: int, end: float) -> bool:
-        while (remaining := end - time.monotonic()) > 0:
-            with self._changed:
-                if self._changed.wait_for(
-                    lambda: self._changes != seen, timeout=min(_POLL_SECONDS, remaining)
-                ):
-                    return True
-            if _data_version(connection) != version:
+        """As `_sleep_until_change`, for the one thread that looks."""
+        with contextlib.ExitStack() as stack:
+            watch = watch_directory(Path(self._database.path).absolute().parent)
+            if watch is not None:
+                stack.enter_context(watch)
                 with self._changed:
-                    self._changes += 1
-                    self._changed.notify_all()
-                return True
-        return False
+                    self._watch = watch
+                stack.callback(self._unwatch)
+            # A write may have been seen to before the watch began, and its commit be under way.
+            lively_until = time.monotonic() + _LIVELY_SECONDS
+            while True:
+                if self._changes != seen:
+                    return True
+                if _data_version(connection) != version:
+                    with self._changed:
+                        self._changes += 1
+                        self._changed.notify_all()
+                    return True
+                now = time.monotonic()
+                if now >= end:
+                    return False
+                if watch is None:
+                    with self._changed:
+                        self._changed.wait_for(
+                            lambda: self._changes != seen, timeout=min(_POLL_SECONDS, end - now)
+                        )
+                    continue
+                # What was written is seen before it is committed, which takes an fsync: look for it a while.
+                pause = _LIVELY_PAUSE if now < lively_until else _WATCHED_SECONDS
+                if watch.wait(min(pause, end - now)):
+                    lively_until = time.monotonic() + _LIVELY_SECONDS
+
+    def _unwatch(self) -> None:
+        with self._changed:
+            self._watch = None
 
     def close(self) -> None:
         """Close the connections."""

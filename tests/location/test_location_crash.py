@@ -239,7 +239,6 @@ def test_set_and_delete(monkeypatch, tmp_path):
         put("s2/deep/er/d", b"in directories made anew")
 
     points, losses = run(monkeypatch, tmp_path, workload)
-    print(f"{points} crash points, {len(losses)} losses")
     assert points > 300
     assert losses == []
 
@@ -263,9 +262,9 @@ def test_delete_many(monkeypatch, tmp_path):
 def test_make_durable(monkeypatch, tmp_path):
     """Files that another program wrote by path, into directories that nobody synced; before, nothing was promised of them."""
 
-    def workload(blob, put, disk):
+    def workload(blob, _put, disk):
         for name in ("s1", "s1/spark", "s1/spark/w=1"):
-            os.mkdir(blob.root / name)
+            os.mkdir(blob.root / name)  # noqa: PTH102
         keys = []
         for n in range(2):
             key = f"s1/spark/w=1/part-{n}"
@@ -296,8 +295,8 @@ def test_make_durable(monkeypatch, tmp_path):
 def test_a_directory_somebody_else_made_is_made_durable(monkeypatch, tmp_path):
     """That a directory is there does not mean that a power loss leaves it there."""
 
-    def workload(blob, put, disk):
-        os.mkdir(blob.root / "s1")  # by a process that was killed before its fsync
+    def workload(blob, put, _disk):
+        os.mkdir(blob.root / "s1")  # noqa: PTH102 - by a process that was killed before its fsync
         put("s1/a", b"value" * 5)
 
     points, losses = run(monkeypatch, tmp_path, workload)
