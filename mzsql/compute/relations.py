@@ -105,7 +105,7 @@ def arrow_frame(
 
 
 def range_condition(column: Column, ranges: Sequence[KeyRange]) -> Column:
-    """Whether a column lies in one of the ranges; never NULL for a (None, None) range that it meets."""
+    """Whether a column lies in one of the ranges (of values or literals); never NULL for a (None, None) range that it meets."""
     conditions: list[Column] = []
     for lo, hi in ranges:
         if lo is None and hi is None:
@@ -114,7 +114,7 @@ def range_condition(column: Column, ranges: Sequence[KeyRange]) -> Column:
             conditions.append(column <= F.lit(hi))
         elif hi is None:
             conditions.append(column >= F.lit(lo))
-        elif lo == hi:
+        elif not isinstance(lo, Column) and lo == hi:
             conditions.append(column == F.lit(lo))
         else:
             conditions.append((column >= F.lit(lo)) & (column <= F.lit(hi)))

@@ -8,20 +8,31 @@ one derived from it is gone, so the parts are held back by the Python object tha
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from mzsql.compute.relations import parts_frame, spark_type
+from mzsql.compute.relations import PUSHED_RANGES, parts_frame, range_condition, spark_type
 from mzsql.location import UsageError
-from mzsql.persist import DIFF_COLUMN, TIME_COLUMN, KeySpec, PartRef, ReadHandle, SchemaMismatch
+from mzsql.persist import (
+    DIFF_COLUMN,
+    TIME_COLUMN,
+    KeyRange,
+    KeySpec,
+    PartRef,
+    ReadHandle,
+    SchemaMismatch,
+)
+from mzsql.persist.pushdown import Filters
 from mzsql.repr.errors import InternalError, Unsupported
 from mzsql.repr.frontier import Timestamp
 
-#: Parts that Spark cannot open by path come through the driver, so many encoded bytes of them at most …
+#: Parts that Spark cannot open by path come through the driver: so many encoded bytes of them at most …
 DRIVER_BYTES = 64 * 1024 * 1024
 #: … and so many updates.
 DRIVER_ROWS = 1_000_000
@@ -39,7 +50,7 @@ def shard_dataframe(
     reader: ReadHandle,
     as_of: Timestamp,
     columns: Sequence[str] | None = None,
-    filters: Column | str | None = None,
+    filters: Filters | None = None,
     *,
     consolidate: bool = True,
     timeout: float | None = None,
@@ -54,7 +65,8 @@ def shard_dataframe(
         reader: of the shard; must be able to read at ``as_of``.
         as_of: the time; waits until it is complete.
         columns: the columns, in this order.
-        filters: a condition on any of the row's columns (a Column, or Spark SQL), pushed into the scan.
+        filters: only rows in these ranges, as in `ReadHandle.snapshot_arrow`: parts whose statistics tell that they have none are left
+            out, and Spark's scan skips row groups and pages. Any other condition is for `DataFrame.where`, which Spark pushes down too.
         consolidate: whether rows are summed up where the shard is not consolidated: each row then comes once, with a diff that is not zero.
             Otherwise updates come as they are stored, and only sums over ``mz_diff`` mean anything: for aggregates that multiply by it,
             this saves the shuffle. With fewer columns than the shard has, rows that are equal in them may come more than once either way.
@@ -62,31 +74,50 @@ def shard_dataframe(
 
     Raises:
         SinceViolation, ReadTimeout, ExpiredHandle: as `ReadHandle.parts`.
-        SchemaMismatch: a column the shard lacks, or two that are one name to this session.
+        SchemaMismatch: a column the shard lacks, a filter that does not fit, or columns that are one name to this session.
         Unsupported: a column of a type Spark has not.
-        UsageError: the Blob store has no paths that Spark opens, and the parts are more than may come through the driver.
+        UsageError: the Blob store has no paths that Spark opens, and the parts are more than may come through the driver; or a filter
+            has more ranges than Spark takes well.
     """
     wanted = _wanted(reader, columns)
-    parts = reader.parts(as_of, timeout=timeout)
+    filters = {} if filters is None else filters
+    parts = reader.parts(as_of, filters=filters, timeout=timeout)
     _check_bound(reader.shard_id, parts)
-    # A filter may look at columns that are not asked for; Spark reads none that nobody uses.
-    held = pa.schema([_sparkable(f) for f in reader.schema]) if filters is not None else None
-    schema = wanted if held is None else held
+    # A filter may look at columns that are not asked for.
+    others = [name for name in filters if name not in wanted.names]
+    schema = pa.schema([*wanted, *(_sparkable(reader.schema.field(name)) for name in others)])
     _check_names(spark, schema)
     frame = parts_frame(spark, parts, schema, as_of=as_of)
-    summed = consolidate and not _consolidated(parts, as_of, reader.key, wanted)
-    additive = set(reader.key.additive) if reader.key is not None else set()
-    if filters is not None and not (summed and additive):
-        frame = frame.where(filters)
-    if summed:
-        # Sums of additive columns are over whole rows: a filter on a sum would otherwise meet its summands.
-        over = schema if filters is not None and additive else wanted
-        frame = _sum_up(frame, over, additive, as_of)
-        if filters is not None and additive:
-            frame = frame.where(filters)
+    for name, ranges in filters.items():
+        frame = frame.where(_condition(schema.field(name), ranges))
+    if consolidate and not _consolidated(parts, as_of, reader.key, wanted):
+        additive = set(reader.key.additive) if reader.key is not None else set()
+        frame = _sum_up(frame, wanted, additive, as_of)
     frame = frame.select(*(_named(name) for name in [*wanted.names, TIME_COLUMN, DIFF_COLUMN]))
     frame.mz_parts = parts
     return frame
+
+
+def _condition(field: pa.Field, ranges: Sequence[KeyRange]) -> Column:
+    """Whether the column is in one of the ranges, which fit it; as literals of its very type, or Spark pushes nothing down."""
+    if len(ranges) > PUSHED_RANGES:
+        raise UsageError(
+            f'{len(ranges)} ranges of column "{field.name}" are more than the {PUSHED_RANGES} that Spark takes well',
+            hint="Read with fewer, wider ranges, and join the DataFrame with the values wanted.",
+        )
+
+    def literal(value: Any) -> Column | None:
+        scalar = value if isinstance(value, pa.Scalar) else pa.scalar(value, field.type)
+        plain = scalar.cast(field.type).as_py()
+        if plain is None:
+            return None
+        if isinstance(
+            plain, dt.datetime
+        ):  # as text, as no session's or machine's time zone changes that
+            plain = plain.isoformat(sep=" ")
+        return F.lit(plain).cast(spark_type(field.type))
+
+    return range_condition(_named(field.name), [(literal(lo), literal(hi)) for lo, hi in ranges])
 
 
 def _named(name: str) -> Column:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import gc
 import io
 import random
@@ -47,7 +48,7 @@ def client(tmp_path):
     with PersistClient.open(
         blob=f"file:{tmp_path}/a [b]*{{c}} %20 ö/blob",
         consensus="mem:",
-        settings=Settings(inline_bytes=900, compression="none", part_bytes=4096),
+        settings=Settings(inline_bytes=3200, compression="none", part_bytes=4096),
         background=False,
     ) as opened:
         yield opened
@@ -207,26 +208,62 @@ def _totals(table):
     return {r["k"]: r for r in rows if r["total_sum"] or r["mz_diff_sum"]}
 
 
-def test_a_filter_looks_at_rows_as_they_are(session, client):
-    read, upper, _ = _fill(client, SCHEMA, None, random.Random(5), _plain_row, 6)
-    expected = read.snapshot_arrow(upper - 1)
-    kept = expected.filter((pa.compute.field("k") >= 3) & (pa.compute.field("k") < 7))
-    for filters in ("k >= 3 AND k < 7", (F.col("k") >= 3) & (F.col("k") < 7)):
-        found = _read(session, read, upper - 1, filters=filters)
-        assert _counts(found) == _counts(kept)
-        fewer = _read(session, read, upper - 1, columns=["s"], filters=filters)
-        assert _summed(fewer) == _summed(kept.select(["s", "mz_time", "mz_diff"]))
+TYPED = pa.table(
+    {
+        "k": pa.array([1, 2, None, 4], pa.int32()),
+        "s": pa.array(["a", "b", None, "dé"]),
+        "f": pa.array([-0.0, 2.5, None, float("nan")], pa.float32()),
+        "n": pa.array(
+            [Decimal("1.50"), Decimal("2.50"), None, Decimal("4.00")], pa.decimal128(9, 2)
+        ),
+        "d": pa.array([dt.date(2024, 1, d) for d in (1, 2, 4)] + [None], pa.date32()),
+        "ts": pa.array(
+            [dt.datetime(2024, 1, d, 12) for d in (1, 2, 4)] + [None], pa.timestamp("us")
+        ),
+        "tz": pa.array(
+            [dt.datetime(2024, 1, d, 12, tzinfo=dt.UTC) for d in (1, 2, 4)] + [None],
+            pa.timestamp("us", "UTC"),
+        ),
+        "b": pa.array([b"a", b"b", None, b"\xff"], pa.binary()),
+        "u": pa.array([1, 2, None, 2**64 - 1], pa.uint64()),
+        "mz_time": pa.array([0] * 4, pa.int64()),
+        "mz_diff": pa.array([1] * 4, pa.int64()),
+    }
+)
 
 
-def test_a_filter_looks_at_sums_not_at_summands(session, client):
-    key = KeySpec(("k",), additive=("total",))
-    write, read = client.open_shard(client.new_shard_id(), ADDITIVE, key=key)
-    for time, total in enumerate([4, 3, -2]):
-        rows = [(1, "a", total, time, 0), (2, "a", 1, time, 1)]
-        write.compare_and_append(_table(rows, ADDITIVE), expected_upper=time, new_upper=time + 1)
-    found = _read(session, read, 2, filters="total = 5")
-    assert found.to_pylist() == [{"k": 1, "g": "a", "total": 5, "mz_time": 2, "mz_diff": 0}]
-    assert _read(session, read, 2, columns=["k"], filters="total = 4").num_rows == 0
+@pytest.mark.parametrize("times", [1, 80])
+def test_a_filter_keeps_what_it_keeps_in_arrow(session, client, times):
+    here = session.newSession()
+    here.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    write, read = client.open_shard(
+        client.new_shard_id(), TYPED.drop_columns(["mz_time", "mz_diff"]).schema
+    )
+    write.compare_and_append(pa.concat_tables([TYPED] * times), expected_upper=0, new_upper=1)
+    assert read.parts(0)[0].inline == (times == 1)
+    for name in read.schema.names:
+        one, two = TYPED[name][0].as_py(), TYPED[name][1].as_py()
+        for ranges in ([(one, one)], [(two, None)], [(None, one), (None, None)], [], [(one, two)]):
+            kept = read.snapshot_arrow(0, filters={name: ranges})
+            found = _read(here, read, 0, filters={name: ranges})
+            assert _counts(found.cast(kept.schema)) == _counts(kept), (name, ranges)
+            fewer = _read(here, read, 0, columns=["d"], filters={name: ranges, "k": [(0, 2)]})
+            assert set(fewer["mz_diff"].to_pylist()) <= {times}
+    with pytest.raises(SchemaMismatch, match="does not fit"):
+        shard_dataframe(here, read, 0, filters={"k": [("x", None)]})
+    with pytest.raises(UsageError, match="65 ranges"):
+        shard_dataframe(here, read, 0, filters={"k": [(n, n) for n in range(65)]})
+
+
+def test_parts_without_such_rows_are_not_read(session, client):
+    write, read = client.open_shard(client.new_shard_id(), BIT, key=KeySpec(("k",)))
+    rows = [(k, 0, 1) for k in range(1000)]
+    write.compare_and_append(_table(rows, BIT), expected_upper=0, new_upper=1)
+    everything = shard_dataframe(session, read, 0)
+    some = shard_dataframe(session, read, 0, filters={"k": [(10, 12)]})
+    assert 0 < len(some.mz_parts) < len(everything.mz_parts)
+    assert sorted(some.toArrow()["k"].to_pylist()) == [10, 11, 12]
+    assert some.where("k > 11").count() == 1
 
 
 def _plan(frame):
@@ -251,7 +288,7 @@ def test_only_what_compaction_has_not_summed_up_is_summed_up(session, client):
     client.maintain(read.shard_id, full=True)
     compacted = shard_dataframe(session, read, 2)
     assert "Exchange" not in _plan(compacted)
-    assert "Exchange" not in _plan(shard_dataframe(session, read, 2, ["k"], "k = 3"))
+    assert "Exchange" not in _plan(shard_dataframe(session, read, 2, ["k"], {"k": [(3, 3)]}))
     assert _counts(compacted.toArrow()) == {(f"{k}", "2"): 3 for k in range(400)}
     write.compare_and_append(_table([(1, 3, -3)], BIT), expected_upper=3, new_upper=4)
     assert "Exchange" not in _plan(shard_dataframe(session, read, 2))
