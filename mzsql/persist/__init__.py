@@ -16,6 +16,7 @@ from mzsql.persist.batch import (
     KeyStats,
     ReadStats,
 )
+from mzsql.persist.cache import BlobCache, CachedBlob, CacheStats
 from mzsql.persist.client import PersistClient
 from mzsql.persist.clock import Clock, SystemClock
 from mzsql.persist.consolidate import consolidate
@@ -35,6 +36,7 @@ from mzsql.persist.errors import (
     UpperMismatch,
 )
 from mzsql.persist.parts import Updates
+from mzsql.persist.pushdown import Filters
 from mzsql.persist.read import ReadHandle
 from mzsql.persist.refs import PartRef, SnapshotSplit
 from mzsql.persist.settings import Settings
@@ -45,12 +47,16 @@ __all__ = [
     "DIFF_COLUMN",
     "TIME_COLUMN",
     "Batch",
+    "BlobCache",
     "BlobPart",
+    "CacheStats",
+    "CachedBlob",
     "Clock",
     "CorruptPart",
     "CriticalReader",
     "DuplicatePart",
     "ExpiredHandle",
+    "Filters",
     "ForeignBlob",
     "InlinePart",
     "InvalidBounds",

@@ -256,7 +256,7 @@ class Lookup:
                 below = hi if below is None else max(below, hi)
             elif hi is None:
                 above = lo if above is None else min(above, lo)
-            else:
+            elif lo <= hi:  # one the wrong way round holds nothing, and would break the order of ends
                 bounded.append((lo, hi))
         starts: list[Any] = []
         ends: list[Any] = []

@@ -177,6 +177,17 @@ def test_filters_keep_what_filtering_everything_keeps(case, span):
         assert ids(found) == answer
 
 
+def test_a_range_the_wrong_way_round_hides_no_other_range():
+    client = PersistClient(
+        MemBlob(), MemConsensus(), settings=Settings(inline_bytes=0), background=False
+    )
+    schema = pa.schema([("k", pa.int64())])
+    write, read = client.open_shard(client.new_shard_id(), schema, key=KeySpec(("k",)))
+    write.compare_and_append(updates([(0, 0, 1), (1, 0, 1)], schema), expected_upper=0, new_upper=1)
+    found = read.snapshot_arrow(0, key_ranges=[(0, 0), (1, -1)])
+    assert found["k"].to_pylist() == [0]
+
+
 WIDE = pa.schema([("k", pa.int64()), ("day", pa.date32()), ("s", pa.string()), ("x", pa.float64())])
 
 
