@@ -12,7 +12,7 @@ import contextlib
 import functools
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +133,8 @@ class BlobCache:
         self._lock = threading.Lock()
         self._fetches: dict[str, list[_Fetch]] = {}
         self._counts = CacheStats()
+        self.observe: Callable[[Mapping[str, int]], None] | None = None
+        """Told what is added to the counts; set by the first client that uses the cache, for its metrics."""
 
     def stats(self) -> CacheStats:
         """What it did so far."""
@@ -207,6 +209,8 @@ class BlobCache:
         """Count; the lock is held."""
         counts = {name: getattr(self._counts, name) + by for name, by in more.items()}
         self._counts = msgspec.structs.replace(self._counts, **counts)
+        if self.observe is not None:
+            self.observe(more)
 
     def drop(self, key: str) -> None:
         """Forget an object."""

@@ -102,6 +102,8 @@ class PersistClient:
         meter = Meter(metrics_of(registry), clock)
         measured = meter.blob(blob, _scheme(blob_url, blob))
         self.cache = cache
+        if cache is not None and cache.observe is None:
+            cache.observe = meter.cached
         self._context = Context(
             blob=measured if cache is None else CachedBlob(measured, cache),
             consensus=meter.consensus(consensus, _scheme(consensus_url, consensus)),

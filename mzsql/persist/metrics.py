@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple, ParamSpec, TypeVar
@@ -125,7 +125,9 @@ class PersistMetrics:
             "cache_requests", "Reads that asked the local cache of objects", ("outcome",)
         )
         self.cache_bytes = self._counter(
-            "cache_bytes", "Bytes that the local cache of objects gave or took in", ("outcome",)
+            "cache_bytes",
+            "Bytes that the local cache gave, or that were read because it had them not",
+            ("outcome",),
         )
 
     def _of_maintenance(self) -> None:
@@ -211,6 +213,20 @@ class Meter:
             metrics.appended_updates.inc(part.rows)
             place = "inline" if isinstance(part, InlinePart) else "blob"
             metrics.appended_bytes.labels(place).inc(part.size)
+
+    def cached(self, counts: Mapping[str, int]) -> None:
+        """Count what a cache of objects did, as `CacheStats` names it."""
+        metrics = self.metrics
+        for name, outcome in (
+            ("memory_hits", "memory_hit"),
+            ("directory_hits", "directory_hit"),
+            ("misses", "miss"),
+        ):
+            if more := counts.get(name):
+                metrics.cache_requests.labels(outcome).inc(more)
+        for name, outcome in (("hit_bytes", "hit"), ("missed_bytes", "miss")):
+            if more := counts.get(name):
+                metrics.cache_bytes.labels(outcome).inc(more)
 
     def blob(self, inner: Blob, scheme: str) -> Blob:
         """``inner``, its calls counted and timed."""

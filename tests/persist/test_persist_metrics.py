@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from mzsql.location import Determinate, Indeterminate
 from mzsql.location.mem import MemBlob, MemConsensus
 from mzsql.persist import (
+    BlobCache,
     InvalidBounds,
     KeySpec,
     MissingPart,
@@ -298,3 +299,26 @@ def test_maintenance_elsewhere_is_left_to_others(registry):
     other = _client(CollectorRegistry(), made.blob, made.consensus)
     other.maintain(write.shard_id)
     assert len(made.inspect(write.shard_id).trace) < 10
+
+
+def test_reads_of_the_cache_are_counted_and_no_backend_calls(registry, tmp_path):
+    made = PersistClient(
+        MemBlob(),
+        MemConsensus(),
+        clock=ManualClock(),
+        settings=Settings(inline_bytes=0),
+        background=False,
+        blob_url="mem:x",
+        registry=registry,
+        cache=BlobCache(tmp_path),
+    )
+    write, read = made.open_shard(made.new_shard_id(), SCHEMA)
+    append(write, 0, rows=50)
+    for _ in range(3):
+        read.snapshot_arrow(0)
+    [(_, size)] = made.blob.list_keys_and_metadata("")
+    assert backend(registry, "blob", "mem", "get") == 1
+    assert value(registry, "cache_requests_total", outcome="miss") == 1
+    assert value(registry, "cache_requests_total", outcome="memory_hit") == 2
+    assert value(registry, "cache_bytes_total", outcome="hit") == 2 * size
+    assert value(registry, "cache_bytes_total", outcome="miss") == size
