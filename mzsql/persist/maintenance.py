@@ -216,6 +216,9 @@ def _collect(
     if not state.finalized:
         worth_it = rollups or report.rollups or len(garbage) >= _GARBAGE_ENTRIES
         if not (worth_it or doubted or (all_due and garbage)):
+            if all_due and not only_ours:
+                # Whoever collected last may have been cut off before this.
+                _truncate(opened, report, state, deadline)
             return
     keys = [key for seqno in garbage for key in state.garbage[seqno]] + doubted
     if state.finalized:
@@ -225,7 +228,12 @@ def _collect(
     delete_objects(context, [state.rollups[seqno] for seqno in rollups], deadline)
     report.objects_deleted += len(keys) + len(rollups)
     opened.shard.apply(Collect(garbage, rollups), deadline)
-    state = _fetched(opened, deadline)
+    _truncate(opened, report, _fetched(opened, deadline), deadline)
+
+
+def _truncate(opened: Opened, report: Report, state: ShardState, deadline: Deadline) -> None:
+    """Remove the entries below the one that whoever opens the shard starts from."""
+    context = opened.context
     keep = state.seqno if state.finalized else state.latest_rollup
     report.entries_truncated += context.retrying(
         lambda: context.consensus.truncate(opened.shard_id, keep), deadline
