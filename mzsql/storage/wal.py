@@ -325,13 +325,15 @@ class WriteAheadLog:
 
 
 def unapplied_keys(persist: PersistClient, shard_id: str) -> frozenset[str]:
-    """The objects that the log of ``shard_id`` refers to and the tables' shards may not: they are no garbage.
+    """The objects that the log of ``shard_id`` refers to and the tables' shards may not: they are no garbage. Changes nothing.
 
     Whoever looks for objects that nothing refers to reads this first and the tables' states afterwards: a batch leaves the log only
     once its table's shard holds it.
+
+    Raises:
+        MissingPart: compaction took parts of the log away faster than they could be read.
     """
-    # Without a lease, so that looking changes nothing.
-    table = persist.peek(shard_id)
-    if table is None:
+    contents = persist.peek(shard_id)
+    if contents is None:
         return frozenset()
-    return advance(WalState(), entries_of(table), 0).blob_keys()
+    return advance(WalState(), entries_of(contents), 0).blob_keys()
