@@ -14,10 +14,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 import pyarrow as pa
+from msgspec import UNSET, UnsetType
 
 from mzsql.location import Determinate, UsageError
 from mzsql.persist.adoption import adopt, delete_empty
 from mzsql.persist.batch import Batch, InlinePart, KeySpec, Part, first_time
+from mzsql.persist.buffered import BufferedWriter
 from mzsql.persist.clock import Deadline
 from mzsql.persist.columns import check_times, normalize
 from mzsql.persist.commands import (
@@ -35,6 +37,7 @@ from mzsql.persist.errors import (
     UpperMismatch,
 )
 from mzsql.persist.fetch import between
+from mzsql.persist.machine import Context
 from mzsql.persist.metrics import metered
 from mzsql.persist.opened import Opened
 from mzsql.persist.parts import PartWriter, Updates, delete_objects, discard_objects, tables
@@ -80,6 +83,39 @@ class WriteHandle:
     def upper(self) -> Frontier:
         """The shard's upper as last seen by this process; asks nobody."""
         return self._opened.shard.state.upper
+
+    @property
+    def context(self) -> Context:
+        """What everything of the client shares."""
+        return self._context
+
+    def buffered(
+        self,
+        *,
+        upper: Frontier | UnsetType = UNSET,
+        flush_interval: float | None = None,
+        flush_bytes: int | None = None,
+        timeout: float | None = None,
+    ) -> BufferedWriter:
+        """A writer that appends what is pushed to it as one batch each ``flush_interval`` seconds or ``flush_bytes`` bytes.
+
+        Args:
+            upper: where the pushes begin; the shard's current upper by default.
+            flush_interval: `Settings.flush_interval_ms` by default.
+            flush_bytes: `Settings.flush_bytes` by default; a buffer that holds more makes pushes wait.
+            timeout: seconds that asking for the upper may take.
+        """
+        self._check_open()
+        settings = self._context.settings
+        return BufferedWriter(
+            self,
+            self._by_worker,
+            upper=self.fetch_upper(timeout=timeout) if upper is UNSET else upper,
+            flush_interval=(
+                settings.flush_interval_ms / 1000 if flush_interval is None else flush_interval
+            ),
+            flush_bytes=settings.flush_bytes if flush_bytes is None else flush_bytes,
+        )
 
     @metered("fetch_upper")
     def fetch_upper(self, *, timeout: float | None = None) -> Frontier:
@@ -509,7 +545,7 @@ class WriteHandle:
                 rest = between(self._opened.parts.read(part, deadline), lower, None)
                 kept += self._rewritten(part.worker, rest, inline_bytes, deadline)
         except BaseException:
-            both = msgspec.structs.replace(batch, parts=tuple({*batch.parts, *kept}))
+            both = msgspec.structs.replace(batch, parts=tuple(dict.fromkeys([*batch.parts, *kept])))
             self._discard(both, deadline)
             raise
         self._discard(msgspec.structs.replace(batch, parts=tuple(dropped)), deadline)
