@@ -16,6 +16,7 @@ from mzsql.persist.batch import (
     KeyStats,
     ReadStats,
 )
+from mzsql.persist.buffered import BufferedWriter
 from mzsql.persist.cache import BlobCache, CachedBlob, CacheStats
 from mzsql.persist.client import PersistClient
 from mzsql.persist.clock import Clock, SystemClock
@@ -49,6 +50,7 @@ __all__ = [
     "Batch",
     "BlobCache",
     "BlobPart",
+    "BufferedWriter",
     "CacheStats",
     "CachedBlob",
     "Clock",

@@ -11,8 +11,9 @@ import msgspec
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What a client may choose; the same shard may be used with different settings at once.
 
-    The lever between latency and cost on an object store is ``inline_bytes`` and ``inline_total_bytes``: what travels inline costs
-    one Consensus write and no object, until compaction moves it out.
+    The levers between latency and cost on an object store: ``inline_bytes`` and ``inline_total_bytes``, as what travels inline costs one
+    Consensus write and no object, until compaction moves it out; and ``flush_interval_ms`` and ``flush_bytes`` of buffered writers, which
+    make one batch of what was pushed in between.
     """
 
     inline_bytes: int = 64 * 1024
@@ -21,6 +22,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """At most so many bytes are inline in one shard's state; past it a batch is written as an object."""
     part_bytes: int = 48 * 1024 * 1024
     """A part is closed once it holds about so many bytes of Arrow memory: the bound on memory in append and compaction."""
+    flush_interval_ms: int = 1000
+    """A buffered writer appends what was pushed after so long …"""
+    flush_bytes: int = 16 * 1024 * 1024
+    """… or once it holds so many bytes of Arrow memory."""
     part_uploads: int = 2
     """So many parts of a call are encoded and written at once, beside the one being filled; the next waits."""
     row_group_rows: int = 128 * 1024

@@ -1,0 +1,292 @@
+"""Updates collected in memory and appended as one batch: the lever between latency and cost.
+
+Promise: what an object store costs follows the bytes written and the flush interval, not how often the frontier moves. An update is
+durable once `BufferedWriter.durable_upper` is beyond its time, not before. One append is outstanding; a full buffer makes `push` wait. An
+error of an append is raised by the next call, and a call that raises has taken nothing. Trade-off: what is buffered is lost with the
+process, so this is for updates that can be had again (a source, a dataflow), not for those acknowledged to somebody. Source: the persist
+design, the levers of its cost section.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import pyarrow as pa
+
+from mzsql.location import Determinate
+from mzsql.persist.clock import Deadline
+from mzsql.persist.columns import normalize
+from mzsql.persist.errors import ExpiredHandle, InvalidBounds
+from mzsql.persist.parts import Updates, tables
+from mzsql.repr.frontier import Frontier, is_timestamp, less_than, show
+
+if TYPE_CHECKING:
+    from mzsql.persist.write import WriteHandle
+
+_PIECE_BYTES = 8 * 1024 * 1024
+
+
+class _Buffer:
+    """Updates by worker, ``upper`` and when the oldest of it came."""
+
+    def __init__(self, upper: Frontier) -> None:
+        self.upper = upper
+        self.updates: dict[int | None, list[pa.Table]] = {}
+        self.bytes = 0
+        self.since: float | None = None
+
+
+class BufferedWriter:
+    """Pushes to a shard, appended together; made by `WriteHandle.buffered`. Threads may share it.
+
+    A client in the background flushes on a thread of the writer's own, otherwise inside the calls that find it due. Close it.
+    """
+
+    def __init__(
+        self,
+        writer: WriteHandle,
+        check_workers: Callable[
+            [Updates | Mapping[int, Updates] | None], Mapping[int | None, Updates]
+        ],
+        *,
+        upper: Frontier,
+        flush_interval: float,
+        flush_bytes: int,
+    ) -> None:
+        self._writer = writer
+        self._context = writer.context
+        self._by_worker = check_workers
+        self._interval = flush_interval
+        self._limit = flush_bytes
+        self._durable = upper
+        self._buffer = _Buffer(upper)
+        self._changed = threading.Condition()
+        self._appending = False
+        self._failure: BaseException | None = None
+        self._broken = False
+        self._closed = False
+        self._thread: threading.Thread | None = None
+        if self._context.threads:
+            self._thread = threading.Thread(
+                target=self._run, name="mzsql-persist-flush", daemon=True
+            )
+            self._thread.start()
+
+    @property
+    def upper(self) -> Frontier:
+        """All pushes are complete up to here; the next one begins here."""
+        with self._changed:
+            return self._buffer.upper
+
+    @property
+    def durable_upper(self) -> Frontier:
+        """All pushes up to here are part of the shard, durably."""
+        with self._changed:
+            return self._durable
+
+    def push(
+        self,
+        updates: Updates | Mapping[int, Updates] | None,
+        *,
+        upper: Frontier,
+        timeout: float | None = None,
+    ) -> None:
+        """Take updates with times in ``[self.upper, upper)``, or, with `None`, the progress alone.
+
+        Args:
+            updates: as `WriteHandle.compare_and_append` takes them; they are held in memory.
+            upper: complete up to here from now on.
+            timeout: seconds to wait while the buffer is full.
+
+        Raises:
+            SchemaMismatch, InvalidBounds: they do not fit.
+            UpperMismatch: an earlier append met an upper that another writer had moved; the writer is of no more use.
+            Determinate: an earlier append was not committed, and is tried again with the next; or the buffer stayed full.
+            Indeterminate: an earlier append may have been committed; the writer is of no more use.
+        """
+        deadline = self._context.deadline(timeout)
+        with self._changed:
+            self._raise_failure()
+            if self._thread is None and self._due():
+                self._flush(deadline)
+                self._raise_failure()
+            self._wait_for_room(deadline)
+            taken, size = self._checked(updates, upper)
+            moved = self._buffer.upper != upper
+            for worker, pieces in taken.items():
+                self._buffer.updates.setdefault(worker, []).extend(pieces)
+            self._buffer.bytes += size
+            self._buffer.upper = upper
+            if moved and self._buffer.since is None:
+                self._buffer.since = self._context.clock.monotonic()
+            self._changed.notify_all()
+            if self._thread is None and self._due():
+                self._flush(deadline)
+
+    def flush(self, *, timeout: float | None = None) -> None:
+        """Append everything that was pushed; durable afterwards. Raises as `push`."""
+        deadline = self._context.deadline(timeout)
+        with self._changed:
+            if self._broken:
+                self._raise_failure()
+            self._failure = None
+            self._wait_while_appending(deadline)
+            self._raise_failure()
+            self._flush(deadline)
+            self._raise_failure()
+
+    def close(self, *, timeout: float | None = None) -> None:
+        """`flush`, and take no more. Idempotent; after an error that may pass (Determinate) call it again."""
+        with self._changed:
+            if self._closed:
+                return
+        try:
+            self.flush(timeout=timeout)
+        except Determinate:
+            raise
+        except BaseException:
+            self._stop()
+            raise
+        self._stop()
+
+    def _stop(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _raise_failure(self) -> None:
+        """The error of an earlier append: once where that is tried again, for good where it is not."""
+        if self._closed:
+            raise ExpiredHandle(f"shard {self._writer.shard_id}: the buffered writer is closed")
+        failure = self._failure
+        if failure is not None:
+            if not self._broken:
+                self._failure = None
+            raise failure
+
+    def _checked(
+        self, updates: Updates | Mapping[int, Updates] | None, upper: Frontier
+    ) -> tuple[dict[int | None, list[pa.Table]], int]:
+        """The updates with the shard's columns, and their bytes."""
+        shard_id, lower = self._writer.shard_id, self._buffer.upper
+        if not (upper is None or is_timestamp(upper)):
+            raise InvalidBounds(f"not an upper: {upper!r}")
+        if less_than(upper, lower):
+            raise InvalidBounds(
+                f"shard {shard_id}: the upper of pushes cannot go back from {show(lower)} to {show(upper)}"
+            )
+        taken: dict[int | None, list[pa.Table]] = {}
+        size = 0
+        for worker, of_worker in self._by_worker(updates).items():
+            pieces = []
+            for table in tables(of_worker, _PIECE_BYTES):
+                if table.num_rows and lower is None:
+                    raise InvalidBounds(f"shard {shard_id}: pushes have ended, no updates fit")
+                piece = normalize(table, self._writer.schema, lower or 0, upper, "the push")
+                if piece.num_rows:
+                    pieces.append(piece)
+                    size += piece.nbytes
+            if pieces:
+                taken[worker] = pieces
+        return taken, size
+
+    def _due(self) -> bool:
+        if self._buffer.since is None or self._failure is not None:
+            return False
+        waited = self._context.clock.monotonic() - self._buffer.since
+        return waited >= self._interval or self._buffer.bytes >= self._limit
+
+    def _wait_for_room(self, deadline: Deadline) -> None:
+        def room() -> bool:
+            return self._buffer.bytes < self._limit or self._failure is not None
+
+        if self._thread is not None and not self._changed.wait_for(room, deadline.remaining()):
+            raise Determinate(
+                f"shard {self._writer.shard_id}: {self._buffer.bytes} bytes wait to be appended, "
+                f"and none went within {deadline.timeout:g} s"
+            )
+        self._raise_failure()
+
+    def _wait_while_appending(self, deadline: Deadline) -> None:
+        if not self._changed.wait_for(lambda: not self._appending, deadline.remaining()):
+            raise Determinate(
+                f"shard {self._writer.shard_id}: the append under way was not over within {deadline.timeout:g} s"
+            )
+
+    def _flush(self, deadline: Deadline) -> None:
+        """Append the buffer; the lock is held, but not meanwhile. What goes wrong is kept for whoever asks next."""
+        if self._appending or (self._buffer.upper == self._durable and not self._buffer.updates):
+            return
+        appended, self._buffer = self._buffer, _Buffer(self._buffer.upper)
+        expected = self._durable
+        self._appending = True
+        self._changed.release()
+        failure: BaseException | None = None
+        try:
+            self._append(appended, expected, deadline)
+        except BaseException as caught:
+            failure = caught
+        finally:
+            self._changed.acquire()
+            self._appending = False
+        if failure is None:
+            self._durable = appended.upper
+        else:
+            self._failure = failure
+            self._broken = not isinstance(failure, Determinate)
+            self._put_back(appended)
+        self._changed.notify_all()
+        if failure is not None and not isinstance(failure, Exception):
+            raise failure  # an interrupt is for this very call
+
+    def _append(self, appended: _Buffer, expected: Frontier, deadline: Deadline) -> None:
+        joined = {worker: pa.concat_tables(pieces) for worker, pieces in appended.updates.items()}
+        updates: pa.Table | dict[int, pa.Table] | None = None
+        if None in joined:
+            updates = joined[None]
+        elif joined:
+            updates = {worker: table for worker, table in joined.items() if worker is not None}
+        self._writer.compare_and_append(
+            updates,
+            expected_upper=expected,
+            new_upper=appended.upper,
+            timeout=deadline.remaining(),
+        )
+
+    def _put_back(self, older: _Buffer) -> None:
+        """Updates whose append failed, before those that came meanwhile."""
+        newer = self._buffer
+        for worker, pieces in newer.updates.items():
+            older.updates.setdefault(worker, []).extend(pieces)
+        older.bytes += newer.bytes
+        older.upper = newer.upper
+        self._buffer = older
+
+    def _run(self) -> None:
+        """The thread that flushes what is due."""
+        with self._changed:
+            while not self._closed:
+                if self._due():
+                    self._flush(self._context.deadline(None))
+                    continue
+                since, pause = self._buffer.since, None
+                if since is not None and self._failure is None:
+                    left = since + self._interval - self._context.clock.monotonic()
+                    pause = min(max(0.0, left), threading.TIMEOUT_MAX)
+                self._changed.wait(pause)
