@@ -134,10 +134,11 @@ class PartReader:
             if isinstance(part, InlinePart)
             else self._read_blob(part, schema, pushdown, deadline, stats, at_once=at_once)
         )
+        rows = pushdown if pushdown.cuts_times(part) else pushdown.within(0, None)
         for table in found:
             stats.rows += table.num_rows
             at_least = advance_times(conform(table, schema), part.time_floor)
-            yield pushdown.filter(at_least).select(wanted.names)
+            yield rows.filter(at_least).select(wanted.names)
 
     def _read_inline(self, part: InlinePart, stats: ReadStats) -> pa.Table:
         what = f"shard {self.shard_id}: an inline part"
