@@ -339,8 +339,16 @@ class BindingReader:
             except ExpiredHandle:
                 self._reopen()
 
+    def release(self) -> None:
+        """Give the consumer's hold up for good, as its collection was dropped; nothing is kept for it any more. Idempotent."""
+        with self._lock:
+            hold, self._hold = self._hold, None
+            self._consumer = None
+            if hold is not None:
+                hold.release()
+
     def close(self) -> None:
-        """Give the lease up; a consumer's hold stays. Idempotent."""
+        """Give the lease up; a consumer's hold stays, see `release`. Idempotent."""
         self._reader.expire()
 
 

@@ -197,6 +197,27 @@ def test_compaction_keeps_one_row_a_partition_and_what_a_consumer_needs() -> Non
     assert late.bind(messages(("a", 5), ("a", 200)), lower=site.audit()).unbound.num_rows == 1
 
 
+def test_a_consumer_that_was_dropped_holds_nothing_back() -> None:
+    site = Site()
+    dropped = BindingReader(site.persist, site.bindings, consumer="dropped")
+    reader = BindingReader(site.persist, site.bindings, consumer="data")
+    minter, ticks = minter_at(site, 0)
+    for n in range(1, 10):
+        ticks.now = n
+        minter.mint({"a": n})
+    minter.close()
+    for one in (dropped, reader) * 2:  # a lease follows the slowest consumer
+        one.compact(9 if one is reader else 3)
+    assert site.audit() == 10
+    assert site.persist.inspect(site.bindings).since == 2
+    dropped.release()
+    dropped.release()
+    dropped.close()
+    reader.compact(9)
+    assert site.persist.inspect(site.bindings).since == 8
+    assert site.persist.inspect(site.bindings).critical.keys() == {"data"}
+
+
 def test_without_consumers_nothing_is_given_up() -> None:
     site = Site()
     minter, ticks = minter_at(site, 0)
