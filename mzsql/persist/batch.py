@@ -13,6 +13,7 @@ from typing import TypeAlias
 import msgspec
 
 from mzsql.location.errors import UsageError
+from mzsql.persist.errors import CorruptPart
 from mzsql.repr.frontier import Frontier, Timestamp, less_equal
 
 TIME_COLUMN = "mz_time"
@@ -165,8 +166,15 @@ class Batch(msgspec.Struct, frozen=True):
 
     @staticmethod
     def from_bytes(data: bytes) -> Batch:
-        """The reverse of `to_bytes`."""
-        return _DECODER.decode(data)
+        """The reverse of `to_bytes`.
+
+        Raises:
+            CorruptPart: the bytes are no batch.
+        """
+        try:
+            return _DECODER.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, UsageError) as failure:
+            raise CorruptPart(f"not a batch: {failure}") from failure
 
 
 _ENCODER = msgspec.msgpack.Encoder()

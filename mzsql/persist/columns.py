@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mzsql.persist.batch import DIFF_COLUMN, TIME_COLUMN, KeySpec
-from mzsql.persist.errors import InvalidBounds, SchemaMismatch
+from mzsql.persist.errors import CorruptPart, InvalidBounds, SchemaMismatch
 from mzsql.repr.frontier import Frontier, Timestamp, less_equal, show
 
 _UNFIT = (pa.types.is_dictionary, pa.types.is_null, pa.types.is_interval, pa.types.is_union)
@@ -65,8 +65,15 @@ def encode_schema(schema: pa.Schema) -> bytes:
 
 @functools.lru_cache(maxsize=4096)
 def decode_schema(data: bytes) -> pa.Schema:
-    """The reverse of `encode_schema`."""
-    return pa.ipc.read_schema(pa.py_buffer(data))
+    """The reverse of `encode_schema`.
+
+    Raises:
+        CorruptPart: the bytes are no schema.
+    """
+    try:
+        return pa.ipc.read_schema(pa.py_buffer(data))
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as failure:
+        raise CorruptPart(f"not a schema: {failure}") from failure
 
 
 def _width_free(type_: pa.DataType) -> str | None:

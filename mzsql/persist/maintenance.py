@@ -10,7 +10,10 @@ leaves is deleted by its next maintenance, however often that was cut off. Sourc
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import threading
+from collections.abc import Iterator
 
 import msgspec
 
@@ -29,6 +32,7 @@ _log = logging.getLogger(__name__)
 
 _GARBAGE_ENTRIES = 16
 """Collection is due once so many changes have left garbage."""
+_LONGEST_SECONDS = threading.TIMEOUT_MAX
 _REST_CHANGES = 64
 """After a merge that ran out of memory, disk or time none is tried for so many changes."""
 
@@ -120,7 +124,7 @@ def maintain(
         LocationError: a backend failed, or the time is over. What was done stays done.
     """
     report = Report()
-    with opened.maintenance_lock:
+    with _alone(opened, deadline):
         failure: Exception | None = None
         if not only_ours:
             # What was missing may be there again.
@@ -134,6 +138,19 @@ def maintain(
     if not only_ours and failure is not None:
         raise failure
     return report
+
+
+@contextlib.contextmanager
+def _alone(opened: Opened, deadline: Deadline) -> Iterator[None]:
+    """The only maintenance of the shard in this process, once an earlier one is over."""
+    if not opened.maintenance_lock.acquire(timeout=min(deadline.remaining(), _LONGEST_SECONDS)):
+        raise Determinate(
+            f"shard {opened.shard_id}: another maintenance of this process was not over within {deadline.timeout:g} s"
+        )
+    try:
+        yield
+    finally:
+        opened.maintenance_lock.release()
 
 
 def _compact(

@@ -264,6 +264,25 @@ def test_a_damaged_rollup_is_said_to_be():
         client.inspect(SHARD)
 
 
+@pytest.mark.parametrize(
+    ("name", "decode"),
+    [
+        ("v1-batch-inline.msgpack", Batch.from_bytes),
+        ("v1-batch-blob.msgpack", Batch.from_bytes),
+        ("v1-split.msgpack", lambda data: SnapshotSplit.from_bytes(data, blob=MemBlob())),
+    ],
+)
+def test_damaged_batches_and_splits_are_refused_or_something_else(name, decode):
+    """They carry no checksum of their own, as what carries them has one; no damage is another error than theirs."""
+    refused = 0
+    for damaged in _damaged((GOLDEN / name).read_bytes()):
+        try:
+            decode(damaged)
+        except CorruptPart:
+            refused += 1
+    assert refused > 10
+
+
 def test_damaged_parts_are_said_to_be():
     client = mem_client(inline_bytes=0)
     write, read = client.open_shard(client.new_shard_id(), SCHEMA)
