@@ -28,7 +28,6 @@ from mzsql.location import (
     UsageError,
     open_blob,
     open_consensus,
-    split_url,
 )
 from mzsql.persist.batch import KeySpec
 from mzsql.persist.cache import DIRECTORY_BYTES, MEMORY_BYTES, BlobCache, CachedBlob
@@ -36,7 +35,7 @@ from mzsql.persist.clock import Clock, Patience, SystemClock
 from mzsql.persist.columns import check_schema, encode_schema
 from mzsql.persist.commands import Finalize, RegisterCritical, RegisterReader
 from mzsql.persist.critical import CriticalReader
-from mzsql.persist.errors import ExpiredHandle, MissingPart
+from mzsql.persist.errors import ExpiredHandle, MissingPart, NewerVersion
 from mzsql.persist.inspection import (
     ShardReport,
     StrangersReport,
@@ -48,7 +47,7 @@ from mzsql.persist.inspection import (
 from mzsql.persist.leaks import DAY_MS, Leak, find_leaks
 from mzsql.persist.machine import Context, Shard
 from mzsql.persist.maintenance import Report, due_here, maintain
-from mzsql.persist.metrics import Meter, error_kind, metered, metrics_of
+from mzsql.persist.metrics import Meter, error_kind, metered, metrics_of, scheme_of
 from mzsql.persist.opened import Opened
 from mzsql.persist.read import ReadHandle
 from mzsql.persist.settings import Settings
@@ -100,13 +99,13 @@ class PersistClient:
         self._owns_backends = False
         clock = clock or SystemClock()
         meter = Meter(metrics_of(registry), clock)
-        measured = meter.blob(blob, _scheme(blob_url, blob))
+        measured = meter.blob(blob, scheme_of(blob_url, blob))
         self.cache = cache
         if cache is not None and cache.observe is None:
             cache.observe = meter.cached
         self._context = Context(
             blob=measured if cache is None else CachedBlob(measured, cache),
-            consensus=meter.consensus(consensus, _scheme(consensus_url, consensus)),
+            consensus=meter.consensus(consensus, scheme_of(consensus_url, consensus)),
             clock=clock,
             rng=rng or random.SystemRandom(),
             settings=settings or Settings(),
@@ -189,6 +188,11 @@ class PersistClient:
     def settings(self) -> Settings:
         """The client's settings."""
         return self._context.settings
+
+    @property
+    def clock(self) -> Clock:
+        """The client's clock."""
+        return self._context.clock
 
     def new_shard_id(self) -> str:
         """A fresh shard id: "s" and a UUID."""
@@ -505,7 +509,7 @@ class PersistClient:
             try:
                 reader.heartbeat()
             except SqlError as failure:
-                if isinstance(failure, ExpiredHandle):
+                if isinstance(failure, ExpiredHandle | NewerVersion):
                     opened.discard_reader(reader)  # there is nothing left to renew
                 _log.warning(
                     "shard %s: reader %s not renewed: %s",
@@ -557,11 +561,6 @@ class PersistClient:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _scheme(url: str | None, backend: object) -> str:
-    """What metrics call a backend: its URL's scheme, without a URL its class."""
-    return type(backend).__name__ if url is None else split_url(url).scheme
 
 
 def check_shard_id(shard_id: str) -> None:

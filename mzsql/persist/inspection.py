@@ -7,7 +7,7 @@ they take away meanwhile is looked at again. Trade-off: without a lease a read m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 import pyarrow as pa
@@ -324,14 +324,6 @@ class _LogSummary:
             bytes=self.bytes,
             activity=Activity(seconds=seconds, **self._counts),
         )
-
-
-def summarize_log(entries: Sequence[tuple[Versioned, Entry]], now_ms: int) -> LogReport:
-    """What the entries of a log did, up to ``now_ms``."""
-    summary = _LogSummary()
-    for versioned, entry in entries:
-        summary.add(versioned, entry)
-    return summary.report(now_ms)
 
 
 def _log_of(context: Context, shard_id: str, deadline: Deadline) -> LogReport:

@@ -27,6 +27,7 @@ from mzsql.location import (
     UsageError,
     blob_around,
     consensus_around,
+    split_url,
 )
 from mzsql.persist.batch import InlinePart, Part
 from mzsql.persist.clock import Clock
@@ -157,6 +158,11 @@ class PersistMetrics:
         return Histogram(
             f"mzsql_persist_{name}", help_text, labels, buckets=_BUCKETS, registry=self.registry
         )
+
+
+def scheme_of(url: str | None, backend: object) -> str:
+    """What the metrics call a backend: its URL's scheme, without a URL its class."""
+    return type(backend).__name__ if url is None else split_url(url).scheme
 
 
 _made: weakref.WeakKeyDictionary[CollectorRegistry, PersistMetrics] = weakref.WeakKeyDictionary()

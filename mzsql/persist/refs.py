@@ -13,7 +13,7 @@ from functools import partial
 import msgspec
 import pyarrow as pa
 
-from mzsql.location import Blob, open_blob
+from mzsql.location import Blob, UsageError, open_blob
 from mzsql.location.mem import MemConsensus
 from mzsql.persist.batch import (
     BlobPart,
@@ -28,9 +28,10 @@ from mzsql.persist.batch import (
 from mzsql.persist.clock import Deadline, SystemClock
 from mzsql.persist.columns import all_at, decode_schema
 from mzsql.persist.consolidate import consolidate
-from mzsql.persist.errors import SchemaMismatch
+from mzsql.persist.errors import CorruptPart, SchemaMismatch
 from mzsql.persist.fetch import PartReader, spark_path
 from mzsql.persist.machine import Context
+from mzsql.persist.metrics import Meter, metered, metrics_of, scheme_of
 from mzsql.persist.pushdown import Filters, checked_columns, decode_filters, pushdown_of
 from mzsql.persist.settings import Settings
 from mzsql.persist.state import TraceBatch
@@ -130,6 +131,11 @@ class PartRef:
         """No update's time is below this, whatever ``mz_time`` in the object says."""
         return self.part.time_floor
 
+    @property
+    def _context(self) -> Context:
+        return self._reader.context
+
+    @metered("part_to_arrow")
     def to_arrow(
         self,
         *,
@@ -162,6 +168,18 @@ class PartRef:
         return table.combine_chunks()
 
 
+def sums_up(refs: Sequence[PartRef], as_of: Timestamp) -> bool:
+    """Whether the metadata says that each row of the parts is there once at ``as_of``, so that nothing needs to be added up.
+
+    That is so of one consolidated batch whose updates up to ``as_of`` all are at one time.
+    """
+    if not refs:
+        return True
+    one_batch = len({ref.batch_id for ref in refs}) == 1 and refs[0].consolidated
+    times = {ref.time_min for ref in refs} | {min(ref.time_max, as_of) for ref in refs}
+    return one_batch and len(times) == 1
+
+
 class SplitData(msgspec.Struct, frozen=True):
     """A split as it travels: ``columns`` (`None`: all) and ``filters`` (see `encode_filters`) are what its reads return."""
 
@@ -184,6 +202,7 @@ class SnapshotSplit:
 
     def __init__(self, data: SplitData, context: Context, lease: Lease | None) -> None:
         self._data = data
+        self._context = context
         self._lease = lease
         self._owns_blob = False
         self._reader = PartReader(context, data.shard_id, decode_schema(data.schema))
@@ -220,6 +239,7 @@ class SnapshotSplit:
         """How many updates are in its parts, before filters and consolidation."""
         return sum(part.rows for part in self._data.parts)
 
+    @metered("split_to_arrow")
     def to_arrow(self, *, stats: ReadStats | None = None, timeout: float | None = None) -> pa.Table:
         """Its updates, times advanced to ``as_of``, consolidated within the split, all in memory.
 
@@ -309,7 +329,10 @@ class SnapshotSplit:
         data: bytes, *, blob: Blob | None = None, context: Context | None = None
     ) -> SnapshotSplit:
         """A split that came from another process; without ``blob`` the one at the URL its client was opened with."""
-        decoded = msgspec.msgpack.decode(data, type=SplitData)
+        try:
+            decoded = msgspec.msgpack.decode(data, type=SplitData)
+        except (msgspec.DecodeError, UnicodeDecodeError, UsageError) as failure:
+            raise CorruptPart(f"not a split of a snapshot: {failure}") from failure
         owns_blob = context is None and blob is None
         if context is None:
             context = _reading_context(decoded, blob)
@@ -332,5 +355,8 @@ def _reading_context(data: SplitData, blob: Blob | None) -> Context:
                 hint="Pass the Blob store it was taken from.",
             )
         blob = open_blob(data.blob_url)
+    clock = SystemClock()
+    meter = Meter(metrics_of(), clock)
+    measured = meter.blob(blob, scheme_of(data.blob_url, blob))
     # Parts never change, so reading them asks no Consensus.
-    return Context(blob, MemConsensus(), SystemClock(), random.SystemRandom(), Settings())
+    return Context(measured, MemConsensus(), clock, random.SystemRandom(), Settings(), meter=meter)

@@ -16,9 +16,13 @@ from mzsql.persist.client import PersistClient
 from mzsql.persist.errors import MissingPart
 from mzsql.persist.leaks import DAY_MS, Leak
 from mzsql.persist.maintenance import due
+from mzsql.persist.state import ShardState
 from mzsql.repr.errors import SqlError
 
 _log = logging.getLogger(__name__)
+
+_QUIET_MS = 3_600_000
+"""In a shard that was not changed for so long all garbage is collected, however little."""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,20 +132,33 @@ def _maintain(client: PersistClient, shard_id: str, wanted: Wanted, done: Upkeep
     if state is None:
         raise MissingPart(f"shard {shard_id} does not exist in this Consensus store")
     done.shards += 1
-    is_due = due(state, client.settings)
+    now = client.clock.now_ms()
+    collectable = _collectable(state, now)
+    done.collectable += collectable
+    # Of a shard that nobody changes any more nobody else collects the little that is left.
+    quiet = collectable > 0 and now - state.walltime_ms >= _QUIET_MS
+    is_due = due(state, client.settings) or quiet
     done.due += is_due
-    hold = state.seqno_since
-    done.collectable += sum(len(keys) for seqno, keys in state.garbage.items() if seqno <= hold)
     if wanted.dry_run or (wanted.only_due and not is_due):
         return
+    if quiet and state.readers and collectable > _collectable(state, 0):
+        # Leases run out only with a change of the state, of which there was none.
+        client.open_reader(shard_id, purpose="upkeep", timeout=wanted.timeout).expire()
     report = client.maintain(
-        shard_id, full=wanted.full, all_due=not wanted.only_due, timeout=wanted.timeout
+        shard_id, full=wanted.full, all_due=quiet or not wanted.only_due, timeout=wanted.timeout
     )
     done.merges += report.merges
     done.batches_merged += report.batches_merged
     done.rollups += report.rollups
     done.objects_deleted += report.objects_deleted
     done.entries_truncated += report.entries_truncated
+
+
+def _collectable(state: ShardState, now_ms: int) -> int:
+    """How many objects of garbage no reader holds whose lease has not run out at ``now_ms``."""
+    live = [r.seqno_hold for r in state.readers.values() if r.heartbeat_ms + r.lease_ms >= now_ms]
+    hold = min(live, default=state.seqno)
+    return sum(len(keys) for seqno, keys in state.garbage.items() if seqno <= hold)
 
 
 def _leaks(

@@ -317,3 +317,21 @@ def test_upkeep_stops_between_shards(made):
     asked = iter([False, True])
     done = keep_up(made, Wanted(), stopped=lambda: next(asked))
     assert done.shards == 1
+
+
+def test_upkeep_collects_the_little_that_is_left_in_a_quiet_shard(made):
+    write, read = made.open_shard(made.new_shard_id(), SCHEMA)
+    for time in range(6):
+        append(write, time)
+    held = read.parts(5)
+    upkeeper = another(made, inline_bytes=0)
+    upkeeper.maintain(write.shard_id, full=True)
+    wanted = Wanted(only_due=True)
+    assert made.inspect(write.shard_id).garbage
+    assert keep_up(upkeeper, wanted).objects_deleted == 0  # it is held, and the shard not quiet
+    assert len(held) == 6
+    pass_time(made, DAY_MS // 2)  # the reader's process is gone: its lease runs out
+    done = keep_up(upkeeper, wanted)
+    assert (done.due, done.collectable, done.objects_deleted) == (1, 6, 7)  # and a rollup
+    assert blobs(made) == referenced(made.inspect(write.shard_id))
+    assert keep_up(upkeeper, wanted).due == 0

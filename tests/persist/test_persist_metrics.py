@@ -322,3 +322,14 @@ def test_reads_of_the_cache_are_counted_and_no_backend_calls(registry, tmp_path)
     assert value(registry, "cache_requests_total", outcome="memory_hit") == 2
     assert value(registry, "cache_bytes_total", outcome="hit") == 2 * size
     assert value(registry, "cache_bytes_total", outcome="miss") == size
+
+
+def test_splits_and_parts_that_are_read_are_counted(registry):
+    made = _client(registry, MemBlob(), MemConsensus(), inline_bytes=0)
+    write, read = made.open_shard(made.new_shard_id(), SCHEMA)
+    append(write, 0, rows=5)
+    [split] = read.snapshot(0)
+    assert split.to_arrow().num_rows == 5
+    [part] = read.parts(0)
+    assert part.to_arrow().num_rows == 5
+    assert calls(registry, "split_to_arrow") == calls(registry, "part_to_arrow") == 1
