@@ -26,6 +26,11 @@ FLAT_COMMITS = 10_000
 WRITERS = 4
 
 
+def _ten(rows: pa.Table, commit: int) -> pa.Table:
+    """The ten rows of a commit, others than those of the commits around it."""
+    return rows.slice(commit * 10 % (rows.num_rows - 10), 10).combine_chunks()
+
+
 def _run(
     arguments: list[str], out: Path, *, before: list[str] | None = None
 ) -> subprocess.Popen[bytes]:
@@ -70,7 +75,7 @@ def commits(rows: pa.Table, source: Path, directory: Path, number: int) -> Case:
         "c",
         f"commits of 10 rows of lineitem, {number} each in blocks of {BLOCK}, handles kept open",
     )
-    ten = rows.slice(0, 10).combine_chunks()
+    ten = _ten(rows, 0)
     times: dict[str, list[float]] = {name: [] for name in STORES}
     fsyncs: dict[str, float | None] = {}
     with scratch(directory) as folder:
@@ -81,7 +86,7 @@ def commits(rows: pa.Table, source: Path, directory: Path, number: int) -> Case:
 
         def block(name: str, store: Any) -> float:
             for _ in range(BLOCK):
-                prepared = store.prepare(ten)
+                prepared = store.prepare(_ten(rows, len(times[name])))
                 times[name].append(timed(lambda p=prepared: store.commit(p)))
             return 0.0
 
@@ -129,14 +134,14 @@ def flat(rows: pa.Table, directory: Path) -> Case:
     case = Case(
         "d", f"{FLAT_COMMITS:,} commits of 10 rows with compaction and garbage collection running"
     )
-    ten = rows.slice(0, 10).combine_chunks()
+    ten = _ten(rows, 0)
     times = []
     with scratch(directory) as folder:
         shard = Shard(folder, ten.schema)
         reader = shard.client.open_reader(shard.shard_id)
         begun = perf_counter()
         for number in range(FLAT_COMMITS):
-            prepared = shard.prepare(ten)
+            prepared = shard.prepare(_ten(rows, number))
             times.append(timed(lambda p=prepared: shard.commit(p)))
             if number % 20 == 19:  # history is given up, so that compaction has something to sum up
                 reader.downgrade_since(shard.upper - 1)
@@ -157,7 +162,7 @@ def flat(rows: pa.Table, directory: Path) -> Case:
             longest_ms=max(found) * 1000,
         )
     case.notes.append(
-        f"{FLAT_COMMITS / whole:.0f} commits/s in all; {settled:.1f} s after the last one maintenance was idle: "
+        f"{FLAT_COMMITS / whole:.0f} commits/s in all; maintenance was done {settled:.1f} s after the last: "
         + ", ".join(f"{name} {value:,}" for name, value in figures.items())
         + "."
     )
@@ -195,7 +200,7 @@ def listeners(rows: pa.Table, directory: Path, number: int) -> Case:
     case = Case(
         "e", "from the call of compare_and_append (10 rows) to the listener's having the updates"
     )
-    ten = rows.slice(0, 10).combine_chunks()
+    ten = _ten(rows, 0)
     for where in ("same process", "other process"):
         with scratch(directory) as folder:
             shard = Shard(folder, ten.schema)
@@ -267,7 +272,7 @@ def writers(rows: pa.Table, source: Path, directory: Path, seconds: float) -> Ca
     case = Case(
         "f", f"{WRITERS} processes committing 10 rows at a time to one table for {seconds:g} s"
     )
-    ten = rows.slice(0, 10).combine_chunks()
+    ten = _ten(rows, 0)
     for store in ("mzsql.persist", "delta-rs"):
         with scratch(directory) as folder:
             opened = (
@@ -316,14 +321,14 @@ def writers(rows: pa.Table, source: Path, directory: Path, seconds: float) -> Ca
 def reads(rows: pa.Table, directory: Path, number: int, repeats: int) -> Case:
     """Case h."""
     case = Case("h", f"reading all rows into Arrow after {number} commits of 10 rows")
-    ten = rows.slice(0, 10).combine_chunks()
+    ten = _ten(rows, 0)
     with scratch(directory) as folder:
         opened: dict[str, Any] = {}
         for name, make in STORES.items():
             (folder / name).mkdir()
             opened[name] = make(folder / name, ten.schema)
-            for _ in range(number):
-                opened[name].commit(opened[name].prepare(ten))
+            for commit in range(number):
+                opened[name].commit(opened[name].prepare(_ten(rows, commit)))
 
         def read(store: Any, act: str) -> float:
             begun = perf_counter()

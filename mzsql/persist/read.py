@@ -30,7 +30,7 @@ from mzsql.persist.pushdown import (
     encode_filters,
     pushdown_of,
 )
-from mzsql.persist.refs import Lease, PartRef, SnapshotSplit, SplitData
+from mzsql.persist.refs import Lease, PartRef, SnapshotSplit, SplitData, sums_up
 from mzsql.persist.state import LeasedReader, ShardState
 from mzsql.persist.stats import KeyRange, Lookup
 from mzsql.persist.streams import consolidated_pieces, reader_of
@@ -287,7 +287,9 @@ class ReadHandle:
         del lease
         table = all_at(self._joined(found, names), as_of)
         if consolidate:
-            table = sort_by_key(consolidated(table, self.key), _sortable(self.key, table))
+            if names is not None or not sums_up(refs, as_of):
+                table = consolidated(table, self.key)
+            table = sort_by_key(table, _sortable(self.key, table))
         return table.combine_chunks()
 
     @metered("snapshot_reader")
@@ -404,17 +406,19 @@ class ReadHandle:
         at_once: bool = False,
     ) -> Iterator[pa.Table]:
         for ref in refs:
-            if not at_once:
-                self._lease.renew_if_due(deadline())
+            found = self._opened.parts.pieces(
+                ref.part,
+                deadline,
+                columns=names,
+                pushdown=pushdown,
+                stats=stats,
+                at_once=at_once,
+            )
             try:
-                yield from self._opened.parts.pieces(
-                    ref.part,
-                    deadline,
-                    columns=names,
-                    pushdown=pushdown,
-                    stats=stats,
-                    at_once=at_once,
-                )
+                for piece in found:
+                    if not at_once:  # the consumer takes its time between pieces
+                        self._lease.renew_if_due(deadline())
+                    yield piece
             except MissingPart:
                 state = self._opened.shard.fetch(deadline())
                 assert state is not None

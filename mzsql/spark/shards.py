@@ -23,12 +23,12 @@ from mzsql.persist import (
     DIFF_COLUMN,
     TIME_COLUMN,
     KeyRange,
-    KeySpec,
     PartRef,
     ReadHandle,
     SchemaMismatch,
 )
 from mzsql.persist.pushdown import Filters
+from mzsql.persist.refs import sums_up
 from mzsql.repr.errors import InternalError, Unsupported
 from mzsql.repr.frontier import Timestamp
 
@@ -90,8 +90,9 @@ def shard_dataframe(
     frame = parts_frame(spark, parts, schema, as_of=as_of)
     for name, ranges in filters.items():
         frame = frame.where(_condition(schema.field(name), ranges))
-    if consolidate and not _consolidated(parts, as_of, reader.key, wanted):
-        additive = set(reader.key.additive) if reader.key is not None else set()
+    additive = set(reader.key.additive) if reader.key is not None else set()
+    # Rows of additive columns that add up to something may have a diff of zero, which counts only beside those columns.
+    if consolidate and not (sums_up(parts, as_of) and additive <= set(wanted.names)):
         frame = _sum_up(frame, wanted, additive, as_of)
     frame = frame.select(*(_named(name) for name in [*wanted.names, TIME_COLUMN, DIFF_COLUMN]))
     frame.mz_parts = parts
@@ -166,19 +167,6 @@ def _check_bound(shard_id: str, parts: Sequence[PartRef]) -> None:
             f"and at most {DRIVER_ROWS} ({DRIVER_BYTES} bytes) may come through the driver",
             hint="Read it in splits (ReadHandle.snapshot), or keep the shard in a Blob store with paths, such as file: or s3:.",
         )
-
-
-def _consolidated(
-    parts: Sequence[PartRef], as_of: Timestamp, key: KeySpec | None, wanted: pa.Schema
-) -> bool:
-    """Whether the metadata says that each row is there once: one batch of compaction's, its updates up to ``as_of`` all at one time."""
-    if not parts:
-        return True
-    one_batch = len({part.batch_id for part in parts}) == 1 and parts[0].consolidated
-    times = {part.time_min for part in parts} | {min(part.time_max, as_of) for part in parts}
-    # Rows of additive columns that add up to something may have a diff of zero, which counts only beside those columns.
-    whole = key is None or not key.additive or set(key.additive) <= set(wanted.names)
-    return one_batch and len(times) == 1 and whole
 
 
 def _sum_up(frame: DataFrame, schema: pa.Schema, additive: set[str], as_of: Timestamp) -> DataFrame:
