@@ -1,7 +1,7 @@
 """Least and greatest values of parts and row groups, and which of them a lookup must read.
 
-Promise: pruning is conservative: what cannot be compared is read. Floating-point columns have no statistics, as NaN has no place in
-them. Those of a shard without key are taken from the Parquet footer, which the writer of the object computed anyway.
+Promise: pruning is conservative: what cannot be compared is read. Floating-point columns have no statistics of parts, as NaN has no place
+in them; those of row groups count for all other numbers. Those of a shard without key are taken from the Parquet footer, which the writer of the object computed anyway.
 """
 
 from __future__ import annotations
@@ -178,14 +178,6 @@ def ordinal(stat: Stat, type_: pa.DataType) -> Any:
     return int(stat) if pa.types.is_decimal(type_) and stat is not None else stat
 
 
-def as_ordinal(value: Any, type_: pa.DataType) -> Any:
-    """What orders a value given by a caller (Python value or Arrow scalar), comparable to `ordinal`."""
-    if value is None:
-        return None
-    scalar = value.cast(type_) if isinstance(value, pa.Scalar) else pa.scalar(value, type_)
-    return ordinal(to_stat(scalar), type_)
-
-
 class _Spans(NamedTuple):
     """A set of ordinals: those up to ``below``, those from ``above`` on, and the disjoint spans from each start to its end."""
 
@@ -229,6 +221,7 @@ class Lookup:
             self.nulls = any(lo is None and hi is None for lo, hi in ends)
             self.ranges = [(lo, hi) for lo, hi in ends if not (lo is None and hi is None)]
             self._merged = self._merge()
+            self._points = self._point_values()
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as failure:
             raise SchemaMismatch(
                 f'a key range does not fit column "{column}" of type {type_}: {failure}',
@@ -243,7 +236,16 @@ class Lookup:
     def _ordinal(self, end: pa.Scalar | None) -> Any:
         if end is not None and pa.types.is_floating(self.form):
             return _float_ordinal(end.as_py())
-        return as_ordinal(end, self.form)
+        return None if end is None else ordinal(to_stat(end), self.form)
+
+    def _point_values(self) -> pa.Array:
+        """The ranges that are single values, which are looked for all at once."""
+        points = pa.array([lo for lo, hi in self.ranges if _same(lo, hi)], self.form)
+        if pa.types.is_floating(self.form):
+            # Membership goes by bits but for NaN: of the two zeros, which are equal, keep one.
+            points = pc.add(points, pa.scalar(0.0, self.form))
+        self._spans = [(lo, hi) for lo, hi in self.ranges if not _same(lo, hi)]
+        return points
 
     def _merge(self) -> _Spans:
         """Disjoint ranges of ordinals, sorted."""
@@ -256,7 +258,9 @@ class Lookup:
                 below = hi if below is None else max(below, hi)
             elif hi is None:
                 above = lo if above is None else min(above, lo)
-            elif lo <= hi:  # one the wrong way round holds nothing, and would break the order of ends
+            elif (
+                lo <= hi
+            ):  # one the wrong way round holds nothing, and would break the order of ends
                 bounded.append((lo, hi))
         starts: list[Any] = []
         ends: list[Any] = []
@@ -316,17 +320,12 @@ class Lookup:
         if not column.type.equals(self.form):
             column = column.cast(self.form)
         mask = pc.is_null(column) if self.nulls else None
-        points = [lo for lo, hi in self.ranges if _same(lo, hi)]
-        spans = [(lo, hi) for lo, hi in self.ranges if not _same(lo, hi)]
-        if points:
-            values = pa.array(points, self.form)
+        if len(self._points):
+            normal = column
             if pa.types.is_floating(self.form):
-                # Membership goes by bits but for NaN: of the two zeros, which are equal, keep one.
-                zero = pa.scalar(0.0, self.form)
-                mask = _either(mask, pc.is_in(pc.add(column, zero), value_set=pc.add(values, zero)))
-            else:
-                mask = _either(mask, pc.is_in(column, value_set=values))
-        for lo, hi in spans:
+                normal = pc.add(column, pa.scalar(0.0, self.form))
+            mask = _either(mask, pc.is_in(normal, value_set=self._points))
+        for lo, hi in self._spans:
             inside = pc.is_valid(column)
             if lo is not None:
                 inside = pc.and_(inside, self._compared(column, lo, upwards=True))
