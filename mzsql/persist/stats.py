@@ -1,7 +1,8 @@
 """Least and greatest values of parts and row groups, and which of them a lookup must read.
 
-Promise: pruning is conservative: what cannot be compared is read. Floating-point columns have no statistics of parts, as NaN has no place
-in them; those of row groups count for all other numbers. Those of a shard without key are taken from the Parquet footer, which the writer of the object computed anyway.
+Promise: pruning is conservative: what cannot be compared is read. Floating-point columns have no statistics of parts, as NaN has no
+place in them; those of row groups count for all other numbers. The statistics of a shard without key are taken from the Parquet footer,
+which the writer of the object computed anyway.
 """
 
 from __future__ import annotations
