@@ -1,12 +1,13 @@
 """mzsql inside Spark SQL: the Python data source, the registration of relations in a session's catalog, and `MzSpark`.
 
 `source` is what Spark's workers run, `registration` what makes plain ``spark.sql`` see the relations, and `mz_spark` what a user has as
-``con.spark``.
+``con.spark``; `shard_dataframe` reads a shard of `mzsql.persist` with no environment around it.
 """
 
 from __future__ import annotations
 
 from mzsql.spark.mz_spark import MzSpark
 from mzsql.spark.registration import Registration
+from mzsql.spark.shards import shard_dataframe
 
-__all__ = ["MzSpark", "Registration"]
+__all__ = ["MzSpark", "Registration", "shard_dataframe"]
