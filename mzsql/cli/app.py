@@ -120,7 +120,7 @@ def shell(*, env: Env) -> None:
 
 Directory = Annotated[
     Path | None,
-    typer.Argument(metavar="[ENV]", help="The environment's directory; or give both URLs."),
+    typer.Argument(metavar="ENV", help="The environment's directory; or give both URLs."),
 ]
 BlobUrl = Annotated[str | None, typer.Option("--blob", help="The Blob store's URL.")]
 ConsensusUrl = Annotated[str | None, typer.Option("--consensus", help="The Consensus store's URL.")]

@@ -70,9 +70,11 @@ class Place(msgspec.Struct, frozen=True):
 
     def protected(self) -> frozenset[str]:
         """The objects that the environment's write-ahead log holds for tables' shards."""
-        if self.catalog is None or self.catalog.meta is None:
+        # An environment may have been made since the place was opened; once it is there its log stays the same.
+        catalog = self.catalog or peek_catalog(self.client, CATALOG_SHARD)
+        if catalog is None or catalog.meta is None:
             return frozenset()
-        return unapplied_keys(self.client, self.catalog.meta.wal_shard)
+        return unapplied_keys(self.client, catalog.meta.wal_shard)
 
 
 @contextlib.contextmanager
@@ -107,7 +109,9 @@ def open_place(
     ) as client:
         catalog = peek_catalog(client, CATALOG_SHARD)
         if catalog is not None and catalog.meta is not None:
-            refuse_newer(catalog.meta.format_version, str(env or consensus))
+            # A URL may hold a password, so it is not named.
+            where = "the environment there" if env is None else str(env)
+            refuse_newer(catalog.meta.format_version, where)
         yield Place(client, catalog)
 
 
