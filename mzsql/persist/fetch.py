@@ -37,7 +37,8 @@ from mzsql.persist.ranges import RangeFile, extents
 from mzsql.repr.errors import SqlError
 from mzsql.repr.frontier import Timestamp
 
-_FOOTERS = 4096
+#: Footers of a shard are kept up to so many encoded bytes.
+_FOOTER_BYTES = 32 * 1024 * 1024
 #: Of a shorter object row groups are not left out because of their times alone: that would cost another request.
 _SHORT_BYTES = 64 * 1024
 #: A longer object is read by ranges when it is read in pieces.
@@ -77,6 +78,7 @@ class PartReader:
         self.shard_id = shard_id
         self.schema = schema
         self._footers: OrderedDict[str, pq.FileMetaData] = OrderedDict()
+        self._footer_bytes = 0
         self._lock = threading.Lock()
 
     def read(
@@ -174,8 +176,7 @@ class PartReader:
                     raise
                 again = False
                 blob.forget(part.key)
-                with self._lock:
-                    self._footers.pop(part.key, None)
+                self._forget_footer(part.key)
                 continue
             if first is not None:
                 yield first
@@ -284,10 +285,19 @@ class PartReader:
 
     def remember_footer(self, key: str, footer: pq.FileMetaData) -> None:
         """Keep the footer of an object, which spares reading it."""
+        self._forget_footer(key)
         with self._lock:
             self._footers[key] = footer
-            if len(self._footers) > _FOOTERS:
-                self._footers.popitem(last=False)
+            self._footer_bytes += footer.serialized_size
+            while self._footer_bytes > _FOOTER_BYTES and len(self._footers) > 1:
+                _, oldest = self._footers.popitem(last=False)
+                self._footer_bytes -= oldest.serialized_size
+
+    def _forget_footer(self, key: str) -> None:
+        with self._lock:
+            footer = self._footers.pop(key, None)
+            if footer is not None:
+                self._footer_bytes -= footer.serialized_size
 
     def _read_range(self, part: BlobPart, offset: int, length: int, deadline: Deadline) -> bytes:
         """Bytes of an object that must be there."""

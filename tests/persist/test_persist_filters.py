@@ -300,3 +300,21 @@ def test_filters_that_do_not_fit_are_refused():
         other.snapshot_arrow(0, filters={"n": [(1, 2)]}, timeout=0)
     with pytest.raises(SchemaMismatch, match="twice"):
         read.snapshot_arrow(0, columns=["k", "k"], timeout=0)
+
+
+def test_footers_are_kept_in_bounded_memory(monkeypatch):
+    client, write, _ = wide_shard()
+    footers = sum(p.footer_size for b in client.inspect(write.shard_id).trace for p in b.parts)
+    for limit, least, most in ((footers, 0, 0), (footers * 2 // 3, footers // 3, footers)):
+        monkeypatch.setattr("mzsql.persist.fetch._FOOTER_BYTES", limit)
+        with PersistClient(client.blob, client.consensus, background=False) as other:
+            read = other.open_reader(write.shard_id)
+            costs = []
+            for _ in range(2):
+                stats = ReadStats()
+                read.snapshot_arrow(199, columns=["k"], stats=stats)
+                costs.append(stats.bytes)
+            if limit == footers:
+                bare = costs[1]
+                assert costs[0] == bare + footers
+            assert bare + least <= costs[1] <= bare + most
