@@ -13,7 +13,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from collections.abc import Generator, Iterator, Sequence, Set
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 import duckdb
@@ -80,10 +81,11 @@ def choose(state: ShardState, settings: Settings, broken: Set[int] = frozenset()
         return None
     stretches = _stretches(state.trace, broken)
     fanout = settings.compaction_fanout
-    tiers = {_tier(batch, fanout) for batch in state.trace}
-    for tier in sorted(tiers):
+    tiers = {batch.id: _tier(batch, fanout) for batch in state.trace}
+    counts = Counter(tiers.values())
+    for tier in sorted(tier for tier, count in counts.items() if count >= fanout):
         for stretch in stretches:
-            merge = _of_tier(stretch, tier, fanout)
+            merge = _of_tier(stretch, tier, fanout, tiers)
             if merge is not None:
                 return merge
     if len(state.trace) > settings.max_batches:
@@ -108,14 +110,15 @@ def _stretches(trace: Sequence[TraceBatch], broken: Set[int]) -> list[tuple[Trac
     return [tuple(stretch) for stretch in found if stretch]
 
 
-def _of_tier(stretch: tuple[TraceBatch, ...], tier: int, fanout: int) -> Merge | None:
-    tiers = [_tier(batch, fanout) for batch in stretch]
+def _of_tier(
+    stretch: tuple[TraceBatch, ...], tier: int, fanout: int, tiers: Mapping[int, int]
+) -> Merge | None:
     start = 0
     for end in range(len(stretch) + 1):
-        if end < len(stretch) and tiers[end] <= tier:
+        if end < len(stretch) and tiers[stretch[end].id] <= tier:
             continue
         run = stretch[start:end]
-        ids = sorted(batch.id for batch in run if _tier(batch, fanout) == tier)
+        ids = sorted(batch.id for batch in run if tiers[batch.id] == tier)
         if len(ids) >= fanout:
             return Merge(run, ids[fanout - 1])
         start = end + 1
