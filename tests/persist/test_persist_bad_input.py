@@ -392,3 +392,38 @@ def test_calls_that_wait_for_another_of_the_handle_time_out(tmp_path):
     leave.set()
     thread.join()
     assert world.write.fetch_upper() == 10
+
+
+@pytest.mark.parametrize(
+    ("type_", "key"),
+    [
+        (pa.string_view(), False),
+        (pa.binary_view(), False),
+        (pa.float16(), False),
+        (pa.null(), False),
+        (pa.dictionary(pa.int32(), pa.string()), False),
+        (pa.list_(pa.dictionary(pa.int32(), pa.string())), False),
+        (pa.struct([("x", pa.list_view(pa.int32()))]), False),
+        (pa.run_end_encoded(pa.int32(), pa.string()), False),
+        (pa.decimal32(5, 2), True),
+        (pa.decimal64(5, 2), True),
+    ],
+    ids=str,
+)
+def test_types_a_shard_cannot_keep(type_, key):
+    """Refused when the shard is made, rather than when it is first compacted."""
+    client = PersistClient(MemBlob(), MemConsensus(), background=False)
+    shard_id = client.new_shard_id()
+    with pytest.raises(SchemaMismatch, match="k"):
+        client.open_shard(shard_id, pa.schema([("k", type_)]), key=KeySpec(("k",)) if key else None)
+    assert not client.exists(shard_id)
+
+
+def test_views_are_taken_as_what_they_show():
+    client = PersistClient(MemBlob(), MemConsensus(), background=False)
+    write, read = client.open_shard(client.new_shard_id(), SCHEMA)
+    table = rows()
+    place = table.schema.get_field_index("b")
+    viewed = table.set_column(place, "b", table["b"].cast(pa.string_view()))
+    write.compare_and_append(viewed, expected_upper=0, new_upper=10)
+    assert sorted(read.snapshot_arrow(9)["b"].to_pylist()) == sorted(table["b"].to_pylist())
