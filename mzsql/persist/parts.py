@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
 import msgspec
@@ -38,6 +39,7 @@ _CHUNK_ROWS = 4096
 #: How many rows to look at, up to which share of distinct values a column repeats, beyond which it does not; the next look decides between.
 _SAMPLES = ((8 * 1024, 0.05, 0.5), (64 * 1024, 0.2, 0.2))
 _KEYS_AT_ONCE = 1000
+_DELETES_AT_ONCE = 16
 _DISCARD_SECONDS = 5.0
 
 
@@ -334,7 +336,10 @@ def inline_part(
 
 
 def delete_objects(context: Context, keys: Sequence[str], deadline: Deadline | None = None) -> None:
-    """Delete objects nobody refers to, each tried until the deadline (the default one by default)."""
+    """Delete objects nobody refers to, each tried until the deadline (the default one by default).
+
+    Many at a request where the store can, else some side by side where the client may use threads.
+    """
     deadline = context.deadline(None) if deadline is None else deadline
     blob = context.blob
     if isinstance(blob, ManyDeletable) and len(keys) > 1:
@@ -342,8 +347,17 @@ def delete_objects(context: Context, keys: Sequence[str], deadline: Deadline | N
             some = keys[start : start + _KEYS_AT_ONCE]
             context.retrying(lambda some=some: blob.delete_many(some), deadline)  # type: ignore[misc]
         return
-    for key in keys:
-        context.retrying(lambda key=key: blob.delete(key), deadline)  # type: ignore[misc]
+
+    def delete(key: str) -> None:
+        context.retrying(lambda: blob.delete(key), deadline)
+
+    if not context.threads or len(keys) < 2:
+        for key in keys:
+            delete(key)
+        return
+    with ThreadPoolExecutor(_DELETES_AT_ONCE, thread_name_prefix="mzsql-persist-delete") as pool:
+        for done in [pool.submit(delete, key) for key in keys]:
+            done.result()
 
 
 def discard_objects(

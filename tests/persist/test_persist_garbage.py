@@ -7,6 +7,7 @@ import logging
 import random
 import threading
 
+import msgspec
 import pyarrow as pa
 import pytest
 from persist_model import (
@@ -35,6 +36,7 @@ from mzsql.persist import (
     SinceViolation,
     UpperMismatch,
 )
+from mzsql.persist.parts import delete_objects
 from mzsql.repr.errors import Fenced
 
 TUNING = {"inline_bytes": 0, "compaction_fanout": 3, "rollup_interval": 5}
@@ -184,6 +186,33 @@ def test_collectors_at_once_delete_no_more_and_no_less():
     state = clients[0].inspect(write.shard_id)
     assert blobs(clients[0]) == referenced(state)
     assert (state.garbage, len(state.rollups)) == ({}, 1)
+
+
+class SlowlyDeleting(MemBlob):
+    """Deletes wait for each other: so many at once are a must."""
+
+    def __init__(self, at_once):
+        super().__init__()
+        self.barrier = threading.Barrier(at_once)
+
+    def delete(self, key):
+        if threading.current_thread().name.startswith("mzsql-persist-delete"):
+            self.barrier.wait(20)
+        return super().delete(key)
+
+
+def test_objects_are_deleted_side_by_side_where_threads_are_allowed():
+    blob = SlowlyDeleting(4)
+    context = PersistClient(blob, MemConsensus(), background=False)._context
+    keys = [f"s/{i}" for i in range(16)]
+    for key in keys:
+        blob.set(key, b"")
+    delete_objects(msgspec.structs.replace(context, threads=True), keys)
+    assert blob._objects == {}
+    for key in keys:
+        blob.set(key, b"")
+    delete_objects(context, keys)  # one after the other, on this thread
+    assert blob._objects == {}
 
 
 # --- doubts -----------------------------------------------------------------------------------
