@@ -26,6 +26,7 @@ from mzsql.adapter.reader import EnvironmentReader
 from mzsql.adapter.session import Notice, Session
 from mzsql.dbapi.errors import InterfaceError, NotSupportedError, ProgrammingError, from_sql
 from mzsql.dbapi.values import python_column
+from mzsql.persist.settings import Maintenance, Settings
 from mzsql.repr.errors import SqlError
 from mzsql.repr.types import type_name
 
@@ -58,9 +59,15 @@ class _Shared:
     """One environment of this process, with the connections that use it."""
 
     def __init__(
-        self, locations: Locations, spark: Callable[[], SparkSession] | None, *, read_only: bool
+        self,
+        locations: Locations,
+        spark: Callable[[], SparkSession] | None,
+        *,
+        read_only: bool,
+        maintenance: Maintenance,
     ) -> None:
-        self.env = Environment.open(locations, read_only=read_only)
+        settings = Settings(maintenance=maintenance)
+        self.env = Environment.open(locations, read_only=read_only, settings=settings)
         try:
             self.coordinator = Coordinator(self.env, spark=spark)
         except BaseException:
@@ -116,10 +123,17 @@ class Connection:
     """A connection; make it with `mzsql.connect`."""
 
     def __init__(
-        self, locations: Locations, *, spark: SparkSession | None, autocommit: bool, read_only: bool
+        self,
+        locations: Locations,
+        *,
+        spark: SparkSession | None,
+        autocommit: bool,
+        read_only: bool,
+        maintenance: Maintenance = "in process",
     ) -> None:
         self._given_spark = spark
-        self._key = (locations, read_only, None if spark is None else id(spark), os.getpid())
+        of_spark = None if spark is None else id(spark)
+        self._key = (locations, read_only, maintenance, of_spark, os.getpid())
         self._lock = threading.RLock()
         self._session = Session()
         self._mz_spark: MzSpark | None = None
@@ -130,7 +144,7 @@ class Connection:
             shared = _open.get(self._key)
             if shared is None:
                 shared = _open[self._key] = _Shared(
-                    locations, self._start_spark, read_only=read_only
+                    locations, self._start_spark, read_only=read_only, maintenance=maintenance
                 )
                 _close_first_at_exit()
             shared.users += 1
@@ -462,6 +476,7 @@ def connect(
     spark: SparkSession | None = None,
     autocommit: bool = True,
     read_only: bool = False,
+    maintenance: Maintenance = "in process",
 ) -> Connection:
     """Open an environment, made where nothing is there yet.
 
@@ -473,6 +488,7 @@ def connect(
         spark: the Spark session to run dataflows on; the active one, or a local one started when needed, by default.
         autocommit: whether each statement is a transaction (see the module's text).
         read_only: whether to refuse writes and DDL, and never to lead.
+        maintenance: whether this process compacts and cleans up what it writes, or leaves that ``"elsewhere"``, to ``mzsql maintain``.
 
     Raises:
         OperationalError: what is there is not an environment, or one of a newer format.
@@ -481,4 +497,10 @@ def connect(
         locations = locate(
             path, blob=blob, consensus=consensus, oracle=oracle, create=not read_only
         )
-        return Connection(locations, spark=spark, autocommit=autocommit, read_only=read_only)
+        return Connection(
+            locations,
+            spark=spark,
+            autocommit=autocommit,
+            read_only=read_only,
+            maintenance=maintenance,
+        )

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, TypeAlias, get_args
 
 import msgspec
+
+from mzsql.location.errors import UsageError
+
+Maintenance: TypeAlias = Literal["in process", "elsewhere"]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +53,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """DuckDB's memory in a merge that is larger than a fraction of `part_bytes`; what exceeds it spills to a temporary directory."""
     compaction_threads: int = 2
     """DuckDB's threads in such a merge."""
-    maintenance: Literal["in process", "elsewhere"] = "in process"
+    maintenance: Maintenance = "in process"
     """Whether shards that this client changes are compacted and collected by it, or by another process, such as ``mzsql maintain``."""
     open_shards: int = 256
     """So many shards that were used lately keep their state in memory; those with a handle always do."""
@@ -60,6 +64,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     poll_seconds: float = 0.01
     """The first pause between looks at a Consensus that cannot notify; it doubles up to `poll_max_seconds`."""
     poll_max_seconds: float = 0.25
+
+    def __post_init__(self) -> None:
+        if self.maintenance not in get_args(Maintenance):
+            raise UsageError(
+                f"no such way of maintenance: {self.maintenance!r}",
+                hint="It is 'in process' or 'elsewhere'.",
+            )
 
     def keyed_group_rows(self, rows: int) -> int:
         """How many rows a row group has in a keyed part of ``rows`` rows: about four times the square root, between the bounds.

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
+import mzsql
 from mzsql.cli.app import app, report
 from mzsql.persist import PersistClient, Settings
 
@@ -222,6 +223,27 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert (code, err) == (0, ""), out
     code, out, _ = _invoke("sql", "-e", str(tmp_env), "--csv", "SELECT count(*) FROM t")
     assert (code, out.splitlines()[-1]) == (0, "9000")
+
+
+def test_an_environment_whose_maintenance_is_elsewhere(tmp_env: Path) -> None:
+    def batches() -> int:
+        _, out, _ = _invoke("inspect", str(tmp_env), "--json")
+        return sum(len(shard["batches"]) for shard in json.loads(out)["shards"])
+
+    with mzsql.connect(str(tmp_env), maintenance="elsewhere") as connection:
+        cursor = connection.cursor()
+        cursor.execute("CREATE TABLE t (a integer)")
+        before = batches()
+        for _ in range(12):
+            cursor.execute("INSERT INTO t VALUES (1)")
+        assert batches() >= before + 12
+        code, out, err = _invoke("maintain", str(tmp_env))
+        assert (code, err) == (0, ""), out
+        assert batches() < before + 12
+        cursor.execute("SELECT count(*) FROM t")
+        assert cursor.fetchall() == [(12,)]
+    with pytest.raises(mzsql.Error, match="no such way of maintenance"):
+        mzsql.connect(str(tmp_env), maintenance="sometimes")  # type: ignore[arg-type]
 
 
 def _free_port() -> int:
