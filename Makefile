@@ -48,6 +48,12 @@ test: java $(READY)  ## the tests of every day
 test-long: java $(READY)  ## the tests that take longer
 	$(PYTEST) -m long -n $(JOBS) --dist loadfile --timeout 1200
 
+SECONDS ?= 600
+
+.PHONY: simulate
+simulate: $(READY)  ## shards on failing backends, new seeds for SECONDS=600; SEED=n runs one again and shows it
+	$(BIN)/python tests/simulation $(if $(SEED),--seed $(SEED) --verbose,--start $$(date +%s) --seconds $(SECONDS))
+
 .PHONY: check
 check: $(READY)  ## formatting, lint, types, layers
 	$(BIN)/ruff format --check .

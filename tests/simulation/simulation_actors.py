@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from simulation_truth import Attempt, Truth, Update
+from simulation_world import SECOND, Died, Process, Violation
 
 from mzsql.location import Determinate, Indeterminate, LocationError, UsageError
 from mzsql.persist import (
@@ -34,8 +36,6 @@ from mzsql.persist import (
 )
 from mzsql.repr.errors import Fenced
 from mzsql.repr.frontier import Frontier, contains, less_equal, less_than
-from simulation_truth import Attempt, Truth, Update
-from simulation_world import SECOND, Died, Process, Violation
 
 if TYPE_CHECKING:
     from simulation_run import Run
@@ -160,11 +160,10 @@ class Actor:
             if self.run.network.healed and not isinstance(failure, MissingPart | CorruptPart):
                 raise Violation(f"failed on healthy backends: {failure}") from failure
             self.count("failed " + type(failure).__name__)
-        except CorruptPart as failure:
+        except CorruptPart:
             if not getattr(self.process, "flipped", False):
                 raise
             self.count("corruption noticed")
-            assert isinstance(failure, LocationError)
         except ShardFinalized:
             if not self.truth.finalized:
                 raise
@@ -191,7 +190,14 @@ class Actor:
             if less_than(made.since, asked):
                 self.truth.fail(f"a reader was opened at {made.since}, below since {asked}")
             self._reader = made
+            self._asked: Frontier = made.since
         return self._reader
+
+    def ask_since(self, frontier: Frontier) -> None:
+        """The reader is about to be told to give up reading below this."""
+        self.truth.ask_since(frontier)
+        if less_than(self._asked, frontier):
+            self._asked = frontier
 
     def expired(self, reader: ReadHandle, failure: ExpiredHandle) -> None:
         """A reader says it has expired: it must have."""
@@ -265,8 +271,11 @@ class Actor:
     def current_upper(self, writer: WriteHandle) -> Frontier:
         """The upper, fetched or as this process last saw it."""
         moment = len(self.world.log)
-        if self.rng.random() < 0.3:
+        draw = self.rng.random()
+        if draw < 0.2:
             return writer.upper
+        if draw < 0.4:
+            return self.truth.upper  # somebody told us
         upper = writer.fetch_upper(timeout=self.timeout)
         if upper not in self.truth.upper_since(moment):
             self.truth.fail(f"fetched the upper {upper}, which it was not meanwhile")
@@ -481,6 +490,12 @@ class Reader(Actor):
         before = self.truth.upper
         try:
             yield
+        except SinceViolation as failure:
+            # A downgrade that may have happened counts as one that did.
+            if contains(self._asked, as_of):
+                raise Violation(f"refused to read at {as_of}") from failure
+            self._reader = None
+            self.count("read given up")
         except ReadTimeout as failure:
             if not less_equal(before, as_of) or before is None:
                 raise Violation(f"time {as_of} was complete before the read began") from failure
@@ -515,7 +530,7 @@ class Reader(Actor):
             return
         with self.reading(as_of):
             splits = reader.snapshot(as_of, self.rng.randint(1, 3), timeout=self.timeout)
-            self._pause()
+            self._pause(reader)
             if self.rng.random() < 0.4:
                 context = self.client._context
                 splits_there = [
@@ -528,9 +543,19 @@ class Reader(Actor):
             del splits
             self.check(as_of, pa.concat_tables(tables), "splits")
 
-    def _pause(self) -> None:
+    def _pause(self, reader: ReadHandle) -> None:
         """Take its time between taking parts and reading them."""
-        if self.rng.random() < 0.5:
+        state = self.truth.state
+        assert state is not None
+        taken = state.seqno
+        for _ in range(self.rng.choice((0, 0, 1, 2))):
+            self._heartbeat(reader)
+            now = self.truth.state
+            assert now is not None
+            held = now.readers.get(reader.reader_id)
+            if held is not None and held.seqno_hold > taken:
+                self.truth.fail(f"parts taken at {taken} are held from {held.seqno_hold} on only")
+        if self.rng.random() < 0.6:
             self.world.sleep(round(self.rng.expovariate(1 / 10) * SECOND) + 1)
 
     def _parts(self, reader: ReadHandle) -> None:
@@ -539,7 +564,7 @@ class Reader(Actor):
             return
         with self.reading(as_of):
             refs = reader.parts(as_of, timeout=self.timeout)
-            self._pause()
+            self._pause(reader)
             tables = [ref.to_arrow() for ref in refs]
             del refs
             if tables:
@@ -593,7 +618,7 @@ class Reader(Actor):
             return
         last = since + 3 if upper is None else max(upper - 1, since)
         to = self.rng.randint(since, last)
-        self.truth.ask_since(to)
+        self.ask_since(to)
         reader.downgrade_since(to, timeout=self.timeout)
         if reader.since != to:
             self.truth.fail(f"a reader downgraded to {to} is at {reader.since}")
@@ -695,7 +720,7 @@ class Listener(Reader):
             self._frontier = lower = upper
             since = reader.since
             if self.rng.random() < 0.6 and less_than(since, upper - 1):
-                self.truth.ask_since(upper - 1)
+                self.ask_since(upper - 1)
                 reader.downgrade_since(upper - 1, timeout=self.timeout)
                 self.count("downgraded")
 
@@ -728,8 +753,14 @@ class Holder(Actor):
             return
         hold = self._hold
         try:
+            task = self.world.current
+            assert task is not None
             if rng.random() < 0.1:
-                hold.release(timeout=self.timeout)
+                task.doing = f"hold {hold.token}"
+                try:
+                    hold.release(timeout=self.timeout)
+                finally:
+                    task.doing = None
                 self._hold = None
                 self.count("hold released")
                 return
@@ -738,8 +769,6 @@ class Holder(Actor):
                 return
             to = rng.randint(since, max(since, upper - 1))
             truth.ask_since(to)
-            task = self.world.current
-            assert task is not None
             task.doing = f"hold {hold.token}"
             try:
                 hold.downgrade_since(to, timeout=self.timeout)

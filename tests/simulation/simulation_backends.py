@@ -13,6 +13,8 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from simulation_world import MS, SECOND, Process, World
+
 from mzsql.location import (
     Determinate,
     Indeterminate,
@@ -23,7 +25,6 @@ from mzsql.location import (
     consensus_around,
 )
 from mzsql.location.mem import MemBlob, MemConsensus
-from simulation_world import MS, SECOND, Process, World
 
 if TYPE_CHECKING:
     from simulation_truth import Truths
@@ -113,6 +114,11 @@ class Network:
                 raise Indeterminate("simulated: no answer yet")
             case "unanswered":
                 act()
+                if operation == "compare_and_set" and rng.random() < 0.3:
+                    # The connection is gone, and a new one is not made at once.
+                    until = world.now + round(rng.choice((1, 4, 15)) * SECOND)
+                    self.cuts[process.name, backend] = until
+                    world.coverage["connection lost"] += 1
                 self._pause(rng, 20.0)
                 raise Indeterminate("simulated: no answer")
         result = act()

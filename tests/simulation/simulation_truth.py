@@ -15,13 +15,13 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+from simulation_world import Violation, World
 
 from mzsql.location import Versioned
 from mzsql.persist import BlobPart, KeySpec
 from mzsql.persist.codec import decode_entry
 from mzsql.persist.state import ShardState, StateDiff, apply_diff
 from mzsql.repr.frontier import Frontier, less_equal, less_than, show
-from simulation_world import Violation, World
 
 Row = tuple[Any, ...]
 Update = tuple[Row, int, int]
@@ -98,7 +98,8 @@ class Truth:
         if entry.state is not None:
             state, diff = entry.state, None
         else:
-            assert old is not None and entry.diff is not None
+            assert old is not None
+            assert entry.diff is not None
             if entry.diff.seqno != old.seqno + 1:
                 self.fail(f"a diff to {entry.diff.seqno} follows the state at {old.seqno}")
             state, diff = apply_diff(old, entry.diff), entry.diff
@@ -115,12 +116,12 @@ class Truth:
         if old is None:
             self.uppers.append((len(self.world.log), state.upper))
             return
-        self._check_frontiers(old, state)
+        self._check_frontiers(old, state, doing)
         self._check_readers(old, state, doing)
         self._check_append(old, state, diff, doing)
         self._count(old, state, diff)
 
-    def _check_frontiers(self, old: ShardState, state: ShardState) -> None:
+    def _check_frontiers(self, old: ShardState, state: ShardState, doing: Any) -> None:
         if state.walltime_ms <= old.walltime_ms:
             self.fail("the wall time of the state did not rise")
         if not less_equal(old.since, state.since):
@@ -137,6 +138,11 @@ class Truth:
             return
         if less_than(self.asked_since, state.since):
             self.fail(f"since became {show(state.since)}, which nobody asked for")
+        for hold_id, hold in old.critical.items():
+            now = state.critical.get(hold_id)
+            moved = now is None or now.since != hold.since
+            if moved and doing != f"hold {hold.token}":
+                self.fail(f"the hold {hold_id} was moved or released by {doing!r}, not its owner")
         for held in [*state.readers.values(), *state.critical.values()]:
             if not less_equal(state.since, held.since):
                 self.fail(f"since {show(state.since)} passed a hold at {show(held.since)}")
@@ -204,8 +210,9 @@ class Truth:
             self.fail(f"{key} is deleted while the state {state.seqno} names it")
         if state.rollups and state.rollups[state.latest_rollup] == key:
             self.fail(f"{key} is deleted, the latest rollup")
+        held = min((reader.seqno_hold for reader in state.readers.values()), default=state.seqno)
         for seqno, keys in state.garbage.items():
-            if key in keys and seqno > state.seqno_since:
+            if key in keys and seqno > held:
                 self.fail(f"{key} is deleted while a reader holds it")
         self.world.coverage["object deleted"] += 1
 

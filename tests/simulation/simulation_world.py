@@ -112,7 +112,7 @@ class World:
         """Write a line of the event log."""
         self.log.append((self.now, *what))
         if self.verbose:
-            print(f"{self.now / SECOND:12.6f}", *what)
+            sys.stdout.write(" ".join(map(str, (f"{self.now / SECOND:12.6f}", *what))) + "\n")
 
     def digest(self) -> str:
         """What happened, as a checksum."""

@@ -1,0 +1,357 @@
+"""Known-bad variants of persist and of the stores below it: what the simulation is worth is how many of them it finds.
+
+Each mutant is a patch: owner, attribute, and what takes its place, made from what was there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from simulation_backends import PolledConsensus
+
+from mzsql.location import Determinate, Indeterminate, UsageError, Versioned
+from mzsql.location.mem import MemConsensus
+from mzsql.persist import commands, compaction, fetch, machine, maintenance, parts, write
+from mzsql.persist.commands import CompareAndAppend, ExpireReader, Transition
+from mzsql.persist.leases import ReaderLease
+from mzsql.persist.pushdown import Pushdown
+from mzsql.persist.state import ShardState
+from mzsql.repr.frontier import join
+
+Made = Callable[[Any], Any]
+Patch = tuple[Any, str, Made]
+
+
+def _blind_set(whole: Any) -> Any:
+    """The newest entry is written over, whatever was expected."""
+
+    def compare_and_set(self: Any, key: str, expected: int | None, new: Versioned) -> bool:
+        log = self._logs.setdefault(key, [])
+        while log and log[-1].seqno >= new.seqno:
+            log.pop()
+        return bool(whole(self, key, expected, new))
+
+    return compare_and_set
+
+
+def _lost_set(whole: Any) -> Any:
+    """Some appends are acknowledged and not kept."""
+
+    def compare_and_set(self: Any, key: str, expected: int | None, new: Versioned) -> bool:
+        head = self.inner.head(key)
+        if head is not None and head.seqno == expected and new.seqno % 7 == 6:
+            return True
+        return bool(whole(self, key, expected, new))
+
+    return compare_and_set
+
+
+def _without_token(whole: Any) -> Any:
+    def compare_and_append(state: Any, command: Any, base: Any) -> Any:
+        return whole(
+            state, msgspec.structs.replace(command, token=f"{command.token}{state.seqno}"), base
+        )
+
+    return compare_and_append
+
+
+def _any_upper(whole: Any) -> Any:
+    """Whoever is late appends at the upper there is."""
+
+    def compare_and_append(state: Any, command: Any, base: Any) -> Any:
+        if command.lower != state.upper and state.upper is not None and command.upper is not None:
+            beyond = max(command.upper, state.upper + 1)
+            command = msgspec.structs.replace(command, lower=state.upper, upper=beyond)
+        return whole(state, command, base)
+
+    return compare_and_append
+
+
+def _never_in_doubt(whole: Any) -> Any:
+    def timed_out(self: Any, command: Any, doubtful_since: Any, deadline: Any) -> Any:
+        return Determinate(str(whole(self, command, doubtful_since, deadline)))
+
+    return timed_out
+
+
+def _no_ambiguity(whole: Any) -> Any:
+    def raise_if_ambiguous(*_: Any) -> None:
+        """Whatever became of the writer."""
+
+    assert whole is not None
+    return raise_if_ambiguous
+
+
+def _no_holds(whole: Any) -> Any:
+    assert whole is not None
+    return property(lambda self: self.seqno)
+
+
+def _loses_a_row(whole: Any) -> Any:
+    def consolidate(table: pa.Table, key: Any = None) -> pa.Table:
+        found = whole(table, key)
+        return found.slice(1) if found.num_rows > 3 else found
+
+    return consolidate
+
+
+def _merges_beyond_since(whole: Any) -> Any:
+    return lambda table, floor: whole(table, floor + 1)
+
+
+def _expiry_moves_since(whole: Any) -> Any:
+    def transition(state: Any, command: Any, now: int, *more: Any) -> Any:
+        step = whole(state, command, now, *more)
+        diff = step.diff
+        if diff is None or not any(reader is None for reader in diff.readers.values()):
+            return step
+        kept = [r.since for i, r in state.readers.items() if i not in diff.readers]
+        since = (
+            state.upper
+            if not kept
+            else join(state.since, min((s for s in kept if s is not None), default=state.since))
+        )
+        if since is None or isinstance(command, ExpireReader):
+            return step
+        return Transition(
+            msgspec.structs.replace(diff, since=join(state.since, since)), step.result
+        )
+
+    return transition
+
+
+def _forgets_holds(whole: Any) -> Any:
+    def advance_since(state: Any, diff: Any, holds: Any) -> Any:
+        return whole(state, diff, holds[-1:])
+
+    return advance_since
+
+
+def _nothing(whole: Any) -> Any:
+    assert whole is not None
+    return lambda *_, **__: None
+
+
+def _truncates_all(whole: Any) -> Any:
+    def truncate(self: Any, key: str, seqno: int) -> int:
+        assert seqno >= 0
+        head = self.inner.head(key)
+        return int(whole(self, key, head.seqno))
+
+    return truncate
+
+
+def _deletes_inputs_first(whole: Any) -> Any:
+    def apply_merge(opened: Any, state: Any, run: Any, deadline: Any) -> Any:
+        keys = [key for batch in run for key in batch.blob_keys]
+        done = whole(opened, state, run, deadline)
+        if done:
+            parts.delete_objects(opened.context, keys)
+        return done
+
+    return apply_merge
+
+
+def _no_wait(whole: Any) -> Any:
+    def wait_until(self: Any, satisfied: Any, deadline: Any) -> Any:
+        assert satisfied is not None
+        state = self.fetch(deadline)
+        return (
+            state
+            if not isinstance(state.upper, int)
+            else msgspec.structs.replace(state, upper=state.upper + 3)
+        )
+
+    assert whole is not None
+    return wait_until
+
+
+def _since_goes_back(whole: Any) -> Any:
+    def downgrade_since(state: Any, command: Any, base: Any) -> Any:
+        step = whole(state, command, base)
+        if step.diff is not None and isinstance(step.diff.since, int) and step.diff.since > 1:
+            return Transition(
+                msgspec.structs.replace(
+                    step.diff, since=(state.since or 0) - 1 if state.since else 0
+                ),
+                step.result,
+            )
+        return step
+
+    return downgrade_since
+
+
+def _forgets_outstanding(whole: Any) -> Any:
+    assert whole is not None
+    return lambda self: self._opened.shard.state.seqno
+
+
+def _discards_in_doubt(whole: Any) -> Any:
+    def append_own(self: Any, batch: Any, expected: Any, upper: Any, deadline: Any) -> None:
+        try:
+            whole(self, batch, expected, upper, deadline)
+        except Indeterminate:
+            self._discard(batch, deadline)
+            raise
+
+    return append_own
+
+
+def _swallows_failed_uploads(whole: Any) -> Any:
+    def write_part(self: Any, key: str, pieces: Any) -> Any:
+        blob = self._context.blob
+
+        class Swallowing:
+            def set(self, key: str, value: bytes) -> None:
+                with contextlib.suppress(Determinate, Indeterminate):
+                    blob.set(key, value)
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(blob, name)
+
+        before = self._context
+        self._context = msgspec.structs.replace(before, blob=Swallowing())
+        try:
+            return whole(self, key, pieces)
+        finally:
+            self._context = before
+
+    return write_part
+
+
+def _keeps_all_definite(whole: Any) -> Any:
+    assert whole is not None
+    return lambda _, batch, lower, __: msgspec.structs.replace(batch, lower=lower)
+
+
+def _ends_early(whole: Any) -> Any:
+    def within(self: Any, lower: int, upper: Any) -> Any:
+        return whole(self, lower, upper - 1 if lower == 0 and upper else upper)
+
+    return within
+
+
+def _begins_early(whole: Any) -> Any:
+    return lambda self, lower, upper: whole(self, max(0, lower - 1), upper)
+
+
+def _skips_groups(whole: Any) -> Any:
+    """Parts and row groups whose last time is the first one asked for are left out."""
+    return lambda self, first, last: last > self.lower and whole(self, first, last)
+
+
+def _ignores_leases(whole: Any) -> Any:
+    """Every reader but one's own is taken for expired."""
+
+    def transition(state: Any, command: Any, now: int, *more: Any) -> Any:
+        return whole(
+            state, command, now + (200_000 if isinstance(command, CompareAndAppend) else 0), *more
+        )
+
+    return transition
+
+
+def _stale_refusals(whole: Any) -> Any:
+    """A usage error is believed from a cached state."""
+
+    def check_upper(self: Any, expected: Any, deadline: Any) -> None:
+        upper = self._opened.shard.state.upper
+        if upper != expected:
+            raise write.UpperMismatch(self.shard_id, expected, upper)
+        whole(self, expected, deadline)
+
+    return check_upper
+
+
+class _Equal:
+    """What equals everything."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _no_checksum(whole: Any) -> Any:
+    assert whole is not None
+    return lambda _: _Equal()
+
+
+def _rollup_of_before(whole: Any) -> Any:
+    """A rollup is named by the wrong state."""
+
+    def roll_up(opened: Any, state: Any, deadline: Any) -> Any:
+        return whole(opened, msgspec.structs.replace(state, trace=state.trace[:-1]), deadline)
+
+    return roll_up
+
+
+def _never_collects(whole: Any) -> Any:
+    return lambda state, command, base: (
+        Transition(None) if command.garbage else whole(state, command, base)
+    )
+
+
+def _never_merges(whole: Any) -> Any:
+    assert whole is not None
+    return lambda *_, **__: None
+
+
+MUTANTS: dict[str, list[Patch]] = {
+    "compare_and_set is blind": [(MemConsensus, "compare_and_set", _blind_set)],
+    "compare_and_set is acknowledged and lost": [(PolledConsensus, "compare_and_set", _lost_set)],
+    "truncation takes the whole log": [(PolledConsensus, "truncate", _truncates_all)],
+    "tokens are drawn for each try": [(commands, "_compare_and_append", _without_token)],
+    "any upper will do": [(commands, "_compare_and_append", _any_upper)],
+    "doubt is denied": [(machine.Shard, "_timed_out", _never_in_doubt)],
+    "an expired writer is not in doubt": [(machine.Shard, "_raise_if_ambiguous", _no_ambiguity)],
+    "a stale upper refuses": [(write.WriteHandle, "_check_upper", _stale_refusals)],
+    "collection ignores readers": [(ShardState, "seqno_since", _no_holds)],
+    "a merge loses a row": [(compaction, "consolidate", _loses_a_row)],
+    "a merge advances times beyond since": [(compaction, "advance_times", _merges_beyond_since)],
+    "a merge deletes its inputs itself": [(maintenance, "apply_merge", _deletes_inputs_first)],
+    "expiry moves since": [(machine, "transition", _expiry_moves_since)],
+    "leases are too short": [(machine, "transition", _ignores_leases)],
+    "since passes other readers": [(commands, "_advance_since", _forgets_holds)],
+    "since goes back": [(commands, "_downgrade_since", _since_goes_back)],
+    "holds are not fenced": [(commands, "_check_token", _nothing)],
+    "reads do not wait": [(machine.Shard, "wait_until", _no_wait)],
+    "reads below since are served": [(ReaderLease, "check_since", _nothing)],
+    "parts being read are let go": [(ReaderLease, "_outstanding", _forgets_outstanding)],
+    "snapshots end a moment early": [(Pushdown, "within", _ends_early)],
+    "listens overlap": [(Pushdown, "within", _begins_early)],
+    "parts are skipped too eagerly": [(Pushdown, "_meets", _skips_groups)],
+    "definite appends repeat": [(write.WriteHandle, "_from", _keeps_all_definite)],
+    "objects are discarded in doubt": [(write.WriteHandle, "_append_own", _discards_in_doubt)],
+    "a failed upload is taken for done": [(parts.PartWriter, "_write", _swallows_failed_uploads)],
+    "checksums are not compared": [(fetch, "checksum", _no_checksum)],
+    "a rollup lacks a batch": [(maintenance, "_roll_up", _rollup_of_before)],
+    "garbage is never forgotten": [(commands, "_collect", _never_collects)],
+    "nothing is ever merged": [(maintenance, "choose", _never_merges)],
+    "nothing is ever deleted": [(maintenance, "delete_objects", _nothing)],
+}
+
+
+@contextlib.contextmanager
+def mutated(name: str) -> Iterator[None]:
+    """While it lasts, persist has the fault."""
+    before: list[tuple[Any, str, Any]] = []
+    try:
+        for owner, attribute, make in MUTANTS[name]:
+            whole = owner.__dict__[attribute]
+            before.append((owner, attribute, whole))
+            setattr(owner, attribute, make(whole))
+        yield
+    finally:
+        for owner, attribute, whole in before:
+            setattr(owner, attribute, whole)
+
+
+__all__ = ["MUTANTS", "UsageError", "mutated"]
