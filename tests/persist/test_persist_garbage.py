@@ -459,6 +459,14 @@ def test_threads_that_ask_at_once_share_a_look():
     consensus = CountingConsensus()
     client = PersistClient(MemBlob(), consensus, background=False)
     write, _ = client.open_shard(client.new_shard_id(), SCHEMA)
+    shard = write._opened.shard
+    turn, asked = shard._turn, threading.Semaphore(0)
+
+    def counted_turn(deadline):
+        asked.release()
+        return turn(deadline)
+
+    shard._turn = counted_turn
     gate = consensus.gate = threading.Event()
     before = len(consensus.scans)
     uppers = []
@@ -470,7 +478,8 @@ def test_threads_that_ask_at_once_share_a_look():
     for thread in threads[1:]:
         thread.start()
     # The others' looks begin after the first one's did, so they need one of their own: one, for all of them.
-    threading.Event().wait(0.3)
+    for _ in threads:
+        assert asked.acquire(timeout=20)
     gate.set()
     for thread in threads:
         thread.join(20)
