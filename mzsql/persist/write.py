@@ -18,10 +18,11 @@ from msgspec import UNSET, UnsetType
 
 from mzsql.location import Determinate, UsageError
 from mzsql.persist.adoption import adopt, delete_empty
-from mzsql.persist.batch import Batch, InlinePart, KeySpec, Part, first_time
+from mzsql.persist.batch import Batch, KeySpec, Part, first_time
 from mzsql.persist.buffered import BufferedWriter
+from mzsql.persist.building import BatchBuilder, check_distinct, has_rows
 from mzsql.persist.clock import Deadline
-from mzsql.persist.columns import check_times, normalize
+from mzsql.persist.columns import check_times
 from mzsql.persist.commands import (
     CompareAndAppend,
     ExpireWriter,
@@ -36,17 +37,11 @@ from mzsql.persist.errors import (
     SchemaMismatch,
     UpperMismatch,
 )
-from mzsql.persist.fetch import between
 from mzsql.persist.machine import Context
 from mzsql.persist.metrics import metered
 from mzsql.persist.opened import Opened
-from mzsql.persist.parts import PartWriter, Updates, delete_objects, discard_objects, tables
-from mzsql.persist.uploads import Uploads
-from mzsql.repr.frontier import Frontier, Timestamp, is_timestamp, less_than, show
-
-_LOOK_BYTES = 1 << 20
-_PIECES_A_PART = 8
-"""Updates are checked in pieces of such a share of a part."""
+from mzsql.persist.parts import Updates, delete_objects
+from mzsql.repr.frontier import Frontier, Timestamp, less_than, show
 
 
 class WriteHandle:
@@ -58,6 +53,7 @@ class WriteHandle:
     def __init__(self, opened: Opened, writer_id: str, purpose: str = "") -> None:
         self._opened = opened
         self._context = opened.context
+        self._builder = BatchBuilder(opened)
         self._lock = threading.RLock()
         self._used = False
         self._expired = False
@@ -156,7 +152,7 @@ class WriteHandle:
             LocationError: not written within the timeout.
         """
         with self._turn(timeout) as deadline:
-            return self._build(self._by_worker(updates), lower, upper, deadline)
+            return self._built(self._by_worker(updates), lower, upper, deadline)
 
     @metered("batch_by_worker")
     def batch_by_worker(
@@ -169,7 +165,7 @@ class WriteHandle:
     ) -> Batch:
         """As `batch`, for a keyed shard: each worker's updates. They are sorted by key here."""
         with self._turn(timeout) as deadline:
-            return self._build(self._by_worker(updates), lower, upper, deadline)
+            return self._built(self._by_worker(updates), lower, upper, deadline)
 
     def _by_worker(
         self, updates: Updates | Mapping[int, Updates] | None
@@ -198,7 +194,7 @@ class WriteHandle:
                 f"shard {self.shard_id}: worker {worker} is not in [0, {self.key.workers})"
             )
 
-    def _build(
+    def _built(
         self,
         updates: Mapping[int | None, Updates],
         lower: Timestamp,
@@ -206,36 +202,7 @@ class WriteHandle:
         deadline: Deadline,
     ) -> Batch:
         self._check_open()
-        if not is_timestamp(lower) or not (upper is None or is_timestamp(upper)):
-            raise InvalidBounds(f"not bounds of a batch: {lower!r}, {upper!r}")
-        if less_than(upper, lower):
-            raise InvalidBounds(f"the upper {show(upper)} of a batch is below its lower [{lower}]")
-        settings = self._context.settings
-        inline_bytes = settings.inline_bytes // max(1, len(updates))
-        uploads = Uploads(self._context)
-        writers: list[PartWriter] = []
-        try:
-            for worker, of_worker in updates.items():
-                writer = self._part_writer(worker, deadline, uploads)
-                writers.append(writer)
-                for table in tables(of_worker, settings.part_bytes // _PIECES_A_PART):
-                    writer.add(normalize(table, self.schema, lower, upper))
-                writer.end(inline_bytes=inline_bytes)
-            parts = [part for writer in writers for part in writer.finish()]
-        except BaseException:
-            for writer in writers:
-                writer.abandon()
-            raise
-        finally:
-            uploads.close()
-        return Batch(self.shard_id, lower, upper, tuple(parts))
-
-    def _part_writer(
-        self, worker: int | None, deadline: Deadline, uploads: Uploads | None = None
-    ) -> PartWriter:
-        return PartWriter(
-            self._opened.parts, self.key, worker=worker, deadline=deadline, uploads=uploads
-        )
+        return self._builder.build(updates, lower, upper, deadline)
 
     def part_prefix(self) -> str:
         """A fresh key prefix of this shard under which someone else (Spark) may write Parquet objects to be adopted."""
@@ -339,13 +306,13 @@ class WriteHandle:
             if by_worker:
                 self._check_upper(expected_upper, deadline)
             if expected_upper is None:
-                if any(_has_rows(of_worker) for of_worker in by_worker.values()):
+                if any(has_rows(of_worker) for of_worker in by_worker.values()):
                     raise InvalidBounds(
                         f"shard {self.shard_id} has ended: no updates fit beyond the empty upper"
                     )
                 self._append((), expected_upper, new_upper, deadline)
             else:
-                batch = self._build(by_worker, expected_upper, new_upper, deadline)
+                batch = self._built(by_worker, expected_upper, new_upper, deadline)
                 self._append_own(batch, expected_upper, new_upper, deadline)
         self._opened.changed(self._opened)
 
@@ -365,11 +332,8 @@ class WriteHandle:
         try:
             self._append(batch.parts, expected, new_upper, deadline)
         except (UsageError, Determinate):
-            self._discard(batch, deadline)
+            self._builder.discard(batch.parts, deadline)
             raise
-
-    def _discard(self, batch: Batch, deadline: Deadline) -> None:
-        discard_objects(self._context, self.shard_id, batch.blob_keys(), deadline)
 
     @metered("compare_and_append_batch")
     def compare_and_append_batch(
@@ -435,47 +399,14 @@ class WriteHandle:
         try:
             self._opened.shard.apply(command, deadline)
         except InlineOverflow as overflow:
-            flushed, written = self._written_out(parts, deadline)
+            flushed, written = self._builder.written_out(parts, deadline)
             command = msgspec.structs.replace(command, parts=flushed)
             try:
                 self._opened.shard.apply(command, deadline, doubtful_since=overflow.doubtful_since)
             except (UsageError, Determinate):
-                self._discard(Batch(self.shard_id, 0, None, tuple(written)), deadline)
+                self._builder.discard(written, deadline)
                 raise
         self._context.meter.appended(command.parts)
-
-    def _written_out(
-        self, parts: Sequence[Part], deadline: Deadline
-    ) -> tuple[tuple[Part, ...], list[Part]]:
-        """The parts with inline ones as objects, and those objects' parts."""
-        result: list[Part] = []
-        written: list[Part] = []
-        try:
-            for part in parts:
-                if not isinstance(part, InlinePart):
-                    result.append(part)
-                    continue
-                new = self._rewritten(
-                    part.worker, self._opened.parts.read(part, deadline), 0, deadline
-                )
-                result += new
-                written += new
-        except BaseException:
-            self._discard(Batch(self.shard_id, 0, None, tuple(written)), deadline)
-            raise
-        return tuple(result), written
-
-    def _rewritten(
-        self, worker: int | None, table: pa.Table, inline_bytes: int, deadline: Deadline
-    ) -> tuple[Part, ...]:
-        """Parts of updates read from another part."""
-        writer = self._part_writer(worker, deadline)
-        try:
-            writer.add(table)
-            return writer.finish(inline_bytes=inline_bytes)
-        except BaseException:
-            writer.abandon()
-            raise
 
     @metered("append")
     def append(
@@ -513,43 +444,21 @@ class WriteHandle:
             )
         if less_than(upper, current):
             return
-        batch = self._build(self._by_worker(updates), lower, upper, deadline)
+        batch = self._built(self._by_worker(updates), lower, upper, deadline)
         while not less_than(upper, current):
             if current is None:
                 break
-            batch = self._from(batch, current, deadline)
+            batch = self._builder.without_below(batch, current, deadline)
             try:
                 self._append(batch.parts, current, upper, deadline)
             except UpperMismatch as mismatch:
                 current = mismatch.current
             except (UsageError, Determinate):
-                self._discard(batch, deadline)
+                self._builder.discard(batch.parts, deadline)
                 raise
             else:
                 return
-        self._discard(batch, deadline)
-
-    def _from(self, batch: Batch, lower: Timestamp, deadline: Deadline) -> Batch:
-        """The batch without its updates below ``lower``; replaced parts are deleted, all of them on an error."""
-        if all(first_time(part) >= lower for part in batch.parts):
-            return msgspec.structs.replace(batch, lower=lower)
-        inline_bytes = self._context.settings.inline_bytes
-        kept: list[Part] = []
-        dropped: list[Part] = []
-        try:
-            for part in batch.parts:
-                if first_time(part) >= lower:
-                    kept.append(part)
-                    continue
-                dropped.append(part)
-                rest = between(self._opened.parts.read(part, deadline), lower, None)
-                kept += self._rewritten(part.worker, rest, inline_bytes, deadline)
-        except BaseException:
-            both = msgspec.structs.replace(batch, parts=tuple(dict.fromkeys([*batch.parts, *kept])))
-            self._discard(both, deadline)
-            raise
-        self._discard(msgspec.structs.replace(batch, parts=tuple(dropped)), deadline)
-        return Batch(self.shard_id, lower, batch.upper, tuple(kept))
+        self._builder.discard(batch.parts, deadline)
 
     @metered("expire_writer")
     def expire(self, *, timeout: float | None = None) -> None:
@@ -560,23 +469,3 @@ class WriteHandle:
             self._expired = True
             if self._used and self.writer_id in self._opened.shard.state.writers:
                 self._opened.shard.apply(ExpireWriter(self.writer_id), deadline)
-
-
-def check_distinct(shard_id: str, keys: Sequence[str]) -> None:
-    """Check that no object is given twice.
-
-    Raises:
-        DuplicatePart: one is.
-    """
-    seen: set[str] = set()
-    for key in keys:
-        if key in seen:
-            raise DuplicatePart(
-                f"shard {shard_id}: the object {key} is given twice",
-                hint="Give each object, and each batch, once.",
-            )
-        seen.add(key)
-
-
-def _has_rows(updates: Updates) -> bool:
-    return any(table.num_rows for table in tables(updates, _LOOK_BYTES))

@@ -1,0 +1,159 @@
+"""Batches made of updates, and made anew of other batches.
+
+Promise: what fails leaves no object behind. Memory is bounded by the size of a part times those outstanding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import pyarrow as pa
+
+from mzsql.persist.batch import Batch, BlobPart, InlinePart, Part, first_time
+from mzsql.persist.clock import Deadline
+from mzsql.persist.columns import normalize
+from mzsql.persist.errors import DuplicatePart, InvalidBounds
+from mzsql.persist.fetch import between
+from mzsql.persist.opened import Opened
+from mzsql.persist.parts import PartWriter, Updates, discard_objects, tables
+from mzsql.persist.uploads import Uploads
+from mzsql.repr.frontier import Frontier, Timestamp, is_timestamp, less_than, show
+
+_LOOK_BYTES = 1 << 20
+_PIECES_A_PART = 8
+"""Updates are checked in pieces of such a share of a part."""
+
+
+class BatchBuilder:
+    """Makes the batches of one shard."""
+
+    def __init__(self, opened: Opened) -> None:
+        self._opened = opened
+        self._context = opened.context
+
+    def build(
+        self,
+        updates: Mapping[int | None, Updates],
+        lower: Timestamp,
+        upper: Frontier,
+        deadline: Deadline,
+    ) -> Batch:
+        """Write updates with times in ``[lower, upper)``, of each worker (`None`: the shard has no key).
+
+        Raises:
+            SchemaMismatch, InvalidBounds: they do not fit; nothing stays in Blob.
+            LocationError: not written within the deadline.
+        """
+        if not is_timestamp(lower) or not (upper is None or is_timestamp(upper)):
+            raise InvalidBounds(f"not bounds of a batch: {lower!r}, {upper!r}")
+        if less_than(upper, lower):
+            raise InvalidBounds(f"the upper {show(upper)} of a batch is below its lower [{lower}]")
+        settings = self._context.settings
+        inline_bytes = settings.inline_bytes // max(1, len(updates))
+        uploads = Uploads(self._context)
+        writers: list[PartWriter] = []
+        try:
+            for worker, of_worker in updates.items():
+                writer = self._part_writer(worker, deadline, uploads)
+                writers.append(writer)
+                for table in tables(of_worker, settings.part_bytes // _PIECES_A_PART):
+                    writer.add(normalize(table, self._opened.schema, lower, upper))
+                writer.end(inline_bytes=inline_bytes)
+            parts = [part for writer in writers for part in writer.finish()]
+        except BaseException:
+            for writer in writers:
+                writer.abandon()
+            raise
+        finally:
+            uploads.close()
+        return Batch(self._opened.shard_id, lower, upper, tuple(parts))
+
+    def _part_writer(
+        self, worker: int | None, deadline: Deadline, uploads: Uploads | None = None
+    ) -> PartWriter:
+        return PartWriter(
+            self._opened.parts, self._opened.key, worker=worker, deadline=deadline, uploads=uploads
+        )
+
+    def discard(self, parts: Sequence[Part], deadline: Deadline) -> None:
+        """Delete the objects of parts that surely are not, and will not be, part of the shard; logs what cannot be deleted."""
+        keys = [part.key for part in parts if isinstance(part, BlobPart)]
+        discard_objects(self._context, self._opened.shard_id, keys, deadline)
+
+    def written_out(
+        self, parts: Sequence[Part], deadline: Deadline
+    ) -> tuple[tuple[Part, ...], list[Part]]:
+        """The parts with inline ones as objects, and those objects' parts."""
+        result: list[Part] = []
+        written: list[Part] = []
+        try:
+            for part in parts:
+                if not isinstance(part, InlinePart):
+                    result.append(part)
+                    continue
+                new = self._rewritten(
+                    part.worker, self._opened.parts.read(part, deadline), 0, deadline
+                )
+                result += new
+                written += new
+        except BaseException:
+            self.discard(written, deadline)
+            raise
+        return tuple(result), written
+
+    def _rewritten(
+        self, worker: int | None, table: pa.Table, inline_bytes: int, deadline: Deadline
+    ) -> tuple[Part, ...]:
+        """Parts of updates read from another part."""
+        writer = self._part_writer(worker, deadline)
+        try:
+            writer.add(table)
+            return writer.finish(inline_bytes=inline_bytes)
+        except BaseException:
+            writer.abandon()
+            raise
+
+    def without_below(self, batch: Batch, lower: Timestamp, deadline: Deadline) -> Batch:
+        """The batch without its updates below ``lower``; replaced parts are deleted, all of them on an error."""
+        if all(first_time(part) >= lower for part in batch.parts):
+            return msgspec.structs.replace(batch, lower=lower)
+        inline_bytes = self._context.settings.inline_bytes
+        kept: list[Part] = []
+        dropped: list[Part] = []
+        try:
+            for part in batch.parts:
+                if first_time(part) >= lower:
+                    kept.append(part)
+                    continue
+                dropped.append(part)
+                rest = between(self._opened.parts.read(part, deadline), lower, None)
+                kept += self._rewritten(part.worker, rest, inline_bytes, deadline)
+        except BaseException:
+            self.discard(
+                [*batch.parts, *(part for part in kept if part not in batch.parts)], deadline
+            )
+            raise
+        self.discard(dropped, deadline)
+        return Batch(self._opened.shard_id, lower, batch.upper, tuple(kept))
+
+
+def check_distinct(shard_id: str, keys: Sequence[str]) -> None:
+    """Check that no object is given twice.
+
+    Raises:
+        DuplicatePart: one is.
+    """
+    seen: set[str] = set()
+    for key in keys:
+        if key in seen:
+            raise DuplicatePart(
+                f"shard {shard_id}: the object {key} is given twice",
+                hint="Give each object, and each batch, once.",
+            )
+        seen.add(key)
+
+
+def has_rows(updates: Updates) -> bool:
+    """Whether there are any; reads them."""
+    return any(table.num_rows for table in tables(updates, _LOOK_BYTES))
