@@ -180,18 +180,6 @@ def sums_up(refs: Sequence[PartRef], as_of: Timestamp) -> bool:
     return one_batch and len(times) == 1
 
 
-def sums_up(refs: Sequence[PartRef], as_of: Timestamp) -> bool:
-    """Whether the metadata says that each row of the parts is there once at ``as_of``, so that nothing needs to be added up.
-
-    That is so of one consolidated batch whose updates up to ``as_of`` all are at one time.
-    """
-    if not refs:
-        return True
-    one_batch = len({ref.batch_id for ref in refs}) == 1 and refs[0].consolidated
-    times = {ref.time_min for ref in refs} | {min(ref.time_max, as_of) for ref in refs}
-    return one_batch and len(times) == 1
-
-
 class SplitData(msgspec.Struct, frozen=True):
     """A split as it travels: ``columns`` (`None`: all) and ``filters`` (see `encode_filters`) are what its reads return."""
 
