@@ -15,7 +15,7 @@ from simulation_backends import PolledConsensus
 
 from mzsql.location import Determinate, Indeterminate, UsageError, Versioned
 from mzsql.location.mem import MemConsensus
-from mzsql.persist import commands, compaction, fetch, machine, maintenance, parts, write
+from mzsql.persist import building, commands, compaction, fetch, machine, maintenance, parts, write
 from mzsql.persist.commands import CompareAndAppend, ExpireReader, Transition
 from mzsql.persist.leases import ReaderLease
 from mzsql.persist.pushdown import Pushdown
@@ -195,7 +195,7 @@ def _discards_in_doubt(whole: Any) -> Any:
         try:
             whole(self, batch, expected, upper, deadline)
         except Indeterminate:
-            self._discard(batch, deadline)
+            self._builder.discard(batch.parts, deadline)
             raise
 
     return append_own
@@ -328,7 +328,7 @@ MUTANTS: dict[str, list[Patch]] = {
     "snapshots end a moment early": [(Pushdown, "within", _ends_early)],
     "listens overlap": [(Pushdown, "within", _begins_early)],
     "parts are skipped too eagerly": [(Pushdown, "_meets", _skips_groups)],
-    "definite appends repeat": [(write.WriteHandle, "_from", _keeps_all_definite)],
+    "definite appends repeat": [(building.BatchBuilder, "without_below", _keeps_all_definite)],
     "objects are discarded in doubt": [(write.WriteHandle, "_append_own", _discards_in_doubt)],
     "a failed upload is taken for done": [(parts.PartWriter, "_write", _swallows_failed_uploads)],
     "checksums are not compared": [(fetch, "checksum", _no_checksum)],

@@ -6,7 +6,7 @@ import pytest
 from simulation_mutants import MUTANTS, mutated
 from simulation_run import draw, play
 
-WITHIN = 60
+WITHIN = 120
 """So many seeds find each mutant …"""
 RARE: dict[str, int] = {}
 """… but for those that take a rare schedule, named here by its seed."""
