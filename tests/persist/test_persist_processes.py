@@ -373,7 +373,7 @@ def _stop(children: tuple[Child, ...], *, awake: Child) -> None:
             return
         for child in children:
             child.signal(signal.SIGCONT)
-        time.sleep(0.01)
+        time.sleep(0.5)  # long enough to end a transaction, on a busy machine too
 
 
 def _until_expired(client: PersistClient, shard_id: str, awake: Child) -> None:
