@@ -166,6 +166,8 @@ class SqliteConsensus:
         self._changes = 0
         self._polling = False
         self._watch: Watch | None = None
+        self._watching = 0
+        self._closed = False
 
     def head(self, key: str) -> Versioned | None:
         """The newest entry, or `None`."""
@@ -267,46 +269,57 @@ class SqliteConsensus:
                 with self._changed:
                     self._polling = False
                     self._changed.notify_all()
+                    if self._closed:
+                        self._unwatch()
 
     def _poll(self, connection: sqlite3.Connection, seen: int, version: int, end: float) -> bool:
         """As `_sleep_until_change`, for the one thread that looks."""
-        with contextlib.ExitStack() as stack:
-            watch = watch_directory(Path(self._database.path).absolute().parent)
-            if watch is not None:
-                stack.enter_context(watch)
+        watch = self._watched()
+        # A write may have been seen to before the wait began, and its commit be under way.
+        lively_until = time.monotonic() + _LIVELY_SECONDS
+        while True:
+            if self._changes != seen:
+                return True
+            if _data_version(connection) != version:
                 with self._changed:
-                    self._watch = watch
-                stack.callback(self._unwatch)
-            # A write may have been seen to before the watch began, and its commit be under way.
-            lively_until = time.monotonic() + _LIVELY_SECONDS
-            while True:
-                if self._changes != seen:
-                    return True
-                if _data_version(connection) != version:
-                    with self._changed:
-                        self._changes += 1
-                        self._changed.notify_all()
-                    return True
-                now = time.monotonic()
-                if now >= end:
-                    return False
-                if watch is None:
-                    with self._changed:
-                        self._changed.wait_for(
-                            lambda: self._changes != seen, timeout=min(_POLL_SECONDS, end - now)
-                        )
-                    continue
-                # What was written is seen before it is committed, which takes an fsync: look for it a while.
-                pause = _LIVELY_PAUSE if now < lively_until else _WATCHED_SECONDS
-                if watch.wait(min(pause, end - now)):
-                    lively_until = time.monotonic() + _LIVELY_SECONDS
+                    self._changes += 1
+                    self._changed.notify_all()
+                return True
+            now = time.monotonic()
+            if now >= end or self._closed:
+                return False
+            if watch is None:
+                with self._changed:
+                    self._changed.wait_for(
+                        lambda: self._changes != seen, timeout=min(_POLL_SECONDS, end - now)
+                    )
+                continue
+            # What was written is seen before it is committed, which takes an fsync: look for it a while.
+            pause = _LIVELY_PAUSE if now < lively_until else _WATCHED_SECONDS
+            if watch.wait(min(pause, end - now)):
+                lively_until = time.monotonic() + _LIVELY_SECONDS
+
+    def _watched(self) -> Watch | None:
+        """The watch of the database's directory; it is kept, as the kernel takes long to close one."""
+        with self._changed:
+            if self._watch is None or self._watching != os.getpid():
+                self._watch = watch_directory(Path(self._database.path).absolute().parent)
+                self._watching = os.getpid()
+            return self._watch
 
     def _unwatch(self) -> None:
-        with self._changed:
+        """Release the watch, if nobody waits by it; the lock is held."""
+        if self._watch is not None and not self._polling and self._watching == os.getpid():
+            self._watch.close()
             self._watch = None
 
     def close(self) -> None:
         """Close the connections."""
+        with self._changed:
+            self._closed = True
+            if self._watch is not None and self._polling:
+                self._watch.wake()
+            self._unwatch()
         self._database.close()
 
 
