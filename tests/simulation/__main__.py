@@ -34,7 +34,11 @@ def smaller(plan: Plan) -> Iterator[Plan]:
     for place, process in enumerate(plan.processes):
         others = [*plan.processes[:place], *plan.processes[place + 1 :]]
         named = {other.name for other in others}
-        yield replace(plan, processes=others, events=[e for e in plan.events if e.process in named])
+        yield replace(
+            plan,
+            processes=others,
+            events=[e for e in plan.events if e.process in named],
+        )
         for actor in range(len(process.actors) if len(process.actors) > 1 else 0):
             fewer = [*process.actors[:actor], *process.actors[actor + 1 :]]
             changed = replace(process, actors=fewer)
@@ -43,7 +47,8 @@ def smaller(plan: Plan) -> Iterator[Plan]:
             if 0 < steps < process.steps:
                 changed = replace(process, steps=steps)
                 yield replace(
-                    plan, processes=[changed if p is process else p for p in plan.processes]
+                    plan,
+                    processes=[changed if p is process else p for p in plan.processes],
                 )
     for place in range(len(plan.events)):
         yield replace(plan, events=[*plan.events[:place], *plan.events[place + 1 :]])

@@ -25,6 +25,7 @@ from mzsql.persist import (
     InvalidBounds,
     KeySpec,
     MissingPart,
+    NewerVersion,
     ReadHandle,
     ReadTimeout,
     SchemaMismatch,
@@ -51,13 +52,20 @@ SCHEMAS = {
 def drawn_row(rng: random.Random, kind: str) -> tuple[Any, ...]:
     """A row of few values, so that rows meet and cancel out."""
     k = rng.randrange(6)
-    return (k, rng.randint(-2, 2) if kind == "additive" else rng.choice(("a", "b", None)))
+    return (
+        k,
+        rng.randint(-2, 2) if kind == "additive" else rng.choice(("a", "b", None)),
+    )
 
 
 def drawn_updates(rng: random.Random, kind: str, lower: int, upper: int, rows: int) -> list[Update]:
     """Updates with times in ``[lower, upper)``."""
     return [
-        (drawn_row(rng, kind), rng.randrange(lower, upper), rng.choice((1, 1, 1, -1, 2)))
+        (
+            drawn_row(rng, kind),
+            rng.randrange(lower, upper),
+            rng.choice((1, 1, 1, -1, 2)),
+        )
         for _ in range(rows)
     ]
 
@@ -168,6 +176,10 @@ class Actor:
             if not self.truth.finalized:
                 raise
             self.count("met a tombstone")
+        except NewerVersion:
+            if not self.truth.outdated(self.process):
+                raise
+            self.count("refused by version")
 
     # Handles.
 
@@ -175,7 +187,10 @@ class Actor:
         """The actor's writer."""
         if self._writer is None:
             made = self.client.open_writer(
-                self.shard.shard_id, self.shard.schema, key=self.shard.key, timeout=self.timeout
+                self.shard.shard_id,
+                self.shard.schema,
+                key=self.shard.key,
+                timeout=self.timeout,
             )
             self._writer = made
         return self._writer
@@ -185,7 +200,10 @@ class Actor:
         if self._reader is None:
             asked = self.truth.since
             made = self.client.open_reader(
-                self.shard.shard_id, self.shard.schema, key=self.shard.key, timeout=self.timeout
+                self.shard.shard_id,
+                self.shard.schema,
+                key=self.shard.key,
+                timeout=self.timeout,
             )
             if less_than(made.since, asked):
                 self.truth.fail(f"a reader was opened at {made.since}, below since {asked}")
@@ -236,7 +254,7 @@ class Actor:
             attempt.outcome = "failed"
             if not (isinstance(failure, ShardFinalized) and truth.finalized):
                 raise
-        except LocationError as failure:
+        except (LocationError, NewerVersion) as failure:
             # What is not known to be maybe done is not done.
             attempt.outcome = "failed"
             if attempt.commits:
@@ -596,7 +614,11 @@ class Reader(Actor):
         ranges = [(lo, lo + self.rng.randrange(2))] if self.shard.key is not None else None
         with self.reading(as_of):
             table = reader.snapshot_arrow(
-                as_of, columns=["k"], key_ranges=ranges, consolidate=False, timeout=self.timeout
+                as_of,
+                columns=["k"],
+                key_ranges=ranges,
+                consolidate=False,
+                timeout=self.timeout,
             )
             wanted: Counter[Any] = Counter()
             for row, time, diff in self.truth.updates:
@@ -634,7 +656,10 @@ class Reader(Actor):
         if since is None or since == 0:
             return
         for what, act in (
-            ("snapshot", lambda: reader.snapshot_arrow(since - 1, timeout=self.timeout)),
+            (
+                "snapshot",
+                lambda: reader.snapshot_arrow(since - 1, timeout=self.timeout),
+            ),
             ("updates", lambda: reader.updates(since, since + 1, timeout=self.timeout)),
             ("listen", lambda: reader.listen(since - 1)),
         ):
@@ -692,7 +717,11 @@ class Listener(Reader):
             if as_of is None:
                 return
             with self.reading(as_of):
-                self.check(as_of, reader.snapshot_arrow(as_of, timeout=self.timeout), "a snapshot")
+                self.check(
+                    as_of,
+                    reader.snapshot_arrow(as_of, timeout=self.timeout),
+                    "a snapshot",
+                )
                 self._frontier = as_of + 1
             if self._frontier is None:
                 return
@@ -712,7 +741,10 @@ class Listener(Reader):
                 self.truth.fail(f"a listen went from {lower} to {upper}")
             assert lower is not None
             self.truth.compare(
-                f"a listen of [{lower}, {upper})", table, self.truth.between(lower, upper, 0), 0
+                f"a listen of [{lower}, {upper})",
+                table,
+                self.truth.between(lower, upper, 0),
+                0,
             )
             self.count("listened")
             if upper is None:

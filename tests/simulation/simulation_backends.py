@@ -82,7 +82,7 @@ class Network:
             return None
         if kind == "late" and operation not in _CHANGES:
             kind = "lost"
-        if kind == "flipped" and (operation not in _READS or adopting or rng.random() > 0.2):
+        if kind == "flipped" and (operation not in _READS or adopting or rng.random() > 0.5):
             kind = "slow"
         return kind
 

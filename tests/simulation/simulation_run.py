@@ -25,17 +25,36 @@ from simulation_actors import (
 )
 from simulation_backends import BLOBS, CONSENSUS, FAULTS, Network, reached_by
 from simulation_truth import Truth, Truths
-from simulation_world import MS, SECOND, Died, Process, Violation, World, cooperative
+from simulation_world import (
+    MS,
+    NEWER,
+    SECOND,
+    Died,
+    Process,
+    Violation,
+    World,
+    cooperative,
+)
 
 from mzsql.location import around
-from mzsql.persist import BlobPart, ExpiredHandle, KeySpec, PersistClient, Settings, WriteHandle
+from mzsql.persist import (
+    BlobPart,
+    ExpiredHandle,
+    KeySpec,
+    NewerVersion,
+    PersistClient,
+    Settings,
+    WriteHandle,
+)
 from mzsql.persist.clock import new_id
 from mzsql.persist.state import ShardState
+from mzsql.repr.version import VERSION
 
 EVENTS = ("kill", "crash", "freeze", "burst", "cut")
 _LIMIT = 400_000
 _TROUBLES = (
     "process killed",
+    "process killed at the end",
     *(f"fault {kind}" for kind in (*FAULTS, "cut")),
     "failed Determinate",
     "failed Indeterminate",
@@ -53,6 +72,7 @@ class ProcessPlan(msgspec.Struct):
     steps: int
     background: bool
     skew_ms: int
+    version: str = VERSION
 
 
 class EventPlan(msgspec.Struct):
@@ -96,8 +116,10 @@ def draw(seed: int) -> Plan:
     if rng.random() < 0.2:
         for process in [process for process in processes if process.shard == 0][:2]:
             process.actors.append("holder")
-    if rng.random() < 0.2:
-        processes.append(ProcessPlan("end", 0, ["finalizer"], 3, False, 0))
+    if rng.random() < 0.08:
+        rng.choice(processes).version = NEWER
+    if rng.random() < 0.15:
+        processes.append(ProcessPlan("end", 0, ["finalizer"], 6, False, 0))
     calm = rng.random() < 0.1
     events = [] if calm else [_drawn_event(rng, processes) for _ in range(rng.randrange(6))]
     return Plan(
@@ -113,7 +135,7 @@ def draw(seed: int) -> Plan:
         blob=rng.choice(tuple(BLOBS)),
         consensus=rng.choice(tuple(CONSENSUS)),
         think_seconds=rng.choice((0.01, 0.3, 3.0)),
-        finalize_after=rng.uniform(1, 60),
+        finalize_after=rng.choice((0.0, 1.0, 10.0, 40.0)),
         settings={
             "inline_bytes": rng.choice((0, 400, 2000, 65536)),
             "inline_total_bytes": rng.choice((0, 700, 3000, 1 << 20)),
@@ -187,6 +209,7 @@ class Life:
         self.lives += 1
         name = f"{self.plan.name}.{self.lives}"
         self.process = process = Process(self.run.world, name, self.plan.skew_ms)
+        process.version = self.plan.version
         process.on_death = self._reborn
         self.run.processes.append(process)
         self._actors: list[Any] = []
@@ -207,9 +230,11 @@ class Life:
             self.run.world.kill(self.process)
 
     def _reborn(self) -> None:
+        if self.run.network.healed:
+            self.run.world.coverage["process killed at the end"] += 1
+            return
         self.run.world.coverage["process killed"] += 1
-        if not self.run.network.healed:
-            self.run.world.at(SECOND // 2, self.begin)
+        self.run.world.at(SECOND // 2, self.begin)
 
 
 class Run:
@@ -255,6 +280,7 @@ class Run:
             rng=process.rng,
             settings=self.settings,
             background=background,
+            version=process.version,
         )
         # Its maintenance and leases run as tasks; pools of threads cannot.
         msgspec.structs.force_setattr(client._context, "threads", False)
@@ -325,12 +351,17 @@ class Run:
             process = life.process
             assert process is not None
             shard, client = self.shards[life.plan.shard], life.client
-            if not process.alive or shard.truth.finalized:
+            outdated = shard.truth.outdated(process)
+            if not process.alive or shard.truth.finalized or outdated:
                 continue
             kind = "definite" if shard.kind == "definite" else "appender"
             actor = ACTORS[kind](self, process, client, shard, Budget(1))
-            self.task(process, "still writes", lambda actor=actor: _appended(actor))
-            self.task(process, "still reads", lambda a=actor: _read_once(a))
+            self.task(
+                process,
+                "still writes",
+                lambda actor=actor: _unless_outdated(actor, _appended),
+            )
+            self.task(process, "still reads", lambda a=actor: _unless_outdated(a, _read_once))
             if process.rng.random() < 0.5:
                 self.task(process, "closes", lambda c=client: _closed(self.world, c))
             else:
@@ -347,11 +378,20 @@ class Run:
         lease = max(self.settings.reader_lease_ms, self.settings.writer_lease_ms)
         world.now += (lease + 2 * skew + 10_000) * MS
         auditor = Process(world, "auditor", skew)
+        auditor.version = NEWER
         self.processes.append(auditor)
         client = self.client(auditor, background=False)
         for shard in self.shards:
             if shard.truth.state is not None:
                 self.task(auditor, "audits", lambda s=shard: Audit(self, auditor, client, s)())
+
+
+def _unless_outdated(actor: Actor, act: Callable[[Actor], None]) -> None:
+    try:
+        act(actor)
+    except NewerVersion:
+        if not actor.truth.outdated(actor.process):
+            raise
 
 
 def _appended(actor: Actor) -> None:
@@ -429,7 +469,11 @@ class Audit:
         if upper is None or since is None:
             return
         if since < upper:
-            for as_of in {since, upper - 1, (since + upper) // 2 if since < upper else since}:
+            for as_of in {
+                since,
+                upper - 1,
+                (since + upper) // 2 if since < upper else since,
+            }:
                 if since <= as_of < upper:
                     table = reader.snapshot_arrow(as_of)
                     truth.compare(f"the final contents at {as_of}", table, truth.at(as_of), None)

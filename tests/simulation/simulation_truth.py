@@ -15,12 +15,13 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-from simulation_world import Violation, World
+from simulation_world import NEWER, Process, Violation, World
 
 from mzsql.location import Versioned
 from mzsql.persist import BlobPart, KeySpec
 from mzsql.persist.codec import decode_entry
 from mzsql.persist.state import ShardState, StateDiff, apply_diff
+from mzsql.persist.versions import release
 from mzsql.repr.frontier import Frontier, less_equal, less_than, show
 
 Row = tuple[Any, ...]
@@ -75,6 +76,13 @@ class Truth:
         """Whether it is a tombstone."""
         return self.state is not None and self.state.finalized
 
+    def outdated(self, process: Process) -> bool:
+        """Whether a newer program than the process's has changed the shard."""
+        state = self.state
+        return (
+            state is not None and release(state.applier_version)[:2] > release(process.version)[:2]
+        )
+
     def fail(self, what: str) -> None:
         """Say what promise was broken."""
         raise Violation(f"shard {self.shard_id[:5]}: {what}")
@@ -87,14 +95,20 @@ class Truth:
     def upper_since(self, moment: int) -> list[Frontier]:
         """Every upper there was since a moment."""
         before = [upper for when, upper in self.uppers if when <= moment]
-        return [*before[-1:], *(upper for when, upper in self.uppers if when > moment)] or [0]
+        return [
+            *before[-1:],
+            *(upper for when, upper in self.uppers if when > moment),
+        ] or [0]
 
     # What is committed.
 
     def committed(self, new: Versioned, doing: Any, objects: set[str], volatile: set[str]) -> None:
         """The log grew by one entry."""
         old = self.state
-        entry = decode_entry(new.data, self.shard_id, new.seqno)
+        task = self.world.current
+        if task is not None and self.outdated(task.process):
+            self.fail(f"{task.name} changed what a newer program had taken over")
+        entry = decode_entry(new.data, self.shard_id, new.seqno, version=NEWER)
         if entry.state is not None:
             state, diff = entry.state, None
         else:
@@ -210,7 +224,10 @@ class Truth:
             self.fail(f"{key} is deleted while the state {state.seqno} names it")
         if state.rollups and state.rollups[state.latest_rollup] == key:
             self.fail(f"{key} is deleted, the latest rollup")
-        held = min((reader.seqno_hold for reader in state.readers.values()), default=state.seqno)
+        held = min(
+            (reader.seqno_hold for reader in state.readers.values()),
+            default=state.seqno,
+        )
         for seqno, keys in state.garbage.items():
             if key in keys and seqno > held:
                 self.fail(f"{key} is deleted while a reader holds it")

@@ -27,8 +27,12 @@ import pyarrow as pa
 import pyarrow.acero
 import pyarrow.parquet
 
+from mzsql.repr.version import VERSION
+
 MS = 1000
 SECOND = 1_000_000
+NEWER = "999.1.0"
+"""The version of a process that came after the others."""
 _EPOCH_MS = 1_700_000_000_000
 
 
@@ -76,6 +80,7 @@ class Process:
         self.tasks: list[Task] = []
         self.dies_in: int | None = None
         self.on_death: Callable[[], None] = lambda: None
+        self.version = VERSION
         self.rng = random.Random(f"{world.seed}/{name}")
 
     # What persist asks of a clock.

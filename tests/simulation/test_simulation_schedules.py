@@ -20,7 +20,7 @@ MET = (
     # faults and events
     "fault refused", "fault lost", "fault unanswered", "fault late", "fault slow", "fault flipped",
     "fault cut", "burst", "cut", "freeze", "kill", "crash", "process killed", "stale head",
-    "lock contended", "corruption noticed",
+    "lock contended", "corruption noticed", "connection lost",
     # writers
     "append done", "append failed", "append maybe", "append inline", "append in objects",
     "append of several parts", "misuse refused", "definite done", "batches done", "batch deleted",
@@ -28,11 +28,11 @@ MET = (
     # readers
     "a snapshot", "splits", "splits elsewhere", "parts", "updates", "keys", "columns", "listened",
     "downgraded", "heartbeat", "read below since refused", "read timed out", "reader given up",
-    "reader expired", "reader reopened", "inspected", "object gone with the lease",
+    "reader expired", "reader reopened", "inspected",
     # holds, upkeep, ends
     "hold taken", "hold moved", "hold released", "fenced", "since moved", "merge", "maintained",
     "rollup added", "rollup forgotten", "garbage collected", "object deleted", "log truncated",
-    "finalized", "finalized by call", "met a tombstone", "leaked objects",
+    "refused by version", "finalized", "finalized by call", "met a tombstone", "leaked objects",
 )  # fmt: skip
 
 

@@ -30,7 +30,14 @@ def test_tasks_take_turns_by_simulated_time(world):
         world.spawn(process, "b", lambda: body("b", 3)),
     ]
     world.run(lambda: all(task.done for task in tasks), 100)
-    assert seen == [("a", 2000), ("b", 3000), ("a", 4000), ("b", 6000), ("a", 6000), ("b", 9000)]
+    assert seen == [
+        ("a", 2000),
+        ("b", 3000),
+        ("a", 4000),
+        ("b", 6000),
+        ("a", 6000),
+        ("b", 9000),
+    ]
     assert process.monotonic() == 9
     assert process.now_ms() % 1_000_000 == 9250
 
