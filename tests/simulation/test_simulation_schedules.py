@@ -64,7 +64,9 @@ def test_the_schedules_met_everything() -> None:
     # Erring all the time would pass every other check.
     for what in ("append", "batches", "definite"):
         assert met[f"{what} done"] > 2 * met[f"{what} maybe"], what
-    assert met["a snapshot"] > met["read timed out"]
+    # Listeners wait for what is yet to come, often for less time than it takes.
+    read = sum(met[what] for what in ("a snapshot", "splits", "parts", "updates", "listened"))
+    assert read > met["read timed out"]
 
 
 @pytest.mark.long
