@@ -37,6 +37,17 @@ class KeySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     additive: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for names in ("columns", "additive"):
+            given = getattr(self, names)
+            if isinstance(given, str) or not all(isinstance(name, str) for name in given):
+                raise UsageError(
+                    f"the {names} of a key must be names of columns, not {given!r}",
+                    hint='One column is written as ("name",).',
+                )
+            # A list would differ from what is read back.
+            msgspec.structs.force_setattr(self, names, tuple(given))
+        if not isinstance(self.workers, int) or isinstance(self.workers, bool):
+            raise UsageError(f"the workers of a key must be a whole number, not {self.workers!r}")
         if self.workers < 1:
             raise UsageError(f"a keyed shard needs at least one worker, not {self.workers}")
         if set(self.columns) & set(self.additive):

@@ -59,8 +59,18 @@ def checksum(data: bytes | memoryview) -> int:
 
 
 def encode_entry(entry: Entry) -> bytes:
-    """The entry's frame."""
-    return _frame(_encoder.encode(entry))
+    """The entry's frame.
+
+    Raises:
+        UsageError: it holds something of a type that nobody could read back, which some argument brought in.
+    """
+    try:
+        payload = _encoder.encode(entry)
+        # Once committed, it would keep every process from the shard; reading it takes microseconds.
+        _entries.decode(payload)
+    except (msgspec.ValidationError, TypeError, UnicodeEncodeError, OverflowError) as failure:
+        raise UsageError(f"what is to be committed could not be read back: {failure}") from failure
+    return _frame(payload)
 
 
 def decode_entry(data: bytes, shard_id: str, seqno: int, *, version: str = VERSION) -> Entry:

@@ -38,6 +38,16 @@ def check_schema(schema: pa.Schema, key: KeySpec | None) -> pa.Schema:
     Raises:
         SchemaMismatch: a reserved or repeated name, a type a shard cannot hold, or a key that does not fit.
     """
+    if not isinstance(schema, pa.Schema):
+        raise SchemaMismatch(
+            f"a shard's schema must be a pyarrow Schema, not {type(schema).__name__}",
+            hint='Write pa.schema([("name", pa.string()), …]).',
+        )
+    if key is not None and not isinstance(key, KeySpec):
+        raise SchemaMismatch(
+            f"the key of a shard must be a KeySpec, not {type(key).__name__}",
+            hint='Write KeySpec(columns=("name",), workers=1).',
+        )
     names = schema.names
     if len(set(names)) != len(names):
         raise SchemaMismatch("a shard's columns must have distinct names")

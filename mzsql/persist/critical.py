@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mzsql.persist.arguments import check_frontier
 from mzsql.persist.commands import DowngradeCritical, ReleaseCritical
 from mzsql.persist.errors import InvalidBounds
 from mzsql.persist.metrics import metered
@@ -47,6 +48,7 @@ class CriticalReader:
             Fenced: another process took the hold over.
             ExpiredHandle: the hold was released.
         """
+        check_frontier(new_since, f"shard {self.shard_id}")
         if less_than(new_since, self._since):
             raise InvalidBounds(
                 f"shard {self.shard_id}: a hold cannot go back from {show(self._since)} to {show(new_since)}"

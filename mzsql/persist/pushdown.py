@@ -152,6 +152,8 @@ def checked_columns(
     """
     if columns is None:
         return None
+    if isinstance(columns, str):
+        raise SchemaMismatch(f"{what}: columns are a list of names, not {columns!r}")
     names = list(columns)
     for name in names:
         if name not in schema.names:

@@ -14,6 +14,7 @@ import msgspec
 import pyarrow as pa
 
 from mzsql.location import Determinate, Indeterminate
+from mzsql.persist.arguments import check_frontier, check_time
 from mzsql.persist.batch import KeySpec, ReadStats, first_time, last_time
 from mzsql.persist.clock import Deadline
 from mzsql.persist.columns import all_at, encode_schema
@@ -94,6 +95,7 @@ class ReadHandle:
         Raises:
             ReadTimeout: it did not happen within ``timeout`` seconds.
         """
+        check_time(past, f"shard {self.shard_id}")
         return self._wait(past, self._opened.deadline(timeout)).upper
 
     def _wait(self, past: Timestamp, deadline: Deadline) -> ShardState:
@@ -145,6 +147,26 @@ class ReadHandle:
         lookup = Lookup(column, self.schema.field(column).type, key_ranges)
         return pushdown._replace(lookups=(lookup, *pushdown.lookups))
 
+    def _pushdown_until(
+        self,
+        as_of: Timestamp,
+        filters: Filters | None,
+        key_ranges: Sequence[KeyRange] | None = None,
+    ) -> Pushdown:
+        check_time(as_of, f"shard {self.shard_id}")
+        return self._pushdown(filters, key_ranges).within(0, as_of + 1)
+
+    def _pushdown_between(
+        self,
+        lower: Timestamp,
+        upper: Timestamp,
+        filters: Filters | None,
+        key_ranges: Sequence[KeyRange] | None = None,
+    ) -> Pushdown:
+        for time in (lower, upper):
+            check_time(time, f"shard {self.shard_id}")
+        return self._pushdown(filters, key_ranges).within(lower, upper)
+
     def _columns(self, columns: Sequence[str] | None) -> list[str] | None:
         return checked_columns(self.schema, columns, f"shard {self.shard_id}")
 
@@ -166,7 +188,7 @@ class ReadHandle:
             SchemaMismatch: a filter does not fit.
         """
         deadline = self._opened.deadline(timeout)
-        pushdown = self._pushdown(filters).within(0, as_of + 1)
+        pushdown = self._pushdown_until(as_of, filters)
         self._lease.check_since(as_of)
         self._wait(as_of, deadline)
         refs, _ = self._refs(pushdown, deadline, earliest=as_of)
@@ -183,7 +205,7 @@ class ReadHandle:
     ) -> list[PartRef]:
         """The parts that may hold updates with ``lower <= time < upper``, at their exact times; filters as `parts`, raises as `updates`."""
         deadline = self._opened.deadline(timeout)
-        pushdown = self._pushdown(filters).within(lower, upper)
+        pushdown = self._pushdown_between(lower, upper, filters)
         earliest = _exact_from(lower, upper)
         self._lease.check_since(earliest)
         if upper <= lower:
@@ -217,8 +239,8 @@ class ReadHandle:
             InvalidBounds: there is to be no split.
             SinceViolation, ReadTimeout, ExpiredHandle, SchemaMismatch: as `parts`.
         """
-        if num_splits < 1:
-            raise InvalidBounds(f"a snapshot has at least one split, not {num_splits}")
+        if not isinstance(num_splits, int) or num_splits < 1:
+            raise InvalidBounds(f"a snapshot has at least one split, not {num_splits!r}")
         names = self._columns(columns)
         refs = self.parts(as_of, filters=filters, timeout=timeout)
         shares: list[list[PartRef]] = [[] for _ in range(num_splits)]
@@ -281,7 +303,7 @@ class ReadHandle:
         """
         deadline = self._opened.deadline(timeout)
         names = self._columns(columns)
-        pushdown = self._pushdown(filters, key_ranges).within(0, as_of + 1)
+        pushdown = self._pushdown_until(as_of, filters, key_ranges)
         refs, lease = self._snapshot_refs(as_of, pushdown, workers, deadline)
         found = list(self._pieces(refs, lambda: deadline, names, pushdown, stats, at_once=True))
         del lease
@@ -324,7 +346,7 @@ class ReadHandle:
         """
         deadline = self._opened.deadline(timeout)
         names = self._columns(columns)
-        pushdown = self._pushdown(filters).within(0, as_of + 1)
+        pushdown = self._pushdown_until(as_of, filters)
         refs, _ = self._snapshot_refs(as_of, pushdown, workers, deadline)
         each = partial(self._opened.deadline, timeout)
         schema = self._opened.parts.read_schema(names)
@@ -346,9 +368,20 @@ class ReadHandle:
         self._wait(as_of, deadline)
         refs, lease = self._refs(pushdown, deadline, earliest=as_of)
         if workers is not None:
-            wanted = set(workers)
+            wanted = self._workers(workers)
             refs = [ref for ref in refs if ref.worker in wanted]
         return refs, lease
+
+    def _workers(self, workers: Sequence[int]) -> set[int]:
+        """The workers asked for, which the shard must have: no rows would else pass for an answer."""
+        if self.key is None:
+            raise SchemaMismatch(f"shard {self.shard_id} has no key, so no workers either")
+        for worker in workers:
+            if worker not in range(self.key.workers):
+                raise SchemaMismatch(
+                    f"shard {self.shard_id}: worker {worker!r} is not in [0, {self.key.workers})"
+                )
+        return set(workers)
 
     @metered("updates")
     def updates(
@@ -373,7 +406,7 @@ class ReadHandle:
         """
         deadline = self._opened.deadline(timeout)
         names = self._columns(columns)
-        pushdown = self._pushdown(filters, key_ranges).within(lower, upper)
+        pushdown = self._pushdown_between(lower, upper, filters, key_ranges)
         self._lease.check_since(_exact_from(lower, upper))
         if upper <= lower:
             return self._joined([], names)
@@ -455,6 +488,7 @@ class ReadHandle:
             ExpiredHandle: the reader was expired, its lease ran out, or its client was closed.
             SchemaMismatch, MissingPart, CorruptPart, LocationError: as `snapshot_arrow`.
         """
+        check_time(as_of, f"shard {self.shard_id}")
         pushdown, names = self._pushdown(filters), self._columns(columns)
         self._lease.check_since(as_of)
         return self._listen(as_of + 1, names, pushdown, stats, timeout)
@@ -491,6 +525,7 @@ class ReadHandle:
             InvalidBounds: ``new_since`` is below the present since.
             ExpiredHandle: the reader's lease ran out.
         """
+        check_frontier(new_since, f"shard {self.shard_id}")
         if less_than(new_since, self.since):
             raise InvalidBounds(
                 f"shard {self.shard_id}: since cannot go back from {show(self.since)} to {show(new_since)}"

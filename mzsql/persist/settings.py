@@ -8,8 +8,33 @@ from typing import Literal, TypeAlias, get_args
 import msgspec
 
 from mzsql.location.errors import UsageError
+from mzsql.persist.arguments import check_number
 
 Maintenance: TypeAlias = Literal["in process", "elsewhere"]
+
+_COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
+_WHOLE = {
+    "inline_bytes": 0,
+    "inline_total_bytes": 0,
+    "part_bytes": 1,
+    "flush_interval_ms": 0,
+    "flush_bytes": 1,
+    "part_uploads": 1,
+    "row_group_rows": 1,
+    "keyed_row_group_rows": 1,
+    "keyed_row_group_rows_least": 1,
+    "stats_columns": 0,
+    "page_rows": 1,
+    "rollup_interval": 1,
+    "compaction_fanout": 2,
+    "max_batches": 1,
+    "compaction_memory_bytes": 1,
+    "compaction_threads": 1,
+    "open_shards": 0,
+    "reader_lease_ms": 1,
+    "writer_lease_ms": 1,
+}
+"""The settings that are whole numbers, and the least that each may be."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +91,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     poll_max_seconds: float = 0.25
 
     def __post_init__(self) -> None:
+        # Leases become part of shards' states, which nobody could read any more were they no whole numbers.
+        for name, least in _WHOLE.items():
+            check_number(getattr(self, name), f"the setting {name}", least, whole=True)
+        for name in ("timeout", "poll_seconds", "poll_max_seconds"):
+            check_number(getattr(self, name), f"the setting {name}", 0, whole=False)
+        if self.compression not in _COMPRESSIONS:
+            raise UsageError(
+                f"no such compression: {self.compression!r}",
+                hint=f"It is one of {', '.join(_COMPRESSIONS)}.",
+            )
         if self.maintenance not in get_args(Maintenance):
             raise UsageError(
                 f"no such way of maintenance: {self.maintenance!r}",
