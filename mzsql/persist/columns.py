@@ -28,6 +28,7 @@ _UNFIT = (
     pa.types.is_list_view,
     pa.types.is_large_list_view,
     pa.types.is_float16,
+    pa.types.is_decimal256,
 )
 _UNORDERED = (pa.types.is_decimal32, pa.types.is_decimal64)
 
@@ -57,7 +58,10 @@ def check_schema(schema: pa.Schema, key: KeySpec | None) -> pa.Schema:
         if _unfit(field.type):
             raise SchemaMismatch(
                 f'column "{field.name}" cannot be stored as {field.type}',
-                hint="Give the shard a plain type: string for string_view, float for float16, the values' own for a dictionary.",
+                hint=(
+                    "Give the shard a plain type: string for string_view, float for float16, decimal128 for decimal256, "
+                    "the values' own for a dictionary."
+                ),
             )
     if key is not None:
         for column in (*key.columns, *key.additive):
@@ -82,7 +86,11 @@ def check_schema(schema: pa.Schema, key: KeySpec | None) -> pa.Schema:
 def _unfit(type_: pa.DataType) -> bool:
     """Whether a shard cannot hold the type, or one within it."""
     within = [type_.field(place).type for place in range(type_.num_fields)]
-    return any(is_kind(type_) for is_kind in _UNFIT) or any(_unfit(one) for one in within)
+    extended = isinstance(type_, pa.BaseExtensionType)
+    # Parquet has no decimals of whole hundreds.
+    rounded = pa.types.is_decimal(type_) and type_.scale < 0
+    unfit = extended or rounded or any(is_kind(type_) for is_kind in _UNFIT)
+    return unfit or any(_unfit(one) for one in within)
 
 
 def physical(schema: pa.Schema) -> pa.Schema:

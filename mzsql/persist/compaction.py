@@ -31,6 +31,7 @@ from mzsql.persist.consolidate import (
     consolidate,
     consolidation_sql,
     positional,
+    renamed,
     sort_by_key,
 )
 from mzsql.persist.errors import CorruptPart, MissingPart
@@ -312,7 +313,7 @@ class _Work:
 
     def _batches(self, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
         for table in self._tables():
-            yield from conform(table.rename_columns(columns.names), columns).to_batches()
+            yield from conform(renamed(table, columns), columns).to_batches()
 
     def _reason(self, failure: Exception, failed: Sequence[Exception]) -> Exception:
         """What made DuckDB fail: an error of ours below it, the client's close, too little memory or disk, or values."""

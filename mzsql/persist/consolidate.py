@@ -7,6 +7,7 @@ back in no particular order unless the shard has a key.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import duckdb
@@ -102,7 +103,7 @@ def _by_duckdb(table: pa.Table, additive: Sequence[str]) -> pa.Table:
     positions = positional(table.schema)
     names = positions.names
     with duckdb.connect() as connection:
-        connection.register("updates", table.combine_chunks().rename_columns(names))
+        connection.register("updates", renamed(table.combine_chunks(), positions))
         sums = [names[table.schema.get_field_index(name)] for name in additive]
         sql = consolidation_sql("updates", names, sums)
         try:
@@ -113,13 +114,47 @@ def _by_duckdb(table: pa.Table, additive: Sequence[str]) -> pa.Table:
 
 
 def positional(schema: pa.Schema) -> pa.Schema:
-    """``schema`` with its row's columns named by position: to DuckDB ``a`` and ``A`` are one name."""
+    """``schema`` as DuckDB takes it: columns are named by position, as ``a`` and ``A`` are one name to it, and durations are integers.
+
+    (It reads durations as intervals, which count months and days.)
+    """
     kept = (TIME_COLUMN, DIFF_COLUMN)
     fields = [
-        field if field.name in kept else field.with_name(f"c{place}")
+        field.with_name(field.name if field.name in kept else f"c{place}").with_type(
+            _without_durations(field.type)
+        )
         for place, field in enumerate(schema)
     ]
     return pa.schema(fields)
+
+
+@functools.cache
+def _without_durations(type_: pa.DataType) -> pa.DataType:
+    """The type with int64 in place of durations, however deep."""
+    if pa.types.is_duration(type_):
+        return pa.int64()
+    within = [
+        type_.field(place).with_type(_without_durations(type_.field(place).type))
+        for place in range(type_.num_fields)
+    ]
+    if pa.types.is_struct(type_):
+        return pa.struct(within)
+    if pa.types.is_map(type_):
+        return pa.map_(
+            type_.key_field.with_type(_without_durations(type_.key_type)),
+            type_.item_field.with_type(_without_durations(type_.item_type)),
+        )
+    if pa.types.is_fixed_size_list(type_):
+        return pa.list_(within[0], type_.list_size)
+    if pa.types.is_large_list(type_):
+        return pa.large_list(within[0])
+    return pa.list_(within[0]) if pa.types.is_list(type_) else type_
+
+
+def renamed(table: pa.Table, columns: pa.Schema) -> pa.Table:
+    """``table`` with the names and types that `positional` gave its columns."""
+    table = table.rename_columns(columns.names)
+    return table if table.schema.equals(columns) else table.cast(columns)
 
 
 def cast_sums(table: pa.Table, schema: pa.Schema) -> pa.Table:

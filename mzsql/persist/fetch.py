@@ -164,24 +164,29 @@ class PartReader:
         *,
         at_once: bool,
     ) -> Iterator[pa.Table]:
-        """The wanted row groups; an object that a cache has damaged is gotten anew once, before anything of it was yielded."""
+        """The wanted row groups; an object that a cache has damaged is gotten anew once, from where its reading failed."""
         again = isinstance(self.context.blob, Forgetful)
+        done = 0
         while True:
-            groups = self._groups(part, schema, pushdown, deadline, stats, at_once=at_once)
+            found = self._groups(
+                part, schema, pushdown, deadline, stats, at_once=at_once, skip=done
+            )
             try:
-                first = next(groups, None)
+                for table in found:
+                    yield table
+                    done += 1
             except CorruptPart:
                 blob = self.context.blob
-                if not again or not isinstance(blob, Forgetful):
+                if not isinstance(blob, Forgetful):
                     raise
-                again = False
+                # Even when it is of no use to this read: the copy must not fail every other one.
                 blob.forget(part.key)
                 self._forget_footer(part.key)
-                continue
-            if first is not None:
-                yield first
-                yield from groups
-            return
+                if not again:
+                    raise
+                again = False
+            else:
+                return
 
     def _groups(
         self,
@@ -192,15 +197,17 @@ class PartReader:
         stats: ReadStats,
         *,
         at_once: bool,
+        skip: int,
     ) -> Iterator[pa.Table]:
+        """The wanted row groups but the first ``skip`` of them, of the object as it is."""
         source: RangeFile | None = None
         counted = 0
         try:
             opened = self._open(part, schema, pushdown, deadline, stats, at_once=at_once)
             file, groups, source = opened
-            stats.row_groups += len(groups)
             stats.row_groups_skipped += file.metadata.num_row_groups - len(groups)
-            for some in [groups] if at_once else [[group] for group in groups]:
+            for some in [groups] if at_once else [[group] for group in groups[skip:]]:
+                stats.row_groups += len(some)
                 if source is not None:
                     source.prefetch(extents(file.metadata, some, schema.names))
                     stats.bytes += source.bytes_read - counted

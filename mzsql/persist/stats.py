@@ -8,6 +8,7 @@ which the writer of the object computed anyway.
 from __future__ import annotations
 
 import bisect
+import datetime as dt
 import decimal
 import fractions
 import math
@@ -216,7 +217,7 @@ class Lookup:
             )
         self.column = column
         self.type = type_
-        self.form = _FORMS.get(type_, type_)
+        self.form = _form(type_)
         try:
             ends = [(self._end(lo), self._end(hi)) for lo, hi in ranges]
             self.nulls = any(lo is None and hi is None for lo, hi in ends)
@@ -230,9 +231,19 @@ class Lookup:
             ) from failure
 
     def _end(self, value: Any) -> pa.Scalar | None:
+        """A bound as the column has its values; one between two of those is refused, as it would become another bound."""
+        if value is None:
+            return None
+        if _has_finer_type(value, self.form):
+            value = _natural(
+                value
+            )  # whose cast, unlike Arrow's conversion of Python's values, checks
         if isinstance(value, pa.Scalar):
-            return value.cast(self.form) if value.is_valid else None
-        return None if value is None else pa.scalar(value, self.form)
+            return _cast(value, self.form) if value.is_valid else None
+        end = pa.scalar(value, self.form)
+        if pa.types.is_floating(self.form) and math.isinf(end.as_py()) and not math.isinf(value):
+            raise ValueError(f"{value} is too large")
+        return end
 
     def _ordinal(self, end: pa.Scalar | None) -> Any:
         if end is not None and pa.types.is_floating(self.form):
@@ -354,6 +365,37 @@ _FORMS = {
     pa.string_view(): pa.large_string(),
     pa.binary_view(): pa.large_binary(),
 }
+
+
+def _form(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_decimal32(type_) or pa.types.is_decimal64(type_):
+        return pa.decimal128(type_.precision, type_.scale)
+    return _FORMS.get(type_, type_)
+
+
+def _has_finer_type(value: Any, form: pa.DataType) -> bool:
+    """Whether a Python value has an Arrow type of its own, finer than ``form`` may be."""
+    if isinstance(value, (float, decimal.Decimal)):
+        return bool(pa.types.is_integer(form))
+    moments = (dt.datetime, dt.time, dt.timedelta)
+    return isinstance(value, moments) and any(is_kind(form) for is_kind in _INT_BACKED)
+
+
+def _natural(value: Any) -> pa.Scalar:
+    """A Python value with the Arrow type of its own; some of pandas' moments, which are Python's too, count nanoseconds."""
+    scalar = pa.scalar(value)
+    if getattr(value, "nanosecond", 0):
+        return pa.scalar(value, pa.timestamp("ns", scalar.type.tz))
+    return pa.scalar(value, pa.duration("ns")) if getattr(value, "nanoseconds", 0) else scalar
+
+
+def _cast(value: pa.Scalar, form: pa.DataType) -> pa.Scalar:
+    end = value.cast(form)
+    if pa.types.is_date(form) and pa.types.is_timestamp(value.type):  # Arrow drops the time of day
+        moment = pa.scalar(value.value, pa.timestamp(value.type.unit))
+        if not moment.cast(form).cast(moment.type).equals(moment):
+            raise ValueError(f"{value} is not a date")
+    return end
 
 
 def _float_ordinal(value: float) -> tuple[bool, float]:

@@ -6,6 +6,7 @@ until the stream ends or is dropped. Errors of the pieces come out of the reader
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ import pyarrow.parquet as pq
 
 from mzsql.persist.batch import KeySpec
 from mzsql.persist.columns import conform
-from mzsql.persist.consolidate import cast_sums, consolidation_sql, positional
+from mzsql.persist.consolidate import cast_sums, consolidation_sql, positional, renamed
 from mzsql.repr.errors import DataError
 
 MEMORY_BYTES = 256 * 1024 * 1024
@@ -40,15 +41,13 @@ def consolidated_pieces(
         DataError: the sums of diffs or of an additive column do not fit their type, or disk and memory do not suffice.
     """
     columns = positional(schema)
-    renamed = dict(zip(schema.names, columns.names, strict=True))
-    with tempfile.TemporaryDirectory(prefix="mzsql-snapshot-") as directory:
+    name_of = dict(zip(schema.names, columns.names, strict=True))
+    with _directory() as directory:
         path = Path(directory) / "updates.parquet"
-        with pq.ParquetWriter(path, columns, compression="lz4") as writer:
-            for piece in pieces:
-                writer.write_table(piece.rename_columns(columns.names))
-        additive = [] if key is None else [renamed[c] for c in key.additive if c in renamed]
+        _copy(pieces, columns, path)
+        additive = [] if key is None else [name_of[c] for c in key.additive if c in name_of]
         keyed = key is not None and set(key.columns) <= set(schema.names)
-        order = [renamed[c] for c in key.columns] if key is not None and keyed else []
+        order = [name_of[c] for c in key.columns] if key is not None and keyed else []
         file = "'" + str(path).replace("'", "''") + "'"
         sql = consolidation_sql(f"read_parquet({file})", columns.names, additive, order)
         settings: dict[str, str | bool | int | float | list[str]] = {
@@ -56,10 +55,41 @@ def consolidated_pieces(
             "memory_limit": f"{MEMORY_BYTES >> 20}MiB",
             "preserve_insertion_order": False,
         }
-        with duckdb.connect(config=settings) as connection:
-            try:
-                for batch in connection.sql(sql).to_arrow_reader(_BATCH_ROWS):
-                    summed = cast_sums(pa.Table.from_batches([batch]), columns)
-                    yield conform(summed.rename_columns(schema.names), schema)
-            except (duckdb.Error, pa.ArrowException, OSError) as failure:
-                raise DataError(f"the updates cannot be consolidated: {failure}") from failure
+        with duckdb.connect(config=settings) as connection, _failing_as_data_errors():
+            for batch in connection.sql(sql).to_arrow_reader(_BATCH_ROWS):
+                summed = cast_sums(pa.Table.from_batches([batch]), columns)
+                yield conform(summed.rename_columns(schema.names), schema)
+
+
+@contextlib.contextmanager
+def _failing_as_data_errors() -> Iterator[None]:
+    try:
+        yield
+    except (duckdb.Error, pa.ArrowException, OSError) as failure:
+        raise DataError(f"the updates cannot be consolidated: {failure}") from failure
+
+
+@contextlib.contextmanager
+def _directory() -> Iterator[str]:
+    with _failing_as_data_errors():
+        directory = tempfile.TemporaryDirectory(
+            prefix="mzsql-snapshot-", ignore_cleanup_errors=True
+        )
+    with directory as name:
+        yield name
+
+
+def _copy(pieces: Iterator[pa.Table], columns: pa.Schema, path: Path) -> None:
+    """Write the pieces to a file; their own errors stay what they are."""
+    with _failing_as_data_errors():
+        writer = pq.ParquetWriter(path, columns, compression="lz4")
+    try:
+        for piece in pieces:
+            with _failing_as_data_errors():
+                writer.write_table(renamed(piece, columns))
+        with _failing_as_data_errors():
+            writer.close()
+    except BaseException:
+        with contextlib.suppress(pa.ArrowException, OSError):  # another error is under way
+            writer.close()
+        raise
