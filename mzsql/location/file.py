@@ -49,10 +49,11 @@ class FileBlob:
     def _sweep(self) -> None:
         """Remove what writers killed long ago left behind; the first write does, so that whoever only reads changes nothing."""
         self._swept = True
-        for leftover in os.scandir(self._temporary):
-            with contextlib.suppress(FileNotFoundError):
-                if time.time() - leftover.stat().st_mtime > _STALE_SECONDS:
-                    os.unlink(leftover.path)  # noqa: PTH108
+        with os.scandir(self._temporary) as found:
+            for leftover in found:
+                with contextlib.suppress(FileNotFoundError):
+                    if time.time() - leftover.stat().st_mtime > _STALE_SECONDS:
+                        os.unlink(leftover.path)  # noqa: PTH108
 
     def _failed(
         self, kind: type[Determinate | Indeterminate], act: str, key: str, failure: OSError
@@ -132,21 +133,24 @@ class FileBlob:
     def delete(self, key: str) -> int | None:
         """Remove ``key`` durably, and the directories it leaves empty; its former size, or `None`."""
         path = self._path(key)
+        size: int | None = None
         removed = False
         try:
-            size = path.stat().st_size
-            os.unlink(path)  # noqa: PTH108
-            removed = True
-            fsync_directory(path.parent)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                found = path.stat().st_size
+                os.unlink(path)  # noqa: PTH108
+                removed, size = True, found
+            # Where it is gone, that may be by a call that was cut off before its fsync, of which this one is the repetition.
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                fsync_directory(path.parent)
         except OSError as failure:
             if path.is_dir():
                 return None
             raise self._failed(
                 Indeterminate if removed else Determinate, "delete", key, failure
             ) from failure
-        self._prune(path.parent)
+        if removed:
+            self._prune(path.parent)
         return size
 
     def delete_many(self, keys: Sequence[str]) -> None:

@@ -101,7 +101,12 @@ class Registry:
             if plugin is None:
                 continue
             caller = self.manager.subset_hook_caller(hook, plugins - {plugin})
-            backend = caller(url=split, **rest)
+            try:
+                backend = caller(url=split, **rest)
+            except BaseException:
+                for _, opened in claims:
+                    opened.close()
+                raise
             if backend is not None:
                 claims.append((name, backend))
         if len(claims) == 1:

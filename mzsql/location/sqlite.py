@@ -7,18 +7,15 @@ wait for the lock: for half a second in Consensus, whose callers try again until
 
 from __future__ import annotations
 
-import contextlib
-import os
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import SplitResult
 
-from mzsql.location.directories import make_directory
-from mzsql.location.errors import Determinate, Indeterminate, LocationError
+from mzsql.location.connections import Database
+from mzsql.location.errors import Determinate
 from mzsql.location.hookspecs import hookimpl
 from mzsql.location.keys import check_limit, check_step, check_truncate, check_ts
 from mzsql.location.protocols import MAX_SEQNO, Consensus, TimestampOracle, Versioned
@@ -29,7 +26,6 @@ _CONSENSUS_BUSY_SECONDS = 0.5
 """How long a statement of Consensus waits for the lock: whoever asks has a deadline, and tries again within it."""
 _ORACLE_BUSY_SECONDS = 60.0
 """The same for the oracle, whose callers do not try again."""
-_MODE_PAUSE = 0.02
 _POLL_SECONDS = 0.004
 """Between looks for commits of other processes, where the system does not tell of writes to the database."""
 _WATCHED_SECONDS = 0.1
@@ -37,115 +33,6 @@ _WATCHED_SECONDS = 0.1
 _LIVELY_PAUSE = 0.001
 _LIVELY_SECONDS = 0.05
 """After such a write, for so long, the pause between looks."""
-
-# Result codes after which SQLite guarantees that the statement was rolled back.
-_DETERMINATE_CODES = {
-    sqlite3.SQLITE_BUSY,
-    sqlite3.SQLITE_LOCKED,
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_READONLY,
-    sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_NOTADB,
-    sqlite3.SQLITE_CORRUPT,
-    sqlite3.SQLITE_ERROR,
-    sqlite3.SQLITE_PERM,
-    sqlite3.SQLITE_NOMEM,
-    sqlite3.SQLITE_TOOBIG,
-}
-
-
-class _Database:
-    """Connections to one file, lent to one thread at a time; those inherited over a fork are left alone."""
-
-    def __init__(self, path: str | Path, schema: str, busy_seconds: float) -> None:
-        self.path = str(path)
-        self._busy_seconds = busy_seconds
-        self._lock = threading.Lock()
-        self._idle: list[sqlite3.Connection] = []
-        self._process = os.getpid()
-        self._closed = False
-        with self.guard("open"):
-            # SQLite sees to the entries of its files, but not to that of a new directory.
-            make_directory(Path(self.path).absolute().parent)
-            with self.lend() as connection:
-                connection.execute(schema)
-
-    def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            self.path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
-        )
-        try:
-            end = time.monotonic() + self._busy_seconds
-            while True:
-                try:
-                    connection.execute("PRAGMA journal_mode=WAL")
-                    break
-                except sqlite3.OperationalError:
-                    # The change of mode does not wait for the lock as statements do.
-                    if time.monotonic() > end:
-                        raise
-                    time.sleep(_MODE_PAUSE)
-            connection.execute("PRAGMA synchronous=FULL")
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    @contextlib.contextmanager
-    def lend(self) -> Iterator[sqlite3.Connection]:
-        """A connection for the duration of the block; dropped when the block fails."""
-        with self._lock:
-            if self._closed:
-                raise Determinate(f"sqlite {self.path}: the handle is closed")
-            if self._process != os.getpid():
-                self._idle = []
-                self._process = os.getpid()
-            connection = self._idle.pop() if self._idle else None
-        if connection is None:
-            connection = self._connect()
-        try:
-            yield connection
-        except BaseException:
-            connection.close()
-            raise
-        with self._lock:
-            if self._closed:
-                connection.close()
-            else:
-                self._idle.append(connection)
-
-    @contextlib.contextmanager
-    def guard(self, act: str) -> Iterator[None]:
-        """Turn SQLite's errors into location errors."""
-        try:
-            yield
-        except sqlite3.Error as failure:
-            code = getattr(failure, "sqlite_errorcode", None)
-            primary = None if code is None else code & 0xFF
-            kind: type[LocationError] = (
-                Determinate if primary in _DETERMINATE_CODES else Indeterminate
-            )
-            raise kind(f"sqlite {self.path}: cannot {act}: {failure}") from failure
-        except OSError as failure:
-            raise Determinate(f"sqlite {self.path}: cannot {act}: {failure}") from failure
-
-    def run(self, act: str, statement: str, *parameters: Any) -> tuple[int, list[Any]]:
-        """One statement, committed by itself: how many rows it changed, and those it returned."""
-        with self.guard(act), self.lend() as connection:
-            cursor = connection.execute(statement, parameters)
-            rows = cursor.fetchall()
-            return cursor.rowcount, rows
-
-    def close(self) -> None:
-        """Close the idle connections; lent ones close when they come back."""
-        with self._lock:
-            self._closed = True
-            idle, self._idle = self._idle, []
-            inherited = self._process != os.getpid()
-        if not inherited:
-            for connection in idle:
-                connection.close()
-
 
 _CONSENSUS_SCHEMA = """
 CREATE TABLE IF NOT EXISTS consensus (
@@ -161,13 +48,33 @@ class SqliteConsensus:
     """Consensus in the table ``consensus`` of the file ``path``."""
 
     def __init__(self, path: str | Path) -> None:
-        self._database = _Database(path, _CONSENSUS_SCHEMA, _CONSENSUS_BUSY_SECONDS)
         self._changed = threading.Condition()
         self._changes = 0
         self._polling = False
         self._watch: Watch | None = None
-        self._watching = 0
         self._closed = False
+        self._database = Database(
+            path,
+            _CONSENSUS_SCHEMA,
+            _CONSENSUS_BUSY_SECONDS,
+            interrupt=self._interrupt,
+            renew=self._renew,
+        )
+
+    def _interrupt(self) -> None:
+        """End waits, as the process is about to fork."""
+        with self._changed:
+            self._changed.notify_all()
+            if self._watch is not None:
+                self._watch.wake()
+
+    def _renew(self) -> None:
+        """Depend on nothing of the parent's; closing the watch here leaves its own alone."""
+        self._changed = threading.Condition()
+        self._polling = False
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.close()
 
     def head(self, key: str) -> Versioned | None:
         """The newest entry, or `None`."""
@@ -255,12 +162,12 @@ class SqliteConsensus:
         while True:
             with self._changed:
                 self._changed.wait_for(
-                    lambda: self._changes != seen or not self._polling,
+                    lambda: self._changes != seen or not self._polling or self._database.forking,
                     timeout=max(0.0, end - time.monotonic()),
                 )
                 if self._changes != seen:
                     return True
-                if self._polling:
+                if self._polling or self._database.forking:
                     return False
                 self._polling = True
             try:
@@ -286,12 +193,13 @@ class SqliteConsensus:
                     self._changed.notify_all()
                 return True
             now = time.monotonic()
-            if now >= end or self._closed:
+            if now >= end or self._closed or self._database.forking:
                 return False
             if watch is None:
                 with self._changed:
                     self._changed.wait_for(
-                        lambda: self._changes != seen, timeout=min(_POLL_SECONDS, end - now)
+                        lambda: self._changes != seen or self._database.forking,
+                        timeout=min(_POLL_SECONDS, end - now),
                     )
                 continue
             # What was written is seen before it is committed, which takes an fsync: look for it a while.
@@ -302,14 +210,13 @@ class SqliteConsensus:
     def _watched(self) -> Watch | None:
         """The watch of the database's directory; it is kept, as the kernel takes long to close one."""
         with self._changed:
-            if self._watch is None or self._watching != os.getpid():
+            if self._watch is None:
                 self._watch = watch_directory(Path(self._database.path).absolute().parent)
-                self._watching = os.getpid()
             return self._watch
 
     def _unwatch(self) -> None:
         """Release the watch, if nobody waits by it; the lock is held."""
-        if self._watch is not None and not self._polling and self._watching == os.getpid():
+        if self._watch is not None and not self._polling:
             self._watch.close()
             self._watch = None
 
@@ -355,7 +262,7 @@ class SqliteOracle:
         self, path: str | Path, timeline: str, now: Callable[[], int], *, initial: int = 0
     ) -> None:
         check_ts(initial)
-        self._database = _Database(path, _ORACLE_SCHEMA, _ORACLE_BUSY_SECONDS)
+        self._database = Database(path, _ORACLE_SCHEMA, _ORACLE_BUSY_SECONDS)
         self._timeline = timeline
         self._now = now
         self._database.run(

@@ -66,4 +66,8 @@ def watch_directory(directory: Path) -> Watch | None:
     if library.inotify_add_watch(descriptor, os.fsencode(directory), mask) < 0:
         os.close(descriptor)
         return None
-    return Watch(descriptor)
+    try:
+        return Watch(descriptor)
+    except OSError:  # no descriptors are left
+        os.close(descriptor)
+        return None

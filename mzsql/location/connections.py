@@ -1,0 +1,230 @@
+"""Connections to a SQLite file, for threads and over forks.
+
+Promise: a connection is lent to one thread at a time, in WAL mode, and fsyncs each commit (synchronous=FULL). SQLite keeps its locks in
+the process's memory, where a child of a fork believes to hold what only its parent does; what it commits can then be lost with a log
+that the parent deletes. So a fork closes all connections first, for which it waits until they are idle, and parent and child open new
+ones. Trade-off: a fork costs that, and where a statement outlasts the wait the child may not use SQLite at all. Source: "How To Corrupt
+An SQLite Database File", section 2.6.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from mzsql.location.directories import make_directory
+from mzsql.location.errors import Determinate, Indeterminate, LocationError
+
+_MODE_PAUSE = 0.02
+_FORK_SECONDS = 5.0
+"""How long a fork waits for statements under way."""
+
+# Result codes after which SQLite guarantees that the statement was rolled back.
+_DETERMINATE_CODES = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_ERROR,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_TOOBIG,
+}
+
+
+class Database:
+    """Connections to one file, lent to one thread at a time; a fork closes them.
+
+    ``interrupt()`` is called when connections that are lent shall come back soon, ``renew()`` in a process that a fork has made.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        schema: str,
+        busy_seconds: float,
+        interrupt: Callable[[], None] = lambda: None,
+        renew: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.path = str(path)
+        self._busy_seconds = busy_seconds
+        self._interrupt = interrupt
+        self._renew = renew
+        self._free = threading.Condition(threading.Lock())
+        self._idle: list[sqlite3.Connection] = []
+        self._lent = 0
+        self.forking = False
+        self._closed = False
+        _forks.add(self)
+        with self.guard("open"):
+            # SQLite sees to the entries of its files, but not to that of a new directory.
+            make_directory(Path(self.path).absolute().parent)
+            with self.lend() as connection:
+                connection.execute(schema)
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self.path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
+        )
+        try:
+            end = time.monotonic() + self._busy_seconds
+            while True:
+                try:
+                    connection.execute("PRAGMA journal_mode=WAL")
+                    break
+                except sqlite3.OperationalError:
+                    # The change of mode does not wait for the lock as statements do.
+                    if time.monotonic() > end:
+                        raise
+                    time.sleep(_MODE_PAUSE)
+            connection.execute("PRAGMA synchronous=FULL")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @contextlib.contextmanager
+    def lend(self) -> Iterator[sqlite3.Connection]:
+        """A connection for the duration of the block; dropped when the block fails."""
+        connection = self._take()
+        try:
+            if connection is None:
+                connection = self._connect()
+            yield connection
+        except BaseException:
+            self._give_back(connection, reusable=False)
+            raise
+        self._give_back(connection, reusable=True)
+
+    def _take(self) -> sqlite3.Connection | None:
+        with self._free:
+            self._free.wait_for(lambda: not self.forking)
+            if self._closed:
+                raise Determinate(f"sqlite {self.path}: the handle is closed")
+            if _forks.inherited:
+                raise Determinate(
+                    f"sqlite {self.path}: this process was forked while a statement of another thread was under way, "
+                    "so SQLite cannot be used in it",
+                    hint="Start processes with multiprocessing's method 'spawn' or 'forkserver'.",
+                )
+            self._lent += 1
+            return self._idle.pop() if self._idle else None
+
+    def _give_back(self, connection: sqlite3.Connection | None, *, reusable: bool) -> None:
+        with self._free:
+            try:
+                if connection is None:
+                    return
+                if reusable and not (self._closed or self.forking):
+                    self._idle.append(connection)
+                else:
+                    connection.close()
+            finally:
+                self._lent -= 1
+                self._free.notify_all()
+
+    def prepare_fork(self, end: float) -> bool:
+        """Close all connections, lent ones once they come back, by ``end``; whether none is open then. Lends none meanwhile."""
+        with self._free:
+            self.forking = True
+        self._interrupt()
+        with self._free:
+            idle, self._idle = self._idle, []
+            for connection in idle:
+                connection.close()
+            return self._free.wait_for(lambda: not self._lent, max(0.0, end - time.monotonic()))
+
+    def forked(self, *, child: bool) -> None:
+        """Lend again."""
+        if child:
+            # A thread that is not there any more may have held the lock.
+            self._free = threading.Condition(threading.Lock())
+            self._lent = 0
+            self.forking = False
+            self._renew()
+            return
+        with self._free:
+            self.forking = False
+            self._free.notify_all()
+
+    @contextlib.contextmanager
+    def guard(self, act: str) -> Iterator[None]:
+        """Turn SQLite's errors into location errors."""
+        try:
+            yield
+        except sqlite3.Error as failure:
+            code = getattr(failure, "sqlite_errorcode", None)
+            primary = None if code is None else code & 0xFF
+            kind: type[LocationError] = (
+                Determinate if primary in _DETERMINATE_CODES else Indeterminate
+            )
+            raise kind(f"sqlite {self.path}: cannot {act}: {failure}") from failure
+        except OSError as failure:
+            raise Determinate(f"sqlite {self.path}: cannot {act}: {failure}") from failure
+
+    def run(self, act: str, statement: str, *parameters: Any) -> tuple[int, list[Any]]:
+        """One statement, committed by itself: how many rows it changed, and those it returned."""
+        with self.guard(act), self.lend() as connection:
+            cursor = connection.execute(statement, parameters)
+            rows = cursor.fetchall()
+            return cursor.rowcount, rows
+
+    def close(self) -> None:
+        """Close the idle connections; lent ones close when they come back."""
+        with self._free:
+            self._closed = True
+            idle, self._idle = self._idle, []
+            for connection in idle:
+                connection.close()
+
+
+class _Forks:
+    """What happens to the databases of this process when it forks."""
+
+    def __init__(self) -> None:
+        self._databases: weakref.WeakSet[Database] = weakref.WeakSet()
+        self._lock = threading.Lock()
+        self._left_open = False
+        self.inherited = False
+        """Whether a connection was open when this process was made by a fork."""
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(
+                before=self._before,
+                after_in_parent=self._after_in_parent,
+                after_in_child=self._after_in_child,
+            )
+
+    def add(self, database: Database) -> None:
+        with self._lock:
+            self._databases.add(database)
+
+    def _before(self) -> None:
+        self._lock.acquire()
+        end = time.monotonic() + _FORK_SECONDS
+        self._left_open = True
+        closed = [one.prepare_fork(end) for one in list(self._databases)]
+        self._left_open = not all(closed)
+
+    def _after_in_parent(self) -> None:
+        for database in list(self._databases):
+            database.forked(child=False)
+        self._lock.release()
+
+    def _after_in_child(self) -> None:
+        self.inherited = self.inherited or self._left_open
+        for database in list(self._databases):
+            database.forked(child=True)
+        self._lock.release()
+
+
+_forks = _Forks()
