@@ -21,7 +21,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mzsql.location import Determinate, UsageError
+from mzsql.location import Determinate
 from mzsql.persist.batch import DIFF_COLUMN, BlobPart, KeySpec, Part, first_time, last_time
 from mzsql.persist.clock import Deadline
 from mzsql.persist.columns import advance_times, conform, physical
@@ -35,12 +35,13 @@ from mzsql.persist.consolidate import (
     sort_by_key,
 )
 from mzsql.persist.errors import CorruptPart, MissingPart
+from mzsql.persist.machine import surely_not_committed
 from mzsql.persist.opened import Opened
 from mzsql.persist.parts import PartWriter, delete_objects
 from mzsql.persist.settings import Settings
 from mzsql.persist.spill import spill_directory
 from mzsql.persist.state import ShardState, TraceBatch
-from mzsql.repr.errors import DataError, InternalError
+from mzsql.repr.errors import DataError
 
 _IN_ARROW = 16
 """What is at most a so-manieth of a part is merged in memory."""
@@ -205,11 +206,11 @@ def apply_merge(
     # Only what surely was not committed may be deleted at once.
     try:
         applied: bool = opened.shard.apply(command, deadline)
-    except (UsageError, Determinate, InternalError):
-        _delete(opened, merged)
-        raise
-    except BaseException:
-        opened.doubt([part.key for part in merged if isinstance(part, BlobPart)])
+    except BaseException as failure:
+        if surely_not_committed(failure):
+            _delete(opened, merged)
+        else:
+            opened.doubt([part.key for part in merged if isinstance(part, BlobPart)])
         raise
     if not applied:
         _delete(opened, merged)

@@ -26,6 +26,7 @@ from mzsql.location import (
     Determinate,
     Indeterminate,
     LocationError,
+    UsageError,
     Versioned,
 )
 from mzsql.persist.clock import Clock, Deadline, SystemClock, new_id, new_timed_id
@@ -87,6 +88,11 @@ class Context(msgspec.Struct, frozen=True):
     def new_object_id(self) -> str:
         """The name of an object about to be written, which begins with the time."""
         return new_timed_id(self.clock.now_ms(), self.rng)
+
+
+def surely_not_committed(failure: BaseException) -> bool:
+    """Whether after this error of `Shard.apply` the command is not, and will never be, part of the shard's history."""
+    return isinstance(failure, SqlError) and not isinstance(failure, Indeterminate)
 
 
 class Shard:
@@ -153,8 +159,10 @@ class Shard:
             UsageError: it does not fit the current state.
             NewerVersion: a newer program has changed the shard.
             InlineOverflow: it brings too much inline; says since when an attempt is in doubt.
+            MissingPart, CorruptPart: the state cannot be read.
+            InternalError: it would break an invariant.
             Determinate: it was not committed by the deadline.
-            Indeterminate: it may or may not have been.
+            Indeterminate: it may or may not have been; after any other error of these it surely was not.
         """
         asked = self._begun
         with self._turn(deadline):
@@ -178,23 +186,24 @@ class Shard:
     ) -> Any:
         clock = self.context.clock
         backoff = Backoff(clock, self.context.rng, deadline)
-        state, fresh = self._cached, self._seen > asked
-        if state is None:
-            state, fresh = self._refetch(deadline), True
 
         def refetch() -> ShardState:
             try:
                 return self._refetch(deadline)
             except Exception as failure:
-                # Without the newer state the doubt cannot be resolved, whatever kept us from it.
-                if doubtful_since is None:
+                # Without the newer state a doubt cannot be resolved, whatever kept us from it; without a doubt a look changes nothing.
+                if doubtful_since is None and not isinstance(failure, Indeterminate):
                     raise
                 raise self._timed_out(command, doubtful_since, deadline) from failure
 
+        state, fresh = self._cached, self._seen > asked
+        if state is None:
+            state, fresh = refetch(), True
         while True:
             now = clock.now_ms()
             try:
                 step = transition(state, command, now, self.context.version)
+                new = state if step.diff is None else apply_diff(state, step.diff)
             except InlineOverflow as full:
                 if not fresh:
                     state, fresh = refetch(), True
@@ -213,7 +222,6 @@ class Shard:
                     return step.result
                 state, fresh = refetch(), True
                 continue
-            new = apply_diff(state, step.diff)
             entry = _entry(new, step.diff, self.context.version)
             look = self._look()
             try:
@@ -266,7 +274,14 @@ class Shard:
     def _raise_if_ambiguous(
         self, state: ShardState, command: Command, failure: SqlError, doubtful_since: int
     ) -> None:
-        """An upper mismatch after an indeterminate error is exact while the writer's token cannot have expired."""
+        """An upper mismatch after an indeterminate error is exact while the writer's token cannot have expired.
+
+        What keeps us from looking at the state, as a newer version does, decides nothing.
+        """
+        if not isinstance(failure, UsageError):
+            raise Indeterminate(
+                f"shard {self.shard_id}: {type(command).__name__} may have been committed: {failure.message}"
+            ) from failure
         if (
             isinstance(command, CompareAndAppend)
             and isinstance(failure, UpperMismatch)

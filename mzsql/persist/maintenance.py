@@ -17,16 +17,16 @@ from collections.abc import Iterator
 
 import msgspec
 
-from mzsql.location import Determinate, LocationError, UsageError
+from mzsql.location import Determinate, LocationError
 from mzsql.persist.clock import Deadline
 from mzsql.persist.codec import encode_state
 from mzsql.persist.commands import AddRollup, ApplyMerge, Collect, known_keys
 from mzsql.persist.compaction import Merge, Unmergeable, apply_merge, choose, everything, is_ours
+from mzsql.persist.machine import surely_not_committed
 from mzsql.persist.opened import Opened
-from mzsql.persist.parts import delete_objects
+from mzsql.persist.parts import delete_objects, discard_objects
 from mzsql.persist.settings import Settings
 from mzsql.persist.state import ShardState
-from mzsql.repr.errors import InternalError
 
 _log = logging.getLogger(__name__)
 
@@ -274,14 +274,20 @@ def _roll_up(opened: Opened, state: ShardState, deadline: Deadline) -> int:
     context = opened.context
     key = f"{opened.shard_id}/rollup-{state.seqno:020d}-{context.new_object_id()}"
     data = encode_state(state)
-    context.retrying(lambda: context.blob.set(key, data), deadline)
+    try:
+        context.retrying(lambda: context.blob.set(key, data), deadline)
+    except LocationError:
+        # It may be there all the same.
+        discard_objects(context, opened.shard_id, [key], deadline)
+        raise
     try:
         added: bool = opened.shard.apply(AddRollup(state.seqno, key), deadline)
-    except (UsageError, Determinate, InternalError):
-        delete_objects(context, [key])
-        raise
-    except BaseException:
-        opened.doubt([key])
+    except BaseException as failure:
+        # Only what surely was not committed may be deleted at once.
+        if surely_not_committed(failure):
+            discard_objects(context, opened.shard_id, [key], deadline)
+        else:
+            opened.doubt([key])
         raise
     if not added:
         delete_objects(context, [key])

@@ -87,11 +87,12 @@ class Opened:
 
         They were named by a change to a state at or before ``seqno``, or that change lost its race.
         """
-        decided = [key for key, last in self._doubtful.items() if last <= seqno]
+        # Writers doubt beside the maintenance that resolves.
+        decided = [key for key, last in self._doubtful.copy().items() if last <= seqno]
         if not decided:
             return []
         for key in decided:
-            del self._doubtful[key]
+            self._doubtful.pop(key, None)
         live = named()
         return [key for key in decided if key not in live]
 

@@ -16,9 +16,9 @@ import msgspec
 import pyarrow as pa
 from msgspec import UNSET, UnsetType
 
-from mzsql.location import Determinate, UsageError
+from mzsql.location import Determinate, Indeterminate, UsageError
 from mzsql.persist.adoption import adopt, delete_empty
-from mzsql.persist.batch import Batch, KeySpec, Part, first_time
+from mzsql.persist.batch import Batch, BlobPart, KeySpec, Part, first_time
 from mzsql.persist.buffered import BufferedWriter
 from mzsql.persist.building import BatchBuilder, check_distinct, has_rows
 from mzsql.persist.clock import Deadline
@@ -37,11 +37,23 @@ from mzsql.persist.errors import (
     SchemaMismatch,
     UpperMismatch,
 )
-from mzsql.persist.machine import Context
+from mzsql.persist.machine import Context, surely_not_committed
 from mzsql.persist.metrics import metered
 from mzsql.persist.opened import Opened
 from mzsql.persist.parts import Updates, delete_objects
+from mzsql.repr.errors import SqlError
 from mzsql.repr.frontier import Frontier, Timestamp, less_than, show
+
+
+@contextlib.contextmanager
+def _nothing_appended(shard_id: str) -> Iterator[None]:
+    """An object that may have been written is no doubt about the append, which never began: nobody knows the object's name."""
+    try:
+        yield
+    except Indeterminate as failure:
+        raise Determinate(
+            f"shard {shard_id}: nothing was appended: {failure.message}", detail=failure.detail
+        ) from failure
 
 
 class WriteHandle:
@@ -202,7 +214,8 @@ class WriteHandle:
         deadline: Deadline,
     ) -> Batch:
         self._check_open()
-        return self._builder.build(updates, lower, upper, deadline)
+        with _nothing_appended(self.shard_id):
+            return self._builder.build(updates, lower, upper, deadline)
 
     def part_prefix(self) -> str:
         """A fresh key prefix of this shard under which someone else (Spark) may write Parquet objects to be adopted."""
@@ -331,9 +344,16 @@ class WriteHandle:
         """Append a batch made for this call; its objects are deleted when it surely is not appended."""
         try:
             self._append(batch.parts, expected, new_upper, deadline)
-        except (UsageError, Determinate):
-            self._builder.discard(batch.parts, deadline)
+        except BaseException as failure:
+            self._given_up(batch.parts, failure, deadline)
             raise
+
+    def _given_up(self, parts: Sequence[Part], failure: BaseException, deadline: Deadline) -> None:
+        """Delete the objects of an append that failed, once it surely is not part of the shard: now, or by a later collection."""
+        if surely_not_committed(failure):
+            self._builder.discard(parts, deadline)
+        else:
+            self._opened.doubt([part.key for part in parts if isinstance(part, BlobPart)])
 
     @metered("compare_and_append_batch")
     def compare_and_append_batch(
@@ -399,12 +419,21 @@ class WriteHandle:
         try:
             self._opened.shard.apply(command, deadline)
         except InlineOverflow as overflow:
-            flushed, written = self._builder.written_out(parts, deadline)
+            try:
+                with _nothing_appended(self.shard_id):
+                    flushed, written = self._builder.written_out(parts, deadline)
+            except SqlError as failure:
+                if overflow.doubtful_since is None:
+                    raise
+                # Of the first attempt this says nothing.
+                raise Indeterminate(
+                    f"shard {self.shard_id}: an append may have been committed: {failure.message}"
+                ) from failure
             command = msgspec.structs.replace(command, parts=flushed)
             try:
                 self._opened.shard.apply(command, deadline, doubtful_since=overflow.doubtful_since)
-            except (UsageError, Determinate):
-                self._builder.discard(written, deadline)
+            except BaseException as failure:
+                self._given_up(written, failure, deadline)
                 raise
         self._context.meter.appended(command.parts)
 
@@ -448,13 +477,14 @@ class WriteHandle:
         while not less_than(upper, current):
             if current is None:
                 break
-            batch = self._builder.without_below(batch, current, deadline)
+            with _nothing_appended(self.shard_id):
+                batch = self._builder.without_below(batch, current, deadline)
             try:
                 self._append(batch.parts, current, upper, deadline)
             except UpperMismatch as mismatch:
                 current = mismatch.current
-            except (UsageError, Determinate):
-                self._builder.discard(batch.parts, deadline)
+            except BaseException as failure:
+                self._given_up(batch.parts, failure, deadline)
                 raise
             else:
                 return
