@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import io
 import struct
 from collections.abc import Mapping, Sequence
 
@@ -48,64 +49,32 @@ class Blocks(msgspec.Struct, frozen=True):
         )
 
 
-class Sink:
+class Sink(io.BytesIO):
     """A file written to that can be looked at before it is closed; what a `pyarrow.parquet.ParquetWriter` writes into.
 
     Call `seal` after the last row group and before the writer is closed, then take `data`.
     """
 
-    def __init__(self) -> None:
-        self._chunks: list[bytes] = []
-        self._length = 0
-        self.closed = False
-
-    def write(self, data: bytes) -> int:
-        """Take the next bytes."""
-        taken = bytes(data)
-        self._chunks.append(taken)
-        self._length += len(taken)
-        return len(taken)
-
     def seal(self, writer: pq.ParquetWriter) -> None:
         """Have the writer put the checksums of all bytes so far into its footer."""
-        self._chunks = [b"".join(self._chunks)]
-        writer.add_key_value_metadata({_NAME: _encoded(self._chunks[0])})
+        with self.getbuffer() as view:
+            writer.add_key_value_metadata({_NAME: _encoded(view)})
 
     def data(self) -> bytes:
-        """All bytes; the sink is empty then."""
-        taken, self._chunks = b"".join(self._chunks), []
+        """All bytes; the sink is closed then."""
+        taken = self.getvalue()
+        super().close()
         return taken
 
-    def tell(self) -> int:
-        """How many bytes were written."""
-        return self._length
-
-    def readable(self) -> bool:
-        """It is not."""
-        return False
-
-    def writable(self) -> bool:
-        """It is."""
-        return True
-
-    def seekable(self) -> bool:
-        """It is not."""
-        return False
-
-    def flush(self) -> None:
-        """Nothing is kept back."""
-
     def close(self) -> None:
-        """Nothing is held but the bytes."""
-        self.closed = True
+        """Keep the bytes, whoever wrote them has done with them."""
 
 
-def _encoded(data: bytes) -> bytes:
+def _encoded(data: memoryview) -> bytes:
     size = _LEAST_BYTES
     while size * _MOST_BLOCKS < len(data):
         size *= 2
-    view = memoryview(data)
-    checksums = [checksum(view[start : start + size]) for start in range(0, len(view), size)]
+    checksums = [checksum(data[start : start + size]) for start in range(0, len(data), size)]
     packed = struct.pack(f">QQ{len(checksums)}I", size, len(data), *checksums)
     return base64.b64encode(packed)  # readers of the footer (Spark) take its values as text
 
