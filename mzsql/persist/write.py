@@ -34,7 +34,9 @@ from mzsql.persist.errors import (
     ExpiredHandle,
     ForeignBlob,
     InvalidBounds,
+    MissingPart,
     SchemaMismatch,
+    ShardFinalized,
     UpperMismatch,
 )
 from mzsql.persist.machine import Context, surely_not_committed
@@ -249,6 +251,7 @@ class WriteHandle:
             SchemaMismatch: its columns do not fit, or a worker is missing.
             InvalidBounds: a time is outside of the bounds.
             MissingPart: there is no such object.
+            ShardFinalized: the shard has ended, and its objects with it.
         """
         default = None if self.key is None or self.key.workers > 1 else 0
         of_each = [default] * len(keys) if workers is None else list(workers)
@@ -259,7 +262,12 @@ class WriteHandle:
         with self._turn(timeout) as deadline:
             self._check_open()
             self._check_new(keys, deadline)
-            parts = adopt(self._opened.parts, keys, self.key, of_each, deadline)
+            try:
+                parts = adopt(self._opened.parts, keys, self.key, of_each, deadline)
+            except MissingPart:
+                # Whoever ends a shard deletes all that is under its prefix.
+                self._check_new(keys, deadline)
+                raise
             for part in parts:
                 if part.rows:
                     what = f"the object {part.key}"
@@ -272,6 +280,8 @@ class WriteHandle:
         check_distinct(self.shard_id, keys)
         state = self._opened.shard.fetch(deadline)
         assert state is not None
+        if state.finalized:
+            raise ShardFinalized(f"shard {self.shard_id} was finalized: nothing can be written")
         for key in sorted(known_keys(state).intersection(keys)):
             raise DuplicatePart(
                 f"shard {self.shard_id}: the object {key} is part of the shard already",

@@ -16,6 +16,8 @@ FOUND = {
     "a lagging head looks like a missing rollup": (3, 33),
     "handles are visited in an order that a replay does not repeat": (6,),
     "a reader sees a downgrade that may have happened": (129, 434),
+    "an object to be adopted is gone with the shard it is for": (901200,),
+    "a lease that is renewed twice looks like an append done twice": (900903,),
 }
 
 
