@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import logging
 import os
+import stat
 import struct
 import tempfile
 import threading
@@ -21,7 +22,7 @@ from typing import NamedTuple
 
 _log = logging.getLogger(__name__)
 
-_MAGIC = b"mzcache1"
+_MAGIC = b"mzcache2"
 _HEAD = struct.Struct(">8sQI")
 _BLOCK = 64 * 1024
 _SPARE = 10
@@ -63,19 +64,31 @@ class CacheDirectory:
         name = hashlib.sha256(f"{self._namespace}\0{key}".encode()).hexdigest()
         return self._root / name[:2] / name
 
+    def _files(self) -> Iterator[tuple[int, int, str]]:
+        """Each file's time of last use, size and path."""
+        with contextlib.suppress(FileNotFoundError):
+            for directory in list(os.scandir(self._root)):
+                if not directory.is_dir(follow_symlinks=False):
+                    continue
+                for file in os.scandir(directory.path):
+                    with contextlib.suppress(FileNotFoundError):
+                        status = file.stat(follow_symlinks=False)
+                        if not stat.S_ISDIR(status.st_mode):  # which is none of ours
+                            yield status.st_mtime_ns, status.st_size, file.path
+
     def get(self, wanted: Stretch) -> bytes | None:
         """The bytes, checked; `None` when they are not there or not right."""
         path = self._path(wanted.key)
         try:
-            descriptor = os.open(path, os.O_RDONLY)
+            # What is no file, such as a pipe, must not be waited for.
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         except FileNotFoundError:
             return None
         except OSError as failure:
             self._gone_wrong("read", failure)
             return None
         try:
-            found = _read_file(descriptor, wanted)
-            os.utime(descriptor)
+            found = _read_file(descriptor, path.name, wanted)
         except _Damaged:
             self.damaged += 1
             self._unlink(path)
@@ -83,9 +96,12 @@ class CacheDirectory:
         except OSError as failure:
             self._gone_wrong("read", failure)
             return None
+        else:
+            with contextlib.suppress(OSError):  # it may be another user's, or not ours to write
+                os.utime(descriptor)
+            return found
         finally:
             os.close(descriptor)
-        return found
 
     def put(self, key: str, value: bytes) -> None:
         """Keep the object unless it would take the place of nearly everything else."""
@@ -104,7 +120,7 @@ class CacheDirectory:
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".")
         try:
             with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor, not a path
-                file.write(_header(value))
+                file.write(_header(path.name, value))
                 file.write(value)
             # Another process may have evicted it already, or removed the directory: it has its reasons.
             with contextlib.suppress(FileNotFoundError):
@@ -146,17 +162,6 @@ class CacheDirectory:
                     self.evictions += 1
             self.size = used + size
 
-    def _files(self) -> Iterator[tuple[int, int, str]]:
-        """Each file's time of last use, size and path."""
-        with contextlib.suppress(FileNotFoundError):
-            for directory in list(os.scandir(self._root)):
-                if not directory.is_dir(follow_symlinks=False):
-                    continue
-                for file in os.scandir(directory.path):
-                    with contextlib.suppress(FileNotFoundError):
-                        status = file.stat(follow_symlinks=False)
-                        yield status.st_mtime_ns, status.st_size, file.path
-
     def _gone_wrong(self, what: str, failure: OSError) -> None:
         self.failures += 1
         if not self._logged:
@@ -164,15 +169,20 @@ class CacheDirectory:
             _log.warning("cannot %s the blob cache %s: %s", what, self._root, failure)
 
 
-def _header(value: bytes) -> bytes:
+def _header(name: str, value: bytes) -> bytes:
+    """What precedes an object in its file, whose name is part of the checksum: under another one it is damaged."""
     view = memoryview(value)
     checksums = [zlib.crc32(view[i : i + _BLOCK]) for i in range(0, len(value), _BLOCK)]
     table = struct.pack(f">{len(checksums)}I", *checksums)
-    return _HEAD.pack(_MAGIC, len(value), zlib.crc32(table, len(value) & 0xFFFFFFFF)) + table
+    return _HEAD.pack(_MAGIC, len(value), _sum(name, len(value), table)) + table
 
 
-def _read_file(descriptor: int, wanted: Stretch) -> bytes:
-    """The wanted bytes of a file of the cache, each block of them checked.
+def _sum(name: str, size: int, table: bytes) -> int:
+    return zlib.crc32(table, zlib.crc32(f"{name} {size}".encode()))
+
+
+def _read_file(descriptor: int, name: str, wanted: Stretch) -> bytes:
+    """The wanted bytes of the file ``name`` of the cache, each block of them checked.
 
     Raises:
         _Damaged: it is not as it was written.
@@ -184,7 +194,7 @@ def _read_file(descriptor: int, wanted: Stretch) -> bytes:
     ):
         raise _Damaged
     table = _pread(descriptor, _HEAD.size, 4 * -(-size // _BLOCK))
-    if zlib.crc32(table, size & 0xFFFFFFFF) != checksum:
+    if _sum(name, size, table) != checksum:
         raise _Damaged
     offset, end = (0, size) if wanted.length < 0 else (wanted.offset, wanted.offset + wanted.length)
     offset, end = min(offset, size), min(end, size)

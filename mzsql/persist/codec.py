@@ -115,6 +115,21 @@ def decode_state(
     return state
 
 
+def is_framed(data: bytes) -> bool:
+    """Whether ``data`` begins as a frame does."""
+    return data.startswith(_MAGIC)
+
+
+def encode_framed(value: msgspec.Struct) -> bytes:
+    """The frame of what travels between processes without being kept."""
+    return _frame(_encoder.encode(value))
+
+
+def decode_framed(decoder: msgspec.msgpack.Decoder[T], data: bytes, what: str) -> T:
+    """The reverse of `encode_framed`; raises as `decode_entry`."""
+    return _decode(decoder, data, what, VERSION)
+
+
 def _frame(payload: bytes) -> bytes:
     return _HEADER.pack(_MAGIC, FORMAT_VERSION, checksum(payload)) + payload
 

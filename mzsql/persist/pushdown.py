@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mzsql.persist.batch import TIME_COLUMN, KeySpec, Part, first_time, last_time
-from mzsql.persist.errors import SchemaMismatch
+from mzsql.persist.errors import CorruptPart, SchemaMismatch
 from mzsql.persist.stats import KeyRange, Lookup
 from mzsql.repr.frontier import Frontier, Timestamp, less_equal, less_than
 
@@ -179,10 +179,17 @@ def encode_filters(schema: pa.Schema, filters: Filters | None) -> tuple[tuple[st
 
 
 def decode_filters(encoded: Sequence[tuple[str, bytes]]) -> Filters | None:
-    """The reverse of `encode_filters`, with Arrow scalars as bounds."""
+    """The reverse of `encode_filters`, with Arrow scalars as bounds.
+
+    Raises:
+        CorruptPart: the bytes are no filters.
+    """
     if not encoded:
         return None
-    return {column: list(_decoded_ranges(data)) for column, data in encoded}
+    try:
+        return {column: list(_decoded_ranges(data)) for column, data in encoded}
+    except (pa.ArrowException, OSError, LookupError, ValueError) as failure:
+        raise CorruptPart(f"not the filters of a split: {failure}") from failure
 
 
 def _decoded_ranges(data: bytes) -> Iterator[KeyRange]:

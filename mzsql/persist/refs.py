@@ -26,6 +26,7 @@ from mzsql.persist.batch import (
     last_time,
 )
 from mzsql.persist.clock import Deadline, SystemClock
+from mzsql.persist.codec import decode_framed, encode_framed, is_framed
 from mzsql.persist.columns import all_at, decode_schema
 from mzsql.persist.consolidate import consolidate
 from mzsql.persist.errors import CorruptPart, SchemaMismatch
@@ -193,6 +194,9 @@ class SplitData(msgspec.Struct, frozen=True):
     filters: tuple[tuple[str, bytes], ...] = ()
 
 
+_SPLITS = msgspec.msgpack.Decoder(SplitData)
+
+
 class SnapshotSplit:
     """One share of a snapshot; travels between processes as bytes.
 
@@ -321,18 +325,20 @@ class SnapshotSplit:
         return pa.concat_tables([self.schema.empty_table(), *found]).combine_chunks()
 
     def to_bytes(self) -> bytes:
-        """The split for another process."""
-        return msgspec.msgpack.encode(self._data)
+        """The split for another process, with a checksum."""
+        return encode_framed(self._data)
 
     @staticmethod
     def from_bytes(
         data: bytes, *, blob: Blob | None = None, context: Context | None = None
     ) -> SnapshotSplit:
-        """A split that came from another process; without ``blob`` the one at the URL its client was opened with."""
-        try:
-            decoded = msgspec.msgpack.decode(data, type=SplitData)
-        except (msgspec.DecodeError, UnicodeDecodeError, UsageError) as failure:
-            raise CorruptPart(f"not a split of a snapshot: {failure}") from failure
+        """A split that came from another process; without ``blob`` the one at the URL its client was opened with.
+
+        Raises:
+            CorruptPart: the bytes are no split, or damaged.
+            NewerVersion: a newer program made it.
+        """
+        decoded = _decoded(data)
         owns_blob = context is None and blob is None
         if context is None:
             context = _reading_context(decoded, blob)
@@ -345,6 +351,15 @@ class SnapshotSplit:
         if self._owns_blob:
             self._owns_blob = False
             self._reader.context.blob.close()
+
+
+def _decoded(data: bytes) -> SplitData:
+    if is_framed(data):
+        return decode_framed(_SPLITS, data, "a split of a snapshot")
+    try:  # as splits were before they had a checksum
+        return _SPLITS.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, UsageError) as failure:
+        raise CorruptPart(f"not a split of a snapshot: {failure}") from failure
 
 
 def _reading_context(data: SplitData, blob: Blob | None) -> Context:

@@ -12,7 +12,7 @@ import datetime as dt
 import decimal
 import fractions
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -214,6 +214,11 @@ class Lookup:
         if pa.types.is_nested(type_):
             raise SchemaMismatch(
                 f'column "{column}" of type {type_} has no order to look up keys by'
+            )
+        if isinstance(ranges, Iterator):
+            raise SchemaMismatch(
+                f'the ranges of column "{column}" can be gone through only once',
+                hint="Give them as a list.",
             )
         self.column = column
         self.type = type_

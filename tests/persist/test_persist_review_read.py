@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import os
 
 import pyarrow as pa
 import pytest
@@ -11,7 +12,8 @@ from persist_model import SCHEMA, counted, mem_client, updates
 
 from mzsql.location.mem import MemBlob, MemConsensus
 from mzsql.persist import KeySpec, PersistClient, SchemaMismatch, Settings, SnapshotSplit
-from mzsql.persist.cache import BlobCache
+from mzsql.persist.cache import BlobCache, CachedBlob
+from mzsql.persist.errors import CorruptPart, NewerVersion
 from mzsql.persist.stats import Lookup
 from mzsql.repr.errors import DataError
 
@@ -174,6 +176,65 @@ def test_a_disk_that_takes_no_copy_is_told(monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert read.snapshot_reader(0, consolidate=True).read_all().num_rows == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cached_file_under_the_name_of_another_is_damaged(tmp_path):
+    blob = MemBlob()
+    keys = ["a", "b"]
+    for key in keys:
+        blob.set(key, key.encode() * 100)
+    cached = CachedBlob(blob, BlobCache(tmp_path, memory_bytes=0))
+    assert [cached.get(key) for key in keys] == [b"a" * 100, b"b" * 100]
+    one, other = (path for path in tmp_path.rglob("*") if path.is_file())
+    held = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(held)
+    assert [cached.get(key) for key in keys] == [b"a" * 100, b"b" * 100]
+    assert cached.cache.stats().damaged == 2
+
+
+def test_what_is_no_file_in_a_cache_is_neither_waited_for_nor_in_the_way(tmp_path):
+    blob = MemBlob()
+    for number in range(20):
+        blob.set(f"k{number}", bytes([number]) * 1000)
+    cached = CachedBlob(blob, BlobCache(tmp_path, memory_bytes=0, directory_bytes=5000))
+    cached.get("k0")
+    [path] = [path for path in tmp_path.rglob("*") if path.is_file()]
+    path.unlink()
+    os.mkfifo(path)
+    stray = path.parent / "stray"
+    stray.mkdir()
+    os.utime(stray, (0, 0))
+    for number in range(20):
+        assert cached.get(f"k{number}") == bytes([number]) * 1000
+    assert cached.cache.stats().evictions > 0
+    before = cached.cache.stats().directory_hits
+    assert cached.get("k19") == bytes([19]) * 1000
+    assert cached.cache.stats().directory_hits == before + 1
+    assert stray.is_dir()
+
+
+def test_a_damaged_split_is_refused():
+    """A split says at which time it is read, so any other byte in it would be another answer."""
+    client = mem_client()
+    write, read = client.open_shard(client.new_shard_id(), SCHEMA)
+    write.compare_and_append(updates([(1, "a", 0, 1)]), expected_upper=0, new_upper=1)
+    [split] = read.snapshot(0, filters={"k": [(0, 5)]}, columns=["v"])
+    whole = split.to_bytes()
+    assert SnapshotSplit.from_bytes(whole, blob=client.blob).to_arrow().equals(split.to_arrow())
+    for place in range(len(whole)):
+        damaged = whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :]
+        with pytest.raises((CorruptPart, NewerVersion)):
+            SnapshotSplit.from_bytes(damaged, blob=client.blob)
+
+
+def test_ranges_that_can_be_gone_through_once_are_refused():
+    """A split would have none of them left."""
+    client = mem_client()
+    write, read = client.open_shard(client.new_shard_id(), SCHEMA)
+    write.compare_and_append(updates([(1, "a", 0, 1)]), expected_upper=0, new_upper=1)
+    with pytest.raises(SchemaMismatch, match="only once"):
+        read.snapshot(0, filters={"k": iter([(0, 5)])})
 
 
 class _Full:
