@@ -197,7 +197,8 @@ def decode(entries: Mapping[str, bytes]) -> CatalogState:
 def peek_catalog(persist: PersistClient, shard_id: str) -> CatalogState | None:
     """The catalog as it is, read without a lease and changing nothing; None where there is none."""
     table = persist.peek(shard_id)
-    if table is None:
+    if table is None or not {"key", "value"} <= set(table.column_names):
+        # A shard of somebody else's may have any id.
         return None
     pairs = zip(table.column("key").to_pylist(), table.column("value").to_pylist(), strict=True)
     return decode(dict(pairs))

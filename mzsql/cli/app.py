@@ -169,6 +169,7 @@ def maintain(
         float,
         typer.Option(
             min=0,
+            max=1e9,
             help="Delete what nobody refers to once it is so many hours old. "
             "What is younger than the longest write may be about to be appended.",
         ),

@@ -1,19 +1,21 @@
 """What a location stores: all its shards as a table with what each costs a month, or one shard laid open.
 
 Promise: nothing is written and no lease is taken. JSON says the same as the tables, in full; the tables shorten long lists and say so.
+The table of all shards has first what it is looked at for, and on a terminal as many columns as fit; in a pipe all of them.
 A shard that cannot be read is shown with its error, and makes the command fail once everything else has been shown.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import shutil
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from mzsql.cli.output import print_csv, print_table
+from mzsql.cli.output import print_csv, print_table, text_of
 from mzsql.cli.place import Place
 from mzsql.persist.cost import hundred_dollars_a_year, span
 from mzsql.persist.inspection import HandleReport, ShardReport, StrangersReport
@@ -42,6 +44,19 @@ _COLUMNS = (
     "usd_a_month",
 )
 _NOT_SUMMED = ("owner", "shard", "since", "upper", "seqno")
+_OF_AN_ENVIRONMENT = (
+    *("owner", "bytes", "usd_a_month", "garbage_bytes", "batches", "since", "upper"),
+    *("readers", "writers", "holds", "shard", "unreferenced_bytes"),
+    *("inline_bytes", "parts", "updates", "seqno"),
+)
+"""The order of columns in the table: the first ones fit a terminal of 80 columns, and name what --shard takes."""
+_OF_A_LOCATION = (
+    "shard",
+    *(name for name in _OF_AN_ENVIRONMENT if name not in ("shard", "owner")),
+    "owner",
+)
+_OWNER_SHOWN = 30
+"""So many characters of an owner are shown on a terminal."""
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,12 +112,14 @@ def print_overview(place: Place, style: str) -> int:
     owners = place.owners()
     shards: list[ShardReport] = []
     failures: dict[str, str] = {}
+    hints: list[str] = []
     for shard_id, found in place.client.reports():
         if isinstance(found, ShardReport):
             if not found.finalized or found.cost.stored_bytes:
                 shards.append(found)
         else:
             failures[shard_id] = found.message if isinstance(found, SqlError) else repr(found)
+            hints.append(getattr(found, "hint", None) or "")
     strangers = place.client.strangers()
     shards.sort(key=lambda r: (-_stored(r), owners.get(r.shard_id, ""), r.shard_id))
     if style == "json":
@@ -120,8 +137,8 @@ def print_overview(place: Place, style: str) -> int:
         _print_rows(shards, owners, style)
         if style == "table":
             _print_rest(strangers)
-    for shard_id, error in failures.items():
-        sys.stderr.write(f"ERROR:  {shard_id}: {error}\n")
+    for (shard_id, error), hint in zip(failures.items(), hints, strict=True):
+        sys.stderr.write(failure_lines(shard_id, error, hint))
     return 1 if failures else 0
 
 
@@ -140,8 +157,51 @@ def _print_rows(shards: Sequence[ShardReport], owners: dict[str, str], style: st
     total[0] = "total"
     told = [usd(r.cost.total_usd) + ("" if r.cost.reliable else " ?") for r in shards]
     told.append(usd(total[-1]))
-    shown = [[*row[:-1], cost] for row, cost in zip([*rows, total], told, strict=True)]
-    print_table(_COLUMNS, shown, sys.stdout)
+    shown = [
+        dict(zip(_COLUMNS, [*row[:-1], cost], strict=True))
+        for row, cost in zip([*rows, total], told, strict=True)
+    ]
+    names = _OF_AN_ENVIRONMENT if owners else _OF_A_LOCATION
+    if not owners:
+        shown[-1]["shard"], shown[-1]["owner"] = "total", None
+    _print_fitting(names, [[row[name] for name in names] for row in shown])
+
+
+def _shortened(owner: str) -> str:
+    """The end tells objects apart."""
+    return owner if len(owner) <= _OWNER_SHOWN else f"…{owner[1 - _OWNER_SHOWN :]}"
+
+
+def _print_fitting(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """The columns that fit the terminal, in a pipe all; the last row is the total."""
+    count = len(names)
+    if sys.stdout.isatty():
+        rows = [
+            [
+                _shortened(value) if name == "owner" and value else value
+                for name, value in zip(names, row, strict=True)
+            ]
+            for row in rows
+        ]
+        room = shutil.get_terminal_size().columns
+        widths = [
+            max(len(name), *(len(text_of(row[i])) for row in rows)) + 3
+            for i, name in enumerate(names)
+        ]
+        count = max(1, sum(sum(widths[: i + 1]) <= room + 1 for i in range(len(names))))
+    shards = len(rows) - 1
+    footer = f"({shards} shard{'' if shards == 1 else 's'})"
+    print_table(names[:count], [row[:count] for row in rows], sys.stdout, footer=footer)
+    if count < len(names):
+        sys.stdout.write(
+            f"A wider terminal, --csv and --json have more: {', '.join(names[count:])}.\n"
+        )
+
+
+def failure_lines(shard_id: str, error: str, hint: str) -> str:
+    """What kept a shard from being read or maintained, as PostgreSQL's tools print errors; the shard is named once."""
+    where = "" if shard_id in error else f"{shard_id}: "
+    return f"ERROR:  {where}{error}\n" + (f"HINT:  {hint}\n" if hint else "")
 
 
 def _print_rest(strangers: Sequence[StrangersReport]) -> None:
@@ -192,7 +252,7 @@ def _print_facts(report: ShardReport, owner: str) -> None:
         "shard": report.shard_id,
         "owner": owner,
         "state": "finalized: a tombstone" if report.finalized else "live",
-        "since": show(report.since),
+        "since": f"{show(report.since)}{_held_by(report)}",
         "upper": show(report.upper),
         "seqno": f"{report.seqno}, objects kept for states from {report.seqno_since} on",
         "last change": _moment(report.walltime_ms),
@@ -209,6 +269,18 @@ def _print_facts(report: ShardReport, owner: str) -> None:
         if fact:
             sys.stdout.write(f"{name.ljust(width)}  {fact}\n")
     sys.stdout.write("\n")
+
+
+def _held_by(report: ShardReport) -> str:
+    """Who keeps since where it is: those that are no further."""
+    held = [f"reader {r.id}" for r in report.readers if r.frontier == report.since]
+    held += [f"hold {h.id}" for h in report.critical if h.frontier == report.since]
+    if report.since is None:
+        return ""
+    if not held:
+        return ", held back by nobody: it moves when a reader or hold does"
+    more = f" and {len(held) - 3} more" if len(held) > 3 else ""
+    return f", held back by {', '.join(held[:3])}{more}"
 
 
 def _moment(ms: int) -> str:
@@ -294,7 +366,8 @@ def _print_list(what: str, names: Sequence[str], rows: Sequence[Sequence[Any]]) 
 
 def _print_cost(report: ShardReport) -> None:
     cost = report.cost
-    sys.stdout.write(f"cost a month: ${usd(cost.total_usd)}\n")
+    doubt = "" if cost.reliable else f" ?, by {span(report.log.activity.seconds)} of log"
+    sys.stdout.write(f"cost a month: ${usd(cost.total_usd)}{doubt}\n")
     rows = [
         ("stored", f"{cost.stored_bytes} bytes", usd(cost.storage_usd)),
         ("PUT, LIST, DELETE", f"{cost.puts_per_month:.0f} requests", usd(cost.puts_usd)),

@@ -18,11 +18,13 @@ from types import FrameType
 import msgspec
 from prometheus_client import start_http_server
 
+from mzsql.cli.inspect import failure_lines
 from mzsql.cli.place import Place
 from mzsql.location import LocationError
 from mzsql.persist.cost import span
 from mzsql.persist.leaks import Leak
 from mzsql.persist.upkeep import Failure, Upkeep, Wanted, keep_up
+from mzsql.repr.errors import InvalidParameter
 
 
 class Rounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,9 +39,15 @@ def serve_metrics(port: int, address: str) -> None:
     """Serve Prometheus' default registry over HTTP on a thread that ends with the process.
 
     Raises:
-        OSError: the port is taken.
+        InvalidParameter: the port is taken, or the address is not this machine's.
     """
-    start_http_server(port, addr=address)
+    try:
+        start_http_server(port, addr=address)
+    except OSError as failure:
+        raise InvalidParameter(
+            f"metrics cannot be served at {address}, port {port}: {failure.strerror}",
+            hint="Give another --metrics-port or --metrics-address; port 0 takes a free one.",
+        ) from failure
 
 
 @contextmanager
@@ -66,15 +74,16 @@ def _stopping() -> Iterator[threading.Event]:
 def run_maintenance(place: Place, wanted: Wanted, rounds: Rounds, style: str) -> int:
     """Do the rounds and tell of them. The exit code: 1 when something failed in the last one."""
     with _stopping() as stop:
-        leaks_due = 0.0
+        leaks_due, first = 0.0, True
         while True:
             leaks = wanted.leaks_older_than_ms if time.monotonic() >= leaks_due else None
             if leaks is not None:
                 leaks_due = time.monotonic() + rounds.leaks_interval
             this = msgspec.structs.replace(wanted, leaks_older_than_ms=leaks)
             done = _round(place, this, stop, style)
-            if not rounds.forever or style == "json" or _anything(done):
+            if first or style == "json" or _anything(done):
                 _tell(done, wanted, style)
+            first = False
             if not rounds.forever or stop.wait(rounds.interval):
                 return 1 if done.failures else 0
 
@@ -98,7 +107,9 @@ def _round(place: Place, wanted: Wanted, stop: threading.Event, style: str) -> U
             on_leak=tell_leak,
         )
     except LocationError as failure:
-        done.failures.append(Failure(shard_id="the location", error=failure.message))
+        done.failures.append(
+            Failure(shard_id="the location", error=failure.message, hint=failure.hint or "")
+        )
     return done
 
 
@@ -119,7 +130,7 @@ def _tell(done: Upkeep, wanted: Wanted, style: str) -> None:
     else:
         sys.stdout.write(_told(done, wanted) + "\n")
         for failure in done.failures:
-            sys.stderr.write(f"ERROR:  {failure.shard_id}: {failure.error}\n")
+            sys.stderr.write(failure_lines(failure.shard_id, failure.error, failure.hint))
     sys.stdout.flush()
 
 

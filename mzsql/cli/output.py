@@ -64,8 +64,14 @@ def _element_text(value: Any) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def print_table(names: Sequence[str], rows: Sequence[Sequence[Any]], out: IO[str]) -> None:
-    """The rows as psql lays them out; a value of several lines that stands alone (a plan) as it is."""
+def print_table(
+    names: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    out: IO[str],
+    *,
+    footer: str | None = None,
+) -> None:
+    """The rows as psql lays them out, with their number or ``footer``; a value of several lines that stands alone (a plan) as it is."""
     cells = [[text_of(value) for value in row] for row in rows]
     if len(names) == 1 and len(cells) == 1 and "\n" in cells[0][0]:
         out.write(f"{names[0]}\n{'-' * len(names[0])}\n{cells[0][0].rstrip()}\n\n")
@@ -92,7 +98,8 @@ def print_table(names: Sequence[str], rows: Sequence[Sequence[Any]], out: IO[str
                 for text, w, right in zip(line, widths, numeric, strict=True)
             ]
             out.write(_line(aligned))
-    out.write(f"({len(rows)} row{'' if len(rows) == 1 else 's'})\n\n")
+    count = f"({len(rows)} row{'' if len(rows) == 1 else 's'})" if footer is None else footer
+    out.write(f"{count}\n\n")
 
 
 def _line(cells: Sequence[str]) -> str:

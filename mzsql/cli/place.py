@@ -48,19 +48,22 @@ class Place(msgspec.Struct, frozen=True):
         return known
 
     def shard_named(self, name: str) -> str:
-        """The shard of that id, or of the object of that full name.
+        """The shard of that id, or of the object of that full name or, where it is the only one, of that last part of it.
 
         Raises:
-            UndefinedObject: there is none.
+            UndefinedObject: there is none, or more than one.
         """
         if name in self.client.consensus.list_keys():
             return name
-        matching = [
-            shard
-            for shard, owner in self.owners().items()
-            if name in (owner, owner.partition(" ")[2])
-        ]
-        if len(matching) != 1:
+        owners = self.owners()
+        matching = [s for s, owner in owners.items() if name in (owner, owner.partition(" ")[2])]
+        matching = matching or [s for s, owner in owners.items() if owner.endswith(f".{name}")]
+        if len(matching) > 1:
+            raise UndefinedObject(
+                f"there is more than one shard {name}",
+                hint=f"Name one of {', '.join(sorted(owners[shard] for shard in matching))}.",
+            )
+        if not matching:
             raise UndefinedObject(
                 f"there is no shard {name}",
                 hint="Name a shard by its id, or an object of the environment by its full name; "

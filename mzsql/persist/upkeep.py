@@ -30,6 +30,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
     shard_id: str
     error: str
+    hint: str = ""
 
 
 class Upkeep(msgspec.Struct, kw_only=True):
@@ -120,7 +121,9 @@ def _reported(done: Upkeep, shard_id: str) -> Iterator[None]:
     try:
         yield
     except SqlError as failure:
-        done.failures.append(Failure(shard_id=shard_id, error=failure.message))
+        done.failures.append(
+            Failure(shard_id=shard_id, error=failure.message, hint=failure.hint or "")
+        )
     except Exception as failure:
         _log.exception("shard %s: upkeep failed", shard_id)
         error = f"{type(failure).__name__}: {failure}"

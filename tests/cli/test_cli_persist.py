@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
+import pty
 import re
 import signal
 import socket
 import subprocess
 import sys
+import termios
 import time
 import urllib.request
 from pathlib import Path
@@ -125,9 +128,10 @@ def test_inspect_of_an_environment_names_objects_and_leaves_no_reader(tmp_env: P
         named = json.loads(out)["owners"]
         assert "table materialize.public.t" in named.values()
         assert set(shards) <= set(named)
-        code, out, err = _invoke("inspect", str(tmp_env), "--shard", "materialize.public.t")
-        assert (code, err) == (0, "")
-        assert "table materialize.public.t" in out
+        for name in ("materialize.public.t", "table materialize.public.t", "public.t", "t"):
+            code, out, err = _invoke("inspect", str(tmp_env), "--shard", name)
+            assert (code, err) == (0, "")
+            assert "table materialize.public.t" in out
         assert {shard: client.inspect(shard) for shard in shards} == before
 
 
@@ -139,6 +143,74 @@ def test_inspect_tells_damage_and_fails(location: Location) -> None:
     code, _, err = _invoke("inspect", *location.urls, "--shard", name)
     assert code == 1
     assert f"missing from Blob: {lost.removeprefix('blob/')}" in err
+
+
+@pytest.mark.parametrize("columns", [80, 120, 200])
+def test_inspect_shows_on_a_terminal_what_fits(location: Location, columns: int) -> None:
+    master, slave = pty.openpty()
+    termios.tcsetwinsize(slave, (50, columns))
+    environment = {k: v for k, v in os.environ.items() if k != "COLUMNS"}
+    done = subprocess.run(
+        [_MZSQL, "inspect", *location.urls], stdout=slave, env=environment, timeout=60, check=True
+    )
+    assert done.returncode == 0
+    os.close(slave)
+    told = b""
+    with contextlib.suppress(OSError):  # the end of a terminal nobody writes to
+        while data := os.read(master, 65536):
+            told += data
+    os.close(master)
+    head, rule, *rows = told.decode().replace("\r", "").split("\n(")[0].splitlines()
+    assert all(len(line) <= columns for line in (head, rule, *rows))
+    names = [name.strip() for name in head.split("|")]
+    assert names[:3] == ["shard", "bytes", "usd_a_month"]
+    left_out = re.search(r"have more: (.+)\.", told.decode())
+    everything = _invoke("inspect", *location.urls)[1].splitlines()[0]
+    rest = left_out.group(1).split(", ") if left_out else []
+    assert names + rest == [name.strip() for name in everything.split("|")]
+    assert "(2 shards)" in told.decode()
+
+
+def test_inspect_tells_who_holds_since_back(location: Location) -> None:
+    shard = str(_shards(location)[0]["shard_id"])
+    told = _invoke("inspect", *location.urls, "--shard", shard)[1]
+    assert re.search(r"since +\[11\], held back by nobody", told)
+    with location.client() as client:
+        reader = client.open_reader(shard)
+        client.open_critical_reader(shard, "nightly")
+        ahead = client.open_reader(shard)
+        writer = client.open_writer(shard)
+        writer.compare_and_append(None, expected_upper=12, new_upper=20)
+        ahead.downgrade_since(15)
+        told = _invoke("inspect", *location.urls, "--shard", shard)[1]
+        [line] = [line for line in told.splitlines() if line.startswith("since ")]
+        assert line.endswith(f"held back by reader {reader.reader_id}, hold nightly")
+
+
+def test_a_shard_with_the_id_of_catalogs_makes_no_environment(tmp_path: Path) -> None:
+    other = Location(tmp_path)
+    with other.client() as client:
+        client.open_shard("s00000000-0000-4000-8000-000000000001", SCHEMA, purpose="mine")
+    code, out, err = _invoke("inspect", *other.urls)
+    assert (code, err) == (0, "")
+    assert "mine" in out or "00000001" in out
+    assert _invoke("maintain", *other.urls)[0] == 0
+
+
+def test_options_that_make_no_sense(location: Location) -> None:
+    for wrong in (["--leaks-older-than", "inf"], ["--interval", "0"], ["--metrics-port", "70000"]):
+        code, _, err = _invoke("maintain", *location.urls, *wrong)
+        assert code == 2
+        assert wrong[0] in err
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        code, _, err = _invoke(
+            "maintain", *location.urls, "--metrics-port", port, "--metrics-address", "127.0.0.1"
+        )
+    assert code == 1
+    assert f"metrics cannot be served at 127.0.0.1, port {port}" in err
 
 
 @pytest.mark.parametrize("command", ["inspect", "maintain"])
@@ -195,13 +267,15 @@ def test_maintain_of_one_shard_that_fails(location: Location) -> None:
     assert code == 1
     assert "1 shards" in out
     assert "1 compactions of 3 batches" in out
-    assert err.startswith(f"ERROR:  {shards[0]}: ")
+    assert err.startswith(f"ERROR:  shard {shards[0]}: ")
+    assert err.count(shards[0]) == 1
     code, out, err = _invoke("maintain", *location.urls, "--shard", shards[1])
     assert (code, err) == (0, "")
     code, out, err = _invoke("inspect", *location.urls)
     assert code == 1
     assert shards[1] in out
-    assert err.startswith(f"ERROR:  {shards[0]}: ")
+    assert err.startswith(f"ERROR:  shard {shards[0]}: ")
+    assert err.count(shards[0]) == 1
 
 
 def test_maintain_spares_what_the_write_ahead_log_holds(tmp_env: Path) -> None:
