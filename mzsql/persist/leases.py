@@ -203,10 +203,8 @@ class ReaderLease:
             self._renewal.release()
 
     def expire(self, deadline: Deadline) -> None:
-        """Give the lease up. Idempotent."""
+        """Give the lease up. Idempotent, and tried again where an earlier call did not get it done."""
         with self._lock:
-            if self.expired:
-                return
             self.expired = True
         if self.reader_id in self._opened.shard.state.readers:
             self._opened.shard.apply(ExpireReader(self.reader_id), deadline)

@@ -8,8 +8,9 @@ import os
 
 import pyarrow as pa
 import pytest
-from persist_model import SCHEMA, counted, mem_client, updates
+from persist_model import SCHEMA, ManualClock, counted, mem_client, updates
 
+from mzsql.location import Determinate
 from mzsql.location.mem import MemBlob, MemConsensus
 from mzsql.persist import KeySpec, PersistClient, SchemaMismatch, Settings, SnapshotSplit
 from mzsql.persist.cache import BlobCache, CachedBlob
@@ -235,6 +236,31 @@ def test_ranges_that_can_be_gone_through_once_are_refused():
     write.compare_and_append(updates([(1, "a", 0, 1)]), expected_upper=0, new_upper=1)
     with pytest.raises(SchemaMismatch, match="only once"):
         read.snapshot(0, filters={"k": iter([(0, 5)])})
+
+
+class Refusing(MemConsensus):
+    """Takes no writes while it is told so."""
+
+    refuses = False
+
+    def compare_and_set(self, key, expected, new):
+        if self.refuses:
+            raise Determinate("refused")
+        return super().compare_and_set(key, expected, new)
+
+
+def test_a_reader_that_could_not_be_expired_can_be_expired_again():
+    consensus = Refusing()
+    client = PersistClient(MemBlob(), consensus, clock=ManualClock(), background=False)
+    _, read = client.open_shard(client.new_shard_id(), SCHEMA)
+    consensus.refuses = True
+    with pytest.raises(Determinate):
+        read.expire(timeout=0.1)
+    consensus.refuses = False
+    assert len(client.inspect(read.shard_id).readers) == 1
+    read.expire()
+    read.expire()
+    assert client.inspect(read.shard_id).readers == {}
 
 
 class _Full:
