@@ -18,7 +18,7 @@ from mzsql.location import Adoptable, RangeReadable
 from mzsql.persist.batch import DIFF_COLUMN, TIME_COLUMN, BlobPart, KeySpec, KeyStats
 from mzsql.persist.blocks import footer_of
 from mzsql.persist.clock import Deadline
-from mzsql.persist.columns import check_columns, conform, physical, time_bounds
+from mzsql.persist.columns import check_columns, conform, fits_as_is, physical, time_bounds
 from mzsql.persist.errors import CorruptPart, ForeignBlob, SchemaMismatch
 from mzsql.persist.fetch import PartReader, missing
 from mzsql.persist.parts import delete_objects, stats_names
@@ -42,7 +42,7 @@ def adopt(
         ForeignBlob: an object is not under the shard's prefix.
         MissingPart: there is no such object.
         CorruptPart: it is not Parquet.
-        SchemaMismatch: its columns do not fit, or hold a NULL where none may be.
+        SchemaMismatch: its columns do not fit, or hold a NULL where none may be, or a value that is none of the shard's type.
     """
     for key in keys:
         if not key.startswith(reader.shard_id + "/"):
@@ -94,7 +94,9 @@ class _Adopted:
                 if found.whole is not None
                 else pa.PythonFile(RangeFile(found.size, self._read), mode="r")
             )
+            self._check_encoding(file.metadata)
             check_columns(file.schema_arrow, self._reader.schema, self._what)
+            self._check_values(file)
             least, greatest = 0, 0
             stats: tuple[KeyStats, ...] = ()
             if file.metadata.num_rows:
@@ -151,6 +153,31 @@ class _Adopted:
     def _rows(self, file: pq.ParquetFile, names: Sequence[str]) -> pa.Table:
         table = file.read(columns=list(names))
         return conform(table, pa.schema([self._schema.field(name) for name in names]))
+
+    def _check_encoding(self, metadata: pq.FileMetaData) -> None:
+        """Refuse timestamps that not all readers take for the same time: Arrow has them wrap around beyond the year 2262."""
+        for place in range(metadata.num_columns):
+            column = metadata.schema.column(place)
+            if column.physical_type == "INT96":
+                raise SchemaMismatch(
+                    f'{self._what} has column "{column.path}" as INT96, which is no timestamp of a shard',
+                    hint="Have Spark write with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS.",
+                )
+
+    def _check_values(self, file: pq.ParquetFile) -> None:
+        """Check the columns that were written with another type than the shard's: what cannot be read as that is no part of it."""
+        found = file.schema_arrow
+        for field in self._schema:
+            if fits_as_is(found.field(field.name).type, field.type):
+                continue
+            for group in range(file.metadata.num_row_groups):
+                column = file.read_row_group(group, columns=[field.name])[field.name]
+                try:
+                    column.cast(field.type)
+                except pa.ArrowInvalid as failure:
+                    raise SchemaMismatch(
+                        f'{self._what} has values in column "{field.name}" that do not fit the shard: {failure}'
+                    ) from failure
 
     def _check_nulls(self, file: pq.ParquetFile) -> None:
         for field in self._schema:

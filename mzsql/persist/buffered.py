@@ -9,6 +9,7 @@ design, the levers of its cost section.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -25,6 +26,8 @@ from mzsql.repr.frontier import Frontier, is_timestamp, less_than, show
 
 if TYPE_CHECKING:
     from mzsql.persist.write import WriteHandle
+
+_log = logging.getLogger(__name__)
 
 _PIECE_BYTES = 8 * 1024 * 1024
 
@@ -67,6 +70,7 @@ class BufferedWriter:
         self._appending = False
         self._failure: BaseException | None = None
         self._broken = False
+        self._closing = False
         self._closed = False
         self._thread: threading.Thread | None = None
         if self._context.threads:
@@ -106,10 +110,12 @@ class BufferedWriter:
             UpperMismatch: an earlier append met an upper that another writer had moved; the writer is of no more use.
             Determinate: an earlier append was not committed, and is tried again with the next; or the buffer stayed full.
             Indeterminate: an earlier append may have been committed; the writer is of no more use.
+            ExpiredHandle: the writer was closed or is being, or its handle has expired.
         """
         deadline = self._context.deadline(timeout)
         with self._changed:
             self._raise_failure()
+            self._check_open()
             if self._thread is None and self._due():
                 self._flush(deadline)
                 self._raise_failure()
@@ -143,9 +149,14 @@ class BufferedWriter:
         with self._changed:
             if self._closed:
                 return
+            # What came after the flush had begun would be lost.
+            self._closing = True
+            self._changed.notify_all()
         try:
             self.flush(timeout=timeout)
         except Determinate:
+            with self._changed:
+                self._closing = False
             raise
         except BaseException:
             self._stop()
@@ -158,6 +169,24 @@ class BufferedWriter:
             self._changed.notify_all()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
+
+    def expire(self) -> None:
+        """Append nothing any more, as the handle has expired: every later call says so. Logs what is lost."""
+        with self._changed:
+            if self._closed or self._broken:
+                return
+            if self._buffer.updates or self._appending:
+                _log.warning(
+                    "shard %s: updates up to %s were buffered and not appended when their writer expired",
+                    self._writer.shard_id,
+                    show(self._buffer.upper),
+                )
+            self._failure = ExpiredHandle(
+                f"shard {self._writer.shard_id}: the writer expired before its buffered writer was closed; "
+                f"durable is what was pushed up to {show(self._durable)}"
+            )
+            self._broken = True
+            self._changed.notify_all()
 
     def __enter__(self) -> Self:
         return self
@@ -179,6 +208,10 @@ class BufferedWriter:
             if not self._broken:
                 self._failure = None
             raise failure
+
+    def _check_open(self) -> None:
+        if self._closing or self._closed:
+            raise ExpiredHandle(f"shard {self._writer.shard_id}: the buffered writer is closed")
 
     def _checked(
         self, updates: Updates | Mapping[int, Updates] | None, upper: Frontier
@@ -214,14 +247,22 @@ class BufferedWriter:
 
     def _wait_for_room(self, deadline: Deadline) -> None:
         def room() -> bool:
-            return self._buffer.bytes < self._limit or self._failure is not None
+            full = self._buffer.bytes >= self._limit
+            return not full or self._failure is not None or self._closing
 
-        if self._thread is not None and not self._changed.wait_for(room, deadline.remaining()):
-            raise Determinate(
-                f"shard {self._writer.shard_id}: {self._buffer.bytes} bytes wait to be appended, "
-                f"and none went within {deadline.timeout:g} s"
-            )
+        def ours() -> bool:
+            return self._thread is None and not self._appending
+
+        while not room():
+            if ours():
+                self._flush(deadline)
+            elif not self._changed.wait_for(lambda: room() or ours(), deadline.remaining()):
+                raise Determinate(
+                    f"shard {self._writer.shard_id}: {self._buffer.bytes} bytes wait to be appended, "
+                    f"and none went within {deadline.timeout:g} s"
+                )
         self._raise_failure()
+        self._check_open()
 
     def _wait_while_appending(self, deadline: Deadline) -> None:
         if not self._changed.wait_for(lambda: not self._appending, deadline.remaining()):
@@ -248,8 +289,9 @@ class BufferedWriter:
         if failure is None:
             self._durable = appended.upper
         else:
-            self._failure = failure
-            self._broken = not isinstance(failure, Determinate)
+            if not self._broken:
+                self._failure = failure
+                self._broken = not isinstance(failure, Determinate)
             self._put_back(appended)
         self._changed.notify_all()
         if failure is not None and not isinstance(failure, Exception):
@@ -281,7 +323,7 @@ class BufferedWriter:
     def _run(self) -> None:
         """The thread that flushes what is due."""
         with self._changed:
-            while not self._closed:
+            while not (self._closed or self._broken):
                 if self._due():
                     self._flush(self._context.deadline(None))
                     continue

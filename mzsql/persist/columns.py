@@ -151,6 +151,11 @@ def fits(found: pa.DataType, wanted: pa.DataType) -> bool:
     return False
 
 
+def fits_as_is(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether every value of a column whose type `fits` is one of ``wanted``: not all finer timestamps, nor all NULLs within, are."""
+    return bool(found.equals(wanted)) or _width_free(found) is not None
+
+
 def check_columns(found: pa.Schema, schema: pa.Schema, what: str) -> None:
     """Check that ``found`` has the columns of updates of ``schema``.
 
@@ -192,11 +197,14 @@ def normalize(
     """Checked updates with the physical schema.
 
     Raises:
-        SchemaMismatch: the columns do not fit, or a column that must not be NULL is.
+        SchemaMismatch: the columns do not fit, or a column that must not be NULL is, or a value is none of the shard's type.
         InvalidBounds: a time is outside of ``[lower, upper)``.
     """
     check_columns(table.schema, schema, what)
-    table = conform(table, physical(schema))
+    try:
+        table = conform(table, physical(schema))
+    except pa.ArrowInvalid as failure:
+        raise SchemaMismatch(f"{what} has values that do not fit the shard: {failure}") from failure
     for field in table.schema:
         if not field.nullable and table[field.name].null_count:
             raise SchemaMismatch(f'{what} has a NULL in column "{field.name}", which takes none')

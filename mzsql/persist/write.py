@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
@@ -71,6 +72,7 @@ class WriteHandle:
         self._lock = threading.RLock()
         self._used = False
         self._expired = False
+        self._buffered: weakref.WeakSet[BufferedWriter] = weakref.WeakSet()
         self.writer_id = writer_id
         self.purpose = purpose
 
@@ -117,7 +119,7 @@ class WriteHandle:
         """
         self._check_open()
         settings = self._context.settings
-        return BufferedWriter(
+        buffered = BufferedWriter(
             self,
             self._by_worker,
             upper=self.fetch_upper(timeout=timeout) if upper is UNSET else upper,
@@ -126,6 +128,8 @@ class WriteHandle:
             ),
             flush_bytes=settings.flush_bytes if flush_bytes is None else flush_bytes,
         )
+        self._buffered.add(buffered)
+        return buffered
 
     @metered("fetch_upper")
     def fetch_upper(self, *, timeout: float | None = None) -> Frontier:
@@ -337,7 +341,7 @@ class WriteHandle:
             else:
                 batch = self._built(by_worker, expected_upper, new_upper, deadline)
                 self._append_own(batch, expected_upper, new_upper, deadline)
-        self._opened.changed(self._opened)
+        self._opened.changed(self._opened, deadline)
 
     def _check_upper(self, expected: Frontier, deadline: Deadline) -> None:
         """Refuse early, before anything is written, what is known to be refused."""
@@ -397,7 +401,7 @@ class WriteHandle:
                         check_times(first_time(part), last, expected_upper, new_upper, "the batch")
                         parts.append(part)
             self._append(tuple(parts), expected_upper, new_upper, deadline)
-        self._opened.changed(self._opened)
+        self._opened.changed(self._opened, deadline)
 
     def _check_own(self, batch: Batch) -> None:
         if batch.shard_id != self.shard_id:
@@ -466,7 +470,7 @@ class WriteHandle:
         """
         with self._turn(timeout) as deadline:
             self._append_definite(updates, lower, upper, deadline)
-        self._opened.changed(self._opened)
+        self._opened.changed(self._opened, deadline)
 
     def _append_definite(
         self,
@@ -507,5 +511,7 @@ class WriteHandle:
             if self._expired:
                 return
             self._expired = True
+            for buffered in list(self._buffered):
+                buffered.expire()
             if self._used and self.writer_id in self._opened.shard.state.writers:
                 self._opened.shard.apply(ExpireWriter(self.writer_id), deadline)

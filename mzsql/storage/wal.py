@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 import pyarrow as pa
 
-from mzsql.location import LocationError
 from mzsql.persist import (
     Batch,
     Clock,
@@ -28,7 +27,7 @@ from mzsql.persist import (
     UpperMismatch,
     WriteHandle,
 )
-from mzsql.repr.errors import InternalError, UndefinedTable
+from mzsql.repr.errors import InternalError, SqlError, UndefinedTable
 from mzsql.repr.frontier import Timestamp
 
 _log = logging.getLogger(__name__)
@@ -236,7 +235,7 @@ class WriteAheadLog:
             self._kept_moves = 0
         except ExpiredHandle:
             self._lapsed = True
-        except LocationError as failure:
+        except SqlError as failure:
             self._kept_moves = 0
             _log.warning("the write-ahead log keeps history a little longer: %s", failure)
 
