@@ -3,7 +3,7 @@
 Promise: neighbouring batches of a size tier become one of the next, so a shard of n updates keeps O(log n) batches and rewrites each
 update O(log n) times; what most of a shard is in, once since has left most of its times behind, is rewritten by itself, O(log) times
 however since moves. A merge has its times advanced to since, is consolidated, and is sorted: by key, or without one by the columns in
-order, so that the least and greatest values of row groups tell them apart. Small merges are pyarrow's; large ones DuckDB's, which gets
+order, so that the least and greatest values of row groups tell them apart, and equal rows are neighbours. Small merges are pyarrow's; large ones DuckDB's, which gets
 `Settings.compaction_memory_bytes` and spills the rest to a directory of the merge's own. Trade-off: a merge whose sum of diffs says that
 little would vanish is not rewritten for its times alone. Source: the persist design, "compaction"; differential's spine.
 """
@@ -31,11 +31,13 @@ from mzsql.persist.consolidate import (
     consolidate,
     consolidation_sql,
     positional,
+    quote,
     renamed,
     sort_by_key,
 )
 from mzsql.persist.errors import CorruptPart, MissingPart
 from mzsql.persist.machine import surely_not_committed
+from mzsql.persist.neighbours import consolidate_sorted, has_comparable_rows
 from mzsql.persist.opened import Opened
 from mzsql.persist.parts import PartWriter, delete_objects
 from mzsql.persist.settings import Settings
@@ -286,6 +288,9 @@ class _Work:
         key = self._opened.key
         table = pa.concat_tables(list(self._tables())).combine_chunks()
         try:
+            if key is None and _is_sorted_wholly(table.schema):
+                yield from consolidate_sorted([sort_by_columns(table)])
+                return
             table = consolidate(table, key)
         except DataError as failure:
             raise Unmergeable(self._run, failure) from failure
@@ -304,11 +309,16 @@ class _Work:
         ):
             batches = _noted(self._batches(columns), failed)
             connection.register("updates", pa.RecordBatchReader.from_batches(columns, batches))
+            by_neighbours = opened.key is None and has_comparable_rows(schema)
+            sql = _ordered(columns) if by_neighbours else _sql(schema, columns, opened.key)
             try:
-                reader = connection.sql(_sql(schema, columns, opened.key)).to_arrow_reader(1 << 16)
-                for batch in reader:
-                    summed = cast_sums(pa.Table.from_batches([batch]), columns)
+                reader = connection.sql(sql).to_arrow_reader(1 << 16)
+                tables = (pa.Table.from_batches([batch]) for batch in reader)
+                for table in consolidate_sorted(tables) if by_neighbours else tables:
+                    summed = cast_sums(table, columns)
                     yield conform(summed.rename_columns(schema.names), schema)
+            except DataError as failure:
+                raise Unmergeable(self._run, failure) from failure
             except (duckdb.Error, pa.ArrowException, OSError) as failure:
                 raise self._reason(failure, failed) from failure
 
@@ -349,6 +359,13 @@ def _sql(schema: pa.Schema, columns: pa.Schema, key: KeySpec | None) -> str:
     return consolidation_sql("updates", columns.names, additive, order)
 
 
+def _ordered(columns: pa.Schema) -> str:
+    """DuckDB's SELECT that brings equal rows side by side."""
+    names = [quote(name) for name in columns.names]
+    order = ", ".join(f"{name} NULLS LAST" for name in names[:-1])
+    return f"SELECT {', '.join(names)} FROM updates ORDER BY {order}"
+
+
 def _noted(batches: Iterator[pa.RecordBatch], failed: list[Exception]) -> Iterator[pa.RecordBatch]:
     """``batches``; an error, of which DuckDB would keep the text only, is put into ``failed``."""
     try:
@@ -363,6 +380,11 @@ def sort_by_columns(table: pa.Table) -> pa.Table:
     names = [field.name for field in table.schema if _orders(field.type)]
     order = [(name, "ascending") for name in names if name != DIFF_COLUMN]
     return table.take(pc.sort_indices(table, sort_keys=order)) if table.num_rows > 1 else table
+
+
+def _is_sorted_wholly(schema: pa.Schema) -> bool:
+    """Whether `sort_by_columns` brings equal rows side by side, where they can be told apart."""
+    return has_comparable_rows(schema) and all(_orders(field.type) for field in schema)
 
 
 @functools.cache

@@ -47,7 +47,7 @@ def _sums_fit(table: pa.Table) -> bool:
 
 def _by_arrow(table: pa.Table) -> pa.Table:
     names = [name for name in table.column_names if name != DIFF_COLUMN]
-    grouped = _floats_as_bits(table).group_by(names).aggregate([(DIFF_COLUMN, "sum")])
+    grouped = floats_as_bits(table).group_by(names).aggregate([(DIFF_COLUMN, "sum")])
     total = f"{DIFF_COLUMN}_sum"
     kept = grouped.filter(pc.not_equal(grouped[total], 0))
     kept = kept.rename_columns([DIFF_COLUMN if n == total else n for n in kept.column_names])
@@ -57,7 +57,7 @@ def _by_arrow(table: pa.Table) -> pa.Table:
 _BITS = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}
 
 
-def _floats_as_bits(table: pa.Table) -> pa.Table:
+def floats_as_bits(table: pa.Table) -> pa.Table:
     """Floats as integers of the same bits, with one zero and one NaN, so that equal in SQL is equal in bits."""
     for place, field in enumerate(table.schema):
         bits = _BITS.get(field.type)

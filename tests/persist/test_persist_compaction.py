@@ -436,7 +436,7 @@ def test_close_interrupts_duckdb(monkeypatch):
         begun.set()
         return endless
 
-    monkeypatch.setattr(compaction, "_sql", sql)
+    monkeypatch.setattr(compaction, "_ordered", sql)
     outcome = []
 
     def run():
