@@ -156,6 +156,7 @@ def fits_as_is(found: pa.DataType, wanted: pa.DataType) -> bool:
     return bool(found.equals(wanted)) or _width_free(found) is not None
 
 
+@functools.lru_cache(maxsize=4096)
 def check_columns(found: pa.Schema, schema: pa.Schema, what: str) -> None:
     """Check that ``found`` has the columns of updates of ``schema``.
 
@@ -181,6 +182,8 @@ def check_columns(found: pa.Schema, schema: pa.Schema, what: str) -> None:
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """``table``, whose columns `fits`, with exactly the columns, order and types of ``schema``."""
+    if table.schema.equals(schema):
+        return table
     table = table.select(schema.names)
     if table.schema.equals(schema):
         return table
@@ -200,11 +203,15 @@ def normalize(
         SchemaMismatch: the columns do not fit, or a column that must not be NULL is, or a value is none of the shard's type.
         InvalidBounds: a time is outside of ``[lower, upper)``.
     """
-    check_columns(table.schema, schema, what)
-    try:
-        table = conform(table, physical(schema))
-    except pa.ArrowInvalid as failure:
-        raise SchemaMismatch(f"{what} has values that do not fit the shard: {failure}") from failure
+    wanted = physical(schema)
+    if not table.schema.equals(wanted):
+        check_columns(table.schema, schema, what)
+        try:
+            table = conform(table, wanted)
+        except pa.ArrowInvalid as failure:
+            raise SchemaMismatch(
+                f"{what} has values that do not fit the shard: {failure}"
+            ) from failure
     for field in table.schema:
         if not field.nullable and table[field.name].null_count:
             raise SchemaMismatch(f'{what} has a NULL in column "{field.name}", which takes none')

@@ -59,13 +59,19 @@ def tables(updates: Updates, piece_bytes: int) -> Iterator[pa.Table]:
 
 
 def _pieces(table: pa.Table, piece_bytes: int) -> Iterator[pa.Table]:
+    return (piece for piece, _ in _sized(table, piece_bytes))
+
+
+def _sized(table: pa.Table, piece_bytes: int) -> Iterator[tuple[pa.Table, int]]:
+    """Pieces with their bytes, which take Arrow long to add up."""
     size = table.nbytes
     if size <= piece_bytes:
-        yield table
+        yield table, size
         return
     rows = max(1, table.num_rows * piece_bytes // size)
     for start in range(0, table.num_rows, rows):
-        yield table.slice(start, rows)
+        piece = table.slice(start, rows)
+        yield piece, piece.nbytes
 
 
 class PartWriter:
@@ -105,8 +111,7 @@ class PartWriter:
     def add(self, table: pa.Table) -> None:
         """Take updates that have the physical schema; may begin to write a part, and wait for earlier ones."""
         limit = self._context.settings.part_bytes
-        for piece in _pieces(table, limit):
-            size = piece.nbytes
+        for piece, size in _sized(table, limit):
             if self._pending and self._pending_bytes + size > limit:
                 self._begin()
             if piece.num_rows:
