@@ -3,9 +3,10 @@
 Promise: neighbouring batches of a size tier become one of the next, so a shard of n updates keeps O(log n) batches and rewrites each
 update O(log n) times; what most of a shard is in, once since has left most of its times behind, is rewritten by itself, O(log) times
 however since moves. A merge has its times advanced to since, is consolidated, and is sorted: by key, or without one by the columns in
-order, so that the least and greatest values of row groups tell them apart, and equal rows are neighbours. Small merges are pyarrow's; large ones DuckDB's, which gets
-`Settings.compaction_memory_bytes` and spills the rest to a directory of the merge's own. Trade-off: a merge whose sum of diffs says that
-little would vanish is not rewritten for its times alone. Source: the persist design, "compaction"; differential's spine.
+order, so that the least and greatest values of row groups tell them apart, and equal rows are neighbours. Small merges are pyarrow's;
+large ones DuckDB's, which gets `Settings.compaction_memory_bytes` and spills the rest to a directory of the merge's own. Trade-off: a
+merge whose sum of diffs says that little would vanish is not rewritten for its times alone. Source: the persist design, "compaction";
+differential's spine.
 """
 
 from __future__ import annotations

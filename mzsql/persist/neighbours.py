@@ -81,7 +81,7 @@ def _begins(table: pa.Table) -> np.ndarray:
 
 def _sums(diffs: pa.ChunkedArray, firsts: np.ndarray, before: int, *, goes_on: bool) -> np.ndarray:
     """The sum of diffs of each run of equal rows; when the first row was held, ``before`` is what was summed up of it."""
-    values = diffs.to_numpy()
+    values: np.ndarray = diffs.to_numpy()
     most = max(abs(int(values.min())), abs(int(values.max())), abs(before))
     if most * (len(values) + 1) > _INT64.max:
         values = values.astype(object)  # exact
