@@ -172,23 +172,29 @@ class Batch(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, lower=lower, upper=upper)
 
     def to_bytes(self) -> bytes:
-        """The batch as msgpack, for a log or another process."""
-        return _ENCODER.encode(self)
+        """The batch for a log or another process, with a checksum."""
+        from mzsql.persist.codec import encode_framed  # noqa: PLC0415  frames hold states, which hold parts
+
+        return encode_framed(self)
 
     @staticmethod
     def from_bytes(data: bytes) -> Batch:
         """The reverse of `to_bytes`.
 
         Raises:
-            CorruptPart: the bytes are no batch.
+            CorruptPart: the bytes are no batch, or damaged.
+            NewerVersion: a newer program made them.
         """
-        try:
+        from mzsql.persist.codec import decode_framed, is_framed  # noqa: PLC0415  as above
+
+        if is_framed(data):
+            return decode_framed(_DECODER, data, "a batch")
+        try:  # as batches were before they had a checksum
             return _DECODER.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, UsageError) as failure:
             raise CorruptPart(f"not a batch: {failure}") from failure
 
 
-_ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Batch)
 
 

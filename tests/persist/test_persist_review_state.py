@@ -17,7 +17,8 @@ from persist_model import (
 
 from mzsql.location import Determinate, Indeterminate
 from mzsql.location.mem import MemBlob, MemConsensus
-from mzsql.persist import KeySpec, NewerVersion, PersistClient, Settings
+from mzsql.persist import CorruptPart, KeySpec, NewerVersion, PersistClient, Settings
+from mzsql.persist.batch import Batch
 from mzsql.repr.version import VERSION
 
 NEWER = "99.0.0"
@@ -245,3 +246,20 @@ def test_a_doubt_outlives_parts_that_cannot_be_written_out():
     client.maintain(write.shard_id)
     assert kept not in blobs(client)
     assert blobs(client) == referenced(client.inspect(write.shard_id))
+
+
+def test_a_batch_that_travels_is_refused_once_any_byte_of_it_is_damaged():
+    client, write, _ = world()
+    batch = write.batch(updates([(1, "a", 0, 1)]), lower=0, upper=1)
+    data = batch.to_bytes()
+    assert Batch.from_bytes(data) == batch
+    for place in range(len(data)):
+        damaged = bytearray(data)
+        damaged[place] ^= 0x11
+        # A format that never was may be a newer one's.
+        with pytest.raises((CorruptPart, NewerVersion)):
+            Batch.from_bytes(bytes(damaged))
+    with pytest.raises(CorruptPart):
+        Batch.from_bytes(data[:-1])
+    write.delete_batch(batch)
+    assert client.inspect(write.shard_id).upper == 0
