@@ -6,6 +6,8 @@ that its readers expect: a purpose that is no text, once committed, would keep e
 
 from __future__ import annotations
 
+import math
+
 from mzsql.location.errors import UsageError
 from mzsql.persist.errors import InvalidBounds
 from mzsql.repr.frontier import is_timestamp
@@ -52,14 +54,15 @@ def check_text(text: object, name: str, *, empty: bool = True) -> None:
 
 
 def check_number(number: object, name: str, least: float, *, whole: bool) -> None:
-    """Check that the argument ``name`` is a number of at least ``least``, and of a size that a state can keep.
+    """Check that the argument ``name`` is a number of at least ``least``, and where it is ``whole`` of a size that a state can keep.
 
     Raises:
         UsageError: it is not.
     """
     fits = isinstance(number, int if whole else int | float) and not isinstance(number, bool)
     # Anything compares false to NaN.
-    if not fits or not least <= number <= _GREATEST:  # type: ignore[operator]
+    greatest = _GREATEST if whole else math.inf
+    if not fits or not least <= number <= greatest:  # type: ignore[operator]
         kind = "a whole number" if whole else "a number"
         raise UsageError(f"{name} must be {kind} of at least {least:g}, not {number!r}")
 

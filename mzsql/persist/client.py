@@ -29,9 +29,10 @@ from mzsql.location import (
     open_blob,
     open_consensus,
 )
+from mzsql.persist.arguments import check_text
 from mzsql.persist.batch import KeySpec
 from mzsql.persist.cache import DIRECTORY_BYTES, MEMORY_BYTES, BlobCache, CachedBlob
-from mzsql.persist.clock import Clock, Patience, SystemClock
+from mzsql.persist.clock import Clock, Deadline, Patience, SystemClock
 from mzsql.persist.columns import check_schema, encode_schema
 from mzsql.persist.commands import Finalize, RegisterCritical, RegisterReader
 from mzsql.persist.critical import CriticalReader
@@ -60,6 +61,7 @@ _log = logging.getLogger(__name__)
 
 _HEARTBEAT_CHECK_SECONDS = 10.0
 _CLOSE_SECONDS = 5.0
+_LEAST_MAINTENANCE_SECONDS = 1.0
 
 
 class PersistClient:
@@ -234,6 +236,7 @@ class PersistClient:
         timeout: float | None = None,
     ) -> WriteHandle:
         """A writer; costs nothing in Consensus until it writes. Without ``schema`` the shard must be there; raises as `open_shard`."""
+        check_text(purpose, "a purpose")
         opened = self._open(shard_id, schema, key, timeout)
         writer = WriteHandle(opened, "w" + self._context.new_id(), purpose)
         with self._lock:
@@ -257,6 +260,7 @@ class PersistClient:
         """
         opened = self._open(shard_id, schema, key, timeout)
         reader_id = "r" + self._context.new_id()
+        check_text(purpose, "a purpose")
         command = RegisterReader(reader_id, self._context.settings.reader_lease_ms, purpose)
         registered = opened.shard.apply(command, opened.deadline(timeout))
         return ReadHandle(opened, reader_id, registered)
@@ -282,6 +286,10 @@ class PersistClient:
             purpose: what for, shown to whoever inspects the shard.
             timeout: seconds the call may take.
         """
+        check_text(reader_id, "a critical reader's name", empty=False)
+        check_text(purpose, "a purpose")
+        if token is not None:
+            check_text(token, "a token", empty=False)
         opened = self._open(shard_id, None, None, timeout)
         command = RegisterCritical(
             reader_id,
@@ -299,8 +307,7 @@ class PersistClient:
         if schema is not None:
             schema = check_schema(schema, key)
         with self._lock:
-            if self._closed:
-                raise ExpiredHandle("the persist client is closed")
+            self._check_open()
             opened = self._opened.get(shard_id)
             if opened is not None:
                 self._used(opened)
@@ -308,6 +315,12 @@ class PersistClient:
             opened = self._make(shard_id, schema, key, timeout)
         opened.check(schema, key)
         return opened
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ExpiredHandle(
+                "the persist client is closed", hint="Open another one, or close it later."
+            )
 
     def _make(
         self, shard_id: str, schema: pa.Schema | None, key: KeySpec | None, timeout: float | None
@@ -369,16 +382,19 @@ class PersistClient:
             NewerVersion, CorruptPart, MissingPart: its state cannot be read.
         """
         check_shard_id(shard_id)
+        self._check_open()
         return inspect_shard(self._context, shard_id, self._context.deadline(timeout))
 
     def reports(
         self, *, timeout: float | None = None
     ) -> Iterator[tuple[str, ShardReport | Exception]]:
         """Every shard of the location with its `report`, or with the error that kept it from being read. Changes nothing."""
+        self._check_open()
         return inspect_location(self._context, lambda: self._context.deadline(timeout))
 
     def strangers(self) -> list[StrangersReport]:
         """Objects in Blob under prefixes that are no shards of this Consensus, summed up by prefix. Changes nothing."""
+        self._check_open()
         return find_strangers(self._context, frozenset(self._context.consensus.list_keys()))
 
     @metered("peek")
@@ -389,6 +405,7 @@ class PersistClient:
             MissingPart: compaction took parts away faster than they could be read.
         """
         check_shard_id(shard_id)
+        self._check_open()
         found = peek(self._context, shard_id, self._context.deadline(timeout))
         return None if found is None else found[1]
 
@@ -403,6 +420,7 @@ class PersistClient:
         timeout: float | None = None,
     ) -> Iterator[Leak]:
         """Objects and unfinished uploads that nobody refers to; see `mzsql.persist.leaks.find_leaks`."""
+        self._check_open()
         return find_leaks(
             self._context,
             older_than_ms=older_than_ms,
@@ -452,22 +470,26 @@ class PersistClient:
                 del self._opened[opened.shard_id]
                 self._recent.pop(opened.shard_id, None)
 
-    def _changed(self, opened: Opened) -> None:
-        """Maintain a shard that was changed here, if that is due and done in this process."""
+    def _changed(self, opened: Opened, deadline: Deadline | None = None) -> None:
+        """Maintain a shard that was changed here, if that is due and done in this process; without threads by a call with ``deadline``."""
         if self._context.settings.maintenance == "elsewhere":
             return
         if not due_here(opened):
             return
         if not self._threads:
-            self._maintain_quietly(opened)
+            self._maintain_quietly(opened, deadline)
             return
         with self._wake:
             self._queue[opened.shard_id] = opened
             self._wake.notify()
 
-    def _maintain_quietly(self, opened: Opened) -> None:
+    def _maintain_quietly(self, opened: Opened, deadline: Deadline | None = None) -> None:
+        seconds = self._context.settings.timeout
+        if deadline is not None:
+            # Whoever waits for a call is not to wait for a backend that fails much longer than for the call itself.
+            seconds = min(seconds, max(deadline.remaining(), _LEAST_MAINTENANCE_SECONDS))
         try:
-            patience = Patience(self._context.clock, self._context.settings.timeout)
+            patience = Patience(self._context.clock, seconds)
             maintain(opened, patience, all_due=False, only_ours=True)
         except LocationError as failure:
             self._count_failure(failure)
@@ -570,7 +592,11 @@ def check_shard_id(shard_id: str) -> None:
         UsageError: it is not.
     """
     try:
-        valid = shard_id[:1] == "s" and str(UUID(shard_id[1:])) == shard_id[1:]
+        valid = (
+            isinstance(shard_id, str)
+            and shard_id[:1] == "s"
+            and str(UUID(shard_id[1:])) == shard_id[1:]
+        )
     except ValueError:
         valid = False
     if not valid:

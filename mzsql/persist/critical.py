@@ -53,10 +53,11 @@ class CriticalReader:
             raise InvalidBounds(
                 f"shard {self.shard_id}: a hold cannot go back from {show(self._since)} to {show(new_since)}"
             )
+        deadline = self._opened.deadline(timeout)
         command = DowngradeCritical(self.reader_id, self.token, new_since)
-        self._opened.shard.apply(command, self._opened.deadline(timeout))
+        self._opened.shard.apply(command, deadline)
         self._since = join(self._since, new_since)
-        self._opened.changed(self._opened)
+        self._opened.changed(self._opened, deadline)
 
     @metered("critical_release")
     def release(self, *, timeout: float | None = None) -> None:

@@ -68,7 +68,11 @@ class Context(msgspec.Struct, frozen=True):
 
     def deadline(self, timeout: float | None) -> Deadline:
         """The end of a call that starts now."""
-        return Deadline(self.clock, self.settings.timeout if timeout is None else timeout)
+        if timeout is None:
+            timeout = self.settings.timeout
+        elif not isinstance(timeout, int | float):
+            raise UsageError(f"a timeout is a number of seconds, not {timeout!r}")
+        return Deadline(self.clock, timeout)
 
     def retrying(self, act: Callable[[], T], deadline: Deadline) -> T:
         """``act()``, retried; see `mzsql.persist.retry.retrying`."""
@@ -106,6 +110,8 @@ class Shard:
         # Looks at Consensus are numbered as they begin; `_seen` is the latest one whose result is cached.
         self._begun = 0
         self._seen = 0
+        # The last error of a backend in the call that has its turn, for those that wait for theirs.
+        self._trouble: LocationError | None = None
         self._own_seqnos: deque[int] = deque(maxlen=_OWN_CHANGES)
         self._own_batches: deque[int] = deque(maxlen=_OWN_CHANGES)
 
@@ -173,12 +179,15 @@ class Shard:
         """The lock. Another thread may hold it while it retries, for longer than the caller has time."""
         patience = min(max(deadline.remaining(), _TURN_SECONDS), threading.TIMEOUT_MAX)
         if not self._lock.acquire(timeout=patience):
+            trouble = self._trouble
             raise Determinate(
                 f"shard {self.shard_id}: another call of this process was not over within {deadline.timeout:g} s"
-            )
+                + ("" if trouble is None else f"; it met: {trouble.message}")
+            ) from trouble
         try:
             yield
         finally:
+            self._trouble = None
             self._lock.release()
 
     def _apply(
@@ -194,7 +203,7 @@ class Shard:
                 # Without the newer state a doubt cannot be resolved, whatever kept us from it; without a doubt a look changes nothing.
                 if doubtful_since is None and not isinstance(failure, Indeterminate):
                     raise
-                raise self._timed_out(command, doubtful_since, deadline) from failure
+                raise self._timed_out(command, doubtful_since, deadline, failure) from failure
 
         state, fresh = self._cached, self._seen > asked
         if state is None:
@@ -229,10 +238,11 @@ class Shard:
                     self.shard_id, state.seqno, Versioned(new.seqno, encode_entry(entry))
                 )
             except LocationError as failure:
+                self._trouble = failure
                 if isinstance(failure, Indeterminate) and doubtful_since is None:
                     doubtful_since = now
                 if not backoff.pause():
-                    raise self._timed_out(command, doubtful_since, deadline) from failure
+                    raise self._timed_out(command, doubtful_since, deadline, failure) from failure
                 self.context.meter.metrics.retries.inc()
                 state, fresh = refetch(), True
                 continue
@@ -263,13 +273,21 @@ class Shard:
                 self.context.meter.metrics.leases_expired.labels(handle).inc(gone)
 
     def _timed_out(
-        self, command: Command, doubtful_since: int | None, deadline: Deadline
+        self,
+        command: Command,
+        doubtful_since: int | None,
+        deadline: Deadline,
+        failure: Exception | None = None,
     ) -> LocationError:
+        """The error of a command that ran out of time; without ``failure`` it lost its races to other processes."""
         what = f"shard {self.shard_id}: {type(command).__name__}"
         limit = f"within {deadline.timeout:g} s"
+        last = "others were faster each time" if failure is None else _told(failure)
         if doubtful_since is None:
-            return Determinate(f"{what} was not committed {limit}")
-        return Indeterminate(f"{what} was not confirmed {limit}; it may have been committed")
+            return Determinate(f"{what} was not committed {limit}: {last}")
+        return Indeterminate(
+            f"{what} was not confirmed {limit}, it may have been committed: {last}"
+        )
 
     def _raise_if_ambiguous(
         self, state: ShardState, command: Command, failure: SqlError, doubtful_since: int
@@ -388,12 +406,27 @@ class Shard:
     def _scan(self, start: int, deadline: Deadline) -> list[Versioned]:
         context = self.context
         return context.retrying(
-            lambda: context.consensus.scan(self.shard_id, start, _SCAN_LIMIT), deadline
+            self._noting(lambda: context.consensus.scan(self.shard_id, start, _SCAN_LIMIT)),
+            deadline,
         )
 
     def _head(self, deadline: Deadline) -> Versioned | None:
         context = self.context
-        return context.retrying(lambda: context.consensus.head(self.shard_id), deadline)
+        return context.retrying(
+            self._noting(lambda: context.consensus.head(self.shard_id)), deadline
+        )
+
+    def _noting(self, act: Callable[[], T]) -> Callable[[], T]:
+        """``act``, its error kept for those that wait for their turn."""
+
+        def noted() -> T:
+            try:
+                return act()
+            except LocationError as failure:
+                self._trouble = failure
+                raise
+
+        return noted
 
     def _load(self, head: Versioned, deadline: Deadline) -> ShardState | None:
         """A whole state to start from, as the newest entry names it; `None` when that is gone."""
@@ -411,6 +444,10 @@ class Shard:
         if not first or first[0].seqno != entry.rollup_seqno:
             return None
         return self._decoded(first[0]).state
+
+
+def _told(failure: Exception) -> str:
+    return failure.message if isinstance(failure, SqlError) else repr(failure)
 
 
 def _entry(new: ShardState, diff: StateDiff, version: str) -> Entry:

@@ -27,10 +27,12 @@ class Opened:
     Args:
         shard: its state machine, with a state.
         context: the client's.
-        changed: called after each change made here, so that maintenance happens when it is due.
+        changed: called after each change made here, with the end of the call that made it, so that maintenance happens when it is due.
     """
 
-    def __init__(self, shard: Shard, context: Context, changed: Callable[[Opened], None]) -> None:
+    def __init__(
+        self, shard: Shard, context: Context, changed: Callable[[Opened, Deadline], None]
+    ) -> None:
         self.shard = shard
         self.context = context
         self.changed = changed
@@ -131,7 +133,7 @@ class Opened:
         if schema is not None and key != self.key:
             raise SchemaMismatch(
                 f"shard {self.shard_id} has another key than the one it is opened with",
-                detail=f"The shard has {self.key}, the program has {key}.",
+                detail=f"The shard has {self.key or 'no key'}, the program has {key or 'no key'}.",
             )
 
 

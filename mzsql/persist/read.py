@@ -530,8 +530,9 @@ class ReadHandle:
             raise InvalidBounds(
                 f"shard {self.shard_id}: since cannot go back from {show(self.since)} to {show(new_since)}"
             )
-        self._lease.renew(new_since, self._opened.deadline(timeout))
-        self._opened.changed(self._opened)
+        deadline = self._opened.deadline(timeout)
+        self._lease.renew(new_since, deadline)
+        self._opened.changed(self._opened, deadline)
 
     @metered("heartbeat")
     def heartbeat(self, *, timeout: float | None = None) -> None:

@@ -8,7 +8,14 @@ import pytest
 
 from mzsql.location import UsageError
 from mzsql.location.mem import MemBlob, MemConsensus
-from mzsql.persist import InvalidBounds, KeySpec, PersistClient, SchemaMismatch, Settings
+from mzsql.persist import (
+    ExpiredHandle,
+    InvalidBounds,
+    KeySpec,
+    PersistClient,
+    SchemaMismatch,
+    Settings,
+)
 
 SCHEMA = pa.schema([("item", pa.string()), ("price", pa.int64())])
 
@@ -141,3 +148,34 @@ def test_a_schema_of_another_kind_is_told_what_it_should_be(client):
     write.compare_and_append(updates(), expected_upper=0, new_upper=1)
     with pytest.raises(SchemaMismatch, match="list of names"):
         read.snapshot_arrow(0, columns="item")
+
+
+def test_a_closed_client_says_so_whatever_it_is_asked():
+    client = PersistClient(MemBlob(), MemConsensus(), background=False)
+    shard = client.new_shard_id()
+    client.open_shard(shard, SCHEMA)
+    client.close()
+    for ask in (
+        lambda: client.open_shard(shard, SCHEMA),
+        lambda: client.report(shard),
+        lambda: list(client.reports()),
+        lambda: list(client.find_leaks()),
+        lambda: client.strangers(),
+        lambda: client.peek(shard),
+        lambda: client.maintain(shard),
+    ):
+        with pytest.raises(ExpiredHandle, match="client is closed"):
+            ask()
+
+
+def test_ids_and_timeouts_of_wrong_types_are_refused(client):
+    for shard in (None, 5, b"s", "orders"):
+        with pytest.raises(UsageError, match="not a shard id"):
+            client.open_shard(shard, SCHEMA)
+    write, read = client.open_shard(client.new_shard_id(), SCHEMA)
+    with pytest.raises(UsageError, match="number of seconds"):
+        write.compare_and_append(updates(), expected_upper=0, new_upper=1, timeout="10")
+    with pytest.raises(UsageError, match="number of seconds"):
+        read.snapshot_arrow(0, timeout="10")
+    assert write.fetch_upper() == 0
+    assert Settings(timeout=float("inf")).timeout == float("inf")

@@ -60,7 +60,7 @@ def filled(client, count, schema=SCHEMA, row=None, key=None):
     write, read = client.open_shard(client.new_shard_id(), schema, key=key)
     history = []
     changed = write._opened.changed
-    write._opened.changed = lambda _: None
+    write._opened.changed = lambda *_: None
     for i in range(count):
         rows = [(i, f"v{i}", i, 1)] if row is None else row(i)
         write.compare_and_append(updates(rows, schema), expected_upper=i, new_upper=i + 1)
@@ -316,7 +316,7 @@ def test_rollups_and_collection_are_one_processs_too():
     assert len(client.consensus.scan(write.shard_id, 0, 1000)) <= 25
     assert len(blobs(client)) == 1
     # The other one takes over from a process that never does it.
-    write._opened.changed = lambda _: None
+    write._opened.changed = lambda *_: None
     for i in range(60, 90):
         write.compare_and_append(None, expected_upper=i, new_upper=i + 1)
         idle.fetch_upper()

@@ -84,7 +84,7 @@ def doomed(client, at, after):
 def grown(client, count):
     """A shard with ``count`` batches and garbage, nothing of it maintained."""
     write, read = client.open_shard(client.new_shard_id(), SCHEMA)
-    write._opened.changed = lambda _: None
+    write._opened.changed = lambda *_: None
     history = []
     for i in range(count):
         rows = [(i % 4, "v", i, 1), (i % 3, "w", i, -1 if i % 2 else 1)]
