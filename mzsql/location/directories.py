@@ -14,8 +14,13 @@ from pathlib import Path
 
 
 def fsync_directory(directory: Path) -> None:
-    """Make the directory's present entries durable."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    """Make the directory's present entries durable; where it cannot be opened, by writing out everything there is."""
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except PermissionError:
+        # It may be entered and not be listed, as the parents of many a service's directory.
+        os.sync()
+        return
     try:
         os.fsync(descriptor)
     finally:
