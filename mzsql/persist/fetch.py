@@ -165,7 +165,7 @@ class PartReader:
         at_once: bool,
     ) -> Iterator[pa.Table]:
         """The wanted row groups; an object that a cache has damaged is gotten anew once, from where its reading failed."""
-        again = isinstance(self.context.blob, Forgetful)
+        again = True
         done = 0
         while True:
             found = self._groups(
