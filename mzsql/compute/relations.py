@@ -9,6 +9,7 @@ damaged fails the query: the checksum of each page is compared, which costs a fe
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 from collections.abc import Iterable, Sequence
@@ -104,12 +105,19 @@ def arrow_frame(
     return spark.createDataFrame(table.combine_chunks(), schema=spark_schema(table.schema))
 
 
-def range_condition(column: Column, ranges: Sequence[KeyRange]) -> Column:
-    """Whether a column lies in one of the ranges (of values or literals); never NULL for a (None, None) range that it meets."""
+def range_condition(
+    column: Column, ranges: Sequence[KeyRange], *, floating: bool = False
+) -> Column:
+    """Whether a column lies in one of the ranges (of values or literals); never NULL for a (None, None) range that it meets.
+
+    ``floating`` says that the column is, where NaN is beyond all other numbers; it is to be given as a value, not as a literal.
+    """
     conditions: list[Column] = []
     for lo, hi in ranges:
         if lo is None and hi is None:
             conditions.append(column.isNull())
+        elif floating and (hi is None or _is_nan(hi)):
+            conditions.append(_up_to_nan(column, lo))
         elif lo is None:
             conditions.append(column <= F.lit(hi))
         elif hi is None:
@@ -119,6 +127,17 @@ def range_condition(column: Column, ranges: Sequence[KeyRange]) -> Column:
         else:
             conditions.append((column >= F.lit(lo)) & (column <= F.lit(hi)))
     return reduce(lambda a, b: a | b, conditions, F.lit(False))
+
+
+def _up_to_nan(column: Column, lo: Any) -> Column:
+    """Whether floats are at or beyond ``lo``. The statistics that Spark prunes by say nothing of NaN, so that is asked for by itself."""
+    if lo is None:
+        return column.isNotNull()
+    return F.isnan(column) if _is_nan(lo) else (column >= F.lit(lo)) | F.isnan(column)
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)
 
 
 def _parquet_frame(spark: SparkSession, paths: Sequence[str], schema: pa.Schema) -> DataFrame:
@@ -185,7 +204,8 @@ def parts_frame(
         table = pa.concat_tables(inline) if inline else full.empty_table()
         frames.append(arrow_frame(spark, table))
     if key_ranges is not None:
-        condition = range_condition(F.col(columns.names[0]), key_ranges)
+        floating = pa.types.is_floating(columns.types[0])
+        condition = range_condition(F.col(columns.names[0]), key_ranges, floating=floating)
         frames = [frame.where(condition) for frame in frames]
     frame = reduce(DataFrame.unionAll, frames)
     time = F.col(TIME_COLUMN)

@@ -38,8 +38,6 @@ Updates: TypeAlias = "pa.Table | pa.RecordBatch | pa.RecordBatchReader"
 _CHUNK_ROWS = 4096
 #: How many rows to look at, up to which share of distinct values a column repeats, beyond which it does not; the next look decides between.
 _SAMPLES = ((8 * 1024, 0.05, 0.5), (64 * 1024, 0.2, 0.2))
-#: Which columns repeat is looked at anew with every so many parts of one input.
-_LOOK_PARTS = 8
 _KEYS_AT_ONCE = 1000
 _DELETES_AT_ONCE = 16
 _DISCARD_SECONDS = 5.0
@@ -109,7 +107,6 @@ class PartWriter:
         self._pending_bytes = 0
         self._keys: list[str] = []
         self._parts: list[Callable[[], Part]] = []
-        self._repetitive: Sequence[str] = ()
 
     def add(self, table: pa.Table) -> None:
         """Take updates that have the physical schema; may begin to write a part, and wait for earlier ones."""
@@ -157,15 +154,12 @@ class PartWriter:
         pieces, self._pending, self._pending_bytes = self._pending, [], 0
         key = f"{self._shard_id}/{self._context.new_object_id()}.parquet"
         self._keys.append(key)
-        if self._key is None and (len(self._keys) - 1) % _LOOK_PARTS == 0:
-            self._repetitive = _repetitive(pieces)
-        repetitive = self._repetitive
-        self._parts.append(self._uploads.submit(lambda: self._write(key, pieces, repetitive)))
+        self._parts.append(self._uploads.submit(lambda: self._write(key, pieces)))
 
-    def _write(self, key: str, pieces: list[pa.Table], repetitive: Sequence[str]) -> BlobPart:
+    def _write(self, key: str, pieces: list[pa.Table]) -> BlobPart:
         context, settings = self._context, self._context.settings
         if self._key is None:
-            data = encode_parquet(pieces, settings, repetitive)
+            data = encode_parquet(pieces, settings)
             footer = pq.read_metadata(pa.BufferReader(data))
             stats = footer_stats(footer, self._schema, stats_names(self._reader))
         else:
@@ -208,21 +202,18 @@ def _few_chunks(table: pa.Table) -> pa.Table:
     return table.combine_chunks() if chunks * _CHUNK_ROWS > table.num_rows else table
 
 
-def encode_parquet(
-    pieces: list[pa.Table], settings: Settings, repetitive: Sequence[str] | None = None
-) -> bytes:
-    """Pieces of updates as a Parquet object of a shard without key; they are taken out of the list as it goes, to free them.
-
-    ``repetitive`` are the paths of columns worth a dictionary, looked for by default.
-    """
+def encode_parquet(pieces: list[pa.Table], settings: Settings) -> bytes:
+    """Pieces of updates as a Parquet object of a shard without key; they are taken out of the list as it goes, to free them."""
     sink = Sink()
-    repetitive = _repetitive(pieces) if repetitive is None else repetitive
+    repetitive = _repetitive(pieces)
+    comparable = _comparable(pieces)
     with pq.ParquetWriter(
         sink,
         pieces[0].schema,
         compression=settings.compression,
         write_page_checksum=True,
-        use_dictionary=list(repetitive),
+        use_dictionary=repetitive,
+        write_statistics=comparable,
     ) as writer:
         for group in _row_groups(pieces, settings.row_group_rows):
             writer.write_table(group, row_group_size=group.num_rows)
@@ -234,9 +225,7 @@ def encode_parquet(
 def encode_keyed(table: pa.Table, settings: Settings, key: KeySpec) -> bytes:
     """The table, sorted, as a Parquet object in the layout of a keyed shard."""
     sink = Sink()
-    ordered = [
-        name for name in key.columns if not pa.types.is_nested(table.schema.field(name).type)
-    ]
+    keys = _comparable([table.select(key.columns)])
     with pq.ParquetWriter(
         sink,
         table.schema,
@@ -245,7 +234,7 @@ def encode_keyed(table: pa.Table, settings: Settings, key: KeySpec) -> bytes:
         max_rows_per_page=settings.page_rows,
         write_page_index=True,
         # Footers are read besides the rows: they hold statistics only of what is looked up by.
-        write_statistics=[*ordered, TIME_COLUMN],
+        write_statistics=[*keys, TIME_COLUMN],
         # A dictionary for so few rows is more than it saves once all is compressed.
         use_dictionary=False,
     ) as writer:
@@ -274,6 +263,25 @@ def _row_groups(pieces: list[pa.Table], most_rows: int) -> Iterator[pa.Table]:
             del table
 
 
+def _comparable(pieces: Sequence[pa.Table]) -> list[str]:
+    """The paths of the leaves whose least and greatest value tell what they hold: floats only where no NaN is among them.
+
+    Parquet's statistics leave NaN out, so readers that take it for the greatest number, as Spark does, would miss it by them. Floats
+    within nested columns, which nobody looks up by, are not looked through for one.
+    """
+
+    def whole(name: str) -> bool:
+        return not any(pc.any(pc.is_nan(piece[name])).as_py() for piece in pieces)
+
+    return [
+        path
+        for field in pieces[0].schema
+        for path, type_ in _leaves(field.name, field.type)
+        if not pa.types.is_floating(type_)
+        or (pa.types.is_floating(field.type) and whole(field.name))
+    ]
+
+
 def _repetitive(pieces: Sequence[pa.Table]) -> list[str]:
     """The paths of the columns worth a dictionary, by a look at some rows.
 
@@ -291,7 +299,7 @@ def _repetitive(pieces: Sequence[pa.Table]) -> list[str]:
     for field in table.schema:
         column = table[field.name]
         if pa.types.is_nested(field.type) or _repeats(column):
-            paths += _leaves(field.name, field.type)
+            paths += [path for path, _ in _leaves(field.name, field.type)]
     return paths
 
 
@@ -313,8 +321,8 @@ def _is_view(type_: pa.DataType) -> bool:
     return bool(pa.types.is_string_view(type_) or pa.types.is_binary_view(type_))
 
 
-def _leaves(path: str, type_: pa.DataType) -> Iterator[str]:
-    """The Parquet paths of a column's leaves."""
+def _leaves(path: str, type_: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
+    """The Parquet paths of a column's leaves, and their types."""
     if pa.types.is_map(type_):
         yield from _leaves(f"{path}.key_value.key", type_.key_type)
         yield from _leaves(f"{path}.key_value.value", type_.item_type)
@@ -325,7 +333,7 @@ def _leaves(path: str, type_: pa.DataType) -> Iterator[str]:
     elif pa.types.is_nested(type_):
         yield from _leaves(f"{path}.list.element", type_.value_type)
     else:
-        yield path
+        yield path, type_
 
 
 def inline_part(

@@ -9,6 +9,7 @@ one derived from it is gone, so the parts are held back by the Python object tha
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -27,7 +28,7 @@ from mzsql.persist import (
     ReadHandle,
     SchemaMismatch,
 )
-from mzsql.persist.pushdown import Filters
+from mzsql.persist.pushdown import Filters, checked_columns
 from mzsql.persist.refs import sums_up
 from mzsql.repr.errors import InternalError, Unsupported
 from mzsql.repr.frontier import Timestamp
@@ -107,18 +108,22 @@ def _condition(field: pa.Field, ranges: Sequence[KeyRange]) -> Column:
             hint="Read with fewer, wider ranges, and join the DataFrame with the values wanted.",
         )
 
-    def literal(value: Any) -> Column | None:
+    def literal(value: Any) -> Column | float | None:
         scalar = value if isinstance(value, pa.Scalar) else pa.scalar(value, field.type)
         plain = scalar.cast(field.type).as_py()
-        if plain is None:
-            return None
+        if plain is None or (isinstance(plain, float) and math.isnan(plain)):
+            return plain
         if isinstance(
-            plain, dt.datetime
-        ):  # as text, as no session's or machine's time zone changes that
-            plain = plain.isoformat(sep=" ")
+            plain, dt.date
+        ):  # as text, which no time zone and no calendar of Java changes
+            plain = str(plain)
         return F.lit(plain).cast(spark_type(field.type))
 
-    return range_condition(_named(field.name), [(literal(lo), literal(hi)) for lo, hi in ranges])
+    return range_condition(
+        _named(field.name),
+        [(literal(lo), literal(hi)) for lo, hi in ranges],
+        floating=pa.types.is_floating(field.type),
+    )
 
 
 def _named(name: str) -> Column:
@@ -126,24 +131,32 @@ def _named(name: str) -> Column:
 
 
 def _wanted(reader: ReadHandle, columns: Sequence[str] | None) -> pa.Schema:
-    for name in columns or ():
-        if name not in reader.schema.names:
-            raise SchemaMismatch(f'shard {reader.shard_id} has no column "{name}"')
-    names = reader.schema.names if columns is None else columns
+    names = checked_columns(reader.schema, columns, f"shard {reader.shard_id}")
+    names = reader.schema.names if names is None else names
     return pa.schema([_sparkable(reader.schema.field(name)) for name in names])
 
 
 def _sparkable(field: pa.Field) -> pa.Field:
     """The column with the type Spark reads it as: the next wider signed one for an unsigned one."""
     field = field.with_type(_SIGNED.get(field.type, field.type))
+    refused: InternalError | None = None
     try:
         spark_type(field.type)
     except InternalError as failure:
+        refused = failure
+    if refused is not None or _in_nanoseconds(field.type):
         raise Unsupported(
             f'Spark has no type for column "{field.name}" of type {field.type}',
             hint="Name the other columns, or read the shard with snapshot_arrow.",
-        ) from failure
+        ) from refused
     return field
+
+
+def _in_nanoseconds(type_: pa.DataType) -> bool:
+    within = [type_.field(place).type for place in range(type_.num_fields)]
+    return (pa.types.is_timestamp(type_) and type_.unit == "ns") or any(
+        map(_in_nanoseconds, within)
+    )
 
 
 def _check_names(spark: SparkSession, schema: pa.Schema) -> None:

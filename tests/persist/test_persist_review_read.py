@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import io
 import os
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from persist_model import SCHEMA, ManualClock, counted, mem_client, updates
 
 from mzsql.location import Determinate
+from mzsql.location.file import FileBlob
 from mzsql.location.mem import MemBlob, MemConsensus
 from mzsql.persist import KeySpec, PersistClient, SchemaMismatch, Settings, SnapshotSplit
 from mzsql.persist.cache import BlobCache, CachedBlob
 from mzsql.persist.errors import CorruptPart, NewerVersion
 from mzsql.persist.stats import Lookup
-from mzsql.repr.errors import DataError
+from mzsql.repr.errors import DataError, Unsupported
 
 DAY = dt.datetime(2020, 1, 1)
 
@@ -238,6 +241,34 @@ def test_ranges_that_can_be_gone_through_once_are_refused():
         read.snapshot(0, filters={"k": iter([(0, 5)])})
 
 
+@pytest.mark.parametrize("keyed", [False, True])
+def test_no_statistics_where_there_is_a_nan(keyed):
+    """Statistics leave NaN out, so whoever takes it for the greatest number, as Spark does, would miss it by them."""
+    client = mem_client(inline_bytes=0, row_group_rows=2)
+    schema = pa.schema(
+        [
+            ("f", pa.float64()),
+            ("g", pa.float32()),
+            ("s", pa.struct([("h", pa.float64()), ("i", pa.int64())])),
+        ]
+    )
+    key = KeySpec(("f", "g")) if keyed else None
+    write, read = client.open_shard(client.new_shard_id(), schema, key=key)
+    rows = [(f, 1.0, {"h": f, "i": 1}, 0, 1) for f in (0.5, 1.0, float("nan"), -1.0)]
+    write.compare_and_append(updates(rows, schema), expected_upper=0, new_upper=1)
+    [ref] = read.parts(0)
+    metadata = pq.read_metadata(io.BytesIO(client.blob.get(ref.blob_key)))
+    told = {
+        column.path_in_schema
+        for number in range(metadata.num_row_groups)
+        for place in range(metadata.num_columns)
+        if (column := metadata.row_group(number).column(place)).statistics is not None
+    }
+    assert told == {"g", "mz_time"} | (set() if keyed else {"s.i", "mz_diff"})
+    table = read.snapshot_arrow(0, filters={"f": [(0.75, None)]})
+    assert sorted(map(str, table["f"].to_pylist())) == ["1.0", "nan"]
+
+
 class Refusing(MemConsensus):
     """Takes no writes while it is told so."""
 
@@ -268,3 +299,38 @@ class _Full:
 
     def __truediv__(self, name):
         return "/dev/full"
+
+
+@pytest.mark.spark
+def test_spark_finds_what_arrow_finds_of_nan_and_old_dates(spark, tmp_path):
+    from mzsql.spark import shard_dataframe
+
+    client = PersistClient(
+        FileBlob(tmp_path), MemConsensus(), settings=Settings(inline_bytes=0), background=False
+    )
+    schema = pa.schema([("f", pa.float64()), ("d", pa.date32())])
+    write, read = client.open_shard(client.new_shard_id(), schema)
+    first, nan = dt.date(1, 1, 1), float("nan")
+    rows = [(0.5, first, 0, 1), (nan, None, 0, 1), (None, dt.date(2020, 1, 1), 0, 1)]
+    write.compare_and_append(updates(rows, schema), expected_upper=0, new_upper=1)
+    for filters in (
+        {"f": [(1.0, None)]},
+        {"f": [(nan, nan)]},
+        {"f": [(None, nan)]},
+        {"f": [(0.75, nan), (None, None)]},
+        {"d": [(None, first)]},
+    ):
+        frame = shard_dataframe(spark, read, 0, filters=filters)
+        wanted = read.snapshot_arrow(0, filters=filters)
+        assert wanted.num_rows
+        assert sorted(map(str, frame.toArrow()["f"].to_pylist())) == sorted(
+            map(str, wanted["f"].to_pylist())
+        )
+    # Any other condition is Spark's own, by the statistics that the parts have.
+    assert shard_dataframe(spark, read, 0).where("f > 1").count() == 1
+    with pytest.raises(SchemaMismatch, match="twice"):
+        shard_dataframe(spark, read, 0, columns=["f", "f"])
+    nanoseconds = pa.schema([("t", pa.struct([("n", pa.timestamp("ns"))]))])
+    _, read = client.open_shard(client.new_shard_id(), nanoseconds)
+    with pytest.raises(Unsupported, match="no type"):
+        shard_dataframe(spark, read, 0)
