@@ -323,6 +323,14 @@ def spark_path(context: Context, key: str) -> str | None:
     return context.blob.spark_path(key) if isinstance(context.blob, SparkReadable) else None
 
 
+def exists(context: Context, key: str, deadline: Deadline) -> bool:
+    """Whether there is such an object, by a byte of it where the Blob can."""
+    blob = context.blob
+    if isinstance(blob, RangeReadable):
+        return context.retrying(lambda: blob.get_range(key, 0, 1), deadline) is not None
+    return context.retrying(lambda: blob.get(key), deadline) is not None
+
+
 def missing(shard_id: str, key: str) -> MissingPart:
     """The error for an object that is gone."""
     return MissingPart(

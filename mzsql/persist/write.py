@@ -40,6 +40,9 @@ from mzsql.persist.errors import (
     ShardFinalized,
     UpperMismatch,
 )
+from mzsql.persist.fetch import exists, missing
+from mzsql.persist.inspection import object_time
+from mzsql.persist.leaks import DAY_MS
 from mzsql.persist.machine import Context, surely_not_committed
 from mzsql.persist.metrics import metered
 from mzsql.persist.opened import Opened
@@ -380,11 +383,13 @@ class WriteHandle:
     ) -> None:
         """As `compare_and_append`, for batches written before, here or by another process.
 
-        On UpperMismatch the batches' objects stay, to be appended later or deleted (`delete_batch`) by the caller.
+        On UpperMismatch the batches' objects stay, to be appended later or deleted (`delete_batch`) by the caller. A batch that waits for
+        a day or longer must be protected from finders of leaks (`PersistClient.find_leaks`) by whoever holds it.
 
         Raises:
             ForeignBlob: a batch is of another shard.
             DuplicatePart: a batch is given twice.
+            MissingPart: it is older than a day, and an object of it is gone.
             InvalidBounds: it holds updates outside of ``[expected_upper, new_upper)``.
         """
         batches = [batch] if isinstance(batch, Batch) else list(batch)
@@ -400,8 +405,21 @@ class WriteHandle:
                         last = max(part.time_max, part.time_floor)
                         check_times(first_time(part), last, expected_upper, new_upper, "the batch")
                         parts.append(part)
+            self._check_there(parts, expected_upper, deadline)
             self._append(tuple(parts), expected_upper, new_upper, deadline)
         self._opened.changed(self._opened, deadline)
+
+    def _check_there(self, parts: Sequence[Part], expected: Frontier, deadline: Deadline) -> None:
+        """Refuse a batch so old that a finder of leaks may have deleted its objects, if that is what happened."""
+        before = self._context.clock.now_ms() - DAY_MS
+        written = [(p.key, object_time(p.key)) for p in parts if isinstance(p, BlobPart)]
+        old = [key for key, time in written if time is not None and time <= before]
+        if not old:
+            return
+        self._check_upper(expected, deadline)
+        for key in old:
+            if not exists(self._context, key, deadline):
+                raise missing(self.shard_id, key)
 
     def _check_own(self, batch: Batch) -> None:
         if batch.shard_id != self.shard_id:

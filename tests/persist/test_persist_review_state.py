@@ -17,7 +17,7 @@ from persist_model import (
 
 from mzsql.location import Determinate, Indeterminate
 from mzsql.location.mem import MemBlob, MemConsensus
-from mzsql.persist import CorruptPart, KeySpec, NewerVersion, PersistClient, Settings
+from mzsql.persist import CorruptPart, KeySpec, MissingPart, NewerVersion, PersistClient, Settings
 from mzsql.persist.batch import Batch
 from mzsql.repr.version import VERSION
 
@@ -263,3 +263,18 @@ def test_a_batch_that_travels_is_refused_once_any_byte_of_it_is_damaged():
         Batch.from_bytes(data[:-1])
     write.delete_batch(batch)
     assert client.inspect(write.shard_id).upper == 0
+
+
+def test_an_old_batch_whose_objects_were_taken_for_leaks_is_refused():
+    client, write, _ = world()
+    one = write.batch(updates([(1, "a", 0, 1)]), lower=0, upper=1)
+    other = write.batch(updates([(2, "b", 0, 1)]), lower=0, upper=1)
+    client.clock.ms += 25 * 3600 * 1000
+    found = list(client.find_leaks(delete=True, protected=other.blob_keys))
+    assert {leak.key for leak in found if leak.deleted} == set(one.blob_keys())
+    with pytest.raises(MissingPart):
+        write.compare_and_append_batch([one, other], expected_upper=0, new_upper=1)
+    assert write.fetch_upper() == 0
+    write.compare_and_append_batch(other, expected_upper=0, new_upper=1)
+    read = client.open_reader(write.shard_id)
+    assert counted(read.snapshot_arrow(0)) == {(2, "b", 0): 1}
