@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 import resource
@@ -206,19 +207,18 @@ def test_processes_share_a_directory(tmp_path):
     assert not [path for path in files(tmp_path) if path.name.startswith(".")]
 
 
-@pytest.fixture
+@contextlib.contextmanager
 def small_files():
-    """As on a full disk: no file may grow beyond a few bytes."""
+    """As on a full disk: no file may grow beyond a few bytes. Over before anything is reported, which may go to a file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
-    def limit():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
 
-    yield limit
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-def test_a_directory_that_refuses_fails_no_read(tmp_path, caplog, small_files):
+def test_a_directory_that_refuses_fails_no_read(tmp_path, caplog):
     blob = MemBlob()
     for i in range(5):
         blob.set(f"k{i}", b"v" * 1000)
@@ -232,9 +232,9 @@ def test_a_directory_that_refuses_fails_no_read(tmp_path, caplog, small_files):
         assert len(caplog.records) == 1
         assert "blob cache" in caplog.text
         assert cached.cache.stats().failures > 5
-        small_files()
-        for _ in range(2):
-            assert [full.get(f"k{i}") for i in range(4)] == [b"v" * 1000] * 4
+        with small_files():
+            for _ in range(2):
+                assert [full.get(f"k{i}") for i in range(4)] == [b"v" * 1000] * 4
         assert full.cache.stats().failures == 8
     assert files(tmp_path / "full") == []
     assert len(caplog.records) == 2

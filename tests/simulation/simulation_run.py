@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -45,6 +46,7 @@ from mzsql.persist import (
     PersistClient,
     Settings,
     WriteHandle,
+    machine,
 )
 from mzsql.persist.clock import new_id
 from mzsql.persist.state import ShardState
@@ -103,6 +105,8 @@ class Plan(msgspec.Struct):
     think_seconds: float
     finalize_after: float
     settings: dict[str, Any]
+    wait_seconds: float = 1.0
+    """How long a follower waits for news in one call; short, and most of what happens is that it wakes for nothing."""
 
 
 def draw(seed: int) -> Plan:
@@ -145,6 +149,8 @@ def draw(seed: int) -> Plan:
             "keyed_row_group_rows": 2,
             "keyed_row_group_rows_least": 1,
             "page_rows": 1,
+            "poll_seconds": 0.25,
+            "poll_max_seconds": 4.0,
             "rollup_interval": rng.choice((2, 5, 16, 128)),
             "compaction_fanout": rng.choice((2, 3, 4)),
             "max_batches": rng.choice((2, 5, 48)),
@@ -152,6 +158,7 @@ def draw(seed: int) -> Plan:
             "writer_lease_ms": rng.choice((2000, lease)),
             "timeout": rng.choice((3.0, 20.0, 60.0)),
         },
+        wait_seconds=10.0,
     )
 
 
@@ -202,7 +209,12 @@ class Life:
     def done(self) -> bool:
         """Whether no actor has anything left to do; one that was killed is going to come back."""
         process = self.process
-        return process is not None and process.alive and all(t.done for t in self._actors)
+        if process is None or not process.alive:
+            return False
+        actors = self._actors
+        while self._ended < len(actors) and actors[self._ended].done:
+            self._ended += 1
+        return self._ended == len(actors)
 
     def begin(self) -> None:
         """Start it, again."""
@@ -212,6 +224,7 @@ class Life:
         process.version = self.plan.version
         process.on_death = self._reborn
         self.run.processes.append(process)
+        self._ended = 0
         self._actors: list[Any] = []
         self._actors.append(self.run.world.spawn(process, "main", self._main))
 
@@ -589,14 +602,27 @@ def play(plan: Plan, *, verbose: bool = False) -> World:
     Raises:
         Violation: a promise was broken.
     """
-    pages = around.PAGE_KEYS
+    pages, slice_ = around.PAGE_KEYS, machine._WAIT_SLICE
     around.PAGE_KEYS = 3
+    machine._WAIT_SLICE = plan.wait_seconds
     run = Run(plan, verbose=verbose)
     try:
         run.play()
     finally:
-        around.PAGE_KEYS = pages
+        around.PAGE_KEYS, machine._WAIT_SLICE = pages, slice_
     return run.world
 
 
-__all__ = ["SCHEMAS", "Died", "Plan", "Run", "Violation", "draw", "play"]
+def run_all(seeds: range) -> Counter[str]:
+    """What the schedules of the seeds met, once all of them kept every promise."""
+    coverage: Counter[str] = Counter()
+    for seed in seeds:
+        try:
+            coverage += play(draw(seed)).coverage
+        except (Exception, Violation) as failure:
+            command = f".venv/bin/python tests/simulation --seed {seed} --verbose"
+            raise AssertionError(f"{failure}\nagain: {command}") from failure
+    return coverage
+
+
+__all__ = ["SCHEMAS", "Died", "Plan", "Run", "Violation", "draw", "play", "run_all"]

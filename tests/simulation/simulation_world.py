@@ -25,7 +25,7 @@ import duckdb
 import greenlet
 import pyarrow as pa
 import pyarrow.acero
-import pyarrow.parquet
+import pyarrow.parquet as pq
 
 from mzsql.repr.version import VERSION
 
@@ -446,6 +446,42 @@ class _Arrow:
         return getattr(pa, name)
 
 
+class _Opened:
+    """A Parquet file of certain bytes, each stretch of which is decoded once."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._read: dict[Any, pa.Table] = {}
+        self.metadata = file.metadata
+
+    def read_row_groups(self, groups: Iterable[int], columns: Iterable[str]) -> pa.Table:
+        asked = (tuple(groups), tuple(columns))
+        if asked not in self._read:
+            self._read[asked] = self._file.read_row_groups(list(asked[0]), columns=list(asked[1]))
+        return self._read[asked]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+class _DecodedOnce:
+    """The module `pyarrow.parquet` for whoever reads whole objects: the same bytes are decoded once, other bytes anew."""
+
+    def __init__(self) -> None:
+        self._files: dict[bytes, _Opened] = {}
+
+    def ParquetFile(self, source: Any, **options: Any) -> Any:  # noqa: N802
+        if options:
+            return pq.ParquetFile(source, **options)
+        data = source.read()
+        if data not in self._files:
+            self._files[data] = _Opened(pq.ParquetFile(pa.BufferReader(data)))
+        return self._files[data]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(pq, name)
+
+
 _one_duckdb: list[_OneDuckdb] = []
 
 
@@ -472,10 +508,13 @@ def cooperative(world: World) -> Iterator[None]:
     compaction = sys.modules["mzsql.persist.compaction"]
     before.append((compaction, "pa", pa))
     compaction.pa = _Arrow()  # type: ignore[attr-defined]
+    fetch = sys.modules["mzsql.persist.fetch"]
+    before.append((fetch, "pq", pq))
+    fetch.pq = _DecodedOnce()  # type: ignore[attr-defined]
     # Arrow's own threads change no result, but the order of rows, and take longer than rows this few.
     for owner, name in (
         (pyarrow.acero, "_group_by"),
-        (pyarrow.parquet.ParquetFile, "read_row_groups"),
+        (pq.ParquetFile, "read_row_groups"),
     ):
         whole = getattr(owner, name)
         before.append((owner, name, whole))

@@ -15,6 +15,8 @@ def _is_found(name: str, seed: int) -> bool:
     try:
         with mutated(name):
             play(draw(seed))
+    except (TypeError, AttributeError):
+        raise  # the mutant does not fit what it takes the place of any more
     except Exception:
         play(draw(seed))  # which is the mutant's fault alone
         return True

@@ -1,4 +1,4 @@
-"""Hundreds of schedules every day, thousands in the long run, and what they must have met."""
+"""Hundreds of schedules every day, and what they must have met."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from simulation_run import draw, play
-from simulation_world import Violation
+from simulation_run import run_all
 
 CHUNK = 50
 DAILY = 500
-LONG = 5000
 
 MET = (
     # faults and events
@@ -36,18 +34,6 @@ MET = (
 )  # fmt: skip
 
 
-def run_all(seeds: range) -> Counter[str]:
-    """What the schedules of the seeds met, once all of them kept every promise."""
-    coverage: Counter[str] = Counter()
-    for seed in seeds:
-        try:
-            coverage += play(draw(seed)).coverage
-        except (Exception, Violation) as failure:
-            command = f".venv/bin/python tests/simulation --seed {seed} --verbose"
-            raise AssertionError(f"{failure}\nagain: {command}") from failure
-    return coverage
-
-
 met: Counter[str] = Counter()
 
 
@@ -67,12 +53,6 @@ def test_the_schedules_met_everything() -> None:
     # Listeners wait for what is yet to come, often for less time than it takes.
     read = sum(met[what] for what in ("a snapshot", "splits", "parts", "updates", "listened"))
     assert read > met["read timed out"]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("start", range(10_000, 10_000 + LONG, 10 * CHUNK))
-def test_many_schedules(start: int) -> None:
-    run_all(range(start, start + 10 * CHUNK))
 
 
 _DIGESTS = """
