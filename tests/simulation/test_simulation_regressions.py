@@ -24,7 +24,9 @@ FOUND = msgspec.json.decode(
     ("bug", "plan"), [pytest.param(b, p, id=f"{b}-{p.seed}") for b, ps in FOUND.items() for p in ps]
 )
 def test_it_stays_fixed(bug: str, plan: Plan) -> None:
-    assert play(plan).coverage["compared"] > 0, bug
+    met = play(plan).coverage
+    # A shard may end before anybody reads it; then somebody must have been told so.
+    assert met["compared"] or met["met a tombstone"], bug
 
 
 class Lagging(MemConsensus):
