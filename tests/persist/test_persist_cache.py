@@ -188,7 +188,7 @@ blob = MemBlob()
 cached = CachedBlob(blob, BlobCache(sys.argv[1], directory_bytes=200_000, memory_bytes=0))
 for i in range(60):
     blob.set(f"k{i}", bytes([i]) * 10_000)
-for round in range(15):
+for round in range(5):
     for i in range(60):
         assert cached.get(f"k{i}") == bytes([i]) * 10_000
         assert cached.get_range(f"k{i}", 50, 7) == bytes([i]) * 7

@@ -105,7 +105,7 @@ def cases(draw):
     return types, appends, filters, how
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(case=cases(), span=st.tuples(st.integers(0, 5), st.integers(0, 6)))
 def test_filters_keep_what_filtering_everything_keeps(case, span):
     types, appends, filters, how = case

@@ -95,7 +95,7 @@ def test_a_leaf_that_reads_like_a_column():
     assert (found.lo, found.hi) == (7, 8)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     values=st.lists(
         st.one_of(

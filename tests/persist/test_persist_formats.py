@@ -241,7 +241,7 @@ def test_damaged_entries_are_said_to_be(name):
                 decode_entry(damaged, shard_id, int(seqno))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(payload=st.binary(max_size=60))
 def test_any_payload_with_a_right_checksum_is_an_entry_or_corrupt(payload):
     data = struct.pack(">4sHI", b"mzps", 1, zlib.crc32(payload)) + payload

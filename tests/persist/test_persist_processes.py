@@ -240,9 +240,9 @@ def _last(
 def test_processes_killed_at_any_moment_lose_nothing_and_repeat_nothing(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    figures = chaos(str(tmp_path), 6.0, seed=1)
+    figures = chaos(str(tmp_path), 4.0, seed=1)
     record_property("figures", figures)
-    assert figures["kills"] >= 10
+    assert figures["kills"] >= 6
     assert figures["appends"] > 12
 
 
@@ -269,7 +269,7 @@ def test_four_writers_of_one_shard_share_it(
         for child in fleet.running:
             child.await_("ack")
         before = [len(child.of("ack")) for child in fleet.running]
-        while len(fleet.told("ack")) < sum(before) + 200:
+        while len(fleet.told("ack")) < sum(before) + 80:
             fleet.hear(0.1)
         shares = [
             len(child.of("ack")) - was for child, was in zip(fleet.running, before, strict=True)

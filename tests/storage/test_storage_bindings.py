@@ -121,7 +121,7 @@ def test_minters_on_threads_agree() -> None:
             assert binding.offset >= offset
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     mints=st.lists(
         st.dictionaries(st.sampled_from("abc"), st.integers(0, 30), min_size=1), max_size=8
@@ -454,4 +454,4 @@ class Ingestion(RuleBasedStateMachine):
 
 
 TestIngestion = Ingestion.TestCase
-TestIngestion.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+TestIngestion.settings = settings(max_examples=12, stateful_step_count=25, deadline=None)
