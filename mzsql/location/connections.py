@@ -71,6 +71,7 @@ class Database:
             make_directory(Path(self.path).absolute().parent)
             with self.lend() as connection:
                 connection.execute(schema)
+            self._identity = self._found()
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -174,10 +175,29 @@ class Database:
 
     def run(self, act: str, statement: str, *parameters: Any) -> tuple[int, list[Any]]:
         """One statement, committed by itself: how many rows it changed, and those it returned."""
-        with self.guard(act), self.lend() as connection:
-            cursor = connection.execute(statement, parameters)
-            rows = cursor.fetchall()
-            return cursor.rowcount, rows
+        with self.guard(act):
+            self._check_there(act, Determinate)
+            with self.lend() as connection:
+                cursor = connection.execute(statement, parameters)
+                rows = cursor.fetchall()
+            self._check_there(act, Indeterminate)
+        return cursor.rowcount, rows
+
+    def _found(self) -> tuple[int, int] | None:
+        """Which file there is at the path."""
+        try:
+            found = os.stat(self.path)  # noqa: PTH116 - twice a statement
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _check_there(self, act: str, kind: type[LocationError]) -> None:
+        """Check that the file is still the one that was opened: a commit to one that was removed is durable for nobody."""
+        if self._found() != self._identity:
+            raise kind(
+                f"sqlite {self.path}: cannot {act}: the file was removed or replaced since it was opened",
+                hint="Put the file back, or close everything that has it open before it is exchanged.",
+            )
 
     def close(self) -> None:
         """Close the idle connections; lent ones close when they come back."""

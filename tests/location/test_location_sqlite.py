@@ -142,3 +142,14 @@ def test_a_writer_of_the_same_handle_wakes_those_who_wait(tmp_path):
         thread.join()
     assert results == [True] * 4
     consensus.close()
+
+
+def test_nothing_is_acknowledged_into_a_file_that_is_gone(tmp_path) -> None:
+    path = tmp_path / "c.db"
+    consensus = SqliteConsensus(path)
+    assert consensus.compare_and_set("k", None, Versioned(0, b"a"))
+    moved = path.rename(tmp_path / "moved.db")
+    with pytest.raises(Determinate, match="removed or replaced"):
+        consensus.compare_and_set("k", 0, Versioned(1, b"b"))
+    moved.rename(path)
+    assert consensus.head("k") == Versioned(0, b"a")
