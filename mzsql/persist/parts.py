@@ -38,6 +38,8 @@ Updates: TypeAlias = "pa.Table | pa.RecordBatch | pa.RecordBatchReader"
 _CHUNK_ROWS = 4096
 #: How many rows to look at, up to which share of distinct values a column repeats, beyond which it does not; the next look decides between.
 _SAMPLES = ((8 * 1024, 0.05, 0.5), (64 * 1024, 0.2, 0.2))
+#: Which columns repeat is looked at anew with every so many parts of one input.
+_LOOK_PARTS = 8
 _KEYS_AT_ONCE = 1000
 _DELETES_AT_ONCE = 16
 _DISCARD_SECONDS = 5.0
@@ -107,6 +109,7 @@ class PartWriter:
         self._pending_bytes = 0
         self._keys: list[str] = []
         self._parts: list[Callable[[], Part]] = []
+        self._repetitive: Sequence[str] = ()
 
     def add(self, table: pa.Table) -> None:
         """Take updates that have the physical schema; may begin to write a part, and wait for earlier ones."""
@@ -154,12 +157,15 @@ class PartWriter:
         pieces, self._pending, self._pending_bytes = self._pending, [], 0
         key = f"{self._shard_id}/{self._context.new_object_id()}.parquet"
         self._keys.append(key)
-        self._parts.append(self._uploads.submit(lambda: self._write(key, pieces)))
+        if self._key is None and (len(self._keys) - 1) % _LOOK_PARTS == 0:
+            self._repetitive = _repetitive(pieces)
+        repetitive = self._repetitive
+        self._parts.append(self._uploads.submit(lambda: self._write(key, pieces, repetitive)))
 
-    def _write(self, key: str, pieces: list[pa.Table]) -> BlobPart:
+    def _write(self, key: str, pieces: list[pa.Table], repetitive: Sequence[str]) -> BlobPart:
         context, settings = self._context, self._context.settings
         if self._key is None:
-            data = encode_parquet(pieces, settings)
+            data = encode_parquet(pieces, settings, repetitive)
             footer = pq.read_metadata(pa.BufferReader(data))
             stats = footer_stats(footer, self._schema, stats_names(self._reader))
         else:
@@ -202,17 +208,22 @@ def _few_chunks(table: pa.Table) -> pa.Table:
     return table.combine_chunks() if chunks * _CHUNK_ROWS > table.num_rows else table
 
 
-def encode_parquet(pieces: list[pa.Table], settings: Settings) -> bytes:
-    """Pieces of updates as a Parquet object of a shard without key; they are taken out of the list as it goes, to free them."""
+def encode_parquet(
+    pieces: list[pa.Table], settings: Settings, repetitive: Sequence[str] | None = None
+) -> bytes:
+    """Pieces of updates as a Parquet object of a shard without key; they are taken out of the list as it goes, to free them.
+
+    ``repetitive`` are the paths of columns worth a dictionary, looked for by default.
+    """
     sink = Sink()
-    repetitive = _repetitive(pieces)
+    repetitive = _repetitive(pieces) if repetitive is None else repetitive
     comparable = _comparable(pieces)
     with pq.ParquetWriter(
         sink,
         pieces[0].schema,
         compression=settings.compression,
         write_page_checksum=True,
-        use_dictionary=repetitive,
+        use_dictionary=list(repetitive),
         write_statistics=comparable,
     ) as writer:
         for group in _row_groups(pieces, settings.row_group_rows):
