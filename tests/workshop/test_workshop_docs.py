@@ -71,13 +71,14 @@ def test_examples_run(
     monkeypatch.chdir(tmp_path)
     env = tmp_path / "page"
     ran = 0
+    names = {"env": str(env)}  # as a reader goes on, what a page has defined is there further down
     for block in _blocks(page):
         where = f"{page.name}:{block.line}"
         try:
             if block.language == "sql":
                 (_fail_sql if block.flag == "error" else _run_sql)(env, block)
             elif block.language == "python":
-                exec(compile(block.text, where, "exec"), {"env": str(env)})
+                exec(compile(block.text, where, "exec"), names)
             else:
                 continue
         except Exception as error:
