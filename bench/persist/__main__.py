@@ -80,7 +80,7 @@ def run(letters: list[str], scale: float, directory: Path, file: Path | None) ->
     cases: dict[str, Callable[[], Case]] = {
         "a": lambda: large.append(rows, directory, 5),
         "b": lambda: large.spark(rows, directory, 7),
-        "c": lambda: small.commits(rows, source, directory, 200 if few else 1000),
+        "c": lambda: small.commits(rows, source, directory, 200),
         "d": lambda: small.flat(rows, directory),
         "e": lambda: small.listeners(rows, directory, 500),
         "f": lambda: small.writers(rows, source, directory, 3 if few else 8),
