@@ -33,6 +33,9 @@ _WATCHED_SECONDS = 0.1
 _LIVELY_PAUSE = 0.001
 _LIVELY_SECONDS = 0.05
 """After such a write, for so long, the pause between looks."""
+_LATE_PAUSE = 0.005
+_LATE_SECONDS = 0.5
+"""The same for a commit whose fsync takes long: nothing tells of the moment it is over."""
 
 _CONSENSUS_SCHEMA = """
 CREATE TABLE IF NOT EXISTS consensus (
@@ -203,7 +206,10 @@ class SqliteConsensus:
                     )
                 continue
             # What was written is seen before it is committed, which takes an fsync: look for it a while.
-            pause = _LIVELY_PAUSE if now < lively_until else _WATCHED_SECONDS
+            if now < lively_until:
+                pause = _LIVELY_PAUSE
+            else:
+                pause = _LATE_PAUSE if now < lively_until + _LATE_SECONDS else _WATCHED_SECONDS
             if watch.wait(min(pause, end - now)):
                 lively_until = time.monotonic() + _LIVELY_SECONDS
 
