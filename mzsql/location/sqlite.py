@@ -206,11 +206,7 @@ class SqliteConsensus:
                     )
                 continue
             # What was written is seen before it is committed, which takes an fsync: look for it a while.
-            if now < lively_until:
-                pause = _LIVELY_PAUSE
-            else:
-                pause = _LATE_PAUSE if now < lively_until + _LATE_SECONDS else _WATCHED_SECONDS
-            if watch.wait(min(pause, end - now)):
+            if watch.wait(min(_pause(now - lively_until), end - now)):
                 lively_until = time.monotonic() + _LIVELY_SECONDS
 
     def _watched(self) -> Watch | None:
@@ -234,6 +230,13 @@ class SqliteConsensus:
                 self._watch.wake()
             self._unwatch()
         self._database.close()
+
+
+def _pause(quiet: float) -> float:
+    """How long to sleep until the next look, `quiet` seconds after the lively time ended; < 0 in it."""
+    if quiet < 0:
+        return _LIVELY_PAUSE
+    return _LATE_PAUSE if quiet < _LATE_SECONDS else _WATCHED_SECONDS
 
 
 def _data_version(connection: sqlite3.Connection) -> int:
