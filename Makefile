@@ -18,7 +18,7 @@ help:  ## list the targets
 .PHONY: venv
 venv: $(READY)  ## make .venv with mzsql and all it needs
 
-$(READY): pyproject.toml plugins/pyspark-mzsql/pyproject.toml .ci/python
+$(READY): pyproject.toml $(wildcard plugins/*/pyproject.toml) .ci/python
 	@rm -f $@
 	@python="$$(.ci/python)"; \
 	if ! [ -x $(BIN)/python ] || ! $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then \
@@ -28,7 +28,7 @@ $(READY): pyproject.toml plugins/pyspark-mzsql/pyproject.toml .ci/python
 			exit 1; }; \
 	fi
 	@echo "installing what mzsql needs into .venv (once; a few minutes)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -e plugins/pyspark-mzsql
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' $(patsubst %/pyproject.toml,-e %,$(wildcard plugins/*/pyproject.toml))
 	@touch $@
 
 .PHONY: java

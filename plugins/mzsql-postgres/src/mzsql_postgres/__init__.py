@@ -1,0 +1,1 @@
+"""mzsql's Consensus and timestamp oracle on PostgreSQL and CockroachDB: ``postgres://user@host/database?schema=…``."""
