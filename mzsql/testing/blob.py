@@ -1,8 +1,8 @@
 """What every Blob must do. Subclass `BlobContract`, say how to open yours, and pytest runs it.
 
 class TestMyBlob(BlobContract):
-    def open_blob(self, place: Path) -> Blob:
-        return MyBlob(...)
+    def url(self, place: Path) -> str:
+        return f"mine:{place}"
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mzsql.location import Blob, RangeReadable, UsageError
+from mzsql.location import Blob, RangeReadable, UsageError, open_blob
+from mzsql.testing.contract import Contract
 
 _KEYS = st.sampled_from(["a", "b/c", "b/d", "b e/ü", "long/" + "x" * 100, "b/c.parquet"])
 _STEPS = st.lists(
@@ -29,12 +30,12 @@ _STEPS = st.lists(
 )
 
 
-class BlobContract:
-    """The cases. ``place`` is a directory that is the same for all handles of one test and fresh for each test."""
+class BlobContract(Contract):
+    """The cases of a Blob."""
 
     def open_blob(self, place: Path) -> Blob:
-        """A handle; two handles of one place see the same objects."""
-        raise AssertionError(f"{type(self).__name__} must open a backend in {place}")
+        """A handle; two handles of one place see the same objects. Opens `url` through the installed plugins."""
+        return open_blob(self.url(place))
 
     @pytest.fixture
     def blob(self, tmp_path: Path) -> Iterator[Blob]:

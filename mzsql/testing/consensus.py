@@ -12,7 +12,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mzsql.location import MAX_SEQNO, Consensus, ConsensusWait, UsageError, Versioned
+from mzsql.location import (
+    MAX_SEQNO,
+    Consensus,
+    ConsensusWait,
+    UsageError,
+    Versioned,
+    open_consensus,
+)
+from mzsql.testing.contract import Contract
 
 _STEPS = st.lists(
     st.one_of(
@@ -25,12 +33,12 @@ _STEPS = st.lists(
 )
 
 
-class ConsensusContract:
-    """The cases. ``place`` is a directory that is the same for all handles of one test and fresh for each test."""
+class ConsensusContract(Contract):
+    """The cases of a Consensus."""
 
     def open_consensus(self, place: Path) -> Consensus:
-        """A handle; two handles of one place see the same logs."""
-        raise AssertionError(f"{type(self).__name__} must open a backend in {place}")
+        """A handle; two handles of one place see the same logs. Opens `url` through the installed plugins."""
+        return open_consensus(self.url(place))
 
     @pytest.fixture
     def consensus(self, tmp_path: Path) -> Iterator[Consensus]:

@@ -6,19 +6,18 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from mzsql.location import MAX_SEQNO, TimestampOracle
+from mzsql.location import MAX_SEQNO, TimestampOracle, open_oracle
+from mzsql.testing.contract import Contract
 
 _MAX_TS = MAX_SEQNO - 1
 
 
-class OracleContract:
-    """The cases. ``place`` is a directory that is the same for all handles of one test and fresh for each test."""
+class OracleContract(Contract):
+    """The cases of a timestamp oracle."""
 
     def open_oracle(self, place: Path, timeline: str, now: Callable[[], int]) -> TimestampOracle:
-        """A handle; two handles of one place and timeline share their timestamps."""
-        raise AssertionError(
-            f"{type(self).__name__} must open a backend in {place} for {timeline} by {now}"
-        )
+        """A handle; two handles of one place and timeline share their timestamps. Opens `url` through the installed plugins."""
+        return open_oracle(self.url(place), timeline, now)
 
     def test_fresh(self, tmp_path: Path) -> None:
         """A new timeline reads at 0 and allocates by the clock."""

@@ -2,35 +2,49 @@
 
 from __future__ import annotations
 
-from mzsql.location import open_blob, open_consensus, open_oracle
 from mzsql.testing import BlobContract, ConsensusContract, OracleContract
 
 
 class TestMemBlob(BlobContract):
-    def open_blob(self, place):
-        return open_blob(f"mem:{place}")
+    processes = False
+    fresh = True
+
+    def url(self, place):
+        return f"mem:{place}"
 
 
 class TestFileBlob(BlobContract):
-    def open_blob(self, place):
-        return open_blob(f"file:{place}/blob")
+    fresh = True
+
+    def url(self, place):
+        return f"file:{place}/blob"
 
 
 class TestMemConsensus(ConsensusContract):
-    def open_consensus(self, place):
-        return open_consensus(f"mem:{place}")
+    processes = False
+    fresh = True
+
+    def url(self, place):
+        return f"mem:{place}"
 
 
 class TestSqliteConsensus(ConsensusContract):
-    def open_consensus(self, place):
-        return open_consensus(f"sqlite:{place}/one.db")
+    fresh = True
+
+    def url(self, place):
+        return f"sqlite:{place}/one.db"
 
 
 class TestMemOracle(OracleContract):
-    def open_oracle(self, place, timeline, now):
-        return open_oracle(f"mem:{place}", timeline, now)
+    processes = False
+    fresh = True
+
+    def url(self, place):
+        return f"mem:{place}"
 
 
 class TestSqliteOracle(OracleContract):
-    def open_oracle(self, place, timeline, now):
-        return open_oracle(f"sqlite:{place}/one.db", timeline, now)
+    fresh = True
+
+    def url(self, place):
+        return f"sqlite:{place}/one.db"
