@@ -15,7 +15,7 @@ from mzsql.location.errors import (
     UnknownScheme,
     UsageError,
 )
-from mzsql.location.hookspecs import hookimpl
+from mzsql.location.hookspecs import HOOKS_VERSION, Serves, hookimpl
 from mzsql.location.protocols import (
     MAX_SEQNO,
     Adoptable,
@@ -33,15 +33,21 @@ from mzsql.location.protocols import (
 from mzsql.location.registry import (
     Registry,
     default_registry,
-    local_path,
-    local_url,
     open_blob,
     open_consensus,
     open_oracle,
+)
+from mzsql.location.urls import (
+    local_path,
+    local_url,
+    shown_url,
     split_url,
+    url_options,
+    without_secrets,
 )
 
 __all__ = [
+    "HOOKS_VERSION",
     "MAX_SEQNO",
     "Adoptable",
     "Around",
@@ -55,6 +61,7 @@ __all__ = [
     "ManyDeletable",
     "RangeReadable",
     "Registry",
+    "Serves",
     "SparkReadable",
     "TimestampOracle",
     "Unfinished",
@@ -71,5 +78,8 @@ __all__ = [
     "open_blob",
     "open_consensus",
     "open_oracle",
+    "shown_url",
     "split_url",
+    "url_options",
+    "without_secrets",
 ]

@@ -19,10 +19,10 @@ from urllib.parse import SplitResult
 
 from mzsql.location.directories import Durable, fsync_directory, make_directory
 from mzsql.location.errors import Determinate, Indeterminate, UsageError
-from mzsql.location.hookspecs import hookimpl
+from mzsql.location.hookspecs import Serves, hookimpl
 from mzsql.location.keys import check_blob_key
 from mzsql.location.protocols import Blob, Unfinished
-from mzsql.location.registry import local_path
+from mzsql.location.urls import local_path, local_url
 
 _TEMPORARY = ".mzsql-tmp"
 _STALE_SECONDS = 24 * 3600.0
@@ -292,3 +292,15 @@ def _write_durably(path: Path, value: bytes) -> None:
 def mzsql_open_blob(url: SplitResult) -> Blob | None:
     """``file:relative/path`` or ``file:///absolute/path``."""
     return FileBlob(local_path(url)) if url.scheme == "file" else None
+
+
+@hookimpl
+def mzsql_serves() -> list[Serves]:
+    """A Blob in a directory of this machine."""
+    return [Serves("blob", ("file",), "file:relative/directory or file:///absolute/directory")]
+
+
+@hookimpl
+def mzsql_scratch_url(kind: str, directory: str) -> str | None:
+    """A directory below the one given."""
+    return local_url("file", f"{directory}/blob") if kind == "blob" else None

@@ -8,17 +8,51 @@ Promise: each ``mzsql_open_*`` answers `None` where the URL's scheme is not its 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import SplitResult
 
+import msgspec
 import pluggy
 
 from mzsql.location.protocols import Blob, Consensus, TimestampOracle
 
 PROJECT = "mzsql"
+HOOKS_VERSION = 1
+
+Kind = Literal["blob", "consensus", "oracle"]
 
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+class Serves(msgspec.Struct, frozen=True):
+    """What a plugin says it opens: one kind of backend, under these schemes.
+
+    Args:
+        kind: which protocol.
+        schemes: the URL schemes, lower case: ``("postgres", "postgresql")``.
+        form: how a URL looks, for a person: ``redis://host:port/db?prefix=…``.
+    """
+
+    kind: Kind
+    schemes: tuple[str, ...]
+    form: str
+
+
+@hookspec
+def mzsql_serves() -> list[Serves] | None:
+    """What this plugin opens.
+
+    A plugin that says so is asked for its own schemes only, and the clash of two such is noticed with neither opened.
+    """
+
+
+@hookspec(firstresult=True)
+def mzsql_scratch_url(kind: str, directory: str) -> str | None:
+    """A URL below ``directory`` (a temporary one, absolute) on which the kit of ``kind`` may run with nothing set up.
+
+    `None` where a backend needs a server or credentials: its kit is then run on a URL somebody gives.
+    """
 
 
 @hookspec(firstresult=True)

@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 from urllib.parse import SplitResult
 
 from mzsql.location.errors import Determinate
-from mzsql.location.hookspecs import hookimpl
+from mzsql.location.hookspecs import Serves, hookimpl
 from mzsql.location.keys import check_blob_key, check_limit, check_step, check_truncate, check_ts
 from mzsql.location.protocols import MAX_SEQNO, Blob, Consensus, TimestampOracle, Versioned
+from mzsql.location.urls import local_url
 
 T = TypeVar("T")
 
@@ -194,3 +195,16 @@ def mzsql_open_oracle(
     if url.scheme != "mem":
         return None
     return _named("oracle", url, lambda: MemOracle(now), timeline)
+
+
+@hookimpl
+def mzsql_serves() -> list[Serves]:
+    """Each kind, in this process's memory."""
+    form = "mem: (new at each opening) or mem:name"
+    return [Serves(kind, ("mem",), form) for kind in ("blob", "consensus", "oracle")]
+
+
+@hookimpl
+def mzsql_scratch_url(kind: str, directory: str) -> str | None:
+    """A store of its own for each directory."""
+    return local_url("mem", f"{directory}/{kind}")

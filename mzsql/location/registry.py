@@ -11,14 +11,14 @@ import functools
 from collections.abc import Callable
 from importlib import metadata
 from typing import Any
-from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 import msgspec
 import pluggy
 
 from mzsql.location import hookspecs
-from mzsql.location.errors import InvalidUrl, UnknownScheme
+from mzsql.location.errors import UnknownScheme
 from mzsql.location.protocols import Blob, Consensus, TimestampOracle
+from mzsql.location.urls import split_url
 
 _PACKAGES = {
     "s3": "mzsql-s3",
@@ -141,51 +141,6 @@ class Registry:
             failure = f", failed to load: {plugin.failure}" if plugin.failure else ""
             lines.append(f"{plugin.name} ({plugin.distribution}{failure})")
         return "Installed plugins: " + "; ".join(lines) + "."
-
-
-def split_url(url: str) -> SplitResult:
-    """``url`` in its parts.
-
-    Raises:
-        InvalidUrl: it has no scheme.
-    """
-    split = urlsplit(url)
-    if not split.scheme:
-        raise InvalidUrl(
-            f"not a backend URL: {url!r}",
-            hint="Write a scheme first, as in file:./env/blob, sqlite:./env/consensus.db or mem:.",
-        )
-    return split
-
-
-def local_path(url: SplitResult) -> str:
-    """The path of the local file or directory that ``url`` names, percent-escapes undone.
-
-    Raises:
-        InvalidUrl: it names a host, has no path, or carries a query or fragment.
-    """
-    shown = url.geturl()
-    if url.netloc not in ("", "localhost"):
-        raise InvalidUrl(
-            f"{shown}: the scheme {url.scheme!r} is for this machine, yet the URL names a host",
-            hint=f"Write {url.scheme}:relative/path or {url.scheme}:///absolute/path.",
-        )
-    if not url.path:
-        raise InvalidUrl(f"{shown}: the URL has no path")
-    if url.query or url.fragment:
-        raise InvalidUrl(
-            f"{shown}: the scheme {url.scheme!r} takes no options",
-            hint="Write ? and # in a path as %3F and %23.",
-        )
-    return unquote(url.path)
-
-
-def local_url(scheme: str, path: str) -> str:
-    """The URL of a local path, with what would end a path percent-escaped; the reverse of `local_path`."""
-    quoted = quote(path, safe="/:~+@,= ()")
-    if quoted.startswith("//"):
-        quoted = "/" + quoted.lstrip("/")
-    return f"{scheme}:{quoted}"
 
 
 @functools.cache

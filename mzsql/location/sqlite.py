@@ -16,10 +16,10 @@ from urllib.parse import SplitResult
 
 from mzsql.location.connections import Database
 from mzsql.location.errors import Determinate
-from mzsql.location.hookspecs import hookimpl
+from mzsql.location.hookspecs import Serves, hookimpl
 from mzsql.location.keys import check_limit, check_step, check_truncate, check_ts
 from mzsql.location.protocols import MAX_SEQNO, Consensus, TimestampOracle, Versioned
-from mzsql.location.registry import local_path
+from mzsql.location.urls import local_path, local_url
 from mzsql.location.watch import Watch, watch_directory
 
 _CONSENSUS_BUSY_SECONDS = 0.5
@@ -346,3 +346,16 @@ def mzsql_open_oracle(
 ) -> TimestampOracle | None:
     """``sqlite:relative/path`` or ``sqlite:///absolute/path``."""
     return SqliteOracle(local_path(url), timeline, now) if url.scheme == "sqlite" else None
+
+
+@hookimpl
+def mzsql_serves() -> list[Serves]:
+    """Consensus and oracle, in a database file of this machine."""
+    form = "sqlite:relative/path or sqlite:///absolute/path"
+    return [Serves(kind, ("sqlite",), form) for kind in ("consensus", "oracle")]
+
+
+@hookimpl
+def mzsql_scratch_url(kind: str, directory: str) -> str | None:
+    """A database below the directory given."""
+    return local_url("sqlite", f"{directory}/{kind}.db") if kind != "blob" else None
