@@ -333,7 +333,7 @@ class Run:
                 case "crash":
                     process.dies_in = event.steps
                 case "freeze":
-                    process.frozen_until = until
+                    process.freeze(until)
                 case "burst":
                     self.network.bursts[event.backend] = (until, 0.8)
                 case "cut":

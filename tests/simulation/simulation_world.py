@@ -83,6 +83,10 @@ class Process:
         self.version = VERSION
         self.rng = random.Random(f"{world.seed}/{name}")
 
+    def freeze(self, until: int) -> None:
+        """Do nothing before ``until``; whoever is frozen for longer already stays so."""
+        self.frozen_until = max(self.frozen_until, until)
+
     # What persist asks of a clock.
 
     def now_ms(self) -> int:

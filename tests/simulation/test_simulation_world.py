@@ -70,6 +70,21 @@ def test_a_dead_process_does_nothing_more(world):
     assert blob.get("after") is None
 
 
+def test_a_process_frozen_again_wakes_as_a_whole(world):
+    process = Process(world, "p", 0)
+    woken = []
+
+    def body(pause):
+        process.sleep(pause)
+        woken.append((world.now, process.frozen_until))
+
+    tasks = [world.spawn(process, str(pause), lambda p=pause: body(p)) for pause in (2, 20)]
+    world.at(SECOND, lambda: process.freeze(150 * SECOND))
+    world.at(5 * SECOND, lambda: process.freeze(30 * SECOND))
+    world.run(lambda: all(task.done for task in tasks), 100)
+    assert woken == [(150 * SECOND, 150 * SECOND)] * 2
+
+
 def test_a_frozen_process_goes_on_later(world):
     process = Process(world, "p", 0)
     task = world.spawn(process, "t", lambda: process.sleep(1))
