@@ -12,10 +12,20 @@ from mzsql.location.errors import (
     Indeterminate,
     InvalidUrl,
     LocationError,
+    PluginFailed,
+    PluginRelationFailed,
+    PluginWarning,
     UnknownScheme,
     UsageError,
 )
-from mzsql.location.hookspecs import HOOKS_VERSION, Serves, hookimpl
+from mzsql.location.hookspecs import (
+    HOOKS_VERSION,
+    PluginColumn,
+    PluginRelation,
+    Serves,
+    Whereabouts,
+    hookimpl,
+)
 from mzsql.location.protocols import (
     MAX_SEQNO,
     Adoptable,
@@ -31,6 +41,7 @@ from mzsql.location.protocols import (
     Versioned,
 )
 from mzsql.location.registry import (
+    Installed,
     Registry,
     default_registry,
     open_blob,
@@ -56,9 +67,15 @@ __all__ = [
     "ConsensusWait",
     "Determinate",
     "Indeterminate",
+    "Installed",
     "InvalidUrl",
     "LocationError",
     "ManyDeletable",
+    "PluginColumn",
+    "PluginFailed",
+    "PluginRelation",
+    "PluginRelationFailed",
+    "PluginWarning",
     "RangeReadable",
     "Registry",
     "Serves",
@@ -69,6 +86,7 @@ __all__ = [
     "UploadSweepable",
     "UsageError",
     "Versioned",
+    "Whereabouts",
     "blob_around",
     "consensus_around",
     "default_registry",

@@ -37,3 +37,17 @@ class UnknownScheme(InvalidParameter):
 
 class InvalidUrl(InvalidParameter):
     """A URL its backend cannot make sense of."""
+
+
+class PluginFailed(LocationError):
+    """A plugin broke its promise: it raised what no backend may raise, or answered with what is no backend."""
+
+
+class PluginRelationFailed(SqlError):
+    """The function that yields the rows of a plugin's system relation failed; the query that read it fails, nothing else."""
+
+    sqlstate = "38000"
+
+
+class PluginWarning(UserWarning):
+    """Something is wrong with a plugin; the rest works."""

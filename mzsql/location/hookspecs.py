@@ -1,13 +1,25 @@
-"""The hooks a plugin implements, with ``from mzsql.location import hookimpl``.
+"""The hooks a plugin implements, with ``from mzsql.location import hookimpl``, and the rules by which they change.
 
 Promise: each ``mzsql_open_*`` answers `None` where the URL's scheme is not its own. ``url`` is a `urllib.parse.SplitResult`, so
 ``file:./env/blob`` has the scheme ``file`` and the path ``./env/blob``. A plugin registers by an entry point of the group
 ``mzsql``.
+
+Versions. `HOOKS_VERSION` is one number for all hooks here. A plugin may say which it was written for: ``MZSQL_HOOKS = 1`` in the
+module (or object) its entry point names; one that does not is taken for version 1.
+
+- A new hook, or a new argument of one, is compatible: a plugin implements the hooks it wants and takes the arguments it names. The
+  version goes up, so that a plugin that needs the new thing can say so: one that says a newer version than this is refused, with
+  what to upgrade, instead of half working.
+- A hook or an argument is removed in two steps. For at least one minor release it is deprecated (pluggy's ``warn_on_impl``,
+  ``warn_on_impl_args``): plugins that use it work, with a `DeprecationWarning` that says what to use instead, and are shown by ``mzsql
+  plugins``; others hear nothing. The release that removes it raises the version, and a plugin that still has it is not loaded, by name of
+  what it has, while the others are.
+- What a hook's answer means never changes under its name; a new meaning is a new hook.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 from urllib.parse import SplitResult
 
@@ -37,6 +49,42 @@ class Serves(msgspec.Struct, frozen=True):
     kind: Kind
     schemes: tuple[str, ...]
     form: str
+
+
+class PluginColumn(msgspec.Struct, frozen=True):
+    """A column of a `PluginRelation`; ``type`` is a SQL type as the catalog spells it: ``text``, ``bigint``, ``text list``."""
+
+    name: str
+    type: str
+    nullable: bool = True
+    comment: str = ""
+
+
+class Whereabouts(msgspec.Struct, frozen=True):
+    """What the rows of a plugin's relation may be derived from: the URLs of the environment that is read, secrets included."""
+
+    blob: str
+    consensus: str
+    oracle: str
+
+
+class PluginRelation(msgspec.Struct, frozen=True):
+    """A relation that a plugin adds to the system catalog: one that describes the backend, a row for each thing in it, not users' data.
+
+    Args:
+        name: its name, lower case, unlike every other relation's of the schema.
+        schema: a schema of the system catalog.
+        columns: at least one.
+        comment: what it is, for a person.
+        rows: its rows as they are now, each with a value for each column: None, bool, int, float, Decimal, str, bytes, date, datetime (or
+            a list of them). Called when a query reads the relation; what it raises fails that query alone.
+    """
+
+    name: str
+    columns: tuple[PluginColumn, ...]
+    comment: str
+    rows: Callable[[Whereabouts], Iterable[tuple[Any, ...]]]
+    schema: str = "mz_internal"
 
 
 @hookspec
@@ -73,5 +121,5 @@ def mzsql_open_oracle(
 
 
 @hookspec
-def mzsql_builtin_relations() -> list[Any] | None:
+def mzsql_builtin_relations() -> list[PluginRelation] | None:
     """Relations to add to the system catalog, each with the function that yields its rows."""

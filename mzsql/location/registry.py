@@ -1,71 +1,199 @@
 """From a URL to a backend, through whatever plugins are installed.
 
-Promise: a scheme nobody claims, or that several claim, is an error that lists what is installed and says what to install; a plugin
-that fails to import is reported and does not take the rest down. Trade-off: every plugin is asked about every URL, so that a double
-claim is noticed; a second backend opened by the asking is closed again.
+Promise: a scheme nobody claims, or that several claim, is an error that lists what is installed and says what to install. A plugin that
+cannot be imported, does not fit the hooks, was written for newer ones, or fails while it is asked, is reported and takes nothing else
+down. No plugin is known here by name. Trade-off: a plugin that does not say what it serves is asked about every URL, and a backend it
+opens that another has claimed too is closed again.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from importlib import metadata
-from typing import Any
+import inspect
+import re
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, get_args
+from urllib.parse import SplitResult
 
 import msgspec
 import pluggy
 
 from mzsql.location import hookspecs
-from mzsql.location.errors import UnknownScheme
+from mzsql.location.discovery import find_plugins
+from mzsql.location.errors import PluginFailed, PluginWarning, UnknownScheme
+from mzsql.location.hookspecs import HOOKS_VERSION, Kind, PluginRelation, Serves
 from mzsql.location.protocols import Blob, Consensus, TimestampOracle
-from mzsql.location.urls import split_url
+from mzsql.location.urls import shown_url, split_url, without_secrets
+from mzsql.repr.errors import SqlError
+from mzsql.repr.version import VERSION
 
-_PACKAGES = {
-    "s3": "mzsql-s3",
-    "postgres": "mzsql-postgres",
-    "postgresql": "mzsql-postgres",
-    "cockroach": "mzsql-postgres",
+State = Literal["loaded", "failed", "refused"]
+
+_WHAT: dict[str, str] = {
+    "blob": "Blob store",
+    "consensus": "Consensus store",
+    "oracle": "timestamp oracle",
 }
+_PROTOCOLS: dict[str, type] = {"blob": Blob, "consensus": Consensus, "oracle": TimestampOracle}
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*\Z")
+_BY_PROGRAM = "(registered by the program)"
 
 
 class Installed(msgspec.Struct, frozen=True):
-    """A plugin found by entry point: its name, the distribution it came in, and why it failed to load (if it did)."""
+    """A plugin and what became of it.
+
+    Attributes:
+        name: the entry point's name.
+        distribution, version: where it came from, ``(unknown)`` where its metadata does not say.
+        state: loaded; failed (broken); or refused (sound, and written for another version of the hooks).
+        failure: why it is not loaded, or what is wrong with one that is.
+        hooks_version: the version of the hooks it was written for.
+        serves: what it says it opens.
+        declares: whether it says what it opens.
+        deprecated: what it uses that a coming release removes.
+    """
 
     name: str
     distribution: str
+    version: str
+    state: State = "loaded"
     failure: str | None = None
+    hooks_version: int = 1
+    serves: tuple[Serves, ...] = ()
+    declares: bool = False
+    deprecated: tuple[str, ...] = ()
 
 
 class Registry:
-    """The plugins of one process.
+    """The plugins of one process. Safe to use from any thread.
 
     Args:
         plugins: pairs of a name and a plugin object to register besides those found by entry point.
         discover: whether to look for entry points of the group ``mzsql``.
+        specs: the hooks, the product's own unless a test asks for others.
     """
 
     def __init__(
-        self, plugins: list[tuple[str, object]] | None = None, *, discover: bool = True
+        self,
+        plugins: Sequence[tuple[str, object]] = (),
+        *,
+        discover: bool = True,
+        specs: Sequence[Any] = (hookspecs,),
     ) -> None:
         self.manager = pluggy.PluginManager(hookspecs.PROJECT)
-        self.manager.add_hookspecs(hookspecs)
+        for spec in specs:
+            self.manager.add_hookspecs(spec)
         self.installed: list[Installed] = []
+        #: Goes up with each plugin registered: what is derived from the plugins is derived anew.
+        self.generation = 0
+        self._lock = threading.RLock()
         if discover:
             self._discover()
-        for name, plugin in plugins or []:
-            self.manager.register(plugin, name=name)
-            self.installed.append(Installed(name, "(registered by the program)"))
+        for name, plugin in plugins:
+            self.register(name, plugin)
 
     def _discover(self) -> None:
-        for entry in sorted(metadata.entry_points(group=hookspecs.PROJECT), key=lambda e: e.name):
-            distribution = f"{entry.dist.name} {entry.dist.version}" if entry.dist else "(unknown)"
+        for found in find_plugins(hookspecs.PROJECT):
+            if found.entry is None:
+                self._add(
+                    Installed(
+                        found.name, found.distribution, found.version, "failed", found.failure
+                    )
+                )
+                continue
             try:
-                self.manager.register(entry.load(), name=entry.name)
-            except Exception as failure:  # a stranger's module may fail in any way; it is reported
-                reason = f"{type(failure).__name__}: {failure}"
-                self.installed.append(Installed(entry.name, distribution, reason))
+                plugin = found.entry.load()
+            except (Exception, SystemExit) as failure:  # a stranger's module may fail in any way
+                self._add(
+                    Installed(
+                        found.name, found.distribution, found.version, "failed", _told(failure)
+                    )
+                )
             else:
-                self.installed.append(Installed(entry.name, distribution))
+                self.register(found.name, plugin, found.distribution, found.version)
+
+    def register(
+        self, name: str, plugin: object, distribution: str = _BY_PROGRAM, version: str = ""
+    ) -> Installed:
+        """Register a plugin object; what became of it, which `installed` has too. Never raises for a plugin that does not fit."""
+        said = getattr(plugin, "MZSQL_HOOKS", 1)
+        base = Installed(name, distribution, version)
+        if not isinstance(said, int) or isinstance(said, bool) or said < 1:
+            failure = f"its MZSQL_HOOKS is {said!r}, not a version of the hooks"
+            return self._add(msgspec.structs.replace(base, state="failed", failure=failure))
+        base = msgspec.structs.replace(base, hooks_version=said)
+        if said > HOOKS_VERSION:
+            failure = (
+                f"it is written for version {said} of the hooks and mzsql {VERSION} has version {HOOKS_VERSION}:"
+                f" upgrade mzsql, or install an older {distribution if version else name}"
+            )
+            return self._add(msgspec.structs.replace(base, state="refused", failure=failure))
+        with self._lock:
+            try:
+                serves, declares, deprecated = self._take(name, plugin)
+            except (Exception, SystemExit) as failure:  # whatever it is, it is the plugin's
+                return self._add(
+                    msgspec.structs.replace(base, state="failed", failure=_told(failure))
+                )
+            return self._add(
+                msgspec.structs.replace(
+                    base, serves=serves, declares=declares, deprecated=deprecated
+                )
+            )
+
+    def _add(self, installed: Installed) -> Installed:
+        with self._lock:
+            self.installed.append(installed)
+            self.generation += 1
+        return installed
+
+    def _take(self, name: str, plugin: object) -> tuple[tuple[Serves, ...], bool, tuple[str, ...]]:
+        if plugin is None or self.manager.has_plugin(name):
+            raise ValueError(
+                "its entry point names None"
+                if plugin is None
+                else f"another plugin is named {name!r} too: uninstall one of them"
+            )
+        if self.manager.register(plugin, name=name) is None:
+            raise ValueError("it is blocked")
+        try:
+            hooks = self._hooks_of(plugin)
+            unknown = [hook.name for hook in hooks if not hook.has_spec()]
+            if unknown:
+                raise ValueError(
+                    f"there is no hook {unknown[0]!r} in version {HOOKS_VERSION} of the hooks"
+                )
+            if not hooks:
+                raise ValueError("it implements no hook: is @hookimpl missing?")
+            serves, declares = self._declared(plugin, {hook.name for hook in hooks})
+            return serves, declares, tuple(_deprecated(plugin, hooks))
+        except BaseException:
+            self.manager.unregister(name=name)
+            raise
+
+    def _hooks_of(self, plugin: object) -> list[pluggy.HookCaller]:
+        return self.manager.get_hookcallers(plugin) or []
+
+    def _declared(self, plugin: object, hooks: set[str]) -> tuple[tuple[Serves, ...], bool]:
+        if "mzsql_serves" not in hooks:
+            return (), False
+        answers = self._only(plugin, "mzsql_serves")()
+        serves = tuple(one for answer in answers for one in answer)
+        for one in serves:
+            if not isinstance(one, Serves) or one.kind not in get_args(Kind):
+                raise ValueError(f"its mzsql_serves has {one!r}, which says no known kind")
+            bad = [s for s in one.schemes if not isinstance(s, str) or not _SCHEME.match(s)]
+            if bad or not one.schemes:
+                raise ValueError(f"its mzsql_serves has schemes no URL can have: {one.schemes!r}")
+            if f"mzsql_open_{one.kind}" not in hooks:
+                raise ValueError(f"it says it serves {one.kind} and has no mzsql_open_{one.kind}")
+        return serves, True
+
+    def _only(self, plugin: object, hook: str) -> pluggy.HookCaller:
+        """The hook of this plugin and of no other."""
+        return self.manager.subset_hook_caller(hook, self.manager.get_plugins() - {plugin})
 
     def open_blob(self, url: str) -> Blob:
         """The Blob store at ``url``.
@@ -73,63 +201,170 @@ class Registry:
         Raises:
             UnknownScheme: no plugin, or several, serve the scheme.
             InvalidUrl: the plugin cannot make sense of the rest.
+            PluginFailed: the plugin raised what no backend may raise, or answered with something else than a Blob.
         """
-        blob: Blob = self._open("mzsql_open_blob", "Blob store", url)
+        blob: Blob = self._open("blob", url)
         return blob
 
     def open_consensus(self, url: str) -> Consensus:
         """The Consensus store at ``url``; raises as `open_blob`."""
-        consensus: Consensus = self._open("mzsql_open_consensus", "Consensus store", url)
+        consensus: Consensus = self._open("consensus", url)
         return consensus
 
     def open_oracle(self, url: str, timeline: str, now: Callable[[], int]) -> TimestampOracle:
         """The oracle of ``timeline`` at ``url``, with ``now`` the clock in milliseconds; raises as `open_blob`."""
-        oracle: TimestampOracle = self._open(
-            "mzsql_open_oracle", "timestamp oracle", url, timeline=timeline, now=now
-        )
+        oracle: TimestampOracle = self._open("oracle", url, timeline=timeline, now=now)
         return oracle
 
-    def builtin_relations(self) -> list[Any]:
-        """What the plugins add to the system catalog."""
-        return [r for relations in self.manager.hook.mzsql_builtin_relations() for r in relations]
+    def scratch_url(self, name: str, kind: Kind, directory: str) -> str | None:
+        """Where the kit of ``kind`` may run on the plugin ``name`` with nothing set up, if it says.
 
-    def _open(self, hook: str, what: str, url: str, **rest: Any) -> Any:
-        split = split_url(url)
-        claims: list[tuple[str, Any]] = []
-        plugins = self.manager.get_plugins()
-        for name, plugin in self.manager.list_name_plugin():
-            if plugin is None:
-                continue
-            caller = self.manager.subset_hook_caller(hook, plugins - {plugin})
-            try:
-                backend = caller(url=split, **rest)
-            except BaseException:
-                for _, opened in claims:
-                    opened.close()
-                raise
-            if backend is not None:
-                claims.append((name, backend))
-        if len(claims) == 1:
-            return claims[0][1]
-        for _, backend in claims:
-            backend.close()
-        detail = self._describe()
-        if claims:
-            names = ", ".join(name for name, _ in claims)
-            raise UnknownScheme(
-                f"more than one plugin serves a {what} with scheme {split.scheme!r}: {names}",
-                detail=detail,
-                hint="Uninstall all but one of them.",
+        Raises:
+            PluginFailed: the plugin raised.
+        """
+        plugin = self.manager.get_plugin(name)
+        if plugin is None:
+            return None
+        try:
+            url: str | None = self._only(plugin, "mzsql_scratch_url")(
+                kind=kind, directory=directory
             )
-        package = _PACKAGES.get(split.scheme)
-        hint = (
-            f"Install the plugin that serves it: pip install {package}"
-            if package
-            else "Use the scheme of an installed plugin, or install the plugin that serves this one."
+        except Exception as failure:
+            raise PluginFailed(
+                f"plugin {self._called(name)} failed to name a scratch URL: {_told(failure)}"
+            ) from failure
+        return url
+
+    def builtin_relations(self) -> list[tuple[str, PluginRelation]]:
+        """What the plugins add to the system catalog, each with its plugin's name; who fails to say is left out, with a warning."""
+        found: list[tuple[str, PluginRelation]] = []
+        for name, plugin in self._plugins():
+            try:
+                answers = self._only(plugin, "mzsql_builtin_relations")()
+                relations = [relation for answer in answers for relation in answer]
+                for relation in relations:
+                    if not isinstance(relation, PluginRelation):
+                        raise TypeError(f"{relation!r} is no PluginRelation")
+            except Exception as failure:
+                self.complain(name, f"its relations cannot be had: {_told(failure)}")
+            else:
+                found.extend((name, relation) for relation in relations)
+        return found
+
+    def complain(self, name: str, what: str) -> None:
+        """Record and warn of what is wrong with a plugin that stays loaded."""
+        warnings.warn(f"plugin {self._called(name)}: {what}", PluginWarning, stacklevel=3)
+        with self._lock:
+            for n, one in enumerate(self.installed):
+                if one.name == name and one.state == "loaded":
+                    before = f"{one.failure}; " if one.failure and what not in one.failure else ""
+                    self.installed[n] = msgspec.structs.replace(one, failure=before + what)
+
+    def _plugins(self) -> list[tuple[str, object]]:
+        with self._lock:
+            return [(name, p) for name, p in self.manager.list_name_plugin() if p is not None]
+
+    def _open(self, kind: Kind, url: str, **rest: Any) -> Any:
+        split = split_url(url)
+        declared, asked = self._candidates(kind, split.scheme)
+        if len(declared) > 1:
+            raise self._contested(kind, split, [name for name, _ in declared])
+        claims: list[tuple[str, Any]] = []
+        failures: list[tuple[str, SqlError]] = []
+        try:
+            for name, plugin in asked:
+                try:
+                    backend = self._ask(name, plugin, kind, split, rest)
+                except SqlError as failure:
+                    # It does not say what it serves, so this may be a failure about a URL of another's.
+                    failures.append((name, failure))
+                else:
+                    claims.extend([(name, backend)] if backend is not None else [])
+            for name, plugin in declared:
+                backend = self._ask(name, plugin, kind, split, rest)
+                if backend is None:
+                    raise PluginFailed(
+                        f"plugin {self._called(name)} says it serves a {_WHAT[kind]} with scheme"
+                        f" {split.scheme!r}, and does not open {shown_url(split)}"
+                    )
+                claims.append((name, backend))
+            if not claims:
+                raise failures[0][1] if failures else self._unserved(kind, split)
+            if len(claims) > 1:
+                raise self._contested(kind, split, [name for name, _ in claims])
+        except BaseException:
+            for _, backend in claims:
+                backend.close()
+            raise
+        for name, raised in failures:
+            self.complain(name, f"it failed when asked about a URL of another plugin: {raised}")
+        return claims[0][1]
+
+    def _candidates(
+        self, kind: Kind, scheme: str
+    ) -> tuple[list[tuple[str, object]], list[tuple[str, object]]]:
+        """The plugins that say they serve the scheme, and those that say nothing."""
+        said = {one.name: one for one in self.installed if one.state == "loaded"}
+        declared, asked = [], []
+        for name, plugin in self._plugins():
+            one = said.get(name)
+            if one is None or not one.declares:
+                asked.append((name, plugin))
+            elif any(s.kind == kind and scheme in s.schemes for s in one.serves):
+                declared.append((name, plugin))
+        return declared, asked
+
+    def _ask(
+        self, name: str, plugin: object, kind: Kind, split: SplitResult, rest: dict[str, Any]
+    ) -> Any:
+        caller = self._only(plugin, f"mzsql_open_{kind}")
+        try:
+            backend = caller(url=split, **rest)
+        except SqlError:
+            raise
+        except Exception as failure:
+            text = without_secrets(_told(failure), split)
+            raise PluginFailed(
+                f"plugin {self._called(name)} failed to open {shown_url(split)}: {text}",
+                hint="This is a bug of the plugin: a backend raises only UsageError, Determinate, Indeterminate and InvalidUrl.",
+            ) from (failure if text == _told(failure) else None)
+        if backend is not None and not isinstance(backend, _PROTOCOLS[kind]):
+            lacks = ", ".join(sorted(_methods(_PROTOCOLS[kind]) - set(dir(backend))))
+            raise PluginFailed(
+                f"plugin {self._called(name)} opened {shown_url(split)} as a {type(backend).__name__},"
+                f" which is no {_WHAT[kind]}: it lacks {lacks}"
+            )
+        return backend
+
+    def _called(self, name: str) -> str:
+        for one in self.installed:
+            if one.name == name:
+                return f"{name!r} ({one.distribution}{' ' + one.version if one.version else ''})"
+        return repr(name)
+
+    def _contested(self, kind: Kind, split: SplitResult, names: list[str]) -> UnknownScheme:
+        return UnknownScheme(
+            f"more than one plugin serves a {_WHAT[kind]} with scheme {split.scheme!r}: {', '.join(names)}",
+            detail=self._describe(),
+            hint="Uninstall all but one of them.",
         )
-        raise UnknownScheme(
-            f"no installed plugin serves a {what} with scheme {split.scheme!r}",
-            detail=detail,
+
+    def _unserved(self, kind: Kind, split: SplitResult) -> UnknownScheme:
+        scheme = split.scheme
+        package = "mzsql-" + re.sub(r"[^a-z0-9]+", "-", scheme).strip("-")
+        hint = (
+            f"Install the plugin that serves it: pip install {package} (by convention a plugin's"
+            " distribution is named mzsql- and the scheme)."
+        )
+        served = [_WHAT[s.kind] for i in self.installed for s in i.serves if scheme in s.schemes]
+        broken = [i for i in self.installed if i.state != "loaded" and _about(i, scheme, package)]
+        if served:
+            hint = f"{scheme!r} serves a {' and a '.join(dict.fromkeys(served))} only."
+        elif broken:
+            hint = f"The plugin {broken[0].name!r} is installed and did not load; see the detail."
+        return UnknownScheme(
+            f"no installed plugin serves a {_WHAT[kind]} with scheme {scheme!r}",
+            detail=self._describe(),
             hint=hint,
         )
 
@@ -137,10 +372,43 @@ class Registry:
         if not self.installed:
             return "No plugins are installed."
         lines = []
-        for plugin in self.installed:
-            failure = f", failed to load: {plugin.failure}" if plugin.failure else ""
-            lines.append(f"{plugin.name} ({plugin.distribution}{failure})")
+        for one in self.installed:
+            how = "refused" if one.state == "refused" else "failed to load"
+            failure = f", {how}: {one.failure}" if one.state != "loaded" else ""
+            version = f" {one.version}" if one.version else ""
+            lines.append(f"{one.name} ({one.distribution}{version}{failure})")
         return "Installed plugins: " + "; ".join(lines) + "."
+
+
+def _about(one: Installed, scheme: str, package: str) -> bool:
+    return one.name == scheme or one.distribution.lower().replace("_", "-") == package
+
+
+def _told(failure: BaseException) -> str:
+    text = str(failure).strip()
+    if isinstance(failure, pluggy.PluginValidationError):
+        text = " ".join(text.split())
+    return f"{type(failure).__name__}: {text}" if text else type(failure).__name__
+
+
+def _methods(protocol: type) -> set[str]:
+    return {name for name, _ in inspect.getmembers(protocol, inspect.isfunction) if name[0] != "_"}
+
+
+def _deprecated(plugin: object, hooks: list[pluggy.HookCaller]) -> list[str]:
+    """What the plugin uses that is to be removed; pluggy has warned of it already."""
+    found = []
+    for hook in hooks:
+        spec = hook.spec
+        for impl in hook.get_hookimpls():
+            if spec is None or impl.plugin is not plugin:
+                continue
+            if spec.warn_on_impl is not None:
+                found.append(f"{hook.name}: {spec.warn_on_impl}")
+            warned = spec.warn_on_impl_args or {}
+            used = [a for a in (*impl.argnames, *impl.kwargnames) if a in warned]
+            found.extend(f"{hook.name}({a}): {warned[a]}" for a in used)
+    return found
 
 
 @functools.cache
