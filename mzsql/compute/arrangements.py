@@ -25,9 +25,10 @@ from pyspark.sql import functions as F  # noqa: N812
 from sqlglot import expressions as exp
 
 from mzsql.compute.driver import Driver
+from mzsql.compute.executors import WORKER_COLUMN
 from mzsql.compute.protocols import ArrangementRegistry, ComputeSettings
 from mzsql.compute.relations import PUSHED_RANGES, KeyRange, parts_frame
-from mzsql.compute.target import WORKER_COLUMN, Target, by_worker_and_key
+from mzsql.compute.target import Target, by_worker_and_key
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine, Sql
 from mzsql.persist import (

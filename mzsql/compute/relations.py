@@ -4,7 +4,8 @@ Promise: a relation has exactly the rows it was given and the Arrow types it was
 `createDataFrame` stops at an empty chunk behind a non-empty one without saying so; `combine_chunks` is what keeps rows from getting
 lost.) A schema is always stated: inference would be a job. Parts are read with their times as persist defines them,
 ``greatest(mz_time, time_floor)``, and only between the bounds asked for. Whatever the session's settings say, a part that is missing or
-damaged fails the query: the checksum of each page is compared, which costs a few percent of a scan.
+damaged fails the query: the checksum of each page is compared, which costs a few percent of a scan. Parts whose paths the session cannot
+open come through the driver while they are few (`DRIVER_ROWS`, `DRIVER_BYTES`), and else through the executors' own Blob store.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -24,6 +25,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as st
 
+from mzsql.compute.executors import executor_frame
+from mzsql.compute.paths import can_open
 from mzsql.persist import DIFF_COLUMN, TIME_COLUMN, PartRef
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Timestamp
@@ -33,6 +36,11 @@ KeyRange: TypeAlias = tuple[Any, Any]
 
 #: More pushed ranges than this cost Spark more than they save.
 PUSHED_RANGES = 64
+
+#: Parts that the session cannot open by path come through the driver: so many encoded bytes of them at most …
+DRIVER_BYTES = 64 * 1024 * 1024
+#: … and so many updates.
+DRIVER_ROWS = 1_000_000
 
 #: How Spark reads parts, whatever its session is set to.
 READ_OPTIONS = {
@@ -165,8 +173,9 @@ def parts_frame(
     as_of: Timestamp | None = None,
     between: tuple[Timestamp, Timestamp] | None = None,
     key_ranges: Sequence[KeyRange] | None = None,
+    filters: Mapping[str, Sequence[KeyRange]] | None = None,
 ) -> DataFrame:
-    """Updates out of persist's parts, read by Spark itself; a part without a path is read here.
+    """Updates out of persist's parts, read by Spark itself; those it cannot open are read here where they are few, else by executors.
 
     Args:
         spark: where the frame lives.
@@ -175,6 +184,11 @@ def parts_frame(
         as_of: present the contents at this time: all times become it, later updates are left out …
         between: … or the updates with ``lower <= mz_time < upper`` at their own times. Exactly one of the two is given.
         key_ranges: at most `PUSHED_RANGES` ranges of the first column, pushed into the scan; None reads all.
+        filters: ranges of columns that whoever asks filters by: parts that executors read leave rows of others out where that saves
+            reading.
+
+    Raises:
+        UsageError: parts that are too large for the driver are in a Blob store that executors cannot open.
     """
     if (as_of is None) == (between is None):
         raise InternalError("parts are read either at a time or between two")
@@ -182,27 +196,31 @@ def parts_frame(
         [*columns, pa.field(TIME_COLUMN, pa.int64()), pa.field(DIFF_COLUMN, pa.int64())]
     )
     by_floor: dict[Timestamp, list[str]] = {}
-    inline: list[pa.Table] = []
+    here: list[PartRef] = []
     late = False
     for part in parts:
         if as_of is not None and part.time_min > as_of:
             continue
         late = late or as_of is None or part.time_max > as_of
-        if part.spark_path is None:
-            here = part.to_arrow(columns=columns.names)
-            inline.append(here.select(full.names).cast(full))
+        path = part.spark_path
+        if path is None or not can_open(spark, path):
+            here.append(part)
         else:
             # at one time all times look alike, and the floor of a part that counts is not beyond it
             floor = 0 if as_of is not None else part.time_floor
-            by_floor.setdefault(floor, []).append(part.spark_path)
+            by_floor.setdefault(floor, []).append(path)
     frames = [_parquet_frame(spark, paths, full) for paths in by_floor.values()]
     for position, floor in enumerate(by_floor):
         if floor:
             time = F.greatest(F.col(TIME_COLUMN), F.lit(floor).cast("bigint"))
             frames[position] = frames[position].withColumn(TIME_COLUMN, time)
-    if inline or not frames:
-        table = pa.concat_tables(inline) if inline else full.empty_table()
-        frames.append(arrow_frame(spark, table))
+    wanted = dict(filters or {})
+    if key_ranges is not None:
+        wanted[columns.names[0]] = key_ranges
+    times = between if between is not None else (0, None if as_of is None else as_of + 1)
+    frames += _without_path(spark, here, full, wanted, times)
+    if not frames:
+        frames = [arrow_frame(spark, full.empty_table())]
     if key_ranges is not None:
         floating = pa.types.is_floating(columns.types[0])
         condition = range_condition(F.col(columns.names[0]), key_ranges, floating=floating)
@@ -215,6 +233,42 @@ def parts_frame(
         return kept.withColumn(TIME_COLUMN, F.lit(as_of).cast("bigint"))
     assert between is not None
     return frame.where((time >= F.lit(between[0])) & (time < F.lit(between[1])))
+
+
+def _without_path(
+    spark: SparkSession,
+    parts: Sequence[PartRef],
+    full: pa.Schema,
+    filters: Mapping[str, Sequence[KeyRange]],
+    times: tuple[Timestamp, Timestamp | None],
+) -> list[DataFrame]:
+    """Updates of parts that the session cannot open by path; at their own times, perhaps beyond those wanted too."""
+    away: list[PartRef] = []
+    if beyond_driver(parts):
+        away = [part for part in parts if not part.inline]
+    here = [part for part in parts if part.inline or not away]
+    frames = []
+    if here:
+        names = full.names[:-2]
+        tables = [part.to_arrow(columns=names).select(full.names).cast(full) for part in here]
+        frames.append(arrow_frame(spark, pa.concat_tables(tables)))
+    if away:
+        lower, upper = times
+        frames.append(
+            executor_frame(
+                spark, away, full, spark_schema(full), filters=filters, lower=lower, upper=upper
+            )
+        )
+    return frames
+
+
+def beyond_driver(parts: Iterable[PartRef]) -> bool:
+    """Whether the parts are more than may come through the driver."""
+    found = list(parts)
+    return (
+        sum(part.rows for part in found) > DRIVER_ROWS
+        or sum(part.bytes for part in found) > DRIVER_BYTES
+    )
 
 
 def rows_at(parts: Sequence[PartRef], schema: pa.Schema, as_of: Timestamp) -> pa.Table:

@@ -2,29 +2,30 @@
 
 Promise: `append` and `adopt` add the updates of ``[lower, upper)`` that are not in the shard yet, and no others: whoever loses a
 compare_and_append drops what lies below the winner's upper. Large results are written by Spark straight into the Blob and
-adopted; nothing of them passes through the driver where the Blob has paths.
+adopted; nothing of them passes through the driver where Spark can open the Blob's paths, or the executors the Blob itself. The rows
+that Spark says it wrote are those adopted, or nothing is: a path that means another place to Spark loses no rows unseen.
 """
 
 from __future__ import annotations
 
+import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from mzsql.compute.executors import WORKER_COLUMN, executor_write, place_for_executors
+from mzsql.compute.paths import can_open, is_connect
 from mzsql.location import SparkReadable, UsageError
 from mzsql.persist import Batch, PersistClient, UpperMismatch, WriteHandle
 from mzsql.persist.consolidate import consolidate
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier, Timestamp, less_than
-
-#: The column, and so the folder, that says whose rows a file of a keyed shard holds.
-WORKER_COLUMN = "mz_worker"
 
 #: A worker's file is laid out for so many rows where nobody knows better.
 _UNKNOWN_ROWS = 1_000_000
@@ -128,7 +129,7 @@ class Target:
         Raises:
             Overtaken: another writer is somewhere between; nothing was appended.
         """
-        batch = self._written(frame, lower, upper, running, rows)
+        batch = self._written(frame, (lower, upper), running, rows)
         try:
             while True:
                 try:
@@ -155,61 +156,144 @@ class Target:
     def _written(
         self,
         frame: DataFrame,
-        lower: Timestamp,
-        upper: Timestamp,
+        bounds: tuple[Timestamp, Timestamp],
         running: Running | None,
         rows: int | None,
     ) -> Batch:
         blob = self.persist.blob
+        session = frame.sparkSession
         laid_out = self.arrange(frame)
-        keyed = self.workers is not None
-
-        def write(path: str) -> None:
-            writer = laid_out.write.mode("append")
-            if keyed:
-                writer = writer.partitionBy(WORKER_COLUMN).options(**self._layout(rows))
-            writer.parquet(path)
-
-        def run(path: str, names: Callable[[], list[str]]) -> None:
-            def complete() -> frozenset[int]:
-                found = (_worker_in(name) for name in names() if _is_part(name))
-                return frozenset(w for w in found if w is not None)
-
-            if running is None:
-                write(path)
-            else:
-                running(lambda: write(path), complete)
-
-        if isinstance(blob, SparkReadable):
-            prefix = self.writer.part_prefix()
-
-            def keys() -> list[str]:
-                return [key for key, _ in blob.list_keys_and_metadata(prefix)]
-
-            try:
-                run(blob.spark_path(prefix), keys)
-                parts = sorted(key for key in keys() if _is_part(key))
-                return self.writer.adopt_parts(
-                    parts,
-                    lower=lower,
-                    upper=upper,
-                    workers=[_worker_in(key) for key in parts] if keyed else None,
-                )
-            except BaseException:
-                for key in keys():
-                    blob.delete(key)
-                raise
-            finally:
-                for key in keys():
-                    if not _is_part(key):
-                        blob.delete(key)
+        prefix = self.writer.part_prefix()
+        if isinstance(blob, SparkReadable) and can_open(session, blob.spark_path(prefix)):
+            return self._by_path(laid_out, blob.spark_path(prefix), prefix, bounds, running, rows)
+        if not is_local(session):
+            return self._by_executors(laid_out, prefix, bounds, running, rows)
         with tempfile.TemporaryDirectory(prefix="mzsql-write-") as scratch:
             folder = Path(scratch)
-            run(
-                str(folder / "out"),
-                lambda: [str(path.relative_to(folder)) for path in folder.rglob("*")],
+
+            def names() -> list[str]:
+                return [str(path.relative_to(folder)) for path in folder.rglob("*")]
+
+            written = self._spark_writes(laid_out, (folder / "out").as_uri(), names, running, rows)
+            batch = self._streamed(folder / "out", *bounds)
+        self._check_rows(batch, written)
+        return batch
+
+    def _spark_writes(
+        self,
+        frame: DataFrame,
+        path: str,
+        names: Callable[[], list[str]],
+        running: Running | None,
+        rows: int | None,
+    ) -> int:
+        """Have Spark write a frame by path; how many rows it wrote."""
+        counted = Observation()
+        writer = frame.observe(counted, F.count(F.lit(1)).alias("rows")).write.mode("append")
+        if self.workers is not None:
+            writer = writer.partitionBy(WORKER_COLUMN).options(**self._layout(rows))
+        self._run(lambda: writer.parquet(path), names, running)
+        return int(counted.get["rows"])
+
+    def _run(
+        self, write: Callable[[], None], names: Callable[[], list[str]], running: Running | None
+    ) -> None:
+        def complete() -> frozenset[int]:
+            found = (_worker_in(name) for name in names() if _is_part(name))
+            return frozenset(w for w in found if w is not None)
+
+        if running is None:
+            write()
+        else:
+            running(write, complete)
+
+    def _by_path(
+        self,
+        frame: DataFrame,
+        path: str,
+        prefix: str,
+        bounds: tuple[Timestamp, Timestamp],
+        running: Running | None,
+        rows: int | None,
+    ) -> Batch:
+        """A batch of files that Spark writes into the Blob by path."""
+
+        def keys() -> list[str]:
+            return [key for key, _ in self.persist.blob.list_keys_and_metadata(prefix)]
+
+        try:
+            written = self._spark_writes(frame, path, keys, running, rows)
+            batch = self._adopted([key for key in keys() if _is_part(key)], bounds)
+            self._check_rows(batch, written)
+        except BaseException:
+            self._delete(keys())
+            raise
+        self._delete([key for key in keys() if not _is_part(key)])
+        return batch
+
+    def _by_executors(
+        self,
+        frame: DataFrame,
+        prefix: str,
+        bounds: tuple[Timestamp, Timestamp],
+        running: Running | None,
+        rows: int | None,
+    ) -> Batch:
+        """A batch of objects that executors put into the Blob."""
+        persist = self.persist
+        blob = persist.blob
+        settings = persist.settings
+        a_worker = _UNKNOWN_ROWS if rows is None else rows // (self.workers or 1)
+        keyed = self.workers is not None
+
+        def keys() -> list[str]:
+            return [key for key, _ in blob.list_keys_and_metadata(prefix)]
+
+        written = []
+
+        def write() -> None:
+            written.extend(
+                executor_write(
+                    frame,
+                    blob,
+                    persist.blob_url,
+                    prefix,
+                    group_rows=settings.keyed_group_rows(a_worker)
+                    if keyed
+                    else settings.row_group_rows,
+                    page_rows=settings.page_rows,
+                )
             )
-            return self._streamed(folder / "out", lower, upper)
+
+        place_for_executors(persist.blob_url, f"what is written to shard {self.shard_id}")
+        try:
+            self._run(write, keys, running)
+            parts = {one.key for one in written}
+            batch = self._adopted(parts, bounds)
+            self._check_rows(batch, sum(one.rows for one in written))
+        except BaseException:
+            self._delete(keys())
+            raise
+        self._delete([key for key in keys() if key not in parts])
+        return batch
+
+    def _adopted(self, keys: Iterable[str], bounds: tuple[Timestamp, Timestamp]) -> Batch:
+        parts = sorted(keys)
+        lower, upper = bounds
+        workers = None if self.workers is None else [_worker_in(key) for key in parts]
+        return self.writer.adopt_parts(parts, lower=lower, upper=upper, workers=workers)
+
+    def _check_rows(self, batch: Batch, written: int) -> None:
+        """Check that what Spark wrote is what the batch has."""
+        if batch.rows != written:
+            raise InternalError(
+                f"shard {self.shard_id}: Spark wrote {written} rows, and {batch.rows} are in the Blob store; nothing was appended",
+                hint="Check that Spark's file system (its endpoint, credentials, mounts) and the Blob store's URL mean the same place.",
+            )
+
+    def _delete(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self.persist.blob.delete(key)
 
     def _layout(self, rows: int | None) -> dict[str, str]:
         """Options of Spark's Parquet writer for files of which lookups read little: pages that Spark's scans skip by, row groups
@@ -234,6 +318,15 @@ class Target:
             return self.writer.batch_by_worker(readers, lower=lower, upper=upper)
         (reader,) = readers.values() or (_read([], self.schema),)
         return self.writer.batch(reader, lower=lower, upper=upper)
+
+
+def is_local(spark: SparkSession) -> bool:
+    """Whether the session's tasks run in this process, so that files of this machine are theirs too."""
+    return (
+        not is_connect(spark)
+        and re.fullmatch(r"local(\[[\d*, ]+\])?", str(spark.conf.get("spark.master", "")))
+        is not None
+    )
 
 
 def _read(paths: list[Path], schema: pa.Schema) -> pa.RecordBatchReader:

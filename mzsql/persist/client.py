@@ -192,6 +192,11 @@ class PersistClient:
         return self._context.settings
 
     @property
+    def blob_url(self) -> str | None:
+        """Where other processes open its Blob store; `None` when it was not opened by URL. It may hold a secret."""
+        return self._context.blob_url
+
+    @property
     def clock(self) -> Clock:
         """The client's clock."""
         return self._context.clock

@@ -82,6 +82,16 @@ class PartRef:
         return self._reader.shard_id
 
     @property
+    def schema(self) -> pa.Schema:
+        """The columns of the shard's rows."""
+        return self._reader.schema
+
+    @property
+    def blob_url(self) -> str | None:
+        """Where other processes open its Blob store; `None` when the client was not opened by URL."""
+        return self._reader.context.blob_url
+
+    @property
     def inline(self) -> bool:
         """Whether its bytes are here already."""
         return isinstance(self.part, InlinePart)
@@ -370,8 +380,13 @@ def _reading_context(data: SplitData, blob: Blob | None) -> Context:
                 hint="Pass the Blob store it was taken from.",
             )
         blob = open_blob(data.blob_url)
+    return reading_context(blob, data.blob_url)
+
+
+def reading_context(blob: Blob, blob_url: str | None) -> Context:
+    """What reading parts needs, and nothing else, of a process that has but a Blob store."""
     clock = SystemClock()
     meter = Meter(metrics_of(), clock)
-    measured = meter.blob(blob, scheme_of(data.blob_url, blob))
+    measured = meter.blob(blob, scheme_of(blob_url, blob))
     # Parts never change, so reading them asks no Consensus.
     return Context(measured, MemConsensus(), clock, random.SystemRandom(), Settings(), meter=meter)

@@ -24,7 +24,6 @@ from mzsql.persist import (
     DIFF_COLUMN,
     TIME_COLUMN,
     KeyRange,
-    PartRef,
     ReadHandle,
     SchemaMismatch,
 )
@@ -32,11 +31,6 @@ from mzsql.persist.pushdown import Filters, checked_columns
 from mzsql.persist.refs import sums_up
 from mzsql.repr.errors import InternalError, Unsupported
 from mzsql.repr.frontier import Timestamp
-
-#: Parts that Spark cannot open by path come through the driver: so many encoded bytes of them at most …
-DRIVER_BYTES = 64 * 1024 * 1024
-#: … and so many updates.
-DRIVER_ROWS = 1_000_000
 
 _SIGNED = {
     pa.uint8(): pa.int16(),
@@ -77,18 +71,17 @@ def shard_dataframe(
         SinceViolation, ReadTimeout, ExpiredHandle: as `ReadHandle.parts`.
         SchemaMismatch: a column the shard lacks, a filter that does not fit, or columns that are one name to this session.
         Unsupported: a column of a type Spark has not.
-        UsageError: the Blob store has no paths that Spark opens, and the parts are more than may come through the driver; or a filter
-            has more ranges than Spark takes well.
+        UsageError: neither the session nor its executors can open the Blob store, and the parts are more than may come through the
+            driver; or a filter has more ranges than Spark takes well.
     """
     wanted = _wanted(reader, columns)
     filters = {} if filters is None else filters
     parts = reader.parts(as_of, filters=filters, timeout=timeout)
-    _check_bound(reader.shard_id, parts)
     # A filter may look at columns that are not asked for.
     others = [name for name in filters if name not in wanted.names]
     schema = pa.schema([*wanted, *(_sparkable(reader.schema.field(name)) for name in others)])
     _check_names(spark, schema)
-    frame = parts_frame(spark, parts, schema, as_of=as_of)
+    frame = parts_frame(spark, parts, schema, as_of=as_of, filters=filters)
     for name, ranges in filters.items():
         frame = frame.where(_condition(schema.field(name), ranges))
     additive = set(reader.key.additive) if reader.key is not None else set()
@@ -168,17 +161,6 @@ def _check_names(spark: SparkSession, schema: pa.Schema) -> None:
         raise SchemaMismatch(
             f"the columns {', '.join(twice)} are one name to this Spark session",
             hint="Set spark.sql.caseSensitive to true.",
-        )
-
-
-def _check_bound(shard_id: str, parts: Sequence[PartRef]) -> None:
-    local = [part for part in parts if part.spark_path is None]
-    rows, size = sum(part.rows for part in local), sum(part.bytes for part in local)
-    if rows > DRIVER_ROWS or size > DRIVER_BYTES:
-        raise UsageError(
-            f"shard {shard_id}: {rows} updates ({size} bytes) have no path that Spark opens, "
-            f"and at most {DRIVER_ROWS} ({DRIVER_BYTES} bytes) may come through the driver",
-            hint="Read it in splits (ReadHandle.snapshot), or keep the shard in a Blob store with paths, such as file: or s3:.",
         )
 
 

@@ -32,6 +32,25 @@ BIG = ColumnType(BIGINT)
 TXT = ColumnType(TEXT)
 
 
+class Pathless:
+    """A Blob store with every ability of another's but paths."""
+
+    def __init__(self, inner):
+        self._inner = inner
+
+    def __getattr__(self, name):
+        if name in ("spark_path", "make_durable"):
+            raise AttributeError(name)
+        return getattr(self._inner, name)
+
+
+class ForeignPaths(Pathless):
+    """A Blob store whose paths are of a file system that Spark has not."""
+
+    def spark_path(self, key):
+        return f"nofs://bucket/{key}"
+
+
 class ShardHold:
     def __init__(self, reader):
         self.reader = reader

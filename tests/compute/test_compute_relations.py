@@ -7,10 +7,14 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
+from compute_kit import ForeignPaths, Pathless
 
+from mzsql.compute import relations
 from mzsql.compute.relations import arrow_frame, parts_frame, rows_at, spark_schema
 from mzsql.compute.spark_session import step_session
 from mzsql.compute.target import with_time
+from mzsql.location import open_blob
+from mzsql.location.mem import MemConsensus
 from mzsql.persist import PersistClient, Settings
 
 pytestmark = pytest.mark.spark
@@ -68,13 +72,18 @@ def test_every_type_survives(session, tmp_path, inline_rows):
     assert found.cast(VALUES.schema).to_pylist() == VALUES.to_pylist()
 
 
-@pytest.fixture
-def client(tmp_path):
-    with PersistClient.open(
-        blob=f"file:{tmp_path}/blob",
-        consensus="mem:",
-        settings=Settings(inline_bytes=0, inline_total_bytes=0),
-        background=False,
+@pytest.fixture(params=["path", "driver", "executors", "no file system"])
+def client(request, tmp_path, monkeypatch):
+    """A location whose parts are read by path, through the driver, by executors, and by executors as Spark has no such file system."""
+    url = f"file:{tmp_path}/blob"
+    blob = open_blob(url)
+    if request.param != "path":
+        blob = Pathless(blob) if request.param != "no file system" else ForeignPaths(blob)
+    if request.param in ("executors", "no file system"):
+        monkeypatch.setattr(relations, "DRIVER_ROWS", 0)
+    settings = Settings(inline_bytes=0, inline_total_bytes=0)
+    with PersistClient(
+        blob, MemConsensus(), settings=settings, background=False, blob_url=url
     ) as opened:
         yield opened
 
@@ -84,7 +93,7 @@ def test_parts_are_read_as_written(session, client):
     writer, reader = client.open_shard(client.new_shard_id(), schema)
     writer.compare_and_append(VALUES, expected_upper=0, new_upper=8)
     parts = reader.parts_between(0, 8)
-    assert all(part.spark_path for part in parts)
+    assert not any(part.inline for part in parts)
     found = parts_frame(session, parts, schema, between=(0, 8)).orderBy("mz_time").toArrow()
     assert found.cast(VALUES.schema).to_pylist() == VALUES.to_pylist()
     assert parts_frame(session, parts, schema, between=(6, 8)).count() == 1
@@ -122,3 +131,32 @@ def test_ranges_select_keys_and_nulls(session, client):
     assert sorted(found, key=lambda v: (v is None, v)) == [2, 3, 7, 9, None]
     none = parts_frame(session, reader.parts(0), schema, as_of=0, key_ranges=[])
     assert none.count() == 0
+
+
+@pytest.mark.parametrize("type_", [pa.float64(), pa.decimal128(12, 2), pa.string(), pa.date32()])
+def test_ranges_of_other_types_select_the_same(session, client, type_):
+    schema = pa.schema([("c0", type_), ("c1", pa.int64())])
+    writer, reader = client.open_shard(client.new_shard_id(), schema)
+    of = {
+        pa.float64(): lambda n: float("nan") if n == 9 else n / 2,
+        pa.decimal128(12, 2): lambda n: Decimal(n) / 4,
+        pa.string(): lambda n: f"k{n}",
+        pa.date32(): lambda n: dt.date(2000, 1, 1) + dt.timedelta(n),
+    }[type_]
+    for first in (0, 5):
+        keys = pa.array([*map(of, range(first, first + 5)), None], type_)
+        rows = [keys, [*list(range(first, first + 5)), 99], [first] * 6, [1] * 6]
+        table = pa.table(rows, names=["c0", "c1", "mz_time", "mz_diff"])
+        writer.compare_and_append(table, expected_upper=first, new_upper=first + 5)
+    ranges = [(of(2), of(3)), (of(8), of(8)), (of(9), None)]
+    frame = parts_frame(session, reader.parts(9), schema, as_of=9, key_ranges=ranges)
+    assert sorted(frame.toArrow()["c1"].to_pylist()) == [2, 3, 8, 9]
+    early = parts_frame(session, reader.parts(9), schema, between=(0, 5), key_ranges=[(None, None)])
+    assert early.toArrow().select(["c1", "mz_time"]).to_pylist() == [{"c1": 99, "mz_time": 0}]
+
+
+def test_nothing_appended_is_an_empty_frame(session, client):
+    schema = pa.schema([("c0", pa.int64())])
+    writer, reader = client.open_shard(client.new_shard_id(), schema)
+    writer.compare_and_append(None, expected_upper=0, new_upper=3)
+    assert parts_frame(session, reader.parts(2), schema, as_of=2).count() == 0

@@ -1,0 +1,381 @@
+"""Parts read and written by the executors through mzsql's own Blob store, where Spark cannot open the store's paths.
+
+Promise: `executor_frame` has the rows that Spark's own reader would find, and none of them passes through the driver; `executor_write`
+puts a frame's rows into the Blob store as Parquet objects and tells which, with their rows, so that nothing is taken for written that is
+not there. Each executor opens the Blob store by its URL with credentials of its own, found the standard way there; a URL that holds a
+secret never gets into a plan: a profile is named instead. Trade-off: rows pass through Python workers as Arrow, about four times slower.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import uuid
+import weakref
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from mzsql.location import Blob, UsageError, open_blob, shown_url
+from mzsql.location.profiles import nameable, resolved
+from mzsql.persist import PartRef
+from mzsql.persist.pushdown import Filters
+from mzsql.persist.shares import PartsShare, shares_of
+from mzsql.repr.errors import InternalError
+from mzsql.repr.frontier import Frontier, Timestamp
+
+#: The formats' names; nobody but mzsql uses them.
+READ_FORMAT = "mzsql_parts"
+WRITE_FORMAT = "mzsql_objects"
+
+#: The column, and so the folder, that says whose rows a file of a keyed shard holds.
+WORKER_COLUMN = "mz_worker"
+
+#: Rows of an Arrow batch handed to Spark.
+BATCH_ROWS = 65_536
+#: An executor closes an object when it has about so many bytes: so much of it is in memory.
+OBJECT_BYTES = 64 * 1024 * 1024
+
+_WRITTEN = "_written.json"
+_registered: weakref.WeakSet[SparkSession] = weakref.WeakSet()
+
+
+class Written(msgspec.Struct, frozen=True):
+    """An object that an executor wrote."""
+
+    key: str
+    rows: int
+
+
+def place_for_executors(blob_url: str | None, what: str) -> str:
+    """Where executors open the Blob store: a URL without secrets, or the profile that has it.
+
+    Args:
+        blob_url: the URL it was opened with here.
+        what: what is to be read or written, for the message.
+
+    Raises:
+        UsageError: another process cannot open it, or only with a secret that a plan must not show.
+    """
+    if blob_url is None:
+        raise UsageError(
+            f"{what} must go through Spark's executors, which cannot open a Blob store that was not opened by URL",
+            hint="Open the client with PersistClient.open(blob=URL, …), or read in splits (ReadHandle.snapshot).",
+        )
+    if blob_url.partition(":")[0] == "mem":
+        raise UsageError(
+            f"{what} must go through Spark's executors, and {blob_url} is in the memory of this process alone",
+            hint="Keep what is large in a Blob store that other processes open, such as file:, or read in splits (ReadHandle.snapshot).",
+        )
+    place = nameable(blob_url)
+    if place is None:
+        raise UsageError(
+            f"{what} must go through Spark's executors, and the URL of the Blob store holds a secret, which Spark would show: "
+            f"{shown_url(blob_url)}",
+            hint="Name a profile that has this URL (mzsql.toml or MZSQL_PROFILE_NAME_BLOB, here and on the executors), "
+            "or leave credentials to the environment.",
+        )
+    return place
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def executor_frame(
+    spark: SparkSession,
+    refs: Sequence[PartRef],
+    schema: pa.Schema,
+    spark_schema: StructType,
+    *,
+    filters: Filters | None = None,
+    lower: Timestamp = 0,
+    upper: Frontier = None,
+) -> DataFrame:
+    """Updates out of parts, a task for each share of them, read where the tasks run.
+
+    Args:
+        spark: where the frame lives.
+        refs: parts of one Blob store; kept alive by the caller until the frame was used.
+        schema: the columns wanted, mz_time and mz_diff among them as the last, with the types wanted.
+        spark_schema: the same as Spark's types.
+        filters: ranges of the values wanted; rows of others may come all the same.
+        lower: no update before this time is wanted …
+        upper: … nor one at or after this.
+
+    Raises:
+        UsageError: see `place_for_executors`.
+    """
+    by_shard: dict[str, list[PartRef]] = {}
+    for ref in refs:
+        by_shard.setdefault(ref.shard_id, []).append(ref)
+    shares = [
+        share.to_bytes()
+        for shard, some in by_shard.items()
+        for share in shares_of(
+            some,
+            place_for_executors(some[0].blob_url, _described(shard, some)),
+            columns=schema.names[:-2],
+            filters=filters,
+            lower=lower,
+            upper=upper,
+        )
+    ]
+    _register(spark)
+    read = spark.read.format(READ_FORMAT).schema(spark_schema)
+    return read.option("shares", _text(msgspec.msgpack.encode(shares))).load()
+
+
+def _described(shard_id: str, refs: Sequence[PartRef]) -> str:
+    rows, size = sum(ref.rows for ref in refs), sum(ref.bytes for ref in refs)
+    return f"shard {shard_id}: {rows} updates ({size} bytes)"
+
+
+def _text(data: bytes) -> str:
+    return base64.b85encode(zlib.compress(data, 1)).decode()
+
+
+def _data(text: str) -> bytes:
+    return zlib.decompress(base64.b85decode(text))
+
+
+def _register(spark: SparkSession) -> None:
+    if spark not in _registered:
+        spark.dataSource.register(PartsSource)
+        spark.dataSource.register(ObjectsSink)
+        _registered.add(spark)
+
+
+class PartsSource(DataSource):  # type: ignore[misc]  # PySpark is not typed for mypy here
+    """Shares of parts as a relation; the option ``shares`` has them."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return READ_FORMAT
+
+    def reader(self, schema: StructType) -> SharesReader:
+        """A reader of the shares."""
+        shares = msgspec.msgpack.decode(_data(self.options["shares"]), type=list[bytes])
+        return SharesReader(shares, schema)
+
+
+@dataclass
+class ShareOf(InputPartition):  # type: ignore[misc]  # PySpark is not typed for mypy here
+    """A share, as bytes."""
+
+    share: bytes
+
+
+class SharesReader(DataSourceReader):  # type: ignore[misc]  # PySpark is not typed for mypy here
+    """One task a share."""
+
+    def __init__(self, shares: list[bytes], schema: StructType) -> None:
+        self._shares = shares
+        self._schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        """A partition for each share."""
+        return [ShareOf(share) for share in self._shares]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The updates of a share, a stretch of a part at a time."""
+        assert isinstance(partition, ShareOf)
+        share = PartsShare.from_bytes(partition.share)
+        wanted = to_arrow_schema(self._schema, timezone="UTC")
+        with contextlib.closing(open_blob(resolved(share.blob_url, "blob"))) as blob:
+            for piece in share.pieces(blob):
+                yield from piece.cast(wanted).to_batches(max_chunksize=BATCH_ROWS)
+
+
+# --- writing ------------------------------------------------------------------------------------
+
+
+def executor_write(
+    frame: DataFrame,
+    blob: Blob,
+    blob_url: str | None,
+    prefix: str,
+    *,
+    group_rows: int,
+    page_rows: int,
+) -> list[Written]:
+    """Have the executors put a frame's rows into the Blob store, as Parquet objects under a prefix.
+
+    Rows keep their order within a partition of the frame. Where the frame has a column `WORKER_COLUMN`, that is not written, and an object
+    has the rows of one worker, whose number is in its key as in ``mz_worker=3``. On an error, or where the driver dies, objects may
+    be left under the prefix: they belong to nothing.
+
+    Args:
+        frame: what to write.
+        blob: the store, as this process has it open.
+        blob_url: where it was opened.
+        prefix: a fresh key prefix.
+        group_rows: rows of a row group at most.
+        page_rows: rows of a page at most.
+
+    Raises:
+        UsageError: see `place_for_executors`.
+        InternalError: the executors' objects are not in this process's store.
+    """
+    place = place_for_executors(blob_url, f"what is written to {prefix}")
+    _register(frame.sparkSession)
+    writer = frame.write.format(WRITE_FORMAT).mode("append")
+    options = {"place": place, "prefix": prefix, "group_rows": group_rows, "page_rows": page_rows}
+    writer.options(**options).save()
+    told = blob.get(f"{prefix}/{_WRITTEN}")
+    if told is None:
+        raise InternalError(
+            f"Spark's executors wrote below {prefix} to another Blob store than this process has open at {shown_url(place)}"
+        )
+    blob.delete(f"{prefix}/{_WRITTEN}")
+    return msgspec.json.decode(told, type=list[Written])
+
+
+class ObjectsSink(DataSource):  # type: ignore[misc]  # PySpark is not typed for mypy here
+    """Parquet objects in a Blob store; see `executor_write`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return WRITE_FORMAT
+
+    def writer(self, schema: StructType, overwrite: bool) -> ObjectsWriter:  # noqa: ARG002  Spark's signature
+        """A writer of such rows."""
+        rows = int(self.options["group_rows"]), int(self.options["page_rows"])
+        return ObjectsWriter(self.options["place"], self.options["prefix"], rows, schema)
+
+
+@dataclass
+class WrittenBy(WriterCommitMessage):  # type: ignore[misc]  # PySpark is not typed for mypy here
+    """What a task wrote, as JSON."""
+
+    objects: bytes
+
+
+class ObjectsWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark is not typed for mypy here
+    """Each task writes objects of names that no other attempt has, and tells which; the others are swept with what belongs to nothing."""
+
+    def __init__(self, place: str, prefix: str, rows: tuple[int, int], schema: StructType) -> None:
+        self._place = place
+        self._prefix = prefix
+        self._rows = rows
+        self._schema = schema
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write the rows of one task."""
+        schema = to_arrow_schema(self._schema, timezone="UTC")
+        with contextlib.closing(open_blob(resolved(self._place, "blob"))) as blob:
+            objects = _Objects(blob, self._prefix, self._rows, schema)
+            for batch in iterator:
+                objects.add(pa.Table.from_batches([batch]).cast(schema))
+            return WrittenBy(msgspec.json.encode(objects.end()))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """All tasks are done: leave word of what they wrote."""
+        found = [
+            one
+            for message in messages
+            if isinstance(message, WrittenBy)
+            for one in msgspec.json.decode(message.objects, type=list[Written])
+        ]
+        with contextlib.closing(open_blob(resolved(self._place, "blob"))) as blob:
+            blob.set(f"{self._prefix}/{_WRITTEN}", msgspec.json.encode(found))
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Some task failed: whoever asked for the write deletes what is under its prefix."""
+
+
+class _Objects:
+    """The objects of one task, one worker's after another's."""
+
+    def __init__(self, blob: Blob, prefix: str, rows: tuple[int, int], schema: pa.Schema) -> None:
+        self._blob = blob
+        self._prefix = prefix
+        self._group_rows, self._page_rows = rows
+        self._task = uuid.uuid4()
+        self._keyed = WORKER_COLUMN in schema.names
+        self._schema = pa.schema([field for field in schema if field.name != WORKER_COLUMN])
+        self._worker: int | None = None
+        self._waiting: list[pa.Table] = []
+        self._sink = io.BytesIO()
+        self._file: pq.ParquetWriter | None = None
+        self._rows = 0
+        self._done: list[Written] = []
+
+    def add(self, rows: pa.Table) -> None:
+        """Write the rows, which follow those before."""
+        if not self._keyed:
+            self._take(rows)
+            return
+        while rows.num_rows:
+            worker = rows[WORKER_COLUMN][0].as_py()
+            if worker is None:
+                raise InternalError(f"a row of no worker was to be written to {self._prefix}")
+            run = pc.index(pc.not_equal(rows[WORKER_COLUMN], worker), True).as_py()
+            mine = rows if run < 0 else rows.slice(0, run)
+            if worker != self._worker:
+                self._close()
+                self._worker = worker
+            self._take(mine.drop_columns([WORKER_COLUMN]))
+            rows = rows.slice(mine.num_rows)
+
+    def _take(self, rows: pa.Table) -> None:
+        self._waiting.append(rows)
+        if sum(table.num_rows for table in self._waiting) >= self._group_rows:
+            self._write()
+
+    def _write(self) -> None:
+        """Write what waits, as row groups."""
+        rows = pa.concat_tables([self._schema.empty_table(), *self._waiting])
+        self._waiting.clear()
+        if not rows.num_rows:
+            return
+        if self._file is None:
+            self._sink = io.BytesIO()
+            self._file = pq.ParquetWriter(
+                self._sink,
+                self._schema,
+                compression="zstd",
+                write_page_index=True,
+                write_page_checksum=True,
+                max_rows_per_page=self._page_rows,
+            )
+        self._file.write_table(rows, row_group_size=self._group_rows)
+        self._rows += rows.num_rows
+        if self._sink.tell() >= OBJECT_BYTES:
+            self._end_object()
+
+    def _close(self) -> None:
+        self._write()
+        self._end_object()
+
+    def _end_object(self) -> None:
+        if self._file is None:
+            return
+        self._file.close()
+        folder = "" if self._worker is None else f"{WORKER_COLUMN}={self._worker}/"
+        key = f"{self._prefix}/{folder}part-{self._task}-{len(self._done)}.parquet"
+        self._blob.set(key, self._sink.getvalue())
+        self._done.append(Written(key, self._rows))
+        self._file, self._rows = None, 0
+
+    def end(self) -> list[Written]:
+        """All objects written."""
+        self._close()
+        return self._done

@@ -1,0 +1,164 @@
+"""Profiles: names for environments, so that neither a plan nor a command line has to show a password.
+
+Promise: a profile names a directory, or the URLs of blob, consensus and oracle. It is found in the file ``mzsql.toml`` (the one that the
+variable MZSQL_CONFIG names, else that of the working directory, else ``~/.config/mzsql/mzsql.toml``) or in variables of the
+environment, which count for more:
+
+    [profiles.prod]                                             MZSQL_PROFILE_PROD_BLOB=s3://bucket/prefix
+    blob = "s3://bucket/prefix"                                 MZSQL_PROFILE_PROD_CONSENSUS=postgres://…
+    consensus = "postgres://app:${PG_PASSWORD}@host/db"         MZSQL_PROFILE_PROD_ORACLE=postgres://…
+    oracle = "postgres://app:${PG_PASSWORD}@host/db"            MZSQL_PROFILE_PROD_ENV=/path/to/env
+
+``${NAME}`` in the file stands for a variable of the environment. Wherever an environment is named, ``profile:prod`` stands for the
+profile. It is read anew each time, so that each process (an executor) has its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from mzsql.location.errors import InvalidUrl
+from mzsql.location.urls import shown_url
+
+SCHEME = "profile:"
+_CONFIG = "MZSQL_CONFIG"
+_FILE = "mzsql.toml"
+_KINDS = ("env", "blob", "consensus", "oracle")
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+_NAME = re.compile(r"[\w-]+")
+
+
+class Profile(msgspec.Struct, frozen=True):
+    """What a profile names; `source` says where it was found."""
+
+    name: str
+    source: str
+    env: str | None = None
+    blob: str | None = None
+    consensus: str | None = None
+    oracle: str | None = None
+
+    def __repr__(self) -> str:
+        places = [(kind, getattr(self, kind)) for kind in _KINDS]
+        shown = ", ".join(f"{kind}={shown_url(url)!r}" for kind, url in places if url is not None)
+        return f"Profile({self.name!r}, {shown})"
+
+
+def profile(name: str, variables: Mapping[str, str] | None = None) -> Profile:
+    """The profile of that name.
+
+    Args:
+        name: letters, digits, ``_`` and ``-``.
+        variables: the environment's variables; this process's by default.
+
+    Raises:
+        InvalidUrl: there is none, or what there is of it cannot be read.
+    """
+    variables = os.environ if variables is None else variables
+    if not _NAME.fullmatch(name):
+        raise InvalidUrl(
+            f"not the name of a profile: {name!r}",
+            hint="A name has letters, digits, _ and - only.",
+        )
+    path = _file(variables)
+    written = {} if path is None else _profiles(path).get(name, {})
+    found = _checked(f"profile {name!r} in {path}", written, variables)
+    source = str(path)
+    prefix = f"MZSQL_PROFILE_{name.upper().replace('-', '_')}_"
+    given = {kind: variables.get(prefix + kind.upper()) for kind in _KINDS}
+    if any(given.values()):
+        found |= {kind: url for kind, url in given.items() if url}
+        source = f"{prefix}*"
+    if not found:
+        raise InvalidUrl(
+            f"there is no profile {name!r}"
+            + (f" in {path}" if path is not None else f": there is no {_FILE}"),
+            hint=f"Write [profiles.{name}] with blob, consensus and oracle into {_FILE}, or set {prefix}BLOB, {prefix}CONSENSUS "
+            f"and {prefix}ORACLE.",
+        )
+    if "env" in found and len(found) > 1:
+        raise InvalidUrl(
+            f"profile {name!r} ({source}) names both a directory and URLs",
+            hint="Leave env, or blob, consensus and oracle.",
+        )
+    return Profile(name, source, **found)
+
+
+def _file(variables: Mapping[str, str]) -> Path | None:
+    named = variables.get(_CONFIG)
+    if named:
+        if not Path(named).is_file():
+            raise InvalidUrl(f"{_CONFIG} names {named}, which is no file")
+        return Path(named)
+    places = [Path(_FILE), Path.home() / ".config" / "mzsql" / _FILE]
+    return next((place for place in places if place.is_file()), None)
+
+
+def _profiles(path: Path) -> dict[str, dict[str, str]]:
+    """Every profile in the file, as it stands there."""
+    try:
+        with path.open("rb") as file:
+            read = tomllib.load(file)
+        return msgspec.convert(read.get("profiles", {}), dict[str, dict[str, str]])
+    except (OSError, tomllib.TOMLDecodeError, msgspec.ValidationError) as failure:
+        raise InvalidUrl(f"{path} cannot be read: {failure}") from None
+
+
+def _checked(what: str, entries: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:
+    """The lines of a profile in a file, with variables replaced."""
+    unknown = sorted(set(entries) - set(_KINDS))
+    if unknown:
+        raise InvalidUrl(f"{what} has {unknown[0]!r}, which is none of {', '.join(_KINDS)}")
+
+    def value(found: re.Match[str]) -> str:
+        known = variables.get(found[1])
+        if known is None:
+            raise InvalidUrl(
+                f"{what} asks for the variable {found[1]}, which is not set",
+                hint=f"Set {found[1]} in the environment of every process that uses the profile.",
+            )
+        return known
+
+    return {kind: _VARIABLE.sub(value, url) for kind, url in entries.items()}
+
+
+def resolved(place: str, kind: str) -> str:
+    """The URL of a backend of ``kind``: ``place`` itself, or what the profile it names has.
+
+    Raises:
+        InvalidUrl: there is no such profile, or it has none of this kind.
+    """
+    if not place.startswith(SCHEME):
+        return place
+    found = profile(place.removeprefix(SCHEME))
+    url: str | None = getattr(found, kind)
+    if url is None:
+        raise InvalidUrl(f"profile {found.name!r} ({found.source}) names no {kind}")
+    return url
+
+
+def nameable(url: str) -> str | None:
+    """``url`` where everybody may see it, else ``profile:NAME`` of a profile whose Blob store it is; None where there is neither."""
+    if shown_url(url) == url:
+        return url
+    for name in _names(os.environ):
+        with contextlib.suppress(
+            InvalidUrl
+        ):  # of others than this environment's, nothing need be right
+            if profile(name).blob == url:
+                return SCHEME + name
+    return None
+
+
+def _names(variables: Mapping[str, str]) -> list[str]:
+    path = _file(variables)
+    names = [] if path is None else sorted(_profiles(path))
+    found = (re.fullmatch(r"MZSQL_PROFILE_(\w+)_BLOB", variable) for variable in variables)
+    return names + [match[1].lower() for match in found if match]

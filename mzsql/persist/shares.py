@@ -1,0 +1,168 @@
+"""Parts on their way to whoever reads them elsewhere: which, what of them, and where their Blob store is.
+
+Promise: a `PartsShare` travels as bytes, with a checksum, and is read in pieces of about one row group by a process that has nothing but
+those bytes and the Blob store they name; it reads the columns, times and ranges it was made for and no row group that has none of them.
+The sender keeps its `PartRef`s until the receiver is done, which holds the objects back. Unlike a `SnapshotSplit` it leaves times as they
+are, so that it serves reads between two times too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import pyarrow as pa
+
+from mzsql.location import Blob
+from mzsql.persist.batch import Part
+from mzsql.persist.clock import Deadline
+from mzsql.persist.codec import decode_framed, encode_framed
+from mzsql.persist.columns import decode_schema, encode_schema
+from mzsql.persist.fetch import PartReader
+from mzsql.persist.pushdown import (
+    Filters,
+    checked_columns,
+    decode_filters,
+    encode_filters,
+    pushdown_of,
+)
+from mzsql.persist.refs import PartRef, reading_context
+from mzsql.repr.frontier import Frontier, Timestamp
+
+#: Parts share a task up to so many encoded bytes together …
+SHARE_BYTES = 16 * 1024 * 1024
+#: … and so many updates.
+SHARE_ROWS = 1_000_000
+
+
+class ShareData(msgspec.Struct, frozen=True):
+    """A share as it travels; `columns` is `None` for all of `schema`'s."""
+
+    shard_id: str
+    schema: bytes
+    parts: tuple[Part, ...]
+    blob_url: str
+    columns: tuple[str, ...] | None
+    filters: tuple[tuple[str, bytes], ...]
+    lower: Timestamp
+    upper: Frontier
+
+
+_SHARES = msgspec.msgpack.Decoder(ShareData)
+
+
+class PartsShare:
+    """Some parts of one shard, and what of them is wanted."""
+
+    def __init__(self, data: ShareData) -> None:
+        self._data = data
+
+    @property
+    def shard_id(self) -> str:
+        """The shard."""
+        return self._data.shard_id
+
+    @property
+    def blob_url(self) -> str:
+        """Where its Blob store is."""
+        return self._data.blob_url
+
+    def to_bytes(self) -> bytes:
+        """The share for another process."""
+        return encode_framed(self._data)
+
+    @staticmethod
+    def from_bytes(data: bytes) -> PartsShare:
+        """A share that came from another process.
+
+        Raises:
+            CorruptPart: the bytes are no share, or damaged.
+            NewerVersion: a newer program made it.
+        """
+        return PartsShare(decode_framed(_SHARES, data, "a share of parts"))
+
+    def pieces(self, blob: Blob, *, timeout: float | None = None) -> Iterator[pa.Table]:
+        """Its updates at their own times: columns, ``mz_time``, ``mz_diff``; a row group or so at a time.
+
+        Args:
+            blob: the store at the URL of the share.
+            timeout: seconds that reading one piece may take.
+
+        Raises:
+            MissingPart, CorruptPart, LocationError: from the iterator.
+        """
+        data = self._data
+        context = reading_context(blob, data.blob_url)
+        reader = PartReader(context, data.shard_id, decode_schema(data.schema))
+        pushdown = pushdown_of(
+            reader.schema, None, decode_filters(data.filters), f"shard {data.shard_id}"
+        ).within(data.lower, data.upper)
+
+        def deadline() -> Deadline:
+            return context.deadline(timeout)
+
+        for part in data.parts:
+            yield from reader.pieces(part, deadline, columns=data.columns, pushdown=pushdown)
+
+
+def shares_of(
+    refs: Sequence[PartRef],
+    blob_url: str,
+    *,
+    columns: Sequence[str] | None = None,
+    filters: Filters | None = None,
+    lower: Timestamp = 0,
+    upper: Frontier = None,
+) -> list[PartsShare]:
+    """Parts of one shard in shares, each about as much as one task should read.
+
+    Args:
+        refs: the parts; to be kept by the caller until the shares were read.
+        blob_url: where the reader shall open the Blob store.
+        columns: the columns wanted, in this order; all by default.
+        filters: ranges of the values wanted.
+        lower: no update before this time is wanted …
+        upper: … nor one at or after this.
+
+    Raises:
+        SchemaMismatch: a column the shard lacks, or a filter that does not fit.
+    """
+    shares: list[PartsShare] = []
+    group: list[PartRef] = []
+
+    def close() -> None:
+        if group:
+            shares.append(_share(group, blob_url, columns, filters, lower, upper))
+            group.clear()
+
+    for ref in refs:
+        full = sum(one.bytes for one in group) + ref.bytes > SHARE_BYTES
+        if full or sum(one.rows for one in group) + ref.rows > SHARE_ROWS:
+            close()
+        group.append(ref)
+    close()
+    return shares
+
+
+def _share(
+    refs: Sequence[PartRef],
+    blob_url: str,
+    columns: Sequence[str] | None,
+    filters: Filters | None,
+    lower: Timestamp,
+    upper: Frontier,
+) -> PartsShare:
+    schema = refs[0].schema
+    names = checked_columns(schema, columns, f"shard {refs[0].shard_id}")
+    return PartsShare(
+        ShareData(
+            refs[0].shard_id,
+            encode_schema(schema),
+            tuple(ref.part for ref in refs),
+            blob_url,
+            None if names is None else tuple(names),
+            encode_filters(schema, filters),
+            lower,
+            upper,
+        )
+    )
