@@ -2,7 +2,8 @@
 
 Promise: a file is leading ``-- `` lines (the relation's documentation), then either ``CREATE SOURCE schema.name (column type [NOT
 NULL], …)``, a relation whose rows the adapter or a storage-managed collection yields, or ``CREATE VIEW schema.name AS SELECT …``. Ids are
-``s1``, ``s2``, … in the order of qualified names: they live as long as a build, as everything that is keyed by them does.
+``s1``, ``s2``, … in the order of qualified names: they live as long as a build, as everything that is keyed by them does. The relations
+of plugins are sources beside them, with ids of their own (`mzsql.adapter.plugin_relations`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from importlib.resources.abc import Traversable
 
 import msgspec
 
+from mzsql.adapter.plugin_relations import Checked, checked_relations
+from mzsql.location import Registry, default_registry
 from mzsql.repr import types as t
 from mzsql.repr.errors import InternalError
 from mzsql.repr.ids import GlobalId
@@ -65,6 +68,7 @@ class Builtin(msgspec.Struct, frozen=True):
         desc: a source's columns; None for a view (planning its query gives them).
         query: a view's query.
         sql: the statement as the file has it.
+        plugin: for a plugin's relation, what yields its rows.
     """
 
     id: GlobalId
@@ -75,6 +79,7 @@ class Builtin(msgspec.Struct, frozen=True):
     desc: RelationDesc | None
     query: str
     sql: str
+    plugin: Checked | None = None
 
     @property
     def full_name(self) -> str:
@@ -106,6 +111,17 @@ def parse_builtin(text: str, gid: GlobalId, origin: str) -> Builtin:
     return Builtin(gid, match["schema"], match["name"], kind, comment, desc, query, body)
 
 
+def parse_type(spelled: str) -> SqlType | None:
+    """The type that a column of the system catalog has by this spelling, if any."""
+    element = spelled.removesuffix(" list").removesuffix("[]")
+    typ = _TYPES.get(element)
+    if typ is None:
+        return None
+    if spelled.endswith(" list"):
+        return SqlType("list", element=typ)
+    return SqlType("array", element=typ) if spelled.endswith("[]") else typ
+
+
 def _columns(text: str, origin: str) -> RelationDesc:
     stripped = re.sub(r"--[^\n]*", "", text).strip()
     if not (stripped.startswith("(") and stripped.endswith(")")):
@@ -118,14 +134,9 @@ def _columns(text: str, origin: str) -> RelationDesc:
         rest = " ".join(words[1:]).lower()
         nullable = not rest.endswith(" not null")
         spelled = rest.removesuffix(" not null").removesuffix(" null")
-        element = spelled.removesuffix(" list").removesuffix("[]")
-        if element not in _TYPES:
+        typ = parse_type(spelled)
+        if typ is None:
             raise InternalError(f"{origin}: unknown type {spelled!r}")
-        typ = _TYPES[element]
-        if spelled.endswith(" list"):
-            typ = SqlType("list", element=typ)
-        elif spelled.endswith("[]"):
-            typ = SqlType("array", element=typ)
         names.append(words[0].strip('"'))
         columns.append(ColumnType(typ, nullable))
     return RelationDesc(tuple(names), RelationType(tuple(columns)))
@@ -140,8 +151,7 @@ def _files(folder: Traversable) -> Iterator[tuple[str, str]]:
 
 
 @functools.cache
-def builtins() -> dict[GlobalId, Builtin]:
-    """Every builtin relation of this build, by id."""
+def _own() -> dict[GlobalId, Builtin]:
     parsed = [
         parse_builtin(text, GlobalId("s0"), name) for name, text in _files(resources.files(PACKAGE))
     ]
@@ -153,7 +163,33 @@ def builtins() -> dict[GlobalId, Builtin]:
     return numbered
 
 
-@functools.cache
+@functools.lru_cache(maxsize=1)
+def _with_plugins(registry: Registry, generation: int) -> dict[GlobalId, Builtin]:
+    """All of them, with what the plugins had registered by then."""
+    del generation  # only keys the cache
+    taken = {(b.schema, b.name) for b in _own().values()}
+    added = checked_relations(registry, parse_type, taken)
+    theirs = {
+        c.id: Builtin(
+            c.id, c.relation.schema, c.relation.name, "source", c.comment, c.desc, "", c.sql, c
+        )
+        for c in added
+    }
+    return {**_own(), **theirs}
+
+
+def builtins() -> dict[GlobalId, Builtin]:
+    """Every builtin relation of this build and of the plugins installed, by id."""
+    registry = default_registry()
+    return _with_plugins(registry, registry.generation)
+
+
+@functools.lru_cache(maxsize=1)
+def _names(registry: Registry, generation: int) -> dict[tuple[str, str], Builtin]:
+    return {(b.schema, b.name): b for b in _with_plugins(registry, generation).values()}
+
+
 def builtins_by_name() -> dict[tuple[str, str], Builtin]:
     """The same by schema and name."""
-    return {(b.schema, b.name): b for b in builtins().values()}
+    registry = default_registry()
+    return _names(registry, registry.generation)

@@ -14,9 +14,11 @@ import pyarrow as pa
 from mzsql.adapter.builtin import Builtin, builtins
 from mzsql.adapter.catalog import DATABASE, Item
 from mzsql.adapter.environment import SIZES, Environment
+from mzsql.adapter.plugin_relations import plugin_rows
 from mzsql.compute import RefreshStats
 from mzsql.expr.scalar import Column
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS
+from mzsql.location import Whereabouts
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier
 from mzsql.repr.ids import GlobalId
@@ -272,11 +274,14 @@ _DERIVED: dict[str, Callable[[Source], Rows]] = {
 
 def is_derived(builtin: Builtin) -> bool:
     """Whether the rows of a builtin source are derived here."""
-    return builtin.full_name in _DERIVED
+    return builtin.plugin is not None or builtin.full_name in _DERIVED
 
 
 def derive(builtin: Builtin, source: Source) -> pa.Table:
     """The rows of a builtin source now: columns c0 … of its types."""
+    if builtin.plugin is not None:
+        at = source.env.locations
+        return plugin_rows(builtin.plugin, Whereabouts(at.blob, at.consensus, at.oracle))
     make = _DERIVED.get(builtin.full_name)
     if make is None or builtin.desc is None:
         raise InternalError(f"nothing yields the rows of {builtin.full_name}")

@@ -15,7 +15,7 @@ import msgspec
 from mzsql.adapter.catalog import CatalogState, peek_catalog
 from mzsql.adapter.environment import CATALOG_SHARD
 from mzsql.adapter.locations import locate, refuse_newer
-from mzsql.location import local_path, split_url
+from mzsql.location import local_path, shown_url, split_url
 from mzsql.persist import PersistClient, Settings
 from mzsql.repr.errors import EnvironmentRefused, InvalidParameter, UndefinedObject
 from mzsql.storage import unapplied_keys
@@ -122,4 +122,4 @@ def _require_there(url: str) -> None:
     """Opening a local backend would make it; whoever only looks wants to know that it is not there."""
     split = split_url(url)
     if split.scheme in ("file", "sqlite") and not Path(local_path(split)).exists():
-        raise EnvironmentRefused(f"there is nothing at {url}", hint="Check the URL.")
+        raise EnvironmentRefused(f"there is nothing at {shown_url(url)}", hint="Check the URL.")

@@ -1,0 +1,175 @@
+"""Relations that plugins add to the system catalog: checked when they are met, read when a query reads them.
+
+Promise: a relation that cannot be (a bad name, an unknown type, a name that is taken) is left out, reported with its plugin, and takes
+nothing else down. What a plugin's function does wrong when it is called (it raises, its rows do not fit, they are too many) is a
+`PluginRelationFailed` for the query that reads the relation, and for nothing else. A relation's id follows from its name and columns, so
+that processes with other plugins installed agree about it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import zlib
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from mzsql.frontend.catalog import SYSTEM_SCHEMAS
+from mzsql.location import (
+    PluginColumn,
+    PluginRelation,
+    PluginRelationFailed,
+    Registry,
+    Whereabouts,
+    without_secrets,
+)
+from mzsql.repr.ids import GlobalId
+from mzsql.repr.types import ColumnType, RelationDesc, RelationType, SqlType, arrow_schema
+
+#: A relation of a plugin describes metadata; more rows than this are a fault, told and never cut off.
+MAX_ROWS = 100_000
+
+_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}\Z")
+_FIRST_ID = 10_000_000
+_KINDS = frozenset(
+    {
+        "boolean",
+        "smallint",
+        "integer",
+        "bigint",
+        "uint2",
+        "uint4",
+        "uint8",
+        "real",
+        "double",
+        "numeric",
+    }
+    | {"text", "bytea", "date", "timestamp", "timestamptz", "mz_timestamp"}
+)
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """A relation that fits, of the plugin of this name."""
+
+    id: GlobalId
+    plugin: str
+    relation: PluginRelation
+    desc: RelationDesc
+
+    @property
+    def sql(self) -> str:
+        """The statement that a file of the system catalog would hold."""
+        columns = ", ".join(_definition(c) for c in self.relation.columns)
+        return f"CREATE SOURCE {self.relation.schema}.{self.relation.name} ({columns})"
+
+    @property
+    def comment(self) -> str:
+        """The relation's documentation and its columns'."""
+        lines = [f"{c.name}: {c.comment}" for c in self.relation.columns if c.comment]
+        return "\n".join([self.relation.comment, *([""] if lines else []), *lines])
+
+
+def checked_relations(
+    registry: Registry,
+    parse_type: Callable[[str], SqlType | None],
+    taken: Collection[tuple[str, str]],
+) -> list[Checked]:
+    """What the plugins add, by name; what does not fit is left out and the registry told."""
+    found: dict[tuple[str, str], Checked] = {}
+    ids: set[GlobalId] = set()
+    for plugin, relation in registry.builtin_relations():
+        try:
+            one = _check(plugin, relation, parse_type)
+            name = (relation.schema, relation.name)
+            if name in taken or name in found or one.id in ids:
+                raise ValueError("there is a relation of this name")
+        except (ValueError, TypeError, AttributeError) as wrong:
+            registry.complain(plugin, f"its relation {relation.name!r} is left out: {wrong}")
+        else:
+            found[name] = one
+            ids.add(one.id)
+    return [found[name] for name in sorted(found)]
+
+
+def _check(
+    plugin: str, relation: PluginRelation, parse_type: Callable[[str], SqlType | None]
+) -> Checked:
+    if relation.schema not in SYSTEM_SCHEMAS:
+        raise ValueError(f"{relation.schema!r} is no schema of the system catalog")
+    names = [column.name for column in relation.columns]
+    for name in (relation.name, *names):
+        if not _NAME.match(name):
+            raise ValueError(f"{name!r} is no name: lower case letters, digits and underscores")
+    if not names or len(set(names)) != len(names):
+        raise ValueError("it needs columns, each of another name")
+    if not callable(relation.rows):
+        raise TypeError("its rows are no function")
+    types = tuple(_column_type(column, parse_type) for column in relation.columns)
+    definitions = ", ".join(_definition(column) for column in relation.columns)
+    number = zlib.crc32(f"{relation.schema}.{relation.name} ({definitions})".encode()) >> 1
+    desc = RelationDesc(tuple(names), RelationType(types))
+    return Checked(GlobalId(f"s{_FIRST_ID + number}"), plugin, relation, desc)
+
+
+def _column_type(column: PluginColumn, parse_type: Callable[[str], SqlType | None]) -> ColumnType:
+    typ = parse_type(column.type)
+    inner = typ.element if typ is not None and typ.element is not None else typ
+    if typ is None or inner is None or inner.kind not in _KINDS:
+        raise ValueError(f"column {column.name!r} cannot have the type {column.type!r}")
+    return ColumnType(typ, column.nullable)
+
+
+def _definition(column: PluginColumn) -> str:
+    return f"{column.name} {column.type}{'' if column.nullable else ' NOT NULL'}"
+
+
+def plugin_rows(one: Checked, where: Whereabouts) -> pa.Table:
+    """The relation's rows as they are now: columns c0 … of its types.
+
+    Raises:
+        PluginRelationFailed: the plugin's function raised, or gave rows that do not fit, or too many.
+    """
+    try:
+        rows = list(itertools.islice(_fitting(one, where), MAX_ROWS + 1))
+    except PluginRelationFailed:
+        raise
+    except (
+        Exception
+    ) as failure:  # a stranger's function may fail in any way: it is the query's error
+        text = f"{type(failure).__name__}: {failure}"
+        for url in (where.blob, where.consensus, where.oracle):
+            text = without_secrets(text, url)
+        raise _failed(one, text) from None
+    if len(rows) > MAX_ROWS:
+        raise _failed(one, f"it yields more than {MAX_ROWS} rows")
+    schema = arrow_schema(one.desc.typ.columns)
+    arrays = []
+    for n, field in enumerate(schema):
+        try:
+            arrays.append(pa.array([row[n] for row in rows], field.type))
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as wrong:
+            column = one.relation.columns[n]
+            raise _failed(one, f"column {column.name!r} is no {column.type}: {wrong}") from None
+    return pa.table(arrays, names=schema.names)
+
+
+def _fitting(one: Checked, where: Whereabouts) -> Iterator[tuple[Any, ...]]:
+    columns = one.relation.columns
+    for row in one.relation.rows(where):
+        if not isinstance(row, tuple | list) or len(row) != len(columns):
+            raise _failed(one, f"a row is not {len(columns)} values")
+        for value, column in zip(row, columns, strict=True):
+            if value is None and not column.nullable:
+                raise _failed(one, f"column {column.name!r} has a NULL and says it has none")
+        yield tuple(row)
+
+
+def _failed(one: Checked, what: str) -> PluginRelationFailed:
+    relation = one.relation
+    return PluginRelationFailed(
+        f"the rows of {relation.schema}.{relation.name} cannot be had: {what}",
+        detail=f"The plugin {one.plugin!r} yields them.",
+    )

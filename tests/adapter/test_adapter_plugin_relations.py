@@ -1,0 +1,193 @@
+"""Relations that plugins add to the system catalog, read through SQL."""
+
+from __future__ import annotations
+
+import datetime as dt
+import warnings
+from decimal import Decimal
+
+import pytest
+
+import mzsql
+from mzsql.adapter.plugin_relations import MAX_ROWS
+from mzsql.location import (
+    PluginColumn,
+    PluginRelation,
+    PluginWarning,
+    default_registry,
+    hookimpl,
+)
+
+SENTINEL = "xyzzyS3NTINEL"
+
+
+class Plugin:
+    def __init__(self, *relations):
+        self.relations = list(relations)
+
+    @hookimpl
+    def mzsql_builtin_relations(self):
+        return self.relations
+
+
+@pytest.fixture
+def install():
+    """Registers a plugin with these relations in the process's registry, which is as before in the end."""
+    default_registry.cache_clear()
+    names = iter("abcdef")
+
+    def register(*relations):
+        registry = default_registry()
+        told = registry.register(next(names), Plugin(*relations))
+        assert told.state == "loaded", told.failure
+        return registry
+
+    yield register
+    default_registry.cache_clear()
+
+
+def relation(rows, *columns, name="shop", **more):
+    made = columns or (PluginColumn("a", "bigint", nullable=False), PluginColumn("b", "text"))
+    return PluginRelation(name, made, "What the shop has.", rows, **more)
+
+
+def ask(env, query):
+    with mzsql.connect(env) as connection:
+        return connection.execute(query).fetchall()
+
+
+def test_a_plugins_relation_is_read_as_any_other(install, tmp_path):
+    stock = {1: "tea", 2: None}
+    install(relation(lambda _: iter(stock.items())))
+    with mzsql.connect(tmp_path / "env") as connection:
+
+        def rows(query):
+            return connection.execute(query).fetchall()
+
+        assert rows("SELECT a, b FROM mz_internal.shop ORDER BY a") == [(1, "tea"), (2, None)]
+        stock[3] = "milk"
+        assert rows("SELECT count(*), max(b) FROM shop WHERE a > 1") == [(2, "milk")]
+        connection.execute(
+            "CREATE VIEW wares AS SELECT b FROM mz_internal.shop WHERE b IS NOT NULL"
+        )
+        assert sorted(rows("SELECT b FROM wares")) == [("milk",), ("tea",)]
+        assert rows("SELECT name FROM mz_catalog.mz_sources WHERE name = 'shop'") == [("shop",)]
+        described = rows(
+            "SELECT c.name, c.type, c.nullable FROM mz_catalog.mz_columns c"
+            " JOIN mz_catalog.mz_sources s ON s.id = c.id WHERE s.name = 'shop' ORDER BY c.position"
+        )
+        assert described == [("a", "bigint", False), ("b", "text", True)]
+
+
+def test_types_arrive_as_they_are(install, tmp_path):
+    values = {
+        "boolean": True,
+        "smallint": -3,
+        "integer": 2**31 - 1,
+        "bigint": -(2**63),
+        "uint8": 2**63,
+        "double": 0.25,
+        "numeric": Decimal("12.5"),
+        "text": "ü",
+        "bytea": b"\x00\xff",
+        "date": dt.date(2024, 2, 29),
+        "timestamp": dt.datetime(2024, 2, 29, 1, 2, 3, 4),
+        "text list": ["a", "b"],
+    }
+    columns = [PluginColumn(f"c{n}", typ) for n, typ in enumerate(values)]
+    install(relation(lambda _: [tuple(values.values())], *columns))
+    (row,) = ask(tmp_path / "env", "SELECT * FROM mz_internal.shop")
+    assert list(row) == list(values.values())
+
+
+def test_rows_are_derived_from_where_the_environment_is(install, tmp_path):
+    install(relation(lambda at: [(1, at.blob)]))
+    ((url,),) = ask(tmp_path / "env", "SELECT b FROM shop")
+    assert url == f"file:{tmp_path}/env/blob"
+
+
+def _raises(_):
+    yield 1, "a"
+    raise ConnectionError(f"no shop at file://u:{SENTINEL}@h")
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        (_raises, "ConnectionError: no shop"),
+        (lambda _: 1 / 0, "ZeroDivisionError"),
+        (lambda _: None, "TypeError"),
+        (lambda _: [(1,)], "a row is not 2 values"),
+        (lambda _: [7], "a row is not 2 values"),
+        (lambda _: [(None, "x")], "column 'a' has a NULL"),
+        (lambda _: [("x", "x")], "column 'a' is no bigint"),
+        (lambda _: [(2**63, "x")], "column 'a' is no bigint"),
+        (lambda _: [(1, 2)], "column 'b' is no text"),
+        (lambda _: ((n, "") for n in range(MAX_ROWS + 1)), "more than 100000 rows"),
+    ],
+)
+def test_what_a_function_does_wrong_fails_its_query_alone(install, tmp_path, rows, told):
+    install(relation(rows), relation(lambda _: [(5, "five")], name="fine"))
+    with mzsql.connect(tmp_path / "env") as connection:
+        with pytest.raises(mzsql.Error) as failed:
+            connection.execute("SELECT * FROM mz_internal.shop")
+        assert "the rows of mz_internal.shop cannot be had" in str(failed.value)
+        assert told in str(failed.value)
+        assert failed.value.sqlstate == "38000"
+        assert connection.execute("SELECT * FROM fine").fetchall() == [(5, "five")]
+
+
+@pytest.mark.parametrize(
+    ("bad", "told"),
+    [
+        (relation(list, name="Bad Name"), "no name"),
+        (relation(list, name="mz_tables", schema="mz_catalog"), "a relation of this name"),
+        (relation(list, name="fine"), "a relation of this name"),
+        (relation(list, schema="public"), "no schema of the system catalog"),
+        (relation(list, PluginColumn("a", "colour")), "cannot have the type 'colour'"),
+        (relation(list, PluginColumn("a", "text"), PluginColumn("a", "text")), "another name"),
+        (relation(None), "no function"),
+    ],
+)
+def test_a_relation_that_cannot_be_is_reported_and_left_out(install, tmp_path, bad, told):
+    install(relation(lambda _: [(5, "five")], name="fine"))
+    registry = install(bad)
+    with pytest.warns(PluginWarning, match=told):
+        assert ask(tmp_path / "env", "SELECT a FROM mz_internal.fine") == [(5,)]
+    assert told in registry.installed[-1].failure
+
+
+@pytest.mark.usefixtures("install")
+def test_a_plugin_that_fails_to_say_what_it_has_is_reported(tmp_path):
+    class Broken:
+        @hookimpl
+        def mzsql_builtin_relations(self):
+            raise OSError("away")
+
+    registry = default_registry()
+    registry.register("broken", Broken())
+    with pytest.warns(PluginWarning, match="OSError: away"):
+        assert ask(tmp_path / "env", "SELECT 1") == [(1,)]
+    assert "OSError: away" in registry.installed[-1].failure
+
+
+def test_a_view_outlives_the_plugin_it_reads_from(install, tmp_path):
+    """Ids follow from names and columns: another process's plugins do not shift them; without the plugin the view says what is missing."""
+    env = tmp_path / "env"
+    install(relation(lambda _: [(1, "one")]))
+    with mzsql.connect(env) as connection:
+        connection.execute("CREATE VIEW wares AS SELECT b FROM mz_internal.shop")
+        assert connection.execute("SELECT * FROM wares").fetchall() == [("one",)]
+    default_registry.cache_clear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PluginWarning)
+        with mzsql.connect(env) as connection:
+            with pytest.raises(mzsql.Error, match="unknown catalog item"):
+                connection.execute("SELECT * FROM wares")
+            assert connection.execute(
+                "SELECT count(*) FROM mz_views WHERE name = 'wares'"
+            ).fetchall() == [(1,)]
+    install(
+        relation(lambda _: [(2, "aardvark")], name="aardvark"), relation(lambda _: [(1, "two")])
+    )
+    assert ask(env, "SELECT * FROM wares") == [("two",)]
