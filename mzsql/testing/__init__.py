@@ -1,20 +1,74 @@
-"""The kits every backend must pass, ours and strangers': contract cases with hypothesis models and contention runs, and injected faults.
+"""The kit with which a backend is proved right, ours and strangers': contract cases, state machines, histories of processes, faults.
 
-Needs pytest and hypothesis. A plugin's tests subclass `BlobContract`, `ConsensusContract` or `OracleContract`.
+Two forms run the same cases (`BLOB_CASES`, `CONSENSUS_CASES`, `ORACLE_CASES`):
+
+- under pytest: subclass `BlobContract`, `ConsensusContract` or `OracleContract` and answer the URL of the backend in ``url(place)``;
+- without it: ``run_kit(url)``, which is also ``mzsql plugins test URL``. It keeps to keys and timelines of its own, below
+  ``mzsql-kit-<uuid>/``, removes the objects it wrote, and truncates the logs it wrote to one entry each, as no Consensus removes the
+  newest; of an oracle the rows of its timelines stay.
+
+Needs hypothesis (the extra ``mzsql[testing]``), not pytest. The names are imported when first used, so that the processes the kit starts
+load no more than they need.
 """
 
 from __future__ import annotations
 
-from mzsql.testing.blob import BlobContract
-from mzsql.testing.consensus import ConsensusContract
-from mzsql.testing.faults import Faults, FaultyBlob, FaultyConsensus
-from mzsql.testing.oracle import OracleContract
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mzsql.testing.blob import BlobContract
+    from mzsql.testing.blob_cases import BLOB_CASES
+    from mzsql.testing.consensus import ConsensusContract
+    from mzsql.testing.consensus_cases import CONSENSUS_CASES
+    from mzsql.testing.contract import Case, Contract, Site
+    from mzsql.testing.faults import Faults, FaultyBlob, FaultyConsensus
+    from mzsql.testing.linearizability import Operation, Verdict, check_history
+    from mzsql.testing.oracle import OracleContract
+    from mzsql.testing.oracle_cases import ORACLE_CASES
+
+_HOMES = {
+    "BLOB_CASES": "blob_cases",
+    "CONSENSUS_CASES": "consensus_cases",
+    "ORACLE_CASES": "oracle_cases",
+    "BlobContract": "blob",
+    "Case": "contract",
+    "ConsensusContract": "consensus",
+    "Contract": "contract",
+    "Faults": "faults",
+    "FaultyBlob": "faults",
+    "FaultyConsensus": "faults",
+    "Operation": "linearizability",
+    "OracleContract": "oracle",
+    "Site": "contract",
+    "Verdict": "linearizability",
+    "check_history": "linearizability",
+}
 
 __all__ = [
+    "BLOB_CASES",
+    "CONSENSUS_CASES",
+    "ORACLE_CASES",
     "BlobContract",
+    "Case",
     "ConsensusContract",
+    "Contract",
     "Faults",
     "FaultyBlob",
     "FaultyConsensus",
+    "Operation",
     "OracleContract",
+    "Site",
+    "Verdict",
+    "check_history",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'mzsql.testing' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"mzsql.testing.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,38 @@
+"""Expectations of the kit's cases, each with a text for whoever reads the failure; they need no pytest and hold under ``python -O``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+_SHOWN = 300
+
+
+def expect(holds: bool, text: str) -> None:
+    """Fail with ``text`` unless ``holds``."""
+    if not holds:
+        raise AssertionError(text)
+
+
+def expect_equal(found: object, wanted: object, what: str) -> None:
+    """Fail unless ``found`` is ``wanted``; ``what`` says what was looked at."""
+    if found != wanted:
+        raise AssertionError(f"{what}: expected {_shown(wanted)}, found {_shown(found)}")
+
+
+def expect_raises(errors: type[Exception], what: str, act: Callable[..., Any], *args: Any) -> None:
+    """Fail unless ``act(*args)`` raises one of ``errors``; another exception is a failure that says which."""
+    try:
+        found = act(*args)
+    except errors:
+        return
+    except Exception as failure:
+        raise AssertionError(
+            f"{what}: expected {errors.__name__}, found {type(failure).__name__}: {failure}"
+        ) from failure
+    raise AssertionError(f"{what}: expected {errors.__name__}, found the answer {_shown(found)}")
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text)} characters)"
