@@ -1,0 +1,263 @@
+"""The connections of one handle, and statements tried again on them.
+
+Promise: at most ``pool_max_size`` connections, lent last in first out, so that those not needed grow old and are closed; a connection
+that died while nobody used it is found out before anything is sent on it. `Database.run` tries again, at random intervals that
+grow, until the call's time is over: what surely did not happen always, what may have happened only where once more does no harm. So a
+restart of the server delays calls and fails none that can wait for it. The child of a fork begins with no connections and leaves its
+parent's alone. Trade-off: not `psycopg_pool`, whose threads do not survive a fork, which keeps the reason of a failed attempt to
+connect to itself, and which waits seconds between attempts after a restart.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from mzsql.location import Determinate, Indeterminate, LocationError
+from mzsql_postgres.failures import Failed, Outlook
+from mzsql_postgres.options import Options
+from mzsql_postgres.sessions import Answer, Session, Statement, Value, open_session
+
+_FIRST_PAUSE = 0.05
+_LONGEST_PAUSE = 1.0
+_OPEN_ATTEMPTS = 2
+"""Attempts' worth of time that the first connection of a handle is given: a mistyped host shall not take the whole timeout."""
+_YOUNGER = 0.1
+"""Up to this part a connection's life is shorter than the longest, so that not all end at once."""
+
+T = TypeVar("T")
+Prepare = Callable[[Session, float], None]
+
+
+class Database:
+    """Connections to one server.
+
+    Args:
+        options: where it is.
+        prepare: run on each new connection.
+        renew: called in a process that a fork has made.
+    """
+
+    def __init__(
+        self, options: Options, prepare: Prepare, renew: Callable[[], None] = lambda: None
+    ) -> None:
+        self.options = options
+        self._prepare = prepare
+        self._renew = renew
+        self._free = threading.Condition(threading.Lock())
+        self._idle: list[Session] = []
+        self._open = 0
+        self._closed = False
+        self.place = f"postgres {options.place}"
+        _forks.add(self)
+
+    def connect(self, end: float) -> Session:
+        """A connection that belongs to the caller.
+
+        Raises:
+            Failed: there is none to be had.
+        """
+        session = open_session(self.options, end)
+        try:
+            self._prepare(session, end)
+        except BaseException:
+            session.close()
+            raise
+        return session
+
+    def first(self, act: Callable[[Session, float], None]) -> None:
+        """Open the first connection and do ``act`` on it; tried again while the server may be starting."""
+        limits = self.options.limits
+        end = time.monotonic() + min(limits.timeout, _OPEN_ATTEMPTS * self.options.connect_timeout)
+
+        def attempt(until: float) -> None:
+            with self.lend(until) as session:
+                act(session, time.monotonic() + limits.timeout)
+
+        self.until(end, "open the database", attempt, repeatable=True)
+
+    def run(
+        self, act: str, statement: Statement, *values: Value, repeatable: bool = False
+    ) -> Answer:
+        """One statement, a transaction by itself.
+
+        Args:
+            act: what it does, for messages.
+            statement: the statement.
+            values: its parameters in binary form.
+            repeatable: whether doing it twice does no harm.
+
+        Raises:
+            Determinate: it was not done, and trying again did not help.
+            Indeterminate: it may have been.
+        """
+
+        def attempt(end: float) -> Answer:
+            session = self.take(end)
+            try:
+                return session.run(statement, values, end)
+            finally:
+                self.give_back(session)
+
+        return self.until(
+            time.monotonic() + self.options.limits.timeout,
+            act,
+            attempt,
+            repeatable=repeatable or statement.reads,
+            reads=statement.reads,
+        )
+
+    def until(
+        self,
+        end: float,
+        act: str,
+        attempt: Callable[[float], T],
+        *,
+        repeatable: bool,
+        reads: bool = False,
+    ) -> T:
+        """What ``attempt`` (told when it must end) answers, tried again until ``end`` as `run` does."""
+        doubtful = False
+        longest = _FIRST_PAUSE
+        while True:
+            try:
+                return attempt(end)
+            except Failed as failure:
+                # An attempt that surely did nothing says nothing of the ones before it.
+                doubtful = doubtful or failure.outlook is Outlook.DOUBTFUL
+                pause = random.uniform(0.0, longest)  # noqa: S311 - full jitter
+                again = failure.outlook is not Outlook.LASTING and (repeatable or not doubtful)
+                if not again or time.monotonic() + pause >= end or self._closed:
+                    raise self.failure(act, failure, doubtful=doubtful and not reads) from failure
+            time.sleep(pause)
+            longest = min(_LONGEST_PAUSE, longest * 2)
+
+    def failure(self, act: str, failure: Failed, *, doubtful: bool = False) -> LocationError:
+        """The error a caller gets."""
+        kind: type[LocationError] = Indeterminate if doubtful else Determinate
+        state = f" (SQLSTATE {failure.sqlstate})" if failure.sqlstate else ""
+        return kind(f"{self.place}: cannot {act}: {failure.message}{state}", hint=failure.hint)
+
+    @contextlib.contextmanager
+    def lend(self, end: float) -> Iterator[Session]:
+        """A connection for the duration of the block."""
+        session = self.take(end)
+        try:
+            yield session
+        finally:
+            self.give_back(session)
+
+    def take(self, end: float) -> Session:
+        """A connection that lives; give it back.
+
+        Raises:
+            Failed: there is none to be had by ``end``.
+            Determinate: the handle is closed.
+        """
+        while True:
+            session = self._next(end)
+            if session is None:
+                break
+            if time.monotonic() < session.retire:
+                with contextlib.suppress(Failed):
+                    session.settle(end)
+                    return session
+            self._drop(session)
+        try:
+            session = self.connect(end)
+        except BaseException:
+            self._drop(None)
+            raise
+        lifetime = self.options.limits.pool_max_lifetime
+        session.retire = session.used + lifetime * (1 - random.uniform(0, _YOUNGER))  # noqa: S311
+        return session
+
+    def _next(self, end: float) -> Session | None:
+        """The connection used last, or `None` for the leave to open one."""
+        limits = self.options.limits
+        with self._free:
+            if not self._idle and self._open >= limits.pool_max_size:
+                seconds = max(0.0, min(limits.pool_timeout, end - time.monotonic()))
+                if not self._free.wait_for(self._available, seconds):
+                    raise Failed(
+                        f"all {limits.pool_max_size} connections were in use for {seconds:.1f} seconds",
+                        Outlook.LASTING,
+                        hint="Raise pool_max_size or pool_timeout in the URL, or find out what keeps the server busy.",
+                    )
+            if self._closed:
+                raise Determinate(f"{self.place}: the handle is closed")
+            if self._idle:
+                return self._idle.pop()
+            self._open += 1
+            return None
+
+    def _available(self) -> bool:
+        return bool(self._idle) or self._open < self.options.limits.pool_max_size or self._closed
+
+    def _drop(self, session: Session | None) -> None:
+        """Close a connection that was lent, or take back the leave to open one."""
+        with self._free:
+            self._open -= 1
+            self._free.notify()
+        if session is not None:
+            session.close()
+
+    def give_back(self, session: Session) -> None:
+        """Lend the connection to others; one that is closed, or has had its time, makes room for another."""
+        if session.pid != os.getpid():
+            return
+        now = time.monotonic()
+        if session.closed or self._closed or now >= session.retire:
+            self._drop(session)
+            return
+        session.used = now
+        old = None
+        with self._free:
+            if self._idle and now - self._idle[0].used > self.options.limits.pool_max_idle:
+                old = self._idle.pop(0)
+                self._open -= 1
+            self._idle.append(session)
+            self._free.notify()
+            if self._closed:
+                self._free.notify_all()
+        if old is not None:
+            old.close()
+        if self._closed:
+            self.close()
+
+    def forked(self) -> None:
+        """Begin anew in a process that a fork has made: a thread that is not there any more may have held the lock."""
+        self._free = threading.Condition(threading.Lock())
+        for session in self._idle:
+            session.abandon()
+        self._idle = []
+        self._open = 0
+        self._renew()
+
+    def close(self) -> None:
+        """Close the idle connections; lent ones close when they come back. Idempotent."""
+        with self._free:
+            self._closed = True
+            idle, self._idle = self._idle, []
+            self._open -= len(idle)
+            self._free.notify_all()
+        for session in idle:
+            session.close()
+
+
+_forks: weakref.WeakSet[Database] = weakref.WeakSet()
+
+
+def _renew_all() -> None:
+    for database in list(_forks):
+        database.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_all)

@@ -1,0 +1,140 @@
+"""The schema and its tables: made at first use, brought up to date by numbered migrations.
+
+Promise: any number of processes may open the same schema for the first time at once; each migration happens once, whole. A schema that is
+up to date needs no rights but to read and write its tables. One that a newer version of this plugin has migrated is refused. On
+CockroachDB, which has no advisory locks and changes schemas outside of transactions, every step says IF NOT EXISTS and may be repeated.
+"""
+
+from __future__ import annotations
+
+import time
+
+from psycopg import sql
+
+from mzsql.location import Determinate
+from mzsql_postgres.dialects import Cockroach, Dialect, quoted
+from mzsql_postgres.failures import Failed
+from mzsql_postgres.sessions import INT8, TEXT, Session, Statement, from_int8, int8
+
+LATEST = 1
+_NO_RIGHTS = "42501"
+_NOT_THERE = ("42P01", "3F000")
+_LOCK_CLASS = "mzsql"
+
+
+def _steps(dialect: Dialect) -> dict[int, tuple[str, ...]]:
+    """By version, what leads from the one before to it."""
+    tables: tuple[str, ...] = (dialect.keys_table, dialect.consensus_table, dialect.oracle_table)
+    if isinstance(dialect, Cockroach):
+        zone = f"CONFIGURE ZONE USING gc.ttlseconds = {dialect.gc_seconds}"
+        tables += tuple(f"ALTER TABLE {{{t}}} {zone}" for t in ("consensus", "oracle"))
+    return {1: tables}
+
+
+def migrate(session: Session, dialect: Dialect, schema: str, end: float) -> None:
+    """Bring ``schema`` up to date, creating it when it is not there.
+
+    Raises:
+        Determinate: the user may not, or a newer version has been here.
+        Failed: the server failed.
+    """
+    if _version(session, schema, end) == LATEST:
+        return
+    try:
+        if dialect.locks:
+            _migrate_locked(session, dialect, schema, end)
+        else:
+            _migrate_by_steps(session, dialect, schema, end)
+    except Failed as failure:
+        if failure.sqlstate != _NO_RIGHTS:
+            raise
+        raise Determinate(
+            f"{session.place}: the user may not set up the schema {schema!r}: {failure.message}",
+            hint=_for_an_administrator(session, schema),
+        ) from failure
+
+
+def _version(session: Session, schema: str, end: float) -> int:
+    statement = Statement(
+        "migrate", quoted("SELECT max(version) FROM {migrations}", schema), reads=True
+    )
+    try:
+        newest = session.run(statement, (), end).rows[0][0]
+    except Failed as failure:
+        if failure.sqlstate in _NOT_THERE:
+            return 0
+        if failure.sqlstate == _NO_RIGHTS:
+            raise Determinate(
+                f"{session.place}: the user may not read the schema {schema!r}: {failure.message}",
+                hint=_for_an_administrator(session, schema),
+            ) from failure
+        raise
+    version = 0 if newest is None else from_int8(newest)
+    if version > LATEST:
+        raise Determinate(
+            f"{session.place}: the schema has version {version}, and this mzsql-postgres knows none beyond {LATEST}",
+            hint="Upgrade mzsql-postgres here; a newer one has set up or upgraded the schema.",
+        )
+    return version
+
+
+def _migrate_locked(session: Session, dialect: Dialect, schema: str, end: float) -> None:
+    """In one transaction, alone; an error leaves nothing behind."""
+    session.script("BEGIN ISOLATION LEVEL READ COMMITTED", end)
+    try:
+        lock = Statement(
+            "migrate", "SELECT pg_advisory_xact_lock(hashtext($1), hashtext($2))", (TEXT, TEXT)
+        )
+        session.run(lock, (_LOCK_CLASS.encode(), schema.encode()), end)
+        # CREATE SCHEMA IF NOT EXISTS demands the right to create one even where it exists.
+        there = Statement("migrate", "SELECT 1 FROM pg_namespace WHERE nspname = $1", (TEXT,))
+        if not session.run(there, (schema.encode(),), end).rows:
+            session.script(quoted("CREATE SCHEMA {schema}", schema), end)
+        # The right to create tables is missed by the transaction's first statement that needs it.
+        exists = Statement("migrate", "SELECT to_regclass($1)::text", (TEXT,))
+        table = quoted("{migrations}", schema).encode()
+        version = 0
+        if session.run(exists, (table,), end).rows[0][0] is None:
+            session.script(quoted(_MIGRATIONS_TABLE, schema), end)
+        else:
+            version = _version(session, schema, end)
+        for number in range(version + 1, LATEST + 1):
+            for step in _steps(dialect)[number]:
+                session.script(quoted(step, schema), end)
+            _record(session, schema, number, end)
+    except BaseException:
+        if not session.closed:
+            session.script("ROLLBACK", time.monotonic() + 1.0)
+        raise
+    # A commit whose outcome is open is looked at again by the next attempt.
+    session.script("COMMIT", end)
+
+
+def _migrate_by_steps(session: Session, dialect: Dialect, schema: str, end: float) -> None:
+    session.script(quoted("CREATE SCHEMA IF NOT EXISTS {schema}", schema), end)
+    session.script(
+        quoted(_MIGRATIONS_TABLE.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS"), schema), end
+    )
+    for number in range(_version(session, schema, end) + 1, LATEST + 1):
+        for step in _steps(dialect)[number]:
+            session.script(quoted(step, schema), end)
+        _record(session, schema, number, end)
+
+
+_MIGRATIONS_TABLE = "CREATE TABLE {migrations} (version bigint PRIMARY KEY, migrated_at timestamptz NOT NULL DEFAULT now())"
+
+
+def _record(session: Session, schema: str, number: int, end: float) -> None:
+    text = "INSERT INTO {migrations} (version) VALUES ($1) ON CONFLICT DO NOTHING"
+    session.run(Statement("migrate", quoted(text, schema), (INT8,)), (int8(number),), end)
+
+
+def _for_an_administrator(session: Session, schema: str) -> str:
+    user = sql.Identifier(session.user).as_string(None)
+    return quoted(
+        f"Have an administrator run: CREATE SCHEMA IF NOT EXISTS {{schema}} AUTHORIZATION {user.replace('{', '{{').replace('}', '}}')};"
+        " or, where somebody else has set the schema up:"
+        f" GRANT USAGE ON SCHEMA {{schema}} TO {user.replace('{', '{{').replace('}', '}}')};"
+        f" GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {{schema}} TO {user.replace('{', '{{').replace('}', '}}')};",
+        schema,
+    )

@@ -1,0 +1,330 @@
+"""Followers that sleep until the server tells them of an entry.
+
+Promise: however many threads wait on a handle, one thread listens for them all, on a connection of its own, and wakes those whose key got
+an entry. No wake-up is lost: a key is looked at once after the listening began, and everything committed later is told. Should a
+writer die between its commit and its notification, or a connection break silently, a slow look at all awaited keys, one statement
+for all of them, finds the entry. A follower of an idle key costs the server two statements a minute. When the listening connection is
+lost, it is opened anew at growing intervals, and until then the keys are looked at now and then. A server without notifications
+is looked at often while entries come in, and every six seconds when none do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import random
+import select
+import threading
+import time
+from collections.abc import Iterable
+
+from psycopg import sql
+
+from mzsql.location import LocationError
+from mzsql_postgres.connections import Database
+from mzsql_postgres.failures import Failed
+from mzsql_postgres.sessions import Answer, Session, Statement, from_int8, text_array
+
+LOOK_SECONDS = 30.0
+"""Between looks at all awaited keys, while listening."""
+UNHEARD_SECONDS = 5.0
+"""The same while the listening connection is lost."""
+LINGER_SECONDS = 120.0
+"""After so long without anybody waiting the thread and its connection go."""
+WANTED_SECONDS = 10.0
+"""A follower that waits in slices is thought to come back within this."""
+_FIRST_POLL = 0.05
+_LONGEST_POLL = 6.0
+_FIRST_RECONNECT = 0.1
+_LONGEST_RECONNECT = 10.0
+
+_logger = logging.getLogger("mzsql_postgres")
+
+
+class _Followed:
+    """A key somebody waits for: its newest entry as far as known, and since which listening that is kept up to date."""
+
+    __slots__ = ("changed", "newest", "synced", "waiting", "wanted")
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self.newest = -1
+        self.synced = 0
+        self.waiting = 0
+        self.wanted = 0.0
+        self.changed = threading.Condition(lock)
+
+
+class Followers:
+    """All that wait on one handle.
+
+    Args:
+        database: the handle's connections.
+        heads: the statement that reads the newest entries of an array of keys.
+        channel: what to listen to; `None` where the server has no notifications.
+    """
+
+    def __init__(self, database: Database, heads: Statement, channel: str | None) -> None:
+        self._database = database
+        self._heads = heads
+        self._channel = channel
+        self._closed = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()
+        self._keys: dict[str, _Followed] = {}
+        self._thread: threading.Thread | None = None
+        self._session: Session | None = None
+        self._generation = 0
+        self._live = False
+        self._awake: tuple[int, int] | None = None
+
+    def renew(self) -> None:
+        """Depend on nothing of the parent's, in the child of a fork."""
+        session, awake = self._session, self._awake
+        self._begin()
+        if session is not None:
+            session.abandon()
+        for descriptor in awake or ():
+            os.close(descriptor)
+
+    def saw(self, key: str, seqno: int) -> None:
+        """An entry is known of; nobody needs to tell."""
+        with self._lock:
+            self._saw(key, seqno)
+
+    def _saw(self, key: str, seqno: int) -> None:
+        followed = self._keys.get(key)
+        if followed is not None and seqno > followed.newest:
+            followed.newest = seqno
+            followed.changed.notify_all()
+
+    def wait(self, key: str, after: int, timeout: float) -> bool:
+        """Whether ``key`` has an entry beyond ``after``, by ``timeout`` seconds from now.
+
+        Raises:
+            Determinate: the key was not looked at yet, and cannot be.
+        """
+        end = time.monotonic() + timeout
+        with self._lock:
+            followed = self._keys.get(key)
+            if followed is None:
+                followed = self._keys[key] = _Followed(self._lock)
+            if followed.newest > after:
+                return True
+            known = self._live and followed.synced == self._generation
+        if not known:
+            self._look([key], max(timeout, self._database.options.connect_timeout))
+        with self._lock:
+            followed.waiting += 1
+            try:
+                if end > time.monotonic() and not self._closed:
+                    self._start()
+                    if not known:
+                        self._wake()
+                followed.changed.wait_for(
+                    lambda: followed.newest > after or self._closed,
+                    max(0.0, end - time.monotonic()),
+                )
+                return followed.newest > after
+            finally:
+                followed.waiting -= 1
+                followed.wanted = time.monotonic()
+
+    def _look(self, keys: list[str], seconds: float) -> bool:
+        """Look at the keys over a connection of the pool; whether one had an entry not known of."""
+        end = time.monotonic() + min(seconds, self._database.options.limits.timeout)
+        values = [text_array(keys)]
+
+        def attempt(end: float) -> Answer:
+            with self._database.lend(end) as session:
+                return session.run(self._heads, values, end)
+
+        return self._note(self._database.until(end, "wait", attempt, repeatable=True, reads=True))
+
+    def _note(self, answer: Answer, generation: int | None = None) -> bool:
+        news = False
+        with self._lock:
+            for name, newest in answer.rows:
+                key = (name or b"").decode()
+                followed = self._keys.get(key)
+                if followed is None:
+                    continue
+                if newest is not None and from_int8(newest) > followed.newest:
+                    news = True
+                    self._saw(key, from_int8(newest))
+                if generation is not None:
+                    followed.synced = generation
+        return news
+
+    def _start(self) -> None:
+        """See that the thread runs; the lock is held."""
+        if self._thread is None:
+            self._awake = os.pipe()
+            for descriptor in self._awake:
+                os.set_blocking(descriptor, False)
+            self._thread = threading.Thread(
+                target=self._serve,
+                args=self._awake[:1],
+                name="mzsql-postgres-listener",
+                daemon=True,
+            )
+            self._thread.start()
+
+    def _wake(self) -> None:
+        """Have the thread look around; the lock is held."""
+        if self._awake is not None:
+            with contextlib.suppress(BlockingIOError):
+                os.write(self._awake[1], b"!")
+
+    def _serve(self, awake: int) -> None:
+        pause = _FIRST_RECONNECT
+        quiet = 0.0
+        while not self._over():
+            try:
+                if self._channel is None:
+                    self._poll(awake)
+                    continue
+                with contextlib.closing(self._listen()) as session:
+                    pause = _FIRST_RECONNECT
+                    self._hear(session, awake)
+            except (Failed, LocationError) as failure:
+                if not self._closed:
+                    _logger.warning(
+                        "%s: not listening for entries, followers look for them: %s",
+                        self._database.place,
+                        failure,
+                    )
+            finally:
+                with self._lock:
+                    self._live = False
+                    self._session = None
+            if self._closed:
+                continue
+            _sleep(awake, random.uniform(pause / 2, pause))  # noqa: S311 - jitter
+            pause = min(_LONGEST_RECONNECT, pause * 2)
+            if time.monotonic() - quiet > UNHEARD_SECONDS:
+                quiet = time.monotonic()
+                self._look_unheard()
+
+    def _look_unheard(self) -> None:
+        wanted = self._wanted()
+        if wanted:
+            # The next attempt to listen says what is wrong.
+            with contextlib.suppress(LocationError):
+                self._look(wanted, self._database.options.connect_timeout)
+
+    def _over(self) -> bool:
+        """Whether the thread ends, as the handle is closed or nobody has waited for long."""
+        with self._lock:
+            latest = time.monotonic() - LINGER_SECONDS
+            if not self._closed and any(
+                one.waiting or one.wanted > latest for one in self._keys.values()
+            ):
+                return False
+            self._keys = {key: one for key, one in self._keys.items() if one.waiting}
+            self._live = False
+            awake, self._awake, self._thread = self._awake, None, None
+            for descriptor in awake or ():
+                os.close(descriptor)
+            return True
+
+    def _wanted(self, *, unsynced: bool = False) -> list[str]:
+        """The keys somebody waits for, or only those not looked at since the listening began."""
+        with self._lock:
+            latest = time.monotonic() - WANTED_SECONDS
+            return [
+                key
+                for key, one in self._keys.items()
+                if (one.waiting or one.wanted > latest)
+                and not (unsynced and one.synced == self._generation)
+            ]
+
+    def _listen(self) -> Session:
+        options = self._database.options
+        end = time.monotonic() + 2 * options.connect_timeout
+        session = self._database.connect(end)
+        try:
+            session.script(
+                sql.SQL("LISTEN {}").format(sql.Identifier(self._channel or "")).as_string(None),
+                end,
+            )
+        except BaseException:
+            session.close()
+            raise
+        with self._lock:
+            self._session = session
+            self._generation += 1
+            self._live = True
+        return session
+
+    def _hear(self, session: Session, awake: int) -> None:
+        """Wake followers by notifications, until nobody wants it any more; `Failed` when the connection is lost."""
+        poll = select.poll()
+        poll.register(session.fileno(), select.POLLIN)
+        poll.register(awake, select.POLLIN)
+        look_at = 0.0
+        while not (self._closed or self._idle()):
+            end = time.monotonic() + self._database.options.connect_timeout
+            due = time.monotonic() >= look_at
+            wanted = self._wanted(unsynced=not due)
+            if due:
+                look_at = time.monotonic() + LOOK_SECONDS
+            if wanted:
+                self._note(session.run(self._heads, [text_array(wanted)], end), self._generation)
+            session.settle(end)
+            self._heard(session.notified())
+            poll.poll(max(0.0, look_at - time.monotonic()) * 1000)
+            _drain(awake)
+
+    def _idle(self) -> bool:
+        with self._lock:
+            latest = time.monotonic() - LINGER_SECONDS
+            return not any(one.waiting or one.wanted > latest for one in self._keys.values())
+
+    def _heard(self, payloads: Iterable[str]) -> None:
+        with self._lock:
+            for payload in payloads:
+                seqno, _, key = payload.partition(" ")
+                if seqno.isdecimal():
+                    self._saw(key, int(seqno))
+
+    def _poll(self, awake: int) -> None:
+        """Look at the wanted keys, often while something happens; until nobody wants it any more."""
+        with self._lock:
+            self._generation += 1
+            self._live = True
+        pause = _FIRST_POLL
+        while not (self._closed or self._idle()):
+            wanted = self._wanted()
+            news = bool(wanted) and self._look(wanted, self._database.options.connect_timeout)
+            with self._lock:
+                for key in wanted:
+                    self._keys[key].synced = self._generation
+            pause = _FIRST_POLL if news else min(_LONGEST_POLL, pause * 1.5)
+            _sleep(awake, pause)
+
+    def close(self) -> None:
+        """End waits and the thread. Idempotent."""
+        with self._lock:
+            self._closed = True
+            for followed in self._keys.values():
+                followed.changed.notify_all()
+            self._wake()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+
+def _drain(descriptor: int) -> None:
+    with contextlib.suppress(BlockingIOError):
+        os.read(descriptor, 4096)
+
+
+def _sleep(awake: int, seconds: float) -> None:
+    """For so many seconds, or until woken."""
+    poll = select.poll()
+    poll.register(awake, select.POLLIN)
+    poll.poll(seconds * 1000)
+    _drain(awake)

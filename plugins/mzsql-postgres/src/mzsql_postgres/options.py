@@ -1,0 +1,165 @@
+"""From a URL to what a connection needs.
+
+Promise: everything libpq understands may stand in the URL and goes to libpq as it is (environment variables, password file and service
+file included); what neither libpq nor this plugin knows is an `InvalidUrl`. A password is in none of the texts made here. Only
+connections to a server that takes writes are asked for: a standby answers with the past, and every read of a Consensus or an oracle
+must be of the present.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import SplitResult
+
+import msgspec
+import psycopg
+from psycopg import conninfo, pq
+
+from mzsql.location import InvalidUrl, shown_url, url_options
+
+SCHEMES = ("postgres", "postgresql", "cockroach")
+FORM = "postgres://user:password@host:port/database?schema=…"
+DEFAULT_SCHEMA = "mzsql"
+
+_COCKROACH_PORT = "26257"
+_MAX_IDENTIFIER_BYTES = 63
+_PRIMARY = ("read-write", "primary")
+_DEFAULTS = {
+    "application_name": "mzsql",
+    "connect_timeout": "5",
+    "keepalives": "1",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+    "target_session_attrs": "read-write",
+}
+_REFUSED = {
+    "client_encoding",
+    "replication",
+    "dbname",
+    "user",
+    "password",
+    "fallback_application_name",
+}
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """The plugin's own options; times in seconds.
+
+    Args:
+        timeout: for one call in all, waiting for a connection and trying again included.
+        lock_timeout: for a row or a table that others hold, before an attempt is given up.
+        pool_max_size: connections of one handle at a time, besides the one that listens.
+        pool_timeout: for one of them to come free.
+        pool_max_lifetime: before a connection is exchanged, less up to a tenth.
+        pool_max_idle: before one that is not needed is closed.
+    """
+
+    timeout: float = 30.0
+    lock_timeout: float = 10.0
+    pool_max_size: int = 8
+    pool_timeout: float = 30.0
+    pool_max_lifetime: float = 1800.0
+    pool_max_idle: float = 300.0
+
+
+_OWN = ("schema", *Limits.__struct_fields__)
+
+
+class Options:
+    """Where the server is and how to deal with it. Its representation has no secrets."""
+
+    def __init__(
+        self, place: str, schema: str, limits: Limits, parameters: Mapping[str, Any]
+    ) -> None:
+        self.place = place
+        self.schema = schema
+        self.limits = limits
+        self._parameters = dict(parameters)
+
+    def __repr__(self) -> str:
+        return f"Options({self.place})"
+
+    @property
+    def connect_timeout(self) -> float:
+        """Seconds for one attempt to connect to one host."""
+        return float(self._parameters["connect_timeout"])
+
+    def connect(self, seconds: float) -> psycopg.Connection[tuple[Any, ...]]:
+        """A new connection in autocommit, or psycopg's error; gives up after ``seconds``, or earlier where the URL says so."""
+        parameters = self._parameters | {
+            "connect_timeout": max(1, math.ceil(min(seconds, self.connect_timeout)))
+        }
+        return psycopg.connect(**parameters, autocommit=True)
+
+    def without_secrets(self, text: str) -> str:
+        """``text``, which libpq or the server wrote, with passwords taken out."""
+        for name in ("password", "sslpassword"):
+            secret = self._parameters.get(name)
+            if secret:
+                text = text.replace(str(secret), "***")
+        return text
+
+
+def read_options(url: SplitResult) -> Options:
+    """The options that ``url`` states, defaults filled in.
+
+    Raises:
+        InvalidUrl: libpq cannot read it, an option is unknown or out of range, or it asks for a standby.
+    """
+    place = shown_url(url)
+    libpq = {default.keyword.decode() for default in pq.Conninfo.get_defaults()} - _REFUSED
+    given = url_options(url, libpq | set(_OWN))
+    parameters = _located(url, place) | {k: v for k, v in given.items() if k not in _OWN}
+    if url.scheme == "cockroach":
+        parameters.setdefault("port", _COCKROACH_PORT)
+    parameters = _DEFAULTS | parameters
+    if parameters["target_session_attrs"] not in _PRIMARY:
+        raise InvalidUrl(
+            f"{place}: target_session_attrs must be {' or '.join(_PRIMARY)}",
+            hint="A standby lags behind, and what is read from it could be the past.",
+        )
+    if not parameters["connect_timeout"].isdecimal() or not int(parameters["connect_timeout"]):
+        raise InvalidUrl(f"{place}: connect_timeout must be a number of seconds, 1 or more")
+    return Options(place, _schema(given, place), _limits(given, place), parameters)
+
+
+def _located(url: SplitResult, place: str) -> dict[str, Any]:
+    """What stands before the ``?``, as libpq reads it."""
+    try:
+        return conninfo.conninfo_to_dict(f"postgresql://{url.netloc}{url.path}")
+    except psycopg.Error as failure:
+        # What follows the colon quotes the URL, password and all.
+        reason = str(failure).partition(":")[0].partition('"')[0].strip()
+        raise InvalidUrl(
+            f"{place}: {reason}",
+            hint=f"Write {FORM}, with %25, %40, %2F, %3A for % @ / : in a name or password.",
+        ) from None
+
+
+def _schema(given: Mapping[str, str], place: str) -> str:
+    schema = given.get("schema", DEFAULT_SCHEMA)
+    size = len(schema.encode(errors="replace"))
+    if not 0 < size <= _MAX_IDENTIFIER_BYTES or "\0" in schema:
+        raise InvalidUrl(f"{place}: a schema's name has 1 to {_MAX_IDENTIFIER_BYTES} bytes")
+    if schema.startswith("pg_") or schema == "information_schema":
+        raise InvalidUrl(f"{place}: the schema {schema!r} is PostgreSQL's own")
+    return schema
+
+
+def _limits(given: Mapping[str, str], place: str) -> Limits:
+    values: dict[str, float | int] = {}
+    for name in Limits.__struct_fields__:
+        if name not in given:
+            continue
+        try:
+            value = int(given[name]) if name == "pool_max_size" else float(given[name])
+        except ValueError:
+            raise InvalidUrl(f"{place}: {name} is no number: {given[name]!r}") from None
+        if not 0 < value <= 1_000_000:
+            raise InvalidUrl(f"{place}: {name} must be above 0 and at most 1000000")
+        values[name] = value
+    return Limits(**values)  # type: ignore[arg-type]

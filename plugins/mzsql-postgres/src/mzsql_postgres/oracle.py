@@ -1,0 +1,112 @@
+"""The timestamp oracle: a row a timeline in the table ``timestamp_oracle``.
+
+Promise: every operation is one statement on the one row, so it is linearizable whatever processes there are. Allocation is repeated when
+its answer is lost: a timestamp that nobody got is a timestamp skipped. The statements are the distributed timestamp oracle design's, but
+for ``apply_write``, which raises the read timestamp to its argument (the design's text takes the stored write timestamp, and would miss
+the write just applied). Timestamps are bigint, as a time is an int64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mzsql.location import MAX_SEQNO, Determinate, UsageError
+from mzsql.location.keys import check_ts
+from mzsql_postgres.dialects import Dialect, OracleStatements
+from mzsql_postgres.options import Options
+from mzsql_postgres.sessions import Statement, from_int8, int8
+from mzsql_postgres.store import encoded, open_database
+
+
+class PostgresOracle:
+    """The oracle of one timeline.
+
+    Args:
+        options: the server and the schema.
+        timeline: the row.
+        now: the wall clock in milliseconds.
+        initial: both timestamps are at least this from now on.
+        dialect: the server's, found out when it is not given.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        timeline: str,
+        now: Callable[[], int],
+        *,
+        initial: int = 0,
+        dialect: Dialect | None = None,
+    ) -> None:
+        check_ts(initial)
+        self._name = timeline
+        self._timeline = encoded(timeline, "a timeline")
+        self._now = now
+        self._database, _ = open_database(options, dialect)
+        self._statements = OracleStatements(options.schema)
+        try:
+            self._database.run(
+                "open the timeline",
+                self._statements.begin,
+                self._timeline,
+                int8(initial),
+                repeatable=True,
+            )
+            self.apply_write(initial)
+        except BaseException:
+            self.close()
+            raise
+
+    def write_ts(self) -> int:
+        """Allocate a timestamp above all others and not below the clock."""
+        now = self._now()
+        if now >= MAX_SEQNO:
+            raise UsageError(f"the clock says {now}, which is no timestamp")
+        rows = self._database.run(
+            "allocate a write timestamp",
+            self._statements.write_ts,
+            self._timeline,
+            int8(max(0, now)),
+            int8(MAX_SEQNO - 1),
+            repeatable=True,
+        ).rows
+        if rows:
+            return from_int8(rows[0][0] or b"")
+        self.peek_write_ts()
+        raise Determinate(f"{self._database.place}: timeline {self._name!r} has no timestamps left")
+
+    def peek_write_ts(self) -> int:
+        """The most recently allocated timestamp."""
+        return self._select("read the write timestamp", self._statements.peek_write_ts)
+
+    def read_ts(self) -> int:
+        """The read timestamp."""
+        return self._select("read the read timestamp", self._statements.read_ts)
+
+    def _select(self, act: str, statement: Statement) -> int:
+        rows = self._database.run(act, statement, self._timeline).rows
+        if not rows:
+            raise Determinate(
+                f"{self._database.place}: the row of timeline {self._name!r} is gone",
+                hint="It was removed from timestamp_oracle. Restore it with timestamps not below the old ones; begun anew"
+                " from 0 it would hand out times that were used.",
+            )
+        return from_int8(rows[0][0] or b"")
+
+    def apply_write(self, ts: int) -> None:
+        """Both timestamps become at least ``ts``; writes nothing when they are already."""
+        check_ts(ts)
+        done = self._database.run(
+            "apply a write",
+            self._statements.apply_write,
+            self._timeline,
+            int8(ts),
+            repeatable=True,
+        )
+        if not done.touched:
+            # Applied already, or the row is gone: that says so.
+            self.read_ts()
+
+    def close(self) -> None:
+        """Close the connections. Idempotent."""
+        self._database.close()

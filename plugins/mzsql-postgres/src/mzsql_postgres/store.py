@@ -1,0 +1,63 @@
+"""Opening a schema on a server: the dialect found out, each session set up, the tables there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mzsql.location import Determinate, UsageError
+from mzsql_postgres.connections import Database
+from mzsql_postgres.dialects import Cockroach, Dialect, Postgres
+from mzsql_postgres.migrations import migrate
+from mzsql_postgres.options import Options
+from mzsql_postgres.sessions import Session
+
+_OLDEST = 120000
+
+
+def encoded(name: str, what: str) -> bytes:
+    """``name`` as a text parameter.
+
+    Raises:
+        UsageError: PostgreSQL's text cannot hold it.
+    """
+    try:
+        if "\0" not in name:
+            return name.encode()
+    except UnicodeEncodeError:
+        pass
+    raise UsageError(f"{what} on PostgreSQL is text without NUL, got {name!r}")
+
+
+def open_database(
+    options: Options, dialect: Dialect | None = None, renew: Callable[[], None] = lambda: None
+) -> tuple[Database, Dialect]:
+    """The connections to the server, its schema up to date; and its dialect, found out when not given.
+
+    Raises:
+        Determinate: the server cannot be reached, refuses the user, or the schema cannot be used.
+    """
+    found: list[Dialect] = [] if dialect is None else [dialect]
+
+    def prepare(session: Session, end: float) -> None:
+        if not found:
+            found.append(_dialect(session, options))
+        session.script(found[0].settings(options.limits), end)
+
+    database = Database(options, prepare, renew)
+    try:
+        database.first(lambda session, end: migrate(session, found[0], options.schema, end))
+    except BaseException:
+        database.close()
+        raise
+    return database, found[0]
+
+
+def _dialect(session: Session, options: Options) -> Dialect:
+    if session.is_cockroach:
+        return Cockroach()
+    if session.pgconn.server_version < _OLDEST:
+        raise Determinate(
+            f"postgres {options.place}: the server is older than PostgreSQL 12",
+            hint="Upgrade the server.",
+        )
+    return Postgres()
