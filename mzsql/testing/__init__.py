@@ -18,19 +18,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mzsql.testing.blob import BlobContract
-    from mzsql.testing.blob_cases import BLOB_CASES
+    from mzsql.testing.cases import BLOB_CASES, CONSENSUS_CASES, ORACLE_CASES
     from mzsql.testing.consensus import ConsensusContract
-    from mzsql.testing.consensus_cases import CONSENSUS_CASES
     from mzsql.testing.contract import Case, Contract, Site
     from mzsql.testing.faults import Faults, FaultyBlob, FaultyConsensus
     from mzsql.testing.linearizability import Operation, Verdict, check_history
     from mzsql.testing.oracle import OracleContract
-    from mzsql.testing.oracle_cases import ORACLE_CASES
 
 _HOMES = {
-    "BLOB_CASES": "blob_cases",
-    "CONSENSUS_CASES": "consensus_cases",
-    "ORACLE_CASES": "oracle_cases",
+    "BLOB_CASES": "cases",
+    "CONSENSUS_CASES": "cases",
+    "ORACLE_CASES": "cases",
     "BlobContract": "blob",
     "Case": "contract",
     "ConsensusContract": "consensus",

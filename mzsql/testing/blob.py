@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mzsql.location import Blob, open_blob
-from mzsql.testing.blob_cases import BLOB_CASES
+from mzsql.testing.cases import BLOB_CASES
 from mzsql.testing.contract import Contract, add_tests
 from mzsql.testing.sites import BlobSite, fresh_prefix
 

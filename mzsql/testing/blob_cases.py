@@ -1,7 +1,8 @@
-"""What every Blob must do, one plain function for each thing; `BLOB_CASES` has them all.
+"""What every Blob must do, one plain function for each thing.
 
 Sources: the `Blob` protocol's text, and the suites trusted stores are held to: absent keys, overwrites, sizes of deletions, listings by
-prefix past a page, two handles, reopening, threads. What one thread does is exact; what several do at once is in `process_cases`.
+prefix past a page, two handles, reopening, threads. What one thread does is exact;
+what several do at once is in `mzsql.testing.concurrent`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from mzsql.testing.contract import Case, case, skip
 from mzsql.testing.expect import expect, expect_equal, expect_raises
 from mzsql.testing.sites import BlobSite
 
-BLOB_CASES: list[Case[BlobSite]] = []
+CASES: list[Case[BlobSite]] = []
 
 _ODD_KEYS = (
     "a b/c d",
@@ -59,7 +60,7 @@ def listed(blob: Blob, prefix: str) -> dict[str, int]:
     return found
 
 
-@case(BLOB_CASES)
+@case(CASES)
 def absent(site: BlobSite) -> None:
     """A key that was never set has no value, and deleting it is no error."""
     blob = site.open()
@@ -68,7 +69,7 @@ def absent(site: BlobSite) -> None:
     expect_equal(listed(blob, ""), {}, "listing of a store that is empty")
 
 
-@case(BLOB_CASES)
+@case(CASES)
 def set_get_overwrite(site: BlobSite) -> None:
     """The last value set is the value, whole, and its size is listed."""
     blob = site.open()
@@ -80,7 +81,7 @@ def set_get_overwrite(site: BlobSite) -> None:
         expect_equal(listed(blob, "k/"), {"k/1": len(value)}, "listing after set")
 
 
-@case(BLOB_CASES)
+@case(CASES)
 def empty_value(site: BlobSite) -> None:
     """An empty value is a value."""
     blob = site.open()
@@ -92,7 +93,7 @@ def empty_value(site: BlobSite) -> None:
     expect_equal(blob.delete("empty"), None, "second delete")
 
 
-@case(BLOB_CASES)
+@case(CASES)
 def delete_sizes(site: BlobSite) -> None:
     """A deletion tells the size of what it removed, and removes it from gets and listings; the second one finds nothing."""
     blob = site.open()
@@ -107,7 +108,7 @@ def delete_sizes(site: BlobSite) -> None:
     expect_equal(blob.get("d/one"), b"again", "get of a key set again after its deletion")
 
 
-@case(BLOB_CASES)
+@case(CASES)
 def large_value(site: BlobSite) -> None:
     """Megabytes come back as they went, also past what a store uploads in parts."""
     blob = site.open()
@@ -120,7 +121,7 @@ def large_value(site: BlobSite) -> None:
     expect_equal(blob.delete("large"), len(value), "delete of a large value")
 
 
-@case(BLOB_CASES)
+@case(CASES)
 def list_by_prefix(site: BlobSite) -> None:
     """A prefix is a prefix of the key's text, whether or not it ends at a part."""
     blob = site.open()
@@ -132,7 +133,7 @@ def list_by_prefix(site: BlobSite) -> None:
         expect_equal(listed(blob, prefix), wanted, f"listing of prefix {prefix!r}")
 
 
-@case(BLOB_CASES)
+@case(CASES)
 def odd_keys(site: BlobSite) -> None:
     """Keys are any text: spaces, signs, other scripts, upper and lower case; each is listed as it was given, and apart from the others."""
     blob = site.open()
@@ -148,7 +149,7 @@ def odd_keys(site: BlobSite) -> None:
     expect_equal(listed(blob, ""), {}, "listing after the deletions")
 
 
-@case(BLOB_CASES)
+@case(CASES)
 def refused_keys(site: BlobSite) -> None:
     """A malformed key is a usage error, for each operation, and touches nothing."""
     blob = site.open()
@@ -160,7 +161,7 @@ def refused_keys(site: BlobSite) -> None:
     expect_equal(listed(blob, ""), {"a/b": 4}, "listing after refused keys")
 
 
-@case(BLOB_CASES)
+@case(CASES)
 def ranges(site: BlobSite) -> None:
     """A Blob that reads ranges reads the right ones, cut off at the end."""
     blob = site.open()
@@ -189,7 +190,7 @@ def ranges(site: BlobSite) -> None:
     expect(blob.get_range("large", 8_000_001, 77) == value[8_000_001:8_000_078], "range far in")
 
 
-@case(BLOB_CASES)
+@case(CASES)
 def two_handles(site: BlobSite) -> None:
     """What one handle did, another sees at once: values, overwrites, deletions and listings."""
     one, two = site.open(), site.open()
@@ -205,7 +206,7 @@ def two_handles(site: BlobSite) -> None:
     expect_equal(listed(one, ""), {}, "listing after the other handle's delete")
 
 
-@case(BLOB_CASES)
+@case(CASES)
 def reopened(site: BlobSite) -> None:
     """What was set outlives the handle."""
     blob = site.open()
@@ -218,7 +219,7 @@ def reopened(site: BlobSite) -> None:
     expect_equal(listed(again, ""), {"kept/1": 5}, "listing through a later handle")
 
 
-@case(BLOB_CASES)
+@case(CASES)
 def list_many(site: BlobSite) -> None:
     """A listing has every key, also past the thousand of an object store's page."""
     blob = site.open()
@@ -240,7 +241,7 @@ def list_many(site: BlobSite) -> None:
     expect_equal(listed(blob, ""), {}, "listing after that")
 
 
-@case(BLOB_CASES)
+@case(CASES)
 def list_left_early(site: BlobSite) -> None:
     """A listing that is not read to its end holds nothing up, and one begun before a change breaks nothing."""
     blob = site.open()
@@ -258,7 +259,7 @@ def list_left_early(site: BlobSite) -> None:
     expect_equal(set(listed(blob, "l/")), always | {"l/new"}, "a new listing")
 
 
-@case(BLOB_CASES)
+@case(CASES)
 def closing(site: BlobSite) -> None:
     """Closing twice is no error; a closed handle still works or refuses with a typed error; other handles do not notice."""
     blob, other = site.open(), site.open()
@@ -273,7 +274,7 @@ def closing(site: BlobSite) -> None:
     expect_equal(other.get("k"), b"v", "get through a handle that is open")
 
 
-@case(BLOB_CASES)
+@case(CASES)
 def delete_many(site: BlobSite) -> None:
     """A Blob that deletes many removes every key given that there is, and no other."""
     blob = site.open()
@@ -291,7 +292,7 @@ def delete_many(site: BlobSite) -> None:
     expect_raises(UsageError, "delete_many of a bad key", blob.delete_many, ["../x"])
 
 
-@case(BLOB_CASES)
+@case(CASES)
 def unfinished_uploads(site: BlobSite) -> None:
     """A Blob that lists unfinished uploads lists none of finished ones, and giving up one that is gone is no error."""
     blob = site.open()
@@ -306,7 +307,7 @@ def unfinished_uploads(site: BlobSite) -> None:
     expect_equal(set(listed(blob, "")), {"finished", "large"}, "listing")
 
 
-@case(BLOB_CASES)
+@case(CASES)
 def paths_for_spark(site: BlobSite) -> None:
     """A Blob that Spark reads gives a path for each key and prefix, and on this machine's files the object is at that path."""
     blob = site.open()
@@ -322,7 +323,7 @@ def paths_for_spark(site: BlobSite) -> None:
         expect_equal(local.read_bytes(), b"value", "the file at the path")
 
 
-@case(BLOB_CASES)
+@case(CASES)
 def adoption(site: BlobSite) -> None:
     """What others wrote by path is adopted: it reads, lists and deletes as if set."""
     blob = site.open()
@@ -353,7 +354,7 @@ def _local(path: str) -> Path | None:
     return Path(path) if path.startswith("/") else None
 
 
-@case(BLOB_CASES)
+@case(CASES)
 def threads_apart(site: BlobSite) -> None:
     """Threads that share a handle and work on keys of their own do not disturb each other."""
     blob = site.open()
@@ -373,7 +374,7 @@ def threads_apart(site: BlobSite) -> None:
     expect_equal(set(listed(blob, "t/")), left, "listing in the end")
 
 
-@case(BLOB_CASES)
+@case(CASES)
 def atomic_overwrites(site: BlobSite) -> None:
     """While a key is overwritten by several threads, every read is one of the values whole."""
     blob, reading = site.open(), site.open()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mzsql.location import Consensus, open_consensus
-from mzsql.testing.consensus_cases import CONSENSUS_CASES
+from mzsql.testing.cases import CONSENSUS_CASES
 from mzsql.testing.contract import Contract, add_tests
 from mzsql.testing.sites import ConsensusSite, fresh_prefix
 

@@ -1,7 +1,7 @@
-"""What every Consensus must do, one plain function for each thing; `CONSENSUS_CASES` has them all.
+"""What every Consensus must do, one plain function for each thing.
 
 Sources: the `Consensus` protocol's text and the suites of persist's own stores: empty keys, wrong expectations, limits, truncation,
-keys apart. What one thread does is exact; what several do at once is in `process_cases`.
+keys apart. What one thread does is exact; what several do at once is in `mzsql.testing.concurrent`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mzsql.testing.contract import Case, case, skip
 from mzsql.testing.expect import expect, expect_equal, expect_raises
 from mzsql.testing.sites import ConsensusSite
 
-CONSENSUS_CASES: list[Case[ConsensusSite]] = []
+CASES: list[Case[ConsensusSite]] = []
 
 PATIENCE = 10.0
 """Seconds after which something that should happen at once counts as missed."""
@@ -50,7 +50,7 @@ def filled(consensus: Consensus, key: str, count: int) -> list[Versioned]:
     return entries
 
 
-@case(CONSENSUS_CASES)
+@case(CASES)
 def empty(site: ConsensusSite) -> None:
     """A key without entries has no head, an empty scan, is not listed, and cannot be truncated."""
     consensus = site.open()
@@ -62,7 +62,7 @@ def empty(site: ConsensusSite) -> None:
         expect_raises(UsageError, f"truncate to {seqno}", consensus.truncate, "k", seqno)
 
 
-@case(CONSENSUS_CASES)
+@case(CASES)
 def compare_and_set(site: ConsensusSite) -> None:
     """Only the expectation that holds gets through, and a lost one changes nothing."""
     consensus = site.open()
@@ -90,7 +90,7 @@ def compare_and_set(site: ConsensusSite) -> None:
     expect(all(isinstance(entry, Versioned) for entry in found), "entries are Versioned")
 
 
-@case(CONSENSUS_CASES)
+@case(CASES)
 def refused_steps(site: ConsensusSite) -> None:
     """Sequence numbers are contiguous, start at 0 and are in [0, 2**63 - 1]: anything else is a usage error and changes nothing."""
     consensus = site.open()
@@ -109,7 +109,7 @@ def refused_steps(site: ConsensusSite) -> None:
     expect_equal(last, False, "compare_and_set with the greatest sequence number there is")
 
 
-@case(CONSENSUS_CASES)
+@case(CASES)
 def scan_limits(site: ConsensusSite) -> None:
     """A limit smaller than, equal to and larger than what there is; from before, within and beyond the log."""
     consensus = site.open()
@@ -122,7 +122,7 @@ def scan_limits(site: ConsensusSite) -> None:
     expect_raises(UsageError, "scan with a negative limit", consensus.scan, "k", 0, -1)
 
 
-@case(CONSENSUS_CASES)
+@case(CASES)
 def long_log(site: ConsensusSite) -> None:
     """A long log is scanned in order, in pieces and as a whole, and truncated at once."""
     consensus = site.open()
@@ -137,7 +137,7 @@ def long_log(site: ConsensusSite) -> None:
     expect_equal(consensus.scan("k", 0, count), entries[-1:], "scan after truncation")
 
 
-@case(CONSENSUS_CASES)
+@case(CASES)
 def truncate(site: ConsensusSite) -> None:
     """Truncation counts, repeats, never takes the newest entry, and leaves nothing to start anew from."""
     consensus = site.open()
@@ -161,7 +161,7 @@ def truncate(site: ConsensusSite) -> None:
     expect_equal(on, True, "compare_and_set expecting the newest entry, after truncation")
 
 
-@case(CONSENSUS_CASES)
+@case(CASES)
 def keys_are_apart(site: ConsensusSite) -> None:
     """Keys do not touch each other, and each is listed once."""
     consensus = site.open()
@@ -175,7 +175,7 @@ def keys_are_apart(site: ConsensusSite) -> None:
     expect_equal(sorted(consensus.list_keys()), ["a", "ab", "b"], "keys")
 
 
-@case(CONSENSUS_CASES)
+@case(CASES)
 def odd_keys(site: ConsensusSite) -> None:
     """Keys are any text, upper and lower case apart."""
     consensus = site.open()
@@ -188,7 +188,7 @@ def odd_keys(site: ConsensusSite) -> None:
     expect_equal(sorted(consensus.list_keys()), sorted(_ODD_KEYS), "keys")
 
 
-@case(CONSENSUS_CASES)
+@case(CASES)
 def values(site: ConsensusSite) -> None:
     """Bytes come back as they went: none, every byte there is, 10 KiB, and megabytes."""
     consensus = site.open()
@@ -203,7 +203,7 @@ def values(site: ConsensusSite) -> None:
     expect(found == data, "values came back changed from a scan")
 
 
-@case(CONSENSUS_CASES)
+@case(CASES)
 def two_handles(site: ConsensusSite) -> None:
     """What one handle appended and truncated, another scans at once; its head follows."""
     one, two = site.open(), site.open()
@@ -230,7 +230,7 @@ def _soon(holds: Callable[[], bool], what: str) -> None:
         time.sleep(0.01)
 
 
-@case(CONSENSUS_CASES)
+@case(CASES)
 def reopened(site: ConsensusSite) -> None:
     """What was appended outlives the handle."""
     consensus = site.open()
@@ -243,7 +243,7 @@ def reopened(site: ConsensusSite) -> None:
     expect(again.compare_and_set("k", 3, Versioned(4, b"on")), "the next entry was refused")
 
 
-@case(CONSENSUS_CASES)
+@case(CASES)
 def closing(site: ConsensusSite) -> None:
     """Closing twice is no error; a closed handle still works or refuses with a typed error; other handles do not notice."""
     consensus, other = site.open(), site.open()
@@ -263,7 +263,7 @@ def closing(site: ConsensusSite) -> None:
     expect_equal(other.head("k"), Versioned(0, b"v0"), "head through a handle that is open")
 
 
-@case(CONSENSUS_CASES)
+@case(CASES)
 def contention(site: ConsensusSite) -> None:
     """Of threads on two handles that race for each entry exactly one wins, and the log has no gap."""
     handles = [site.open(), site.open()]
@@ -297,7 +297,7 @@ def _waiting(consensus: Consensus) -> ConsensusWait:
     return consensus
 
 
-@case(CONSENSUS_CASES)
+@case(CASES)
 def wait_times_out(site: ConsensusSite) -> None:
     """A wait for what does not come says so in time; a wait for what is there does not wait."""
     consensus = site.open()
@@ -316,7 +316,7 @@ def wait_times_out(site: ConsensusSite) -> None:
     expect_equal(waiting.wait("k", 0, 0.0), False, "wait without time")
 
 
-@case(CONSENSUS_CASES)
+@case(CASES)
 def wait_wakes(site: ConsensusSite) -> None:
     """Followers that wait, several on one handle and by another one, see an entry soon after it is appended, by either handle."""
     one, two = site.open(), site.open()

@@ -92,13 +92,13 @@ class Case(msgspec.Struct, Generic[S], frozen=True):
 
 
 def case(
-    cases: list[Case[S]], *, level: Level = "quick"
+    cases: list[Case[S]], *, name: str = "", level: Level = "quick"
 ) -> Callable[[Callable[[S], None]], Callable[[S], None]]:
-    """Put the decorated function among ``cases``, under its own name and the first line of its docstring."""
+    """Put the decorated function among ``cases``, under ``name`` or its own, and with the first line of its docstring."""
 
     def register(run: Callable[[S], None]) -> Callable[[S], None]:
         text = (run.__doc__ or "").strip().partition("\n")[0]
-        cases.append(Case(run.__name__, text, run, level))
+        cases.append(Case(name or run.__name__, text, run, level))
         return run
 
     return register

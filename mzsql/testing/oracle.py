@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mzsql.location import TimestampOracle, open_oracle
+from mzsql.testing.cases import ORACLE_CASES
 from mzsql.testing.contract import Contract, add_tests
-from mzsql.testing.oracle_cases import ORACLE_CASES
 from mzsql.testing.sites import OracleSite, fresh_prefix
 
 

@@ -1,7 +1,8 @@
-"""What every timestamp oracle must do, one plain function for each thing; `ORACLE_CASES` has them all.
+"""What every timestamp oracle must do, one plain function for each thing.
 
 Sources: the `TimestampOracle` protocol's text and the cases of the oracle it follows: fresh, a clock that stands still, peeking,
-applying below, between and above both timestamps, the end of time. What several threads and processes do at once is in `process_cases`.
+applying below, between and above both timestamps, the end of time. What several threads and processes do at once
+is in `mzsql.testing.concurrent`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from mzsql.testing.contract import Case, case
 from mzsql.testing.expect import expect, expect_equal, expect_raises
 from mzsql.testing.sites import OracleSite
 
-ORACLE_CASES: list[Case[OracleSite]] = []
+CASES: list[Case[OracleSite]] = []
 
 MAX_TS = MAX_SEQNO - 1
 """The greatest timestamp; the one after it must still be a number."""
@@ -26,7 +27,7 @@ def both(oracle: TimestampOracle) -> tuple[int, int]:
     return oracle.read_ts(), oracle.peek_write_ts()
 
 
-@case(ORACLE_CASES)
+@case(CASES)
 def fresh(site: OracleSite) -> None:
     """A new timeline reads at 0 and allocates by the clock."""
     oracle = site.open(lambda: 100)
@@ -35,7 +36,7 @@ def fresh(site: OracleSite) -> None:
     expect_equal(both(oracle), (0, 100), "read and write timestamp after it")
 
 
-@case(ORACLE_CASES)
+@case(CASES)
 def frozen_clock(site: OracleSite) -> None:
     """Allocations strictly increase even when the clock stands still or runs back, and follow it when it runs ahead."""
     clock = [50]
@@ -48,7 +49,7 @@ def frozen_clock(site: OracleSite) -> None:
     expect_equal(oracle.write_ts(), 80, "an allocation after the clock ran ahead")
 
 
-@case(ORACLE_CASES)
+@case(CASES)
 def peek_allocates_nothing(site: OracleSite) -> None:
     """Peeking and reading advance nothing."""
     oracle = site.open(lambda: 5)
@@ -58,7 +59,7 @@ def peek_allocates_nothing(site: OracleSite) -> None:
     expect_equal(oracle.write_ts(), 6, "the next allocation")
 
 
-@case(ORACLE_CASES)
+@case(CASES)
 def apply_below_between_above(site: OracleSite) -> None:
     """Applying below read changes nothing, between raises read only, above raises both."""
     oracle = site.open(lambda: 0)
@@ -79,7 +80,7 @@ def apply_below_between_above(site: OracleSite) -> None:
     expect_equal(oracle.write_ts(), 21, "the next allocation")
 
 
-@case(ORACLE_CASES)
+@case(CASES)
 def end_of_time(site: OracleSite) -> None:
     """The greatest timestamps can be allocated and applied; after them a typed error, and nothing changes."""
     oracle = site.open(lambda: MAX_TS - 1)
@@ -92,7 +93,7 @@ def end_of_time(site: OracleSite) -> None:
     expect_equal(both(oracle), (MAX_TS, MAX_TS), "after applying the last one")
 
 
-@case(ORACLE_CASES)
+@case(CASES)
 def refused_timestamps(site: OracleSite) -> None:
     """A timestamp that is negative or past the end is a usage error and changes nothing."""
     oracle = site.open(lambda: 7)
@@ -102,7 +103,7 @@ def refused_timestamps(site: OracleSite) -> None:
         expect_equal(both(oracle), (7, 7), f"after apply_write({ts})")
 
 
-@case(ORACLE_CASES)
+@case(CASES)
 def timelines_are_apart(site: OracleSite) -> None:
     """Timelines do not touch each other, whatever their names."""
     names = ("one", "two", "One", "quote'd", "ünï/日本", "per%cent_", "t" * 100)
@@ -114,7 +115,7 @@ def timelines_are_apart(site: OracleSite) -> None:
         expect_equal(both(oracle), wanted, f"timeline {names[n - 1]!r}")
 
 
-@case(ORACLE_CASES)
+@case(CASES)
 def two_handles(site: OracleSite) -> None:
     """What one handle allocated and applied, another sees at once, whatever its clock says."""
     one, two = site.open(lambda: 1000), site.open(lambda: 1)
@@ -129,7 +130,7 @@ def two_handles(site: OracleSite) -> None:
     expect_equal(one.write_ts(), 1501, "an allocation after the other handle applied")
 
 
-@case(ORACLE_CASES)
+@case(CASES)
 def reopened(site: OracleSite) -> None:
     """A handle opened later goes on where others were."""
     first = site.open(lambda: 1000)
@@ -141,7 +142,7 @@ def reopened(site: OracleSite) -> None:
     expect_equal(second.write_ts(), 1002, "an allocation through a later handle")
 
 
-@case(ORACLE_CASES)
+@case(CASES)
 def closing(site: OracleSite) -> None:
     """Closing twice is no error; a closed handle still works or refuses with a typed error; other handles do not notice."""
     oracle, other = site.open(lambda: 5), site.open(lambda: 5)
@@ -161,7 +162,7 @@ def closing(site: OracleSite) -> None:
     expect_equal(both(other), (0, 5), "both timestamps through a handle that is open")
 
 
-@case(ORACLE_CASES)
+@case(CASES)
 def promises_between_threads(site: OracleSite) -> None:
     """Between threads: allocations are distinct, and a read is never below a write applied before it began."""
     handles = [site.open(lambda: 0) for _ in range(2)]

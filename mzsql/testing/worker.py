@@ -1,0 +1,99 @@
+"""One process of a concurrency run: ``python -m mzsql.testing.worker``, told what to do by one line of JSON, a `WorkerSpec`.
+
+It opens the backend by its URL through the installed plugins, says ``ready``, waits for a line, works, and says ``done``. It may be
+killed at any moment.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mzsql.location import open_blob, open_consensus, open_oracle
+from mzsql.testing.histories import Recorder
+from mzsql.testing.prefixed import prefixed_blob, prefixed_consensus
+from mzsql.testing.workloads import Kind, OracleClock, drive
+
+THREADS_OF_A_PROCESS = 100
+"""Thread ``t`` of worker ``w`` is process ``100 w + t`` in its history."""
+
+
+class WorkerSpec(msgspec.Struct, frozen=True):
+    """What a worker does.
+
+    Args:
+        kind: of backend.
+        url: of the backend.
+        prefix: of its keys or timeline.
+        worker: its number, from 1.
+        threads: how many work at once; those of a Blob or Consensus share a handle.
+        operations: of each thread.
+        seed: of what it chooses.
+        directory: where its histories go.
+        late: whether it opens the backend only when told to work.
+    """
+
+    kind: Kind
+    url: str
+    prefix: str
+    worker: int
+    threads: int
+    operations: int
+    seed: int
+    directory: str
+    late: bool = False
+
+    def files(self) -> list[tuple[int, Path]]:
+        """The process and the file of each thread's history."""
+        numbers = (self.worker * THREADS_OF_A_PROCESS + thread for thread in range(self.threads))
+        return [(number, Path(self.directory) / f"{number}.history") for number in numbers]
+
+
+class _Opened:
+    """The worker's handles: one for all threads, of an oracle one for each, as its clock is the thread's."""
+
+    def __init__(self, spec: WorkerSpec) -> None:
+        self._spec = spec
+        self._shared: Any = None
+        if spec.kind == "blob":
+            self._shared = prefixed_blob(open_blob(spec.url), spec.prefix)
+        elif spec.kind == "consensus":
+            self._shared = prefixed_consensus(open_consensus(spec.url), spec.prefix)
+        else:
+            self.handle(OracleClock()).close()  # creates the timeline, and loads the plugin
+
+    def handle(self, clock: OracleClock) -> Any:
+        if self._shared is not None:
+            return self._shared
+        return open_oracle(self._spec.url, self._spec.prefix + "t", clock)
+
+
+def _work(spec: WorkerSpec, opened: _Opened, process: int, path: Path) -> None:
+    rng = random.Random(f"{spec.seed}/{process}")  # noqa: S311 - a workload to replay, not a secret
+    with Recorder(path, process) as recorder:
+        drive(spec.kind, opened.handle, recorder, rng, spec.operations)
+
+
+def main() -> None:
+    """Do what the line on the standard input says."""
+    spec = msgspec.json.decode(sys.stdin.readline(), type=WorkerSpec)
+    opened = None if spec.late else _Opened(spec)
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    if not sys.stdin.readline():
+        return  # whoever started this has ended
+    opened = opened or _Opened(spec)
+    with ThreadPoolExecutor(spec.threads) as pool:
+        for one in [pool.submit(_work, spec, opened, *each) for each in spec.files()]:
+            one.result()
+    sys.stdout.write("done\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
