@@ -1,0 +1,336 @@
+"""Requests to S3: one boto3 client a process, tries with full jitter inside one deadline, so many requests at once and no more.
+
+Promise: every operation ends, by its result or an error, in the time of the options (and at most a read timeout beyond it); the child of
+a fork makes a client of its own; nothing is sent unless an operation asks for it. This layer retries and botocore's own does not, as
+only here the deadline of the operation is known, and whether an earlier try may have taken effect. Source: Brooker, "Exponential
+Backoff And Jitter" (full jitter).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import threading
+import time
+import weakref
+import zlib
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import boto3
+import prometheus_client
+import tenacity
+from botocore import exceptions as boto
+from botocore.config import Config
+
+from mzsql.location import Determinate, LocationError
+from mzsql_s3.errors import Late, Verdict, code_of, error, judge
+from mzsql_s3.options import MIB, Place
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+T = TypeVar("T")
+
+REQUESTS = prometheus_client.Counter(
+    "mzsql_s3_requests", "HTTP requests sent to S3, each try counted", ["operation"]
+)
+
+_FIRST_PAUSE = 0.1
+_LAST_PAUSE = 3.0
+_LEAST_RATE = MIB
+"""Bytes a second: what an operation moves gives it so much more time."""
+_SEND_BYTES = 256 * 1024
+"""Sent at once; the connection's timeout is for so much, not for a whole part."""
+_SIDE_BY_SIDE = 8
+"""Parts or ranges of a handle under way at most, which bounds what they hold in memory."""
+
+
+class Call:
+    """One operation for a caller: its deadline, its tries, and whether one of them may have taken effect. May be shared by threads."""
+
+    def __init__(self, requests: Requests, act: str, key: str, moves: int = 0) -> None:
+        self._requests = requests
+        self._act = act
+        self._key = key
+        self._end = time.monotonic() + requests.place.options.timeout
+        self.happened = False
+        self.allow(moves)
+
+    def allow(self, moves: int) -> None:
+        """Have more time, as so many bytes are to be moved."""
+        self._end += moves / _LEAST_RATE
+
+    def remaining(self) -> float:
+        """Seconds left, never below 0."""
+        return max(0.0, self._end - time.monotonic())
+
+    def check(self) -> None:
+        """Raise `Late` when no time is left."""
+        if time.monotonic() >= self._end:
+            raise Late(f"not done in {self._requests.place.options.timeout:g} s")
+
+    def send(
+        self,
+        request: Callable[[S3Client], T],
+        *,
+        takes_effect: bool = False,
+        expected: Collection[str] = (),
+        passed: type[Exception] | tuple[type[Exception], ...] = (),
+    ) -> T:
+        """``request(client)``, tried again while that may help; ``takes_effect``: it changes what others see.
+
+        Raises:
+            ClientError: the server answered with one of the ``expected`` codes.
+            passed: ``request`` raised it.
+            Determinate, Indeterminate: it failed for good.
+        """
+        tries = tenacity.Retrying(
+            stop=tenacity.stop_after_attempt(self._requests.place.options.attempts)
+            | tenacity.stop_before_delay(self.remaining()),
+            wait=tenacity.wait_random_exponential(multiplier=_FIRST_PAUSE, max=_LAST_PAUSE),
+            retry=tenacity.retry_if_exception(lambda f: self._again(f, expected, passed)),
+            reraise=True,
+        )
+        tried = 0
+
+        def attempt() -> T:
+            nonlocal tried
+            tried += 1
+            try:
+                return self._requests.once(self, request)
+            except Exception as failure:
+                if takes_effect and not isinstance(failure, LocationError):
+                    self.happened |= (
+                        not _answered(failure, expected) and self._verdict(failure).happened
+                    )
+                raise
+
+        try:
+            return tries(attempt)
+        except LocationError:
+            raise
+        except passed:
+            raise
+        except Exception as failure:
+            if _answered(failure, expected):
+                raise
+            verdict = self._verdict(failure)
+            # Without its cause: botocore's exceptions hold the request, with its signature and session token.
+            raise self.failed(verdict, tried) from None
+
+    def _again(
+        self,
+        failure: BaseException,
+        expected: Collection[str],
+        passed: type[Exception] | tuple[type[Exception], ...],
+    ) -> bool:
+        if not isinstance(failure, Exception) or isinstance(failure, (LocationError, passed)):
+            return False
+        return not _answered(failure, expected) and self._verdict(failure).again
+
+    def _verdict(self, failure: Exception) -> Verdict:
+        return judge(failure, self._requests.place.bucket)
+
+    def failed(self, verdict: Verdict, tries: int = 1) -> LocationError:
+        """The error of the operation."""
+        url = self._requests.place.url
+        return error(self._act, self._key, url, verdict, happened=self.happened, tries=tries)
+
+    def side_by_side(self, acts: Sequence[Callable[[], T]]) -> list[T]:
+        """The results of ``acts``, done by the handle's threads; once one fails, those not begun are not, and all have ended.
+
+        Raises:
+            Whatever the first of them to fail raised.
+        """
+        if len(acts) < 2:
+            return [act() for act in acts]
+        futures = [self._requests.submit(act) for act in acts]
+        done, rest = wait(futures, return_when=FIRST_EXCEPTION)
+        for future in rest:
+            future.cancel()
+        wait(rest)
+        failed = [one for one in done if one.exception() is not None]
+        return [future.result() for future in (*failed, *futures)]
+
+
+def _answered(failure: BaseException, expected: Collection[str]) -> bool:
+    return isinstance(failure, boto.ClientError) and code_of(failure) in expected
+
+
+class Requests:
+    """The requests of one handle. Thread-safe.
+
+    Raises:
+        InvalidUrl, Determinate: there is no such profile, there are no credentials, or boto3 takes none of the options.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.sent: Counter[str] = Counter()
+        self._closed = False
+        self._calling = threading.local()
+        self._start()
+        self._client_of_process()
+        _handles.add(self)
+
+    def _start(self) -> None:
+        """Depend on nothing of before: at the beginning, and in the child of a fork."""
+        self._lock = threading.Lock()
+        self._counting = threading.Lock()
+        self._client: S3Client | None = None
+        self._pool: ThreadPoolExecutor | None = None
+        self._free = threading.BoundedSemaphore(self.place.options.concurrency)
+
+    def forked(self) -> None:
+        """In the child: leave the parent its connections and threads. The child's counts begin at what the parent's were."""
+        self._start()
+
+    def once(self, call: Call, request: Callable[[S3Client], T]) -> T:
+        """``request(client)`` by the calling thread, when fewer than so many are under way; its failure as it is."""
+        call.check()
+        if not self._free.acquire(timeout=call.remaining()):
+            raise Late(
+                f"{self.place.options.concurrency} other requests were under way all the time"
+            )
+        try:
+            client = self._client_of_process()
+            self._calling.call = call
+            return request(client)
+        finally:
+            self._calling.call = None
+            self._free.release()
+
+    def _client_of_process(self) -> S3Client:
+        with self._lock:
+            if self._closed:
+                raise self.closed_error()
+            if self._client is None:
+                self._client = self._connect()
+            return self._client
+
+    def closed_error(self) -> Determinate:
+        """The error of an operation on a closed handle."""
+        return Determinate(f"S3 {self.place.url}: the handle is closed")
+
+    def _connect(self) -> S3Client:
+        options = self.place.options
+        secure = not (options.endpoint or "https").startswith("http:")
+        calculation: Any = "when_supported" if options.checksums == "crc32" else "when_required"
+        settings: dict[str, Any] = {"addressing_style": options.addressing}
+        if secure:
+            # TLS and the checksum guard the body; a SHA-256 of it for the signature would be a second pass.
+            settings["payload_signing_enabled"] = False
+        config = Config(
+            connect_timeout=options.connect_timeout,
+            read_timeout=options.read_timeout,
+            max_pool_connections=options.concurrency,
+            retries={"total_max_attempts": 1, "mode": "standard"},
+            request_checksum_calculation=calculation,
+            response_checksum_validation="when_required",  # reads check what they got themselves
+            s3=settings,  # type: ignore[arg-type]
+        )
+        try:
+            session = boto3.Session(profile_name=options.profile, region_name=options.region)
+            if session.get_credentials() is None:
+                raise boto.NoCredentialsError
+            region = session.region_name or "us-east-1"
+            client = session.client(
+                "s3", endpoint_url=options.endpoint, region_name=region, config=config
+            )
+        except (boto.BotoCoreError, ValueError) as failure:
+            verdict = judge(failure, self.place.bucket)
+            raise error("open it", "", self.place.url, verdict, happened=False, tries=1) from None
+        client.meta.events.register_last("before-send.s3", self._before_send)
+        if options.checksums == "md5":
+            client.meta.events.register_first("before-sign.s3.DeleteObjects", _sign_md5)
+        return client
+
+    def _before_send(self, request: Any, event_name: str, **_: object) -> None:
+        """Count a request, and bound the time it may take."""
+        operation = event_name.rpartition(".")[2]
+        with self._counting:
+            self.sent[operation] += 1
+        REQUESTS.labels(operation).inc()
+        call = getattr(self._calling, "call", None)
+        if call is None:
+            return
+        call.check()
+        if request.context is not None:
+            limit = self.place.options.read_timeout
+            request.context["read_timeout"] = max(0.05, min(limit, call.remaining()))
+        if isinstance(request.body, bytes) and len(request.body) > _SEND_BYTES:
+            request.body = _Blocks(request.body, call)
+
+    def submit(self, act: Callable[[], T]) -> Future[T]:
+        """Have one of the handle's threads do it, which are there from the first time on."""
+        with self._lock:
+            if self._closed:
+                raise self.closed_error()
+            if self._pool is None:
+                workers = min(_SIDE_BY_SIDE, self.place.options.concurrency)
+                self._pool = ThreadPoolExecutor(workers, thread_name_prefix="mzsql-s3")
+            return self._pool.submit(act)
+
+    def close(self) -> None:
+        """Take no more requests; parts and ranges under way end first. Idempotent."""
+        with self._lock:
+            self._closed = True
+            client, self._client = self._client, None
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(wait=True, cancel_futures=True)
+        if client is not None:
+            client.close()
+
+
+class _Blocks:
+    """A body sent a block at a time, without copies; begun anew where botocore follows a redirect to another region."""
+
+    def __init__(self, body: bytes, call: Call) -> None:
+        self._body = body
+        self._call = call
+
+    def __iter__(self) -> Iterator[memoryview]:
+        view = memoryview(self._body)
+        for start in range(0, len(view), _SEND_BYTES):
+            self._call.check()
+            yield view[start : start + _SEND_BYTES]
+
+    def seek(self, offset: int) -> None:
+        """What botocore asks of a body that is to be sent again."""
+        assert offset == 0
+
+
+def _sign_md5(request: Any, **_: object) -> None:
+    """The checksum that servers know which do not know CRC32."""
+    body = request.data if isinstance(request.data, bytes) else bytes(request.body)
+    for name in list(request.headers):
+        if name.lower().startswith(("x-amz-checksum-", "x-amz-sdk-checksum")):
+            del request.headers[name]
+    request.headers["Content-MD5"] = content_md5(body)
+
+
+def content_md5(body: bytes) -> str:
+    """The value of the header Content-MD5."""
+    return base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
+
+
+def content_crc32(body: bytes) -> str:
+    """The value of the header x-amz-checksum-crc32."""
+    return base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
+
+
+_handles: weakref.WeakSet[Requests] = weakref.WeakSet()
+
+
+def _in_child() -> None:
+    for handle in list(_handles):
+        handle.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

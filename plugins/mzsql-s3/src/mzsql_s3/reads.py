@@ -1,0 +1,223 @@
+"""Reading objects: whole or a stretch, long ones in ranges side by side.
+
+Promise: what is returned is one version of the object, as long as the server said and, where its checksum came along, matching that. The
+ranges after the first answer are asked for under its ETag, so one that meets a replaced object fails and everything is read anew.
+Trade-off: the first answer is that of the whole stretch, so that a short object costs one request; of a long one it is read up to a
+part's length while the other ranges come by other connections, and then cut off, which costs its connection.
+"""
+
+from __future__ import annotations
+
+import functools
+from concurrent.futures import Future, wait
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from botocore import exceptions as boto
+from urllib3.exceptions import HTTPError
+
+from mzsql_s3.client import Call, Requests, content_crc32
+from mzsql_s3.errors import ShortBody, Verdict, code_of
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+_READ_BYTES = 512 * 1024
+ABSENT = ("NoSuchKey",)
+_CHANGED = ("PreconditionFailed", "412", *ABSENT, "InvalidRange")
+_ROUNDS = 5
+"""So often an object may be replaced under a reader."""
+
+
+class Found(NamedTuple):
+    """An object's size in bytes and its ETag."""
+
+    size: int
+    etag: str
+
+
+def probe(requests: Requests, call: Call, object_key: str) -> Found | None:
+    """The object's size and ETag, or `None`.
+
+    By a GET of a byte, as the answer to HEAD has no body and so does not tell a missing object from a missing bucket.
+    """
+
+    def ask(client: S3Client) -> Found:
+        answer = client.get_object(Bucket=requests.place.bucket, Key=object_key, Range="bytes=0-0")
+        read_body(call, answer, int(answer["ContentLength"]))
+        return Found(_total(answer), answer["ETag"])
+
+    try:
+        return call.send(ask, expected=(*ABSENT, "InvalidRange"))
+    except boto.ClientError as failure:
+        if code_of(failure) == "InvalidRange":
+            return _probe_empty(requests, call, object_key)
+        return None
+
+
+def _probe_empty(requests: Requests, call: Call, object_key: str) -> Found | None:
+    """As `probe`, for an object without a byte, of which there is no range."""
+
+    def ask(client: S3Client) -> Found:
+        answer = client.get_object(Bucket=requests.place.bucket, Key=object_key)
+        size = int(answer["ContentLength"])
+        read_body(call, answer, size)
+        return Found(size, answer["ETag"])
+
+    try:
+        return call.send(ask, expected=ABSENT)
+    except boto.ClientError:
+        return None
+
+
+def _total(answer: Any) -> int:
+    """The size of the whole object that an answer is about."""
+    described = answer.get("ContentRange")
+    if described is None:  # a server that ignores Range
+        return int(answer["ContentLength"])
+    return int(described.rpartition("/")[2])
+
+
+class _Replaced(Exception):
+    """The object is not the one of which the first answer was."""
+
+
+class Read:
+    """One reading of ``length`` bytes from ``offset`` (`None`: to the end) of an object."""
+
+    def __init__(
+        self, requests: Requests, call: Call, object_key: str, offset: int, length: int | None
+    ) -> None:
+        self._requests = requests
+        self._call = call
+        self._key = object_key
+        self._offset = offset
+        self._length = length
+        self._etag = ""
+        self._crc32: str | None = None
+        self._rest: list[Future[list[bytes]]] = []
+
+    def result(self) -> bytes | None:
+        """The bytes, fewer where the object ends; `None` when there is no object."""
+        for _ in range(_ROUNDS):
+            try:
+                chunks = self._call.send(self._first, expected=(*ABSENT, "InvalidRange"))
+                for future in self._rest:
+                    chunks += future.result()
+            except boto.ClientError as failure:
+                return b"" if code_of(failure) == "InvalidRange" else None
+            except _Replaced:
+                continue
+            finally:
+                self._drop()
+            found = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+            if self._crc32 is None or self._crc32 == content_crc32(found):
+                return found
+        raise self._call.failed(
+            Verdict(False, True, "the object changed, or came damaged, each time it was read")
+        )
+
+    def _first(self, client: S3Client) -> list[bytes]:
+        """The answer for the whole stretch: all of it when that is short, else the first part, and the others begun."""
+        options = self._requests.place.options
+        asked: dict[str, Any] = {}
+        if self._offset or self._length is not None:
+            end = "" if self._length is None else self._offset + self._length - 1
+            asked["Range"] = f"bytes={self._offset}-{end}"
+        elif options.checksums == "crc32":
+            asked["ChecksumMode"] = "ENABLED"
+        answer: Any = client.get_object(Bucket=self._requests.place.bucket, Key=self._key, **asked)
+        if "Range" in asked and answer.get("ContentRange") is None:
+            return self._cut(answer)
+        there = int(answer["ContentLength"])
+        self._crc32 = None if "Range" in asked else _of_whole(answer.get("ChecksumCRC32"))
+        if there <= options.multipart_threshold:
+            return read_body(self._call, answer, there)
+        if self._etag != answer["ETag"]:
+            self._drop()
+            self._etag = answer["ETag"]
+            self._call.allow(there)
+            self._begin_rest(self._offset + options.part_size, self._offset + there)
+        return read_body(self._call, answer, min(options.part_size, there))
+
+    def _cut(self, answer: Any) -> list[bytes]:
+        """The stretch out of the answer of a server that ignores Range."""
+        whole = b"".join(read_body(self._call, answer, int(answer["ContentLength"])))
+        end = None if self._length is None else self._offset + self._length
+        return [whole[self._offset : end]]
+
+    def _begin_rest(self, start: int, end: int) -> None:
+        size, etag = self._requests.place.options.part_size, self._etag
+        for at in range(start, end, size):
+            fetch = functools.partial(self._range, at, min(size, end - at), etag)
+            self._rest.append(self._requests.submit(fetch))
+
+    def _range(self, offset: int, length: int, etag: str) -> list[bytes]:
+        """Some bytes of the version with this ETag.
+
+        Raises:
+            _Replaced: that is not the object any more.
+        """
+
+        def ask(client: S3Client) -> list[bytes]:
+            answer: Any = client.get_object(
+                Bucket=self._requests.place.bucket,
+                Key=self._key,
+                Range=f"bytes={offset}-{offset + length - 1}",
+                IfMatch=etag,
+            )
+            if answer["ETag"] != etag:
+                answer["Body"].close()
+                raise _Replaced
+            if answer.get("ContentRange") is None:
+                answer["Body"].close()
+                raise self._call.failed(
+                    Verdict(
+                        False,
+                        False,
+                        "the server ignores ranges",
+                        "Raise multipart_threshold above the size of all objects.",
+                    )
+                )
+            return read_body(self._call, answer, length)
+
+        try:
+            return self._call.send(ask, expected=_CHANGED, passed=_Replaced)
+        except boto.ClientError:
+            raise _Replaced from None
+
+    def _drop(self) -> None:
+        """Let no range outlive the reading."""
+        rest, self._rest, self._etag = self._rest, [], ""
+        running = [future for future in rest if not future.cancel()]
+        wait(running)
+
+
+def read_body(call: Call, answer: Any, length: int) -> list[bytes]:
+    """The first ``length`` bytes of an answer's body; what is beyond is cut off with the connection.
+
+    Raises:
+        ShortBody: the body ended early, or did not go on in time.
+    """
+    chunks = []
+    got = 0
+    try:
+        with answer["Body"] as raw:
+            while got < length:
+                call.check()
+                # What there is by now, so that a body that trickles does not outlast the deadline.
+                chunk = raw.read1(min(_READ_BYTES, length - got))
+                if not chunk:
+                    raise ShortBody(f"the answer ended after {got} of {length} bytes")
+                chunks.append(chunk)
+                got += len(chunk)
+            if not length:
+                raw.read()
+    except HTTPError as failure:
+        kind = type(failure).__name__
+        raise ShortBody(f"the answer broke off after {got} of {length} bytes ({kind})") from None
+    return chunks
+
+
+def _of_whole(checksum: str | None) -> str | None:
+    """The checksum if it is that of the whole object, not one of its parts' checksums (which ends in their number)."""
+    return None if checksum is None or "-" in checksum else checksum

@@ -1,0 +1,250 @@
+"""Writing an object: by one PutObject, or as a multipart upload with its parts side by side.
+
+Promise: an object appears whole or not at all, by the one request that `Put.commit` or `Multipart.commit` sends; a multipart upload that
+is not committed is given up, also where its writer fails, so that it costs no storage. Only a writer that is killed leaves one behind: see
+`unfinished`. Trade-off: a part on its way is copied once, so an upload holds up to eight parts beside the value.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from urllib.parse import unquote_plus
+
+from botocore import exceptions as boto
+
+from mzsql.location import Indeterminate, LocationError, Unfinished
+from mzsql_s3.client import Call, Requests, content_crc32, content_md5
+from mzsql_s3.errors import Verdict, code_of
+from mzsql_s3.options import MOST_PARTS
+from mzsql_s3.reads import probe
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+REFUSED = ("PreconditionFailed", "412", "NoSuchKey", "404", "NotImplemented", "501")
+"""The answers to a condition that does not hold, or that the server does not know."""
+_GONE = ("NoSuchUpload",)
+_log = logging.getLogger(__name__)
+
+
+class Condition(NamedTuple):
+    """When a write is to take effect: there is no object (no ETag), or it is the one with this ETag."""
+
+    etag: str | None = None
+
+    def parameters(self) -> dict[str, str]:
+        """As boto3 wants it."""
+        return {"IfNoneMatch": "*"} if self.etag is None else {"IfMatch": self.etag}
+
+
+class Write(Protocol):
+    """A value that is to become an object."""
+
+    def commit(self, condition: Condition | None) -> None:
+        """Make it the object; the server's refusal, one of `REFUSED`, as a ``ClientError``."""
+
+    def abandon(self) -> None:
+        """Leave nothing of it behind. Idempotent; no effect after a commit."""
+
+
+def _checksum(requests: Requests, body: bytes) -> dict[str, str]:
+    """The parameter by which the server checks what it got."""
+    if requests.place.options.checksums == "crc32":
+        return {"ChecksumCRC32": content_crc32(body)}
+    return {"ContentMD5": content_md5(body)}
+
+
+class Put:
+    """A short value."""
+
+    def __init__(self, requests: Requests, call: Call, object_key: str, value: bytes) -> None:
+        self._requests = requests
+        self._call = call
+        self._key = object_key
+        self._value = value
+        self._checksum = _checksum(requests, value)
+
+    def commit(self, condition: Condition | None) -> None:
+        """As `Write.commit`."""
+        more: dict[str, Any] = dict(self._checksum)
+        if condition is not None:
+            more |= condition.parameters()
+
+        def put(client: S3Client) -> None:
+            client.put_object(
+                Bucket=self._requests.place.bucket, Key=self._key, Body=self._value, **more
+            )
+
+        self._call.send(put, takes_effect=True, expected=REFUSED if condition else ())
+
+    def abandon(self) -> None:
+        """As `Write.abandon`: there is nothing."""
+
+
+class Multipart:
+    """A long value, whose parts are uploaded when it is made."""
+
+    def __init__(self, requests: Requests, call: Call, object_key: str, value: bytes) -> None:
+        self._requests = requests
+        self._call = call
+        self._where: dict[str, Any] = {"Bucket": requests.place.bucket, "Key": object_key}
+        self._value = value
+        size = max(requests.place.options.part_size, -(-len(value) // MOST_PARTS))
+        self._cuts = [(at, min(at + size, len(value))) for at in range(0, len(value), size)]
+        self._upload = ""
+        self._parts: list[dict[str, Any]] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        crc32 = self._requests.place.options.checksums == "crc32"
+        more: Any = {"ChecksumAlgorithm": "CRC32"} if crc32 else {}
+
+        def create(client: S3Client) -> str:
+            return client.create_multipart_upload(**self._where, **more)["UploadId"]
+
+        # A try whose answer is lost leaves an empty upload behind, which a sweep finds.
+        self._upload = self._call.send(create)
+        try:
+            self._parts = self._call.side_by_side(
+                [
+                    lambda n=number, c=cut: self._part(n, c)  # type: ignore[misc]
+                    for number, cut in enumerate(self._cuts, start=1)
+                ]
+            )
+        except BaseException:
+            self.abandon()
+            raise
+
+    def _part(self, number: int, cut: tuple[int, int]) -> dict[str, Any]:
+        def upload(client: S3Client) -> dict[str, Any]:
+            body = bytes(memoryview(self._value)[cut[0] : cut[1]])
+            checksum: Any = _checksum(self._requests, body)
+            answer = client.upload_part(
+                **self._where, UploadId=self._upload, PartNumber=number, Body=body, **checksum
+            )
+            checksum.pop("ContentMD5", None)
+            return {"PartNumber": number, "ETag": answer["ETag"], **checksum}
+
+        return self._call.send(upload)
+
+    def commit(self, condition: Condition | None) -> None:
+        """As `Write.commit`."""
+        more: Any = condition.parameters() if condition is not None else {}
+        parts: Any = {"Parts": self._parts}
+
+        def complete(client: S3Client) -> None:
+            client.complete_multipart_upload(
+                **self._where, UploadId=self._upload, MultipartUpload=parts, **more
+            )
+
+        expected = (*_GONE, *(REFUSED if condition else ()))
+        try:
+            self._call.send(complete, takes_effect=True, expected=expected)
+        except boto.ClientError as failure:
+            if code_of(failure) not in _GONE:
+                raise
+            self._upload = ""
+            self._see_whether_done()
+        else:
+            self._upload = ""
+
+    def _see_whether_done(self) -> None:
+        """The upload is not there any more: completed by a try whose answer was lost, or given up by somebody else.
+
+        Raises:
+            Indeterminate: the object is not the one it makes.
+        """
+        found = probe(self._requests, self._call, self._where["Key"])
+        if found is not None and found == (len(self._value), self._etag()):
+            return
+        gone = Verdict(True, True, "its multipart upload is gone: given up by a sweep, or complete")
+        failed = self._call.failed(gone)
+        raise Indeterminate(failed.message, hint="Do it again.")
+
+    def _etag(self) -> str:
+        """The ETag of the object, where those of its parts are MD5s."""
+        try:
+            parts = b"".join(bytes.fromhex(part["ETag"].strip('"')) for part in self._parts)
+        except ValueError:
+            return ""
+        return f'"{hashlib.md5(parts, usedforsecurity=False).hexdigest()}-{len(self._parts)}"'
+
+    def abandon(self) -> None:
+        """As `Write.abandon`; where the server does not let it, a sweep finds the upload."""
+        upload, self._upload = self._upload, ""
+        if upload:
+            try:
+                abort(Call(self._requests, "give up an upload", ""), self._where, upload)
+            except LocationError:
+                _log.warning(
+                    "S3 %s: an unfinished upload stays behind until a sweep",
+                    self._requests.place.url,
+                )
+
+
+def abort(call: Call, where: dict[str, Any], upload: str) -> None:
+    """Give up an upload; one that is not there any more is no error."""
+
+    def ask(client: S3Client) -> None:
+        client.abort_multipart_upload(**where, UploadId=upload)
+
+    try:
+        call.send(ask, takes_effect=True, expected=_GONE)
+    except boto.ClientError:
+        return
+
+
+def unfinished(requests: Requests) -> Iterator[Unfinished]:
+    """Every multipart upload below the prefix, in pages, each with the size of its parts (a request for each upload)."""
+    bucket, prefix = requests.place.bucket, requests.place.below("")
+    after: dict[str, Any] = {}
+    while True:
+        call = Call(requests, "list the unfinished uploads", "")
+
+        def ask(client: S3Client, after: dict[str, Any] = after) -> Any:
+            return client.list_multipart_uploads(
+                Bucket=bucket, Prefix=prefix, EncodingType="url", **after
+            )
+
+        page = call.send(ask)
+        decode = unquote_plus if page.get("EncodingType") == "url" else str
+        for one in page.get("Uploads", []):
+            object_key = decode(one["Key"])
+            key = requests.place.blob_key(object_key)
+            size = None if key is None else _size(requests, object_key, one["UploadId"])
+            if key is not None and size is not None:
+                started = int(one["Initiated"].timestamp() * 1000)
+                yield Unfinished(key, one["UploadId"], started, size)
+        if not page.get("IsTruncated"):
+            return
+        after = {
+            "KeyMarker": decode(page["NextKeyMarker"]),
+            "UploadIdMarker": page["NextUploadIdMarker"],
+        }
+
+
+def _size(requests: Requests, object_key: str, upload: str) -> int | None:
+    """Bytes of the parts an upload has; `None` when it is not there any more."""
+    where: dict[str, Any] = {
+        "Bucket": requests.place.bucket,
+        "Key": object_key,
+        "UploadId": upload,
+    }
+    size, after = 0, 0
+    while True:
+        call = Call(requests, "list the parts of an unfinished upload", "")
+
+        def ask(client: S3Client, after: int = after) -> Any:
+            return client.list_parts(**where, PartNumberMarker=after)
+
+        try:
+            page = call.send(ask, expected=(*_GONE, "NoSuchKey"))
+        except boto.ClientError:
+            return None
+        size += sum(int(part["Size"]) for part in page.get("Parts", []))
+        if not page.get("IsTruncated"):
+            return size
+        after = page["NextPartNumberMarker"]
