@@ -118,46 +118,64 @@ class MemConsensus:
         """Nothing to release."""
 
 
+class MemTimestamps:
+    """The two timestamps of a timeline, shared by the handles that were opened on it.
+
+    Args:
+        initial: both timestamps at first.
+    """
+
+    def __init__(self, initial: int = 0) -> None:
+        check_ts(initial)
+        self.read = initial
+        self.write = initial
+        self.lock = threading.Lock()
+
+
 class MemOracle:
     """A timestamp oracle in two integers.
 
     Args:
-        now: the wall clock in milliseconds.
+        now: the wall clock in milliseconds, this handle's own.
         initial: both timestamps at first.
+        timestamps: those of a timeline that is there already, instead of ``initial``.
     """
 
-    def __init__(self, now: Callable[[], int], *, initial: int = 0) -> None:
-        check_ts(initial)
+    def __init__(
+        self,
+        now: Callable[[], int],
+        *,
+        initial: int = 0,
+        timestamps: MemTimestamps | None = None,
+    ) -> None:
         self._now = now
-        self._read = initial
-        self._write = initial
-        self._lock = threading.Lock()
+        self._timestamps = timestamps or MemTimestamps(initial)
 
     def write_ts(self) -> int:
         """Allocate a timestamp above all others and not below the clock."""
-        with self._lock:
-            ts = max(self._write + 1, self._now())
+        with self._timestamps.lock:
+            ts = max(self._timestamps.write + 1, self._now())
             if ts > MAX_SEQNO - 1:
                 raise Determinate("the timeline has no timestamps left")
-            self._write = ts
+            self._timestamps.write = ts
             return ts
 
     def peek_write_ts(self) -> int:
         """The most recently allocated timestamp."""
-        with self._lock:
-            return self._write
+        with self._timestamps.lock:
+            return self._timestamps.write
 
     def read_ts(self) -> int:
         """The read timestamp."""
-        with self._lock:
-            return self._read
+        with self._timestamps.lock:
+            return self._timestamps.read
 
     def apply_write(self, ts: int) -> None:
         """Both timestamps become at least ``ts``."""
         check_ts(ts)
-        with self._lock:
-            self._read = max(self._read, ts)
-            self._write = max(self._write, ts)
+        with self._timestamps.lock:
+            self._timestamps.read = max(self._timestamps.read, ts)
+            self._timestamps.write = max(self._timestamps.write, ts)
 
     def close(self) -> None:
         """Nothing to release."""
@@ -194,7 +212,7 @@ def mzsql_open_oracle(
     """``mem:`` or ``mem:name``."""
     if url.scheme != "mem":
         return None
-    return _named("oracle", url, lambda: MemOracle(now), timeline)
+    return MemOracle(now, timestamps=_named("oracle", url, MemTimestamps, timeline))
 
 
 @hookimpl

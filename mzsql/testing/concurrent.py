@@ -52,17 +52,17 @@ _Files = list[tuple[int, Path]]
 
 def blob_threads(site: BlobSite) -> None:
     """What threads do to a few keys through several handles, all recorded, is linearizable."""
-    _threads(site, "blob", lambda _: site.open())
+    run_threads(site, "blob", lambda _: site.open())
 
 
 def consensus_threads(site: ConsensusSite) -> None:
     """What threads do to a few logs through several handles, all recorded, is linearizable."""
-    _threads(site, "consensus", lambda _: site.open())
+    run_threads(site, "consensus", lambda _: site.open())
 
 
 def oracle_threads(site: OracleSite) -> None:
     """What threads do to a timeline through several handles, all recorded, is linearizable."""
-    _threads(site, "oracle", site.open)
+    run_threads(site, "oracle", site.open)
 
 
 def blob_processes(site: BlobSite) -> None:
@@ -95,7 +95,8 @@ def oracle_killed(site: OracleSite) -> None:
     _processes(site, "oracle", kills=site.sized(2, 6))
 
 
-def _threads(site: Site, kind: Kind, opener: Callable[[OracleClock], Any]) -> None:
+def run_threads(site: Site, kind: Kind, opener: Callable[[OracleClock], Any]) -> None:
+    """Let threads work, each on a handle that ``opener`` gives, and judge what they did."""
     with tempfile.TemporaryDirectory(dir=site.directory) as directory:
         files = [(number, Path(directory) / f"{number}.history") for number in range(1, 6)]
 

@@ -1,45 +1,72 @@
-"""Backends that fail before or after they act, by a seeded choice, to run real code against.
+"""Backends that fail before or after they act, or act slowly, by a seeded choice, to run real code against.
 
-Promise: `FaultyBlob` and `FaultyConsensus` wrap any backend. An operation fails *before* acting with `Determinate`, or *before or after*
-acting with `Indeterminate`, each at the rate given; ``heal()`` makes them reliable again.
+Promise: `FaultyBlob`, `FaultyConsensus` and `FaultyOracle` wrap any backend, and have its optional abilities and no other. An operation
+fails *before* acting with `Determinate`, or *before or after* acting with `Indeterminate`, each at the rate given; ``heal()`` makes them
+reliable and quick again.
 """
 
 from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
 from typing import TypeVar
 
-from mzsql.location import Blob, Consensus, Determinate, Indeterminate, Versioned
+from mzsql.location import (
+    Blob,
+    Consensus,
+    Determinate,
+    Indeterminate,
+    TimestampOracle,
+    blob_around,
+    consensus_around,
+)
 
 T = TypeVar("T")
 
 
 class Faults:
-    """Decides which operations fail.
+    """Decides which operations fail, and which take long.
 
     Args:
         seed: of the choice.
         rate: the share of operations that fail.
+        slow: the share of operations before which `slow_seconds` pass.
+        slow_seconds: how long those take more.
+        sleep: how they pass.
     """
 
-    def __init__(self, seed: int, rate: float) -> None:
+    def __init__(
+        self,
+        seed: int,
+        rate: float,
+        *,
+        slow: float = 0.0,
+        slow_seconds: float = 0.01,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         self._rng = random.Random(seed)  # noqa: S311 - a schedule to replay, not a secret
         self._rate = rate
+        self._slow = slow
+        self._slow_seconds = slow_seconds
+        self._sleep = sleep
         self._lock = threading.Lock()
         self.injected = 0
 
     def heal(self) -> None:
-        """No more failures."""
-        self._rate = 0.0
+        """No more failures, and nothing slow."""
+        self._rate = self._slow = 0.0
 
     def run(self, act: Callable[[], T]) -> T:
         """``act()``, or a failure instead of, or after it."""
         with self._lock:
             fails = self._rng.random() < self._rate
             how = self._rng.choice(("determinate", "not done", "done"))
+            lasts = self._slow > 0 and self._rng.random() < self._slow
             self.injected += fails
+        if lasts:
+            self._sleep(self._slow_seconds)
         if not fails:
             return act()
         if how == "determinate":
@@ -48,62 +75,44 @@ class Faults:
             act()
         raise Indeterminate("injected: timed out")
 
+    def around(self, operation: str, act: Callable[[], T], /) -> T:  # noqa: ARG002 - faults come to all alike
+        """`run`, as `blob_around` and `consensus_around` take it."""
+        return self.run(act)
 
-class FaultyBlob:
-    """A Blob whose every operation may fail."""
 
-    def __init__(self, blob: Blob, faults: Faults) -> None:
-        self._blob = blob
+def FaultyBlob(blob: Blob, faults: Faults) -> Blob:  # noqa: N802 - what it makes is a Blob
+    """``blob`` whose every operation may fail."""
+    return blob_around(blob, faults.around)
+
+
+def FaultyConsensus(consensus: Consensus, faults: Faults) -> Consensus:  # noqa: N802 - what it makes is a Consensus
+    """``consensus`` whose every operation may fail."""
+    return consensus_around(consensus, faults.around)
+
+
+class FaultyOracle:
+    """A timestamp oracle whose every operation may fail."""
+
+    def __init__(self, oracle: TimestampOracle, faults: Faults) -> None:
+        self._oracle = oracle
         self._faults = faults
 
-    def get(self, key: str) -> bytes | None:
-        """The value of ``key``, or `None`."""
-        return self._faults.run(lambda: self._blob.get(key))
+    def write_ts(self) -> int:
+        """As `TimestampOracle.write_ts`."""
+        return self._faults.run(self._oracle.write_ts)
 
-    def set(self, key: str, value: bytes) -> None:
-        """Map ``key`` to ``value``."""
-        self._faults.run(lambda: self._blob.set(key, value))
+    def peek_write_ts(self) -> int:
+        """As `TimestampOracle.peek_write_ts`."""
+        return self._faults.run(self._oracle.peek_write_ts)
 
-    def delete(self, key: str) -> int | None:
-        """Remove ``key``."""
-        return self._faults.run(lambda: self._blob.delete(key))
+    def read_ts(self) -> int:
+        """As `TimestampOracle.read_ts`."""
+        return self._faults.run(self._oracle.read_ts)
 
-    def list_keys_and_metadata(self, prefix: str) -> Iterator[tuple[str, int]]:
-        """Each key that starts with ``prefix``, with its size."""
-        return self._faults.run(lambda: iter(list(self._blob.list_keys_and_metadata(prefix))))
-
-    def close(self) -> None:
-        """Close the Blob behind."""
-        self._blob.close()
-
-
-class FaultyConsensus:
-    """A Consensus whose every operation may fail."""
-
-    def __init__(self, consensus: Consensus, faults: Faults) -> None:
-        self._consensus = consensus
-        self._faults = faults
-
-    def head(self, key: str) -> Versioned | None:
-        """The newest entry, or `None`."""
-        return self._faults.run(lambda: self._consensus.head(key))
-
-    def compare_and_set(self, key: str, expected: int | None, new: Versioned) -> bool:
-        """Append ``new`` iff the newest seqno is ``expected``."""
-        return self._faults.run(lambda: self._consensus.compare_and_set(key, expected, new))
-
-    def scan(self, key: str, from_seqno: int, limit: int) -> list[Versioned]:
-        """At most ``limit`` entries from ``from_seqno`` on."""
-        return self._faults.run(lambda: self._consensus.scan(key, from_seqno, limit))
-
-    def truncate(self, key: str, seqno: int) -> int:
-        """Remove the entries below ``seqno``."""
-        return self._faults.run(lambda: self._consensus.truncate(key, seqno))
-
-    def list_keys(self) -> Iterator[str]:
-        """Every key that has an entry."""
-        return self._faults.run(lambda: iter(list(self._consensus.list_keys())))
+    def apply_write(self, ts: int) -> None:
+        """As `TimestampOracle.apply_write`."""
+        self._faults.run(lambda: self._oracle.apply_write(ts))
 
     def close(self) -> None:
-        """Close the Consensus behind."""
-        self._consensus.close()
+        """Close the oracle behind."""
+        self._oracle.close()

@@ -131,6 +131,15 @@ def two_handles(site: OracleSite) -> None:
 
 
 @case(CASES)
+def clocks_of_two_handles(site: OracleSite) -> None:
+    """Each handle allocates by the clock it was opened with, not by another handle's."""
+    slow, fast = site.open(lambda: 10), site.open(lambda: 500)
+    expect_equal(slow.write_ts(), 10, "an allocation by the slow clock")
+    expect_equal(fast.write_ts(), 500, "an allocation by the fast clock")
+    expect_equal(slow.write_ts(), 501, "an allocation by the slow clock after that")
+
+
+@case(CASES)
 def reopened(site: OracleSite) -> None:
     """A handle opened later goes on where others were."""
     first = site.open(lambda: 1000)
