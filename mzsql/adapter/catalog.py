@@ -98,13 +98,17 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 class Meta(msgspec.Struct, frozen=True):
-    """What an environment is: written once, checked at every open."""
+    """What an environment is: written once, checked at every open.
+
+    `blob_marked` says that its Blob store holds the environment's id, as those of environments made by older programs may not.
+    """
 
     environment_id: str
     format_version: int
     wal_shard: str
     cache_shard: str
     created_at: int
+    blob_marked: bool = False
 
 
 class CatalogState(msgspec.Struct, frozen=True):

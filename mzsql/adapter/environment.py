@@ -13,13 +13,15 @@ import threading
 import uuid
 from collections.abc import Mapping
 
+import msgspec
+
 from mzsql.adapter import catalog as cat
 from mzsql.adapter.builtin import builtins_by_name
 from mzsql.adapter.catalog import CatalogState, DurableCatalog, Item, Meta
 from mzsql.adapter.durable_map import Change
 from mzsql.adapter.expression_cache import ExpressionCache
-from mzsql.adapter.locations import Locations, refuse_newer
-from mzsql.location import TimestampOracle, default_registry
+from mzsql.adapter.locations import Locations, check_blob, mark_blob, refuse_newer
+from mzsql.location import Blob, TimestampOracle, default_registry
 from mzsql.oracle import EPOCH_MS, open_oracle
 from mzsql.persist import PersistClient, Settings, SystemClock
 from mzsql.repr.errors import EnvironmentRefused, InternalError, Unsupported
@@ -113,12 +115,10 @@ class Environment:
             )
             undo.callback(persist.close)
             if read_only and not persist.exists(CATALOG_SHARD):
-                raise EnvironmentRefused(
-                    f"there is no mzsql environment at {locations.directory or locations.consensus}"
-                )
+                raise EnvironmentRefused(f"there is no mzsql environment at {locations.where}")
             catalog = DurableCatalog(persist, CATALOG_SHARD)
             undo.callback(catalog.close)
-            meta = _check(catalog, persist, locations, clock.now_ms(), read_only=read_only)
+            meta = _check(catalog, persist, blob, locations, clock.now_ms(), read_only=read_only)
             oracle = open_oracle(locations.oracle, EPOCH_MS, clock.now_ms)
             undo.callback(oracle.close)
             env = cls(locations, persist, catalog, oracle, meta, read_only=read_only, clock=clock)
@@ -227,13 +227,14 @@ class Environment:
 def _check(
     catalog: DurableCatalog,
     persist: PersistClient,
+    blob: Blob,
     locations: Locations,
     now: int,
     *,
     read_only: bool,
 ) -> Meta:
     """The environment's entry, written where it is new; refuses what is not ours to open."""
-    where = locations.directory or locations.consensus
+    where = locations.where
     meta = catalog.state.meta
     if meta is None and read_only:
         raise EnvironmentRefused(f"there is no mzsql environment at {where}")
@@ -243,6 +244,7 @@ def _check(
             raise EnvironmentRefused(
                 f"{where} holds the catalog of another environment ({meta.environment_id}, not {locations.environment_id})"
             )
+        check_blob(blob, locations, meta.environment_id, marked=meta.blob_marked)
     fresh = Meta(
         environment_id=locations.environment_id or str(uuid.uuid4()),
         format_version=cat.FORMAT_VERSION,
@@ -259,9 +261,17 @@ def _check(
                 change.update([cat.put("managed", name, shard)])
         return change, None
 
+    if meta is None and catalog.sync().meta is None:
+        # Whoever makes the environment at this moment marks the Blob store only after it is in the catalog.
+        check_blob(blob, locations, fresh.environment_id)
     if not read_only:
         catalog.transact(bootstrap)
     meta = catalog.state.meta
     if meta is None:
         raise InternalError("the catalog has no entry of its environment")
+    if not (meta.blob_marked or read_only):
+        mark_blob(blob, locations, meta.environment_id)
+        meta = msgspec.structs.replace(meta, blob_marked=True)
+        marked = dict([cat.put("meta", "environment", meta)])
+        catalog.transact(lambda _: (marked, None))
     return meta

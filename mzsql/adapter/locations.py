@@ -1,7 +1,8 @@
-"""Where an environment is: a directory, or three URLs; and whether what is there may be opened.
+"""Where an environment is: a directory, three URLs, or a profile that names either; and whether what is there may be opened.
 
-Promise: a directory is an environment iff it holds the marker file; anything else that is not empty is refused and left untouched, as is
-an environment of a newer format.
+Promise: the Blob store of an environment holds its id, so that one is never opened with the objects of another; nothing here shows a
+URL's secrets. A directory is an environment iff it holds the marker file; anything else that is not empty is refused and left untouched,
+as is an environment of a newer format.
 """
 
 from __future__ import annotations
@@ -14,10 +15,15 @@ from pathlib import Path
 import msgspec
 
 from mzsql.adapter.catalog import FORMAT_VERSION
-from mzsql.location import local_url
+from mzsql.location import Blob, local_url, shown_url
+from mzsql.location.profiles import SCHEME as PROFILE
+from mzsql.location.profiles import profile as read_profile
 from mzsql.repr.errors import EnvironmentRefused, InvalidParameter
 
 MARKER = "mzsql.json"
+
+#: The object that says whose a Blob store is.
+BLOB_MARKER = "environment/mzsql.json"
 
 
 class Marker(msgspec.Struct, frozen=True):
@@ -29,13 +35,34 @@ class Marker(msgspec.Struct, frozen=True):
 
 
 class Locations(msgspec.Struct, frozen=True):
-    """The URLs of an environment's three stores; `directory` where they are inside one, `environment_id` as its marker says."""
+    """The URLs of an environment's three stores; `directory` where they are inside one, `environment_id` as its marker says, `profile`
+    where one named them.
+    """
 
     blob: str
     consensus: str
     oracle: str
     directory: str | None = None
     environment_id: str | None = None
+    profile: str | None = None
+
+    def __repr__(self) -> str:
+        if self.directory is not None:
+            return f"Locations({self.directory!r})"
+        urls = ((kind, getattr(self, kind)) for kind in ("blob", "consensus", "oracle"))
+        shown = ", ".join(f"{kind}={shown_url(url)!r}" for kind, url in urls)
+        return (
+            f"Locations({shown})"
+            if self.profile is None
+            else f"Locations(profile={self.profile!r}, {shown})"
+        )
+
+    @property
+    def where(self) -> str:
+        """How a message names the environment."""
+        if self.profile is not None:
+            return f"profile {self.profile}"
+        return self.directory or shown_url(self.consensus)
 
 
 def read_marker(directory: Path) -> Marker | None:
@@ -117,21 +144,91 @@ def in_directory(path: str | os.PathLike[str], *, create: bool) -> Locations:
     )
 
 
+class BlobMarker(msgspec.Struct, frozen=True):
+    """What the object `BLOB_MARKER` says."""
+
+    environment_id: str
+
+
+def mark_blob(blob: Blob, locations: Locations, environment_id: str) -> None:
+    """Leave the environment's id in its Blob store, unless it is there.
+
+    Raises:
+        EnvironmentRefused: the Blob store is another environment's.
+    """
+    if not check_blob(blob, locations, environment_id):
+        blob.set(BLOB_MARKER, msgspec.json.encode(BlobMarker(environment_id)))
+
+
+def check_blob(
+    blob: Blob, locations: Locations, environment_id: str, *, marked: bool = False
+) -> bool:
+    """Whether the Blob store says that it is the environment's; False where it says nothing.
+
+    Args:
+        blob: the Blob store.
+        locations: where it is, for messages.
+        environment_id: whose it should be.
+        marked: whether it must say so.
+
+    Raises:
+        EnvironmentRefused: it is another environment's, or says nothing and must.
+    """
+    data = blob.get(BLOB_MARKER)
+    at = shown_url(locations.blob)
+    if data is None:
+        if marked:
+            raise EnvironmentRefused(
+                f"the Blob store {at} holds nothing of the environment at {locations.where} ({environment_id})",
+                hint="Check the URL of the Blob store: it is another one than the environment was made with.",
+            )
+        return False
+    try:
+        found = msgspec.json.decode(data, type=BlobMarker)
+    except msgspec.MsgspecError as broken:
+        raise EnvironmentRefused(
+            f"the object {BLOB_MARKER} in the Blob store {at} cannot be read ({broken})"
+        ) from None
+    if found.environment_id != environment_id:
+        raise EnvironmentRefused(
+            f"the Blob store {at} belongs to another environment ({found.environment_id}) than the one at {locations.where} "
+            f"({environment_id})",
+            hint="Name a prefix or bucket of its own for each environment.",
+        )
+    return True
+
+
 def locate(
     path: str | os.PathLike[str] | None = None,
     *,
     blob: str | None = None,
     consensus: str | None = None,
     oracle: str | None = None,
+    profile: str | None = None,
     create: bool = True,
 ) -> Locations:
     """Where the environment is that these arguments name.
 
+    Args:
+        path: its directory, or ``profile:NAME``.
+        blob: or the URL of its Blob store, …
+        consensus: of its Consensus store, …
+        oracle: and of its oracle, by default beside the Consensus.
+        profile: or the name of a profile (`mzsql.location.profiles`).
+        create: whether to make a directory where there is none.
+
     Raises:
-        InvalidParameter: neither a directory nor all of the three URLs were given.
+        InvalidParameter: neither a directory nor all of the three URLs nor a profile were given.
+        InvalidUrl: there is no such profile.
         EnvironmentRefused: see `in_directory`.
     """
     urls = (blob, consensus, oracle)
+    if path is not None and os.fspath(path).startswith(PROFILE):
+        profile, path = os.fspath(path).removeprefix(PROFILE), None
+    if profile is not None:
+        if path is not None or any(url is not None for url in urls):
+            raise InvalidParameter("give either a profile, or a directory or URLs, not both")
+        return _of_profile(profile, create=create)
     if path is not None:
         if any(url is not None for url in urls):
             raise InvalidParameter(
@@ -144,3 +241,15 @@ def locate(
             hint='mzsql.connect("./env") or mzsql.connect(blob="…", consensus="…", oracle="…")',
         )
     return Locations(blob, consensus, oracle if oracle is not None else consensus)
+
+
+def _of_profile(name: str, *, create: bool) -> Locations:
+    found = read_profile(name)
+    if found.env is not None:
+        return msgspec.structs.replace(in_directory(found.env, create=create), profile=name)
+    if found.blob is None or found.consensus is None:
+        raise InvalidParameter(
+            f"profile {name!r} ({found.source}) does not name a whole environment",
+            hint="It needs blob and consensus (and oracle, where that is another place than consensus), or env.",
+        )
+    return Locations(found.blob, found.consensus, found.oracle or found.consensus, profile=name)

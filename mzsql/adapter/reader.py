@@ -204,11 +204,14 @@ def open_read_only(
     blob: str | None = None,
     consensus: str | None = None,
     oracle: str | None = None,
+    profile: str | None = None,
 ) -> EnvironmentReader:
-    """A reader of the environment in a directory, or at three URLs.
+    """A reader of the environment in a directory, at three URLs, or of a profile.
 
     Raises:
         EnvironmentRefused: there is none, or one of a newer format.
     """
-    locations = locate(path, blob=blob, consensus=consensus, oracle=oracle, create=False)
+    locations = locate(
+        path, blob=blob, consensus=consensus, oracle=oracle, profile=profile, create=False
+    )
     return EnvironmentReader(Environment.open(locations, read_only=True))

@@ -14,7 +14,7 @@ import msgspec
 
 from mzsql.adapter.catalog import CatalogState, peek_catalog
 from mzsql.adapter.environment import CATALOG_SHARD
-from mzsql.adapter.locations import locate, refuse_newer
+from mzsql.adapter.locations import BLOB_MARKER, locate, refuse_newer
 from mzsql.location import local_path, shown_url, split_url
 from mzsql.persist import PersistClient, Settings
 from mzsql.repr.errors import EnvironmentRefused, InvalidParameter, UndefinedObject
@@ -76,8 +76,8 @@ class Place(msgspec.Struct, frozen=True):
         # An environment may have been made since the place was opened; once it is there its log stays the same.
         catalog = self.catalog or peek_catalog(self.client, CATALOG_SHARD)
         if catalog is None or catalog.meta is None:
-            return frozenset()
-        return unapplied_keys(self.client, catalog.meta.wal_shard)
+            return frozenset({BLOB_MARKER})
+        return unapplied_keys(self.client, catalog.meta.wal_shard) | {BLOB_MARKER}
 
 
 @contextlib.contextmanager

@@ -267,6 +267,8 @@ class Connection:
 
     def _spark_options(self) -> dict[str, str]:
         where = self.locations
+        if where.profile is not None:
+            return {"profile": where.profile}
         if where.directory is not None:
             return {"env": where.directory}
         return {"blob": where.blob, "consensus": where.consensus, "oracle": where.oracle}
@@ -473,6 +475,7 @@ def connect(
     blob: str | None = None,
     consensus: str | None = None,
     oracle: str | None = None,
+    profile: str | None = None,
     spark: SparkSession | None = None,
     autocommit: bool = True,
     read_only: bool = False,
@@ -481,10 +484,11 @@ def connect(
     """Open an environment, made where nothing is there yet.
 
     Args:
-        path: the environment's directory (missing or empty: a new one is made): files and SQLite inside it.
+        path: the environment's directory (missing or empty: a new one is made): files and SQLite inside it; or ``"profile:NAME"``.
         blob: or the URLs of its three stores: its objects,
         consensus: its shards' states,
         oracle: its timestamps (beside the consensus by default).
+        profile: or the name of a profile, in ``mzsql.toml`` or the environment's variables, that has them (`mzsql.location.profiles`).
         spark: the Spark session to run dataflows on; the active one, or a local one started when needed, by default.
         autocommit: whether each statement is a transaction (see the module's text).
         read_only: whether to refuse writes and DDL, and never to lead.
@@ -495,7 +499,12 @@ def connect(
     """
     with user_errors():
         locations = locate(
-            path, blob=blob, consensus=consensus, oracle=oracle, create=not read_only
+            path,
+            blob=blob,
+            consensus=consensus,
+            oracle=oracle,
+            profile=profile,
+            create=not read_only,
         )
         return Connection(
             locations,

@@ -17,7 +17,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 import pyarrow as pa
 import sqlglot
@@ -28,6 +27,7 @@ from sqlglot.errors import SqlglotError
 
 from mzsql.adapter.reader import EnvironmentReader, RelationInfo
 from mzsql.compute.relations import arrow_frame, parts_frame
+from mzsql.location import shown_url
 from mzsql.repr.errors import UndefinedTable
 from mzsql.repr.types import arrow_schema
 from mzsql.spark.registration import Registration, quote
@@ -66,7 +66,7 @@ class MzSpark:
         session: the user's session.
         reader: reads the environment.
         execute: runs one of mzsql's own statements and gives its rows, or None where it has none.
-        options: the data source's options that name the environment; without them, or where one holds a password (Spark shows them
+        options: the data source's options that name the environment; without them, or where one holds a secret (Spark shows them
             to everyone), nothing is registered in the session's catalog.
     """
 
@@ -81,7 +81,7 @@ class MzSpark:
         self._reader = reader
         self._execute = execute
         self._kept: deque[tuple[float, Any]] = deque()
-        public = options is not None and not any(urlsplit(o).password for o in options.values())
+        public = options is not None and all(shown_url(o) == o for o in options.values())
         self._registration = Registration(session, options) if options and public else None
 
     def __getattr__(self, name: str) -> Any:

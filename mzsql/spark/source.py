@@ -9,7 +9,8 @@ says why in a sentence. Trade-off: rows pass through Python workers as Arrow, se
 option                                       meaning
 ===========================================  ====================================================================
 ``env``                                      the environment's directory, or
-``blob``, ``consensus``, ``oracle``          the URLs of its three stores
+``profile``                                  the name of a profile that has either (`mzsql.location.profiles`), or
+``blob``, ``consensus``, ``oracle``          the URLs of its three stores; those with a secret are refused, as Spark shows options
 ``relation`` (or the argument of ``load``)   the relation's name: ``public.q3``, ``mz_internal.mz_frontiers``
 ``as_of``                                    the time to read at, in milliseconds; a fresh one by default
 ===========================================  ====================================================================
@@ -29,6 +30,7 @@ from pyspark.sql.types import StructType
 from mzsql.adapter.reader import EnvironmentReader, RelationInfo, open_read_only
 from mzsql.adapter.results import expand, named
 from mzsql.compute.relations import spark_schema
+from mzsql.location import shown_url
 from mzsql.repr.errors import DatatypeMismatch, InvalidParameter
 from mzsql.repr.types import arrow_schema
 
@@ -37,7 +39,8 @@ SLICE_ROWS = 2_000_000
 #: Rows of an Arrow batch handed to Spark.
 BATCH_ROWS = 65_536
 
-_OPTIONS = frozenset({"env", "blob", "consensus", "oracle", "relation", "path", "as_of"})
+_PLACES = ("env", "profile", "blob", "consensus", "oracle")
+_OPTIONS = frozenset({*_PLACES, "relation", "path", "as_of"})
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class Target:
             blob=where.get("blob"),
             consensus=where.get("consensus"),
             oracle=where.get("oracle"),
+            profile=where.get("profile"),
         )
 
 
@@ -87,11 +91,18 @@ def target(options: Mapping[str, str]) -> Target:
             "the data source mzsql needs a relation",
             hint='Name it as in load("public.orders"), or with option("relation", "public.orders").',
         )
-    locations = {key: given[key] for key in ("env", "blob", "consensus", "oracle") if key in given}
+    locations = {key: given[key] for key in _PLACES if key in given}
+    secret = next((key for key, place in locations.items() if shown_url(place) != place), None)
+    if secret is not None:
+        raise InvalidParameter(
+            f"option {secret} holds a secret, and Spark shows options to everyone: {shown_url(locations[secret])}",
+            hint="Write the URLs into a profile (mzsql.toml, or variables such as MZSQL_PROFILE_PROD_CONSENSUS) and name it with "
+            'option("profile", "prod").',
+        )
     if not locations:
         raise InvalidParameter(
             "the data source mzsql needs an environment",
-            hint='Name its directory with option("env", "/path/to/env").',
+            hint='Name its directory with option("env", "/path/to/env"), or a profile with option("profile", "prod").',
         )
     text = given.get("as_of")
     if text is not None and not text.strip().isdigit():

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from mzsql.adapter.catalog import put
 from mzsql.adapter.environment import Environment
-from mzsql.adapter.locations import MARKER, locate
+from mzsql.adapter.locations import BLOB_MARKER, MARKER, locate
+from mzsql.location import InvalidUrl
 from mzsql.repr.errors import EnvironmentRefused, InvalidParameter
 
 
@@ -86,3 +90,72 @@ def test_arguments_that_name_no_place() -> None:
         locate(blob="mem:")
     with pytest.raises(InvalidParameter, match="not both"):
         locate("x", blob="mem:")
+
+
+def urls(tmp_path: Path, name: str, *, blob: str | None = None) -> dict[str, str]:
+    return {
+        "blob": f"file:{tmp_path}/{blob or name}",
+        "consensus": f"sqlite:{tmp_path}/{name}.db",
+        "oracle": f"sqlite:{tmp_path}/{name}-oracle.db",
+    }
+
+
+def test_the_blob_store_of_another_environment_is_refused_untouched(tmp_path: Path) -> None:
+    first, second = (Environment.open(locate(**urls(tmp_path, name))) for name in "ab")
+    first.close()
+    second.close()
+    before = tree(tmp_path / "a")
+    for name in ("b", "new"):
+        with pytest.raises(EnvironmentRefused, match="belongs to another environment") as refused:
+            Environment.open(locate(**urls(tmp_path, name, blob="a")))
+        assert first.id in str(refused.value)
+    assert tree(tmp_path / "a") == before
+    with pytest.raises(EnvironmentRefused, match="holds nothing of the environment"):
+        Environment.open(locate(**urls(tmp_path, "a", blob="empty")))
+
+
+def test_an_environment_that_was_never_marked_is_marked_when_it_is_opened(tmp_path: Path) -> None:
+    where = locate(**urls(tmp_path, "a"))
+    older = Environment.open(where)
+    unmarked = msgspec.structs.replace(older.meta, blob_marked=False)
+    entry = dict([put("meta", "environment", unmarked)])
+    older.catalog.transact(lambda _: (entry, None))
+    older.close()
+    (tmp_path / "a" / BLOB_MARKER).unlink()
+    env = Environment.open(where)
+    assert env.meta.blob_marked
+    assert (tmp_path / "a" / BLOB_MARKER).is_file()
+    env.close()
+
+
+def test_processes_that_make_an_environment_at_once_make_one(tmp_path: Path) -> None:
+    where = locate(**urls(tmp_path, "a"))
+    with ThreadPoolExecutor(6) as pool:
+        opened = list(pool.map(lambda _: Environment.open(where), range(6)))
+    assert len({env.id for env in opened}) == 1
+    for env in opened:
+        env.close()
+
+
+def test_a_profile_names_an_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = urls(tmp_path, "a")
+    lines = [f'{kind} = "{url}"' for kind, url in given.items()]
+    Path("mzsql.toml").write_text("\n".join(["[profiles.prod]", *lines, ""]))
+    for found in (locate("profile:prod"), locate(profile="prod")):
+        assert (found.blob, found.consensus, found.oracle) == tuple(given.values())
+        assert found.profile == "prod"
+    with pytest.raises(InvalidUrl, match="there is no profile 'test'") as missing:
+        locate("profile:test")
+    assert "MZSQL_PROFILE_TEST_BLOB" in str(missing.value.hint)
+    with pytest.raises(InvalidParameter, match="either a profile"):
+        locate(blob="mem:", profile="prod")
+    monkeypatch.setenv("MZSQL_PROFILE_TEST_ENV", str(tmp_path / "env"))
+    assert locate("profile:test").directory == str(tmp_path / "env")
+
+
+def test_a_location_shows_no_secret() -> None:
+    where = locate(blob="s3://b/p?secret_key=hush", consensus="postgres://me:hush@host/db?schema=x")
+    assert "hush" not in repr(where)
+    assert "hush" not in where.where
+    assert "postgres://me:***@host/db?schema=x" in repr(where)
