@@ -77,7 +77,7 @@ def test_examples_run(
         try:
             if block.language == "sql":
                 (_fail_sql if block.flag == "error" else _run_sql)(env, block)
-            elif block.language == "python":
+            elif block.language == "python" and block.flag != "excerpt":
                 exec(compile(block.text, where, "exec"), names)
             else:
                 continue
@@ -85,6 +85,17 @@ def test_examples_run(
             pytest.fail(f"{where}: {type(error).__name__}: {error}")
         ran += 1
     assert ran
+
+
+def test_excerpts_are_what_the_example_says() -> None:
+    """A block marked ``excerpt`` stands in a file of ``examples/``, letter by letter."""
+    paths = [p for p in (ROOT / "examples").rglob("*") if p.suffix in (".py", ".toml")]
+    sources = [path.read_text() for path in paths]
+    excerpts = [(page, b) for page in PAGES for b in _blocks(page) if b.flag == "excerpt"]
+    assert excerpts
+    for page, block in excerpts:
+        found = any(block.text in source for source in sources)
+        assert found, f"{page.name}:{block.line} is in no example"
 
 
 def test_links_lead_somewhere() -> None:

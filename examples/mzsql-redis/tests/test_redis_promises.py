@@ -154,6 +154,15 @@ def test_prefixes_do_not_meet(server: RedisServer) -> None:
     assert sorted(star.list_keys_and_metadata("")) == [("a1", 1), ("a[1]*", 1)]
 
 
+def test_what_a_newer_version_wrote_is_refused(server: RedisServer) -> None:
+    open_blob(server.url("future")).close()
+    with server.client() as client:
+        assert client.get("future:format") == b"1"
+        client.set("future:format", "2")
+    with pytest.raises(UsageError, match="has format b'2'"):
+        open_blob(server.url("future"))
+
+
 @pytest.mark.parametrize(
     "url",
     [

@@ -26,6 +26,8 @@ from mzsql.location import (
 
 OPTIONS = ("prefix", "timeout", "durability")
 OLDEST = (6, 2)
+FORMAT = 1
+"""Of the keys and what is in them; kept in ``prefix:format``."""
 
 
 class Server:
@@ -33,7 +35,7 @@ class Server:
 
     Raises:
         InvalidUrl: the URL cannot be made sense of.
-        UsageError: the server is too old, or may lose what it acknowledged.
+        UsageError: the server is too old, may lose what it acknowledged, or holds what a newer version wrote.
         Determinate: it cannot be reached.
     """
 
@@ -59,6 +61,19 @@ class Server:
             retry=Retry(NoBackoff(), 0),
         )
         self._check(durability)
+        self._check_format()
+
+    def _check_format(self) -> None:
+        """Mark the prefix with this format, or see that it is one this version knows."""
+        name = f"{self.prefix}:format"
+        self.run("mark the format", self.redis.setnx, name, FORMAT)
+        found = self.run("read the format", self.redis.get, name)
+        if found is None or not found.isdigit() or int(found) > FORMAT:
+            raise UsageError(
+                f"redis {self.shown}: what is below the prefix {self.prefix!r} has format {found!r},"
+                f" this version knows {FORMAT}",
+                hint="Upgrade mzsql-redis, or choose another prefix.",
+            )
 
     def _check(self, durability: str) -> None:
         info = self.run("ask for the server's version", self.redis.info, "server")
