@@ -44,11 +44,13 @@ class Serves(msgspec.Struct, frozen=True):
         kind: which protocol.
         schemes: the URL schemes, lower case: ``("postgres", "postgresql")``.
         form: how a URL looks, for a person: ``redis://host:port/db?prefix=…``.
+        one_process: whether it lives in one process's memory, so that another that opens the same URL finds nothing of it.
     """
 
     kind: Kind
     schemes: tuple[str, ...]
     form: str
+    one_process: bool = False
 
 
 class PluginColumn(msgspec.Struct, frozen=True):

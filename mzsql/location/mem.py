@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from urllib.parse import SplitResult
 
 from mzsql.location.errors import Determinate
-from mzsql.location.hookspecs import Serves, hookimpl
+from mzsql.location.hookspecs import Kind, Serves, hookimpl
 from mzsql.location.keys import check_blob_key, check_limit, check_step, check_truncate, check_ts
 from mzsql.location.protocols import MAX_SEQNO, Blob, Consensus, TimestampOracle, Versioned
 from mzsql.location.urls import local_url
@@ -219,7 +219,8 @@ def mzsql_open_oracle(
 def mzsql_serves() -> list[Serves]:
     """Each kind, in this process's memory."""
     form = "mem: (new at each opening) or mem:name"
-    return [Serves(kind, ("mem",), form) for kind in ("blob", "consensus", "oracle")]
+    kinds: tuple[Kind, ...] = ("blob", "consensus", "oracle")
+    return [Serves(kind, ("mem",), form, one_process=True) for kind in kinds]
 
 
 @hookimpl
