@@ -21,11 +21,18 @@ if TYPE_CHECKING:
     from mzsql.testing.cases import BLOB_CASES, CONSENSUS_CASES, ORACLE_CASES
     from mzsql.testing.consensus import ConsensusContract
     from mzsql.testing.contract import Case, Contract, Site
-    from mzsql.testing.faults import Faults, FaultyBlob, FaultyConsensus
+    from mzsql.testing.faults import Faults, FaultyBlob, FaultyConsensus, FaultyOracle
+    from mzsql.testing.kit import KIT_VERSION, CaseResult, KitReport, case_names, run_kit
     from mzsql.testing.linearizability import Operation, Verdict, check_history
     from mzsql.testing.oracle import OracleContract
 
 _HOMES = {
+    "FaultyOracle": "faults",
+    "run_kit": "kit",
+    "case_names": "kit",
+    "KitReport": "kit",
+    "CaseResult": "kit",
+    "KIT_VERSION": "kit",
     "BLOB_CASES": "cases",
     "CONSENSUS_CASES": "cases",
     "ORACLE_CASES": "cases",
@@ -46,19 +53,25 @@ _HOMES = {
 __all__ = [
     "BLOB_CASES",
     "CONSENSUS_CASES",
+    "KIT_VERSION",
     "ORACLE_CASES",
     "BlobContract",
     "Case",
+    "CaseResult",
     "ConsensusContract",
     "Contract",
     "Faults",
     "FaultyBlob",
     "FaultyConsensus",
+    "FaultyOracle",
+    "KitReport",
     "Operation",
     "OracleContract",
     "Site",
     "Verdict",
+    "case_names",
     "check_history",
+    "run_kit",
 ]
 
 

@@ -42,6 +42,8 @@ from mzsql.testing.workloads import (
 WORKER_SECONDS = 120.0
 """After so long a worker that has not finished counts as hung, and is killed."""
 
+_SWITCH_SECONDS = 2e-5
+
 _MODELS: dict[Kind, Callable[[str], Model]] = {
     "blob": lambda _: RegisterModel(),
     "consensus": lambda _: LogModel(),
@@ -105,9 +107,16 @@ def run_threads(site: Site, kind: Kind, opener: Callable[[OracleClock], Any]) ->
             with Recorder(path, process) as recorder:
                 drive(kind, opener, recorder, rng, site.sized(50, 300))
 
-        with ThreadPoolExecutor(len(files)) as pool:
-            for one in [pool.submit(work, *each) for each in files]:
-                one.result()
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(
+            _SWITCH_SECONDS
+        )  # else a thread of a backend in memory hardly meets another
+        try:
+            with ThreadPoolExecutor(len(files)) as pool:
+                for one in [pool.submit(work, *each) for each in files]:
+                    one.result()
+        finally:
+            sys.setswitchinterval(interval)
         _finish_and_check(site, kind, files, Path(directory))
 
 
