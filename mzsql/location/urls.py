@@ -18,6 +18,7 @@ _SECRET_NAME = re.compile(r"pass|pwd|secret|token|credential|signature|auth$|sig
 _NOT_SECRET = frozenset({"sslkey", "sslpassfile", "passfile", "requireauth"})
 _ASSIGNED = re.compile(r"([\w%.-]+)(\s*=\s*)('(?:[^'\\]|\\.)*'|\"[^\"]*\"|[^\s&;]*)")
 _START = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:)?(/*)(.*)", re.DOTALL)
+_HOSTS = re.compile(r"[^:,]*(:[0-9]*)?(,[^:,]*(:[0-9]*)?)*")
 _SHORTEST_REPLACED = 4
 
 
@@ -29,7 +30,9 @@ def split_url(url: str) -> SplitResult:
     """
     try:
         split = urlsplit(url)
-        split.port  # noqa: B018  # what is no number is noticed by asking for it
+        if "," not in split.netloc.rpartition("@")[2]:
+            # Of several hosts, each with a port, the backend makes sense by itself.
+            split.port  # noqa: B018  # what is no number is noticed by asking for it
     except ValueError:
         # Without its cause, whose message repeats parts of the URL.
         raise InvalidUrl(
@@ -104,10 +107,9 @@ def _hide_login(text: str) -> str:
         if scheme and not slashes and "/" not in login:
             return f"{scheme}{_HIDDEN}@{place}"  # user:password@host, without a scheme
         return text
-    host, has_port, port = rest.partition(":")
-    number, slash, path = port.partition("/")
-    if slashes and has_port and number and not number.isdigit() and not host.startswith("["):
-        return f"{scheme}{slashes}{host}:{_HIDDEN}{slash}{path}"
+    authority, slash, path = rest.partition("/")
+    if slashes and not rest.startswith("[") and not _HOSTS.fullmatch(authority):
+        return f"{scheme}{slashes}{authority.partition(':')[0]}:{_HIDDEN}{slash}{path}"
     return text
 
 

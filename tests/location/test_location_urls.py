@@ -107,6 +107,7 @@ def test_what_is_not_secret_is_shown() -> None:
         "s3://bucket/prefix?endpoint=http://127.0.0.1:9000&region=eu-west-1",
         "postgres://user@host:5432/db?schema=a&sslkey=/k.pem",
         "postgres:///db?host=/run/pg",
+        "postgres://one:5432,two:5433/db",
         "redis://[::1]:6379/0?prefix=a",
         "./env/blob",
     ):
