@@ -5,19 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
-import psycopg
 import pytest
+from mzsql_postgres import PostgresConsensus, read_options
+from mzsql_postgres.dialects import GuardedPostgres
 from postgres_server import PostgresServer
 from psycopg import sql
 
-from mzsql.location import Consensus, TimestampOracle
+from mzsql.location import Consensus
 from mzsql.testing import ConsensusContract, OracleContract
-from mzsql_postgres import PostgresConsensus, read_options
-from mzsql_postgres.dialects import GuardedPostgres
 
 _GIVEN = os.environ.get("MZSQL_TEST_POSTGRES_URL")
 
@@ -68,7 +67,7 @@ class OnGiven:
             name = sql.Identifier(self._schema)
             connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(name))
 
-    def url(self, place: Path) -> str:
+    def url(self, place: Path) -> str:  # noqa: ARG002 - the schema is the test's
         assert _GIVEN
         return f"{_GIVEN}{'&' if '?' in _GIVEN else '?'}schema={quote(self._schema)}"
 

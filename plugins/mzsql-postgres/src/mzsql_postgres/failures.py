@@ -82,11 +82,16 @@ _LASTING_TEXTS = (
         r"does not support SSL|certificate|SSL error|root\.crt",
         "See sslmode, sslrootcert, sslcert and sslkey in libpq's documentation.",
     ),
-    (r"session is read-only|server is in hot standby mode", _HINTS["25006"]),
     (
         r'definition of service "[^"]*" not found|service file',
         "Check the service in the URL and pg_service.conf.",
     ),
+)
+
+_PASSING_TEXTS = (
+    ("too many|connection slots", _HINTS["53300"]),
+    # A standby may be about to be promoted.
+    ("session is read-only|server is in hot standby mode", _HINTS["25006"]),
 )
 
 
@@ -96,11 +101,10 @@ def refused(text: str) -> Failed:
     for pattern, hint in _LASTING_TEXTS:
         if re.search(pattern, text):
             return Failed(text, Outlook.LASTING, hint=hint, lost=True)
-    hint = (
-        _HINTS["53300"]
-        if re.search("too many|connection slots", text)
-        else "Check that the server runs and can be reached."
-    )
+    hint = "Check that the server runs and can be reached."
+    for pattern, known in _PASSING_TEXTS:
+        if re.search(pattern, text):
+            hint = known
     return Failed(text, Outlook.PASSING, hint=hint, lost=True)
 
 

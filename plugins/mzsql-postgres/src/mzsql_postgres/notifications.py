@@ -48,11 +48,23 @@ class _Followed:
     __slots__ = ("changed", "newest", "synced", "waiting", "wanted")
 
     def __init__(self, lock: threading.Lock) -> None:
-        self.newest = -1
+        self.newest: int | None = None
         self.synced = 0
         self.waiting = 0
         self.wanted = 0.0
         self.changed = threading.Condition(lock)
+
+    def beyond(self, seqno: int) -> bool:
+        """Whether an entry beyond ``seqno`` is known of."""
+        return self.newest is not None and self.newest > seqno
+
+    def saw(self, seqno: int) -> bool:
+        """Take note of an entry; whether it is newer than what was known. The lock is held."""
+        if self.newest is not None and seqno <= self.newest:
+            return False
+        self.newest = seqno
+        self.changed.notify_all()
+        return True
 
 
 class Followers:
@@ -92,13 +104,9 @@ class Followers:
     def saw(self, key: str, seqno: int) -> None:
         """An entry is known of; nobody needs to tell."""
         with self._lock:
-            self._saw(key, seqno)
-
-    def _saw(self, key: str, seqno: int) -> None:
-        followed = self._keys.get(key)
-        if followed is not None and seqno > followed.newest:
-            followed.newest = seqno
-            followed.changed.notify_all()
+            followed = self._keys.get(key)
+            if followed is not None:
+                followed.saw(seqno)
 
     def wait(self, key: str, after: int, timeout: float) -> bool:
         """Whether ``key`` has an entry beyond ``after``, by ``timeout`` seconds from now.
@@ -111,7 +119,7 @@ class Followers:
             followed = self._keys.get(key)
             if followed is None:
                 followed = self._keys[key] = _Followed(self._lock)
-            if followed.newest > after:
+            if followed.beyond(after):
                 return True
             known = self._live and followed.synced == self._generation
         if not known:
@@ -124,10 +132,10 @@ class Followers:
                     if not known:
                         self._wake()
                 followed.changed.wait_for(
-                    lambda: followed.newest > after or self._closed,
+                    lambda: followed.beyond(after) or self._closed,
                     max(0.0, end - time.monotonic()),
                 )
-                return followed.newest > after
+                return followed.beyond(after)
             finally:
                 followed.waiting -= 1
                 followed.wanted = time.monotonic()
@@ -147,13 +155,11 @@ class Followers:
         news = False
         with self._lock:
             for name, newest in answer.rows:
-                key = (name or b"").decode()
-                followed = self._keys.get(key)
+                followed = self._keys.get((name or b"").decode())
                 if followed is None:
                     continue
-                if newest is not None and from_int8(newest) > followed.newest:
+                if newest is not None and followed.saw(from_int8(newest)):
                     news = True
-                    self._saw(key, from_int8(newest))
                 if generation is not None:
                     followed.synced = generation
         return news
@@ -287,8 +293,9 @@ class Followers:
         with self._lock:
             for payload in payloads:
                 seqno, _, key = payload.partition(" ")
-                if seqno.isdecimal():
-                    self._saw(key, int(seqno))
+                followed = self._keys.get(key)
+                if followed is not None and seqno.isdecimal():
+                    followed.saw(int(seqno))
 
     def _poll(self, awake: int) -> None:
         """Look at the wanted keys, often while something happens; until nobody wants it any more."""
