@@ -225,6 +225,76 @@ def maintain(
     raise typer.Exit(code)
 
 
+plugins_app = typer.Typer(
+    help="The storage backends that are installed, and the kit that tries them.",
+    invoke_without_command=True,
+    rich_markup_mode=None,
+)
+app.add_typer(plugins_app, name="plugins")
+
+
+@plugins_app.callback()
+def plugins(
+    context: typer.Context,
+    *,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="First run the quick kit on every plugin that can be tried with nothing set up.",
+        ),
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show what is installed, which URLs it serves, and whether it passes its kit; `plugins test URL` runs the kit."""
+    if context.invoked_subcommand is not None:
+        if check or json:
+            raise InvalidParameter(f"give options after {context.invoked_subcommand}")
+        return
+    from mzsql.cli.plugins import check_all, list_plugins  # noqa: PLC0415
+
+    style = "json" if json else "table"
+    if check:
+        raise typer.Exit(check_all(style))
+    list_plugins(style)
+
+
+@plugins_app.command("test")
+def plugins_test(
+    url: Annotated[
+        str, typer.Argument(metavar="URL", help="A backend's; what it holds is left alone.")
+    ],
+    *,
+    full: Annotated[
+        bool, typer.Option("--full", help="Try much more of everything: minutes, not seconds.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of all that the cases choose.")] = 0,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="blob|consensus|oracle", help="Only this kind; may be repeated."),
+    ] = None,
+    case: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this case, as in blob.odd_keys; may be repeated."),
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(min=1, help="Seconds that one case may take before all is given up.")
+    ] = 600.0,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, at the end.")] = False,
+) -> None:
+    """Run the kit on the backend at URL: every case, then what failed and how to run it again.
+
+    Exits with 0, or 1 when a case failed, or 2 when the URL cannot be opened. Writes below keys and timelines of its own
+    and removes what can be removed.
+    """
+    from mzsql.cli.plugins import Wanted, test_url  # noqa: PLC0415
+
+    wanted = Wanted(
+        full=full, seed=seed, only=tuple(only or ()), cases=tuple(case or ()), timeout=timeout
+    )
+    raise typer.Exit(test_url(url, wanted, "json" if json else "text"))
+
+
 def _typed(text: str) -> list[Piece]:
     try:
         return list(expand(text, Path(), origin="input"))

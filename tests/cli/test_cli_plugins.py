@@ -1,0 +1,276 @@
+"""``mzsql plugins``: the list, the kit on a URL, what is kept of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from mzsql.cli.kit_records import Record, find, keep, state_directory
+
+_MZSQL = str(Path(sys.executable).with_name("mzsql"))
+SENTINEL = "xyzzyS3NTINEL"
+
+PLUGIN = """
+import threading
+from mzsql.location import Serves, hookimpl
+from mzsql.location.mem import MemBlob
+
+class Forgetful(MemBlob):
+    def set(self, key, value):
+        if len(value):  # it takes the empty value for none
+            super().set(key, value)
+
+class Hanging(MemBlob):
+    def delete(self, key):
+        threading.Event().wait()
+
+STORES = {"forgetful": Forgetful(), "hanging": Hanging(), "sound": MemBlob()}
+
+@hookimpl
+def mzsql_serves():
+    return [Serves("blob", tuple(STORES), "sound:[x]", one_process=True)]
+
+@hookimpl
+def mzsql_open_blob(url):
+    return STORES.get(url.scheme)
+
+@hookimpl
+def mzsql_scratch_url(kind, directory):
+    return None
+"""
+
+
+def install(site: Path, name: str, body: str, version: str = "1.0") -> None:
+    for old in site.glob(f"{name}-*.dist-info"):
+        shutil.rmtree(old)
+    folder = site / f"{name}-{version}.dist-info"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (folder / "entry_points.txt").write_text(f"[mzsql]\n{name} = mzsql_{name}_module\n")
+    (site / f"mzsql_{name}_module.py").write_text(body)
+
+
+class Shell:
+    """The command, with distributions of a test's own and a state directory of its own."""
+
+    def __init__(self, root: Path) -> None:
+        self.site, self.state = root / "site", root / "state"
+        self.site.mkdir()
+        variables = {"PYTHONPATH": str(self.site), "XDG_STATE_HOME": str(self.state)}
+        self.env = {**os.environ, **variables}
+
+    def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [_MZSQL, *arguments],
+            env=self.env,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+    def plugin(self, name: str) -> dict:
+        told = json.loads(self("plugins", "--json").stdout)
+        (found,) = [one for one in told["plugins"] if one["name"] == name]
+        return found
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)
+
+
+def test_the_list_has_sound_and_broken_ones(shell: Shell) -> None:
+    install(shell.site, "strange", PLUGIN)
+    install(shell.site, "broken", "raise RuntimeError('boom')")
+    install(shell.site, "newer", "MZSQL_HOOKS = 99")
+    ran = shell("plugins")
+    assert ran.returncode == 0
+    assert "\nbroken: RuntimeError: boom" in ran.stdout
+    assert "\nnewer: it is written for version 99 of the hooks" in ran.stdout
+    lines = {line.split()[0]: line for line in ran.stdout.splitlines() if line.strip()}
+    assert "strange 1.0" in lines["strange"]
+    assert "sound:[x]" in lines["strange"]
+    assert "failed" in lines["broken"]
+    assert "refused" in lines["newer"]
+    assert "not run" in lines["sqlite"]
+    told = shell.plugin("newer")
+    assert (told["state"], told["hooks_version"]) == ("refused", 99)
+    assert {state["scheme"] for state in shell.plugin("strange")["kit"]} == {
+        "forgetful",
+        "hanging",
+        "sound",
+    }
+
+
+def test_a_run_is_told_and_kept_until_a_version_changes(shell: Shell) -> None:
+    install(shell.site, "strange", PLUGIN)
+    ran = shell("plugins", "test", f"sound://me:{SENTINEL}@host/x")
+    assert ran.returncode == 0, ran.stdout
+    assert "passed  blob.set_get_overwrite" in ran.stdout
+    assert "sound://me:***@host/x as blob:" in ran.stdout
+    assert "0 failed" in ran.stdout
+    kept = [path.read_text() for path in shell.state.rglob("*") if path.is_file()]
+    assert kept
+    assert not any(SENTINEL in text for text in [ran.stdout, ran.stderr, *kept])
+    states = {state["scheme"]: state["state"] for state in shell.plugin("strange")["kit"]}
+    assert states == {"sound": "passed", "forgetful": "not run", "hanging": "not run"}
+    assert "sound: passed (quick, 20" in shell("plugins").stdout
+    install(shell.site, "strange", PLUGIN, "1.1")
+    assert "sound: out of date (of 1.0, kit" in shell("plugins").stdout
+
+
+def test_what_fails_is_told_with_the_line_that_reruns_it(shell: Shell) -> None:
+    install(shell.site, "strange", PLUGIN)
+    ran = shell("plugins", "test", "forgetful:x", "--only", "blob", "--seed", "7")
+    assert ran.returncode == 1
+    assert "\nFAILED blob.empty_value: An empty value is a value." in ran.stdout
+    again = next(
+        line.removeprefix("  again: ")
+        for line in ran.stdout.splitlines()
+        if line.startswith("  again: ") and "blob.empty_value" in line
+    )
+    assert "--seed 7" in again
+    _, *arguments = shlex.split(again)
+    second = shell(*arguments, "--json")
+    assert second.returncode == 1
+    told = json.loads(second.stdout)
+    assert not told["passed"]
+    assert [(one["name"], one["outcome"]) for one in told["results"]] == [("empty_value", "failed")]
+    assert "failed" in {state["state"] for state in shell.plugin("strange")["kit"]}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nobody://me:{}@host/x"],
+        ["file://me:{}@host/x"],
+        ["postgres://me:{}@host:port/x"],
+        ["no-url-{}"],
+        ["sound:x?password={}", "--only", "consensus"],
+        ["sound:x", "--only", "tape"],
+        ["sound:x", "--case", "no_such_case"],
+    ],
+)
+def test_what_cannot_be_opened_is_one_line_and_exit_code_2(
+    shell: Shell, arguments: list[str]
+) -> None:
+    install(shell.site, "strange", PLUGIN)
+    secret = SENTINEL if "no-url" not in arguments[0] else "x"
+    url, *rest = arguments
+    ran = shell("plugins", "test", url.format(secret), *rest)
+    assert ran.returncode == 2
+    assert ran.stderr.startswith("ERROR:  ")
+    assert ran.stderr.count("\n") == 1
+    assert SENTINEL not in ran.stderr + ran.stdout
+    assert not list(shell.state.rglob("*.json"))
+
+
+def test_a_backend_that_hangs_is_given_up(shell: Shell) -> None:
+    install(shell.site, "strange", PLUGIN)
+    ran = shell("plugins", "test", "hanging:x", "--timeout", "2")
+    assert ran.returncode == 1
+    assert "hanging:x: the case after the beginning did not end within 2 seconds" in ran.stderr
+
+
+def test_check_runs_the_kit_where_nothing_must_be_set_up(shell: Shell) -> None:
+    scratch = PLUGIN.replace("return None\n", 'return "sound:x"\n')
+    install(shell.site, "strange", scratch)
+    bad = scratch.replace('Forgetful(), "hanging": Hanging(), "sound": MemBlob()', "MemBlob()")
+    bad = bad.replace("forgetful", "worse").replace("sound:x", "worse:x")
+    install(shell.site, "bad", bad.replace("MemBlob()", "Forgetful()"))
+    code = (
+        "import sys\n"
+        "from mzsql.location import default_registry\n"
+        "from mzsql.cli import plugins\n"
+        "registry = default_registry()\n"
+        "registry.installed = [o for o in registry.installed if o.name in ('strange', 'bad', 'mem')]\n"
+        "sys.exit(plugins.check_all('json'))\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env=shell.env, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 1, ran.stderr
+    assert "bad: blob.empty_value failed" in ran.stderr
+    told = {one["name"]: one["kit"] for one in json.loads(ran.stdout)["plugins"]}
+    states = {name: {s["scheme"]: s["state"] for s in kit} for name, kit in told.items()}
+    assert states["strange"]["sound"] == "passed"
+    assert states["bad"]["worse"] == "failed"
+    assert states["mem"] == {"mem": "passed"}
+    assert {s["kind"]: s["state"] for s in told["mem"]} == dict.fromkeys(
+        ("blob", "consensus", "oracle"), "passed"
+    )
+
+
+def test_the_list_needs_nothing_that_only_testers_install(shell: Shell) -> None:
+    code = (
+        "import sys\n"
+        "sys.modules['hypothesis'] = None\n"
+        "from mzsql.cli.app import app, report\n"
+        "try:\n    app(sys.argv[1:], standalone_mode=False)\n"
+        "except Exception as error:\n    sys.exit(report(error))\n"
+    )
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            env=shell.env,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    listed = run("plugins")
+    assert listed.returncode == 0
+    assert "sqlite" in listed.stdout
+    refused = run("plugins", "test", "mem:x")
+    assert refused.returncode == 1
+    assert "pip install 'mzsql[testing]'" in refused.stderr
+
+
+def _record(**changes: object) -> Record:
+    made = Record(
+        distribution="d/../x",
+        version="1",
+        scheme="s3",
+        kind="blob",
+        kit_version=1,
+        mzsql_version="0",
+        url="s3://b",
+        level="quick",
+        seed=0,
+        ended_ms=0,
+        passed=1,
+        skipped=0,
+    )
+    return msgspec.structs.replace(made, **changes)
+
+
+def test_records_are_kept_apart_replaced_and_read_again(tmp_path: Path) -> None:
+    directory = tmp_path / "deep" / "kit"
+    assert find("d/../x", "s3", "blob", directory) is None
+    keep(_record(), directory)
+    keep(_record(kind="oracle", failed=("a", "b")), directory)
+    keep(_record(passed=9), directory)
+    assert find("d/../x", "s3", "blob", directory) == _record(passed=9)
+    assert find("d/../x", "s3", "oracle", directory) == _record(kind="oracle", failed=("a", "b"))
+    files = sorted(directory.iterdir())
+    assert len(files) == 2
+    files[0].write_text("{not json")
+    assert find("d/../x", "s3", "blob", directory) is None
+    keep(_record(), directory)
+    assert find("d/../x", "s3", "blob", directory) == _record()
+
+
+def test_where_state_is_kept() -> None:
+    assert state_directory({"XDG_STATE_HOME": "/s"}) == Path("/s/mzsql/kit")
+    home = Path.home() / ".local/state/mzsql/kit"
+    assert state_directory({}) == state_directory({"XDG_STATE_HOME": "relative"}) == home
