@@ -23,7 +23,9 @@ def connected(url: str) -> dict[str, str]:
 def test_libpq_parameters_pass_through(server: PostgresServer) -> None:
     """What libpq knows goes to it, and our defaults give way."""
     with read_options(
-        urlsplit(server.url(options="-c work_mem=123kB", application_name="a test/&=", sslmode="allow"))
+        urlsplit(
+            server.url(options="-c work_mem=123kB", application_name="a test/&=", sslmode="allow")
+        )
     ).connect(10.0) as connection:
         assert connection.execute("SHOW work_mem").fetchone() == ("123kB",)
         assert connection.execute("SHOW application_name").fetchone() == ("a test/&=",)
@@ -139,6 +141,13 @@ def test_refused_by_the_server(
     with pytest.raises(Determinate, match=says) as caught:
         open_oracle(server.url().replace(*change), "t", lambda: 0)
     assert hint in (caught.value.hint or "")
+
+
+def test_tls_demanded(server: PostgresServer) -> None:
+    """A server without TLS is not talked to where the URL demands it; with what to look at."""
+    with pytest.raises(Determinate, match="does not support SSL") as caught:
+        open_consensus(server.tcp_url(sslmode="verify-full", sslrootcert="system"))
+    assert "sslrootcert" in (caught.value.hint or "")
 
 
 def test_nobody_there(server: PostgresServer) -> None:

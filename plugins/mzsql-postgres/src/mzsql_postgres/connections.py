@@ -32,7 +32,7 @@ _YOUNGER = 0.1
 """Up to this part a connection's life is shorter than the longest, so that not all end at once."""
 
 T = TypeVar("T")
-Prepare = Callable[[Session, float], None]
+Prepare = Callable[[Session], None]
 
 
 class Database:
@@ -65,20 +65,20 @@ class Database:
         """
         session = open_session(self.options, end)
         try:
-            self._prepare(session, end)
+            self._prepare(session)
         except BaseException:
             session.close()
             raise
         return session
 
-    def first(self, act: Callable[[Session, float], None]) -> None:
+    def first(self, act: Callable[[Session], None]) -> None:
         """Open the first connection and do ``act`` on it; tried again while the server may be starting."""
         limits = self.options.limits
         end = time.monotonic() + min(limits.timeout, _OPEN_ATTEMPTS * self.options.connect_timeout)
 
         def attempt(until: float) -> None:
             with self.lend(until) as session:
-                act(session, time.monotonic() + limits.timeout)
+                act(session)
 
         self.until(end, "open the database", attempt, repeatable=True)
 
@@ -101,7 +101,7 @@ class Database:
         def attempt(end: float) -> Answer:
             session = self.take(end)
             try:
-                return session.run(statement, values, end)
+                return session.run(statement, values)
             finally:
                 self.give_back(session)
 
@@ -166,7 +166,7 @@ class Database:
                 break
             if time.monotonic() < session.retire:
                 with contextlib.suppress(Failed):
-                    session.settle(end)
+                    session.settle()
                     return session
             self._drop(session)
         try:

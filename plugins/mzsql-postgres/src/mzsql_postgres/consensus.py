@@ -69,7 +69,7 @@ class PostgresConsensus:
             session = self._database.take(end)
             try:
                 try:
-                    done = session.run(statement, values, end).touched == 1
+                    done = session.run(statement, values).touched == 1
                 except Failed as failure:
                     if failure.sqlstate != _DUPLICATE:
                         raise

@@ -92,8 +92,8 @@ class Postgres:
     def settings(self, limits: Limits) -> str:
         """Timeouts, the isolation level, durable commits even where the server's default is not to wait for the disk."""
         return (
-            f"SET statement_timeout = {_ms(limits.timeout)}; SET lock_timeout = {_ms(limits.lock_timeout)};"
-            f" SET idle_in_transaction_session_timeout = {_ms(limits.timeout)};"
+            f"SET statement_timeout = {_ms(limits.statement_timeout)}; SET lock_timeout = {_ms(limits.lock_timeout)};"
+            f" SET idle_in_transaction_session_timeout = {_ms(limits.statement_timeout)};"
             f" SET default_transaction_isolation = '{self.isolation}'; SET client_encoding = 'UTF8';"
             " SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off;"
             " SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
@@ -134,8 +134,8 @@ class Cockroach:
     def settings(self, limits: Limits) -> str:
         """Timeouts, as on PostgreSQL."""
         return (
-            f"SET statement_timeout = {_ms(limits.timeout)}; SET lock_timeout = {_ms(limits.lock_timeout)};"
-            f" SET idle_in_transaction_session_timeout = {_ms(limits.timeout)};"
+            f"SET statement_timeout = {_ms(limits.statement_timeout)}; SET lock_timeout = {_ms(limits.lock_timeout)};"
+            f" SET idle_in_transaction_session_timeout = {_ms(limits.statement_timeout)};"
             " SET default_transaction_isolation = 'serializable'"
         )
 

@@ -7,8 +7,6 @@ CockroachDB, which has no advisory locks and changes schemas outside of transact
 
 from __future__ import annotations
 
-import time
-
 from psycopg import sql
 
 from mzsql.location import Determinate
@@ -31,20 +29,20 @@ def _steps(dialect: Dialect) -> dict[int, tuple[str, ...]]:
     return {1: tables}
 
 
-def migrate(session: Session, dialect: Dialect, schema: str, end: float) -> None:
+def migrate(session: Session, dialect: Dialect, schema: str) -> None:
     """Bring ``schema`` up to date, creating it when it is not there.
 
     Raises:
         Determinate: the user may not, or a newer version has been here.
         Failed: the server failed.
     """
-    if _version(session, schema, end) == LATEST:
+    if _version(session, schema) == LATEST:
         return
     try:
         if dialect.locks:
-            _migrate_locked(session, dialect, schema, end)
+            _migrate_locked(session, dialect, schema)
         else:
-            _migrate_by_steps(session, dialect, schema, end)
+            _migrate_by_steps(session, dialect, schema)
     except Failed as failure:
         if failure.sqlstate != _NO_RIGHTS:
             raise
@@ -54,12 +52,12 @@ def migrate(session: Session, dialect: Dialect, schema: str, end: float) -> None
         ) from failure
 
 
-def _version(session: Session, schema: str, end: float) -> int:
+def _version(session: Session, schema: str) -> int:
     statement = Statement(
         "migrate", quoted("SELECT max(version) FROM {migrations}", schema), reads=True
     )
     try:
-        newest = session.run(statement, (), end).rows[0][0]
+        newest = session.run(statement, ()).rows[0][0]
     except Failed as failure:
         if failure.sqlstate in _NOT_THERE:
             return 0
@@ -78,55 +76,55 @@ def _version(session: Session, schema: str, end: float) -> int:
     return version
 
 
-def _migrate_locked(session: Session, dialect: Dialect, schema: str, end: float) -> None:
+def _migrate_locked(session: Session, dialect: Dialect, schema: str) -> None:
     """In one transaction, alone; an error leaves nothing behind."""
-    session.script("BEGIN ISOLATION LEVEL READ COMMITTED", end)
+    session.script("BEGIN ISOLATION LEVEL READ COMMITTED")
     try:
         lock = Statement(
             "migrate", "SELECT pg_advisory_xact_lock(hashtext($1), hashtext($2))", (TEXT, TEXT)
         )
-        session.run(lock, (_LOCK_CLASS.encode(), schema.encode()), end)
+        session.run(lock, (_LOCK_CLASS.encode(), schema.encode()))
         # CREATE SCHEMA IF NOT EXISTS demands the right to create one even where it exists.
         there = Statement("migrate", "SELECT 1 FROM pg_namespace WHERE nspname = $1", (TEXT,))
-        if not session.run(there, (schema.encode(),), end).rows:
-            session.script(quoted("CREATE SCHEMA {schema}", schema), end)
+        if not session.run(there, (schema.encode(),)).rows:
+            session.script(quoted("CREATE SCHEMA {schema}", schema))
         # The right to create tables is missed by the transaction's first statement that needs it.
         exists = Statement("migrate", "SELECT to_regclass($1)::text", (TEXT,))
         table = quoted("{migrations}", schema).encode()
         version = 0
-        if session.run(exists, (table,), end).rows[0][0] is None:
-            session.script(quoted(_MIGRATIONS_TABLE, schema), end)
+        if session.run(exists, (table,)).rows[0][0] is None:
+            session.script(quoted(_MIGRATIONS_TABLE, schema))
         else:
-            version = _version(session, schema, end)
+            version = _version(session, schema)
         for number in range(version + 1, LATEST + 1):
             for step in _steps(dialect)[number]:
-                session.script(quoted(step, schema), end)
-            _record(session, schema, number, end)
+                session.script(quoted(step, schema))
+            _record(session, schema, number)
     except BaseException:
         if not session.closed:
-            session.script("ROLLBACK", time.monotonic() + 1.0)
+            session.script("ROLLBACK")
         raise
     # A commit whose outcome is open is looked at again by the next attempt.
-    session.script("COMMIT", end)
+    session.script("COMMIT")
 
 
-def _migrate_by_steps(session: Session, dialect: Dialect, schema: str, end: float) -> None:
-    session.script(quoted("CREATE SCHEMA IF NOT EXISTS {schema}", schema), end)
+def _migrate_by_steps(session: Session, dialect: Dialect, schema: str) -> None:
+    session.script(quoted("CREATE SCHEMA IF NOT EXISTS {schema}", schema))
     session.script(
-        quoted(_MIGRATIONS_TABLE.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS"), schema), end
+        quoted(_MIGRATIONS_TABLE.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS"), schema)
     )
-    for number in range(_version(session, schema, end) + 1, LATEST + 1):
+    for number in range(_version(session, schema) + 1, LATEST + 1):
         for step in _steps(dialect)[number]:
-            session.script(quoted(step, schema), end)
-        _record(session, schema, number, end)
+            session.script(quoted(step, schema))
+        _record(session, schema, number)
 
 
 _MIGRATIONS_TABLE = "CREATE TABLE {migrations} (version bigint PRIMARY KEY, migrated_at timestamptz NOT NULL DEFAULT now())"
 
 
-def _record(session: Session, schema: str, number: int, end: float) -> None:
+def _record(session: Session, schema: str, number: int) -> None:
     text = "INSERT INTO {migrations} (version) VALUES ($1) ON CONFLICT DO NOTHING"
-    session.run(Statement("migrate", quoted(text, schema), (INT8,)), (int8(number),), end)
+    session.run(Statement("migrate", quoted(text, schema), (INT8,)), (int8(number),))
 
 
 def _for_an_administrator(session: Session, schema: str) -> str:

@@ -147,7 +147,7 @@ class Followers:
 
         def attempt(end: float) -> Answer:
             with self._database.lend(end) as session:
-                return session.run(self._heads, values, end)
+                return session.run(self._heads, values)
 
         return self._note(self._database.until(end, "wait", attempt, repeatable=True, reads=True))
 
@@ -253,8 +253,7 @@ class Followers:
         session = self._database.connect(end)
         try:
             session.script(
-                sql.SQL("LISTEN {}").format(sql.Identifier(self._channel or "")).as_string(None),
-                end,
+                sql.SQL("LISTEN {}").format(sql.Identifier(self._channel or "")).as_string(None)
             )
         except BaseException:
             session.close()
@@ -272,14 +271,13 @@ class Followers:
         poll.register(awake, select.POLLIN)
         look_at = 0.0
         while not (self._closed or self._idle()):
-            end = time.monotonic() + self._database.options.connect_timeout
             due = time.monotonic() >= look_at
             wanted = self._wanted(unsynced=not due)
             if due:
                 look_at = time.monotonic() + LOOK_SECONDS
             if wanted:
-                self._note(session.run(self._heads, [text_array(wanted)], end), self._generation)
-            session.settle(end)
+                self._note(session.run(self._heads, [text_array(wanted)]), self._generation)
+            session.settle()
             self._heard(session.notified())
             poll.poll(max(0.0, look_at - time.monotonic()) * 1000)
             _drain(awake)

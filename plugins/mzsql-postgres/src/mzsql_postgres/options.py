@@ -50,7 +50,8 @@ class Limits(msgspec.Struct, frozen=True):
     """The plugin's own options; times in seconds.
 
     Args:
-        timeout: for one call in all, waiting for a connection and trying again included.
+        timeout: within which a call may begin another attempt; the last one may take up to ``statement_timeout`` longer.
+        statement_timeout: for one statement on the server.
         lock_timeout: for a row or a table that others hold, before an attempt is given up.
         pool_max_size: connections of one handle at a time, besides the one that listens.
         pool_timeout: for one of them to come free.
@@ -59,6 +60,7 @@ class Limits(msgspec.Struct, frozen=True):
     """
 
     timeout: float = 30.0
+    statement_timeout: float = 15.0
     lock_timeout: float = 10.0
     pool_max_size: int = 8
     pool_timeout: float = 30.0

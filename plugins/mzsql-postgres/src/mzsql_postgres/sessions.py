@@ -1,9 +1,9 @@
 """One connection to the server, and prepared statements on it.
 
-Promise: a statement is prepared once a connection and costs one round trip after that, parameters and results in binary; no call outlasts
-the deadline it is given, whatever network and server do; and each failure says whether the statement may have been carried out.
-Trade-off: this drives libpq through `psycopg.pq` rather than a cursor, because a cursor waits without end, and costs a small
-statement about half as much time again as the server needs for it.
+Promise: a statement is prepared once a connection and costs one round trip after that, parameters and results in binary; an answer is not
+waited for much longer than the server may take for it, whatever network and server do; and each failure says whether the statement may
+have been carried out. Trade-off: this drives libpq through `psycopg.pq` rather than a cursor, because a cursor waits without end, and
+costs a small statement about half as much time again as the server needs for it.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ STATEMENTS = Counter(
 )
 
 _INT8 = struct.Struct("!q")
+_GRACE_SECONDS = 3.0
 _OK = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.EMPTY_QUERY)
 _READABLE = select.POLLIN | select.POLLERR | select.POLLHUP
 _NAMES = threading.Lock()
@@ -122,6 +123,8 @@ class Session:
         self._prepared: set[bytes] = set()
         self._poll = select.poll()
         self._owed = False
+        # The server gives up first, and says so.
+        self._answer_seconds = options.limits.statement_timeout + _GRACE_SECONDS
         self.place = f"postgres {options.place}"
         self.pid = os.getpid()
         self.used = time.monotonic()
@@ -146,18 +149,18 @@ class Session:
         """The socket, for `select.poll`."""
         return self.pgconn.socket
 
-    def run(self, statement: Statement, values: Sequence[Value], end: float) -> Answer:
-        """The statement's answer, by ``end`` (`time.monotonic`).
+    def run(self, statement: Statement, values: Sequence[Value]) -> Answer:
+        """The statement's answer.
 
         Raises:
             Failed: it failed.
         """
-        self.settle(end)
+        self.settle()
         try:
             if statement.name not in self._prepared:
                 self.pgconn.send_prepare(statement.name, statement.text, statement.types or None)
                 statement.counted.inc()
-                self._results(end, Outlook.PASSING)
+                self._results(Outlook.PASSING)
                 self._prepared.add(statement.name)
             statement.counted.inc()
             self.pgconn.send_query_prepared(
@@ -168,16 +171,16 @@ class Session:
             )
         except psycopg.Error as failure:
             raise self._broken(failure, Outlook.PASSING) from failure
-        return Answer(self._results(end, Outlook.DOUBTFUL))
+        return Answer(self._results(Outlook.DOUBTFUL))
 
-    def script(self, text: str, end: float) -> Answer:
+    def script(self, text: str) -> Answer:
         """Statements without parameters, in one transaction; the last one's answer."""
-        self.settle(end)
+        self.settle()
         try:
             self.pgconn.send_query(text.encode())
         except psycopg.Error as failure:
             raise self._broken(failure, Outlook.PASSING) from failure
-        return Answer(self._results(end, Outlook.DOUBTFUL))
+        return Answer(self._results(Outlook.DOUBTFUL))
 
     def post(self, statement: Statement, values: Sequence[bytes]) -> None:
         """Send a statement and leave its answer for the next one to fetch; a connection that fails shows it then."""
@@ -191,7 +194,7 @@ class Session:
         except psycopg.Error:
             self.close()
 
-    def settle(self, end: float) -> None:
+    def settle(self) -> None:
         """Fetch an answer that is owed, and see that the connection lives. What was posted and refused is logged.
 
         Raises:
@@ -200,7 +203,7 @@ class Session:
         if self._owed:
             self._owed = False
             try:
-                self._results(end, Outlook.PASSING)
+                self._results(Outlook.PASSING)
             except Failed as failure:
                 if failure.lost:
                     failure.outlook = Outlook.PASSING
@@ -221,12 +224,13 @@ class Session:
             found.append(notify.extra.decode(errors="replace"))
         return found
 
-    def _results(self, end: float, outlook: Outlook) -> pq.abc.PGresult:
+    def _results(self, outlook: Outlook) -> pq.abc.PGresult:
         """All of one statement's results, the last of which counts; ``outlook`` is that of a connection lost meanwhile.
 
         The commit comes after a result, so an error can follow one.
         """
         pgconn, last, failed = self.pgconn, None, None
+        end = time.monotonic() + self._answer_seconds
         try:
             while pgconn.flush():
                 if self._ready(_READABLE | select.POLLOUT, end, outlook) & _READABLE:

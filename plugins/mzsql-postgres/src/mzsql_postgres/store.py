@@ -38,14 +38,14 @@ def open_database(
     """
     found: list[Dialect] = [] if dialect is None else [dialect]
 
-    def prepare(session: Session, end: float) -> None:
+    def prepare(session: Session) -> None:
         if not found:
             found.append(_dialect(session, options))
-        session.script(found[0].settings(options.limits), end)
+        session.script(found[0].settings(options.limits))
 
     database = Database(options, prepare, renew)
     try:
-        database.first(lambda session, end: migrate(session, found[0], options.schema, end))
+        database.first(lambda session: migrate(session, found[0], options.schema))
     except BaseException:
         database.close()
         raise
