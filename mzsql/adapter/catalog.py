@@ -310,6 +310,10 @@ class DurableCatalog:
         """The durable entries as last seen."""
         return self._map.entries()
 
+    def await_change(self, timeout: float) -> bool | None:
+        """As `DurableMap.await_change`."""
+        return self._map.await_change(timeout)
+
     def sync(self) -> CatalogState:
         """The catalog as it is now, other processes' changes included."""
         self._map.sync()

@@ -24,10 +24,13 @@ from mzsql.compute.controller import ComputeController
 from mzsql.compute.spark_session import require_java
 from mzsql.render.dataflow import render
 from mzsql.repr.errors import Fenced, ObjectInUse, SqlError
+from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 
-#: How often the leading thread looks at the catalog and its lease, in seconds.
+#: How often the leading thread looks at its lease and, where Consensus cannot notify, at the catalog, in seconds.
 TICK = 0.5
+#: While there is history to release it is released so often, in seconds.
+RELEASE_SECONDS = 15.0
 #: How much history of a collection is kept for reads in the past, in milliseconds.
 RETAIN_MS = 60_000
 KINDS = ("materialized-view", "index")
@@ -66,9 +69,14 @@ class Dataflows:
         self.fenced: Fenced | None = None
         self._thread: threading.Thread | None = None
         self._may_lead = lead and not env.read_only
+        self._stale = threading.Event()
+        self._notified = False
+        self._release_at = 0.0
+        self._released: tuple[Timestamp, bool] = (-1, False)
         if self._may_lead:
             if self._has_dataflows(env.catalog.state):
                 self.tick()
+            self._notified = env.follow_catalog(self._changed)
             self._thread = threading.Thread(target=self._run, name="mzsql-leader", daemon=True)
             self._thread.start()
 
@@ -88,6 +96,11 @@ class Dataflows:
         """The compute controller, while this process leads and has dataflows."""
         return self._controller
 
+    def _changed(self) -> None:
+        """Another process may have changed the catalog."""
+        self._stale.set()
+        self._wake.set()
+
     def _run(self) -> None:
         while not self._stop.is_set():
             self._wake.wait(TICK)
@@ -95,7 +108,7 @@ class Dataflows:
             if self._stop.is_set():
                 return
             try:
-                self.tick()
+                self.tick(fetch=not self._notified or self._stale.is_set())
             except Fenced as fenced:
                 self.fenced = fenced
                 self._resign()
@@ -104,20 +117,26 @@ class Dataflows:
                 # A store that fails for a moment must not end the leading; what stays broken shows in reads.
                 self._failures[GlobalId("s0")] = str(failure)
 
-    def tick(self) -> None:
-        """Take or renew the lease where dataflows need one, and bring what is installed in line with the catalog."""
+    def tick(self, *, fetch: bool = True) -> None:
+        """Take or renew the lease where dataflows need one, and bring what is installed in line with the catalog.
+
+        Args:
+            fetch: whether to look for what other processes did to the catalog.
+        """
         with self._lock:
-            state = self._env.sync()
+            if fetch:
+                self._stale.clear()
+            state = self._env.sync() if fetch else self._env.seen()
             if not self._leads and not self._has_dataflows(state):
                 self._release_history()
                 return
-            leads = self._leadership.hold()
+            leads = self._leadership.hold(state)
             if leads and not self._leads:
                 self._take_over()
             elif not leads and self._leads:
                 self._resign()
             if self._leads:
-                self._reconcile(self._env.sync())
+                self._reconcile(self._env.seen())
                 self._retire()
                 self._release_history()
 
@@ -136,8 +155,15 @@ class Dataflows:
             controller.close()
 
     def _release_history(self) -> None:
+        """Release history every now and then, as long as there is some: nothing is asked of anybody while nothing is written."""
+        upper = self._env.wal.state.upper
+        now = self._env.clock.monotonic()
+        if self._released == (upper, True) or now < self._release_at:
+            return
         read_ts = self._env.oracle.read_ts()
         self._env.collections.release_history(max(0, read_ts - RETAIN_MS))
+        self._release_at = now + RELEASE_SECONDS
+        self._released = (upper, read_ts - RETAIN_MS >= upper)
 
     # --- installing ---------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 Promise: `apply` is atomic and linearizable: the change is computed from the newest contents by a pure function and appended iff
 nobody appended since; on a conflict the others' updates are read and the function is asked again. Times are integer steps, as in
-Materialize's durable cache (reference facts 2.7); history is given up at once, so that compaction keeps one row a key.
+Materialize's durable cache (reference facts 2.7); history is given up soon, so that compaction keeps one row a key.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from mzsql.persist import ExpiredHandle, PersistClient, UpperMismatch
 from mzsql.repr.errors import InternalError
 
 SCHEMA = pa.schema([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+
+#: History is given up after so many steps.
+HELD_STEPS = 16
 
 #: What a change asks for: new values by key, None to remove the key.
 Change = Mapping[str, bytes | None]
@@ -47,7 +50,7 @@ class DurableMap:
         self._writer, self._reader = self._persist.open_shard(
             self._shard_id, SCHEMA, purpose=self._purpose
         )
-        self._entries, self._upper = {}, 0
+        self._entries, self._upper, self._held = {}, 0, 0
         upper = self._reader.fetch_upper()
         if upper is None:
             raise InternalError(f"the shard of the {self._purpose} is sealed")
@@ -74,8 +77,10 @@ class DurableMap:
                 raise InternalError(f"the {self._purpose} holds {key!r} {diff} times")
 
     def _hold(self) -> None:
-        if self._upper > 0:
+        """Give up history, every so many changes: each time is a write in Consensus."""
+        if self._upper >= self._held + HELD_STEPS:
             self._reader.downgrade_since(self._upper - 1)
+            self._held = self._upper
 
     @property
     def upper(self) -> int:
@@ -102,6 +107,16 @@ class DurableMap:
             except ExpiredHandle:
                 self._open()
             return True
+
+    def await_change(self, timeout: float) -> bool | None:
+        """Block until somebody else may have changed the map, or for ``timeout`` seconds; `None` at once where Consensus cannot notify.
+
+        Asks for nothing while nothing happens. Raises a LocationError when Consensus fails or was closed.
+        """
+        reader = self._reader
+        before = reader.seqno
+        changed = reader.await_change(timeout)
+        return changed and reader.seqno == before
 
     def apply(self, make: Callable[[Mapping[str, bytes]], Change]) -> int:
         """Append the change that ``make`` computes from the newest contents; the step at which it was done.

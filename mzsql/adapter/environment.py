@@ -8,10 +8,11 @@ catalog here. Everything is closed by `close`, in order.
 from __future__ import annotations
 
 import contextlib
+import logging
 import socket
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -24,14 +25,22 @@ from mzsql.adapter.locations import Locations, check_blob, mark_blob, refuse_new
 from mzsql.location import Blob, TimestampOracle, default_registry
 from mzsql.oracle import EPOCH_MS, open_oracle
 from mzsql.persist import PersistClient, Settings, SystemClock
-from mzsql.repr.errors import EnvironmentRefused, InternalError, Unsupported
+from mzsql.repr.errors import EnvironmentRefused, InternalError, SqlError, Unsupported
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.version import VERSION
 from mzsql.storage import Collection, CollectionManager, Collections, Tables, WriteAheadLog
+from mzsql.storage.collections import FOLLOW_SECONDS
 
 #: The one shard whose name must be known before anything can be read.
 CATALOG_SHARD = "s00000000-0000-4000-8000-000000000001"
+
+#: How long a close waits for a thread to come back from a Consensus that was closed.
+_JOIN_SECONDS = 0.5
+#: How long a follower of the catalog sleeps when Consensus fails, or answers at once.
+_EARLY_SECONDS = 0.05
+
+_log = logging.getLogger(__name__)
 
 DEFAULT_SIZE = "2"
 SIZES: Mapping[str, int] = {str(n): n for n in (1, 2, 4, 8, 16, 32)}
@@ -82,6 +91,7 @@ class Environment:
         self._lock = threading.RLock()
         self._registered: dict[GlobalId, Item] = {}
         self._seen_step = -1
+        self._followers: list[threading.Thread] = []
         self._closed = False
 
     @classmethod
@@ -136,9 +146,13 @@ class Environment:
 
     def sync(self) -> CatalogState:
         """The catalog as it is now; collections are registered and forgotten accordingly."""
-        state = self.catalog.sync()
+        self.catalog.sync()
+        return self.seen()
+
+    def seen(self) -> CatalogState:
+        """As `sync`, with the catalog as this process has last seen it."""
         with self._lock:
-            step = self.catalog.step
+            step, state = self.catalog.step, self.catalog.state
             if step != self._seen_step:
                 self._follow(state)
                 self._seen_step = step
@@ -202,6 +216,33 @@ class Environment:
         self.collections.notify()
         return ts
 
+    def follow_catalog(self, changed: Callable[[], None]) -> bool:
+        """Have ``changed`` called whenever another process may have changed the catalog; False where Consensus cannot notify."""
+        if not self.wal.notified:
+            return False
+        thread = threading.Thread(
+            target=self._await_catalog, args=(changed,), name="mzsql-follow-catalog", daemon=True
+        )
+        self._followers.append(thread)
+        thread.start()
+        return True
+
+    def _await_catalog(self, changed: Callable[[], None]) -> None:
+        while not self._closed:
+            began = self.clock.monotonic()
+            try:
+                news = self.catalog.await_change(FOLLOW_SECONDS)
+            except SqlError as failure:
+                if not self._closed:
+                    _log.warning("the catalog cannot be followed for now: %s", failure)
+                    self.clock.sleep(_EARLY_SECONDS)
+                    changed()
+                continue
+            if news:
+                changed()
+            if self.clock.monotonic() - began < _EARLY_SECONDS:
+                self.clock.sleep(_EARLY_SECONDS)
+
     def workers(self) -> int:
         """How many workers the default replica has."""
         replicas = self.catalog.state.replicas.values()
@@ -221,6 +262,10 @@ class Environment:
         self.oracle.close()
         self.persist.close()
         self.persist.consensus.close()
+        # Those that wait for Consensus to notify them end now.
+        self.collections.join(_JOIN_SECONDS)
+        for thread in self._followers:
+            thread.join(_JOIN_SECONDS)
         self.persist.blob.close()
 
 

@@ -20,7 +20,7 @@ from mzsql.adapter.durable_map import Change
 from mzsql.persist import Clock
 from mzsql.repr.errors import Fenced
 
-LEASE_MS = 10_000
+LEASE_MS = 30_000
 
 
 def this_process() -> str:
@@ -52,14 +52,17 @@ class Leadership:
         self.token = str(uuid.uuid4())
         self._renew_at = 0
 
-    def hold(self) -> bool:
+    def hold(self, state: CatalogState) -> bool:
         """Take or renew the lease where that is possible and due; whether this process leads now.
+
+        Args:
+            state: the catalog as seen lately; Consensus is asked only where the lease is to be taken or renewed.
 
         Raises:
             Fenced: a newer deployment has led.
         """
         now = self._clock.now_ms()
-        lease = self._catalog.sync().lease
+        lease = state.lease
         if lease is not None and lease.token == self.token and now < self._renew_at:
             return True
         gone = lease is not None and is_gone(lease.who)
@@ -81,7 +84,7 @@ class Leadership:
             return dict([cat.put("lease", "leader", lease)]), True
 
         leads = self._catalog.transact(claim)
-        self._renew_at = now + LEASE_MS // 3 if leads else 0
+        self._renew_at = now + LEASE_MS * 2 // 3 if leads else 0
         return leads
 
     def release(self) -> None:

@@ -396,7 +396,7 @@ class ComputeController:
             with self._changed:
                 if self._closing:
                     return
-                self._woken = False
+                woken, self._woken = self._woken, False
                 idle = [flow for flow in self._flows.values() if not flow.busy]
             uppers: dict[GlobalId, Frontier] = {}
             now = self._replica.clock.monotonic()
@@ -405,21 +405,22 @@ class ComputeController:
                 if flow.retry_at > now:
                     pause = min(pause, flow.retry_at - now)
                     continue
-                self._consider(flow, uppers)
+                self._consider(flow, uppers, told=woken)
             with self._changed:
                 self._changed.wait_for(lambda: self._woken or self._closing, pause)
 
-    def _consider(self, flow: Flow, uppers: dict[GlobalId, Frontier]) -> None:
-        """Give a dataflow work if there is some."""
+    def _consider(self, flow: Flow, uppers: dict[GlobalId, Frontier], *, told: bool) -> None:
+        """Give a dataflow work if there is some. Where nobody told of a change, no more is asked than what nobody tells of."""
 
         def upper(gid: GlobalId) -> Frontier:
             if gid not in uppers:
                 with self._changed:
                     own = self._flows.get(gid)
-                if own is not None and own.spec.output_shard is None:
+                if own is not None and (own.spec.output_shard is None or not told):
                     uppers[gid] = own.frontier
                 else:
-                    uppers[gid] = self._storage.upper(gid)
+                    seen = self._storage.upper if told else self._storage.seen_upper
+                    uppers[gid] = seen(gid)
             return uppers[gid]
 
         try:

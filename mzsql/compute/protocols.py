@@ -41,6 +41,9 @@ class StorageReader(Protocol):
     def upper(self, gid: GlobalId) -> Frontier:
         """The collection's upper, as fresh as it is known (a table's follows the write-ahead log's)."""
 
+    def seen_upper(self, gid: GlobalId) -> Frontier:
+        """As `upper`, but as last seen where `watch` tells of every change: asks nobody it need not."""
+
     def since(self, gid: GlobalId) -> Frontier:
         """The earliest time at which the collection can be read now."""
 

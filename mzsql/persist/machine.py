@@ -343,6 +343,18 @@ class Shard:
                 self.context.clock.sleep(min(pause, deadline.remaining()))
                 pause = min(pause * 2, settings.poll_max_seconds)
 
+    def await_change(self, timeout: float) -> bool | None:
+        """Block until Consensus has a state beyond the last one seen here, or for ``timeout`` seconds; asks nothing else of it.
+
+        Returns:
+            Whether there is one, perhaps seen here meanwhile; `None` at once where the store cannot notify. Ends early, with
+            `False` or a LocationError, when the store is closed.
+        """
+        consensus, state = self.context.consensus, self._cached
+        if state is None or not isinstance(consensus, ConsensusWait):
+            return None
+        return consensus.wait(self.shard_id, state.seqno, timeout)
+
     def _refetch(self, deadline: Deadline) -> ShardState:
         state = self._refresh(deadline)
         if state is None:

@@ -517,6 +517,22 @@ class ReadHandle:
             yield table, upper
             lower = upper
 
+    def await_change(self, timeout: float) -> bool | None:
+        """Block until the shard has changed since this process last looked, or for ``timeout`` seconds: for followers.
+
+        Returns:
+            Whether it may have; `None` at once where the Consensus store cannot notify.
+
+        Raises:
+            LocationError: the store failed, or was closed.
+        """
+        return self._opened.shard.await_change(timeout)
+
+    @property
+    def seqno(self) -> int:
+        """The number of the last state of the shard seen here."""
+        return self._opened.shard.state.seqno
+
     @metered("downgrade_since")
     def downgrade_since(self, new_since: Frontier, *, timeout: float | None = None) -> None:
         """Give up reading below ``new_since``; with the present since, a heartbeat. `None` gives up all reading.

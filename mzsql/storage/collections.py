@@ -16,7 +16,6 @@ from typing import TypeVar
 import msgspec
 import pyarrow as pa
 
-from mzsql.location import LocationError
 from mzsql.persist import (
     Clock,
     CriticalReader,
@@ -28,7 +27,7 @@ from mzsql.persist import (
     ShardFinalized,
     SystemClock,
 )
-from mzsql.repr.errors import NotReadable, UndefinedTable
+from mzsql.repr.errors import NotReadable, SqlError, UndefinedTable
 from mzsql.repr.frontier import Frontier, Timestamp, join, meet, show
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType, arrow_schema
@@ -37,6 +36,11 @@ from mzsql.storage.tables import Tables, TableShard, empty_updates
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
+
+#: A follower that Consensus wakes asks again after so long, in case it was not woken.
+FOLLOW_SECONDS = 60.0
+#: A wait that ends earlier and has seen nothing is followed by a pause of that length.
+_EARLY_SECONDS = 0.02
 
 TABLE = "table"
 SHARD = "shard"
@@ -147,6 +151,7 @@ class Collections:
         self._next_watcher = 0
         self._follower: threading.Thread | None = None
         self._stop = threading.Event()
+        self._told = False
         self._owns_holds = False
 
     # --- what there is ------------------------------------------------------------------------
@@ -228,6 +233,12 @@ class Collections:
         if self.meta(gid).kind == TABLE:
             return self.tables.wal.follow().upper
         return self._get(gid).reader.fetch_upper()
+
+    def seen_upper(self, gid: GlobalId) -> Frontier:
+        """The collection's upper as last seen, where this process is told when it moves; else as `upper`. Asks nobody it need not."""
+        if self._told and self.meta(gid).kind == TABLE:
+            return self.tables.wal.state.upper
+        return self.upper(gid)
 
     def since(self, gid: GlobalId) -> Frontier:
         """The earliest time at which the collection can be read now."""
@@ -436,21 +447,26 @@ class Collections:
         wal = self.tables.wal
         seen = wal.state.upper
         while not self._stop.is_set():
+            began = self._clock.monotonic()
             try:
-                state = wal.wait_past(seen, 0.5)
-            except LocationError as failure:
-                _log.warning("the write-ahead log cannot be followed for now: %s", failure)
-                self._stop.wait(0.5)
+                state = wal.next_move(seen, FOLLOW_SECONDS)
+            except SqlError as failure:
+                self._told = False
+                if not self._stop.wait(0.5):
+                    _log.warning("the write-ahead log cannot be followed for now: %s", failure)
                 continue
+            self._told = wal.notified
             if state.upper > seen:
                 seen = state.upper
                 self.notify()
+            elif self._clock.monotonic() - began < _EARLY_SECONDS:
+                self._stop.wait(_EARLY_SECONDS)
 
     def close(self) -> None:
         """Stop following and give all handles up; the holds that survive processes stay. Idempotent."""
         self._stop.set()
-        if self._follower is not None and self._follower is not threading.current_thread():
-            self._follower.join()
+        if not self.tables.wal.notified:
+            self.join()
         with self._lock:
             opened: Iterable[_Open] = list(self._open.values())
             self._open.clear()
@@ -458,3 +474,8 @@ class Collections:
             if one.table is None:
                 one.reader.expire()
         self.tables.close()
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait for the thread that follows the log to end: it may be in a wait that ends when Consensus is closed."""
+        if self._follower is not None and self._follower is not threading.current_thread():
+            self._follower.join(timeout)

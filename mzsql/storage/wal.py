@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 import pyarrow as pa
 
+from mzsql.location import ConsensusWait
 from mzsql.persist import (
     Batch,
     Clock,
@@ -36,6 +37,9 @@ _KEPT_MOVES = 16
 """History is let go of after so many changes seen: each time costs a write in Consensus."""
 _FORGET_MS = 3_600_000
 """The last write of a dropped table is remembered for so long: transactions that still read it are in conflict with it."""
+
+POLL_SECONDS = 0.5
+"""A follower of a log in a store that cannot notify comes back so often."""
 
 WRITE = "write"
 REGISTER = "register"
@@ -316,6 +320,32 @@ class WriteAheadLog:
             pause = min(pause * 1.5, 0.1)
             state = self.follow()
         return state
+
+    def next_move(self, seen: Timestamp, timeout: float) -> WalState:
+        """Wait for the upper to move beyond ``seen``, for ``timeout`` seconds, or less; the state then.
+
+        Where Consensus can notify, this asks it for nothing while nothing happens, nor for what this process has committed; else it is
+        `wait_past`, for `POLL_SECONDS` at most. It ends early when Consensus is closed.
+
+        Raises:
+            LocationError: Consensus fails, or was closed.
+        """
+        state = self.state
+        if state.upper > seen:
+            return state
+        reader = self._reader
+        before = reader.seqno
+        changed = reader.await_change(timeout)
+        if changed is None:
+            return self.wait_past(seen, min(timeout, POLL_SECONDS))
+        if changed and reader.seqno == before:
+            return self.follow()
+        return self.state
+
+    @property
+    def notified(self) -> bool:
+        """Whether Consensus tells of changes, so that `next_move` asks for nothing in vain."""
+        return isinstance(self._persist.consensus, ConsensusWait)
 
     def close(self) -> None:
         """Give the handles up. Idempotent."""

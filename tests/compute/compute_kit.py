@@ -112,6 +112,9 @@ class ShardStorage:
     def upper(self, gid):
         return self.readers[gid].fetch_upper()
 
+    def seen_upper(self, gid):
+        return self.upper(gid)
+
     def since(self, gid):
         return self.readers[gid].since
 
