@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from mzsql_s3 import S3Blob
+from s3_places import BRIEF, IMPATIENT, SMALL, place
+from s3_proxy import S3Proxy
 from s3_server import S3Server
 
 
@@ -15,8 +18,6 @@ def s3():
 @pytest.fixture
 def opened(s3):
     """Opens blobs that are closed in the end."""
-    from mzsql_s3 import S3Blob
-    from s3_places import place
 
     blobs = []
 
@@ -31,6 +32,36 @@ def opened(s3):
 
 @pytest.fixture(scope="session")
 def s3_of_small_parts():
-    """A server that takes parts of any size."""
-    with S3Server("mzsql-small", minimum_part=1) as server:
+    """A server that takes parts of any size, and lists by pages of 50."""
+    with S3Server("mzsql-small", minimum_part=1, page=50) as server:
         yield server
+
+
+@pytest.fixture
+def proxy(s3_of_small_parts):
+    with S3Proxy(s3_of_small_parts.endpoint) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def direct(s3_of_small_parts, opened):
+    """A blob of tiny parts, and its URL's part before the options for another way to the same."""
+    return opened(url=s3_of_small_parts.fresh_url(), **SMALL)
+
+
+@pytest.fixture
+def through_proxy(direct, proxy):
+    """The URL of the objects of `direct` through the proxy."""
+    return direct.place.url.partition("?")[0] + f"?region=us-east-1&endpoint={proxy.endpoint}"
+
+
+@pytest.fixture
+def faulty(through_proxy, opened):
+    """The objects of `direct` through the proxy, with bounds that let a test be short."""
+    return opened(url=through_proxy, **SMALL, **BRIEF)
+
+
+@pytest.fixture
+def impatient(through_proxy, opened):
+    """As `faulty`, for tests in which nothing gets through."""
+    return opened(url=through_proxy, **SMALL, **IMPATIENT)

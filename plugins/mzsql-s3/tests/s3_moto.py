@@ -14,8 +14,7 @@ from moto.core.responses import ActionResult
 from moto.s3.models import FakeMultipart
 from moto.s3.responses import S3Response
 from moto.server import ThreadedMotoServer
-
-_PAGE = 1000
+from moto.settings import get_s3_default_max_keys
 
 
 def _note_begin() -> None:
@@ -31,7 +30,8 @@ def _note_begin() -> None:
 
 def _list_multipart_uploads(response: S3Response) -> Any:
     asked = {name: values[0] for name, values in response.querystring.items()}
-    limit = min(int(asked.get("max-uploads", _PAGE)), _PAGE)
+    page_size = get_s3_default_max_keys()
+    limit = min(int(asked.get("max-uploads", page_size)), page_size)
     after = (asked.get("key-marker", ""), asked.get("upload-id-marker", "\U0010ffff"))
     found = sorted(
         (upload.key_name, upload.id, upload.begun)

@@ -1,11 +1,17 @@
-"""Places with settings smaller than a URL takes, so that a test's objects need not have megabytes."""
+"""Places with settings smaller than a URL takes, so that a test's objects need not have megabytes and its failures not minutes."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import msgspec
 from mzsql_s3 import Place, place_of
 
 from mzsql.location import split_url
+
+SMALL: dict[str, Any] = {"multipart_threshold": 1000, "part_size": 400}
+BRIEF: dict[str, Any] = {"timeout": 20.0, "read_timeout": 1.0, "connect_timeout": 1.0}
+IMPATIENT: dict[str, Any] = {"timeout": 2.0, "read_timeout": 0.5, "attempts": 2}
 
 
 def place(url: str, **options: object) -> Place:

@@ -39,11 +39,14 @@ class S3Server:
         bucket: a bucket that is there.
     """
 
-    def __init__(self, bucket: str = "mzsql-test", *, minimum_part: int | None = None) -> None:
-        """``minimum_part``: bytes that each part of an upload but the last must have; S3's 5 MiB by default."""
+    def __init__(
+        self, bucket: str = "mzsql-test", *, minimum_part: int | None = None, page: int = 1000
+    ) -> None:
+        """``minimum_part``: bytes that each part of an upload but the last must have, S3's 5 MiB by default; ``page``: of listings."""
         self.bucket = bucket
         self.endpoint = ""
         self._minimum_part = minimum_part
+        self._page = page
         self._process: subprocess.Popen[str] | None = None
         self._directory: tempfile.TemporaryDirectory[str] | None = None
         self._before: dict[str, str | None] = {}
@@ -84,6 +87,7 @@ class S3Server:
         """Start the server and make the bucket."""
         self._directory = tempfile.TemporaryDirectory(prefix="mzsql-s3-")
         environment = {**os.environ, **self.environment(), "TMPDIR": self._directory.name}
+        environment["MOTO_S3_DEFAULT_MAX_KEYS"] = str(self._page)
         if self._minimum_part is not None:
             environment["S3_UPLOAD_PART_MIN_SIZE"] = str(self._minimum_part)
             environment["MOTO_S3_DEFAULT_KEY_BUFFER_SIZE"] = str(16 * 1024 * 1024)

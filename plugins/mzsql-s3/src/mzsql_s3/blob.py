@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 _MANY = 1000
-"""Keys of one DeleteObjects, and of one page of a listing."""
+"""Keys of one DeleteObjects."""
 _UNKNOWN = ("NotImplemented", "501")
 _ROUNDS = 4
 """So often a condition is tried again that another's write made fail; after that the write or deletion is not conditional."""
@@ -115,8 +115,8 @@ class S3Blob:
         for left in reversed(range(_ROUNDS)):
             before, found = found, probe(self._requests, call, object_key)
             if found is None:
-                # Gone; by a try whose answer was lost, where there was one.
-                return before.size if before is not None and call.happened else None
+                # Gone; by a try that failed, where there was one, even if its answer was that it did nothing.
+                return before.size if before is not None and call.repeated else None
             if self._remove(call, object_key, found if left else None):
                 break
         return None if found is None else found.size
@@ -175,9 +175,7 @@ class S3Blob:
             call = self._call("list", prefix)
 
             def ask(client: S3Client, after: dict[str, Any] = after) -> Any:
-                return client.list_objects_v2(
-                    Bucket=self.place.bucket, Prefix=start, MaxKeys=_MANY, **after
-                )
+                return client.list_objects_v2(Bucket=self.place.bucket, Prefix=start, **after)
 
             page = call.send(ask)
             for one in page.get("Contents", []):

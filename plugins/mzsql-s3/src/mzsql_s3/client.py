@@ -50,7 +50,12 @@ _SIDE_BY_SIDE = 8
 
 
 class Call:
-    """One operation for a caller: its deadline, its tries, and whether one of them may have taken effect. May be shared by threads."""
+    """One operation for a caller: its deadline and its tries. May be shared by threads.
+
+    Attributes:
+        happened: a try that failed may have taken effect.
+        repeated: a try that was to take effect failed, in whatever way.
+    """
 
     def __init__(self, requests: Requests, act: str, key: str, moves: int = 0) -> None:
         self._requests = requests
@@ -58,6 +63,7 @@ class Call:
         self._key = key
         self._end = time.monotonic() + requests.place.options.timeout
         self.happened = False
+        self.repeated = False
         self.allow(moves)
 
     def allow(self, moves: int) -> None:
@@ -103,10 +109,10 @@ class Call:
             try:
                 return self._requests.once(self, request)
             except Exception as failure:
-                if takes_effect and not isinstance(failure, LocationError):
-                    self.happened |= (
-                        not _answered(failure, expected) and self._verdict(failure).happened
-                    )
+                if takes_effect and not _answered(failure, expected):
+                    self.repeated = True
+                    if not isinstance(failure, LocationError):
+                        self.happened |= self._verdict(failure).happened
                 raise
 
         try:

@@ -53,7 +53,7 @@ class Write(Protocol):
 def _checksum(requests: Requests, body: bytes) -> dict[str, str]:
     """The parameter by which the server checks what it got."""
     if requests.place.options.checksums == "crc32":
-        return {"ChecksumCRC32": content_crc32(body)}
+        return {"ChecksumAlgorithm": "CRC32", "ChecksumCRC32": content_crc32(body)}
     return {"ContentMD5": content_md5(body)}
 
 
@@ -125,8 +125,10 @@ class Multipart:
             answer = client.upload_part(
                 **self._where, UploadId=self._upload, PartNumber=number, Body=body, **checksum
             )
-            checksum.pop("ContentMD5", None)
-            return {"PartNumber": number, "ETag": answer["ETag"], **checksum}
+            done = {"PartNumber": number, "ETag": answer["ETag"]}
+            if "ChecksumCRC32" in checksum:
+                done["ChecksumCRC32"] = checksum["ChecksumCRC32"]
+            return done
 
         return self._call.send(upload)
 

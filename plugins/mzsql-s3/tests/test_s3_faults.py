@@ -1,0 +1,292 @@
+"""What a client does when server and network fail, on real connections through a proxy: no wrong answer, no write lost or half done, no
+hang, and an error that says whether it happened."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from s3_places import SMALL
+from s3_proxy import Answer, after, answer, cut, hang, on, reset, slow, trickle
+
+from mzsql.location import Determinate, Indeterminate
+
+LONG = bytes(range(256)) * 20  # 13 parts of the small settings
+PASSING = {
+    "500": answer(500, "InternalError"),
+    "503": answer(503, "SlowDown"),
+    "throttled": answer(429, "TooManyRequests"),
+    "no answer from a proxy": answer(502),
+    "reset": reset,
+    "hang": hang(4),
+    "slow, in time": slow(0.2),
+}
+
+
+@pytest.mark.parametrize("name", PASSING)
+@pytest.mark.parametrize("did", [False, True], ids=["before", "after"])
+def test_a_passing_fault_is_not_noticed(faulty, direct, proxy, name, did):
+    """Every operation, each of whose first requests fails, before or after the server did it."""
+    if name.startswith("slow") and did:
+        pytest.skip("slow passes on what it is given")
+    fault = after(PASSING[name]) if did else PASSING[name]
+    steps = {
+        "PutObject": lambda: faulty.set("a/b", b"1"),
+        "GetObject": lambda: faulty.get("a/b"),
+        "ListObjectsV2": lambda: list(faulty.list_keys_and_metadata("")),
+        "DeleteObject": lambda: faulty.delete("a/b"),
+        "DeleteObjects": lambda: faulty.delete_many(["a/b", "c"]),
+        "UploadPart": lambda: faulty.set("l", LONG),
+        "CreateMultipartUpload": lambda: faulty.set("l", LONG),
+        "CompleteMultipartUpload": lambda: faulty.set("l", LONG),
+        "ListMultipartUploads": lambda: [u for u in faulty.list_unfinished() if u.size],
+    }
+    results = {}
+    for operation, step in steps.items():
+        proxy.fault = on(fault, operation)
+        before = proxy.counts[operation]
+        results[operation] = step()
+        assert proxy.counts[operation] > before
+    assert results["GetObject"] == b"1"
+    assert results["ListObjectsV2"] == [("a/b", 1)]
+    assert results["DeleteObject"] == 1
+    assert results["ListMultipartUploads"] == []
+    assert direct.get("a/b") is None
+    assert direct.get("l") == LONG
+
+
+@pytest.mark.parametrize("length", [0, 1, 399, 700])
+def test_a_body_cut_off_is_read_again(faulty, direct, proxy, length):
+    direct.set("k", LONG[:900])
+    proxy.fault = on(cut(length), "GetObject", times=3)
+    assert faulty.get("k") == LONG[:900]
+    proxy.fault = on(cut(length // 2), "GetObject", times=2)
+    assert faulty.get_range("k", 100, 500) == LONG[100:600]
+
+
+def test_bodies_cut_off_in_ranges_are_read_again(faulty, direct, proxy):
+    direct.set("k", LONG)
+    proxy.fault = on(cut(150), "GetObject", times=9)
+    assert faulty.get("k") == LONG
+
+
+def test_a_body_always_cut_off_is_an_error(impatient, direct, proxy):
+    direct.set("k", LONG[:900])
+    proxy.fault = on(cut(500), "GetObject", times=None)
+    with pytest.raises(Determinate, match=r"(ended|broke off) after 500 of 900"):
+        impatient.get("k")
+
+
+def test_a_body_changed_on_the_way_is_read_again(faulty, direct, proxy):
+    direct.set("k", LONG[:900])
+
+    def damage(exchange):
+        found = exchange.pass_on()
+        body = bytes([found.body[0] ^ 1]) + found.body[1:]
+        exchange.send(type(found)(found.status, found.headers, body))
+
+    proxy.fault = on(damage, "GetObject", times=2)
+    assert faulty.get("k") == LONG[:900]
+    proxy.fault = on(damage, "GetObject", times=None)
+    with pytest.raises(Determinate, match="came damaged"):
+        faulty.get("k")
+
+
+def test_a_reader_in_ranges_sees_one_version(faulty, direct, proxy):
+    """The object is replaced between the first answer and the ranges."""
+    direct.set("k", LONG)
+    other = LONG[::-1]
+
+    def replace(exchange):
+        found = exchange.pass_on()
+        direct.set("k", other)
+        exchange.send(found)
+
+    proxy.fault = on(replace, "GetObject")
+    assert faulty.get("k") == other
+
+    def remove(exchange):
+        found = exchange.pass_on()
+        direct.delete("k")
+        exchange.send(found)
+
+    proxy.fault = on(remove, "GetObject")
+    assert faulty.get("k") is None
+
+
+@pytest.mark.parametrize("value", [b"short", LONG], ids=["put", "multipart"])
+def test_a_write_that_never_gets_through(impatient, direct, proxy, value):
+    """Refused: it surely did not happen. No answer: it may have. Nothing unfinished stays."""
+    last = "PutObject" if len(value) < 1000 else "CompleteMultipartUpload"
+    direct.set("k", b"old")
+    cases = [
+        (answer(503, "SlowDown"), Determinate, b"old"),
+        (answer(403, "AccessDenied"), Determinate, b"old"),
+        (answer(500, "InternalError"), Indeterminate, b"old"),
+        (reset, Indeterminate, b"old"),
+        (hang(5), Indeterminate, b"old"),
+        (after(reset), Indeterminate, None),
+    ]
+    for fault, kind, there in cases:
+        proxy.fault = on(fault, last, times=None)
+        with pytest.raises(kind, match="cannot write 'k'") as caught:
+            impatient.set("k", value)
+        assert type(caught.value) is kind
+        assert proxy.endpoint in str(caught.value).replace("%3A", ":").replace("%2F", "/")
+        assert direct.get("k") in ((there,) if there else (b"old", value))
+        direct.set("k", b"old")
+    assert list(direct.list_unfinished()) == []
+
+
+def test_a_part_that_fails_leaves_nothing(impatient, direct, proxy):
+    for fault in (answer(403, "AccessDenied"), answer(500, "InternalError")):
+        proxy.fault = on(fault, "UploadPart", times=None)
+        with pytest.raises(Determinate):
+            impatient.set("k", LONG)
+        assert direct.get("k") is None
+        assert list(direct.list_unfinished()) == []
+
+
+def test_an_upload_that_cannot_even_be_given_up_is_found_by_a_sweep(
+    impatient, direct, proxy, caplog
+):
+    def fail(exchange):
+        if exchange.seen.operation in ("UploadPart", "AbortMultipartUpload"):
+            answer(403, "AccessDenied")(exchange)
+        else:
+            exchange.send(exchange.pass_on())
+
+    proxy.fault = on(fail, times=None)
+    with pytest.raises(Determinate):
+        impatient.set("k", LONG)
+    assert "unfinished upload stays behind" in caplog.text
+    [left] = direct.list_unfinished()
+    assert left.key == "k"
+    direct.abort_unfinished(left)
+    assert list(direct.list_unfinished()) == []
+
+
+def test_a_late_try_undoes_no_later_write(faulty, direct, proxy):
+    """A try that is held up on the way, and given up for another one, arrives after another writer's."""
+    direct.set("k", b"old")
+    late = []
+
+    def hold(exchange):
+        late.append(exchange)
+        exchange.wait(1.5)
+        done = exchange.pass_on()
+        late.append(done.status)
+
+    # The second request under this key is the one conditional on what is there.
+    def second(exchange):
+        if exchange.seen.headers.get("If-Match") is None:
+            exchange.send(exchange.pass_on())
+        else:
+            proxy.fault = lambda _: False
+            hold(exchange)
+
+    proxy.fault = on(second, "PutObject", times=2)
+    faulty.set("k", b"first")
+    direct.set("k", b"second")
+    deadline = time.monotonic() + 20
+    while len(late) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert late[1] == 412
+    assert direct.get("k") == b"second"
+
+
+def test_without_conditions_where_the_server_lacks_them(faulty, direct, proxy):
+    def lacking(exchange):
+        if {"If-Match", "If-None-Match"} & set(exchange.seen.headers):
+            answer(501, "NotImplemented", "A header you provided implies functionality")(exchange)
+        else:
+            exchange.send(exchange.pass_on())
+
+    proxy.fault = on(lacking, times=None)
+    faulty.set("k", b"1")
+    faulty.set("k", b"2")
+    assert proxy.counts["PutObject"] == 3  # asked once
+    assert direct.get("k") == b"2"
+    assert faulty.delete("k") == 1
+    assert direct.get("k") is None
+
+
+def test_a_deletion_names_the_size_of_what_it_removed(faulty, direct, proxy):
+    """The object is replaced after its size was asked for."""
+    direct.set("k", b"1")
+
+    def replace(exchange):
+        direct.set("k", b"longer")
+        exchange.send(exchange.pass_on())
+
+    proxy.fault = on(replace, "DeleteObject")
+    assert faulty.delete("k") == 6
+    assert direct.get("k") is None
+
+
+def test_some_keys_that_cannot_be_removed(faulty, direct, proxy):
+    """A DeleteObjects that is answered 200 has failed all the same for the keys it names."""
+    direct.set("a", b"1")
+
+    def refuse(code):
+        body = (
+            f"<DeleteResult><Error><Key>{faulty.place.below('a')}</Key><Code>{code}</Code>"
+            "<Message>m</Message></Error></DeleteResult>"
+        )
+        return answer_with(200, body.encode())
+
+    proxy.fault = on(refuse("SlowDown"), "DeleteObjects")
+    faulty.delete_many(["a", "b"])
+    assert direct.get("a") is None
+    proxy.fault = on(refuse("AccessDenied"), "DeleteObjects")
+    with pytest.raises(Determinate, match="AccessDenied"):
+        faulty.delete_many(["a", "b"])
+
+
+def answer_with(status, body):
+    return lambda exchange: exchange.send(Answer(status, {"Content-Type": "text/xml"}, body))
+
+
+@pytest.mark.parametrize(
+    "fault", [hang(60), slow(60), trickle(0.3)], ids=["hang", "slow", "trickle"]
+)
+def test_no_operation_outlasts_its_time(impatient, direct, proxy, fault):
+    """Two seconds and a read timeout, here with much to spare for a busy machine."""
+    direct.set("k", LONG[:900])
+    proxy.fault = on(fault, times=None)
+    for act in (lambda: impatient.get("k"), lambda: impatient.get_range("k", 0, 500)):
+        start = time.monotonic()
+        with pytest.raises(Determinate, match=r"in time|not done in"):
+            act()
+        assert time.monotonic() - start < 20
+
+
+def test_more_callers_than_requests_at_once(direct, through_proxy, proxy, opened):
+    """Eight callers, and a read in thirteen ranges, wait for one of two places."""
+    direct.set("k", LONG)
+    blob = opened(url=through_proxy, concurrency=2, **SMALL)
+    lock = threading.Lock()
+    now, most, wrong = [0], [0], []
+
+    def count(exchange):
+        with lock:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+        exchange.wait(0.05)
+        found = exchange.pass_on()
+        with lock:
+            now[0] -= 1
+        exchange.send(found)
+
+    def read():
+        if blob.get("k") != LONG:
+            wrong.append(1)
+
+    proxy.fault = on(count, times=None)
+    threads = [threading.Thread(target=read) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (most[0], wrong) == (2, [])
