@@ -262,7 +262,11 @@ def plugins(
 @plugins_app.command("test")
 def plugins_test(
     url: Annotated[
-        str, typer.Argument(metavar="URL", help="A backend's; what it holds is left alone.")
+        str,
+        typer.Argument(
+            metavar="URL",
+            help="A backend's, or profile:NAME for those of a profile; what it holds is left alone.",
+        ),
     ],
     *,
     full: Annotated[

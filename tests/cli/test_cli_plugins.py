@@ -144,8 +144,42 @@ def test_what_fails_is_told_with_the_line_that_reruns_it(shell: Shell) -> None:
     assert second.returncode == 1
     told = json.loads(second.stdout)
     assert not told["passed"]
-    assert [(one["name"], one["outcome"]) for one in told["results"]] == [("empty_value", "failed")]
+    (run,) = told["runs"]
+    assert [(one["name"], one["outcome"]) for one in run["results"]] == [("empty_value", "failed")]
     assert "failed" in {state["state"] for state in shell.plugin("strange")["kit"]}
+
+
+def test_a_single_case_of_a_backend_that_serves_more(shell: Shell) -> None:
+    ran = shell("plugins", "test", "mem:x", "--case", "oracle.fresh")
+    assert ran.returncode == 0
+    assert "1 passed, 0 failed" in ran.stdout
+
+
+def test_a_profile_keeps_its_password_to_itself(shell: Shell) -> None:
+    install(shell.site, "strange", PLUGIN)
+    shell.env["MZSQL_PROFILE_PROD_BLOB"] = f"forgetful://me:{SENTINEL}@h"
+    shell.env["MZSQL_PROFILE_PROD_CONSENSUS"] = "mem:profile"
+    shell.env["MZSQL_PROFILE_PROD_ORACLE"] = "mem:profile"
+    cases = [word for case in ("empty", "empty_value", "fresh") for word in ("--case", case)]
+    ran = shell("plugins", "test", "profile:prod", *cases)
+    assert ran.returncode == 1
+    assert SENTINEL not in ran.stdout + ran.stderr
+    assert "again: mzsql plugins test profile:prod --case blob.empty_value" in ran.stdout
+    assert "passed  consensus.empty " in ran.stdout
+    assert "passed  oracle.fresh " in ran.stdout
+    only = shell("plugins", "test", "profile:prod", *cases, "--only", "oracle", "--json")
+    assert only.returncode == 0
+    assert [run["url"] for run in json.loads(only.stdout)["runs"]] == ["mem:profile"]
+    assert shell("plugins", "test", "profile:none").returncode == 2
+
+
+def test_a_result_that_cannot_be_kept_is_told_all_the_same(shell: Shell) -> None:
+    shell.state.write_text("a file where the directory would be")
+    install(shell.site, "strange", PLUGIN)
+    ran = shell("plugins", "test", "sound:x")
+    assert ran.returncode == 0
+    assert "0 failed" in ran.stdout
+    assert "WARNING:  the result is not kept" in ran.stderr
 
 
 @pytest.mark.parametrize(
