@@ -96,6 +96,16 @@ def test_a_plugin_that_says_no_version_is_taken_for_the_first():
     assert (told.state, told.hooks_version, told.declares) == ("loaded", 1, False)
 
 
+def test_a_plugin_for_older_hooks_works(monkeypatch):
+    monkeypatch.setattr("mzsql.location.registry.HOOKS_VERSION", 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        older = good_beside(module(MZSQL_HOOKS=1, mzsql_open_blob=mzsql_open_blob))
+        same = good_beside(module(MZSQL_HOOKS=2, mzsql_open_blob=mzsql_open_blob))
+    newer = good_beside(module(MZSQL_HOOKS=3, mzsql_open_blob=mzsql_open_blob))
+    assert [one.state for one in (older, same, newer)] == ["loaded", "loaded", "refused"]
+
+
 @hookimpl(specname="mzsql_open_blob")
 def unknown_argument(url, colour):
     return None
