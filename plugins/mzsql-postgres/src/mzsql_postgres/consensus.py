@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from mzsql.location import MAX_SEQNO, Versioned
 from mzsql.location.keys import check_limit, check_step, check_truncate
-from mzsql_postgres.dialects import ConsensusStatements, Dialect
+from mzsql_postgres.dialects import NOTIFY, ConsensusStatements, Dialect
 from mzsql_postgres.failures import Failed
 from mzsql_postgres.notifications import Followers
 from mzsql_postgres.options import Options
@@ -89,7 +89,7 @@ class PostgresConsensus:
 
     def _notify(self, session: Session, payload: bytes) -> None:
         if self._dialect.notifies:
-            session.post(self._statements.notify, (self._channel.encode(), payload))
+            session.post(NOTIFY, (self._channel.encode(), payload))
 
     def scan(self, key: str, from_seqno: int, limit: int) -> list[Versioned]:
         """At most ``limit`` entries from ``from_seqno`` on."""

@@ -43,6 +43,10 @@ def quoted(text: str, schema: str) -> str:
     return sql.SQL(text).format(schema=sql.Identifier(schema), **names).as_string(None)
 
 
+NOTIFY = Statement("notify", "SELECT pg_notify($1, $2)", (TEXT, TEXT), name="mzsql_notify")
+"""Tells $2 on the channel $1. A new session of PostgreSQL begins by preparing it."""
+
+
 class Dialect(Protocol):
     """What differs between servers."""
 
@@ -74,9 +78,8 @@ class Postgres:
     locks = True
     isolation = "read committed"
     next_entry = (
-        "WITH expected AS (SELECT shard FROM {consensus} WHERE shard = $1 AND sequence_number = $4 FOR KEY SHARE)"
-        " INSERT INTO {consensus} (shard, sequence_number, data) SELECT shard, $2, $3 FROM expected"
-        " ON CONFLICT DO NOTHING"
+        "INSERT INTO {consensus} (shard, sequence_number, data) SELECT shard, $2, $3 FROM {consensus}"
+        " WHERE shard = $1 AND sequence_number = $4 FOR KEY SHARE ON CONFLICT DO NOTHING"
     )
     # Collation "C": by bytes, which no upgrade of the server's locale changes under an index.
     keys_table = 'CREATE TABLE {keys} (shard text COLLATE "C" PRIMARY KEY)'
@@ -96,7 +99,8 @@ class Postgres:
             f" SET idle_in_transaction_session_timeout = {_ms(limits.statement_timeout)};"
             f" SET default_transaction_isolation = '{self.isolation}'; SET client_encoding = 'UTF8';"
             " SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off;"
-            " SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+            " SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off';"
+            " PREPARE mzsql_notify (text, text) AS SELECT pg_notify($1, $2)"
         )
 
 
@@ -160,7 +164,6 @@ class ConsensusStatements:
             BYTEA,
         )
         self.next_entry = made("compare_and_set", dialect.next_entry, TEXT, INT8, BYTEA, INT8)
-        self.notify = made("notify", "SELECT pg_notify($1, $2)", TEXT, TEXT)
         self.head = made(
             "head",
             "SELECT sequence_number, data FROM {consensus} WHERE shard = $1 ORDER BY sequence_number DESC LIMIT 1",
@@ -195,8 +198,8 @@ class ConsensusStatements:
         )
         self.heads = made(
             "wait",
-            "SELECT k, (SELECT c.sequence_number FROM {consensus} AS c WHERE c.shard = k"
-            " ORDER BY c.sequence_number DESC LIMIT 1) FROM unnest($1) AS k",
+            "SELECT k, (SELECT max(c.sequence_number) FROM {consensus} AS c WHERE c.shard = k)"
+            " FROM unnest($1) AS k",
             TEXT_ARRAY,
             reads=True,
         )

@@ -76,15 +76,22 @@ class Statement:
         text: the SQL.
         types: the parameters' types, by their object identifiers.
         reads: whether it only reads.
+        name: what it is prepared as, where that is not left to the first use.
     """
 
     def __init__(
-        self, operation: str, text: str, types: Sequence[int] = (), *, reads: bool = False
+        self,
+        operation: str,
+        text: str,
+        types: Sequence[int] = (),
+        *,
+        reads: bool = False,
+        name: str | None = None,
     ) -> None:
         global _named  # noqa: PLW0603 - names are apart in a process, as connections outlive handles
         with _NAMES:
             _named += 1
-            self.name = f"mzsql_{_named}".encode()
+            self.name = (name or f"mzsql_{_named}").encode()
         self.text = text.encode()
         self.types = tuple(types)
         self.reads = reads
@@ -183,12 +190,13 @@ class Session:
         return Answer(self._results(Outlook.DOUBTFUL))
 
     def post(self, statement: Statement, values: Sequence[bytes]) -> None:
-        """Send a statement and leave its answer for the next one to fetch; a connection that fails shows it then."""
+        """Send a statement and leave its answer for the next one to fetch; a connection that fails shows it then.
+
+        The statement was prepared by `script` under its name.
+        """
         try:
             statement.counted.inc()
-            self.pgconn.send_query_params(
-                statement.text, values, statement.types, statement.formats
-            )
+            self.pgconn.send_query_prepared(statement.name, values, statement.formats)
             self._owed = True
             self.pgconn.flush()
         except psycopg.Error:
