@@ -9,7 +9,6 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -21,21 +20,14 @@ from mzsql.storage import TableShard, WriteAheadLog
 
 
 @pytest.fixture
-def env(tmp_path: Path) -> Path:
-    return tmp_path / "env"
-
-
-@pytest.fixture
-def con(env: Path) -> Iterator[mzsql.Connection]:
+def con(env: str) -> Iterator[mzsql.Connection]:
     connection = mzsql.connect(env)
     yield connection
     connection.close()
 
 
-def child(env: Path, body: str) -> subprocess.Popen[str]:
-    program = f"import mzsql, sys, time\ncon = mzsql.connect({str(env)!r})\n" + textwrap.dedent(
-        body
-    )
+def child(env: str, body: str) -> subprocess.Popen[str]:
+    program = f"import mzsql, sys, time\ncon = mzsql.connect({env!r})\n" + textwrap.dedent(body)
     return subprocess.Popen(
         [sys.executable, "-c", program],
         stdin=subprocess.PIPE,
@@ -52,7 +44,7 @@ def finish(process: subprocess.Popen[str]) -> str:
 
 
 def test_what_one_process_has_done_another_sees_at_its_next_statement(
-    env: Path, con: mzsql.Connection
+    env: str, con: mzsql.Connection
 ) -> None:
     con.execute("CREATE TABLE t (a int); INSERT INTO t VALUES (1)")
     other = child(
@@ -82,7 +74,7 @@ def test_what_one_process_has_done_another_sees_at_its_next_statement(
     assert finish(other) == "[(2,)]\nunknown catalog item 'made'\n"
 
 
-def test_no_increment_of_two_processes_is_lost(env: Path, con: mzsql.Connection) -> None:
+def test_no_increment_of_two_processes_is_lost(env: str, con: mzsql.Connection) -> None:
     con.execute("CREATE TABLE n (v int); INSERT INTO n VALUES (0)")
     body = """
     for _ in range(10):
@@ -97,7 +89,7 @@ def test_no_increment_of_two_processes_is_lost(env: Path, con: mzsql.Connection)
     assert con.execute("SELECT v FROM n").fetchall() == [(30,)]
 
 
-def test_threads_share_appends(env: Path, con: mzsql.Connection) -> None:
+def test_threads_share_appends(env: str, con: mzsql.Connection) -> None:
     con.execute("CREATE TABLE t (a int)")
     barrier = threading.Barrier(8)
     failures: list[BaseException] = []
@@ -129,7 +121,7 @@ class Crash(BaseException):
 
 @pytest.mark.parametrize("point", ["before the append", "after the append", "while applying"])
 def test_a_crash_around_the_commit_leaves_all_or_nothing(
-    env: Path, point: str, monkeypatch: pytest.MonkeyPatch
+    env: str, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with mzsql.connect(env) as con:
         con.execute("CREATE TABLE t (a int); CREATE TABLE s (a int); INSERT INTO t VALUES (0)")
@@ -177,7 +169,7 @@ def _dying_commit(point: str):
 
 
 def test_a_process_killed_while_it_commits_leaves_whole_transactions(
-    env: Path, con: mzsql.Connection
+    env: str, con: mzsql.Connection
 ) -> None:
     con.execute("CREATE TABLE t (a int); CREATE TABLE s (a int)")
     other = child(
@@ -209,7 +201,7 @@ def test_a_process_killed_while_it_commits_leaves_whole_transactions(
 
 
 def test_a_table_dropped_by_another_process_takes_no_writes(
-    env: Path, con: mzsql.Connection
+    env: str, con: mzsql.Connection
 ) -> None:
     con.execute("CREATE TABLE t (a int); INSERT INTO t VALUES (1)")
     con.execute("BEGIN; INSERT INTO t VALUES (2)")
@@ -222,7 +214,7 @@ def test_a_table_dropped_by_another_process_takes_no_writes(
 
 
 class TestReader:
-    def test_it_reads_without_leading_or_writing(self, env: Path, con: mzsql.Connection) -> None:
+    def test_it_reads_without_leading_or_writing(self, env: str, con: mzsql.Connection) -> None:
         con.execute("CREATE TABLE t (a int, b text); INSERT INTO t VALUES (1, 'x'), (1, 'x')")
         con.execute("CREATE VIEW v AS SELECT a + 1 AS c FROM t")
         with reader.open_read_only(env) as reading:
@@ -246,7 +238,7 @@ class TestReader:
                 "mz_internal.mz_frontiers",
             }
 
-    def test_read_only_connections_refuse_writes(self, env: Path, con: mzsql.Connection) -> None:
+    def test_read_only_connections_refuse_writes(self, env: str, con: mzsql.Connection) -> None:
         con.execute("CREATE TABLE t (a int); INSERT INTO t VALUES (1)")
         with mzsql.connect(env, read_only=True) as reading:
             assert reading.execute("SELECT * FROM t").fetchall() == [(1,)]
@@ -255,7 +247,7 @@ class TestReader:
                     reading.execute(statement)
 
 
-def test_opening_takes_little_and_stops_what_it_started(env: Path) -> None:
+def test_opening_takes_little_and_stops_what_it_started(env: str) -> None:
     mzsql.connect(env).close()
     before = {t.name for t in threading.enumerate()}
     started = time.monotonic()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 from collections.abc import Iterator
-from pathlib import Path
 
 import duckdb
 import pytest
@@ -14,8 +13,8 @@ import mzsql
 
 
 @pytest.fixture
-def con(tmp_path: Path) -> Iterator[mzsql.Connection]:
-    connection = mzsql.connect(tmp_path / "env")
+def con(env: str) -> Iterator[mzsql.Connection]:
+    connection = mzsql.connect(env)
     yield connection
     connection.close()
 
@@ -82,11 +81,11 @@ def test_views_see_through_to_tables(con: mzsql.Connection) -> None:
     assert rows(con, "SHOW VIEWS") == [("v", ""), ("w", "")]
 
 
-def test_everything_survives_reopening(tmp_path: Path) -> None:
-    with mzsql.connect(tmp_path / "env") as con:
+def test_everything_survives_reopening(env: str) -> None:
+    with mzsql.connect(env) as con:
         con.execute("CREATE TABLE t (a int, b text DEFAULT 'd'); INSERT INTO t (a) VALUES (1)")
         con.execute("CREATE VIEW v AS SELECT b FROM t")
-    with mzsql.connect(tmp_path / "env") as con:
+    with mzsql.connect(env) as con:
         assert rows(con, "SELECT * FROM v") == [("d",)]
         con.execute("INSERT INTO t VALUES (2, 'e')")
         assert rows(con, "SELECT a, b FROM t ORDER BY a") == [(1, "d"), (2, "e")]
@@ -206,7 +205,7 @@ def test_as_of_reads_history(con: mzsql.Connection) -> None:
 
 
 class TestTransactions:
-    def test_writes_commit_as_one(self, con: mzsql.Connection, tmp_path: Path) -> None:
+    def test_writes_commit_as_one(self, con: mzsql.Connection, env: str) -> None:
         con.execute("CREATE TABLE t (a int); CREATE TABLE s (a int)")
         before = con.coordinator.commits.appends
         con.execute("BEGIN")
@@ -214,7 +213,7 @@ class TestTransactions:
         con.execute("INSERT INTO s VALUES (2)")
         con.execute("DELETE FROM t WHERE a = 1")
         con.execute("INSERT INTO t VALUES (3)")
-        with mzsql.connect(tmp_path / "env") as other:
+        with mzsql.connect(env) as other:
             assert rows(other, "SELECT * FROM t") == []
         con.execute("COMMIT")
         assert con.coordinator.commits.appends == before + 1
@@ -232,12 +231,12 @@ class TestTransactions:
         assert rows(con, "SELECT * FROM t") == []
 
     def test_reads_of_one_transaction_are_of_one_time(
-        self, con: mzsql.Connection, tmp_path: Path
+        self, con: mzsql.Connection, env: str
     ) -> None:
         con.execute("CREATE TABLE t (a int)")
         con.execute("BEGIN")
         assert rows(con, "SELECT count(*) FROM t") == [(0,)]
-        with mzsql.connect(tmp_path / "env") as other:
+        with mzsql.connect(env) as other:
             other.execute("INSERT INTO t VALUES (1)")
         assert rows(con, "SELECT count(*) FROM t") == [(0,)]
         con.execute("COMMIT")
@@ -253,10 +252,10 @@ class TestTransactions:
             con.execute("SELECT * FROM t")
         con.execute("ROLLBACK")
 
-    def test_a_conflict_fails_the_commit(self, con: mzsql.Connection, tmp_path: Path) -> None:
+    def test_a_conflict_fails_the_commit(self, con: mzsql.Connection, env: str) -> None:
         con.execute("CREATE TABLE t (a int); INSERT INTO t VALUES (1)")
         con.execute("BEGIN; UPDATE t SET a = a + 1")
-        with mzsql.connect(tmp_path / "env") as other:
+        with mzsql.connect(env) as other:
             other.execute("UPDATE t SET a = a + 10")
         with pytest.raises(mzsql.OperationalError, match="could not serialize access") as caught:
             con.execute("COMMIT")

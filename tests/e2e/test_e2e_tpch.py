@@ -79,10 +79,12 @@ def check(con: mzsql.Connection, other: duckdb.DuckDBPyConnection, when: str) ->
         assert same(mine, theirs), (when, name, mine, theirs)
 
 
-def test_views_equal_another_engine_after_every_change(tmp_path: Path, spark: SparkSession) -> None:
+def test_views_equal_another_engine_after_every_change(
+    tmp_path: Path, spark: SparkSession, env: str
+) -> None:
     generate(tmp_path / "tpch", 0.002)
     other = duckdb.connect()
-    with mzsql.connect(tmp_path / "env", spark=spark) as con:
+    with mzsql.connect(env, spark=spark) as con:
         con.execute("SET statement_timeout = '5 min'")
         con.execute(script("schema"))
         for table in TABLES:

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -44,11 +43,9 @@ def check(con: mzsql.Connection, other: duckdb.DuckDBPyConnection) -> None:
         assert found == sorted(map(repr, other.execute(query).fetchall())), name
 
 
-def test_views_follow_their_tables_and_go_on_after_a_restart(
-    tmp_path: Path, spark: SparkSession
-) -> None:
+def test_views_follow_their_tables_and_go_on_after_a_restart(env: str, spark: SparkSession) -> None:
     other = duckdb.connect()
-    with mzsql.connect(tmp_path / "env", spark=spark) as con:
+    with mzsql.connect(env, spark=spark) as con:
         con.execute("SET statement_timeout = '5 min'")
         for statement in (*TABLES, *CHANGES[:2]):
             con.execute(statement)
@@ -70,7 +67,7 @@ def test_views_follow_their_tables_and_go_on_after_a_restart(
             mzsql.ProgrammingError, match="still depended upon by materialized view"
         ):
             con.execute("DROP TABLE orders")
-    with mzsql.connect(tmp_path / "env", spark=spark) as con:
+    with mzsql.connect(env, spark=spark) as con:
         con.execute("SET statement_timeout = '5 min'")
         assert con.plans_from_cache == (4, 4)
         check(con, other)
@@ -89,8 +86,8 @@ def test_views_follow_their_tables_and_go_on_after_a_restart(
         assert con.execute("SELECT * FROM mz_internal.mz_hydration_statuses").fetchall() == []
 
 
-def test_errors_of_a_view_are_read_and_recover(tmp_path: Path, spark: SparkSession) -> None:
-    with mzsql.connect(tmp_path / "env", spark=spark) as con:
+def test_errors_of_a_view_are_read_and_recover(env: str, spark: SparkSession) -> None:
+    with mzsql.connect(env, spark=spark) as con:
         con.execute("SET statement_timeout = '5 min'")
         con.execute("CREATE TABLE t (a int); INSERT INTO t VALUES (1), (2)")
         con.execute("CREATE MATERIALIZED VIEW inverse AS SELECT 10 / a AS x FROM t")
@@ -102,13 +99,13 @@ def test_errors_of_a_view_are_read_and_recover(tmp_path: Path, spark: SparkSessi
         assert sorted(con.execute("SELECT x FROM inverse").fetchall()) == [(5,), (10,)]
 
 
-def test_a_view_that_nobody_maintains_says_so(tmp_path: Path, spark: SparkSession) -> None:
-    with mzsql.connect(tmp_path / "env", spark=spark) as con:
+def test_a_view_that_nobody_maintains_says_so(env: str, spark: SparkSession) -> None:
+    with mzsql.connect(env, spark=spark) as con:
         con.execute("SET statement_timeout = '5 min'")
         con.execute("CREATE TABLE t (a int); INSERT INTO t VALUES (1)")
         con.execute("CREATE MATERIALIZED VIEW v AS SELECT a + 1 AS b FROM t")
         assert con.execute("SELECT * FROM v").fetchall() == [(2,)]
-    with mzsql.connect(tmp_path / "env", read_only=True) as con:
+    with mzsql.connect(env, read_only=True) as con:
         assert con.execute("SELECT * FROM v").fetchall() == [(2,)]
         writer = subprocess.run(
             [
@@ -120,7 +117,7 @@ def test_a_view_that_nobody_maintains_says_so(tmp_path: Path, spark: SparkSessio
                     from mzsql.adapter.environment import Environment
                     from mzsql.adapter.locations import locate
                     from mzsql.adapter.session import Session
-                    env = Environment.open(locate({str(tmp_path / "env")!r}))
+                    env = Environment.open(locate({env!r}))
                     serving = Coordinator(env, spark=None)
                     serving.execute(Session(), "INSERT INTO t VALUES (5)")
                     serving.close()
@@ -142,12 +139,11 @@ def test_a_view_that_nobody_maintains_says_so(tmp_path: Path, spark: SparkSessio
 
 
 def test_a_process_killed_in_the_middle_of_a_refresh_loses_nothing(
-    tmp_path: Path, spark: SparkSession
+    env: str, spark: SparkSession
 ) -> None:
-    env = tmp_path / "env"
     program = f"""
         import mzsql
-        con = mzsql.connect({str(env)!r})
+        con = mzsql.connect({env!r})
         con.execute("SET statement_timeout = '5 min'")
         con.execute("CREATE TABLE t (k int, v int); INSERT INTO t VALUES (1, 1), (2, 2)")
         con.execute("CREATE MATERIALIZED VIEW sums AS SELECT k, sum(v) AS s, count(*) AS n FROM t GROUP BY k")
