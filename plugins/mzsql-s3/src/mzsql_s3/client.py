@@ -124,9 +124,9 @@ class Call:
         except Exception as failure:
             if _answered(failure, expected):
                 raise
-            verdict = self._verdict(failure)
-            # Without its cause: botocore's exceptions hold the request, with its signature and session token.
-            raise self.failed(verdict, tried) from None
+            failed = self.failed(self._verdict(failure), tried)
+        # Not with the failure as its cause or context: botocore's exceptions hold the request, with its signature and session token.
+        raise failed
 
     def _again(
         self,
@@ -249,7 +249,10 @@ class Requests:
             )
         except (boto.BotoCoreError, ValueError) as failure:
             verdict = judge(failure, self.place.bucket)
-            raise error("open it", "", self.place.url, verdict, happened=False, tries=1) from None
+            failed = error("open it", "", self.place.url, verdict, happened=False, tries=1)
+            client = None
+        if client is None:
+            raise failed
         client.meta.events.register_last("before-send.s3", self._before_send)
         if options.checksums == "md5":
             client.meta.events.register_first("before-sign.s3.DeleteObjects", _sign_md5)

@@ -7,9 +7,11 @@ Source: "Error responses" and "Best practices design patterns" of the S3 documen
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from botocore import exceptions as boto
+from botocore.parsers import ResponseParserError
 
 from mzsql.location import Determinate, Indeterminate, LocationError
 
@@ -37,6 +39,7 @@ _AGAIN = frozenset(
     }
 )
 """Surely not done, and may be done the next time."""
+_REGION = "The bucket is in another region: say ?region=… of the bucket."
 _HINTS = {
     "AccessDenied": "Give these credentials the permissions in the README of mzsql-s3 on the bucket and the prefix. "
     "(Without s3:ListBucket S3 says so also of an object that is not there.)",
@@ -49,8 +52,8 @@ _HINTS = {
     "InvalidToken": "The session token does not belong to these credentials: get new ones.",
     "RequestTimeTooSkewed": "The clock of this machine is wrong by more than 15 minutes: set it.",
     "PermanentRedirect": "The bucket is in another region, or at another endpoint: say ?region=… of the bucket.",
-    "AuthorizationHeaderMalformed": "The bucket is in another region: say ?region=… of the bucket.",
-    "IllegalLocationConstraintException": "The bucket is in another region: say ?region=… of the bucket.",
+    "AuthorizationHeaderMalformed": _REGION,
+    "IllegalLocationConstraintException": _REGION,
     "InvalidObjectState": "The object was moved to an archive by a lifecycle rule: restore it, and keep such rules from the prefix.",
     "KMS.DisabledException": "The bucket's KMS key is disabled: enable it.",
     "QuotaExceeded": "The store's quota is used up.",
@@ -75,6 +78,10 @@ class ShortBody(Exception):
     """An answer's body ended early, does not match its checksum, or its object was replaced while it was read; worth another try."""
 
 
+class Strange(Exception):
+    """An answer that S3 does not give: something else answers."""
+
+
 class Late(Exception):
     """The time of the operation ran out."""
 
@@ -89,6 +96,18 @@ class Verdict(NamedTuple):
     again: bool
     why: str
     hint: str | None = None
+
+
+def etag_of(answer: Mapping[str, Any]) -> str:
+    """The ETag of an answer, which every answer of S3 about an object has.
+
+    Raises:
+        Strange: it has none.
+    """
+    found = answer.get("ETag")
+    if not found:
+        raise Strange
+    return str(found)
 
 
 def code_of(failure: boto.ClientError) -> str:
@@ -125,12 +144,17 @@ def judge(failure: Exception, bucket: str) -> Verdict:
             return Verdict(True, True, str(failure))
         case Late():
             return Verdict(False, False, str(failure), _SLOW)
+        case Strange() | ResponseParserError():
+            return Verdict(True, False, "what answers there is no S3 server", _NO_S3)
+        case RecursionError():  # botocore follows redirects so
+            return Verdict(False, False, "the server redirects in circles", _REGION)
     return _judge_set_up(failure)
 
 
 _REACH = (
     "See that the endpoint and region are right and the server is up and can be reached from here."
 )
+_NO_S3 = "See that the endpoint is an S3 server's, and that no proxy answers in its place."
 _SLOW = "The server or the network is slow or overloaded; the URL's options timeout, read_timeout and concurrency set the bounds."
 _FIND = (
     "boto3 looks in the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY), in ~/.aws (the URL's ?profile= names which), "
@@ -155,7 +179,7 @@ def _judge_answer(failure: boto.ClientError, bucket: str) -> Verdict:
         return Verdict(True, True, f"the server failed ({why})", _HINTS.get(code))
     if status == 404 and code in ("404", "") and not said:
         # An answer without a body: no S3 speaks there, or one that says no more.
-        return Verdict(False, False, why, "See that the endpoint is an S3 server's.")
+        return Verdict(False, False, why, _NO_S3)
     return Verdict(False, False, why, _HINTS.get(code))
 
 

@@ -134,17 +134,18 @@ def _text(shown: str, name: str, value: str) -> str:
 
 
 def _endpoint(shown: str, name: str, value: str) -> str:
-    split = urlsplit(value)
-    if "@" in split.netloc:
+    if "@" in value:
         raise InvalidUrl(
             f"{shown.partition('?')[0]}: credentials have no place in the endpoint",
             hint="Have them in the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY) or in a profile (?profile=name).",
         )
     try:
+        split = urlsplit(value)
         right = split.scheme in ("http", "https") and bool(split.hostname) and split.port != 0
+        right = right and split.path in ("", "/") and not split.query and not split.fragment
     except ValueError:
         right = False
-    if not right or split.path not in ("", "/") or split.query or split.fragment:
+    if not right:
         raise InvalidUrl(
             f"{shown}: the option {name} is no address of a server",
             hint="Write endpoint=http://host:port or endpoint=https://host.",

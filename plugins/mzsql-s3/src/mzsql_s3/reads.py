@@ -16,7 +16,7 @@ from botocore import exceptions as boto
 from urllib3.exceptions import HTTPError
 
 from mzsql_s3.client import Call, Requests, content_crc32
-from mzsql_s3.errors import ShortBody, Verdict, code_of
+from mzsql_s3.errors import ShortBody, Verdict, code_of, etag_of
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -44,7 +44,7 @@ def probe(requests: Requests, call: Call, object_key: str) -> Found | None:
     def ask(client: S3Client) -> Found:
         answer = client.get_object(Bucket=requests.place.bucket, Key=object_key, Range="bytes=0-0")
         read_body(call, answer, int(answer["ContentLength"]))
-        return Found(_total(answer), answer["ETag"])
+        return Found(_total(answer), etag_of(answer))
 
     try:
         return call.send(ask, expected=(*ABSENT, "InvalidRange"))
@@ -61,7 +61,7 @@ def _probe_empty(requests: Requests, call: Call, object_key: str) -> Found | Non
         answer = client.get_object(Bucket=requests.place.bucket, Key=object_key)
         size = int(answer["ContentLength"])
         read_body(call, answer, size)
-        return Found(size, answer["ETag"])
+        return Found(size, etag_of(answer))
 
     try:
         return call.send(ask, expected=ABSENT)
@@ -126,15 +126,16 @@ class Read:
         elif options.checksums == "crc32":
             asked["ChecksumMode"] = "ENABLED"
         answer: Any = client.get_object(Bucket=self._requests.place.bucket, Key=self._key, **asked)
+        etag = etag_of(answer)
         if "Range" in asked and answer.get("ContentRange") is None:
             return self._cut(answer)
         there = int(answer["ContentLength"])
         self._crc32 = None if "Range" in asked else _of_whole(answer.get("ChecksumCRC32"))
         if there <= options.multipart_threshold:
             return read_body(self._call, answer, there)
-        if self._etag != answer["ETag"]:
+        if self._etag != etag:
             self._drop()
-            self._etag = answer["ETag"]
+            self._etag = etag
             self._call.allow(there)
             self._begin_rest(self._offset + options.part_size, self._offset + there)
         return read_body(self._call, answer, min(options.part_size, there))
@@ -165,7 +166,7 @@ class Read:
                 Range=f"bytes={offset}-{offset + length - 1}",
                 IfMatch=etag,
             )
-            if answer["ETag"] != etag:
+            if etag_of(answer) != etag:
                 answer["Body"].close()
                 raise _Replaced
             if answer.get("ContentRange") is None:

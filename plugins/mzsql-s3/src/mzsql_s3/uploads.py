@@ -17,7 +17,7 @@ from botocore import exceptions as boto
 
 from mzsql.location import Indeterminate, LocationError, Unfinished
 from mzsql_s3.client import Call, Requests, content_crc32, content_md5
-from mzsql_s3.errors import Verdict, code_of
+from mzsql_s3.errors import Strange, Verdict, code_of, etag_of
 from mzsql_s3.options import MOST_PARTS
 from mzsql_s3.reads import probe
 
@@ -74,9 +74,10 @@ class Put:
             more |= condition.parameters()
 
         def put(client: S3Client) -> None:
-            client.put_object(
+            answer = client.put_object(
                 Bucket=self._requests.place.bucket, Key=self._key, Body=self._value, **more
             )
+            etag_of(answer)
 
         self._call.send(put, takes_effect=True, expected=REFUSED if condition else ())
 
@@ -103,7 +104,10 @@ class Multipart:
         more: Any = {"ChecksumAlgorithm": "CRC32"} if crc32 else {}
 
         def create(client: S3Client) -> str:
-            return client.create_multipart_upload(**self._where, **more)["UploadId"]
+            upload = client.create_multipart_upload(**self._where, **more).get("UploadId")
+            if not upload:
+                raise Strange
+            return upload
 
         # A try whose answer is lost leaves an empty upload behind, which a sweep finds.
         self._upload = self._call.send(create)
@@ -125,7 +129,7 @@ class Multipart:
             answer = client.upload_part(
                 **self._where, UploadId=self._upload, PartNumber=number, Body=body, **checksum
             )
-            done = {"PartNumber": number, "ETag": answer["ETag"]}
+            done = {"PartNumber": number, "ETag": etag_of(answer)}
             if "ChecksumCRC32" in checksum:
                 done["ChecksumCRC32"] = checksum["ChecksumCRC32"]
             return done
@@ -138,9 +142,10 @@ class Multipart:
         parts: Any = {"Parts": self._parts}
 
         def complete(client: S3Client) -> None:
-            client.complete_multipart_upload(
+            answer = client.complete_multipart_upload(
                 **self._where, UploadId=self._upload, MultipartUpload=parts, **more
             )
+            etag_of(answer)
 
         expected = (*_GONE, *(REFUSED if condition else ()))
         try:
