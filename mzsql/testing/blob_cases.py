@@ -7,7 +7,7 @@ what several do at once is in `mzsql.testing.concurrent`.
 
 from __future__ import annotations
 
-import threading
+import functools
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -22,7 +22,7 @@ from mzsql.location import (
     UploadSweepable,
     UsageError,
 )
-from mzsql.testing.contract import Case, case, skip
+from mzsql.testing.contract import Case, case, run_together, skip
 from mzsql.testing.expect import expect, expect_equal, expect_raises
 from mzsql.testing.sites import BlobSite
 
@@ -368,8 +368,7 @@ def threads_apart(site: BlobSite) -> None:
             if step % 3 == 2:
                 expect_equal(blob.delete(key), len(value), f"delete of thread {name}")
 
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(work, range(8)))
+    run_together([functools.partial(work, name) for name in range(8)])
     left = {f"t/{name}/{part}" for name in range(8) for part in (0, 1)}
     expect_equal(set(listed(blob, "t/")), left, "listing in the end")
 
@@ -380,25 +379,19 @@ def atomic_overwrites(site: BlobSite) -> None:
     blob, reading = site.open(), site.open()
     values = [bytes([i]) * 300_000 for i in range(4)]
     blob.set("contended/key", values[0])
-    done = threading.Event()
+    rounds = site.sized(10, 60)
     torn: list[str] = []
 
     def read() -> None:
-        while not done.is_set():
+        for _ in range(4 * rounds):
             seen = reading.get("contended/key")
             if seen not in values:
                 torn.append("nothing" if seen is None else f"{len(seen)} bytes, {set(seen)}")
 
     def write(value: bytes) -> None:
-        for _ in range(site.sized(10, 60)):
+        for _ in range(rounds):
             blob.set("contended/key", value)
 
-    with ThreadPoolExecutor(5) as pool:
-        reader = pool.submit(read)
-        try:
-            list(pool.map(write, values))
-        finally:
-            done.set()
-        reader.result()
+    run_together([read, *(functools.partial(write, value) for value in values)])
     expect_equal(torn, [], "reads that were no value whole")
     expect_equal(listed(blob, ""), {"contended/key": 300_000}, "listing in the end")

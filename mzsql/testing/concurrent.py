@@ -7,6 +7,7 @@ operations were acknowledged fails too: a backend that refuses everything is lin
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 import subprocess
@@ -15,14 +16,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
 
 import msgspec
 
-from mzsql.testing.contract import Site
+from mzsql.testing.contract import Site, run_together
 from mzsql.testing.expect import expect, expect_equal
 from mzsql.testing.histories import Recorder, calls_begun, load_history
 from mzsql.testing.linearizability import Model, check_history
@@ -41,8 +41,6 @@ from mzsql.testing.workloads import (
 
 WORKER_SECONDS = 120.0
 """After so long a worker that has not finished counts as hung, and is killed."""
-
-_SWITCH_SECONDS = 2e-5
 
 _MODELS: dict[Kind, Callable[[str], Model]] = {
     "blob": lambda _: RegisterModel(),
@@ -107,16 +105,7 @@ def run_threads(site: Site, kind: Kind, opener: Callable[[OracleClock], Any]) ->
             with Recorder(path, process) as recorder:
                 drive(kind, opener, recorder, rng, site.sized(50, 300))
 
-        interval = sys.getswitchinterval()
-        sys.setswitchinterval(
-            _SWITCH_SECONDS
-        )  # else a thread of a backend in memory hardly meets another
-        try:
-            with ThreadPoolExecutor(len(files)) as pool:
-                for one in [pool.submit(work, *each) for each in files]:
-                    one.result()
-        finally:
-            sys.setswitchinterval(interval)
+        run_together([functools.partial(work, *each) for each in files])
         _finish_and_check(site, kind, files, Path(directory))
 
 

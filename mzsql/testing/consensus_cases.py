@@ -6,6 +6,7 @@ keys apart. What one thread does is exact; what several do at once is in `mzsql.
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from mzsql.location import (
     UsageError,
     Versioned,
 )
-from mzsql.testing.contract import Case, case, skip
+from mzsql.testing.contract import Case, case, run_together, skip
 from mzsql.testing.expect import expect, expect_equal, expect_raises
 from mzsql.testing.sites import ConsensusSite
 
@@ -207,8 +208,11 @@ def values(site: ConsensusSite) -> None:
 def two_handles(site: ConsensusSite) -> None:
     """What one handle appended and truncated, another scans at once; its head follows."""
     one, two = site.open(), site.open()
+    expect_equal((two.scan("k", 0, 10), two.head("k")), ([], None), "scan and head of nothing")
     entries = filled(one, "k", 3)
     expect_equal(two.scan("k", 0, 10), entries, "scan through the other handle")
+    expect_equal(one.scan("k", 3, 10), [], "scan from the end")
+    expect_equal(one.head("k"), entries[-1], "head of the handle that appended")
     late = two.compare_and_set("k", 1, Versioned(2, b"late"))
     expect_equal(late, False, "compare_and_set of the other handle expecting an older entry")
     expect(
@@ -283,8 +287,7 @@ def contention(site: ConsensusSite) -> None:
                         won.append((seqno, name))
                     break
 
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(race, range(4)))
+    run_together([functools.partial(race, number) for number in range(4)])
     expect_equal([seqno for seqno, _ in sorted(won)], list(range(4 * rounds)), "entries won")
     found = [tuple(entry) for entry in handles[0].scan("k", 0, 1000)]
     expect_equal(found, sorted(won), "the log against what its writers won")

@@ -7,8 +7,11 @@ A case is a plain function of a `Site`. The same cases make up the test classes 
 from __future__ import annotations
 
 import os
+import sys
+import threading
 import unittest
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
@@ -16,6 +19,8 @@ import msgspec
 
 Level = Literal["quick", "full"]
 S = TypeVar("S", bound="Site")
+
+_SWITCH_SECONDS = 2e-5
 
 SEED_VARIABLE = "MZSQL_KIT_SEED"
 """The environment variable that sets the seed under pytest; 0 without it."""
@@ -107,6 +112,27 @@ def case(
 def skip(reason: str) -> None:
     """End a case that does not apply here."""
     raise unittest.SkipTest(reason)
+
+
+def run_together(works: Sequence[Callable[[], object]]) -> None:
+    """Run each in a thread of its own, all begun at one moment, and switched between often; the first failure is raised.
+
+    Without that a thread on a backend in memory is done before the next one has begun.
+    """
+    barrier = threading.Barrier(len(works))
+
+    def run(work: Callable[[], object]) -> None:
+        barrier.wait()
+        work()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    try:
+        with ThreadPoolExecutor(len(works)) as pool:
+            for one in [pool.submit(run, work) for work in works]:
+                one.result()
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def run_case(one: Case[S], site: S) -> None:

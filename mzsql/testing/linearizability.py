@@ -141,13 +141,26 @@ class _Events:
         self.previous[self.next[event]] = event
 
 
+_Done = tuple[int, int]
+"""Which operations are linearized: all below the first number, and those whose bit, counted from it, is set in the second."""
+
+
+def _with(done: _Done, i: int) -> _Done:
+    below, bits = done
+    bits |= 1 << (i - below)
+    while bits & 1:
+        bits >>= 1
+        below += 1
+    return (below, bits)
+
+
 class _Search:
     def __init__(self, operations: Sequence[Operation], model: Model, budget: int) -> None:
         self._operations = sorted(operations, key=lambda one: one.call)
         self._model = model
         self._budget = budget
         self._events = _Events(self._operations)
-        self._stack: list[tuple[int, Hashable]] = []
+        self._stack: list[tuple[int, Hashable, _Done]] = []
         self._longest: list[int] = []
         self._longest_state: Hashable = None
         self.steps = 0
@@ -157,8 +170,8 @@ class _Search:
         state = self._model.initial()
         self._longest_state = state
         left = sum(one.known for one in operations)
-        seen: set[tuple[int, Hashable]] = set()
-        done = 0
+        seen: set[tuple[_Done, Hashable]] = set()
+        done: _Done = (0, 0)
         event = events.next[0]
         while left:
             if event % 2:  # a call: may it be the next to take effect?
@@ -167,25 +180,24 @@ class _Search:
                 if self.steps > self._budget:
                     return "undecided"
                 after = self._model.step(state, operations[i])
-                if after is not None and (done | 1 << i, after) not in seen:
-                    done |= 1 << i
-                    seen.add((done, after))
-                    stack.append((i, state))
-                    state = after
+                further = _with(done, i)
+                if after is not None and (further, after) not in seen:
+                    seen.add((further, after))
+                    stack.append((i, state, done))
+                    state, done = after, further
                     self._lift(i)
                     left -= operations[i].known
-                    if len(stack) > len(self._longest):
-                        self._longest = [number for number, _ in stack]
-                        self._longest_state = state
                     event = events.next[0]
                 else:
                     event = events.next[event]
                 continue
             # Somebody's return, or the end: nothing from here on can come first, so the last choice was wrong.
+            if len(stack) > len(self._longest):
+                self._longest = [number for number, _, _ in stack]
+                self._longest_state = state
             if not stack:
                 return "violation"
-            i, state = stack.pop()
-            done &= ~(1 << i)
+            i, state, done = stack.pop()
             left += operations[i].known
             self._put_back(i)
             event = events.next[2 * i + 1]

@@ -7,12 +7,12 @@ is in `mzsql.testing.concurrent`.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 from mzsql.location import MAX_SEQNO, LocationError, TimestampOracle, UsageError
-from mzsql.testing.contract import Case, case
+from mzsql.testing.contract import Case, case, run_together
 from mzsql.testing.expect import expect, expect_equal, expect_raises
 from mzsql.testing.sites import OracleSite
 
@@ -200,9 +200,6 @@ def promises_between_threads(site: OracleSite) -> None:
             with lock:
                 allocated.append(ts)
 
-    with ThreadPoolExecutor(4) as pool:
-        work = [pool.submit(write, each) for each in handles]
-        work += [pool.submit(read, each) for each in handles]
-        for one in work:
-            one.result()
+    works = [functools.partial(work, each) for each in handles for work in (write, read)]
+    run_together(works)
     expect_equal(len(set(allocated)), len(allocated), "number of distinct allocations")
