@@ -25,8 +25,13 @@ if TYPE_CHECKING:
     from mzsql.testing.kit import KIT_VERSION, CaseResult, KitReport, case_names, run_kit
     from mzsql.testing.linearizability import Operation, Verdict, check_history
     from mzsql.testing.oracle import OracleContract
+    from mzsql.testing.speed import Latency, SpeedRow, SpeedSheet, measure_speed
 
 _HOMES = {
+    "measure_speed": "speed",
+    "SpeedSheet": "speed",
+    "SpeedRow": "speed",
+    "Latency": "speed",
     "FaultyOracle": "faults",
     "run_kit": "kit",
     "case_names": "kit",
@@ -65,12 +70,16 @@ __all__ = [
     "FaultyConsensus",
     "FaultyOracle",
     "KitReport",
+    "Latency",
     "Operation",
     "OracleContract",
     "Site",
+    "SpeedRow",
+    "SpeedSheet",
     "Verdict",
     "case_names",
     "check_history",
+    "measure_speed",
     "run_kit",
 ]
 

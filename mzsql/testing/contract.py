@@ -114,8 +114,8 @@ def skip(reason: str) -> None:
     raise unittest.SkipTest(reason)
 
 
-def run_together(works: Sequence[Callable[[], object]]) -> None:
-    """Run each in a thread of its own, all begun at one moment, and switched between often; the first failure is raised.
+def run_together(works: Sequence[Callable[[], object]], *, eagerly: bool = True) -> None:
+    """Run each in a thread of its own, all begun at one moment, and switched between often if ``eagerly``; the first failure is raised.
 
     Without that a thread on a backend in memory is done before the next one has begun.
     """
@@ -126,7 +126,8 @@ def run_together(works: Sequence[Callable[[], object]]) -> None:
         work()
 
     interval = sys.getswitchinterval()
-    sys.setswitchinterval(_SWITCH_SECONDS)
+    if eagerly:
+        sys.setswitchinterval(_SWITCH_SECONDS)
     try:
         with ThreadPoolExecutor(len(works)) as pool:
             for one in [pool.submit(run, work) for work in works]:

@@ -131,7 +131,7 @@ def run_kit(
     registry = registry or default_registry()
     not_met = not_met or {}
     _check_names([*(cases or ()), *not_met], kinds)
-    served = _served(registry, url, kinds)
+    served = served_kinds(registry, url, kinds)
     if processes is None:
         processes = not _in_one_process(registry, url)
     results = []
@@ -140,7 +140,7 @@ def run_kit(
             place = Path(directory) / str(number)
             place.mkdir()
             reasons = [reason for name, reason in not_met.items() if _means(name, kind, one)]
-            site = _site(
+            site = site_of(
                 kind,
                 registry,
                 url,
@@ -181,7 +181,7 @@ def _chosen(
                 yield kind, one
 
 
-def _served(registry: Registry, url: str, kinds: Collection[Kind] | None) -> tuple[Kind, ...]:
+def served_kinds(registry: Registry, url: str, kinds: Collection[Kind] | None) -> tuple[Kind, ...]:
     """The kinds of backend the URL opens, found by opening it."""
     found: list[Kind] = []
     refused: UnknownScheme | None = None
@@ -216,7 +216,8 @@ def _in_one_process(registry: Registry, url: str) -> bool:
     return any(one.one_process for one in serves if scheme in one.schemes)
 
 
-def _site(kind: Kind, registry: Registry, url: str, **rest: Any) -> Site:
+def site_of(kind: Kind, registry: Registry, url: str, **rest: Any) -> Site:
+    """A piece of the store at ``url`` below a prefix of its own; ``rest`` as `Site` takes it."""
     prefix = fresh_prefix()
     if kind == "blob":
         return BlobSite(lambda: registry.open_blob(url), url=url, prefix=prefix, **rest)
