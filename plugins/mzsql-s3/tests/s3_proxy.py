@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import socket
+import ssl
 import struct
 import threading
 from collections import Counter
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
 _HOP = {"connection", "transfer-encoding", "content-length", "keep-alive", "expect"}
@@ -143,14 +144,21 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, upstream: str) -> None:
+    def __init__(self, upstream: str, tls: ssl.SSLContext | None) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
+        self.tls = tls
         self.upstream = upstream
         self.fault: Fault = no_fault
         self.stopping = threading.Event()
         self.lock = threading.Lock()
         self.counts: Counter[str] = Counter()
         self.seen: list[Seen] = []
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Talk TLS first, in the connection's own thread, where there is a certificate."""
+        if self.tls is not None:
+            request = self.tls.wrap_socket(request, server_side=True)
+        super().finish_request(request, client_address)
 
     def note(self, operation: str, path: str, headers: dict[str, str]) -> Seen:
         with self.lock:
@@ -164,16 +172,17 @@ class _Server(ThreadingHTTPServer):
 
 
 class S3Proxy:
-    """The proxy; set ``fault`` at any time. ``seen`` has every request so far, ``counts`` how many of each operation."""
+    """The proxy; set ``fault`` at any time. ``seen`` has every request, ``counts`` how many of each operation. HTTPS with ``tls``."""
 
-    def __init__(self, upstream: str) -> None:
-        self._server = _Server(urlsplit(upstream).netloc)
+    def __init__(self, upstream: str, tls: ssl.SSLContext | None = None) -> None:
+        self._server = _Server(urlsplit(upstream).netloc, tls)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
 
     @property
     def endpoint(self) -> str:
         """Where it listens."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        scheme = "http" if self._server.tls is None else "https"
+        return f"{scheme}://127.0.0.1:{self._server.server_address[1]}"
 
     @property
     def seen(self) -> list[Seen]:

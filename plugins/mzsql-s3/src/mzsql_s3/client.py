@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import os
 import threading
 import time
@@ -45,6 +46,7 @@ _LEAST_RATE = MIB
 """Bytes a second: what an operation moves gives it so much more time."""
 _SEND_BYTES = 256 * 1024
 """Sent at once; the connection's timeout is for so much, not for a whole part."""
+_SHORT_BYTES = MIB
 _SIDE_BY_SIDE = 8
 """Parts or ranges of a handle under way at most, which bounds what they hold in memory."""
 
@@ -224,8 +226,27 @@ class Requests:
 
     def _connect(self) -> S3Client:
         options = self.place.options
-        secure = not (options.endpoint or "https").startswith("http:")
-        calculation: Any = "when_supported" if options.checksums == "crc32" else "when_required"
+        client: S3Client | None = None
+        try:
+            session = boto3.Session(profile_name=options.profile, region_name=options.region)
+            if session.get_credentials() is None:
+                raise boto.NoCredentialsError
+            client = self._made(session, secure=not (options.endpoint or "").startswith("http:"))
+            if client.meta.endpoint_url.startswith("http:"):  # so say AWS_ENDPOINT_URL or ~/.aws
+                client = self._made(session, secure=False)
+        except (boto.BotoCoreError, ValueError) as failure:
+            verdict = judge(failure, self.place.bucket)
+            failed = error("open it", "", self.place.url, verdict, happened=False, tries=1)
+        if client is None:
+            raise failed
+        client.meta.events.register_last("before-call.s3", _expect_nothing)
+        client.meta.events.register_last("before-send.s3", self._before_send)
+        if options.checksums == "md5":
+            client.meta.events.register_first("before-sign.s3.DeleteObjects", _sign_md5)
+        return client
+
+    def _made(self, session: boto3.Session, *, secure: bool) -> S3Client:
+        options = self.place.options
         settings: dict[str, Any] = {"addressing_style": options.addressing}
         if secure:
             # TLS and the checksum guard the body; a SHA-256 of it for the signature would be a second pass.
@@ -235,28 +256,15 @@ class Requests:
             read_timeout=options.read_timeout,
             max_pool_connections=options.concurrency,
             retries={"total_max_attempts": 1, "mode": "standard"},
-            request_checksum_calculation=calculation,
-            response_checksum_validation="when_required",  # reads check what they got themselves
+            # Bodies come with checksums of ours, in a header: botocore's own would be in a trailer, which not all servers know.
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
             s3=settings,  # type: ignore[arg-type]
         )
-        try:
-            session = boto3.Session(profile_name=options.profile, region_name=options.region)
-            if session.get_credentials() is None:
-                raise boto.NoCredentialsError
-            region = session.region_name or "us-east-1"
-            client = session.client(
-                "s3", endpoint_url=options.endpoint, region_name=region, config=config
-            )
-        except (boto.BotoCoreError, ValueError) as failure:
-            verdict = judge(failure, self.place.bucket)
-            failed = error("open it", "", self.place.url, verdict, happened=False, tries=1)
-            client = None
-        if client is None:
-            raise failed
-        client.meta.events.register_last("before-send.s3", self._before_send)
-        if options.checksums == "md5":
-            client.meta.events.register_first("before-sign.s3.DeleteObjects", _sign_md5)
-        return client
+        region = session.region_name or "us-east-1"
+        return session.client(
+            "s3", endpoint_url=options.endpoint, region_name=region, config=config
+        )
 
     def _before_send(self, request: Any, event_name: str, **_: object) -> None:
         """Count a request, and bound the time it may take."""
@@ -271,7 +279,7 @@ class Requests:
         if request.context is not None:
             limit = self.place.options.read_timeout
             request.context["read_timeout"] = max(0.05, min(limit, call.remaining()))
-        if isinstance(request.body, bytes) and len(request.body) > _SEND_BYTES:
+        if isinstance(request.body, io.BytesIO):
             request.body = _Blocks(request.body, call)
 
     def submit(self, act: Callable[[], T]) -> Future[T]:
@@ -297,21 +305,29 @@ class Requests:
 
 
 class _Blocks:
-    """A body sent a block at a time, without copies; begun anew where botocore follows a redirect to another region."""
+    """A body sent a block at a time while its operation has time."""
 
-    def __init__(self, body: bytes, call: Call) -> None:
+    def __init__(self, body: io.BytesIO, call: Call) -> None:
         self._body = body
         self._call = call
 
-    def __iter__(self) -> Iterator[memoryview]:
-        view = memoryview(self._body)
-        for start in range(0, len(view), _SEND_BYTES):
+    def __iter__(self) -> Iterator[bytes]:
+        while block := self._body.read(_SEND_BYTES):
             self._call.check()
-            yield view[start : start + _SEND_BYTES]
+            yield block
 
     def seek(self, offset: int) -> None:
-        """What botocore asks of a body that is to be sent again."""
-        assert offset == 0
+        """Begin anew, where botocore follows a redirect to another region."""
+        self._body.seek(offset)
+
+
+def _expect_nothing(params: Any, **_: object) -> None:
+    """Send a short body with its headers, and not only once the server has said that it would take it: that is a round trip."""
+    body = params.get("body")
+    if isinstance(body, io.BytesIO) and body.seek(0, io.SEEK_END) <= _SHORT_BYTES:
+        params["headers"].pop("Expect", None)
+    if isinstance(body, io.BytesIO):
+        body.seek(0)
 
 
 def _sign_md5(request: Any, **_: object) -> None:
