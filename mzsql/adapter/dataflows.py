@@ -72,7 +72,8 @@ class Dataflows:
         self._stale = threading.Event()
         self._notified = False
         self._release_at = 0.0
-        self._released: tuple[Timestamp, bool] = (-1, False)
+        # The log's upper when history was released last, and whether that is to be done once more.
+        self._released: tuple[Timestamp, bool] = (-1, True)
         if self._may_lead:
             if self._has_dataflows(env.catalog.state):
                 self.tick()
@@ -155,15 +156,16 @@ class Dataflows:
             controller.close()
 
     def _release_history(self) -> None:
-        """Release history every now and then, as long as there is some: nothing is asked of anybody while nothing is written."""
+        """Release history every now and then while something is written, and once more when dataflows have had time to let go."""
         upper = self._env.wal.state.upper
         now = self._env.clock.monotonic()
-        if self._released == (upper, True) or now < self._release_at:
+        at, again = self._released
+        if now < self._release_at or (at == upper and not again):
             return
         read_ts = self._env.oracle.read_ts()
         self._env.collections.release_history(max(0, read_ts - RETAIN_MS))
         self._release_at = now + RELEASE_SECONDS
-        self._released = (upper, read_ts - RETAIN_MS >= upper)
+        self._released = (upper, at != upper)
 
     # --- installing ---------------------------------------------------------------------------
 

@@ -1,0 +1,139 @@
+"""An open environment in which nothing happens asks its stores for next to nothing, and still hears at once of what others do."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+
+import mzsql
+from mzsql.adapter import dataflows, environment, leader
+from mzsql.location import blob_around, consensus_around, open_blob, open_consensus
+from mzsql.oracle import open_oracle
+from mzsql.storage.collections import FOLLOW_SECONDS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+T = TypeVar("T")
+
+WINDOW = 5.0
+#: What a renewal of the leader's lease asks at most: the commit, a look at what a lost race left, letting go of history, maintenance.
+RENEWAL_REQUESTS = 5
+
+
+class Requests:
+    """Opens backends as the registry does, and counts what is asked of them."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[tuple[str, str]] = Counter()
+
+    def _around(self, kind: str) -> Callable[[str, Callable[[], Any]], Any]:
+        def around(operation: str, act: Callable[[], T]) -> T:
+            self.counts[kind, operation] += 1
+            return act()
+
+        return around
+
+    def open_blob(self, url: str) -> Any:
+        return blob_around(open_blob(url), self._around("blob"))
+
+    def open_consensus(self, url: str) -> Any:
+        return consensus_around(open_consensus(url), self._around("consensus"))
+
+    def open_oracle(self, *args: Any) -> Any:
+        oracle, counts = open_oracle(*args), self.counts
+
+        class Counted:
+            def __getattr__(self, name: str) -> Any:
+                counts["oracle", name] += 1
+                return getattr(oracle, name)
+
+        return Counted()
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+    def settle(self) -> None:
+        """Wait until nothing was asked for two seconds."""
+        for _ in range(60):
+            before = self.total
+            time.sleep(2.0)
+            if self.total == before:
+                return
+        raise AssertionError(f"it never settles: {self.counts}")
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> Iterator[Requests]:
+    counting = Requests()
+    monkeypatch.setattr(environment, "default_registry", lambda: counting)
+    monkeypatch.setattr(environment, "open_oracle", counting.open_oracle)
+    monkeypatch.setattr(dataflows, "RELEASE_SECONDS", 0.5)
+    return counting
+
+
+def allowed(seconds: float) -> int:
+    """How many requests are due in a window: for each of the two followers a wait, for the leader renewals of its lease."""
+    waits = 2 * (math.floor(seconds / FOLLOW_SECONDS) + 1)
+    renewals = math.floor(seconds / (leader.LEASE_MS * 2 / 3 / 1000)) + 1
+    return waits + renewals * RENEWAL_REQUESTS
+
+
+def test_the_periods_allow_a_fifth_of_a_request_a_second() -> None:
+    """In the long run, with a commit and a look a renewal."""
+    renewals = 1000 / (leader.LEASE_MS * 2 / 3)
+    assert 2 / FOLLOW_SECONDS + 2 * renewals < 0.2
+
+
+@pytest.mark.spark
+def test_an_idle_process_asks_for_next_to_nothing(
+    tmp_path: Path, spark: SparkSession, requests: Requests
+) -> None:
+    with mzsql.connect(tmp_path / "env", spark=spark) as con:
+        con.execute("SET statement_timeout = '5 min'")
+        con.execute("CREATE TABLE t (a int, b int); INSERT INTO t VALUES (1, 2), (3, 4)")
+        con.execute("CREATE MATERIALIZED VIEW mv AS SELECT a, sum(b) AS s FROM t GROUP BY a")
+        con.execute("CREATE MATERIALIZED VIEW over AS SELECT count(*) AS n FROM mv")
+        con.execute("CREATE INDEX i ON t (a)")
+        con.execute("INSERT INTO t VALUES (5, 6)")
+        assert con.execute("SELECT n FROM over").fetchall() == [(3,)]
+        requests.settle()
+        requests.counts.clear()
+        time.sleep(WINDOW)
+        assert requests.total <= allowed(WINDOW), requests.counts
+        # and it did not fall asleep
+        con.execute("INSERT INTO t VALUES (7, 8)")
+        assert con.execute("SELECT n FROM over").fetchall() == [(4,)]
+
+
+def test_an_idle_process_hears_of_what_another_does(tmp_path: Path, requests: Requests) -> None:
+    env = tmp_path / "env"
+    with mzsql.connect(env) as con:
+        con.execute("CREATE TABLE t (a int)")
+        collections = con.coordinator.env.collections
+        heard = itertools.count(1)
+        seen: list[int] = []
+        end = collections.watch(lambda: seen.append(next(heard)))
+        requests.settle()
+        requests.counts.clear()
+        seen.clear()
+        program = f"import mzsql\nwith mzsql.connect({str(env)!r}) as c: c.execute('CREATE TABLE u (b int); INSERT INTO t VALUES (1)')"
+        subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+        deadline = time.monotonic() + 30
+        state = con.coordinator.env.catalog
+        while not (seen and any(i.name == "u" for i in state.state.items.values())):
+            assert time.monotonic() < deadline, (seen, requests.counts)
+            time.sleep(0.05)
+        end()
+        # without any statement here; and the process still asks only when it is told
+        assert con.execute("SELECT a FROM t").fetchall() == [(1,)]
