@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import multiprocessing
 import os
 import threading
@@ -10,7 +11,7 @@ import time
 from urllib.parse import urlsplit
 
 import pytest
-from mzsql_postgres import PostgresConsensus, read_options
+from mzsql_postgres import PostgresConsensus, read_options, sessions
 from mzsql_postgres.dialects import ConsensusStatements, Dialect, GuardedPostgres, Postgres
 from mzsql_postgres.sessions import STATEMENTS, from_int8, int8
 from postgres_server import PostgresServer
@@ -232,16 +233,26 @@ def test_prepared_once_and_one_statement_each(url: str) -> None:
         assert [b - a for a, b in zip(before, after, strict=True)] == [2, 1, 1]
 
 
+def backends(server: PostgresServer) -> list[int]:
+    query = "SELECT pid FROM pg_stat_activity WHERE application_name = 'forked'"
+    return [pid for (pid,) in server.execute(query)]
+
+
 @pytest.mark.parametrize("waits", [False, True])
-def test_fork(url: str, waits: bool) -> None:
+def test_fork(server: PostgresServer, url: str, waits: bool) -> None:
     """Parent and child go on with connections of their own, also where a thread of the parent waits."""
-    consensus = opened(url)
+    consensus = opened(f"{url}&application_name=forked")
     assert consensus.compare_and_set("k", None, Versioned(0, b"parent"))
+    before = set(backends(server))
     if waits:
-        assert not consensus.wait("k", 0, 0.05)
+        while len(backends(server)) < 2:
+            assert not consensus.wait("k", 0, 0.05)
     context = multiprocessing.get_context("fork")
 
     def child() -> None:
+        # Nor does the child say good-bye for its parent when it collects what it was born with.
+        sessions._abandoned.clear()
+        gc.collect()
         ok = consensus.compare_and_set("k", 0, Versioned(1, b"child")) and consensus.wait("k", 0, 9)
         consensus.close()
         os._exit(0 if ok else 1)
@@ -252,6 +263,7 @@ def test_fork(url: str, waits: bool) -> None:
     process.join()
     assert process.exitcode == 0
     assert consensus.head("k") == Versioned(1, b"child")
+    assert before <= set(backends(server))
     assert consensus.compare_and_set("k", 1, Versioned(2, b"parent"))
     consensus.close()
 

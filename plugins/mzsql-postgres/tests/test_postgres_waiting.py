@@ -174,11 +174,12 @@ def test_notification_lost(
 
 def test_thread_goes_when_nobody_waits(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends, with its connection, and begins again for the next."""
-    monkeypatch.setattr(notifications, "LINGER_SECONDS", 0.1)
+    monkeypatch.setattr(notifications, "LINGER_SECONDS", 1.0)
     monkeypatch.setattr(notifications, "LOOK_SECONDS", 0.1)
     with contextlib.closing(opened(url)) as consensus:
         for _ in range(2):
             assert not consensus.wait("k", 0, 0.05)
+            assert consensus._followers._thread is not None
             until(lambda: consensus._followers._thread is None)
 
 

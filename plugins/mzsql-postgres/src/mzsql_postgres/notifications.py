@@ -127,7 +127,8 @@ class Followers:
         with self._lock:
             followed.waiting += 1
             try:
-                if end > time.monotonic() and not self._closed:
+                if timeout > 0 and not (followed.beyond(after) or self._closed):
+                    # Also when the look took all the time there was: the next slice shall not need one.
                     self._start()
                     if not known:
                         self._wake()

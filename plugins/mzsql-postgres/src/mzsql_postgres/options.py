@@ -27,7 +27,7 @@ _COCKROACH_PORT = "26257"
 _MAX_IDENTIFIER_BYTES = 63
 _PRIMARY = ("read-write", "primary")
 _DEFAULTS = {
-    "application_name": "mzsql",
+    "fallback_application_name": "mzsql",
     "connect_timeout": "5",
     "keepalives": "1",
     "keepalives_idle": "30",
