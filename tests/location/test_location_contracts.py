@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from mzsql.testing import BlobContract, ConsensusContract, OracleContract
 
 
@@ -48,3 +50,33 @@ class TestSqliteOracle(OracleContract):
 
     def url(self, place):
         return f"sqlite:{place}/one.db"
+
+
+@pytest.mark.long
+class TestFileBlobAtLength(TestFileBlob):
+    level = "full"
+
+
+@pytest.mark.long
+class TestSqliteConsensusAtLength(TestSqliteConsensus):
+    level = "full"
+
+
+@pytest.mark.long
+class TestSqliteOracleAtLength(TestSqliteOracle):
+    level = "full"
+
+
+@pytest.mark.long
+class TestMemBlobAtLength(TestMemBlob):
+    level = "full"
+
+
+@pytest.mark.long
+class TestMemConsensusAtLength(TestMemConsensus):
+    level = "full"
+
+
+@pytest.mark.long
+class TestMemOracleAtLength(TestMemOracle):
+    level = "full"
