@@ -281,12 +281,15 @@ def plugins_test(
         list[str] | None,
         typer.Option(help="Only this case, as in blob.odd_keys; may be repeated."),
     ] = None,
+    speed: Annotated[
+        bool, typer.Option(help="Whether to measure each operation, once all cases have passed.")
+    ] = True,
     timeout: Annotated[
         float, typer.Option(min=1, help="Seconds that one case may take before all is given up.")
     ] = 600.0,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, at the end.")] = False,
 ) -> None:
-    """Run the kit on the backend at URL: every case, then what failed and how to run it again.
+    """Run the kit on the backend at URL: every case, what failed and how to run it again, how fast each operation is.
 
     Exits with 0, or 1 when a case failed, or 2 when the URL cannot be opened. Writes below keys and timelines of its own
     and removes what can be removed.
@@ -294,7 +297,12 @@ def plugins_test(
     from mzsql.cli.plugins import Wanted, test_url  # noqa: PLC0415
 
     wanted = Wanted(
-        full=full, seed=seed, only=tuple(only or ()), cases=tuple(case or ()), timeout=timeout
+        full=full,
+        seed=seed,
+        only=tuple(only or ()),
+        cases=tuple(case or ()),
+        speed=speed,
+        timeout=timeout,
     )
     raise typer.Exit(test_url(url, wanted, "json" if json else "text"))
 

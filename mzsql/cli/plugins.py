@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, get_args
+from typing import Any, Literal, cast, get_args
 
 import msgspec
 from rich.console import Console
@@ -153,12 +153,16 @@ def list_plugins(style: str) -> None:
         for cells in _cells(row):
             # Texts, as a URL's form has brackets, which would be taken for markup.
             table.add_row(*[Text(cell) for cell in cells])
-    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
+    console = _console()
     console.print(table)
     for row in rows:
         notes = [*([row.reason] if row.reason else []), *row.deprecated]
         for note in notes:
             console.print(Text(f"\n{row.name}: {note}"), soft_wrap=True)
+
+
+def _console() -> Console:
+    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
 
 
 def _cells(row: Row) -> Iterator[tuple[str, ...]]:
@@ -189,6 +193,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
     only: tuple[str, ...] = ()
     cases: tuple[str, ...] = ()
+    speed: bool = True
     timeout: float = 600.0
 
 
@@ -199,22 +204,29 @@ def test_url(place: str, wanted: Wanted, style: str) -> int:
         The exit code: 0 when all passed, 1 when a case failed, 2 when there is nothing that can be opened.
     """
     kit = load_kit()
-    reports = []
+    runs: list[tuple[Any, Any]] = []
     try:
         for url, kinds in _targets(place, wanted.only):
             report = _run(kit, url, kinds, wanted, progress=style != "json")
-            reports.append(report)
             if not wanted.cases:
                 _remember(report, url)
             if style != "json":
                 _tell(report, place, wanted)
+            sheet = _measured(url, report.kinds, wanted) if _is_measured(report, wanted) else None
+            if sheet is not None and style != "json":
+                _console().print(sheet.table())
+            runs.append((report, sheet))
     except SqlError as refused:
         told = f"{refused.message}; {refused.hint}" if refused.hint else refused.message
         sys.stderr.write("ERROR:  " + " ".join(told.split("\n")) + "\n")
         return BAD_URL
-    good = all(_good(report, wanted) for report in reports)
+    good = all(_good(report, wanted) for report, _ in runs)
     if style == "json":
-        answer = {"passed": good, "runs": reports}
+        told_runs = [
+            {**msgspec.to_builtins(report), "speed": [] if sheet is None else sheet.rows}
+            for report, sheet in runs
+        ]
+        answer = {"passed": good, "runs": told_runs}
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(answer)).decode() + "\n")
     return 0 if good else _FAILED
 
@@ -265,6 +277,23 @@ def check_all(style: str) -> int:
                         sys.stderr.write(f"{one.name}: {failed.kind}.{failed.name} failed\n")
     list_plugins(style)
     return code
+
+
+def _is_measured(report: Any, wanted: Wanted) -> bool:
+    """Whether there is to be a speed sheet: how fast a wrong answer comes is of no interest."""
+    return wanted.speed and not wanted.cases and bool(report.passed)
+
+
+def _measured(url: str, kinds: tuple[str, ...], wanted: Wanted) -> Any:
+    from mzsql.testing.speed import measure_speed  # noqa: PLC0415  loaded with the kit
+
+    level: Literal["quick", "full"] = "full" if wanted.full else "quick"
+    watch = _Watch(wanted.timeout * (10 if wanted.full else 1), shown_url(url))
+    try:
+        watch.ended("all cases")
+        return measure_speed(url, kinds=cast("tuple[Kind, ...]", kinds), level=level)
+    finally:
+        watch.close()
 
 
 def _run(
@@ -322,7 +351,7 @@ class _Watch:
             if self._closed:
                 return
         sys.stderr.write(
-            f"ERROR:  {self._where}: the case after {self._last} did not end within {self._seconds:g} seconds\n"
+            f"ERROR:  {self._where}: what comes after {self._last} did not end within {self._seconds:g} seconds\n"
         )
         sys.stderr.flush()
         self._leave(_FAILED)
