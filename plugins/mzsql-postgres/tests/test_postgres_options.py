@@ -36,6 +36,14 @@ def test_libpq_parameters_pass_through(server: PostgresServer) -> None:
     assert "cockroach" not in connected(server.url().replace("postgres://", "postgresql://", 1))
 
 
+def test_cockroach_scheme(server: PostgresServer) -> None:
+    """It differs by its port alone; what the server is, the server says."""
+    with pytest.raises(Determinate, match="port 26257 failed"):
+        open_consensus("cockroach://u@127.0.0.1/db?timeout=0.1")
+    url = server.url(schema="options").replace("postgres://", "cockroach://", 1)
+    open_consensus(url).close()
+
+
 def test_password_percent_encoded(server: PostgresServer) -> None:
     """A password with every sign that means something in a URL."""
     assert quote(PASSWORD, safe="") in server.tcp_url()

@@ -163,9 +163,7 @@ def test_terminated_under_load(own: PostgresServer, tmp_path: Path) -> None:
 
 def test_silent_server(own: PostgresServer, tmp_path: Path) -> None:
     """A backend that is frozen under a statement: no call hangs; a read is determinate, a write in doubt, and other connections go on."""
-    url = own.url(
-        schema=tmp_path.name, application_name="frozen", timeout=0.5, statement_timeout=0.2
-    )
+    url = own.url(schema=tmp_path.name, application_name="frozen", timeout=0.5, statement_timeout=1)
     consensus, oracle = opened(url)
     for n in range(2):  # so that every statement is prepared, and no notification owed
         assert consensus.compare_and_set("k", n - 1 if n else None, Versioned(n, b""))
@@ -192,9 +190,7 @@ def test_silent_server(own: PostgresServer, tmp_path: Path) -> None:
 
 def test_lost_read_is_determinate(own: PostgresServer, tmp_path: Path) -> None:
     """A read whose answer never comes changed nothing."""
-    url = own.url(
-        schema=tmp_path.name, application_name="frozen", timeout=0.5, statement_timeout=0.2
-    )
+    url = own.url(schema=tmp_path.name, application_name="frozen", timeout=0.5, statement_timeout=1)
     consensus, oracle = opened(url)
     consensus.head("k")
     frozen = backends(own, "frozen")

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from mzsql.location import Determinate, Indeterminate, LocationError
-from mzsql_postgres.failures import Failed, Outlook
+from mzsql_postgres.failures import Failed, Outlook, OutOfTime
 from mzsql_postgres.options import Options
 from mzsql_postgres.sessions import Answer, Session, Statement, Value, open_session
 
@@ -125,16 +125,19 @@ class Database:
         """What ``attempt`` (told when it must end) answers, tried again until ``end`` as `run` does."""
         doubtful = False
         longest = _FIRST_PAUSE
+        reason = None
         while True:
             try:
                 return attempt(end)
             except Failed as failure:
+                if reason is None or not isinstance(failure, OutOfTime):
+                    reason = failure
                 # An attempt that surely did nothing says nothing of the ones before it.
                 doubtful = doubtful or failure.outlook is Outlook.DOUBTFUL
                 pause = random.uniform(0.0, longest)  # noqa: S311 - full jitter
                 again = failure.outlook is not Outlook.LASTING and (repeatable or not doubtful)
                 if not again or time.monotonic() + pause >= end or self._closed:
-                    raise self.failure(act, failure, doubtful=doubtful and not reads) from failure
+                    raise self.failure(act, reason, doubtful=doubtful and not reads) from reason
             time.sleep(pause)
             longest = min(_LONGEST_PAUSE, longest * 2)
 

@@ -45,6 +45,13 @@ class Failed(Exception):
         self.lost = lost
 
 
+class OutOfTime(Failed):
+    """The time was over before anything was tried: what failed before is the reason to tell."""
+
+    def __init__(self) -> None:
+        super().__init__("there was no time left to connect", Outlook.PASSING, lost=True)
+
+
 _PASSING_STATES = {
     "40001",  # serialization failure
     "40P01",  # deadlock

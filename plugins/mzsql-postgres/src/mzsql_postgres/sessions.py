@@ -22,7 +22,7 @@ import psycopg
 from prometheus_client import Counter
 from psycopg import pq
 
-from mzsql_postgres.failures import Failed, Outlook, refused, reported
+from mzsql_postgres.failures import Failed, Outlook, OutOfTime, refused, reported
 from mzsql_postgres.options import Options
 
 TEXT, INT8, BYTEA, TEXT_ARRAY = 25, 20, 17, 1009
@@ -322,7 +322,7 @@ def open_session(options: Options, end: float) -> Session:
     """
     seconds = end - time.monotonic()
     if seconds <= 0:
-        raise Failed("there was no time left to connect", Outlook.PASSING, lost=True)
+        raise OutOfTime
     try:
         connection = options.connect(seconds)
     except (psycopg.Error, OSError) as failure:
