@@ -27,6 +27,7 @@ import msgspec
 import pluggy
 
 from mzsql.location.protocols import Blob, Consensus, TimestampOracle
+from mzsql.location.urls import shown_url
 
 PROJECT = "mzsql"
 HOOKS_VERSION = 1
@@ -68,6 +69,10 @@ class Whereabouts(msgspec.Struct, frozen=True):
     blob: str
     consensus: str
     oracle: str
+
+    def __repr__(self) -> str:
+        places = (self.blob, self.consensus, self.oracle)
+        return f"Whereabouts({', '.join(repr(shown_url(url)) for url in places)})"
 
 
 class PluginRelation(msgspec.Struct, frozen=True):

@@ -30,6 +30,9 @@ def split_url(url: str) -> SplitResult:
     """
     try:
         split = urlsplit(url)
+        if split.netloc.count("@") > 1:
+            # Python takes the last one for the end of the password, libpq the first: a part of it would be taken for a host, and shown.
+            raise ValueError("an @ in a password")
         if "," not in split.netloc.rpartition("@")[2]:
             # Of several hosts, each with a port, the backend makes sense by itself.
             split.port  # noqa: B018  # what is no number is noticed by asking for it

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+import mzsql
+from mzsql.cli.app import app
 from mzsql.location import (
     InvalidUrl,
     Registry,
+    Whereabouts,
     shown_url,
     split_url,
     url_options,
@@ -80,7 +86,7 @@ def test_no_error_of_the_core_shows_a_secret(url: str, kind: str) -> None:
     """Whatever becomes of the URL (most are refused), no message, detail, hint or cause has the password."""
     registry = Registry(discover=False)
     for name in ("file", "sqlite"):
-        registry.register(name, __import__(f"mzsql.location.{name}", fromlist=["x"]))
+        registry.register(name, importlib.import_module(f"mzsql.location.{name}"))
     try:
         if kind == "blob":
             registry.open_blob(url).close()
@@ -95,6 +101,32 @@ def test_no_error_of_the_core_shows_a_secret(url: str, kind: str) -> None:
             seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
     else:
         pytest.fail(f"{url} was opened")
+
+
+@pytest.mark.parametrize("url", SECRET_URLS)
+def test_no_error_of_the_connection_or_the_command_shows_a_secret(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a user meets them: `mzsql.connect` with the URL as any of the three, and ``mzsql inspect``."""
+    embedded = Registry(discover=False)  # the other plugins would look for the host
+    for name in ("file", "sqlite"):
+        embedded.register(name, importlib.import_module(f"mzsql.location.{name}"))
+    for place in ("mzsql.location.registry", "mzsql.adapter.environment"):
+        monkeypatch.setattr(f"{place}.default_registry", lambda: embedded)
+    sound = {
+        "blob": f"file:{tmp_path}/blob",
+        "consensus": f"sqlite:{tmp_path}/c.db",
+        "oracle": f"sqlite:{tmp_path}/o.db",
+    }
+    for kind in sound:
+        with pytest.raises(mzsql.Error) as refused:
+            mzsql.connect(**{**sound, kind: url}).close()
+        assert SENTINEL not in str(refused.value)
+        assert SENTINEL not in repr(refused.value)
+    told = CliRunner().invoke(app, ["inspect", "--blob", url, "--consensus", url])
+    assert told.exception is not None
+    assert SENTINEL not in told.output + str(told.exception)
+    assert SENTINEL not in repr(Whereabouts(url, url, url))
 
 
 def test_what_is_not_secret_is_shown() -> None:
@@ -136,6 +168,14 @@ def test_a_drivers_message_loses_the_secrets_of_the_url() -> None:
     assert without_secrets(message, url) == 'cannot connect with "***" (***) and key "***"'
     assert "abc" not in without_secrets("user abc, password abc", "postgres://u:abc@h/d")
     assert without_secrets("nothing here", url) == "nothing here"
+
+
+def test_an_unescaped_at_sign_in_a_password_is_refused() -> None:
+    """Drivers differ about which of the two ends the password: one would take a part of it for the host, and name that in an error."""
+    with pytest.raises(InvalidUrl, match="percent-escaped") as refused:
+        split_url(f"postgres://user:p@{SENTINEL}@host/db")
+    assert SENTINEL not in str(refused.value)
+    assert split_url("postgres://user:p%40x@host/db").hostname == "host"
 
 
 def test_options_are_read_and_checked() -> None:
