@@ -16,12 +16,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
+from mzsql.compute.relations import DRIVER_ROWS
 from mzsql.location import UsageError
 from mzsql.location.mem import MemBlob, MemConsensus
 from mzsql.persist import KeySpec, PersistClient, ReadTimeout, SchemaMismatch, Settings
 from mzsql.persist.columns import physical
 from mzsql.repr.errors import Unsupported
-from mzsql.spark.shards import DRIVER_ROWS, shard_dataframe
+from mzsql.spark.shards import shard_dataframe
 
 pytestmark = pytest.mark.spark
 
