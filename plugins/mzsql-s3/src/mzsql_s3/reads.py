@@ -9,6 +9,7 @@ part's length while the other ranges come by other connections, and then cut off
 from __future__ import annotations
 
 import functools
+import threading
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,7 +22,7 @@ from mzsql_s3.errors import ShortBody, Verdict, code_of, etag_of
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-_READ_BYTES = 512 * 1024
+_READ_BYTES = 256 * 1024
 ABSENT = ("NoSuchKey",)
 _CHANGED = ("PreconditionFailed", "412", *ABSENT, "InvalidRange")
 _ROUNDS = 5
@@ -199,23 +200,42 @@ def read_body(call: Call, answer: Any, length: int) -> list[bytes]:
     Raises:
         ShortBody: the body ended early, or did not go on in time.
     """
-    chunks = []
-    got = 0
+    whole = length == int(answer["ContentLength"])
     try:
         with answer["Body"] as raw:
-            while got < length:
-                call.check()
-                # What there is by now, so that a body that trickles does not outlast the deadline.
-                chunk = raw.read1(min(_READ_BYTES, length - got))
-                if not chunk:
-                    raise ShortBody(f"the answer ended after {got} of {length} bytes")
-                chunks.append(chunk)
-                got += len(chunk)
-            if not length:
-                raw.read()
+            if not whole or length <= _READ_BYTES:
+                return _read_stretch(call, raw, length)
+            # At once, as that copies nothing; a body that trickles would outlast the deadline, at which the connection is shut down.
+            watch = threading.Timer(call.remaining(), raw.shutdown)
+            watch.daemon = True
+            watch.start()
+            try:
+                found = raw.read()
+            finally:
+                watch.cancel()
     except HTTPError as failure:
-        kind = type(failure).__name__
-        raise ShortBody(f"the answer broke off after {got} of {length} bytes ({kind})") from None
+        call.check()
+        raise ShortBody(
+            f"the answer of {length} bytes broke off ({type(failure).__name__})"
+        ) from None
+    if len(found) != length:
+        raise ShortBody(f"the answer ended after {len(found)} of {length} bytes")
+    return [found]
+
+
+def _read_stretch(call: Call, raw: Any, length: int) -> list[bytes]:
+    chunks = []
+    got = 0
+    while got < length:
+        call.check()
+        # What there is by now, so that a body that trickles does not outlast the deadline.
+        chunk = raw.read1(min(_READ_BYTES, length - got))
+        if not chunk:
+            raise ShortBody(f"the answer ended after {got} of {length} bytes")
+        chunks.append(chunk)
+        got += len(chunk)
+    if not length:
+        raw.read()
     return chunks
 
 
