@@ -28,6 +28,7 @@ from mzsql.location import (
     UsageError,
     open_blob,
     open_consensus,
+    shown_url,
 )
 from mzsql.persist.arguments import check_text
 from mzsql.persist.batch import KeySpec
@@ -115,6 +116,7 @@ class PersistClient:
             threads=background,
             meter=meter,
             version=version,
+            places=tuple(shown_url(url) for url in (blob_url, consensus_url) if url is not None),
         )
         self._lock = threading.Lock()
         # Whoever has a handle keeps its shard; of the others the latest are kept.

@@ -65,6 +65,13 @@ class Context(msgspec.Struct, frozen=True):
     meter: Meter = msgspec.field(default_factory=lambda: Meter(metrics_of(), SystemClock()))
     version: str = VERSION
     """The program's version, as shards remember it."""
+    places: tuple[str, ...] = ()
+    """The URLs of Blob and Consensus as shown to people, where they are known."""
+
+    @property
+    def awaited(self) -> str:
+        """What to say of a call that is under way and has not met an error yet."""
+        return f"; it waits for {' or '.join(self.places)}" if self.places else ""
 
     def deadline(self, timeout: float | None) -> Deadline:
         """The end of a call that starts now."""
@@ -182,7 +189,7 @@ class Shard:
             trouble = self._trouble
             raise Determinate(
                 f"shard {self.shard_id}: another call of this process was not over within {deadline.timeout:g} s"
-                + ("" if trouble is None else f"; it met: {trouble.message}")
+                + (self.context.awaited if trouble is None else f"; it met: {trouble.message}")
             ) from trouble
         try:
             yield

@@ -148,6 +148,7 @@ class WriteHandle:
         if not self._lock.acquire(timeout=min(deadline.remaining(), threading.TIMEOUT_MAX)):
             raise Determinate(
                 f"shard {self.shard_id}: an earlier write of this handle was not over within {deadline.timeout:g} s"
+                + self._context.awaited
             )
         try:
             yield deadline

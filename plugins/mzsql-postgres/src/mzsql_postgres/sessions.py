@@ -326,5 +326,8 @@ def open_session(options: Options, end: float) -> Session:
     try:
         connection = options.connect(seconds)
     except (psycopg.Error, OSError) as failure:
-        raise refused(options.without_secrets(str(failure))) from None
-    return Session(connection, options)
+        said = options.without_secrets(str(failure))
+    else:
+        return Session(connection, options)
+    # Once psycopg's error is over: it holds what was connected with, the password in clear, and would come along as the context.
+    raise refused(said)
