@@ -225,11 +225,7 @@ def maintain(
     raise typer.Exit(code)
 
 
-plugins_app = typer.Typer(
-    help="The storage backends that are installed, and the kit that tries them.",
-    invoke_without_command=True,
-    rich_markup_mode=None,
-)
+plugins_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
 app.add_typer(plugins_app, name="plugins")
 
 
