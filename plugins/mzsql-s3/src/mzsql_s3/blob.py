@@ -53,7 +53,7 @@ class S3Blob:
     @property
     def requests(self) -> Mapping[str, int]:
         """HTTP requests sent so far by this handle, by operation (``PutObject``, …), each try counted."""
-        return dict(self._requests.sent)
+        return self._requests.sent.sent()
 
     def spark_path(self, key: str) -> str:
         """``s3a://bucket/prefix/key``."""

@@ -16,29 +16,24 @@ import threading
 import time
 import weakref
 import zlib
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import boto3
-import prometheus_client
 import tenacity
 from botocore import exceptions as boto
 from botocore.config import Config
 
 from mzsql.location import Determinate, LocationError
 from mzsql_s3.errors import Late, Verdict, code_of, error, judge
+from mzsql_s3.metrics import REQUESTS, RequestCounts
 from mzsql_s3.options import MIB, Place
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 T = TypeVar("T")
-
-REQUESTS = prometheus_client.Counter(
-    "mzsql_s3_requests", "HTTP requests sent to S3, each try counted", ["operation"]
-)
 
 _FIRST_PAUSE = 0.1
 _LAST_PAUSE = 3.0
@@ -178,7 +173,7 @@ class Requests:
 
     def __init__(self, place: Place) -> None:
         self.place = place
-        self.sent: Counter[str] = Counter()
+        self.sent = RequestCounts()
         self._closed = False
         self._calling = threading.local()
         self._start()
@@ -188,13 +183,13 @@ class Requests:
     def _start(self) -> None:
         """Depend on nothing of before: at the beginning, and in the child of a fork."""
         self._lock = threading.Lock()
-        self._counting = threading.Lock()
         self._client: S3Client | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._free = threading.BoundedSemaphore(self.place.options.concurrency)
 
     def forked(self) -> None:
         """In the child: leave the parent its connections and threads. The child's counts begin at what the parent's were."""
+        self.sent.forked()
         self._start()
 
     def once(self, call: Call, request: Callable[[S3Client], T]) -> T:
@@ -269,9 +264,8 @@ class Requests:
     def _before_send(self, request: Any, event_name: str, **_: object) -> None:
         """Count a request, and bound the time it may take."""
         operation = event_name.rpartition(".")[2]
-        with self._counting:
-            self.sent[operation] += 1
-        REQUESTS.labels(operation).inc()
+        self.sent.count(operation)
+        REQUESTS.count(operation)
         call = getattr(self._calling, "call", None)
         if call is None:
             return
@@ -353,6 +347,7 @@ _handles: weakref.WeakSet[Requests] = weakref.WeakSet()
 
 
 def _in_child() -> None:
+    REQUESTS.forked()
     for handle in list(_handles):
         handle.forked()
 
