@@ -120,10 +120,11 @@ def test_hooks(monkeypatch):
 def test_the_core_finds_it_by_its_entry_point(s3):
     """In a process that imports nothing of the plugin itself, and boto3 only when a bucket is opened."""
     program = (
-        "import sys, os\n"
+        "import sys\n"
         "from mzsql.location import open_blob\n"
-        f"with_options = {s3.fresh_url()!r}\n"
-        "blob = open_blob(with_options)\n"
+        "open_blob('mem:x').close()\n"
+        "assert 'mzsql_s3' in sys.modules and 'boto3' not in sys.modules\n"
+        f"blob = open_blob({s3.fresh_url()!r})\n"
         "blob.set('k', b'1')\n"
         "assert blob.get('k') == b'1'\n"
         "assert type(blob).__module__ == 'mzsql_s3.blob'\n"

@@ -1,7 +1,7 @@
 """mzsql's Blob store on S3 and on what speaks its API: ``s3://bucket/prefix?endpoint=…&region=…``.
 
 Promise: a plugin like any other, found by its entry point. `S3Blob` with a `Place` of one's own `Options` is for programs that open it
-without a URL.
+without a URL. boto3, which takes a while to import, is imported when the first store is opened.
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ from __future__ import annotations
 import hashlib
 import os
 import uuid
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult
 
 from mzsql.location import Blob, Serves, hookimpl
-from mzsql_s3.blob import S3Blob
 from mzsql_s3.options import Options, Place, place_of
+
+if TYPE_CHECKING:
+    from mzsql_s3.blob import S3Blob
 
 MZSQL_HOOKS = 1
 SCRATCH_VARIABLE = "MZSQL_TEST_S3_URL"
@@ -22,6 +25,15 @@ SCRATCH_VARIABLE = "MZSQL_TEST_S3_URL"
 _RUN = uuid.uuid4().hex
 
 __all__ = ["MZSQL_HOOKS", "Options", "Place", "S3Blob", "mzsql_open_blob", "place_of"]
+
+
+def __getattr__(name: str) -> Any:
+    """``S3Blob``, imported when it is asked for."""
+    if name != "S3Blob":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from mzsql_s3 import blob  # noqa: PLC0415 -- with boto3
+
+    return blob.S3Blob
 
 
 @hookimpl
@@ -33,7 +45,10 @@ def mzsql_serves() -> list[Serves]:
 @hookimpl
 def mzsql_open_blob(url: SplitResult) -> Blob | None:
     """``s3://bucket/prefix?option=value&…``."""
-    return S3Blob(place_of(url)) if url.scheme == "s3" else None
+    if url.scheme != "s3":
+        return None
+    blob: Blob = __getattr__("S3Blob")(place_of(url))
+    return blob
 
 
 @hookimpl

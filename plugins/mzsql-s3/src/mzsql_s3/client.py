@@ -1,7 +1,8 @@
 """Requests to S3: one boto3 client a process, tries with full jitter inside one deadline, so many requests at once and no more.
 
-Promise: every operation ends, by its result or an error, in the time of the options (and at most a read timeout beyond it); the child of
-a fork makes a client of its own; nothing is sent unless an operation asks for it. This layer retries and botocore's own does not, as
+Promise: every operation ends, by its result or an error, in the time of the options and at most a read timeout beyond it (but for a server
+that sends an answer's head, or one without an object, byte by byte: botocore reads those itself); the child of a fork makes a client of
+its own; nothing is sent unless an operation asks for it. This layer retries and botocore's own does not, as
 only here the deadline of the operation is known, and whether an earlier try may have taken effect. Source: Brooker, "Exponential
 Backoff And Jitter" (full jitter).
 """
