@@ -260,23 +260,33 @@ def check_all(style: str) -> int:
     """Run the quick kit on each plugin that names a scratch URL, keep what it finds, and list the plugins."""
     kit = load_kit()
     registry = default_registry()
-    code = 0
+    good = True
     with tempfile.TemporaryDirectory(prefix="mzsql-check-") as directory:
         for one in registry.installed:
             for kind in dict.fromkeys(serves.kind for serves in one.serves):
                 place = Path(directory) / one.name / kind
                 place.mkdir(parents=True)
-                url = registry.scratch_url(one.name, kind, str(place))
-                if url is None:
-                    continue
-                report = _run(kit, url, (kind,), Wanted(), progress=False)
-                _remember(report, url)
-                if not report.passed:
-                    code = _FAILED
-                    for failed in report.failed:
-                        sys.stderr.write(f"{one.name}: {failed.kind}.{failed.name} failed\n")
+                try:
+                    good &= _checked(kit, one, kind, str(place))
+                except SqlError as failure:  # of this plugin; the others are looked at all the same
+                    sys.stderr.write(f"{one.name} {kind}: {failure.message}\n")
+                    good = False
+    code = 0 if good else _FAILED
     list_plugins(style)
     return code
+
+
+def _checked(kit: ModuleType, one: Installed, kind: Kind, place: str) -> bool:
+    """Run the quick kit where the plugin says it can be run with nothing set up; whether all is well."""
+    url = default_registry().scratch_url(one.name, kind, place)
+    if url is None:
+        return True
+    sys.stderr.write(f"{one.name} {kind} ...\n")
+    report = _run(kit, url, (kind,), Wanted(), progress=False)
+    _remember(report, url)
+    for failed in report.failed:
+        sys.stderr.write(f"{one.name}: {failed.kind}.{failed.name} failed\n")
+    return bool(report.passed)
 
 
 def _is_measured(report: Any, wanted: Wanted) -> bool:

@@ -223,12 +223,15 @@ def test_check_runs_the_kit_where_nothing_must_be_set_up(shell: Shell) -> None:
     bad = scratch.replace('Forgetful(), "hanging": Hanging(), "sound": MemBlob()', "MemBlob()")
     bad = bad.replace("forgetful", "worse").replace("sound:x", "worse:x")
     install(shell.site, "bad", bad.replace("MemBlob()", "Forgetful()"))
+    away = scratch.replace('"sound:x"', '"away:x"').replace('"sound": M', '"near": M')
+    away = away.replace("forgetful", "far").replace("hanging", "there")
+    install(shell.site, "away", away)
     code = (
         "import sys\n"
         "from mzsql.location import default_registry\n"
         "from mzsql.cli import plugins\n"
         "registry = default_registry()\n"
-        "registry.installed = [o for o in registry.installed if o.name in ('strange', 'bad', 'mem')]\n"
+        "registry.installed = [o for o in registry.installed if o.name in ('away', 'strange', 'bad', 'mem')]\n"
         "sys.exit(plugins.check_all('json'))\n"
     )
     ran = subprocess.run(
@@ -236,6 +239,7 @@ def test_check_runs_the_kit_where_nothing_must_be_set_up(shell: Shell) -> None:
     )
     assert ran.returncode == 1, ran.stderr
     assert "bad: blob.empty_value failed" in ran.stderr
+    assert "away blob: no installed plugin serves a Blob store with scheme 'away'" in ran.stderr
     told = {one["name"]: one["kit"] for one in json.loads(ran.stdout)["plugins"]}
     states = {name: {s["scheme"]: s["state"] for s in kit} for name, kit in told.items()}
     assert states["strange"]["sound"] == "passed"
