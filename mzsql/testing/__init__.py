@@ -87,7 +87,15 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'mzsql.testing' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"mzsql.testing.{_HOMES[name]}"), name)
+    try:
+        home = importlib.import_module(f"mzsql.testing.{_HOMES[name]}")
+    except ModuleNotFoundError as failure:
+        if failure.name != "hypothesis":
+            raise
+        raise ModuleNotFoundError(
+            "the kit for backends needs hypothesis: pip install 'mzsql[testing]'", name=failure.name
+        ) from failure
+    return getattr(home, name)
 
 
 def __dir__() -> list[str]:

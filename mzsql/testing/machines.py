@@ -41,7 +41,7 @@ def run_machine(machine: type[RuleBasedStateMachine], site: Site) -> None:
     runs = itertools.count()
     bound = type(machine.__name__, (machine,), {"site": site, "runs": runs})
     chosen = settings(
-        max_examples=site.sized(60, 600),
+        max_examples=site.sized(60, 250),
         stateful_step_count=site.sized(25, 50),
         deadline=None,
         phases=(Phase.generate, Phase.shrink),
