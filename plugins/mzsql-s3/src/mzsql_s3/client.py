@@ -152,12 +152,15 @@ class Call:
         """
         if len(acts) < 2:
             return [act() for act in acts]
-        futures = [self._requests.submit(act) for act in acts]
-        done, rest = wait(futures, return_when=FIRST_EXCEPTION)
-        for future in rest:
-            future.cancel()
-        wait(rest)
-        failed = [one for one in done if one.exception() is not None]
+        futures: list[Future[T]] = []
+        try:
+            futures.extend(self._requests.submit(act) for act in acts)
+            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+            failed = [one for one in done if one.exception() is not None]
+        finally:
+            for future in futures:
+                future.cancel()
+            wait(futures)
         return [future.result() for future in (*failed, *futures)]
 
 
