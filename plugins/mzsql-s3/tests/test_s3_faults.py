@@ -297,3 +297,23 @@ def test_more_callers_than_requests_at_once(direct, through_proxy, proxy, opened
     for thread in threads:
         thread.join()
     assert (most[0], wrong) == (2, [])
+
+
+def test_an_upload_that_is_gone(faulty, direct, proxy):
+    """Completed by a try whose answer was lost, which is success, or given up by somebody else, which may be either."""
+    gone = answer(404, "NoSuchUpload")
+
+    def forgetful(exchange):
+        if exchange.seen.number == 0:
+            after(reset)(exchange)
+        else:
+            gone(exchange)
+
+    proxy.fault = on(forgetful, "CompleteMultipartUpload", times=None)
+    faulty.set("k", LONG)
+    assert direct.get("k") == LONG
+    assert proxy.counts["CompleteMultipartUpload"] == 2
+    proxy.fault = on(gone, "CompleteMultipartUpload", times=None)
+    with pytest.raises(Indeterminate, match="upload is gone"):
+        faulty.set("k", LONG[::-1])
+    assert direct.get("k") == LONG
