@@ -62,7 +62,7 @@ check: $(READY)  ## formatting, lint, types, layers
 	$(BIN)/lint-imports
 
 .PHONY: bench
-bench: bench-persist bench-refresh  ## all benchmarks, one after the other
+bench: bench-persist bench-backends bench-refresh  ## all benchmarks, one after the other
 
 .PHONY: bench-persist
 bench-persist: java $(READY)  ## what shards cost, against pyarrow, Spark, delta-rs and pyiceberg; BENCH="--scale 0.1" for a quick look
@@ -70,6 +70,10 @@ bench-persist: java $(READY)  ## what shards cost, against pyarrow, Spark, delta
 		echo "installing what the benchmark compares with into .venv"; \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'; }
 	$(BIN)/python bench/persist $(BENCH)
+
+.PHONY: bench-backends
+bench-backends: java $(READY)  ## what S3 and PostgreSQL cost, against boto3 and psycopg alone; BENCH="--quick" for a quick look
+	$(BIN)/python bench/backends $(BENCH)
 
 .PHONY: bench-refresh
 bench-refresh: java $(READY)  ## how long a refresh takes, against Spark recomputing
