@@ -16,6 +16,7 @@ from mzsql.location import (
     MAX_SEQNO,
     Consensus,
     ConsensusWait,
+    Determinate,
     LocationError,
     UsageError,
     Versioned,
@@ -28,6 +29,8 @@ CASES: list[Case[ConsensusSite]] = []
 
 PATIENCE = 10.0
 """Seconds after which something that should happen at once counts as missed."""
+
+_RACE_SECONDS = 120.0
 
 _ODD_KEYS = (
     "s9a3f0c1e-0000-4000-8000-000000000000",
@@ -277,12 +280,19 @@ def contention(site: ConsensusSite) -> None:
 
     def race(number: int) -> None:
         mine, name = handles[number % 2], b"%d" % number
+        end = time.monotonic() + _RACE_SECONDS
         for _ in range(rounds):
             while True:
-                head = mine.head("k")
-                expected = None if head is None else head.seqno
-                seqno = 0 if expected is None else expected + 1
-                if mine.compare_and_set("k", expected, Versioned(seqno, name)):
+                try:
+                    head = mine.head("k")
+                    expected = None if head is None else head.seqno
+                    seqno = 0 if expected is None else expected + 1
+                    done = mine.compare_and_set("k", expected, Versioned(seqno, name))
+                except Determinate:  # a busy store refuses, and anyone may try again
+                    if time.monotonic() > end:
+                        raise
+                    continue
+                if done:
                     with lock:
                         won.append((seqno, name))
                     break

@@ -189,7 +189,7 @@ class AllowsGaps(OwnLog):
         return True
 
 
-@caught_by("consensus", "two_handles", "threads")
+@caught_by("consensus", "two_handles")
 class CachesScans(Consensus):
     """Until this handle appends."""
 

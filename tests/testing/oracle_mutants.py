@@ -104,7 +104,7 @@ class AppliesToReadsOnly(OwnTimestamps):
         self.state[0] = max(self.state[0], ts + 1)
 
 
-@caught_by("oracle", "faults", "promises_between_threads", "threads")
+@caught_by("oracle", "faults", "threads")
 class DropsSomeApplies(Oracle):
     count = itertools.count(1)
 
@@ -113,7 +113,7 @@ class DropsSomeApplies(Oracle):
             self.inner.apply_write(ts)
 
 
-@caught_by("oracle", "two_handles", "promises_between_threads")
+@caught_by("oracle", "two_handles")
 class CachesReads(Oracle):
     """Until this handle applies: the fast oracle that is not strictly serializable."""
 
