@@ -1,7 +1,7 @@
 """What the backends of production cost, against the bare statements and requests that they are made of, measured in turns in one run.
 
-    python bench/backends                       # all cases, about ten minutes
-    python bench/backends --quick               # a quick look, a minute and a half
+    python bench/backends                       # all cases, about fifteen minutes
+    python bench/backends --quick               # a quick look, about four minutes
     python bench/backends --only a,b --json found.json
 
 The servers are started for the run (PostgreSQL of the wheel `pgserver`, moto's S3), or named by --postgres-url and --s3-url, or by the
@@ -12,6 +12,7 @@ targets were met; the exit code says nothing about it.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import sys
@@ -85,8 +86,12 @@ def run(letters: list[str], postgres: str | None, s3: str | None, *, quick: bool
         }
         done = []
         for letter in letters:
+            # What is there by now is no garbage: collections that fall into a measurement need not look at it.
+            gc.collect()
+            gc.freeze()
             begun = perf_counter()
             case = cases[letter]()
+            gc.unfreeze()
             case.show()
             done.append({**case.data(), "took_seconds": perf_counter() - begun})
     print("\n## Targets\n")

@@ -124,7 +124,7 @@ def costs(s3_url: str, postgres_url: str, folder: Path, *, quick: bool) -> Case:
     """Case d."""
     case = Case("d", f"requests and dollars of {COMMITS:,} commits of {ROWS} rows, and of idling")
     number = COMMITS // 5 if quick else COMMITS
-    warm, seconds = (10, 15) if quick else (30, 120)
+    warm, seconds = (30, 30) if quick else (90, 120)
     prices = Prices()
     with ExitStack() as stack:
         bare = Bare(postgres_url)

@@ -136,7 +136,7 @@ def _whole(case: Case, where: str, url: str, *, quick: bool) -> None:
     try:
         for name, size in SIZES.items():
             value = rng.randbytes(size)
-            repeats = max(2, REPEATS[name] // (10 if quick else 1))
+            repeats = max(3, REPEATS[name] // (6 if quick else 1))
             _puts_and_gets(case, where, both, name, value, repeats)
             if name == "8 MiB":
                 _range(case, where, both, value, repeats)
@@ -239,7 +239,7 @@ def _many(case: Case, url: str, *, quick: bool) -> None:
             _OURS: [fill, lambda: both.blob.delete_many(keys)],
             _BARE: [fill, delete],
         }
-        found = alternate(1 if quick else 5, contenders, warm=1)
+        found = alternate(2 if quick else 5, contenders, warm=1)
         _line(case, "S3", f"delete_many of {MANY:,}", found)
     finally:
         both.close()
