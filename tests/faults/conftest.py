@@ -37,7 +37,8 @@ def place(postgres: PostgresServer, s3: tuple[S3Server, S3Proxy]) -> Iterator[Pl
 def pytest_runtest_makereport(item: pytest.Item) -> Any:
     report = yield
     if report.failed:
-        report.sections.append(
-            ("run it again", f".venv/bin/python -m pytest {item.nodeid!r} -m 'long or not long'")
-        )
+        seed = getattr(item, "callspec", None) and item.callspec.params.get("seed")
+        again = f".venv/bin/python -m pytest {item.nodeid!r} -m 'long or not long'"
+        again = again if seed is None else f"MZSQL_FAULT_SEED={seed} {again}"
+        report.sections.append(("run it again", again))
     return report

@@ -30,7 +30,7 @@ from fault_cable import (
     SwallowCommit,
 )
 from fault_place import Place, freeze, thaw
-from s3_proxy import Exchange, after, answer, cut, hang, reset, slow, trickle
+from s3_proxy import Exchange, after, answer, cut, hang, no_fault, reset, slow, trickle
 
 _SEGMENT = 16 * 1024 * 1024
 """Bytes of a segment of the log."""
@@ -237,10 +237,12 @@ def _(place: Place) -> Iterator[Bites]:
             " (SELECT string_agg(sha256((n * 100 + i)::text::bytea), '') FROM generate_series(1, 55) i)"
             f" FROM generate_series(1, {_SEGMENT // 1760}) n"
         )
-        admin.execute("CHECKPOINT")
-    with repeatedly(lambda: _limit_files(place, _SEGMENT), 0.05) as hits:
-        yield hits
-    _limit_files(place, resource.RLIM_INFINITY)
+        # No new row fits a page that is not empty.
+        admin.execute(f"ALTER TABLE {place.schema}.consensus SET (fillfactor = 10)")
+        with repeatedly(lambda: _limit_files(place, _SEGMENT), 0.05) as hits:
+            yield hits
+        _limit_files(place, resource.RLIM_INFINITY)
+        admin.execute(f"ALTER TABLE {place.schema}.consensus RESET (fillfactor)")
 
 
 def _limit_files(place: Place, limit: int) -> int:
@@ -351,7 +353,7 @@ def _answering(place: Place, fault: Each) -> Iterator[Bites]:
     try:
         yield lambda: fault.bites
     finally:
-        place.heal()
+        place.proxy.fault = no_fault
 
 
 def _on_s3(

@@ -6,7 +6,8 @@ import gc
 import threading
 import time
 from collections.abc import Sequence
-from typing import Protocol
+from contextlib import ExitStack
+from typing import NamedTuple, Protocol
 
 from fault_ledger import Ledger, logged
 from fault_place import SECRETS, Place, sockets
@@ -15,6 +16,19 @@ from fault_rows import Row
 PATIENCE = 45.0
 """Seconds for what has no bound of its own: to get going, to fail, to recover. Nothing waits so long that works."""
 CLOSE_SECONDS = 40.0
+
+
+class Step(NamedTuple):
+    """Faults that befall a workload at the same time, for so many seconds at least, or until a call has failed."""
+
+    rows: Sequence[Row]
+    seconds: float
+    until_failed: bool = False
+
+    @property
+    def names(self) -> str:
+        """For messages."""
+        return " and ".join(row.name for row in self.rows)
 
 
 class Load(Protocol):
@@ -35,8 +49,13 @@ class Load(Protocol):
         """Close everything."""
 
 
-def run(load_type: type[Load], rows: Sequence[tuple[Row, float]], place: Place) -> dict[str, int]:
-    """Run a workload through faults one after another, each held for the seconds beside it at least; figures of what happened.
+def run(load_type: type[Load], steps: Sequence[Step], place: Place) -> dict[str, int]:
+    """Run a workload through faults one after another; figures of what happened.
+
+    Args:
+        load_type: the workload.
+        steps: what befalls it, one after another.
+        place: the servers.
 
     Raises:
         AssertionError: a promise of the module's text, of the ledger's or of the workload's was broken.
@@ -49,9 +68,9 @@ def run(load_type: type[Load], rows: Sequence[tuple[Row, float]], place: Place) 
         try:
             load.start()
             _until_well(ledger, load, "it did not get going")
-            for row, seconds in rows:
-                bites += _befall(ledger, row, seconds, place)
-                _until_well(ledger, load, f"it did not recover from: {row.name}")
+            for step in steps:
+                bites += _befall(ledger, step, place)
+                _until_well(ledger, load, f"it did not recover from: {step.names}")
             ledger.stop(PATIENCE)
             ledger.raise_bug()
             load.judge()
@@ -78,20 +97,23 @@ def _until_well(ledger: Ledger, load: Load, otherwise: str) -> None:
         time.sleep(0.02)
 
 
-def _befall(ledger: Ledger, row: Row, seconds: float, place: Place) -> int:
-    """Begin the fault, hold it, end it; how often it has bitten."""
+def _befall(ledger: Ledger, step: Step, place: Place) -> int:
+    """Begin the faults, hold them, end them; how often they have bitten."""
     failures = len(ledger.failed)
-    with row.begin(place) as bites:
-        end = time.monotonic() + seconds
+    with ExitStack() as begun:
+        bites = [begun.enter_context(row.begin(place)) for row in step.rows]
+        end = time.monotonic() + step.seconds
         while time.monotonic() < end:
             ledger.raise_bug()
             time.sleep(0.02)
         end = time.monotonic() + PATIENCE
-        while not bites() or (row.outlasts and len(ledger.failed) == failures):
+        while not any(bite() for bite in bites) or (
+            step.until_failed and len(ledger.failed) == failures
+        ):
             ledger.raise_bug()
-            assert time.monotonic() < end, f"{row.name}: nobody has noticed"
+            assert time.monotonic() < end, f"{step.names}: nobody has noticed"
             time.sleep(0.02)
-        return bites()
+        return sum(bite() for bite in bites)
 
 
 def _no_leak(place: Place, threads: set[threading.Thread]) -> None:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from botocore import exceptions as boto
 from botocore.parsers import ResponseParserError
+from urllib3 import exceptions as urllib3
 
 from mzsql.location import Determinate, Indeterminate, LocationError
 
@@ -136,9 +137,10 @@ def judge(failure: Exception, bucket: str) -> Verdict:
             return Verdict(False, True, "the server could not be reached in time", _REACH)
         case boto.EndpointConnectionError() | boto.ProxyConnectionError():
             return Verdict(False, True, f"no connection to the server ({_cause(failure)})", _REACH)
-        case boto.ReadTimeoutError():
+        case boto.ReadTimeoutError() | urllib3.ReadTimeoutError():
             return Verdict(True, True, "the server did not answer in time", _SLOW)
-        case boto.HTTPClientError() | boto.IncompleteReadError():
+        # botocore leaves urllib3's errors as they are while it reads the body of an answer.
+        case boto.HTTPClientError() | boto.IncompleteReadError() | urllib3.HTTPError():
             return Verdict(True, True, f"the connection broke ({_cause(failure)})", _REACH)
         case ShortBody():
             return Verdict(True, True, str(failure))
