@@ -7,6 +7,7 @@ cell.
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -45,4 +46,6 @@ def test_matrix(
 ) -> None:
     if row.name == GROWING[0]:
         request.getfixturevalue("disk")()
+    if row.name == GROWING[1] and shutil.which("prlimit") is None:
+        pytest.skip("no prlimit of util-linux here")
     record_property("figures", go_through(row, load, place))
