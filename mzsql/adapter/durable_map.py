@@ -113,10 +113,21 @@ class DurableMap:
 
         Asks for nothing while nothing happens. Raises a LocationError when Consensus fails or was closed.
         """
-        reader = self._reader
-        before = reader.seqno
-        changed = reader.await_change(timeout)
-        return changed and reader.seqno == before
+        with self._lock:
+            reader, before = self._reader, self._reader.seqno
+            if self._behind():
+                return True
+        changed = reader.await_change(timeout, before)
+        if changed is None:
+            return None
+        with self._lock:
+            # What this process did itself is in the entries; its upkeep may have met what another did, without reading it.
+            return self._behind() or (changed and reader.seqno == before)
+
+    def _behind(self) -> bool:
+        """Whether this process has seen more steps than it has read; the lock is held."""
+        upper = self._reader.seen_upper
+        return upper is None or upper > self._upper
 
     def apply(self, make: Callable[[Mapping[str, bytes]], Change]) -> int:
         """Append the change that ``make`` computes from the newest contents; the step at which it was done.

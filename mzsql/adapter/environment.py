@@ -37,8 +37,10 @@ CATALOG_SHARD = "s00000000-0000-4000-8000-000000000001"
 
 #: How long a close waits for a thread to come back from a Consensus that was closed.
 _JOIN_SECONDS = 0.5
-#: How long a follower of the catalog sleeps when Consensus fails, or answers at once.
+#: How long a follower of the catalog rests when Consensus answers at once; twice as long each time in a row, up to …
 _EARLY_SECONDS = 0.05
+#: … so long, which is also its rest when Consensus fails.
+_REST_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -92,7 +94,7 @@ class Environment:
         self._registered: dict[GlobalId, Item] = {}
         self._seen_step = -1
         self._followers: list[threading.Thread] = []
-        self._closed = False
+        self._closing = threading.Event()
 
     @classmethod
     def open(
@@ -228,20 +230,24 @@ class Environment:
         return True
 
     def _await_catalog(self, changed: Callable[[], None]) -> None:
-        while not self._closed:
+        rest = _EARLY_SECONDS
+        while not self._closing.is_set():
             began = self.clock.monotonic()
             try:
                 news = self.catalog.await_change(FOLLOW_SECONDS)
             except SqlError as failure:
-                if not self._closed:
+                if not self._closing.wait(_REST_SECONDS):
                     _log.warning("the catalog cannot be followed for now: %s", failure)
-                    self.clock.sleep(_EARLY_SECONDS)
                     changed()
                 continue
             if news:
                 changed()
-            if self.clock.monotonic() - began < _EARLY_SECONDS:
-                self.clock.sleep(_EARLY_SECONDS)
+            if self.clock.monotonic() - began >= _EARLY_SECONDS:
+                rest = _EARLY_SECONDS
+            else:
+                # What was told of is not read yet, and is perhaps never: then this asks ever less often.
+                self._closing.wait(rest)
+                rest = min(2 * rest, _REST_SECONDS)
 
     def workers(self) -> int:
         """How many workers the default replica has."""
@@ -251,9 +257,9 @@ class Environment:
     def close(self) -> None:
         """Give everything up that this process holds. Idempotent."""
         with self._lock:
-            if self._closed:
+            if self._closing.is_set():
                 return
-            self._closed = True
+            self._closing.set()
         self.manager.close()
         self.collections.close()
         self.wal.close()

@@ -350,8 +350,12 @@ class Shard:
                 self.context.clock.sleep(min(pause, deadline.remaining()))
                 pause = min(pause * 2, settings.poll_max_seconds)
 
-    def await_change(self, timeout: float) -> bool | None:
-        """Block until Consensus has a state beyond the last one seen here, or for ``timeout`` seconds; asks nothing else of it.
+    def await_change(self, timeout: float, after: int | None = None) -> bool | None:
+        """Block until Consensus has a state beyond number ``after``, or for ``timeout`` seconds; asks nothing else of it.
+
+        Args:
+            timeout: in seconds.
+            after: the number of a state; by default of the last one seen here.
 
         Returns:
             Whether there is one, perhaps seen here meanwhile; `None` at once where the store cannot notify. Ends early, with
@@ -360,7 +364,7 @@ class Shard:
         consensus, state = self.context.consensus, self._cached
         if state is None or not isinstance(consensus, ConsensusWait):
             return None
-        return consensus.wait(self.shard_id, state.seqno, timeout)
+        return consensus.wait(self.shard_id, state.seqno if after is None else after, timeout)
 
     def _refetch(self, deadline: Deadline) -> ShardState:
         state = self._refresh(deadline)

@@ -517,8 +517,13 @@ class ReadHandle:
             yield table, upper
             lower = upper
 
-    def await_change(self, timeout: float) -> bool | None:
-        """Block until the shard has changed since this process last looked, or for ``timeout`` seconds: for followers.
+    def await_change(self, timeout: float, after: int | None = None) -> bool | None:
+        """Block until the shard has changed since the state number ``after``, or for ``timeout`` seconds: for followers.
+
+        Args:
+            timeout: in seconds.
+            after: a `seqno`; by default the last one seen here. Whoever gives none may miss what another thread of this process sees
+                between its own look and this call.
 
         Returns:
             Whether it may have; `None` at once where the Consensus store cannot notify.
@@ -526,12 +531,17 @@ class ReadHandle:
         Raises:
             LocationError: the store failed, or was closed.
         """
-        return self._opened.shard.await_change(timeout)
+        return self._opened.shard.await_change(timeout, after)
 
     @property
     def seqno(self) -> int:
         """The number of the last state of the shard seen here."""
         return self._opened.shard.state.seqno
+
+    @property
+    def seen_upper(self) -> Frontier:
+        """The upper as last seen here, by any call of this process, its upkeep's too; asks nobody."""
+        return self._opened.shard.state.upper
 
     @metered("downgrade_since")
     def downgrade_since(self, new_since: Frontier, *, timeout: float | None = None) -> None:

@@ -330,17 +330,26 @@ class WriteAheadLog:
         Raises:
             LocationError: Consensus fails, or was closed.
         """
-        state = self.state
-        if state.upper > seen:
-            return state
-        reader = self._reader
-        before = reader.seqno
-        changed = reader.await_change(timeout)
+        with self._changed:
+            reader = self._reader
+            if self._state.upper > seen:
+                return self._state
+            if self._behind():
+                return self.follow()
+            before = reader.seqno
+        changed = reader.await_change(timeout, before)
         if changed is None:
             return self.wait_past(seen, min(timeout, POLL_SECONDS))
-        if changed and reader.seqno == before:
-            return self.follow()
-        return self.state
+        with self._changed:
+            # What this process did itself has moved the state already; its upkeep may have met what another did, without following it.
+            if self._behind() or (changed and reader.seqno == before):
+                return self.follow()
+            return self._state
+
+    def _behind(self) -> bool:
+        """Whether this process has seen a longer log than it has read; the lock is held."""
+        upper = self._reader.seen_upper
+        return upper is None or upper > self._state.upper
 
     @property
     def notified(self) -> bool:

@@ -200,3 +200,23 @@ def test_a_map_loses_no_increment_of_concurrent_processes() -> None:
         thread.join()
     final = DurableMap(PersistClient(blob, consensus, background=False), shard, "counter")
     assert final.entries() == {"n": b"80"}
+
+
+def test_a_map_tells_of_what_upkeep_has_met_first() -> None:
+    """A change of this process to the shard takes another's step in without reading it: no wait may sleep over that."""
+    blob, consensus = open_blob("mem:"), open_consensus("mem:")
+    client = PersistClient(blob, consensus, background=False)
+    shard = client.new_shard_id()
+    mine = DurableMap(client, shard, "map")
+    other = DurableMap(PersistClient(blob, consensus, background=False), shard, "map")
+    assert not mine.sync()
+    assert mine.await_change(0.0) is False
+    other.apply(lambda _: {"a": b"1"})
+    # loses the race to the other's step, and is then based on it
+    client.open_reader(shard, purpose="upkeep").expire()
+    assert mine.entries() == {}
+    assert mine.await_change(0.0) is True
+    assert mine.sync()
+    assert mine.await_change(0.0) is False
+    mine.apply(lambda _: {"b": b"2"})
+    assert mine.await_change(0.0) is False

@@ -6,6 +6,7 @@ import itertools
 import math
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ import pytest
 
 import mzsql
 from mzsql.adapter import dataflows, environment, leader
-from mzsql.location import blob_around, consensus_around, open_blob, open_consensus
+from mzsql.location import Determinate, blob_around, consensus_around, open_blob, open_consensus
 from mzsql.oracle import open_oracle
 from mzsql.storage.collections import FOLLOW_SECONDS
 
@@ -35,10 +36,13 @@ class Requests:
 
     def __init__(self) -> None:
         self.counts: Counter[tuple[str, str]] = Counter()
+        self.failing: str | None = None
 
     def _around(self, kind: str) -> Callable[[str, Callable[[], Any]], Any]:
         def around(operation: str, act: Callable[[], T]) -> T:
             self.counts[kind, operation] += 1
+            if operation == self.failing:
+                raise Determinate("the store is away")
             return act()
 
         return around
@@ -137,3 +141,27 @@ def test_an_idle_process_hears_of_what_another_does(tmp_path: Path, requests: Re
         end()
         # without any statement here; and the process still asks only when it is told
         assert con.execute("SELECT a FROM t").fetchall() == [(1,)]
+    assert not [one for one in threading.enumerate() if one.name.startswith("mzsql-follow")]
+
+
+def test_followers_of_a_store_that_fails_rest_and_then_hear_again(
+    tmp_path: Path, requests: Requests
+) -> None:
+    with mzsql.connect(tmp_path / "env") as con, mzsql.connect(tmp_path / "env") as other:
+        con.execute("CREATE TABLE t (a int)")
+        requests.failing = "wait"
+        other.execute("CREATE TABLE before (a int)")
+        requests.counts.clear()
+        time.sleep(WINDOW)
+        # two followers of each connection, one of which rests for half a second
+        assert requests.counts["consensus", "wait"] <= 2 * WINDOW * (1 + 2) + 8
+        requests.failing = None
+        seen: list[int] = []
+        end = con.coordinator.env.collections.watch(lambda: seen.append(1))
+        other.execute("CREATE TABLE u (b int); INSERT INTO t VALUES (1)")
+        deadline = time.monotonic() + 30
+        catalog = con.coordinator.env.catalog
+        while not (seen and any(i.name == "u" for i in catalog.state.items.values())):
+            assert time.monotonic() < deadline, (seen, requests.counts)
+            time.sleep(0.05)
+        end()

@@ -11,8 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from mzsql.location import open_blob, open_consensus
-from mzsql.persist import PersistClient, UpperMismatch
+from mzsql.location import Indeterminate, open_blob, open_consensus
+from mzsql.persist import PersistClient, ReadHandle, UpperMismatch
 from mzsql.persist.commands import ExpireReader
 from mzsql.repr.errors import NotReadable, UndefinedTable
 from mzsql.repr.ids import GlobalId
@@ -172,6 +172,38 @@ def test_waiting_for_a_time_ends_with_the_commit_of_another_thread(stores) -> No
     ):
         one.collections.wait_for_upper(GlobalId("u1"), 99, timeout=0.05)
     one.close()
+
+
+def test_a_follower_hears_of_what_upkeep_has_met_first(stores) -> None:
+    """A change of this process to the log's shard takes another's commit in without following it: no wait may sleep over that."""
+    a, b = Process(*stores), Process(*stores)
+    for n in range(3):
+        b.write(10 + n, u1=rows((n, "x")))
+        seen = a.wal.state.upper
+        assert seen <= 10 + n
+        # loses the race to b's commit, and is then based on it
+        a.persist.open_reader(stores[2], purpose="upkeep").expire()
+        assert a.wal.state.upper == seen
+        assert a.wal.next_move(seen, 0.01).upper == 11 + n
+    a.close()
+    b.close()
+
+
+def test_a_follower_hears_of_what_could_not_be_read_at_first(stores) -> None:
+    a, b = Process(*stores), Process(*stores)
+    b.write(10, u1=rows((1, "a")))
+    seen = a.wal.state.upper
+    with pytest.MonkeyPatch.context() as broken:
+        broken.setattr(ReadHandle, "updates", _away)
+        with pytest.raises(Indeterminate):
+            a.wal.next_move(seen, 0.01)
+    assert a.wal.next_move(seen, 0.01).upper == 11
+    a.close()
+    b.close()
+
+
+def _away(*_: object, **__: object) -> None:
+    raise Indeterminate("the objects cannot be read")
 
 
 def test_holds_keep_history_and_its_release_lets_it_go(stores) -> None:
