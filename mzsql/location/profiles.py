@@ -51,12 +51,15 @@ class Profile(msgspec.Struct, frozen=True):
         return f"Profile({self.name!r}, {shown})"
 
 
-def profile(name: str, variables: Mapping[str, str] | None = None) -> Profile:
+def profile(
+    name: str, variables: Mapping[str, str] | None = None, *, only: str | None = None
+) -> Profile:
     """The profile of that name.
 
     Args:
         name: letters, digits, ``_`` and ``-``.
         variables: the environment's variables; this process's by default.
+        only: the one kind that is wanted: an executor that opens the Blob store needs no variable of the Consensus store's URL.
 
     Raises:
         InvalidUrl: there is none, or what there is of it cannot be read.
@@ -69,13 +72,12 @@ def profile(name: str, variables: Mapping[str, str] | None = None) -> Profile:
         )
     path = _file(variables)
     written = {} if path is None else _profiles(path).get(name, {})
-    found = _checked(f"profile {name!r} in {path}", written, variables)
     source = str(path)
     prefix = f"MZSQL_PROFILE_{name.upper().replace('-', '_')}_"
-    given = {kind: variables.get(prefix + kind.upper()) for kind in _KINDS}
-    if any(given.values()):
-        found |= {kind: url for kind, url in given.items() if url}
+    given = {kind: url for kind in _KINDS if (url := variables.get(prefix + kind.upper()))}
+    if given:
         source = f"{prefix}*"
+    found = _checked(f"profile {name!r} in {path}", written) | given
     if not found:
         raise InvalidUrl(
             f"there is no profile {name!r}"
@@ -88,7 +90,11 @@ def profile(name: str, variables: Mapping[str, str] | None = None) -> Profile:
             f"profile {name!r} ({source}) names both a directory and URLs",
             hint="Leave env, or blob, consensus and oracle.",
         )
-    return Profile(name, source, **found)
+    for kind in sorted(set(written) - set(given)):
+        if only not in (None, kind):
+            continue
+        found[kind] = _filled(f"profile {name!r} in {path}", written[kind], variables)
+    return Profile(name, source, **{k: url for k, url in found.items() if only in (None, k)})
 
 
 def _file(variables: Mapping[str, str]) -> Path | None:
@@ -111,11 +117,16 @@ def _profiles(path: Path) -> dict[str, dict[str, str]]:
         raise InvalidUrl(f"{path} cannot be read: {failure}") from None
 
 
-def _checked(what: str, entries: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:
-    """The lines of a profile in a file, with variables replaced."""
+def _checked(what: str, entries: Mapping[str, str]) -> dict[str, str]:
+    """The lines of a profile in a file, all of them known ones."""
     unknown = sorted(set(entries) - set(_KINDS))
     if unknown:
         raise InvalidUrl(f"{what} has {unknown[0]!r}, which is none of {', '.join(_KINDS)}")
+    return dict(entries)
+
+
+def _filled(what: str, text: str, variables: Mapping[str, str]) -> str:
+    """A line of a profile with its variables replaced."""
 
     def value(found: re.Match[str]) -> str:
         known = variables.get(found[1])
@@ -126,7 +137,7 @@ def _checked(what: str, entries: Mapping[str, str], variables: Mapping[str, str]
             )
         return known
 
-    return {kind: _VARIABLE.sub(value, url) for kind, url in entries.items()}
+    return _VARIABLE.sub(value, text)
 
 
 def resolved(place: str, kind: str) -> str:
@@ -137,7 +148,7 @@ def resolved(place: str, kind: str) -> str:
     """
     if not place.startswith(SCHEME):
         return place
-    found = profile(place.removeprefix(SCHEME))
+    found = profile(place.removeprefix(SCHEME), only=kind)
     url: str | None = getattr(found, kind)
     if url is None:
         raise InvalidUrl(f"profile {found.name!r} ({found.source}) names no {kind}")
@@ -152,7 +163,7 @@ def nameable(url: str) -> str | None:
         with contextlib.suppress(
             InvalidUrl
         ):  # of others than this environment's, nothing need be right
-            if profile(name).blob == url:
+            if profile(name, only="blob").blob == url:
                 return SCHEME + name
     return None
 

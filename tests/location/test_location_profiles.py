@@ -46,6 +46,19 @@ def test_variables_of_the_environment_count_for_more() -> None:
     assert profile("my-own", given).env == "/e"
 
 
+@pytest.mark.usefixtures("here")
+def test_a_variable_is_needed_only_by_what_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither where the environment says otherwise, nor on an executor, which opens the Blob store alone."""
+    given = {"MZSQL_PROFILE_PROD_CONSENSUS": "mem:c"}
+    assert profile("prod", given).consensus == "mem:c"
+    assert profile("prod", {}, only="blob").blob == "s3://bucket/prefix"
+    assert profile("prod", {}, only="blob").consensus is None
+    monkeypatch.delenv("PG", raising=False)
+    assert resolved("profile:prod", "blob") == "s3://bucket/prefix"
+    with pytest.raises(InvalidUrl, match="asks for the variable PG"):
+        resolved("profile:prod", "consensus")
+
+
 def test_the_file_is_looked_for_in_order(here: Path) -> None:
     other = here / "other.toml"
     other.write_text('[profiles.prod]\nblob = "mem:other"\n')
