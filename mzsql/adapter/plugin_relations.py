@@ -107,6 +107,8 @@ def _check(
         raise ValueError("it needs columns, each of another name")
     if not callable(relation.rows):
         raise TypeError("its rows are no function")
+    if not isinstance(relation.comment, str):
+        raise TypeError("its comment is no text")
     types = tuple(_column_type(column, parse_type) for column in relation.columns)
     definitions = ", ".join(_definition(column) for column in relation.columns)
     number = zlib.crc32(f"{relation.schema}.{relation.name} ({definitions})".encode()) >> 1
@@ -136,9 +138,8 @@ def plugin_rows(one: Checked, where: Whereabouts) -> pa.Table:
         rows = list(itertools.islice(_fitting(one, where), MAX_ROWS + 1))
     except PluginRelationFailed:
         raise
-    except (
-        Exception
-    ) as failure:  # a stranger's function may fail in any way: it is the query's error
+    except (Exception, SystemExit) as failure:
+        # A stranger's function may fail in any way: it is the query's error.
         text = f"{type(failure).__name__}: {failure}"
         for url in (where.blob, where.consensus, where.oracle):
             text = without_secrets(text, url)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import sys
 import warnings
 from decimal import Decimal
 
@@ -117,6 +118,7 @@ def _raises(_):
         (_raises, "ConnectionError: no shop"),
         (lambda _: 1 / 0, "ZeroDivisionError"),
         (lambda _: None, "TypeError"),
+        (lambda _: sys.exit("bye"), "SystemExit: bye"),
         (lambda _: [(1,)], "a row is not 2 values"),
         (lambda _: [7], "a row is not 2 values"),
         (lambda _: [(None, "x")], "column 'a' has a NULL"),
@@ -147,6 +149,7 @@ def test_what_a_function_does_wrong_fails_its_query_alone(install, tmp_path, row
         (relation(list, PluginColumn("a", "colour")), "cannot have the type 'colour'"),
         (relation(list, PluginColumn("a", "text"), PluginColumn("a", "text")), "another name"),
         (relation(None), "no function"),
+        (PluginRelation("bad", (PluginColumn("a", "text"),), None, list), "comment is no text"),
     ],
 )
 def test_a_relation_that_cannot_be_is_reported_and_left_out(install, tmp_path, bad, told):
