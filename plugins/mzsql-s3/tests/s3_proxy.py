@@ -77,6 +77,14 @@ class Exchange:
         if cut is not None:
             handler.close_connection = True
 
+    def drip(self, pause: float, head: bytes) -> None:
+        """Answer with ``head`` and then a header without end, a byte at a time with ``pause`` seconds between."""
+        handler = self._handler
+        handler.wfile.write(head + b"X-Long: ")
+        while not handler.stopping.wait(pause):
+            handler.wfile.write(b"x")
+            handler.wfile.flush()
+
     def reset(self) -> None:
         """Cut the connection off, as a machine that dies does."""
         linger = struct.pack("ii", 1, 0)
@@ -124,6 +132,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _deal  # noqa: N815
 
+    def handle_expect_100(self) -> bool:
+        if not self.server.half_continue:
+            return super().handle_expect_100()
+        self.wfile.write(b"HTTP/1.1 100 Continue\r\n")
+        self.close_connection = True
+        return False
+
     def handle(self) -> None:
         try:
             super().handle()
@@ -149,6 +164,7 @@ class _Server(ThreadingHTTPServer):
         self.tls = tls
         self.upstream = upstream
         self.fault: Fault = no_fault
+        self.half_continue = False
         self.stopping = threading.Event()
         self.lock = threading.Lock()
         self.counts: Counter[str] = Counter()
@@ -204,6 +220,10 @@ class S3Proxy:
     @fault.setter
     def fault(self, fault: Fault) -> None:
         self._server.fault = fault
+
+    def end_within_continue(self) -> None:
+        """From now on close the connection in the middle of every "100 Continue"."""
+        self._server.half_continue = True
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -319,3 +339,13 @@ def slow(seconds: float) -> Callable[[Exchange], None]:
 def trickle(pause: float) -> Callable[[Exchange], None]:
     """The answer's body comes a byte at a time."""
     return lambda exchange: exchange.send(exchange.pass_on(), pause=pause)
+
+
+def drip(pause: float) -> Callable[[Exchange], None]:
+    """The server does it; the head of its answer comes a byte at a time, without end."""
+
+    def deal(exchange: Exchange) -> None:
+        exchange.pass_on()
+        exchange.drip(pause, b"HTTP/1.1 200 OK\r\n")
+
+    return deal

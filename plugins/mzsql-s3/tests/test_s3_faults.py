@@ -8,7 +8,7 @@ import time
 
 import pytest
 from s3_places import IMPATIENT, SMALL
-from s3_proxy import Answer, after, answer, cut, hang, on, reset, slow, trickle
+from s3_proxy import Answer, after, answer, cut, drip, hang, on, reset, slow, trickle
 
 from mzsql.location import Determinate, Indeterminate
 
@@ -196,6 +196,54 @@ def test_a_late_try_undoes_no_later_write(faulty, direct, proxy):
     assert direct.get("k") == b"second"
 
 
+def test_a_write_whose_answer_is_lost_is_made_once(faulty, direct, proxy):
+    """The second try finds it done; another write of it could undo one that comes in between."""
+    for value, operation in ((b"new", "PutObject"), (LONG, "CompleteMultipartUpload")):
+        direct.delete("k")
+        proxy.fault = on(after(reset), operation)
+        before = proxy.counts[operation]
+        faulty.set("k", value)
+        assert proxy.counts[operation] == before + 2
+        assert direct.get("k") == value
+
+
+def test_a_write_stays_conditional_among_others(faulty, direct, proxy):
+    """Others set and delete the key before each of its tries: it goes on until it gets through, never without a condition."""
+    tries = []
+
+    def other(exchange):
+        tries.append({"If-Match", "If-None-Match"} & set(exchange.seen.headers))
+        if len(tries) < 8:
+            if len(tries) % 2:
+                direct.set("k", b"other")
+            else:
+                direct.delete("k")
+        exchange.send(exchange.pass_on())
+
+    proxy.fault = on(other, "PutObject", times=None)
+    faulty.set("k", b"mine")
+    assert len(tries) == 8
+    assert all(tries)
+    assert direct.get("k") == b"mine"
+
+
+def test_a_server_whose_conditions_never_hold(faulty, direct, proxy):
+    """It is written and deleted to without, in the end."""
+
+    def refusing(exchange):
+        if {"If-Match", "If-None-Match"} & set(exchange.seen.headers):
+            answer(412, "PreconditionFailed")(exchange)
+        else:
+            exchange.send(exchange.pass_on())
+
+    proxy.fault = on(refusing, times=None)
+    faulty.set("k", b"1")
+    faulty.set("k", b"2")
+    assert direct.get("k") == b"2"
+    assert faulty.delete("k") == 1
+    assert direct.get("k") is None
+
+
 def test_without_conditions_where_the_server_lacks_them(faulty, direct, proxy):
     def lacking(exchange):
         if {"If-Match", "If-None-Match"} & set(exchange.seen.headers):
@@ -267,6 +315,58 @@ def test_no_operation_outlasts_its_time(impatient, direct, proxy, through_proxy,
         with pytest.raises(Determinate, match=r"in time|not done in"):
             act()
         assert time.monotonic() - start < 20
+
+
+def _fails_in_time(kind, act):
+    start = time.monotonic()
+    with pytest.raises(kind, match=r"in time|not done in") as caught:
+        act()
+    assert type(caught.value) is kind
+    assert time.monotonic() - start < 15
+
+
+def test_no_listing_outlasts_its_time(impatient, direct, proxy):
+    """Each byte of the answer, which botocore reads, is well in time, and all of them would take minutes."""
+    for number in range(12):
+        direct.set(f"p/{number}", b"1")
+    proxy.fault = on(trickle(0.05), times=None)
+    _fails_in_time(Determinate, lambda: list(impatient.list_keys_and_metadata("")))
+
+
+def test_no_head_of_an_answer_outlasts_its_time(impatient, direct, proxy):
+    """It has no end; and what may have been done is not said to have failed."""
+    direct.set("p", b"1")
+    proxy.fault = on(drip(0.05), times=None)
+    _fails_in_time(Determinate, lambda: impatient.get("p"))
+    _fails_in_time(Indeterminate, lambda: impatient.set("k", b"1"))
+    _fails_in_time(Indeterminate, lambda: impatient.delete_many(["p"]))
+
+
+def test_a_long_value_whose_server_falls_silent(impatient, proxy):
+    """Giving the upload up does not double the time."""
+
+    def silent(exchange):
+        if exchange.seen.operation == "CreateMultipartUpload":
+            exchange.send(exchange.pass_on())
+        else:
+            exchange.wait(60)
+
+    proxy.fault = on(silent, times=None)
+    start = time.monotonic()
+    with pytest.raises(Determinate):
+        impatient.set("l", LONG)
+    assert time.monotonic() - start < 15
+    assert proxy.counts["AbortMultipartUpload"] >= 1
+
+
+def test_a_connection_that_ends_in_the_middle_of_a_continue(through_proxy, direct, proxy, opened):
+    """Botocore looks there for a line that never comes."""
+    blob = opened(url=through_proxy, **IMPATIENT)
+
+    proxy.end_within_continue()
+    with pytest.raises(Indeterminate, match="connection broke"):
+        blob.set("k", bytes(2 * 1024 * 1024))
+    assert direct.get("k") is None
 
 
 def test_more_callers_than_requests_at_once(direct, through_proxy, proxy, opened):

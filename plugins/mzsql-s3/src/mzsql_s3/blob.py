@@ -4,7 +4,9 @@ Promise: linearizable per key, also where tries are repeated, on a server with c
 whose answer was lost may reach the server late; unconditional, it would undo a later write. So a write says what it replaces: nothing
 (If-None-Match: *, which is all it takes for objects written once), or the object whose ETag it saw (If-Match). A deletion names the object
 whose size it tells. A server that answers it does not know conditions is sent none from then on; one that ignores them loses only this
-promise. Trade-off: overwriting costs three requests, which is rare, as keys of shards are never written twice; a deletion costs two.
+promise. An ETag is of the content, so it cannot tell whether an object was replaced and then put back; and where an answer was lost,
+nothing tells whether what another wrote since came before or after, so that a write may then show on both sides of it. Trade-off:
+overwriting costs three requests, which is rare, as keys of shards are never written twice; a deletion costs two.
 Source: "Conditional requests" of the S3 documentation.
 """
 
@@ -28,8 +30,8 @@ if TYPE_CHECKING:
 _MANY = 1000
 """Keys of one DeleteObjects."""
 _UNKNOWN = ("NotImplemented", "501")
-_ROUNDS = 4
-"""So often a condition is tried again that another's write made fail; after that the write or deletion is not conditional."""
+_DOUBTS = 4
+"""So often the server may refuse a condition that holds as far as can be seen; after that the write or deletion has none."""
 _AGAIN_LATER = frozenset(
     {"InternalError", "SlowDown", "ServiceUnavailable", "OperationAborted", "RequestTimeout"}
 )
@@ -88,9 +90,12 @@ class S3Blob:
             write.abandon()
 
     def _commit(self, call: Call, object_key: str, write: Write) -> None:
-        """Make the write the object under ``object_key``, whatever is there now."""
-        condition = Condition()
-        for _ in range(_ROUNDS if self._conditional else 0):
+        """Make the write the object under ``object_key``, whatever is there now.
+
+        Tried until it is, or until the call's time is over: a write without a condition could arrive late and undo a later one.
+        """
+        condition, doubts = Condition(), 0
+        while self._conditional and doubts < _DOUBTS:
             try:
                 write.commit(condition)
             except boto.ClientError as failure:
@@ -100,11 +105,14 @@ class S3Blob:
             else:
                 return
             found = probe(self._requests, call, object_key)
+            if found is not None and found == (write.size, write.etag()):
+                return  # The very value is there; by a try whose answer was lost, or else by another's write, which is as good.
             if condition.etag is not None and found is not None and found.etag != condition.etag:
-                # Another wrote, or a try of this write whose answer was lost did, after this call saw what was there: all is as if this
-                # write had come right before the other.
+                # Another wrote after this call saw what was there: all is as if this write had come right before the other.
                 return
-            condition = Condition(None if found is None else found.etag)
+            seen = None if found is None else found.etag
+            doubts += seen == condition.etag
+            condition = Condition(seen)
         write.commit(None)
 
     def delete(self, key: str) -> int | None:
@@ -112,14 +120,15 @@ class S3Blob:
         object_key = self.place.object_key(key)
         call = self._call("delete", key)
         found: Found | None = None
-        for left in reversed(range(_ROUNDS)):
+        doubts = 0
+        while True:
             before, found = found, probe(self._requests, call, object_key)
             if found is None:
                 # Gone; by a try that failed, where there was one, even if its answer was that it did nothing.
                 return before.size if before is not None and call.repeated else None
-            if self._remove(call, object_key, found if left else None):
-                break
-        return None if found is None else found.size
+            doubts += found == before
+            if self._remove(call, object_key, found if doubts < _DOUBTS else None):
+                return found.size
 
     def _remove(self, call: Call, object_key: str, found: Found | None) -> bool:
         """Remove an object, if it is ``found`` where the server can see to that; whether it was."""

@@ -1,8 +1,8 @@
 """Requests to S3: one boto3 client a process, tries with full jitter inside one deadline, so many requests at once and no more.
 
-Promise: every operation ends, by its result or an error, in the time of the options and at most a read timeout beyond it (but for a server
-that sends an answer's head, or one without an object, byte by byte: botocore reads those itself); the child of a fork makes a client of
-its own; nothing is sent unless an operation asks for it. This layer retries and botocore's own does not, as
+Promise: every operation ends, by its result or an error, in the time of the options (`mzsql_s3.connections` sees to that on the wire), and
+at most a read timeout beyond it where it has an upload to give up; the child of a fork makes a client of its own; nothing is sent unless
+an operation asks for it. This layer retries and botocore's own does not, as
 only here the deadline of the operation is known, and whether an earlier try may have taken effect. Source: Brooker, "Exponential
 Backoff And Jitter" (full jitter).
 """
@@ -10,6 +10,7 @@ Backoff And Jitter" (full jitter).
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import io
 import os
@@ -25,8 +26,11 @@ import boto3
 import tenacity
 from botocore import exceptions as boto
 from botocore.config import Config
+from botocore.loaders import create_loader
+from botocore.session import Session as BotocoreSession
 
 from mzsql.location import Determinate, LocationError
+from mzsql_s3.connections import keep_deadlines
 from mzsql_s3.errors import Late, Verdict, code_of, error, judge
 from mzsql_s3.metrics import REQUESTS, RequestCounts
 from mzsql_s3.options import MIB, Place
@@ -55,17 +59,28 @@ class Call:
         repeated: a try that was to take effect failed, in whatever way.
     """
 
-    def __init__(self, requests: Requests, act: str, key: str, moves: int = 0) -> None:
+    def __init__(
+        self,
+        requests: Requests,
+        act: str,
+        key: str,
+        moves: int = 0,
+        *,
+        within: float | None = None,
+    ) -> None:
+        """``within``: seconds it has, in place of the options' timeout."""
         self._requests = requests
         self._act = act
         self._key = key
-        self._end = time.monotonic() + requests.place.options.timeout
+        self._seconds = requests.place.options.timeout if within is None else within
+        self._end = time.monotonic() + self._seconds
         self.happened = False
         self.repeated = False
         self.allow(moves)
 
     def allow(self, moves: int) -> None:
         """Have more time, as so many bytes are to be moved."""
+        self._seconds += moves / _LEAST_RATE
         self._end += moves / _LEAST_RATE
 
     def remaining(self) -> float:
@@ -75,7 +90,7 @@ class Call:
     def check(self) -> None:
         """Raise `Late` when no time is left."""
         if time.monotonic() >= self._end:
-            raise Late(f"not done in {self._requests.place.options.timeout:g} s")
+            raise Late(f"not done in {self._seconds:g} s")
 
     def send(
         self,
@@ -227,7 +242,7 @@ class Requests:
         options = self.place.options
         client: S3Client | None = None
         try:
-            session = boto3.Session(profile_name=options.profile, region_name=options.region)
+            session = _session(options.profile, options.region)
             if session.get_credentials() is None:
                 raise boto.NoCredentialsError
             client = self._made(session, secure=not (options.endpoint or "").startswith("http:"))
@@ -238,6 +253,7 @@ class Requests:
             failed = error("open it", "", self.place.url, verdict, happened=False, tries=1)
         if client is None:
             raise failed
+        keep_deadlines(client, self._time_left)
         client.meta.events.register_last("before-call.s3", _expect_nothing)
         client.meta.events.register_last("before-send.s3", self._before_send)
         if options.checksums == "md5":
@@ -266,7 +282,7 @@ class Requests:
         )
 
     def _before_send(self, request: Any, event_name: str, **_: object) -> None:
-        """Count a request, and bound the time it may take."""
+        """Count a request, and send none when there is no time left."""
         operation = event_name.rpartition(".")[2]
         self.sent.count(operation)
         REQUESTS.count(operation)
@@ -274,11 +290,12 @@ class Requests:
         if call is None:
             return
         call.check()
-        if request.context is not None:
-            limit = self.place.options.read_timeout
-            request.context["read_timeout"] = max(0.05, min(limit, call.remaining()))
         if isinstance(request.body, io.BytesIO):
             request.body = _Blocks(request.body, call)
+
+    def _time_left(self) -> float | None:
+        call: Call | None = getattr(self._calling, "call", None)
+        return None if call is None else call.remaining()
 
     def submit(self, act: Callable[[], T]) -> Future[T]:
         """Have one of the handle's threads do it, which are there from the first time on."""
@@ -300,6 +317,19 @@ class Requests:
             pool.shutdown(wait=True, cancel_futures=True)
         if client is not None:
             client.close()
+
+
+_loader = functools.cache(create_loader)
+"""What describes S3 to botocore, read once a process: it is most of what opening a handle costs."""
+
+
+def _session(profile: str | None, region: str | None) -> boto3.Session:
+    core = BotocoreSession(profile=profile)
+    core.register_component("data_loader", _loader())
+    session = boto3.Session(botocore_session=core, region_name=region)
+    # Each session adds a path of its own, the same.
+    _loader().search_paths[:] = dict.fromkeys(_loader().search_paths)
+    return session
 
 
 class _Blocks:

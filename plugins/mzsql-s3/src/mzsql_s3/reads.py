@@ -9,7 +9,6 @@ part's length while the other ranges come by other connections, and then cut off
 from __future__ import annotations
 
 import functools
-import threading
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +16,7 @@ from botocore import exceptions as boto
 from urllib3.exceptions import HTTPError
 
 from mzsql_s3.client import Call, Requests, content_crc32
-from mzsql_s3.errors import ShortBody, Verdict, code_of, etag_of
+from mzsql_s3.errors import ShortBody, Strange, Verdict, code_of, etag_of
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -50,9 +49,9 @@ def probe(requests: Requests, call: Call, object_key: str) -> Found | None:
     try:
         return call.send(ask, expected=(*ABSENT, "InvalidRange"))
     except boto.ClientError as failure:
-        if code_of(failure) == "InvalidRange":
-            return _probe_empty(requests, call, object_key)
-        return None
+        if code_of(failure) != "InvalidRange":
+            return None
+    return _probe_empty(requests, call, object_key)
 
 
 def _probe_empty(requests: Requests, call: Call, object_key: str) -> Found | None:
@@ -127,7 +126,11 @@ class Read:
         elif options.checksums == "crc32":
             asked["ChecksumMode"] = "ENABLED"
         answer: Any = client.get_object(Bucket=self._requests.place.bucket, Key=self._key, **asked)
-        etag = etag_of(answer)
+        try:
+            etag = etag_of(answer)
+        except Strange:
+            answer["Body"].close()
+            raise
         if "Range" in asked and answer.get("ContentRange") is None:
             return self._cut(answer)
         there = int(answer["ContentLength"])
@@ -203,16 +206,9 @@ def read_body(call: Call, answer: Any, length: int) -> list[bytes]:
     whole = length == int(answer["ContentLength"])
     try:
         with answer["Body"] as raw:
-            if not whole or length <= _READ_BYTES:
+            if not whole:
                 return _read_stretch(call, raw, length)
-            # At once, as that copies nothing; a body that trickles would outlast the deadline, at which the connection is shut down.
-            watch = threading.Timer(call.remaining(), raw.shutdown)
-            watch.daemon = True
-            watch.start()
-            try:
-                found = raw.read()
-            finally:
-                watch.cancel()
+            found = raw.read()  # at once, as that copies nothing
     except HTTPError as failure:
         call.check()
         raise ShortBody(
@@ -228,14 +224,11 @@ def _read_stretch(call: Call, raw: Any, length: int) -> list[bytes]:
     got = 0
     while got < length:
         call.check()
-        # What there is by now, so that a body that trickles does not outlast the deadline.
         chunk = raw.read1(min(_READ_BYTES, length - got))
         if not chunk:
             raise ShortBody(f"the answer ended after {got} of {length} bytes")
         chunks.append(chunk)
         got += len(chunk)
-    if not length:
-        raw.read()
     return chunks
 
 

@@ -41,7 +41,12 @@ class Condition(NamedTuple):
 
 
 class Write(Protocol):
-    """A value that is to become an object."""
+    """A value that is to become an object of ``size`` bytes."""
+
+    size: int
+
+    def etag(self) -> str:
+        """The ETag of the object where the server makes it of MD5s; empty when it is known not to."""
 
     def commit(self, condition: Condition | None) -> None:
         """Make it the object; the server's refusal, one of `REFUSED`, as a ``ClientError``."""
@@ -65,7 +70,12 @@ class Put:
         self._call = call
         self._key = object_key
         self._value = value
+        self.size = len(value)
         self._checksum = _checksum(requests, value)
+
+    def etag(self) -> str:
+        """As `Write.etag`."""
+        return f'"{hashlib.md5(self._value, usedforsecurity=False).hexdigest()}"'
 
     def commit(self, condition: Condition | None) -> None:
         """As `Write.commit`."""
@@ -93,6 +103,7 @@ class Multipart:
         self._call = call
         self._where: dict[str, Any] = {"Bucket": requests.place.bucket, "Key": object_key}
         self._value = value
+        self.size = len(value)
         size = max(requests.place.options.part_size, -(-len(value) // MOST_PARTS))
         self._cuts = [(at, min(at + size, len(value))) for at in range(0, len(value), size)]
         self._upload = ""
@@ -148,15 +159,16 @@ class Multipart:
             etag_of(answer)
 
         expected = (*_GONE, *(REFUSED if condition else ()))
+        gone = False
         try:
             self._call.send(complete, takes_effect=True, expected=expected)
         except boto.ClientError as failure:
             if code_of(failure) not in _GONE:
                 raise
-            self._upload = ""
+            gone = True
+        self._upload = ""
+        if gone:
             self._see_whether_done()
-        else:
-            self._upload = ""
 
     def _see_whether_done(self) -> None:
         """The upload is not there any more: completed by a try whose answer was lost, or given up by somebody else.
@@ -165,14 +177,14 @@ class Multipart:
             Indeterminate: the object is not the one it makes.
         """
         found = probe(self._requests, self._call, self._where["Key"])
-        if found is not None and found == (len(self._value), self._etag()):
+        if found is not None and found == (self.size, self.etag()):
             return
         gone = Verdict(True, True, "its multipart upload is gone: given up by a sweep, or complete")
         failed = self._call.failed(gone)
         raise Indeterminate(failed.message, hint="Do it again.")
 
-    def _etag(self) -> str:
-        """The ETag of the object, where those of its parts are MD5s."""
+    def etag(self) -> str:
+        """As `Write.etag`."""
         try:
             parts = b"".join(bytes.fromhex(part["ETag"].strip('"')) for part in self._parts)
         except ValueError:
@@ -184,7 +196,11 @@ class Multipart:
         upload, self._upload = self._upload, ""
         if upload:
             try:
-                abort(Call(self._requests, "give up an upload", ""), self._where, upload)
+                # In the time left, or where there is hardly any, a little more.
+                options = self._requests.place.options
+                within = max(self._call.remaining(), min(options.timeout, options.read_timeout))
+                call = Call(self._requests, "give up an upload", "", within=within)
+                abort(call, self._where, upload)
             except LocationError:
                 _log.warning(
                     "S3 %s: an unfinished upload stays behind until a sweep",

@@ -1,0 +1,135 @@
+"""Connections that keep an operation's deadline, whatever the server sends and how slowly.
+
+Promise: no read from a connection and no write to it goes on past the time its operation has left, also where a server sends the head of
+an answer, or a listing, byte by byte: botocore reads those itself, and its timeout is for each byte. Trade-off: the classes are put where
+botocore keeps its own (`keep_deadlines`), for which it has no option; a version of it that keeps them elsewhere fails at once, loudly.
+"""
+
+from __future__ import annotations
+
+import io
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from botocore.awsrequest import (
+    AWSHTTPConnection,
+    AWSHTTPConnectionPool,
+    AWSHTTPSConnection,
+    AWSHTTPSConnectionPool,
+)
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+    from mypy_boto3_s3 import S3Client
+
+TimeLeft = Callable[[], float | None]
+"""Seconds that the calling thread's operation has left; `None` outside of one."""
+
+_ENDS = 16
+"""So often the end of a connection may be read; botocore looks for the end of a "100 Continue" beyond it for ever."""
+
+
+class _Bounded:
+    """A connected socket whose every read and write is over in its timeout and in the time left, whichever is shorter."""
+
+    def __init__(self, sock: socket.socket, left: TimeLeft) -> None:
+        self._sock = sock
+        self._left = left
+        self._timeout = sock.gettimeout()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sock, name)
+
+    def settimeout(self, timeout: float | None) -> None:
+        """As of a socket."""
+        self._timeout = timeout
+        self._sock.settimeout(timeout)
+
+    def bound(self) -> None:
+        """Let the next read or write take no longer than it may.
+
+        Raises:
+            TimeoutError: no time is left.
+        """
+        left = self._left()
+        if left is None:
+            return
+        if left <= 0:
+            raise TimeoutError("the operation has no time left")
+        self._sock.settimeout(left if self._timeout is None else min(self._timeout, left))
+
+    def sendall(self, data: Any) -> None:
+        """As of a socket."""
+        self.bound()
+        self._sock.sendall(data)
+
+    def makefile(self, mode: str, buffering: int | None = None) -> io.IOBase:
+        """As of a socket, for reading bytes."""
+        if mode != "rb":
+            raise ValueError(f"only made to read bytes, not {mode!r}")
+        raw = _Reader(self._sock.makefile("rb", 0), self.bound)
+        if buffering == 0:
+            return raw
+        size = io.DEFAULT_BUFFER_SIZE if buffering is None or buffering < 0 else buffering
+        return io.BufferedReader(raw, size)
+
+
+class _Reader(io.RawIOBase):
+    """What comes over a socket, each read bounded."""
+
+    def __init__(self, raw: io.RawIOBase, bound: Callable[[], None]) -> None:
+        self._raw = raw
+        self._bound = bound
+        self._ends = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int | None:
+        self._bound()
+        got = cast("int | None", self._raw.readinto(buffer))
+        if got == 0:
+            self._ends += 1
+            if self._ends > _ENDS:
+                raise ConnectionResetError("the server closed the connection")
+        return got
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+def keep_deadlines(client: S3Client, left: TimeLeft) -> None:
+    """Have the client's connections, of which there is none so far, keep to the time ``left``."""
+    session = client._endpoint.http_session  # type: ignore[attr-defined]
+    classes = _pools(left)
+    session._pool_classes_by_scheme = classes
+    session._manager.pool_classes_by_scheme = classes
+
+
+def _pools(left: TimeLeft) -> dict[str, type]:
+    class Plain(AWSHTTPConnection):
+        def connect(self) -> None:
+            _connect(self, super().connect, left)
+
+    class Secure(AWSHTTPSConnection):
+        def connect(self) -> None:
+            _connect(self, super().connect, left)
+
+    class PlainPool(AWSHTTPConnectionPool):
+        ConnectionCls = Plain
+
+    class SecurePool(AWSHTTPSConnectionPool):
+        ConnectionCls = Secure
+
+    return {"http": PlainPool, "https": SecurePool}
+
+
+def _connect(connection: Any, connect: Callable[[], None], left: TimeLeft) -> None:
+    seconds = left()
+    if seconds is not None and isinstance(connection.timeout, (int, float)):
+        # Not 0, which would be a connection that never waits.
+        connection.timeout = max(0.001, min(connection.timeout, seconds))
+    connect()
+    connection.sock = _Bounded(connection.sock, left)
