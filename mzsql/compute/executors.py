@@ -164,6 +164,8 @@ def _register(spark: SparkSession) -> None:
 class PartsSource(DataSource):  # type: ignore[misc]  # PySpark is not typed for mypy here
     """Shares of parts as a relation; the option ``shares`` has them."""
 
+    _planned = False
+
     @classmethod
     def name(cls) -> str:
         """The format's name."""
@@ -172,7 +174,12 @@ class PartsSource(DataSource):  # type: ignore[misc]  # PySpark is not typed for
     def reader(self, schema: StructType) -> SharesReader:
         """A reader of the shares."""
         shares = msgspec.msgpack.decode(_data(self.options["shares"]), type=list[bytes])
+        self._planned = True
         return SharesReader(shares, schema)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Once there is a reader this goes to each task, which has its own share and needs no other."""
+        return {**self.__dict__, "options": {}} if self._planned else dict(self.__dict__)
 
 
 @dataclass
@@ -192,6 +199,10 @@ class SharesReader(DataSourceReader):  # type: ignore[misc]  # PySpark is not ty
     def partitions(self) -> list[InputPartition]:
         """A partition for each share."""
         return [ShareOf(share) for share in self._shares]
+
+    def __getstate__(self) -> dict[str, object]:
+        """As each task gets it: without the shares of the others."""
+        return {"_shares": [], "_schema": self._schema}
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The updates of a share, a stretch of a part at a time."""
