@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import gc
 import hashlib
 import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
+from mzsql_s3 import S3Blob
 from prometheus_client import REGISTRY
-from s3_places import SMALL
-from s3_proxy import on
+from s3_places import IMPATIENT, SMALL, place
+from s3_proxy import answer, cut, no_fault, on
 
 from mzsql.location import (
     Adoptable,
     Blob,
     Determinate,
+    LocationError,
     ManyDeletable,
     RangeReadable,
     SparkReadable,
@@ -318,6 +323,82 @@ def test_a_closed_handle(direct):
     ):
         with pytest.raises(Determinate, match="closed"):
             act()
+
+
+def _sockets():
+    """The numbers of this process's open sockets."""
+    found = set()
+    for one in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            link = str(one.readlink())
+            if link.startswith("socket:"):
+                found.add(link)
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="nothing lists open sockets here")
+@pytest.mark.parametrize("fault", [no_fault, cut(300), answer(500, "InternalError")])
+def test_a_closed_handle_leaves_no_socket_and_no_thread(direct, through_proxy, proxy, fault):
+    """Whatever befell its requests, and whether or not its listing was read to the end."""
+    direct.set("k", _bytes(3000))
+    gc.collect()
+    before, threads = _sockets(), set(threading.enumerate())
+    blob = S3Blob(place(through_proxy, **SMALL, **IMPATIENT))
+    proxy.fault = on(fault, "GetObject", times=None) if fault is not no_fault else no_fault
+    for act in (
+        lambda: blob.get("k"),
+        lambda: blob.set("l", _bytes(2000)),
+        lambda: next(blob.list_keys_and_metadata("")),
+    ):
+        with contextlib.suppress(LocationError):
+            act()
+    assert len(_sockets()) > len(before)
+    blob.close()
+    gc.collect()
+    ours = {one for one in threading.enumerate() if one.name.startswith("mzsql-s3")}
+    assert not ours - threads
+    end = (
+        time.monotonic() + 20
+    )  # the proxy's ends, which are of this process, go when it sees that ours did
+    while _sockets() - before and time.monotonic() < end:
+        time.sleep(0.05)
+    assert _sockets() <= before
+
+
+def test_closed_amid_requests(direct, opened):
+    """Those under way end well or say that it is closed, also those that wait for parts and ranges not begun."""
+    value = _bytes(9000)
+    direct.set("k", value)
+    blob = opened(url=direct.place.url, **SMALL)
+    begun, wrong = threading.Barrier(5), []
+
+    def read():
+        assert blob.get("k") == value
+
+    def write():
+        blob.set("l", value)
+
+    def work(act):
+        begun.wait()
+        try:
+            while True:
+                act()
+        except Determinate as failure:
+            if "closed" not in str(failure):
+                wrong.append(str(failure))
+
+    threads = [threading.Thread(target=work, args=(act,)) for act in (read, write, read, write)]
+    for thread in threads:
+        thread.start()
+    begun.wait()
+    time.sleep(0.2)
+    blob.close()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
+    assert wrong == []
+    assert direct.get("k") == value
+    assert direct.get("l") in (None, value)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")

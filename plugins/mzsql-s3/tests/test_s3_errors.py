@@ -7,6 +7,7 @@ import socket
 import traceback
 
 import pytest
+from mzsql_s3 import S3Blob
 from s3_places import IMPATIENT, SMALL
 from s3_proxy import Answer, after, answer, cut, hang, on, reset
 from s3_server import ACCESS_KEY, SECRET
@@ -148,6 +149,25 @@ def test_profiles(s3, monkeypatch, tmp_path):
     file.write_text("[prod\nbroken")
     with pytest.raises(Determinate, match="ConfigParseError"):
         open_blob(s3.fresh_url(profile="prod"))
+
+
+def test_a_server_that_repeats_what_it_was_sent(impatient, proxy, monkeypatch):
+    """Its words are shown, but for the token, the access key and the signature."""
+    monkeypatch.setenv("AWS_SESSION_TOKEN", TOKEN)
+
+    def repeat(exchange):
+        sent = " ".join(f"{name}: {value}" for name, value in exchange.seen.headers.items())
+        answer(400, "BadRequest", f"I got {sent}")(exchange)
+
+    proxy.fault = on(repeat, times=None)
+    for blob in (impatient, S3Blob(impatient.place)):
+        failure = _told(blob, write=True)
+        assert "BadRequest: I got" in failure.message
+        signed = {name.lower(): value for name, value in proxy.seen[-1].headers.items()}
+        for secret in (ACCESS_KEY, TOKEN, signed["authorization"].rpartition("Signature=")[2]):
+            assert secret not in failure.message
+    blob.close()
+    assert signed["x-amz-security-token"] == TOKEN
 
 
 def test_no_secret_in_anything_said(proxy, through_proxy, monkeypatch, caplog, opened, capfd):

@@ -18,7 +18,7 @@ import threading
 import time
 import weakref
 import zlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -76,6 +76,7 @@ class Call:
         self._end = time.monotonic() + self._seconds
         self.happened = False
         self.repeated = False
+        self._secrets: frozenset[str] = frozenset()
         self.allow(moves)
 
     def allow(self, moves: int) -> None:
@@ -86,6 +87,10 @@ class Call:
     def remaining(self) -> float:
         """Seconds left, never below 0."""
         return max(0.0, self._end - time.monotonic())
+
+    def signed(self, headers: Mapping[str, Any]) -> None:
+        """Remember what a request gives away, should the answer repeat it."""
+        self._secrets |= _secrets(headers)
 
     def check(self) -> None:
         """Raise `Late` when no time is left."""
@@ -157,6 +162,10 @@ class Call:
     def failed(self, verdict: Verdict, tries: int = 1) -> LocationError:
         """The error of the operation."""
         url = self._requests.place.url
+        why = verdict.why
+        for secret in self._secrets:
+            why = why.replace(secret, "***")
+        verdict = verdict._replace(why=why)
         return error(self._act, self._key, url, verdict, happened=self.happened, tries=tries)
 
     def side_by_side(self, acts: Sequence[Callable[[], T]]) -> list[T]:
@@ -177,6 +186,18 @@ class Call:
                 future.cancel()
             wait(futures)
         return [future.result() for future in (*failed, *futures)]
+
+
+def _secrets(headers: Mapping[str, Any]) -> set[str]:
+    """What of a request's headers is nobody's business: the session token, the access key and the signature."""
+    found = {
+        name.lower(): value.decode("latin-1") if isinstance(value, bytes) else str(value)
+        for name, value in headers.items()
+    }
+    authorization = found.get("authorization", "")
+    key = authorization.partition("Credential=")[2].partition("/")[0]
+    signature = authorization.partition("Signature=")[2]
+    return {key, signature, authorization, found.get("x-amz-security-token", "")} - {""}
 
 
 def _answered(failure: BaseException, expected: Collection[str]) -> bool:
@@ -290,6 +311,7 @@ class Requests:
         if call is None:
             return
         call.check()
+        call.signed(request.headers)
         if isinstance(request.body, io.BytesIO):
             request.body = _Blocks(request.body, call)
 
@@ -314,7 +336,8 @@ class Requests:
             client, self._client = self._client, None
             pool, self._pool = self._pool, None
         if pool is not None:
-            pool.shutdown(wait=True, cancel_futures=True)
+            # Those that have not begun end at once, as there is no client any more; cancelled, they would leave who waits for them waiting.
+            pool.shutdown(wait=True)
         if client is not None:
             client.close()
 
