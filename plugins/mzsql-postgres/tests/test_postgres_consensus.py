@@ -239,9 +239,10 @@ def backends(server: PostgresServer) -> list[int]:
 
 @pytest.mark.parametrize("waits", [False, True])
 def test_fork(server: PostgresServer, url: str, waits: bool) -> None:
-    """Parent and child both go on, also where a thread of the parent waits."""
+    """Parent and child go on with connections of their own, also where a thread of the parent waits."""
     consensus = opened(f"{url}&application_name=forked")
     assert consensus.compare_and_set("k", None, Versioned(0, b"parent"))
+    before = set(backends(server))
     if waits:
         while len(backends(server)) < 2:
             assert not consensus.wait("k", 0, 0.05)
@@ -261,6 +262,7 @@ def test_fork(server: PostgresServer, url: str, waits: bool) -> None:
     process.join()
     assert process.exitcode == 0
     assert consensus.head("k") == Versioned(1, b"child")
+    assert before <= set(backends(server))
     assert consensus.compare_and_set("k", 1, Versioned(2, b"parent"))
     consensus.close()
 

@@ -4,8 +4,9 @@ Promise: at most ``pool_max_size`` connections, lent last in first out, so that 
 that died while nobody used it is found out before anything is sent on it. `Database.run` tries again, at random intervals that
 grow, until the call's time is over: what surely did not happen always, what may have happened only where once more does no harm. So a
 restart of the server delays calls and fails none that can wait for it. The child of a fork begins with no connections and leaves its
-parent's alone. Trade-off: not `psycopg_pool`, whose threads do not survive a fork, which keeps the reason of a failed attempt to
-connect to itself, and which waits seconds between attempts after a restart.
+parent's alone. A call that is interrupted, wherever that is, takes no room in the pool with it. Trade-off: not `psycopg_pool`, whose
+threads do not survive a fork, which keeps the reason of a failed attempt to connect to itself, and which waits seconds between attempts
+after a restart.
 """
 
 from __future__ import annotations
@@ -35,27 +36,35 @@ T = TypeVar("T")
 Prepare = Callable[[Session], None]
 
 
+class _Room:
+    """Leave to open a connection."""
+
+    __slots__ = ("__weakref__",)
+
+
 class Database:
     """Connections to one server.
 
     Args:
         options: where it is.
         prepare: run on each new connection.
-        renew: called in a process that a fork has made.
     """
 
-    def __init__(
-        self, options: Options, prepare: Prepare, renew: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, options: Options, prepare: Prepare) -> None:
         self.options = options
         self._prepare = prepare
-        self._renew = renew
-        self._free = threading.Condition(threading.Lock())
-        self._idle: list[Session] = []
-        self._open = 0
         self._closed = False
+        self._begin()
         self.place = f"postgres {options.place}"
         _forks.add(self)
+
+    def _begin(self) -> None:
+        # Entered by itself: an interrupt within the condition's own __enter__ would leave it locked.
+        self._lock = threading.Lock()
+        self._free = threading.Condition(self._lock)
+        self._idle: list[Session] = []
+        # Weak, so that what an interrupt drops between two instructions frees its room.
+        self._members: weakref.WeakSet[Session | _Room] = weakref.WeakSet()
 
     def connect(self, end: float) -> Session:
         """A connection that belongs to the caller.
@@ -160,32 +169,36 @@ class Database:
         """A connection that lives; give it back.
 
         Raises:
-            Failed: there is none to be had by ``end``.
-            Determinate: the handle is closed.
+            Failed: there is none to be had by ``end``, or the handle is closed.
         """
         while True:
-            session = self._next(end)
-            if session is None:
-                break
-            if time.monotonic() < session.retire:
-                with contextlib.suppress(Failed):
-                    session.settle()
-                    return session
-            self._drop(session)
-        try:
-            session = self.connect(end)
-        except BaseException:
-            self._drop(None)
-            raise
+            found = self._next(end)
+            try:
+                if isinstance(found, _Room):
+                    return self._fill(found, end)
+                if time.monotonic() < found.retire:
+                    with contextlib.suppress(Failed):
+                        found.settle()
+                        return found
+            except BaseException:
+                self._drop(found)
+                raise
+            self._drop(found)
+
+    def _fill(self, room: _Room, end: float) -> Session:
+        session = self.connect(end)
         lifetime = self.options.limits.pool_max_lifetime
         session.retire = session.used + lifetime * (1 - random.uniform(0, _YOUNGER))  # noqa: S311
+        with self._lock:
+            self._members.add(session)
+            self._members.discard(room)
         return session
 
-    def _next(self, end: float) -> Session | None:
-        """The connection used last, or `None` for the leave to open one."""
+    def _next(self, end: float) -> Session | _Room:
+        """The connection used last, or room for one."""
         limits = self.options.limits
-        with self._free:
-            if not self._idle and self._open >= limits.pool_max_size:
+        with self._lock:
+            if not self._available():
                 seconds = max(0.0, min(limits.pool_timeout, end - time.monotonic()))
                 if not self._free.wait_for(self._available, seconds):
                     raise Failed(
@@ -194,22 +207,24 @@ class Database:
                         hint="Raise pool_max_size or pool_timeout in the URL, or find out what keeps the server busy.",
                     )
             if self._closed:
-                raise Determinate(f"{self.place}: the handle is closed")
+                raise Failed("the handle is closed", Outlook.LASTING)
             if self._idle:
                 return self._idle.pop()
-            self._open += 1
-            return None
+            room = _Room()
+            self._members.add(room)
+            return room
 
     def _available(self) -> bool:
-        return bool(self._idle) or self._open < self.options.limits.pool_max_size or self._closed
+        limits = self.options.limits
+        return bool(self._idle) or self._closed or len(self._members) < limits.pool_max_size
 
-    def _drop(self, session: Session | None) -> None:
-        """Close a connection that was lent, or take back the leave to open one."""
-        with self._free:
-            self._open -= 1
+    def _drop(self, member: Session | _Room) -> None:
+        """Close a connection that was lent, or take back the room for one."""
+        if isinstance(member, Session):
+            member.close()
+        with self._lock:
+            self._members.discard(member)
             self._free.notify()
-        if session is not None:
-            session.close()
 
     def give_back(self, session: Session) -> None:
         """Lend the connection to others; one that is closed, or has had its time, makes room for another."""
@@ -221,14 +236,12 @@ class Database:
             return
         session.used = now
         old = None
-        with self._free:
+        with self._lock:
             if self._idle and now - self._idle[0].used > self.options.limits.pool_max_idle:
                 old = self._idle.pop(0)
-                self._open -= 1
+                self._members.discard(old)
             self._idle.append(session)
             self._free.notify()
-            if self._closed:
-                self._free.notify_all()
         if old is not None:
             old.close()
         if self._closed:
@@ -236,19 +249,15 @@ class Database:
 
     def forked(self) -> None:
         """Begin anew in a process that a fork has made: a thread that is not there any more may have held the lock."""
-        self._free = threading.Condition(threading.Lock())
-        for session in self._idle:
-            session.abandon()
-        self._idle = []
-        self._open = 0
-        self._renew()
+        self._begin()
 
     def close(self) -> None:
         """Close the idle connections; lent ones close when they come back. Idempotent."""
-        with self._free:
+        with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
-            self._open -= len(idle)
+            for session in idle:
+                self._members.discard(session)
             self._free.notify_all()
         for session in idle:
             session.close()

@@ -34,7 +34,7 @@ class PostgresConsensus:
     """
 
     def __init__(self, options: Options, dialect: Dialect | None = None) -> None:
-        self._database, self._dialect = open_database(options, dialect, self._renew)
+        self._database, self._dialect = open_database(options, dialect)
         self._statements = ConsensusStatements(self._dialect, options.schema)
         # A channel's name has at most 63 bytes, as a schema's.
         digest = hashlib.sha256(options.schema.encode()).hexdigest()[:32]
@@ -44,9 +44,6 @@ class PostgresConsensus:
             self._statements.heads,
             self._channel if self._dialect.notifies else None,
         )
-
-    def _renew(self) -> None:
-        self._followers.renew()
 
     def head(self, key: str) -> Versioned | None:
         """The newest entry, or `None`."""

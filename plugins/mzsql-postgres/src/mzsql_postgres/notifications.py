@@ -17,6 +17,7 @@ import random
 import select
 import threading
 import time
+import weakref
 from collections.abc import Iterable
 
 from psycopg import sql
@@ -82,24 +83,23 @@ class Followers:
         self._channel = channel
         self._closed = False
         self._begin()
+        _forks.add(self)
 
     def _begin(self) -> None:
         self._lock = threading.Lock()
         self._keys: dict[str, _Followed] = {}
         self._thread: threading.Thread | None = None
-        self._session: Session | None = None
         self._generation = 0
         self._live = False
         self._awake: tuple[int, int] | None = None
 
     def renew(self) -> None:
         """Depend on nothing of the parent's, in the child of a fork."""
-        session, awake = self._session, self._awake
+        awake = self._awake
         self._begin()
-        if session is not None:
-            session.abandon()
         for descriptor in awake or ():
-            os.close(descriptor)
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
 
     def saw(self, key: str, seqno: int) -> None:
         """An entry is known of; nobody needs to tell."""
@@ -206,7 +206,6 @@ class Followers:
             finally:
                 with self._lock:
                     self._live = False
-                    self._session = None
             if self._closed:
                 continue
             _sleep(awake, random.uniform(pause / 2, pause))  # noqa: S311 - jitter
@@ -260,7 +259,6 @@ class Followers:
             session.close()
             raise
         with self._lock:
-            self._session = session
             self._generation += 1
             self._live = True
         return session
@@ -321,6 +319,18 @@ class Followers:
             thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join()
+
+
+_forks: weakref.WeakSet[Followers] = weakref.WeakSet()
+
+
+def _renew_all() -> None:
+    for followers in list(_forks):
+        followers.renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_all)
 
 
 def _drain(descriptor: int) -> None:

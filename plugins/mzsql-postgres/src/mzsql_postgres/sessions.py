@@ -15,6 +15,7 @@ import select
 import struct
 import threading
 import time
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -136,6 +137,7 @@ class Session:
         self.pid = os.getpid()
         self.used = time.monotonic()
         self.retire = float("inf")
+        _sessions.add(self)
 
     @property
     def is_cockroach(self) -> bool:
@@ -144,8 +146,8 @@ class Session:
 
     @property
     def closed(self) -> bool:
-        """Whether it is of no more use."""
-        return self._connection.closed
+        """Whether it is of no more use: closed, lost, or another process's."""
+        return self.pid != os.getpid() or self._connection.closed
 
     @property
     def user(self) -> str:
@@ -157,12 +159,13 @@ class Session:
         return self.pgconn.socket
 
     def run(self, statement: Statement, values: Sequence[Value]) -> Answer:
-        """The statement's answer.
+        """The statement's answer. Call `settle` before the first of a series.
 
         Raises:
             Failed: it failed.
         """
-        self.settle()
+        if self._owed:
+            self.settle()
         try:
             if statement.name not in self._prepared:
                 self.pgconn.send_prepare(statement.name, statement.text, statement.types or None)
@@ -176,18 +179,29 @@ class Session:
                 statement.formats or None,
                 result_format=pq.Format.BINARY,
             )
+            return Answer(self._results(Outlook.DOUBTFUL))
         except psycopg.Error as failure:
             raise self._broken(failure, Outlook.PASSING) from failure
-        return Answer(self._results(Outlook.DOUBTFUL))
+        except Failed:
+            raise
+        except BaseException:
+            # An interrupt leaves the answer on its way; nobody else shall get it.
+            self.close()
+            raise
 
     def script(self, text: str) -> Answer:
         """Statements without parameters, in one transaction; the last one's answer."""
         self.settle()
         try:
             self.pgconn.send_query(text.encode())
+            return Answer(self._results(Outlook.DOUBTFUL))
         except psycopg.Error as failure:
             raise self._broken(failure, Outlook.PASSING) from failure
-        return Answer(self._results(Outlook.DOUBTFUL))
+        except Failed:
+            raise
+        except BaseException:
+            self.close()
+            raise
 
     def post(self, statement: Statement, values: Sequence[bytes]) -> None:
         """Send a statement and leave its answer for the next one to fetch; a connection that fails shows it then.
@@ -196,11 +210,13 @@ class Session:
         """
         try:
             statement.counted.inc()
-            self.pgconn.send_query_prepared(statement.name, values, statement.formats)
             self._owed = True
-            self.pgconn.flush()
+            self.pgconn.send_query_prepared(statement.name, values, statement.formats)
         except psycopg.Error:
             self.close()
+        except BaseException:
+            self.close()
+            raise
 
     def settle(self) -> None:
         """Fetch an answer that is owed, and see that the connection lives. What was posted and refused is logged.
@@ -217,6 +233,9 @@ class Session:
                     failure.outlook = Outlook.PASSING
                     raise
                 _logger.warning("%s: followers were not notified: %s", self.place, failure.message)
+            except BaseException:
+                self.close()
+                raise
         try:
             while self._wait(_READABLE, 0.0):
                 # A server that goes away says so to idle connections.
@@ -256,10 +275,6 @@ class Session:
                     failed = failed or result
         except (psycopg.Error, OSError) as failure:
             raise self._broken(failure, outlook) from failure
-        except BaseException:
-            # An interrupt leaves the answer on its way; nobody else shall get it.
-            self.close()
-            raise
         if failed is not None:
             raise self._judged(failed, outlook)
         if last is None or pgconn.status == pq.ConnStatus.BAD:
@@ -300,8 +315,9 @@ class Session:
         return Failed(text or "the connection was lost", outlook, lost=True)
 
     def close(self) -> None:
-        """Close the connection. Idempotent."""
-        self._connection.close()
+        """Close the connection, or leave it alone where it is a parent process's. Idempotent."""
+        if self.pid == os.getpid():
+            self._connection.close()
 
     def abandon(self) -> None:
         """In a child of the process that connected: let go of the socket and say nothing to the server, which talks to the parent."""
@@ -310,8 +326,20 @@ class Session:
         _abandoned.append(self)
 
 
+_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 _abandoned: list[Session] = []
 """Sessions of a parent process, kept: to collect one would warn of a connection left open, which it is meant to be."""
+
+
+def _abandon_all() -> None:
+    """Lent ones too: whoever had them lent is a thread of the parent."""
+    for session in list(_sessions):
+        session.abandon()
+    _sessions.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_abandon_all)
 
 
 def open_session(options: Options, end: float) -> Session:

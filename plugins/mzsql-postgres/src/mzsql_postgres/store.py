@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from mzsql.location import Determinate, UsageError
 from mzsql_postgres.connections import Database
 from mzsql_postgres.dialects import Cockroach, Dialect, Postgres
@@ -28,9 +26,7 @@ def encoded(name: str, what: str) -> bytes:
     raise UsageError(f"{what} on PostgreSQL is text without NUL, got {name!r}")
 
 
-def open_database(
-    options: Options, dialect: Dialect | None = None, renew: Callable[[], None] = lambda: None
-) -> tuple[Database, Dialect]:
+def open_database(options: Options, dialect: Dialect | None = None) -> tuple[Database, Dialect]:
     """The connections to the server, its schema up to date; and its dialect, found out when not given.
 
     Raises:
@@ -43,7 +39,7 @@ def open_database(
             found.append(_dialect(session, options))
         session.script(found[0].settings(options.limits))
 
-    database = Database(options, prepare, renew)
+    database = Database(options, prepare)
     try:
         database.first(lambda session: migrate(session, found[0], options.schema))
     except BaseException:
