@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from mzsql_s3 import S3Blob
 from s3_places import BRIEF, IMPATIENT, SMALL, place
 from s3_proxy import S3Proxy
 from s3_server import S3Server
+
+_SELDOM = {
+    "test_killed_processes",
+    "test_list_many",
+    "test_odd_keys",
+    "test_processes",
+    "test_state_machine",
+}
+"""Cases of the kit that take tens of seconds against moto, which answers a hundred requests a second."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Leave the kit's heavy cases to the long run."""
+    for item in items:
+        kit = item.path.name == "test_s3_contract.py" and item.path.parent == Path(__file__).parent
+        if kit and item.originalname in _SELDOM:
+            item.add_marker(pytest.mark.long)
 
 
 @pytest.fixture(scope="session")

@@ -54,14 +54,24 @@ class Exchange:
         """Have the server do it, ``without`` a header."""
         return self._upstream(without)
 
-    def send(self, answer: Answer, *, cut: int | None = None, pause: float = 0.0) -> None:
-        """Answer; only the first ``cut`` bytes of the body, a byte at a time with ``pause`` seconds between."""
+    def send(
+        self,
+        answer: Answer,
+        *,
+        cut: int | None = None,
+        pause: float = 0.0,
+        unsaid: bool = False,
+    ) -> None:
+        """Answer; only the first ``cut`` bytes of the body, a byte at a time with ``pause`` seconds between, its length ``unsaid``."""
         handler = self._handler
         handler.send_response(answer.status)
         for name, value in answer.headers.items():
             if name.lower() not in _HOP:
                 handler.send_header(name, value)
-        handler.send_header("Content-Length", str(len(answer.body)))
+        if unsaid:
+            handler.send_header("Connection", "close")
+        else:
+            handler.send_header("Content-Length", str(len(answer.body)))
         handler.end_headers()
         body = answer.body if cut is None else answer.body[:cut]
         if handler.command != "HEAD":

@@ -1,4 +1,7 @@
-"""The kit, on moto's server with settings of every day and with tiny parts, and on the server of ``MZSQL_TEST_S3_URL``."""
+"""The kit, on moto's server with settings of every day and with tiny parts, and on the server of ``MZSQL_TEST_S3_URL``.
+
+Every day all but its heaviest cases run (`conftest`), with settings of every day.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,7 @@ class TestS3Blob(BlobContract):
         return self._s3.url(str(place).strip("/"))
 
 
+@pytest.mark.long
 class TestS3BlobInParts(TestS3Blob):
     """Whatever has over 40 bytes is written and read as a long object is."""
 
@@ -36,6 +40,7 @@ class TestS3BlobInParts(TestS3Blob):
         return S3Blob(small(self.url(place), multipart_threshold=40, part_size=200_000))
 
 
+@pytest.mark.long
 @pytest.mark.skipif(_GIVEN is None, reason="MZSQL_TEST_S3_URL names no server")
 class TestS3BlobOfServer(BlobContract):
     run = uuid.uuid4().hex

@@ -122,6 +122,49 @@ def test_something_else_answers(impatient, proxy):
             act()
 
 
+def test_a_listing_without_an_end(impatient, direct, proxy):
+    """The server says that there is more, but not where, or always from the beginning."""
+    direct.set("k", b"1")
+    key = direct.place.below("k")
+    for token in ("", "<NextContinuationToken>t</NextContinuationToken>"):
+        one = f"<Contents><Key>{key}</Key><Size>1</Size></Contents>"
+        body = f"<ListBucketResult><IsTruncated>true</IsTruncated>{token}{one}</ListBucketResult>"
+        page = Answer(200, {"Content-Type": "application/xml"}, body.encode())
+        proxy.fault = on(lambda exchange, p=page: exchange.send(p), times=None)
+        with pytest.raises(Determinate, match="no S3 server"):
+            list(impatient.list_keys_and_metadata(""))
+    upload = f"<Upload><Key>{key}</Key><UploadId>u</UploadId><Initiated>2026-01-01T00:00:00.000Z</Initiated></Upload>"
+    markers = "<NextKeyMarker>a</NextKeyMarker><NextUploadIdMarker>b</NextUploadIdMarker>"
+    for token in ("", markers):
+        body = f"<ListMultipartUploadsResult><IsTruncated>true</IsTruncated>{token}{upload}</ListMultipartUploadsResult>"
+        page = Answer(200, {"Content-Type": "application/xml"}, body.encode())
+        proxy.fault = on(
+            lambda exchange, p=page: exchange.send(p), "ListMultipartUploads", times=None
+        )
+        with pytest.raises(Determinate, match="no S3 server"):
+            list(impatient.list_unfinished())
+
+
+def test_an_object_of_unsaid_length(impatient, direct, proxy):
+    """What came through something that changes bodies on the way is no object."""
+    direct.set("k", b"1")
+    proxy.fault = on(lambda exchange: exchange.send(exchange.pass_on(), unsaid=True), times=None)
+    for act in (lambda: impatient.get("k"), lambda: impatient.get_range("k", 0, 1)):
+        with pytest.raises(Determinate, match="no S3 server"):
+            act()
+    with pytest.raises(LocationError, match="no S3 server"):
+        impatient.delete("k")
+
+
+def test_a_failure_that_is_answered_as_success(faulty, direct, proxy):
+    """S3 begins to answer CompleteMultipartUpload before it knows how that ends."""
+    value = bytes(1300)
+    proxy.fault = on(answer(200, "InternalError", "again"), "CompleteMultipartUpload")
+    faulty.set("k", value)
+    assert direct.get("k") == value
+    assert proxy.counts["CompleteMultipartUpload"] == 2
+
+
 def test_no_credentials(s3, monkeypatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)

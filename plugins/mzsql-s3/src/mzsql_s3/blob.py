@@ -19,7 +19,7 @@ from botocore import exceptions as boto
 
 from mzsql.location import Unfinished, UsageError
 from mzsql_s3.client import Call, Requests
-from mzsql_s3.errors import Verdict, code_of
+from mzsql_s3.errors import Verdict, code_of, next_page
 from mzsql_s3.options import MOST_OBJECT, Place
 from mzsql_s3.reads import Found, Read, probe
 from mzsql_s3.uploads import REFUSED, Condition, Multipart, Put, Write, abort, unfinished
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _MANY = 1000
 """Keys of one DeleteObjects."""
+_NEXT = {"ContinuationToken": "NextContinuationToken"}
 _UNKNOWN = ("NotImplemented", "501")
 _DOUBTS = 4
 """So often the server may refuse a condition that holds as far as can be seen; after that the write or deletion has none."""
@@ -184,16 +185,16 @@ class S3Blob:
             call = self._call("list", prefix)
 
             def ask(client: S3Client, after: dict[str, Any] = after) -> Any:
-                return client.list_objects_v2(Bucket=self.place.bucket, Prefix=start, **after)
+                page = client.list_objects_v2(Bucket=self.place.bucket, Prefix=start, **after)
+                return page, page.get("IsTruncated") and next_page(page, _NEXT, after)
 
-            page = call.send(ask)
+            page, after = call.send(ask)
             for one in page.get("Contents", []):
                 key = self.place.blob_key(one["Key"])
                 if key is not None:
                     yield key, one["Size"]
-            if not page.get("IsTruncated"):
+            if not after:
                 return
-            after = {"ContinuationToken": page["NextContinuationToken"]}
 
     def list_unfinished(self) -> Iterator[Unfinished]:
         """The multipart uploads under way, and those of writers that were killed."""

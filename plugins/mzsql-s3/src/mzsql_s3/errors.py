@@ -111,6 +111,32 @@ def etag_of(answer: Mapping[str, Any]) -> str:
     return str(found)
 
 
+def length_of(answer: Mapping[str, Any]) -> int:
+    """The bytes of an answer's body, which S3 says beforehand.
+
+    Raises:
+        Strange: it does not.
+    """
+    found = answer.get("ContentLength")
+    if found is None:
+        raise Strange
+    return int(found)
+
+
+def next_page(
+    page: Mapping[str, Any], names: Mapping[str, str], before: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Where the next page of a listing begins, by the parameters in ``names``, each with the name of its value in this page.
+
+    Raises:
+        Strange: it is not said, or is where this page began, so that the listing would have no end.
+    """
+    after = {parameter: page.get(name) for parameter, name in names.items()}
+    if None in after.values() or after == before:
+        raise Strange
+    return after
+
+
 def code_of(failure: boto.ClientError) -> str:
     """The server's word for an error, as ``NoSuchKey``; an HTTP status where it gave none."""
     return str(failure.response.get("Error", {}).get("Code", ""))

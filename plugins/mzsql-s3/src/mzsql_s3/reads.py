@@ -16,7 +16,7 @@ from botocore import exceptions as boto
 from urllib3.exceptions import HTTPError
 
 from mzsql_s3.client import Call, Requests, content_crc32
-from mzsql_s3.errors import ShortBody, Strange, Verdict, code_of, etag_of
+from mzsql_s3.errors import ShortBody, Strange, Verdict, code_of, etag_of, length_of
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -43,7 +43,7 @@ def probe(requests: Requests, call: Call, object_key: str) -> Found | None:
 
     def ask(client: S3Client) -> Found:
         answer = client.get_object(Bucket=requests.place.bucket, Key=object_key, Range="bytes=0-0")
-        read_body(call, answer, int(answer["ContentLength"]))
+        read_body(call, answer, length_of(answer))
         return Found(_total(answer), etag_of(answer))
 
     try:
@@ -59,7 +59,7 @@ def _probe_empty(requests: Requests, call: Call, object_key: str) -> Found | Non
 
     def ask(client: S3Client) -> Found:
         answer = client.get_object(Bucket=requests.place.bucket, Key=object_key)
-        size = int(answer["ContentLength"])
+        size = length_of(answer)
         read_body(call, answer, size)
         return Found(size, etag_of(answer))
 
@@ -73,7 +73,7 @@ def _total(answer: Any) -> int:
     """The size of the whole object that an answer is about."""
     described = answer.get("ContentRange")
     if described is None:  # a server that ignores Range
-        return int(answer["ContentLength"])
+        return length_of(answer)
     return int(described.rpartition("/")[2])
 
 
@@ -133,7 +133,7 @@ class Read:
             raise
         if "Range" in asked and answer.get("ContentRange") is None:
             return self._cut(answer)
-        there = int(answer["ContentLength"])
+        there = length_of(answer)
         self._crc32 = None if "Range" in asked else _of_whole(answer.get("ChecksumCRC32"))
         if there <= options.multipart_threshold:
             return read_body(self._call, answer, there)
@@ -146,7 +146,7 @@ class Read:
 
     def _cut(self, answer: Any) -> list[bytes]:
         """The stretch out of the answer of a server that ignores Range."""
-        whole = b"".join(read_body(self._call, answer, int(answer["ContentLength"])))
+        whole = b"".join(read_body(self._call, answer, length_of(answer)))
         end = None if self._length is None else self._offset + self._length
         return [whole[self._offset : end]]
 
@@ -203,7 +203,7 @@ def read_body(call: Call, answer: Any, length: int) -> list[bytes]:
     Raises:
         ShortBody: the body ended early, or did not go on in time.
     """
-    whole = length == int(answer["ContentLength"])
+    whole = length == length_of(answer)
     try:
         with answer["Body"] as raw:
             if not whole:

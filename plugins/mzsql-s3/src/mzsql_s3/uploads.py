@@ -17,7 +17,7 @@ from botocore import exceptions as boto
 
 from mzsql.location import Indeterminate, LocationError, Unfinished
 from mzsql_s3.client import Call, Requests, content_crc32, content_md5
-from mzsql_s3.errors import Strange, Verdict, code_of, etag_of
+from mzsql_s3.errors import Strange, Verdict, code_of, etag_of, next_page
 from mzsql_s3.options import MOST_PARTS
 from mzsql_s3.reads import probe
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 REFUSED = ("PreconditionFailed", "412", "NoSuchKey", "404", "NotImplemented", "501")
 """The answers to a condition that does not hold, or that the server does not know."""
 _GONE = ("NoSuchUpload",)
+_NEXT_PART = {"PartNumberMarker": "NextPartNumberMarker"}
 _log = logging.getLogger(__name__)
 
 
@@ -228,11 +229,12 @@ def unfinished(requests: Requests) -> Iterator[Unfinished]:
         call = Call(requests, "list the unfinished uploads", "")
 
         def ask(client: S3Client, after: dict[str, Any] = after) -> Any:
-            return client.list_multipart_uploads(
+            page = client.list_multipart_uploads(
                 Bucket=bucket, Prefix=prefix, EncodingType="url", **after
             )
+            return page, page.get("IsTruncated") and _after(page, after)
 
-        page = call.send(ask)
+        page, after = call.send(ask)
         decode = unquote_plus if page.get("EncodingType") == "url" else str
         for one in page.get("Uploads", []):
             object_key = decode(one["Key"])
@@ -241,12 +243,16 @@ def unfinished(requests: Requests) -> Iterator[Unfinished]:
             if key is not None and size is not None:
                 started = int(one["Initiated"].timestamp() * 1000)
                 yield Unfinished(key, one["UploadId"], started, size)
-        if not page.get("IsTruncated"):
+        if not after:
             return
-        after = {
-            "KeyMarker": decode(page["NextKeyMarker"]),
-            "UploadIdMarker": page["NextUploadIdMarker"],
-        }
+
+
+def _after(page: Any, before: dict[str, Any]) -> dict[str, Any]:
+    """Where the next page of uploads begins."""
+    decode = unquote_plus if page.get("EncodingType") == "url" else str
+    names = {"KeyMarker": "NextKeyMarker", "UploadIdMarker": "NextUploadIdMarker"}
+    marker = page.get("NextKeyMarker")
+    return next_page({**page, "NextKeyMarker": marker and decode(marker)}, names, before)
 
 
 def _size(requests: Requests, object_key: str, upload: str) -> int | None:
@@ -256,18 +262,19 @@ def _size(requests: Requests, object_key: str, upload: str) -> int | None:
         "Key": object_key,
         "UploadId": upload,
     }
-    size, after = 0, 0
+    size = 0
+    after: dict[str, Any] = {}
     while True:
         call = Call(requests, "list the parts of an unfinished upload", "")
 
-        def ask(client: S3Client, after: int = after) -> Any:
-            return client.list_parts(**where, PartNumberMarker=after)
+        def ask(client: S3Client, after: dict[str, Any] = after) -> Any:
+            page = client.list_parts(**where, **after)
+            return page, page.get("IsTruncated") and next_page(page, _NEXT_PART, after)
 
         try:
-            page = call.send(ask, expected=(*_GONE, "NoSuchKey"))
+            page, after = call.send(ask, expected=(*_GONE, "NoSuchKey"))
         except boto.ClientError:
             return None
         size += sum(int(part["Size"]) for part in page.get("Parts", []))
-        if not page.get("IsTruncated"):
+        if not after:
             return size
-        after = page["NextPartNumberMarker"]
