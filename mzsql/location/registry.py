@@ -256,9 +256,10 @@ class Registry:
         warnings.warn(f"plugin {self._called(name)}: {what}", PluginWarning, stacklevel=3)
         with self._lock:
             for n, one in enumerate(self.installed):
-                if one.name == name and one.state == "loaded":
-                    before = f"{one.failure}; " if one.failure and what not in one.failure else ""
-                    self.installed[n] = msgspec.structs.replace(one, failure=before + what)
+                told = one.failure or ""
+                if one.name == name and one.state == "loaded" and what not in told:
+                    failure = f"{told}; {what}" if told else what
+                    self.installed[n] = msgspec.structs.replace(one, failure=failure)
 
     def _plugins(self) -> list[tuple[str, object]]:
         with self._lock:

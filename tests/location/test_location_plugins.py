@@ -401,3 +401,11 @@ def test_distributions_broken_in_every_way_are_reported_and_harmless(tmp_path):
         assert line in ran.stdout
     assert "nameless | (unknown) |" in ran.stdout
     assert "bare | (unknown) | (unknown) | loaded" in ran.stdout
+
+
+def test_complaints_add_up_and_are_kept_once_each():
+    registry = registry_of(Plugin())
+    for what in ("it is slow", "it is loud", "it is slow"):
+        with pytest.warns(PluginWarning, match=what):
+            registry.complain("p0", what)
+    assert only(registry).failure == "it is slow; it is loud"
