@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -78,7 +78,7 @@ class Requests:
 
 
 @pytest.fixture
-def requests(monkeypatch: pytest.MonkeyPatch) -> Iterator[Requests]:
+def requests(monkeypatch: pytest.MonkeyPatch) -> Requests:
     counting = Requests()
     monkeypatch.setattr(environment, "default_registry", lambda: counting)
     monkeypatch.setattr(environment, "open_oracle", counting.open_oracle)
