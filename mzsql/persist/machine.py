@@ -44,6 +44,9 @@ T = TypeVar("T")
 
 _SCAN_LIMIT = 256
 _WAIT_SLICE = 1.0
+"""Seconds until a thread that waits sees that the client was closed."""
+_LOOK_SECONDS = 30.0
+"""A thread that waits looks by itself so often, should its store have failed to tell."""
 _TURN_SECONDS = 0.5
 _OWN_CHANGES = 512
 """So many of its latest changes a process knows for its own."""
@@ -336,19 +339,34 @@ class Shard:
             if satisfied(state) or deadline.passed():
                 return state
             if isinstance(consensus, ConsensusWait):
-                span = min(_WAIT_SLICE, deadline.remaining())
-                began = self.context.clock.monotonic()
                 try:
-                    woken = consensus.wait(self.shard_id, state.seqno, span)
-                    if not woken and self.context.clock.monotonic() == began:
-                        # The store waits by another clock than ours, which would never get to the deadline.
-                        self.context.clock.sleep(span)
+                    self._await_entry(consensus, state, deadline)
                 except LocationError:
                     # The refetch above retries and raises; a follower that cannot wait polls.
                     self.context.clock.sleep(min(pause, deadline.remaining()))
             else:
                 self.context.clock.sleep(min(pause, deadline.remaining()))
                 pause = min(pause * 2, settings.poll_max_seconds)
+
+    def _await_entry(self, consensus: ConsensusWait, state: ShardState, deadline: Deadline) -> None:
+        """Until the store tells of an entry beyond ``state``, or there is another reason to look: it is asked for nothing meanwhile."""
+        clock = self.context.clock
+        look_at = clock.monotonic() + _LOOK_SECONDS
+        while not self.context.closing.is_set():
+            began = clock.monotonic()
+            span = min(_WAIT_SLICE, deadline.remaining(), look_at - began)
+            seen = self._cached
+            if span <= 0 or seen is None or seen.seqno > state.seqno:
+                return
+            if consensus.wait(self.shard_id, state.seqno, span):
+                return
+            waited = clock.monotonic() - began
+            if waited == 0:
+                # The store waits by another clock than ours, which would never get to the deadline.
+                clock.sleep(span)
+            elif waited < span / 2:
+                # It ended the wait early, as a store that was closed does: a look says why.
+                return
 
     def await_change(self, timeout: float, after: int | None = None) -> bool | None:
         """Block until Consensus has a state beyond number ``after``, or for ``timeout`` seconds; asks nothing else of it.
