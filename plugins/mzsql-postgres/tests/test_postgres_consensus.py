@@ -41,7 +41,7 @@ def _race(url: str, guarded: bool, name: int, entries: int) -> list[int]:
                 consensus.truncate("k", max(0, seqno - 1))
 
 
-@pytest.mark.parametrize("guarded", [False, True])
+@pytest.mark.parametrize("guarded", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_race_of_processes(url: str, guarded: bool) -> None:
     """Each entry is won exactly once, under truncation too."""
     with multiprocessing.get_context("spawn").Pool(4) as pool:
@@ -122,6 +122,7 @@ def test_lock_that_is_held_for_long(server: PostgresServer, url: str) -> None:
         assert consensus.compare_and_set("k", 0, Versioned(1, b""))
 
 
+@pytest.mark.long
 def test_long_log_is_read_in_part(server: PostgresServer, url: str) -> None:
     """Of a million entries a scan reads as many as it may, by the index."""
     with contextlib.closing(opened(url)) as consensus:

@@ -38,6 +38,7 @@ class TestConsensus(OnServer, ConsensusContract):
     """Consensus by the statements for PostgreSQL."""
 
 
+@pytest.mark.long
 class TestGuardedConsensus(OnServer, ConsensusContract):
     """Consensus by the statement for CockroachDB, which is valid on PostgreSQL too."""
 

@@ -50,7 +50,7 @@ def test_interrupted_anywhere(server: PostgresServer, url: str) -> None:
         assert consensus.compare_and_set("k", None, Versioned(0, b"0"))
         assert consensus.compare_and_set("other", None, Versioned(0, b"other"))
         newest = 0
-        for _ in range(250):
+        for _ in range(120):
             try:
                 signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-6, 6e-4))
                 for _ in range(3):
@@ -67,7 +67,7 @@ def test_interrupted_anywhere(server: PostgresServer, url: str) -> None:
             assert head.seqno in (newest, newest + 1)
             newest = head.seqno
             assert consensus.head("nobody's") is None
-        assert interrupts > 50
+        assert interrupts > 30
         # As many at the same time as the pool may have.
         first, second = (consensus._database.take(float("inf")) for _ in range(2))
         consensus._database.give_back(first)

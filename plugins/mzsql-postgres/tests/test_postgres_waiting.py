@@ -7,15 +7,18 @@ import multiprocessing
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from urllib.parse import urlsplit
 
+import pyarrow as pa
 import pytest
 from mzsql_postgres import PostgresConsensus, notifications, read_options
 from mzsql_postgres.dialects import GuardedPostgres
 from mzsql_postgres.sessions import STATEMENTS
 from postgres_server import PostgresServer
 
-from mzsql.location import Versioned, open_consensus
+from mzsql.location import Versioned, open_blob, open_consensus
+from mzsql.persist import PersistClient
 
 LISTENER = "mzsql-postgres-listener"
 
@@ -215,3 +218,37 @@ def test_timeline_of_a_stepwise_schema(server: PostgresServer, url: str) -> None
         with contextlib.closing(opened(url, Stepwise())) as consensus:
             assert consensus.head("k") is None
     assert server.execute(f'SELECT version FROM "{schema}".mzsql_migrations') == [(1,)]
+
+
+def test_readers_that_wait_ask_nothing(url: str, tmp_path: Path) -> None:
+    """A wait and a listen of persist, through the client, send no statement while nothing is written, and hear at once of what is."""
+    schema = pa.schema([("k", pa.int64())])
+    rows = pa.table({"k": [1], "mz_time": [0], "mz_diff": [1]})
+    with contextlib.closing(opened(url)) as consensus, contextlib.closing(opened(url)) as other:
+        blob = open_blob(f"file:{tmp_path}/blob")
+        reading, writing = PersistClient(blob, consensus), PersistClient(blob, other)
+        shard = reading.new_shard_id()
+        writer = writing.open_writer(shard, schema)
+        readers = [reading.open_reader(shard, schema) for _ in range(2)]
+        heard: list[object] = []
+        threads = [
+            threading.Thread(target=lambda: heard.append(readers[0].wait_for_upper(0, timeout=60))),
+            threading.Thread(
+                target=lambda: heard.append(next(readers[1].listen(0, timeout=60))[1])
+            ),
+        ]
+        for thread in threads:
+            thread.start()
+        followers = consensus._followers
+        until(lambda: followers._live and all(k.waiting == 2 for k in followers._keys.values()))
+        until(lambda: all(k.synced == followers._generation for k in followers._keys.values()))
+        before = sent()
+        time.sleep(3.5)  # several of the slices that persist waits in
+        assert sent() == before
+        writer.compare_and_append(rows, expected_upper=0, new_upper=2)
+        for thread in threads:
+            thread.join()
+        assert heard == [2, 2]
+        reading.close()
+        writing.close()
+        blob.close()
