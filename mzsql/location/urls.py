@@ -28,6 +28,7 @@ def split_url(url: str) -> SplitResult:
     Raises:
         InvalidUrl: it has no scheme, or is no URL at all.
     """
+    split: SplitResult | None
     try:
         split = urlsplit(url)
         if split.netloc.count("@") > 1:
@@ -37,11 +38,13 @@ def split_url(url: str) -> SplitResult:
             # Of several hosts, each with a port, the backend makes sense by itself.
             split.port  # noqa: B018  # what is no number is noticed by asking for it
     except ValueError:
-        # Without its cause, whose message repeats parts of the URL.
+        split = None
+    if split is None:
+        # Not from within the except: the error's message repeats parts of the URL, and would come along as the context.
         raise InvalidUrl(
             f"not a URL: {shown_url(url)}: its host or port cannot be made out",
             hint="Write / ? # [ ] @ : and % in a user name or password percent-escaped, as in %2F for /.",
-        ) from None
+        )
     if not split.scheme:
         raise InvalidUrl(
             f"not a backend URL: {shown_url(url)!r}",
@@ -185,10 +188,11 @@ def url_options(url: SplitResult, known: Collection[str]) -> dict[str, str]:
         name, equals, value = part.partition("=")
         try:
             name, value = unquote(name, errors="strict"), unquote(value, errors="strict")
+            readable = True
         except UnicodeDecodeError:
-            raise InvalidUrl(
-                f"{place}: an option is not UTF-8 once its escapes are undone"
-            ) from None
+            readable = False  # and raised outside: the error holds the value
+        if not readable:
+            raise InvalidUrl(f"{place}: an option is not UTF-8 once its escapes are undone")
         if not equals:
             raise InvalidUrl(f"{place}: an option has no value", hint=f"Write name=value. {hint}")
         if name not in known:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import traceback
+from collections.abc import Iterator
 from urllib.parse import quote, urlsplit
 
 import pytest
@@ -119,8 +120,16 @@ def test_no_password_in_errors(url: str, caplog: pytest.LogCaptureFixture) -> No
         open_consensus(url)
     told = "".join(traceback.format_exception(caught.value, chain=True))
     told += repr(caught.value) + str(getattr(caught.value, "hint", "")) + caplog.text
+    told += "".join(_everything(caught.value))
     for secret in (SENTINEL, quote(SENTINEL, safe=""), "s3ntinel"):
         assert secret not in told.replace(url, "")
+
+
+def _everything(failure: BaseException | None) -> Iterator[str]:
+    """Of an error and what it came from, suppressed or not: the texts, arguments, notes and attributes."""
+    while failure is not None:
+        yield f"{failure} {failure!r} {failure.args!r} {vars(failure)!r}"
+        failure = failure.__cause__ or failure.__context__
 
 
 def test_no_password_from_a_server(server: PostgresServer) -> None:
@@ -131,6 +140,7 @@ def test_no_password_from_a_server(server: PostgresServer) -> None:
     with pytest.raises(Determinate, match="password authentication failed") as caught:
         open_consensus(wrong)
     assert "s3ntinel" not in "".join(traceback.format_exception(caught.value))
+    assert "s3ntinel" not in "".join(_everything(caught.value))
     assert "PGPASSWORD" in (caught.value.hint or "")
     options = read_options(urlsplit(wrong))
     assert "s3ntinel" not in repr(options) + str(options)

@@ -136,10 +136,11 @@ def _located(url: SplitResult, place: str) -> dict[str, Any]:
     except psycopg.Error as failure:
         # What follows the colon quotes the URL, password and all.
         reason = str(failure).partition(":")[0].partition('"')[0].strip()
-        raise InvalidUrl(
-            f"{place}: {reason}",
-            hint=f"Write {FORM}, with %25, %40, %2F, %3A for % @ / : in a name or password.",
-        ) from None
+    # Once psycopg's error is over, which would come along as the context.
+    raise InvalidUrl(
+        f"{place}: {reason}",
+        hint=f"Write {FORM}, with %25, %40, %2F, %3A for % @ / : in a name or password.",
+    )
 
 
 def _schema(given: Mapping[str, str], place: str) -> str:
