@@ -22,9 +22,14 @@ PASSING = {
     "hang": hang(4),
     "slow, in time": slow(0.2),
 }
+SELDOM = {"throttled", "no answer from a proxy", "hang"}
+"""Of these, run only with the long tests."""
 
 
-@pytest.mark.parametrize("name", PASSING)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.long if name in SELDOM else ()) for name in PASSING],
+)
 @pytest.mark.parametrize("did", [False, True], ids=["before", "after"])
 def test_a_passing_fault_is_not_noticed(faulty, direct, proxy, name, did):
     """Every operation, each of whose first requests fails, before or after the server did it."""

@@ -5,14 +5,15 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import ssl
+import time
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from s3_places import BRIEF, SMALL
-from s3_proxy import S3Proxy
+from s3_places import BRIEF, IMPATIENT, SMALL
+from s3_proxy import S3Proxy, drip, on, trickle
 
 from mzsql.location import Determinate
 
@@ -77,6 +78,20 @@ def test_over_tls(secure, certificate, direct, opened, monkeypatch):
             assert "x-amz-checksum-crc32" in headers
             assert not {"expect", "x-amz-trailer", "transfer-encoding"} & set(headers)
     assert with_body <= {seen.operation for seen in secure.seen}
+
+
+def test_no_answer_over_tls_outlasts_its_time(secure, certificate, direct, opened, monkeypatch):
+    """Neither the head of an answer nor its body, whose bytes come one by one."""
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(certificate[0]))
+    url = direct.place.url.partition("?")[0] + f"?region=us-east-1&endpoint={secure.endpoint}"
+    direct.set("k", bytes(900))
+    blob = opened(url=url, **IMPATIENT)
+    for fault in (drip(0.05), trickle(0.05)):
+        secure.fault = on(fault, times=None)
+        start = time.monotonic()
+        with pytest.raises(Determinate, match=r"in time|not done in"):
+            blob.get("k")
+        assert time.monotonic() - start < 15
 
 
 def test_a_certificate_nobody_trusts(secure, opened):
