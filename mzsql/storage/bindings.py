@@ -271,16 +271,23 @@ class BindingReader:
         self._open()
 
     def _let_go(self) -> None:
-        """Move this process's lease on to what the consumers keep; where there are none, all is kept."""
+        """Move this process's lease on to what the consumers keep; where there are none, all is kept.
+
+        Never past what is known here: instances share their consumer's hold, and one that is ahead moves it beyond bindings that
+        this one is still to read, at their exact times.
+        """
         self._moves = 0
         state = self._persist.inspect(self.shard_id)
         assert state is not None
         kept = [hold.since for hold in state.critical.values() if hold.since is not None]
         present = self._reader.since
+        if present is None:
+            return
         target = min(kept) if kept else present
-        if target is not None and present is not None:
-            self._reader.downgrade_since(max(present, target))
-            self._state = compacted(self._state, max(present, target))
+        if self._state.upper is not None:
+            target = min(target, self._state.upper - 1)
+        self._reader.downgrade_since(max(present, target))
+        self._state = compacted(self._state, max(present, target))
 
     def wait_past(self, ts: Timestamp, timeout: float | None = None) -> BindingState:
         """Wait until the bindings at ``ts`` are complete.

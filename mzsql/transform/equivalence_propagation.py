@@ -76,7 +76,8 @@ def project_firsts(rel: mir.Relation) -> mir.Relation:
     new = replace_inputs(below, kids, [project_firsts(kid) for kid in kids])
     if not isinstance(below, mir.Join) or isinstance(below.implementation, mir.IndexedFilter):
         return rel if new is below else to_relation(mfp, new)
-    firsts = _visit(below, {})[1].firsts
+    # What the rewritten inputs put out says the most about what is equal.
+    firsts = _visit(new, {})[1].firsts
     width = mfp.input_arity
     outputs = tuple(firsts[c] if c < width else c for c in mfp.projection)
     return to_relation(msgspec.structs.replace(mfp, projection=outputs), new)

@@ -11,9 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from mzsql.location import InvalidUrl, Registry, Versioned, hookimpl
+from mzsql.location import (
+    InvalidUrl,
+    PluginWarning,
+    Registry,
+    UnknownScheme,
+    Versioned,
+    hookimpl,
+)
 from mzsql.location import connections as module
 from mzsql.location.file import FileBlob
+from mzsql.location.mem import MemBlob
 from mzsql.location.sqlite import SqliteConsensus, SqliteOracle
 from mzsql.location.watch import watch_directory
 
@@ -168,11 +176,11 @@ def test_a_repeated_deletion_is_durable(tmp_path, monkeypatch):
     assert synced == [str(tmp_path / "blob" / "s1")] * 2
 
 
-def test_a_plugin_that_fails_closes_what_others_opened():
-    """All plugins are asked about a URL; the answer of one before the failure is closed."""
+def test_what_several_plugins_opened_is_closed():
+    """Plugins that do not say what they serve are all asked; where two answer, the answers of both are closed."""
     closed = []
 
-    class Backend:
+    class Backend(MemBlob):
         def close(self):
             closed.append(self)
 
@@ -181,12 +189,26 @@ def test_a_plugin_that_fails_closes_what_others_opened():
         def mzsql_open_blob(self, url):
             return Backend() if url.scheme == "thing" else None
 
+    registry = Registry([("one", Opens()), ("two", Opens())], discover=False)
+    with pytest.raises(UnknownScheme, match="one, two"):
+        registry.open_blob("thing:there")
+    assert len(closed) == 2
+
+
+def test_a_plugin_that_fails_leaves_what_another_opened():
+    """A plugin that does not say what it serves may stumble over the URL of another one."""
+
+    class Opens:
+        @hookimpl
+        def mzsql_open_blob(self, url):
+            return MemBlob() if url.scheme == "thing" else None
+
     class Fails:
         @hookimpl
         def mzsql_open_blob(self, url):
             raise InvalidUrl(f"no such thing: {url}")
 
     registry = Registry([("opens", Opens()), ("fails", Fails())], discover=False)
-    with pytest.raises(InvalidUrl):
-        registry.open_blob("thing:there")
-    assert len(closed) == 1
+    with pytest.warns(PluginWarning, match="no such thing"):
+        blob = registry.open_blob("thing:there")
+    assert blob.get("key") is None

@@ -40,17 +40,25 @@ class Crash(BaseException):
 
 
 class Perils:
-    """What befalls the backend operations of one process: faults at a rate, and its end before or after some operation."""
+    """What befalls the backend operations of one process: faults at a rate, its end before or after some operation, others' acts."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
         self.rate = 0.0
         self.left: int | None = None
         self.dead = False
+        #: what others do before some operation, and how many come before that one
+        self.meanwhile: Callable[[], object] | None = None
+        self.spared = 0
 
     def __call__(self, operation: str, act: Callable[[], T], /) -> T:
         if self.dead:
             raise Crash
+        if self.meanwhile is not None:
+            self.spared -= 1
+            if self.spared < 0:
+                others_act, self.meanwhile = self.meanwhile, None
+                others_act()
         if self.left is not None:
             self.left -= 1
             if self.left < 0:

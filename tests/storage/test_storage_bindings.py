@@ -19,6 +19,7 @@ from mzsql.storage import (
     BindingMinter,
     BindingReader,
     SourceWriter,
+    bindings,
 )
 
 
@@ -344,6 +345,80 @@ def test_instances_at_once_write_each_message_once() -> None:
         site.audit()
         site.check_data()
     assert site.check_data() == 12
+
+
+def test_an_instance_behind_the_others_gives_up_no_bindings_it_has_not_read() -> None:
+    site = Site()
+    behind, ahead = Instance(site, asks=False), Instance(site, asks=False)
+    for _ in range(2):
+        site.source.produce("a", 3)
+        site.clock.ms += 30
+        ahead.minter.mint(site.source.high_watermarks())
+        site.audit()
+        if behind.writer.bindings.upper == 0:
+            behind.writer.step()
+    upper = ahead.writer.step()
+    ahead.writer.compact()
+    known = behind.writer.bindings.upper
+    assert known is not None
+    assert upper is not None
+    assert known < upper
+    # The hold that they share is beyond what it knows now, its own lease must not be.
+    behind.writer.compact()
+    assert behind.writer.bindings.state.since < known
+    assert behind.writer.step() == upper
+    behind.writer.compact()
+    assert behind.writer.bindings.state.since == upper - 1
+    assert site.check_data() == 6
+
+
+@pytest.mark.parametrize("act", ["mint", "step", "compact"])
+def test_others_that_do_all_their_work_between_any_two_operations_of_an_instance(
+    act: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bindings, "_KEPT_MOVES", 1)  # leases move on whenever bindings are read
+    spared = 0
+    while _met_by_others(act, spared):
+        spared += 1
+    assert spared > 2
+
+
+def _met_by_others(act: str, spared: int) -> bool:
+    """Have another instance mint, write and compact before an operation of ``act``; whether there was such an operation."""
+    site = Site()
+    one, other = Instance(site, asks=False), Instance(site, asks=False)
+
+    def work(instance: Instance) -> None:
+        instance.minter.mint(site.source.high_watermarks())
+        instance.writer.step()
+        instance.writer.compact()
+        site.audit()
+
+    def meanwhile() -> None:
+        site.source.produce("a", 2)
+        site.clock.ms += 5
+        work(other)
+
+    site.source.produce("a", 3)
+    for instance in (one, other):
+        site.clock.ms += 5
+        work(instance)
+    site.source.produce("b", 1)
+    site.clock.ms += 5
+    other.minter.mint(site.source.high_watermarks())
+    one.perils.meanwhile, one.perils.spared = meanwhile, spared
+    if act == "mint":
+        one.minter.mint(site.source.high_watermarks())
+    elif act == "step":
+        one.writer.step()
+    else:
+        one.writer.compact()
+    met, one.perils.meanwhile = one.perils.meanwhile is None, None
+    for instance in (one, other, one):
+        meanwhile()
+        work(instance)
+    assert site.check_data() == sum(map(len, site.source.messages.values()))
+    return met
 
 
 class Ingestion(RuleBasedStateMachine):
