@@ -19,7 +19,6 @@ from mzsql.storage import (
     BindingMinter,
     BindingReader,
     SourceWriter,
-    bindings,
 )
 
 
@@ -376,7 +375,8 @@ def test_an_instance_behind_the_others_gives_up_no_bindings_it_has_not_read() ->
 def test_others_that_do_all_their_work_between_any_two_operations_of_an_instance(
     act: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bindings, "_KEPT_MOVES", 1)  # leases move on whenever bindings are read
+    # Leases move on whenever bindings are read.
+    monkeypatch.setattr("mzsql.storage.bindings._KEPT_MOVES", 1)
     spared = 0
     while _met_by_others(act, spared):
         spared += 1
