@@ -414,9 +414,8 @@ def _met_by_others(act: str, spared: int) -> bool:
     else:
         one.writer.compact()
     met, one.perils.meanwhile = one.perils.meanwhile is None, None
-    for instance in (one, other, one):
-        meanwhile()
-        work(instance)
+    meanwhile()
+    work(one)
     assert site.check_data() == sum(map(len, site.source.messages.values()))
     return met
 
