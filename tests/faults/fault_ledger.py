@@ -79,12 +79,15 @@ def logged() -> Iterator[list[str]]:
     for logger in loggers:
         logger.addHandler(kept)
         logger.setLevel(logging.DEBUG)
+        # What else keeps records keeps what they are about: psycopg's connections, whose sockets would stay open.
+        logger.propagate = False
     try:
         yield kept.lines
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.removeHandler(kept)
             logger.setLevel(level)
+            logger.propagate = True
 
 
 class Ledger:

@@ -15,6 +15,7 @@ import select
 import struct
 import threading
 import time
+import traceback
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -355,6 +356,9 @@ def open_session(options: Options, end: float) -> Session:
         connection = options.connect(seconds)
     except (psycopg.Error, OSError) as failure:
         said = options.without_secrets(str(failure))
+        # psycopg's error and the frames it came through refer to each other: the sockets of attempts that timed out would stay open until
+        # the garbage collector comes by.
+        traceback.clear_frames(failure.__traceback__)
     else:
         return Session(connection, options)
     # Once psycopg's error is over: it holds what was connected with, the password in clear, and would come along as the context.
