@@ -217,6 +217,7 @@ def test_a_backend_that_hangs_is_given_up(shell: Shell) -> None:
     assert "hanging:x: what comes after the beginning did not end within 2 seconds" in ran.stderr
 
 
+@pytest.mark.long
 def test_check_runs_the_kit_where_nothing_must_be_set_up(shell: Shell) -> None:
     scratch = PLUGIN.replace("return None\n", 'return "sound:x"\n')
     install(shell.site, "strange", scratch)

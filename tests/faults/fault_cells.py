@@ -18,7 +18,6 @@ EVERY_DAY = {
     ("postgres backends terminated again and again", "persist"),
     ("postgres cut when it has committed", "persist"),
     ("s3 bodies end early now and then", "persist"),
-    ("s3 500 always after it wrote", "persist"),
     ("postgres cut when it has committed", "oracle"),
 }
 

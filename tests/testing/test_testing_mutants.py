@@ -35,7 +35,14 @@ def _pairs():
             yield mutant, case
 
 
-@pytest.mark.parametrize(("mutant", "case"), list(_pairs()))
+def _params():
+    for mutant, case in _pairs():
+        # Those with processes take seconds each.
+        marks = [pytest.mark.long] if case in ("processes", "killed_processes") else []
+        yield pytest.param(mutant, case, marks=marks)
+
+
+@pytest.mark.parametrize(("mutant", "case"), list(_params()))
 def test_a_planted_fault_is_caught(mutant, case, registry, tmp_path):
     kind, _, name = mutant.partition(".")
     for seed in range(_TRIES if case in _BY_CHANCE else 1):

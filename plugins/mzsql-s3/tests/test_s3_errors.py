@@ -213,6 +213,7 @@ def test_a_server_that_repeats_what_it_was_sent(impatient, proxy, monkeypatch):
     assert signed["x-amz-security-token"] == TOKEN
 
 
+@pytest.mark.long
 def test_no_secret_in_anything_said(proxy, through_proxy, monkeypatch, caplog, opened, capfd):
     """In no error with its causes, no repr, no log line of ours or of what this uses (at INFO), whatever goes wrong."""
     monkeypatch.setenv("AWS_SESSION_TOKEN", TOKEN)
