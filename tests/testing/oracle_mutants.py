@@ -230,7 +230,7 @@ class AllocatesByBlocks(Oracle):
         return self.block.pop(0)
 
 
-@caught_by("oracle", "clocks_of_two_handles", "threads", "faults")
+@caught_by("oracle", "clocks_of_two_handles")
 class KeepsTheFirstClock(OwnTimestamps):
     clocks: ClassVar = {}
 

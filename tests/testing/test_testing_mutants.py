@@ -10,9 +10,16 @@ import pytest
 from mzsql.location import Registry
 from mzsql.testing import case_names, concurrent, consensus_cases, run_kit
 
-_BY_CHANCE = {"processes", "killed_processes", "threads", "contention", "promises_between_threads"}
+_BY_CHANCE = {
+    "processes",
+    "killed_processes",
+    "threads",
+    "contention",
+    "promises_between_threads",
+    "faults",
+}
 """Cases whose schedule is the machine's; a fault they are for may need another try."""
-_TRIES = 5
+_TRIES = 25
 
 
 @pytest.fixture
