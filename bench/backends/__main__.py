@@ -36,12 +36,13 @@ sys.path += [
     for folder in ("bench/persist", "plugins/mzsql-postgres/tests", "plugins/mzsql-s3/tests")
 ]
 
+# Found only once the folders are known.
 # isort: off
 import commits  # noqa: E402
 import objects  # noqa: E402
 import servers  # noqa: E402
 import statements  # noqa: E402
-from figures import Case, machine, scratch, shown  # noqa: E402
+from figures import Case, machine, scratch, shown, tell_targets  # noqa: E402
 
 from mzsql.location import shown_url  # noqa: E402
 # isort: on
@@ -94,12 +95,7 @@ def run(letters: list[str], postgres: str | None, s3: str | None, *, quick: bool
             gc.unfreeze()
             case.show()
             done.append({**case.data(), "took_seconds": perf_counter() - begun})
-    print("\n## Targets\n")
-    for one in done:
-        for target in one["targets"]:
-            print(f"{one['letter']}: {target['what']}: {'met' if target['met'] else 'NOT MET'}")
-    took = {one["letter"]: round(one["took_seconds"]) for one in done}
-    print(f"\nseconds: {took}", file=sys.stderr)
+    tell_targets(done)
     return {"machine": about, "quick": quick, "cases": done}
 
 

@@ -141,7 +141,7 @@ def listen(blob: str, consensus: str, shard_id: str, until: str) -> dict[str, An
 
 def wait(consensus: str, key: str, until: str) -> dict[str, Any]:
     """When a waiter for a key of the Consensus learned of each entry up to ``until``."""
-    from mzsql.location import open_consensus  # noqa: PLC0415
+    from mzsql.location import open_consensus  # noqa: PLC0415  psycopg alone is measured without
 
     opened: Any = open_consensus(consensus)
     seen: list[tuple[int, float]] = []
@@ -158,7 +158,7 @@ def wait(consensus: str, key: str, until: str) -> dict[str, Any]:
 
 def notified(url: str, channel: str, until: str) -> dict[str, Any]:
     """When psycopg alone was notified of each number up to ``until``."""
-    from mzsql_postgres import read_options  # noqa: PLC0415
+    from mzsql_postgres import read_options  # noqa: PLC0415  for this child only
 
     seen: list[tuple[int, float]] = []
     with read_options(urlsplit(url)).connect(30) as connection:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,7 +28,7 @@ if missing := [m for m in ("deltalake", "pyiceberg", "sqlalchemy") if find_spec(
 import large
 import lineitem
 import small
-from figures import Case, machine, scratch, shown
+from figures import Case, machine, scratch, shown, tell_targets
 
 from mzsql.cli.demo import generator
 
@@ -94,12 +93,7 @@ def run(letters: list[str], scale: float, directory: Path, file: Path | None) ->
         case = cases[letter]()
         case.show()
         done.append({**case.data(), "took_seconds": perf_counter() - begun})
-    print("\n## Targets\n")
-    for one in done:
-        for target in one["targets"]:
-            print(f"{one['letter']}: {target['what']}: {'met' if target['met'] else 'NOT MET'}")
-    took = {one["letter"]: round(one["took_seconds"]) for one in done}
-    print(f"\nseconds: {took}", file=sys.stderr)
+    tell_targets(done)
     return {"machine": about, "scale": scale, "rows": rows.num_rows, "cases": done}
 
 

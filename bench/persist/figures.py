@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import statistics
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -136,3 +137,13 @@ def pauses(number: int, least: float, most: float) -> list[float]:
     """The same irregular pauses each time, in seconds."""
     rng = random.Random(7)
     return [rng.uniform(least, most) for _ in range(number)]
+
+
+def tell_targets(done: Sequence[Mapping[str, Any]]) -> None:
+    """Print of all cases which targets were met, and on the error stream how long each case took."""
+    print("\n## Targets\n")
+    for one in done:
+        for target in one["targets"]:
+            print(f"{one['letter']}: {target['what']}: {'met' if target['met'] else 'NOT MET'}")
+    took = {one["letter"]: round(one["took_seconds"]) for one in done}
+    print(f"\nseconds: {took}", file=sys.stderr)

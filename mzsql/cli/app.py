@@ -247,7 +247,7 @@ def plugins(
         if check or json:
             raise InvalidParameter(f"give options after {context.invoked_subcommand}")
         return
-    from mzsql.cli.plugins import check_all, list_plugins  # noqa: PLC0415
+    from mzsql.cli.plugins import check_all, list_plugins  # noqa: PLC0415  as above
 
     style = "json" if json else "table"
     if check:
@@ -290,7 +290,7 @@ def plugins_test(
     Exits with 0, or 1 when a case failed, or 2 when the URL cannot be opened. Writes below keys and timelines of its own
     and removes what can be removed.
     """
-    from mzsql.cli.plugins import Wanted, test_url  # noqa: PLC0415
+    from mzsql.cli.plugins import Wanted, test_url  # noqa: PLC0415  as above
 
     wanted = Wanted(
         full=full,

@@ -3,16 +3,15 @@
 Promise: `blob_around` and `consensus_around` have every ability of the backend they wrap and no other, so code that asks with
 `isinstance` for an optional protocol takes the same path with and without the wrapper. Each operation of the inner backend happens
 inside one call of ``around(operation, act)``, whose result is the operation's; a listing happens in one call for each page.
-Trade-off: a class is made for each set of abilities, because a runtime protocol looks at classes and not at ``__getattr__``.
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar
 
+from mzsql.location.abilities import Abilities, class_as_able
 from mzsql.location.protocols import (
     Adoptable,
     Blob,
@@ -169,37 +168,21 @@ class _Waits(_Wrapper):
         return self._around("wait", lambda: self.inner.wait(key, after_seqno, timeout))
 
 
-_BLOB_ABILITIES: tuple[tuple[type[Any], type[_Wrapper]], ...] = (
+_BLOB_ABILITIES: Abilities = (
     (RangeReadable, _Ranges),
     (SparkReadable, _Paths),
     (Adoptable, _Adopts),
     (ManyDeletable, _DeletesMany),
     (UploadSweepable, _Sweeps),
 )
-_CONSENSUS_ABILITIES: tuple[tuple[type[Any], type[_Wrapper]], ...] = ((ConsensusWait, _Waits),)
-
-
-@functools.cache
-def _made(bases: tuple[type[_Wrapper], ...]) -> type[_Wrapper]:
-    return type("Around" + bases[0].__name__[1:], bases, {})
-
-
-def _wrapped(
-    inner: object,
-    around: Around,
-    wrote: Wrote,
-    base: type[_Wrapper],
-    abilities: tuple[tuple[type[Any], type[_Wrapper]], ...],
-) -> _Wrapper:
-    has = [mixin for protocol, mixin in abilities if isinstance(inner, protocol)]
-    return _made((base, *has))(inner, around, wrote)
+_CONSENSUS_ABILITIES: Abilities = ((ConsensusWait, _Waits),)
 
 
 def blob_around(inner: Blob, around: Around, wrote: Wrote = _nobody) -> Blob:
     """``inner`` with ``around`` about each operation, and the same optional abilities; ``wrote`` is told of bytes written."""
-    return cast("Blob", _wrapped(inner, around, wrote, _Blob, _BLOB_ABILITIES))
+    return class_as_able(inner, _Blob, _BLOB_ABILITIES)(inner, around, wrote)
 
 
 def consensus_around(inner: Consensus, around: Around, wrote: Wrote = _nobody) -> Consensus:
     """``inner`` with ``around`` about each operation, and the same optional abilities; ``wrote`` is told of bytes written."""
-    return cast("Consensus", _wrapped(inner, around, wrote, _Consensus, _CONSENSUS_ABILITIES))
+    return class_as_able(inner, _Consensus, _CONSENSUS_ABILITIES)(inner, around, wrote)

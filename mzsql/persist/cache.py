@@ -9,7 +9,6 @@ another process deletes may still be read here, by whoever knows its name; and w
 from __future__ import annotations
 
 import contextlib
-import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,6 +26,7 @@ from mzsql.location import (
     Unfinished,
     UploadSweepable,
 )
+from mzsql.location.abilities import Abilities, class_as_able
 from mzsql.persist.cache_directory import CacheDirectory, Stretch
 
 MEMORY_BYTES = 64 * 1024 * 1024
@@ -233,8 +233,7 @@ class CachedBlob:
 
     def __new__(cls, inner: Blob, cache: BlobCache) -> CachedBlob:  # noqa: ARG004
         """One of a class with just the abilities of ``inner``, as a runtime protocol looks at classes."""
-        has = tuple(mixin for protocol, mixin in _ABILITIES if isinstance(inner, protocol))
-        return object.__new__(_made((cls, *has)))
+        return object.__new__(class_as_able(inner, cls, _ABILITIES))
 
     def __init__(self, inner: Blob, cache: BlobCache) -> None:
         self.inner = inner
@@ -329,16 +328,10 @@ class _Sweeps(CachedBlob):
         self.inner.abort_unfinished(unfinished)
 
 
-_ABILITIES: tuple[tuple[type[Any], type[CachedBlob]], ...] = (
+_ABILITIES: Abilities = (
     (RangeReadable, _Ranges),
     (SparkReadable, _Paths),
     (Adoptable, _Adopts),
     (ManyDeletable, _DeletesMany),
     (UploadSweepable, _Sweeps),
 )
-
-
-@functools.cache
-def _made(bases: tuple[type[CachedBlob], ...]) -> type[CachedBlob]:
-    cls, *mixins = bases
-    return type(cls.__name__, (*mixins, cls), {}) if mixins else cls

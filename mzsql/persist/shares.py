@@ -129,6 +129,7 @@ def shares_of(
     """
     shares: list[PartsShare] = []
     group: list[PartRef] = []
+    size = rows = 0
 
     def close() -> None:
         if group:
@@ -136,10 +137,11 @@ def shares_of(
             group.clear()
 
     for ref in refs:
-        full = sum(one.bytes for one in group) + ref.bytes > SHARE_BYTES
-        if full or sum(one.rows for one in group) + ref.rows > SHARE_ROWS:
+        if size + ref.bytes > SHARE_BYTES or rows + ref.rows > SHARE_ROWS:
             close()
+            size = rows = 0
         group.append(ref)
+        size, rows = size + ref.bytes, rows + ref.rows
     close()
     return shares
 

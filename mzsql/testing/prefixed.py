@@ -6,9 +6,8 @@ other. Keys reach the backend with the prefix before them, so what it refuses of
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from typing import Any
 
 from mzsql.location import (
     Adoptable,
@@ -22,6 +21,7 @@ from mzsql.location import (
     UploadSweepable,
     Versioned,
 )
+from mzsql.location.abilities import Abilities, class_as_able
 
 
 class _View:
@@ -136,38 +136,23 @@ class _Waits(_View):
         return self.inner.wait(self.prefix + key, after_seqno, timeout)
 
 
-_BLOB_ABILITIES: tuple[tuple[type[Any], type[_View]], ...] = (
+_BLOB_ABILITIES: Abilities = (
     (RangeReadable, _Ranges),
     (SparkReadable, _Paths),
     (Adoptable, _Adopts),
     (ManyDeletable, _DeletesMany),
     (UploadSweepable, _Sweeps),
 )
-_CONSENSUS_ABILITIES: tuple[tuple[type[Any], type[_View]], ...] = ((ConsensusWait, _Waits),)
-
-
-@functools.cache
-def _made(bases: tuple[type[_View], ...]) -> type[_View]:
-    return type("Prefixed" + bases[0].__name__[1:], bases, {})
-
-
-def _viewed(
-    inner: Any,
-    prefix: str,
-    base: type[_View],
-    abilities: tuple[tuple[type[Any], type[_View]], ...],
-) -> Any:
-    if not prefix:
-        return inner
-    has = [mixin for protocol, mixin in abilities if isinstance(inner, protocol)]
-    return _made((base, *has))(inner, prefix)
+_CONSENSUS_ABILITIES: Abilities = ((ConsensusWait, _Waits),)
 
 
 def prefixed_blob(inner: Blob, prefix: str) -> Blob:
     """The objects of ``inner`` whose keys start with ``prefix``, under the rest of their keys; ``inner`` itself for an empty one."""
-    return cast("Blob", _viewed(inner, prefix, _Blob, _BLOB_ABILITIES))
+    return class_as_able(inner, _Blob, _BLOB_ABILITIES)(inner, prefix) if prefix else inner
 
 
 def prefixed_consensus(inner: Consensus, prefix: str) -> Consensus:
     """The logs of ``inner`` whose keys start with ``prefix``, under the rest of their keys; ``inner`` itself for an empty one."""
-    return cast("Consensus", _viewed(inner, prefix, _Consensus, _CONSENSUS_ABILITIES))
+    if not prefix:
+        return inner
+    return class_as_able(inner, _Consensus, _CONSENSUS_ABILITIES)(inner, prefix)
