@@ -32,7 +32,9 @@ class RedisBlob:
         """Up to ``length`` bytes from ``offset``; `None` when there is no such key."""
         if offset < 0 or length < 0:
             raise UsageError(f"a range cannot be negative, got {offset} and {length}")
-        pipe = self._redis.pipeline(transaction=True).exists(name := self._key(key))
+        name = self._key(key)
+        pipe = self._redis.pipeline(transaction=True)
+        pipe.exists(name)
         if length:  # GETRANGE's end is inclusive: it cannot say an empty range
             pipe.getrange(name, offset, offset + length - 1)
         there, *parts = self._server.run(f"read {key!r}", pipe.execute)
@@ -51,8 +53,10 @@ class RedisBlob:
 
     def delete(self, key: str) -> int | None:
         """Remove ``key``; its former size, or `None`."""
+        name = self._key(key)
         pipe = self._redis.pipeline(transaction=True)
-        pipe.strlen(name := self._key(key)).unlink(name)
+        pipe.strlen(name)
+        pipe.unlink(name)
         size, removed = self._server.run(f"delete {key!r}", pipe.execute)
         return int(size) if removed else None
 
@@ -69,7 +73,8 @@ class RedisBlob:
             pipe = self._redis.pipeline(transaction=True)
             for key in some:
                 name = self._server.key("b", key)
-                pipe.exists(name).strlen(name)
+                pipe.exists(name)
+                pipe.strlen(name)
             answers = self._server.run("list", pipe.execute)
             for key, there, size in zip(some, answers[::2], answers[1::2], strict=True):
                 if there:  # it may have been deleted since SCAN saw it

@@ -60,7 +60,8 @@ class RedisOracle:
         self._allocate = server.redis.register_script(_ALLOCATE)
         self._apply = server.redis.register_script(_APPLY)
         pipe = server.redis.pipeline(transaction=True)
-        pipe.hsetnx(self._key, "read", "0").hsetnx(self._key, "write", "0")
+        pipe.hsetnx(self._key, "read", "0")
+        pipe.hsetnx(self._key, "write", "0")
         server.run(f"open timeline {timeline!r}", pipe.execute)
 
     def write_ts(self) -> int:
