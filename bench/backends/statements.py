@@ -20,9 +20,8 @@ SCAN = 100
 _OURS, _BARE, _SAME = "mzsql", "bare", "same"
 _INSERT = "INSERT INTO {schema}.bare (shard, sequence_number, data) VALUES (%s, %s, %s)"
 _SAME_STATEMENT = (
-    "WITH expected AS (SELECT shard FROM {consensus} WHERE shard = %s AND sequence_number = %s FOR KEY SHARE)"
-    " INSERT INTO {consensus} (shard, sequence_number, data) SELECT shard, %s, %s FROM expected"
-    " ON CONFLICT DO NOTHING"
+    "INSERT INTO {consensus} (shard, sequence_number, data) SELECT shard, %s, %s FROM {consensus}"
+    " WHERE shard = %s AND sequence_number = %s FOR KEY SHARE ON CONFLICT DO NOTHING"
 )
 
 
@@ -86,7 +85,7 @@ def _same_statement(bare: Bare, data: bytes, key: str) -> Step:
 
     def step() -> None:
         before = next(seqnos)
-        bare.execute(statement, (key, before, before + 1, data), prepare=True)
+        bare.execute(statement, (before + 1, data, key, before), prepare=True)
         assert bare.cursor.rowcount == 1
 
     return step

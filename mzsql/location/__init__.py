@@ -7,6 +7,7 @@ A plugin author imports `hookimpl`, the protocols and the errors from here; ever
 from __future__ import annotations
 
 from mzsql.location.around import Around, blob_around, consensus_around
+from mzsql.location.deadlines import at_most, seconds_left, waiting
 from mzsql.location.errors import (
     Determinate,
     Indeterminate,
@@ -87,6 +88,7 @@ __all__ = [
     "UsageError",
     "Versioned",
     "Whereabouts",
+    "at_most",
     "blob_around",
     "consensus_around",
     "default_registry",
@@ -96,8 +98,10 @@ __all__ = [
     "open_blob",
     "open_consensus",
     "open_oracle",
+    "seconds_left",
     "shown_url",
     "split_url",
     "url_options",
+    "waiting",
     "without_secrets",
 ]

@@ -28,6 +28,7 @@ from mzsql.location import (
     LocationError,
     UsageError,
     Versioned,
+    waiting,
 )
 from mzsql.persist.clock import Clock, Deadline, SystemClock, new_id, new_timed_id
 from mzsql.persist.codec import Entry, decode_entry, decode_state, encode_entry
@@ -85,9 +86,14 @@ class Context(msgspec.Struct, frozen=True):
         return Deadline(self.clock, timeout)
 
     def retrying(self, act: Callable[[], T], deadline: Deadline) -> T:
-        """``act()``, retried; see `mzsql.persist.retry.retrying`."""
+        """``act()``, retried; see `mzsql.persist.retry.retrying`. The backend that it calls is told how long it has."""
+
+        def limited() -> T:
+            with waiting(deadline.remaining):
+                return act()
+
         return retrying(
-            act,
+            limited,
             self.clock,
             self.rng,
             deadline,
@@ -156,7 +162,7 @@ class Shard:
                     return state
                 entry = encode_entry(Entry(state=initial(), version=self.context.version))
                 try:
-                    self.context.consensus.compare_and_set(self.shard_id, None, Versioned(0, entry))
+                    self._set(None, Versioned(0, entry), deadline)
                 except (Determinate, Indeterminate):
                     if not backoff.pause():
                         raise
@@ -244,8 +250,8 @@ class Shard:
             entry = _entry(new, step.diff, self.context.version)
             look = self._look()
             try:
-                committed = self.context.consensus.compare_and_set(
-                    self.shard_id, state.seqno, Versioned(new.seqno, encode_entry(entry))
+                committed = self._set(
+                    state.seqno, Versioned(new.seqno, encode_entry(entry)), deadline
                 )
             except LocationError as failure:
                 self._trouble = failure
@@ -266,6 +272,11 @@ class Shard:
             if deadline.passed():
                 raise self._timed_out(command, doubtful_since, deadline)
             state, fresh = refetch(), True
+
+    def _set(self, expected: int | None, new: Versioned, deadline: Deadline) -> bool:
+        """One attempt at a compare-and-set."""
+        with waiting(deadline.remaining):
+            return self.context.consensus.compare_and_set(self.shard_id, expected, new)
 
     def _look(self) -> int:
         """The number of a look at Consensus that begins now; the lock is held."""
@@ -358,7 +369,9 @@ class Shard:
             seen = self._cached
             if span <= 0 or seen is None or seen.seqno > state.seqno:
                 return
-            if consensus.wait(self.shard_id, state.seqno, span):
+            with waiting(deadline.remaining):
+                there = consensus.wait(self.shard_id, state.seqno, span)
+            if there:
                 return
             waited = clock.monotonic() - began
             if waited == 0:
@@ -382,7 +395,8 @@ class Shard:
         consensus, state = self.context.consensus, self._cached
         if state is None or not isinstance(consensus, ConsensusWait):
             return None
-        return consensus.wait(self.shard_id, state.seqno if after is None else after, timeout)
+        with waiting(Deadline(self.context.clock, timeout).remaining):
+            return consensus.wait(self.shard_id, state.seqno if after is None else after, timeout)
 
     def _refetch(self, deadline: Deadline) -> ShardState:
         state = self._refresh(deadline)

@@ -16,18 +16,19 @@ from functools import partial
 
 import pyarrow as pa
 from fault_ledger import Ledger
-from fault_place import BACKEND_SECONDS, Place
+from fault_place import Place
 from prometheus_client import CollectorRegistry
 
 from mzsql.location import Indeterminate
+from mzsql.location.deadlines import LEAST_SECONDS
 from mzsql.persist import PersistClient, ReadHandle, Settings, UpperMismatch, WriteHandle
 from mzsql.persist.errors import ReadTimeout
 
 SCHEMA = pa.schema([("writer", pa.string()), ("n", pa.int64()), ("pad", pa.binary())])
 TIMEOUT = 2.0
 """Seconds given to each call."""
-BOUND = TIMEOUT + BACKEND_SECONDS
-"""A call that has begun a last attempt of a backend ends with it."""
+BOUND = TIMEOUT + LEAST_SECONDS + 3.0
+"""A last attempt at a backend has so long; the rest is for a busy machine. The URLs' own limits, up to 45 s, do not count."""
 CLOSING = 60.0
 SETTINGS = Settings(
     inline_bytes=1500, rollup_interval=8, compaction_fanout=3, max_batches=12, timeout=TIMEOUT
@@ -93,8 +94,8 @@ class PersistLoad:
 
     def _client(self) -> PersistClient:
         return PersistClient.open(
-            blob=self._place.blob,
-            consensus=self._place.consensus,
+            blob=self._place.patient_blob,
+            consensus=self._place.patient_consensus,
             settings=SETTINGS,
             registry=CollectorRegistry(),
         )

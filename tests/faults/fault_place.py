@@ -73,6 +73,17 @@ class Place:
         return self._postgres_url(self.wire_pg.port, **POSTGRES_OPTIONS)
 
     @property
+    def patient_blob(self) -> str:
+        """The same with the limits of a URL that states none: only the caller's timeout ends a call early."""
+        endpoint = f"http://127.0.0.1:{self.wire_s3.port}"
+        return self.s3.url(self.schema, endpoint=endpoint)
+
+    @property
+    def patient_consensus(self) -> str:
+        """The same with the limits of a URL that states none."""
+        return self._postgres_url(self.wire_pg.port, application_name="under-fault")
+
+    @property
     def direct_blob(self) -> str:
         """The same Blob store without cable."""
         return self.s3.url(self.schema)
@@ -103,7 +114,8 @@ class Place:
     @property
     def shown(self) -> list[str]:
         """What an error may call a backend."""
-        return [shown_url(self.blob), shown_url(self.consensus)]
+        urls = (self.blob, self.consensus, self.patient_blob, self.patient_consensus)
+        return [shown_url(url) for url in urls]
 
     def processes(self) -> list[int]:
         """PostgreSQL's postmaster, and its children."""

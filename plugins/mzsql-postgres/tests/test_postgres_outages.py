@@ -15,7 +15,7 @@ import pytest
 from mzsql_postgres import PostgresConsensus, PostgresOracle, read_options
 from postgres_server import PostgresServer
 
-from mzsql.location import Determinate, Indeterminate, Versioned
+from mzsql.location import Determinate, Indeterminate, Versioned, waiting
 
 
 @pytest.fixture(scope="module")
@@ -180,6 +180,34 @@ def test_silent_server(own: PostgresServer, tmp_path: Path) -> None:
         assert head is not None
         with pytest.raises(Indeterminate, match="did not answer in time"):
             oracle.write_ts()
+    finally:
+        for pid in frozen:
+            os.kill(pid, signal.SIGCONT)
+    assert oracle.write_ts() > 0
+    consensus.close()
+    oracle.close()
+
+
+def test_a_caller_that_waits_less_than_the_url_allows(own: PostgresServer, tmp_path: Path) -> None:
+    """The limits of a URL that states none are 30 and 15 seconds; the caller has one."""
+    url = own.url(schema=tmp_path.name, application_name="frozen")
+    consensus, oracle = opened(url)
+    for n in range(2):
+        assert consensus.compare_and_set("k", n - 1 if n else None, Versioned(n, b""))
+    oracle.write_ts()
+    frozen = backends(own, "frozen")
+    for pid in frozen:
+        os.kill(pid, signal.SIGSTOP)
+    acts = (lambda: consensus.compare_and_set("k", 1, Versioned(2, b"")), oracle.write_ts)
+    try:
+        for act in acts:
+            began = time.monotonic()
+            with (
+                pytest.raises(Indeterminate),
+                waiting(lambda end=began + 1: end - time.monotonic()),
+            ):
+                act()
+            assert time.monotonic() - began < 10
     finally:
         for pid in frozen:
             os.kill(pid, signal.SIGCONT)

@@ -10,7 +10,7 @@ import pytest
 from s3_places import IMPATIENT, SMALL
 from s3_proxy import Answer, after, answer, cut, drip, hang, on, reset, slow, trickle
 
-from mzsql.location import Determinate, Indeterminate
+from mzsql.location import Determinate, Indeterminate, LocationError, waiting
 
 LONG = bytes(range(256)) * 20  # 13 parts of the small settings
 PASSING = {
@@ -320,6 +320,37 @@ def test_no_operation_outlasts_its_time(impatient, direct, proxy, through_proxy,
         with pytest.raises(Determinate, match=r"in time|not done in"):
             act()
         assert time.monotonic() - start < 20
+
+
+def test_a_caller_that_waits_less_than_the_url_allows(direct, proxy, through_proxy, opened):
+    """The limits of a URL that states none are 45 and 15 seconds; the caller has one, also for what goes over other threads."""
+    patient = opened(url=through_proxy, **SMALL)
+    direct.set("k", LONG)
+    direct.set("l", b"1")
+
+    def first_only(exchange):
+        """Answer what begins a long read or write, and nothing after that."""
+        begins = exchange.seen.headers.get("Range") is None
+        if begins and exchange.seen.operation in ("GetObject", "CreateMultipartUpload"):
+            exchange.send(exchange.pass_on())
+        else:
+            exchange.wait(60)
+
+    for fault, act in (
+        (hang(60), lambda: patient.get("l")),
+        (hang(60), lambda: patient.set("m", b"1")),
+        (hang(60), lambda: list(patient.list_keys_and_metadata(""))),
+        (first_only, lambda: patient.get("k")),
+        (first_only, lambda: patient.set("n", LONG)),
+    ):
+        proxy.fault = on(fault, times=None)
+        start = time.monotonic()
+        with (
+            pytest.raises(LocationError, match=r"in time|not done in"),
+            waiting(lambda end=start + 1: end - time.monotonic()),
+        ):
+            act()
+        assert time.monotonic() - start < 10
 
 
 def _fails_in_time(kind, act):

@@ -12,6 +12,7 @@ after a restart.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import random
 import threading
@@ -20,7 +21,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from mzsql.location import Determinate, Indeterminate, LocationError
+from mzsql.location import Determinate, Indeterminate, LocationError, at_most, seconds_left
 from mzsql_postgres.failures import Failed, Outlook, OutOfTime
 from mzsql_postgres.options import Options
 from mzsql_postgres.sessions import Answer, Session, Statement, Value, open_session
@@ -73,6 +74,7 @@ class Database:
             Failed: there is none to be had.
         """
         session = open_session(self.options, end)
+        session.end = _answers_by()
         try:
             self._prepare(session)
         except BaseException:
@@ -82,14 +84,17 @@ class Database:
 
     def first(self, act: Callable[[Session], None]) -> None:
         """Open the first connection and do ``act`` on it; tried again while the server may be starting."""
-        limits = self.options.limits
-        end = time.monotonic() + min(limits.timeout, _OPEN_ATTEMPTS * self.options.connect_timeout)
+        end = min(self.ends(), time.monotonic() + _OPEN_ATTEMPTS * self.options.connect_timeout)
 
         def attempt(until: float) -> None:
             with self.lend(until) as session:
                 act(session)
 
         self.until(end, "open the database", attempt, repeatable=True)
+
+    def ends(self) -> float:
+        """When a call that begins now makes no further attempt."""
+        return time.monotonic() + at_most(self.options.limits.timeout)
 
     def run(
         self, act: str, statement: Statement, *values: Value, repeatable: bool = False
@@ -115,7 +120,7 @@ class Database:
                 self.give_back(session)
 
         return self.until(
-            time.monotonic() + self.options.limits.timeout,
+            self.ends(),
             act,
             attempt,
             repeatable=repeatable or statement.reads,
@@ -177,6 +182,7 @@ class Database:
                 if isinstance(found, _Room):
                     return self._fill(found, end)
                 if time.monotonic() < found.retire:
+                    found.end = _answers_by()
                     with contextlib.suppress(Failed):
                         found.settle()
                         return found
@@ -261,6 +267,12 @@ class Database:
             self._free.notify_all()
         for session in idle:
             session.close()
+
+
+def _answers_by() -> float:
+    """When the caller gives up a statement under way; without a limit of its own it waits as long as the server may take."""
+    left = seconds_left()
+    return math.inf if left is None else time.monotonic() + left
 
 
 _forks: weakref.WeakSet[Database] = weakref.WeakSet()

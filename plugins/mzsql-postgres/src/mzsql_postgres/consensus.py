@@ -9,7 +9,6 @@ Trade-off: a writer that dies between the two leaves followers to their slow loo
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Iterator
 
 from mzsql.location import MAX_SEQNO, Versioned
@@ -78,8 +77,9 @@ class PostgresConsensus:
             finally:
                 self._database.give_back(session)
 
-        end = time.monotonic() + self._database.options.limits.timeout
-        won = self._database.until(end, f"set the key {key!r}", attempt, repeatable=False)
+        won = self._database.until(
+            self._database.ends(), f"set the key {key!r}", attempt, repeatable=False
+        )
         if won:
             self._followers.saw(key, new.seqno)
         return won

@@ -143,7 +143,7 @@ class Followers:
 
     def _look(self, keys: list[str], seconds: float) -> bool:
         """Look at the keys over a connection of the pool; whether one had an entry not known of."""
-        end = time.monotonic() + min(seconds, self._database.options.limits.timeout)
+        end = min(self._database.ends(), time.monotonic() + seconds)
         values = [text_array(keys)]
 
         def attempt(end: float) -> Answer:

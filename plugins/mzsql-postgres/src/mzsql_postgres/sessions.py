@@ -134,6 +134,8 @@ class Session:
         self._owed = False
         # The server gives up first, and says so.
         self._answer_seconds = options.limits.statement_timeout + _GRACE_SECONDS
+        self.end = float("inf")
+        """When whoever has it lent stops waiting for answers, on the monotonic clock."""
         self.place = f"postgres {options.place}"
         self.pid = os.getpid()
         self.used = time.monotonic()
@@ -258,7 +260,7 @@ class Session:
         The commit comes after a result, so an error can follow one.
         """
         pgconn, last, failed = self.pgconn, None, None
-        end = time.monotonic() + self._answer_seconds
+        end = min(time.monotonic() + self._answer_seconds, self.end)
         try:
             while pgconn.flush():
                 if self._ready(_READABLE | select.POLLOUT, end, outlook) & _READABLE:

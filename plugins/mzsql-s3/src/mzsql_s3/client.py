@@ -1,10 +1,10 @@
 """Requests to S3: one boto3 client a process, tries with full jitter inside one deadline, so many requests at once and no more.
 
-Promise: every operation ends, by its result or an error, in the time of the options (`mzsql_s3.connections` sees to that on the wire), and
-at most a read timeout beyond it where it has an upload to give up; the child of a fork makes a client of its own; nothing is sent unless
-an operation asks for it. This layer retries and botocore's own does not, as
-only here the deadline of the operation is known, and whether an earlier try may have taken effect. Source: Brooker, "Exponential
-Backoff And Jitter" (full jitter).
+Promise: every operation ends, by its result or an error, in the time of the options or of its caller, whichever is shorter
+(`mzsql_s3.connections` sees to that on the wire), and at most a read timeout beyond that of the options where it has an upload to give
+up; the child of a fork makes a client of its own; nothing is sent unless an operation asks for it. This layer retries and botocore's own
+does not, as only here the deadline of the operation is known, and whether an earlier try may have taken effect. Source: Brooker,
+"Exponential Backoff And Jitter" (full jitter).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from botocore.config import Config
 from botocore.loaders import create_loader
 from botocore.session import Session as BotocoreSession
 
-from mzsql.location import Determinate, LocationError
+from mzsql.location import Determinate, LocationError, seconds_left
 from mzsql_s3.connections import keep_deadlines
 from mzsql_s3.errors import Late, Verdict, code_of, error, judge
 from mzsql_s3.metrics import REQUESTS, RequestCounts
@@ -73,16 +73,20 @@ class Call:
         self._act = act
         self._key = key
         self._seconds = requests.place.options.timeout if within is None else within
-        self._end = time.monotonic() + self._seconds
+        self._began = time.monotonic()
+        # Asked on the caller's thread, as parts and ranges go over others.
+        self._patience = seconds_left()
         self.happened = False
         self.repeated = False
         self._secrets: frozenset[str] = frozenset()
         self.allow(moves)
 
     def allow(self, moves: int) -> None:
-        """Have more time, as so many bytes are to be moved."""
+        """Have more time, as so many bytes are to be moved; never more than the caller has."""
         self._seconds += moves / _LEAST_RATE
-        self._end += moves / _LEAST_RATE
+        if self._patience is not None:
+            self._seconds = min(self._seconds, self._patience)
+        self._end = self._began + self._seconds
 
     def remaining(self) -> float:
         """Seconds left, never below 0."""

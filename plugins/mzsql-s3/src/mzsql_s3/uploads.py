@@ -197,7 +197,7 @@ class Multipart:
         upload, self._upload = self._upload, ""
         if upload:
             try:
-                # In the time left, or where there is hardly any, a little more.
+                # In the time left, or where there is hardly any, a little more; the caller's is kept in any case.
                 options = self._requests.place.options
                 within = max(self._call.remaining(), min(options.timeout, options.read_timeout))
                 call = Call(self._requests, "give up an upload", "", within=within)

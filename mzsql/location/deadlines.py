@@ -1,0 +1,43 @@
+"""How long a backend's caller still waits: handed down beside the call, for backends that can end earlier than their own limits.
+
+Promise: `seconds_left`, asked on the thread that a backend was called on, is what the caller has left of its timeout, or `None` where it
+set none; inside of several callers' limits it is the shortest one. It never says less than `LEAST_SECONDS`: an act that is begun at all
+has the time of a few round trips, also where its caller asks for no more than one try. Trade-off: ambient, not a parameter of every
+operation, so that the protocols stay small and a backend that ignores it stays right, only slower to give up. A backend that goes on
+on threads of its own asks first and takes the answer along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+LEAST_SECONDS = 1.0
+
+Left = Callable[[], float]
+
+_left: ContextVar[Left | None] = ContextVar("mzsql_seconds_left", default=None)
+
+
+def seconds_left() -> float | None:
+    """Seconds that the caller of the backend still waits, `LEAST_SECONDS` at least; `None`: it set no limit."""
+    left = _left.get()
+    return None if left is None else max(LEAST_SECONDS, left())
+
+
+def at_most(seconds: float) -> float:
+    """``seconds``, a limit of the backend's own, or what the caller has left where that is less."""
+    left = seconds_left()
+    return seconds if left is None else min(seconds, left)
+
+
+@contextmanager
+def waiting(left: Left) -> Iterator[None]:
+    """Call backends, within the block and on this thread, for no longer than ``left()`` seconds from any moment."""
+    outer = _left.get()
+    token = _left.set(left if outer is None else lambda: min(outer(), left()))
+    try:
+        yield
+    finally:
+        _left.reset(token)
