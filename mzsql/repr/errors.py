@@ -148,6 +148,24 @@ class NotReadable(SqlError):
     sqlstate = "57014"
 
 
+class QueryCanceled(SqlError):
+    """A statement that ended before its time: cancelled from another thread, or at its ``statement_timeout``."""
+
+    sqlstate = "57014"
+
+
+class CommitOutcomeUnknown(SqlError):
+    """The statement ended while its commit was under way: what it wrote may be there, now or a little later, or not at all."""
+
+    sqlstate = "40003"
+
+
+class IdleInTransactionTimeout(SqlError):
+    """``terminating connection due to idle-in-transaction timeout``."""
+
+    sqlstate = "25P03"
+
+
 class TransactionError(SqlError):
     """A statement that does not fit the transaction it stands in, or a conflict."""
 

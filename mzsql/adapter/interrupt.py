@@ -1,0 +1,250 @@
+"""What ends a statement before its time: its `statement_timeout`, and a cancel from another thread.
+
+Promise: every statement has one `Interrupt`, found by `current()` on the thread that runs it. Whoever waits in it waits by
+`Interrupt.wait`, or registers by `Interrupt.on_interrupt` what ends the wait (DuckDB's ``interrupt()``, cancelling a Spark job group),
+and both fall due the moment the statement is cancelled or its time is over; then `check` raises PostgreSQL's error (57014). Backends are
+told how long the statement has left (`mzsql.location.deadlines`). A cancel that comes when no statement runs does nothing, as in
+PostgreSQL. Trade-off: one thread a process watches the deadlines of those acts that cannot be given a timeout themselves; it runs while
+there are such acts and sleeps until the next deadline.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from mzsql.location import waiting
+from mzsql.repr.errors import QueryCanceled
+
+NO_LIMIT = 7 * 86_400.0
+"""Seconds that `left` says of a statement without a timeout: more than any backend waits by itself, and fit for any wait."""
+
+USER_REQUEST = "canceling statement due to user request"
+TIMED_OUT = "canceling statement due to statement timeout"
+
+
+class Watch:
+    """Calls back at deadlines; one thread, started at first use. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._due: dict[object, tuple[float, Callable[[], None]]] = {}
+        self._wakes_at = 0.0
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def add(self, at: float, call: Callable[[], None]) -> object:
+        """Have ``call`` called at ``at`` (of `time.monotonic`), unless it is taken back before; a key for `remove`."""
+        key = object()
+        with self._changed:
+            self._due[key] = (at, call)
+            if self._closed:
+                return key
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="mzsql-statement-timeouts", daemon=True
+                )
+                self._wakes_at = at
+                self._thread.start()
+            elif at < self._wakes_at:
+                self._changed.notify()
+        return key
+
+    def remove(self, key: object) -> None:
+        """Take a call back; it may have been made, or be under way."""
+        with self._changed:
+            self._due.pop(key, None)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                if self._closed:
+                    return
+                now = time.monotonic()
+                late = [key for key, (at, _) in self._due.items() if at <= now]
+                calls = [self._due.pop(key)[1] for key in late]
+                if not calls:
+                    self._wakes_at = min(
+                        (at for at, _ in self._due.values()), default=now + NO_LIMIT
+                    )
+                    self._changed.wait(self._wakes_at - now)
+                    continue
+            for call in calls:
+                call()
+
+    def close(self) -> None:
+        """End the thread. Idempotent."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+
+_watch = Watch()
+
+
+class Interrupt:
+    """One statement's right to go on; `begin` opens the next statement of the same text.
+
+    Args:
+        timeout: seconds that the statement may take; None: no limit.
+    """
+
+    def __init__(self, timeout: float | None = None) -> None:
+        self._lock = threading.Lock()
+        self._waking = threading.RLock()
+        self._wakes: dict[object, Callable[[], None]] = {}
+        self._cancelled = False
+        self._deadline: float | None = None
+        self.begin(timeout)
+
+    def begin(self, timeout: float | None) -> None:
+        """A new statement begins, with ``timeout`` seconds. A cancel that came before ends it at once."""
+        self._deadline = None if timeout is None else time.monotonic() + timeout
+
+    # --- for the other thread -----------------------------------------------------------------
+
+    def cancel(self) -> None:
+        """End the statement: PostgreSQL's "canceling statement due to user request". From any thread; idempotent."""
+        with self._lock:
+            if self._cancelled:
+                return
+            self._cancelled = True
+        self._wake_all()
+
+    def _wake_all(self) -> None:
+        with self._waking:
+            with self._lock:
+                wakes = list(self._wakes.values())
+            for wake in wakes:
+                wake()
+
+    # --- for the statement ----------------------------------------------------------------------
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether somebody has cancelled it (a timeout is no cancel)."""
+        return self._cancelled
+
+    @property
+    def over(self) -> bool:
+        """Whether it was cancelled or its time is over."""
+        return self.left() <= 0
+
+    def left(self) -> float:
+        """Seconds it may still take: 0 once it is cancelled or late, `NO_LIMIT` where it has no limit."""
+        if self._cancelled:
+            return 0.0
+        if self._deadline is None:
+            return NO_LIMIT
+        return max(0.0, self._deadline - time.monotonic())
+
+    def error(self) -> QueryCanceled | None:
+        """The error that it ends with, if it is over."""
+        if self._cancelled:
+            return QueryCanceled(USER_REQUEST)
+        if self.left() <= 0:
+            return QueryCanceled(TIMED_OUT)
+        return None
+
+    def check(self) -> None:
+        """Raise QueryCanceled where it was cancelled or its time is over."""
+        error = self.error()
+        if error is not None:
+            raise error
+
+    @contextmanager
+    def on_interrupt(self, wake: Callable[[], None]) -> Iterator[None]:
+        """Within the block, have ``wake`` called when the statement is cancelled or its time is over: at once if it is already.
+
+        It is called on another thread, perhaps more than once (make it idempotent), and never after the block. Enter and leave the block
+        without a lock that ``wake`` takes. What the block ends with because of it is the caller's to translate: ``check()`` after it.
+        """
+        key = object()
+        with self._lock:
+            self._wakes[key] = wake
+        deadline = self._deadline
+        due = None if deadline is None else _watch.add(deadline, self._wake_all)
+        try:
+            if self._cancelled:
+                wake()
+            yield
+        finally:
+            if due is not None:
+                _watch.remove(due)
+            with self._lock:
+                del self._wakes[key]
+            # A wake that is under way is waited for, so that it never meets what the block has closed.
+            with self._waking:
+                pass
+
+    def wait(
+        self,
+        condition: threading.Condition,
+        ready: Callable[[], bool],
+        timeout: float | None = None,
+    ) -> bool:
+        """Wait on ``condition``, which the caller does not hold, until ``ready()``, the statement is over or ``timeout`` seconds passed.
+
+        Returns:
+            ``ready()`` as it was last; raises nothing: `check` tells why it is False.
+        """
+        with condition:
+            if ready():
+                return True
+
+        def wake() -> None:
+            with condition:
+                condition.notify_all()
+
+        end = None if timeout is None else time.monotonic() + timeout
+        with self._registered(wake), condition:
+            while not ready():
+                left = self.left()
+                if end is not None:
+                    left = min(left, end - time.monotonic())
+                if left <= 0:
+                    return ready()
+                condition.wait(left)
+            return True
+
+    @contextmanager
+    def _registered(self, wake: Callable[[], None]) -> Iterator[None]:
+        """As `on_interrupt`, for those who know the deadline themselves."""
+        key = object()
+        with self._lock:
+            self._wakes[key] = wake
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._wakes[key]
+
+    def sleep(self, seconds: float) -> None:
+        """Pause, for no longer than the statement may go on; QueryCanceled when it is over."""
+        self.wait(threading.Condition(), lambda: False, seconds)
+        self.check()
+
+
+_current: ContextVar[Interrupt | None] = ContextVar("mzsql_statement", default=None)
+
+
+def current() -> Interrupt:
+    """The interrupt of the statement that this thread runs; outside of one, one that never falls due."""
+    found = _current.get()
+    return Interrupt() if found is None else found
+
+
+@contextmanager
+def running(interrupt: Interrupt) -> Iterator[Interrupt]:
+    """Run a statement, on this thread: `current` finds it, and backends are called for no longer than it has left."""
+    token = _current.set(interrupt)
+    try:
+        with waiting(interrupt.left):
+            yield interrupt
+    finally:
+        _current.reset(token)

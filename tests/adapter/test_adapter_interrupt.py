@@ -1,0 +1,152 @@
+"""Cancels and timeouts of statements, on real threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from mzsql.adapter.interrupt import NO_LIMIT, Interrupt, current, running
+from mzsql.location import seconds_left
+from mzsql.repr.errors import QueryCanceled
+
+HANG = 20.0
+
+
+def _later(act: object, seconds: float = 0.05) -> threading.Timer:
+    timer = threading.Timer(seconds, act)  # type: ignore[arg-type]
+    timer.start()
+    return timer
+
+
+def test_a_cancel_ends_a_wait_at_once_with_postgresql_s_error() -> None:
+    interrupt, condition = Interrupt(), threading.Condition()
+    timer = _later(interrupt.cancel)
+    began = time.monotonic()
+    assert not interrupt.wait(condition, lambda: False, timeout=HANG)
+    assert time.monotonic() - began < HANG
+    with pytest.raises(QueryCanceled, match=r"^canceling statement due to user request$") as raised:
+        interrupt.check()
+    assert raised.value.sqlstate == "57014"
+    timer.join()
+
+
+def test_a_timeout_ends_a_wait_with_postgresql_s_error() -> None:
+    interrupt = Interrupt(0.05)
+    assert not interrupt.wait(threading.Condition(), lambda: False)
+    with pytest.raises(QueryCanceled, match=r"^canceling statement due to statement timeout$"):
+        interrupt.check()
+
+
+def test_a_wait_ends_when_its_condition_is_true_though_the_statement_is_over() -> None:
+    interrupt = Interrupt(0.0)
+    assert interrupt.wait(threading.Condition(), lambda: True)
+
+
+def test_a_wait_is_woken_by_whoever_makes_its_condition_true() -> None:
+    condition, done = threading.Condition(), threading.Event()
+
+    def finish() -> None:
+        with condition:
+            done.set()
+            condition.notify_all()
+
+    timer = _later(finish)
+    assert Interrupt(HANG).wait(condition, done.is_set)
+    timer.join()
+
+
+def test_a_statement_without_a_limit_is_over_only_when_it_is_cancelled() -> None:
+    interrupt = Interrupt()
+    assert interrupt.left() == NO_LIMIT
+    interrupt.check()
+    assert not interrupt.wait(threading.Condition(), lambda: False, timeout=0.01)
+    interrupt.check()
+    interrupt.cancel()
+    assert interrupt.over
+    assert interrupt.cancelled
+
+
+@pytest.mark.parametrize("how", ["cancel", "timeout", "cancelled before"])
+def test_what_is_registered_is_called_when_the_statement_is_over(how: str) -> None:
+    interrupt = Interrupt(0.05 if how == "timeout" else None)
+    if how == "cancelled before":
+        interrupt.cancel()
+    called = threading.Event()
+    with interrupt.on_interrupt(called.set):
+        if how == "cancel":
+            threading.Thread(target=interrupt.cancel).start()
+        assert called.wait(HANG)
+    with pytest.raises(QueryCanceled):
+        interrupt.check()
+
+
+def test_what_was_registered_is_not_called_after_its_block() -> None:
+    interrupt = Interrupt(0.02)
+    calls: list[int] = []
+    with interrupt.on_interrupt(lambda: calls.append(1)):
+        pass
+    time.sleep(0.05)
+    interrupt.cancel()
+    assert calls == []
+
+
+def test_the_earliest_of_many_deadlines_is_kept_though_it_comes_last() -> None:
+    late, early = Interrupt(HANG * 10), Interrupt(0.05)
+    called = threading.Event()
+    with late.on_interrupt(lambda: None), early.on_interrupt(called.set):
+        assert called.wait(HANG)
+    assert not late.over
+
+
+def test_a_wake_that_is_under_way_is_over_before_its_block_ends() -> None:
+    interrupt = Interrupt()
+    entered, leave, inside = threading.Event(), threading.Event(), threading.Event()
+    open_ = True
+
+    def wake() -> None:
+        entered.set()
+        leave.wait(HANG)
+        if open_:
+            inside.set()
+
+    with interrupt.on_interrupt(wake):
+        canceller = threading.Thread(target=interrupt.cancel)
+        canceller.start()
+        assert entered.wait(HANG)
+        _later(leave.set)
+    open_ = False
+    canceller.join(HANG)
+    assert inside.is_set()
+
+
+def test_the_next_statement_of_a_text_has_its_own_time_but_the_same_cancel() -> None:
+    interrupt = Interrupt(0.0)
+    assert interrupt.over
+    interrupt.begin(HANG)
+    interrupt.check()
+    interrupt.cancel()
+    interrupt.begin(HANG)
+    with pytest.raises(QueryCanceled, match="user request"):
+        interrupt.check()
+
+
+def test_backends_hear_how_long_the_statement_has_left() -> None:
+    assert seconds_left() is None
+    with running(Interrupt(HANG)) as interrupt:
+        assert current() is interrupt
+        left = seconds_left()
+        assert left is not None
+        assert 1.0 <= left <= HANG
+        interrupt.cancel()
+        assert seconds_left() == 1.0
+    assert seconds_left() is None
+    current().check()
+
+
+def test_a_sleep_ends_with_the_statement() -> None:
+    interrupt = Interrupt(0.05)
+    with pytest.raises(QueryCanceled):
+        interrupt.sleep(HANG)
+    Interrupt().sleep(0.01)
