@@ -97,6 +97,13 @@ class Lease(msgspec.Struct, frozen=True):
     who: str
 
 
+class Standby(msgspec.Struct, frozen=True):
+    """A process that waits to lead: who it is, and since when, in milliseconds since the epoch."""
+
+    who: str
+    since: int
+
+
 class Meta(msgspec.Struct, frozen=True):
     """What an environment is: written once, checked at every open.
 
@@ -124,6 +131,7 @@ class CatalogState(msgspec.Struct, frozen=True):
     arrangements: dict[str, str] = {}
     system_settings: dict[str, str] = {}
     lease: Lease | None = None
+    standbys: dict[str, Standby] = {}
 
     def by_name(self, schema: str, name: str) -> Item | None:
         """The object of that name, or None. Relations and indexes share one name space, as in PostgreSQL."""
@@ -171,6 +179,7 @@ _KINDS: dict[str, type] = {
     "arrangement": str,
     "setting": str,
     "lease": Lease,
+    "standby": Standby,
 }
 _FIELDS = {
     "item": "items",
@@ -181,6 +190,7 @@ _FIELDS = {
     "managed": "managed",
     "arrangement": "arrangements",
     "setting": "system_settings",
+    "standby": "standbys",
 }
 
 

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from mzsql.adapter.catalog import CatalogState, Item
 from mzsql.adapter.environment import Environment
 from mzsql.adapter.expression_cache import GlobalExpressions
-from mzsql.adapter.leader import Leadership
+from mzsql.adapter.leader import LEASE_MS, Leadership
 from mzsql.adapter.planner import Planner
 from mzsql.adapter.seams import CatalogArrangements, HydrationSink, register_managed
 from mzsql.compute import ComputeSettings, RefreshStats
@@ -29,6 +29,8 @@ from mzsql.repr.ids import GlobalId
 
 #: How often the leading thread looks at its lease and, where Consensus cannot notify, at the catalog, in seconds.
 TICK = 0.5
+#: After a pause so long it looks at the catalog whatever it was told, as one that was stopped has been told nothing, in seconds.
+PAUSE_SECONDS = LEASE_MS / 4000
 #: While there is history to release it is released so often, in seconds.
 RELEASE_SECONDS = 15.0
 #: How much history of a collection is kept for reads in the past, in milliseconds.
@@ -103,13 +105,17 @@ class Dataflows:
         self._wake.set()
 
     def _run(self) -> None:
+        clock = self._env.clock
+        ticked = clock.monotonic()
         while not self._stop.is_set():
             self._wake.wait(TICK)
             self._wake.clear()
             if self._stop.is_set():
                 return
+            paused = clock.monotonic() - ticked > PAUSE_SECONDS
+            ticked = clock.monotonic()
             try:
-                self.tick(fetch=not self._notified or self._stale.is_set())
+                self.tick(fetch=paused or not self._notified or self._stale.is_set())
             except Fenced as fenced:
                 self.fenced = fenced
                 self._resign()
@@ -301,7 +307,6 @@ class Dataflows:
         self._wake.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
-        led = self._leads
         self._resign()
-        if led:
+        if self._may_lead:
             self._leadership.release()
