@@ -203,20 +203,33 @@ class Environment:
             )
 
     def fresh_timestamp(self) -> Timestamp:
-        """A time at which a read sees every acknowledged write; complete in all tables.
+        """A time at which a read sees every acknowledged write; complete in all tables. A strictly serializable read is at it.
 
-        A read-only process may not move the log's upper: it then reads at the log's latest complete time, which holds every write
-        that was acknowledged before this call.
+        It is the lesser of the oracle's read timestamp, asked for now, and the latest time that the log, looked at afterwards, has
+        complete; so it costs no durable write, however long nobody has written. It is linearizable because
+
+        - a write acknowledged before this call is in it: it was committed to the log below the log's upper, then applied to the oracle;
+        - of two calls, the later one is not at an earlier time: neither the oracle nor the log goes back;
+        - a write that commits after this call is beyond it: the log takes no write below its upper.
+
+        The first and the second hold for reads in any process, the third for what is written at any oracle's timestamp. Where the log as
+        last seen here is complete at the oracle's time already, nothing need be asked of it.
         """
         ts = self.oracle.read_ts()
-        upper = self.wal.follow().upper
-        if upper > ts:
-            return ts
-        if self.read_only:
-            return max(upper - 1, 0)
+        upper = self.wal.state.upper
+        if upper <= ts:
+            upper = self.wal.follow().upper
+        if upper == 0 and not self.read_only:
+            # Nothing was ever written: time begins now.
+            upper = self.wal.advance_past(ts).upper
+            self.collections.notify()
+        return max(0, min(ts, upper - 1))
+
+    def reach(self, ts: Timestamp) -> None:
+        """Complete ``ts`` in the log, then have the oracle at it: what a writer of nothing would do. ``ts`` is not ahead of the clock."""
         self.wal.advance_past(ts)
+        self.oracle.apply_write(ts)
         self.collections.notify()
-        return ts
 
     def follow_catalog(self, changed: Callable[[], None]) -> bool:
         """Have ``changed`` called whenever another process may have changed the catalog; False where Consensus cannot notify."""

@@ -156,6 +156,7 @@ class Session:
         self._variables = dict(DEFAULTS)
         self.transaction: Transaction | None = None
         self.notices: list[Notice] = []
+        self.seen_ts: Timestamp = 0
         self.user = "mzsql"
 
     def get(self, name: str) -> str:
@@ -210,6 +211,10 @@ class Session:
         """Seconds a statement may wait; the default where it is switched off."""
         limit = seconds(self._variables["statement_timeout"], "statement_timeout")
         return limit if limit > 0 else seconds(DEFAULTS["statement_timeout"], "statement_timeout")
+
+    def saw(self, ts: Timestamp) -> None:
+        """The session has read or written at ``ts``: strong session serializable reads are never earlier again."""
+        self.seen_ts = max(self.seen_ts, ts)
 
     def notice(self, message: str, *, severity: str = "NOTICE", hint: str | None = None) -> None:
         """Remember something for the client."""

@@ -240,6 +240,12 @@ class Collections:
             return self.tables.wal.state.upper
         return self.upper(gid)
 
+    def known_upper(self, gid: GlobalId) -> Frontier:
+        """The collection's upper as last seen here; asks nobody."""
+        if self.meta(gid).kind == TABLE:
+            return self.tables.wal.state.upper
+        return self._get(gid).reader.upper
+
     def since(self, gid: GlobalId) -> Frontier:
         """The earliest time at which the collection can be read now."""
         one = self._get(gid)
