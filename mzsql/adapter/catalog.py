@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
 from typing import TypeVar
 
 import msgspec
@@ -17,7 +18,13 @@ import msgspec
 from mzsql.adapter.durable_map import Change, DurableMap
 from mzsql.expr.scalar import Scalar
 from mzsql.persist import PersistClient
-from mzsql.repr.errors import DependentObjects, DuplicateObject, UndefinedObject, UndefinedTable
+from mzsql.repr.errors import (
+    DependentObjects,
+    DuplicateObject,
+    Fenced,
+    UndefinedObject,
+    UndefinedTable,
+)
 from mzsql.repr.ids import GlobalId, sort_key
 from mzsql.repr.types import RelationDesc
 
@@ -97,6 +104,14 @@ class Lease(msgspec.Struct, frozen=True):
     who: str
 
 
+class Deployment(msgspec.Struct, frozen=True):
+    """The deploy generation that was promoted last: which, by whom, and when, in milliseconds since the epoch."""
+
+    generation: int
+    who: str
+    promoted_at: int
+
+
 class Standby(msgspec.Struct, frozen=True):
     """A process that waits to lead: who it is, and since when, in milliseconds since the epoch."""
 
@@ -132,6 +147,12 @@ class CatalogState(msgspec.Struct, frozen=True):
     system_settings: dict[str, str] = {}
     lease: Lease | None = None
     standbys: dict[str, Standby] = {}
+    deployment: Deployment | None = None
+
+    @property
+    def generation(self) -> int:
+        """The deploy generation that is in charge; 0 where none was ever promoted."""
+        return 0 if self.deployment is None else self.deployment.generation
 
     def by_name(self, schema: str, name: str) -> Item | None:
         """The object of that name, or None. Relations and indexes share one name space, as in PostgreSQL."""
@@ -180,6 +201,7 @@ _KINDS: dict[str, type] = {
     "setting": str,
     "lease": Lease,
     "standby": Standby,
+    "deployment": Deployment,
 }
 _FIELDS = {
     "item": "items",
@@ -294,10 +316,36 @@ def drop_items(state: CatalogState, ids: Iterable[GlobalId], *, cascade: bool) -
     return {f"item/{gid}": None for gid in doomed}
 
 
+def promote(state: CatalogState, generation: int, who: str, now: int) -> Change:
+    """Put a deploy generation in charge; nothing where it is already."""
+    if state.generation == generation:
+        return {}
+    return dict([put("deployment", "current", Deployment(generation, who, now))])
+
+
+def check_generation(state: CatalogState, generation: int) -> None:
+    """Fenced where a higher deploy generation than ``generation`` was promoted: for good, as generations never go back."""
+    newer = state.deployment
+    if newer is None or newer.generation <= generation:
+        return
+    promoted = datetime.fromtimestamp(newer.promoted_at / 1000, UTC)
+    raise Fenced(
+        f"fenced by deploy generation {newer.generation}, promoted by {newer.who} at {promoted:%Y-%m-%d %H:%M:%S} UTC: "
+        f"this process is of generation {generation}",
+        hint=f"Connect again, as of generation {newer.generation} or without naming one; what this process has not committed is lost.",
+    )
+
+
 class DurableCatalog:
-    """The catalog of an environment, followed by this process. Thread-safe."""
+    """The catalog of an environment, followed by this process. Thread-safe.
+
+    Attributes:
+        generation: the deploy generation that this process is of: once a higher one was promoted, `sync` and `transact` raise `Fenced`.
+            None until that is known.
+    """
 
     def __init__(self, persist: PersistClient, shard_id: str) -> None:
+        self.generation: int | None = None
         self._map = DurableMap(persist, shard_id, "catalog")
         self._lock = threading.RLock()
         self._decoded: tuple[int, CatalogState] | None = None
@@ -325,17 +373,31 @@ class DurableCatalog:
         return self._map.await_change(timeout)
 
     def sync(self) -> CatalogState:
-        """The catalog as it is now, other processes' changes included."""
+        """The catalog as it is now, other processes' changes included.
+
+        Raises:
+            Fenced: a higher deploy generation was promoted.
+        """
         self._map.sync()
-        return self.state
+        return self._checked()
+
+    def _checked(self) -> CatalogState:
+        state = self.state
+        if self.generation is not None:
+            check_generation(state, self.generation)
+        return state
 
     def transact(self, command: Callable[[CatalogState], tuple[Change, T]]) -> T:
-        """Apply a command atomically; its second result is returned. It may be called several times and must be pure."""
+        """Apply a command atomically; its second result is returned. It may be called several times and must be pure.
+
+        Raises:
+            Fenced: a higher deploy generation was promoted.
+        """
         answer: list[T] = []
 
         def make(entries: Mapping[str, bytes]) -> Change:
             del entries  # `state` decodes the same ones, once for each step
-            change, result = command(self.state)
+            change, result = command(self._checked())
             answer[:] = [result]
             return change
 

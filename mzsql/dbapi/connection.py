@@ -27,7 +27,7 @@ from mzsql.adapter.session import Notice, Session
 from mzsql.dbapi.errors import InterfaceError, NotSupportedError, ProgrammingError, from_sql
 from mzsql.dbapi.values import python_column
 from mzsql.persist.settings import Maintenance, Settings
-from mzsql.repr.errors import SqlError
+from mzsql.repr.errors import Fenced, SqlError
 from mzsql.repr.types import type_name
 
 if TYPE_CHECKING:
@@ -64,10 +64,13 @@ class _Shared:
         spark: Callable[[], SparkSession] | None,
         *,
         read_only: bool,
+        deploy_generation: int | None,
         maintenance: Maintenance,
     ) -> None:
         settings = Settings(maintenance=maintenance)
-        self.env = Environment.open(locations, read_only=read_only, settings=settings)
+        self.env = Environment.open(
+            locations, read_only=read_only, deploy_generation=deploy_generation, settings=settings
+        )
         try:
             self.coordinator = Coordinator(self.env, spark=spark)
         except BaseException:
@@ -129,11 +132,19 @@ class Connection:
         spark: SparkSession | None,
         autocommit: bool,
         read_only: bool,
+        deploy_generation: int | None = None,
         maintenance: Maintenance = "in process",
     ) -> None:
         self._given_spark = spark
         of_spark = None if spark is None else id(spark)
-        self._key = (locations, read_only, maintenance, of_spark, os.getpid())
+        self._key = (
+            locations,
+            read_only,
+            deploy_generation,
+            maintenance,
+            of_spark,
+            os.getpid(),
+        )
         self._lock = threading.RLock()
         self._session = Session()
         self._mz_spark: MzSpark | None = None
@@ -142,9 +153,13 @@ class Connection:
         self.locations = locations
         with _open_lock:
             shared = _open.get(self._key)
-            if shared is None:
+            if shared is None or shared.env.fenced:
                 shared = _open[self._key] = _Shared(
-                    locations, self._start_spark, read_only=read_only, maintenance=maintenance
+                    locations,
+                    self._start_spark,
+                    read_only=read_only,
+                    deploy_generation=deploy_generation,
+                    maintenance=maintenance,
                 )
                 _close_first_at_exit()
             shared.users += 1
@@ -178,7 +193,8 @@ class Connection:
             if self._closed:
                 return
             if self._session.transaction is not None:
-                with user_errors():
+                # What a newer deployment has fenced is given up all the same.
+                with user_errors(), contextlib.suppress(Fenced):
                     self._shared.coordinator.execute(self._session, "ROLLBACK")
             self._closed = True
         _connections.discard(self)
@@ -187,8 +203,8 @@ class Connection:
         with _open_lock:
             self._shared.users -= 1
             last = self._shared.users == 0
-            if last:
-                _open.pop(self._key, None)
+            if last and _open.get(self._key) is self._shared:
+                del _open[self._key]
         if last:
             with user_errors():
                 self._shared.close()
@@ -233,6 +249,17 @@ class Connection:
         cache, and how many there were.
         """
         return self.coordinator.cached_plans()
+
+    def promote(self) -> None:
+        """Put the deploy generation that this connection was opened with in charge: every process of a lower one is fenced for good, and
+        this one may write and lead.
+
+        Raises:
+            OperationalError: a higher generation is in charge.
+        """
+        self._check_open()
+        with user_errors():
+            self._shared.env.promote()
 
     @property
     def notices(self) -> list[Notice]:
@@ -479,6 +506,7 @@ def connect(
     spark: SparkSession | None = None,
     autocommit: bool = True,
     read_only: bool = False,
+    deploy_generation: int | None = None,
     maintenance: Maintenance = "in process",
 ) -> Connection:
     """Open an environment, made where nothing is there yet.
@@ -492,6 +520,8 @@ def connect(
         spark: the Spark session to run dataflows on; the active one, or a local one started when needed, by default.
         autocommit: whether each statement is a transaction (see the module's text).
         read_only: whether to refuse writes and DDL, and never to lead.
+        deploy_generation: the generation of the deployment that this process belongs to; by default the one in charge. A higher one
+            only reads until `Connection.promote` or ``mzsql deploy promote`` puts it in charge, which fences all lower ones for good.
         maintenance: whether this process compacts and cleans up what it writes, or leaves that ``"elsewhere"``, to ``mzsql maintain``.
 
     Raises:
@@ -511,5 +541,6 @@ def connect(
             spark=spark,
             autocommit=autocommit,
             read_only=read_only,
+            deploy_generation=deploy_generation,
             maintenance=maintenance,
         )

@@ -1,0 +1,160 @@
+"""Deploy generations: a higher one reads beside the lower ones until it is promoted, and then fences them for good."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mzsql
+from mzsql.adapter.environment import Environment
+from mzsql.adapter.group_commit import GroupCommit
+from mzsql.adapter.locations import locate
+from mzsql.storage import WriteAheadLog
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> str:
+    return str(tmp_path / "env")
+
+
+@pytest.fixture
+def stack() -> Iterator[contextlib.ExitStack]:
+    with contextlib.ExitStack() as opened:
+        yield opened
+
+
+def opened(stack: contextlib.ExitStack, con: mzsql.Connection) -> mzsql.Connection:
+    stack.callback(con.close)
+    return con
+
+
+def fenced(by: int, of: int) -> Any:
+    message = rf"fenced by deploy generation {by}, promoted by \S+ \d+ at .* UTC: this process is of generation {of}"
+    return pytest.raises(mzsql.OperationalError, match=message)
+
+
+def test_a_higher_generation_reads_until_it_is_promoted(
+    env: str, stack: contextlib.ExitStack
+) -> None:
+    old = opened(stack, mzsql.connect(env))
+    old.execute("CREATE TABLE t (a int); INSERT INTO t VALUES (1)")
+    new = opened(stack, mzsql.connect(env, deploy_generation=1))
+    assert new.execute("SELECT a FROM t").fetchall() == [(1,)]
+    for statement in ("INSERT INTO t VALUES (2)", "CREATE TABLE u (a int)", "DROP TABLE t"):
+        with pytest.raises(
+            mzsql.Error, match=r"generation 1 is not in charge yet, generation 0 is"
+        ):
+            new.execute(statement)
+    # what the old one goes on to do is seen
+    old.execute("INSERT INTO t VALUES (2); CREATE TABLE u (a int)")
+    assert new.execute("SELECT count(*) FROM t").fetchall() == [(2,)]
+    new.promote()
+    new.execute("INSERT INTO t VALUES (3); INSERT INTO u VALUES (4); CREATE TABLE v (a int)")
+    assert new.execute("SELECT sum(a) FROM t").fetchall() == [(6,)]
+
+
+def test_the_fenced_hear_of_it_at_their_next_statement_for_good(
+    env: str, stack: contextlib.ExitStack
+) -> None:
+    old = opened(stack, mzsql.connect(env))
+    reading = opened(stack, mzsql.connect(env, read_only=True))
+    writing = opened(stack, mzsql.connect(env))
+    old.execute("CREATE TABLE t (a int); INSERT INTO t VALUES (1)")
+    assert reading.execute("SELECT a FROM t").fetchall() == [(1,)]
+    writing.execute("BEGIN; INSERT INTO t VALUES (2)")
+    new = opened(stack, mzsql.connect(env, deploy_generation=7))
+    new.promote()
+    for _ in range(2):
+        for con, statement in (
+            (old, "SELECT 1"),
+            (old, "INSERT INTO t VALUES (3)"),
+            (old, "CREATE TABLE u (a int)"),
+            (reading, "SELECT a FROM t"),
+        ):
+            with fenced(7, 0):
+                con.execute(statement)
+    with fenced(7, 0):
+        writing.execute("COMMIT")
+    assert new.execute("SELECT a FROM t").fetchall() == [(1,)]
+    # lower ones do not come back, the same and those that name none do
+    for lower in (0, 6):
+        with fenced(7, lower):
+            mzsql.connect(env, deploy_generation=lower)
+    for same in (7, None):
+        with mzsql.connect(env, deploy_generation=same) as con:
+            con.execute("INSERT INTO t VALUES (5)")
+    assert new.execute("SELECT count(*) FROM t").fetchall() == [(3,)]
+
+
+def test_promoting_again_changes_nothing_and_a_lower_one_cannot(
+    env: str, stack: contextlib.ExitStack
+) -> None:
+    opened(stack, mzsql.connect(env)).execute("CREATE TABLE t (a int)")
+    second, third = (opened(stack, mzsql.connect(env, deploy_generation=n)) for n in (2, 3))
+    third.promote()
+    third.promote()
+    third.execute("INSERT INTO t VALUES (1)")
+    with fenced(3, 2):
+        second.promote()
+    with fenced(3, 2):
+        second.execute("SELECT * FROM t")
+
+
+def test_a_new_environment_begins_with_the_generation_that_makes_it(env: str) -> None:
+    with mzsql.connect(env, deploy_generation=4) as con:
+        con.execute("CREATE TABLE t (a int); INSERT INTO t VALUES (1)")
+    with fenced(4, 3):
+        mzsql.connect(env, deploy_generation=3)
+    with pytest.raises(mzsql.Error, match="a deploy generation is a number from 0 on, not -1"):
+        mzsql.connect(env, deploy_generation=-1)
+
+
+def test_all_processes_of_the_promoted_generation_begin_to_write(
+    env: str, stack: contextlib.ExitStack
+) -> None:
+    with mzsql.connect(env) as con:
+        con.execute("CREATE TABLE t (a int)")
+    waiting = Environment.open(locate(env), deploy_generation=1)
+    stack.callback(waiting.close)
+    assert waiting.read_only
+    new = opened(stack, mzsql.connect(env, deploy_generation=1))
+    new.promote()
+    waiting.sync()
+    assert not waiting.read_only
+    waiting.require_writable()
+
+
+def test_one_opened_to_read_only_promotes_nothing(env: str, stack: contextlib.ExitStack) -> None:
+    opened(stack, mzsql.connect(env)).execute("CREATE TABLE t (a int)")
+    con = opened(stack, mzsql.connect(env, deploy_generation=1, read_only=True))
+    assert con.execute("SELECT * FROM t").fetchall() == []
+    with pytest.raises(mzsql.Error, match="read-only"):
+        con.promote()
+
+
+def test_a_commit_under_way_at_the_promotion_is_not_done_after_it(
+    env: str, stack: contextlib.ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process may be stopped anywhere between its look at the catalog and its append."""
+    old = opened(stack, mzsql.connect(env))
+    old.execute("CREATE TABLE t (a int); INSERT INTO t VALUES (1)")
+    new = opened(stack, mzsql.connect(env, deploy_generation=1))
+    real = WriteAheadLog.commit
+    slept: list[bool] = []
+
+    def commit(self: WriteAheadLog, *args: Any, **rest: Any) -> Any:
+        if self is old.coordinator.env.wal and not slept:
+            slept.append(True)
+            new.promote()
+        return real(self, *args, **rest)
+
+    monkeypatch.setattr(WriteAheadLog, "commit", commit)
+    with fenced(1, 0):
+        old.execute("INSERT INTO t VALUES (2)")
+    assert slept
+    assert isinstance(old.coordinator.commits, GroupCommit)
+    assert new.execute("SELECT a FROM t").fetchall() == [(1,)]
