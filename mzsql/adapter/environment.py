@@ -116,6 +116,7 @@ class Environment:
         *,
         read_only: bool = False,
         deploy_generation: int | None = None,
+        create: bool = True,
         settings: Settings | None = None,
         clock: SystemClock | None = None,
     ) -> Environment:
@@ -126,6 +127,7 @@ class Environment:
             read_only: whether to refuse DDL and writes, and never to lead.
             deploy_generation: the generation of the deployment that this process is of; by default the one that is in charge. With a
                 higher one than that the process only reads until its generation is promoted.
+            create: whether to make an environment where there is none; never where ``read_only``.
             settings: of persist.
             clock: the wall clock and the monotonic one.
 
@@ -134,22 +136,9 @@ class Environment:
             Fenced: a higher deploy generation was promoted.
         """
         clock = clock or SystemClock()
-        registry = default_registry()
         with contextlib.ExitStack() as undo:
-            blob = registry.open_blob(locations.blob)
-            undo.callback(blob.close)
-            consensus = registry.open_consensus(locations.consensus)
-            undo.callback(consensus.close)
-            persist = PersistClient(
-                blob,
-                consensus,
-                clock=clock,
-                settings=settings,
-                blob_url=locations.blob,
-                consensus_url=locations.consensus,
-            )
-            undo.callback(persist.close)
-            if read_only and not persist.exists(CATALOG_SHARD):
+            persist = _open_persist(locations, undo, settings, clock)
+            if (read_only or not create) and not persist.exists(CATALOG_SHARD):
                 raise EnvironmentRefused(f"there is no mzsql environment at {locations.where}")
             catalog = DurableCatalog(persist, CATALOG_SHARD)
             undo.callback(catalog.close)
@@ -157,7 +146,7 @@ class Environment:
             meta = _check(
                 catalog,
                 persist,
-                blob,
+                persist.blob,
                 locations,
                 clock.now_ms(),
                 read_only=read_only or awaits,
@@ -366,6 +355,29 @@ class Environment:
         for thread in self._followers:
             thread.join(_JOIN_SECONDS)
         self.persist.blob.close()
+
+
+def _open_persist(
+    locations: Locations,
+    undo: contextlib.ExitStack,
+    settings: Settings | None,
+    clock: SystemClock,
+) -> PersistClient:
+    registry = default_registry()
+    blob = registry.open_blob(locations.blob)
+    undo.callback(blob.close)
+    consensus = registry.open_consensus(locations.consensus)
+    undo.callback(consensus.close)
+    persist = PersistClient(
+        blob,
+        consensus,
+        clock=clock,
+        settings=settings,
+        blob_url=locations.blob,
+        consensus_url=locations.consensus,
+    )
+    undo.callback(persist.close)
+    return persist
 
 
 def _join(catalog: DurableCatalog, wanted: int | None) -> tuple[int, bool]:

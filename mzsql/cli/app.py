@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 
 import mzsql
+from mzsql.cli.deploy import deploy_app
 from mzsql.cli.output import error_lines, print_result
 from mzsql.cli.script import Piece, expand
 from mzsql.repr.errors import InternalError, InvalidParameter, SqlError
@@ -224,6 +225,12 @@ def maintain(
         code = run_maintenance(place, wanted, rounds, "json" if json else "text")
     raise typer.Exit(code)
 
+
+app.add_typer(
+    deploy_app,
+    name="deploy",
+    help="Which deploy generation is in charge of an environment, and putting another one in charge.",
+)
 
 plugins_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
 app.add_typer(plugins_app, name="plugins")
