@@ -104,6 +104,7 @@ def test_the_periods_allow_a_fifth_of_a_request_a_second() -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_an_idle_process_asks_for_next_to_nothing(
     tmp_path: Path, spark: SparkSession, requests: Requests
 ) -> None:

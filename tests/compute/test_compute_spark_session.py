@@ -74,6 +74,7 @@ def test_sessions_do_not_share_views_or_settings(spark):
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_starting_says_nothing(tmp_path):
     """In a process of its own: nothing on either stream, and workers run this interpreter."""
     program = (

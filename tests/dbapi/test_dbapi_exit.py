@@ -79,7 +79,12 @@ def test_an_open_transaction_leaves_nothing_behind(tmp_path: Path) -> None:
     ("end", "code", "says"),
     [
         ("sys.exit(3)", 3, ""),
-        ("con.execute('SELECT * FROM v')\nraise ValueError('mine')", 1, "ValueError: mine"),
+        pytest.param(
+            "con.execute('SELECT * FROM v')\nraise ValueError('mine')",
+            1,
+            "ValueError: mine",
+            marks=pytest.mark.long,
+        ),
     ],
     ids=["while it hydrates", "once it is there"],
 )

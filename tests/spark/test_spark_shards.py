@@ -233,7 +233,7 @@ TYPED = pa.table(
 )
 
 
-@pytest.mark.parametrize("times", [1, 80])
+@pytest.mark.parametrize("times", [1, pytest.param(80, marks=pytest.mark.long)])
 def test_a_filter_keeps_what_it_keeps_in_arrow(session, client, times):
     here = session.newSession()
     here.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
