@@ -1,14 +1,16 @@
 """Answering a query at one time.
 
-Promise: the answer is that of the plan over the inputs' contents at the timestamp, whichever engine runs it: constants need none, inputs
-that are small enough for this process are evaluated by DuckDB, others by Spark (architecture, decisions 10 and 11). Reads wait for
-their inputs within the statement's timeout and say what they waited for when it is over.
+Promise: the answer is that of the plan over the inputs' contents at the timestamp, whichever engine runs it (architecture, decisions 10
+and 11): constants need none; a row-wise read of one collection is evaluated over Arrow where that is exact; other queries over inputs that
+are small enough for this process by DuckDB; the rest by Spark. Contents of small collections are kept while they do not change, so a
+repeated small read asks no store for anything. Reads wait for their inputs within the statement's timeout and say what they waited for
+when it is over.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -17,23 +19,31 @@ from sqlglot import expressions as exp
 
 from mzsql.adapter import system_rows
 from mzsql.adapter.builtin import builtins
+from mzsql.adapter.duckdb_pool import DuckDbPool
 from mzsql.adapter.environment import Environment
+from mzsql.adapter.interrupt import current
+from mzsql.adapter.plan_cache import PlannedQuery
 from mzsql.adapter.results import constant_table, expand
+from mzsql.adapter.row_reads import RowRead, cut, evaluated, narrowed, placed
+from mzsql.adapter.snapshots import ENTRY_BYTES, SnapshotCache
 from mzsql.compute import ComputeSettings
 from mzsql.compute.controller import ComputeController
-from mzsql.expr.engines import duckdb_connection, to_sql
+from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine
-from mzsql.expr.relation import RowSetFinishing
+from mzsql.expr.scalar import support
 from mzsql.lir.plan import Constant, DataflowDescription
-from mzsql.render.dataflow import finish, render
-from mzsql.repr.errors import DataError, NotReadable, Unsupported
+from mzsql.persist import Filters, PartRef
+from mzsql.render.dataflow import finish
+from mzsql.repr.errors import DataError, NotReadable
 from mzsql.repr.frontier import Timestamp, show
 from mzsql.repr.ids import GlobalId
-from mzsql.repr.types import ColumnType, arrow_schema
-from mzsql.storage import empty_updates
+from mzsql.repr.types import arrow_schema
+from mzsql.storage import Collections, empty_updates
 
 #: Updates, not committed yet, that a transaction's own reads see: by table, columns c0 …, mz_time, mz_diff.
 Overlay: TypeAlias = Mapping[GlobalId, Sequence[pa.Table]]
+#: Ranges that hold every error row.
+_ERRORS: Filters = {"mz_error": [("", None)]}
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -41,6 +51,35 @@ class Limits(msgspec.Struct, frozen=True):
 
     rows: int = ComputeSettings().driver_rows
     bytes: int = ComputeSettings().driver_bytes
+
+
+class StoredContents:
+    """A collection as `SnapshotCache` reads it."""
+
+    def __init__(self, collections: Collections, gid: GlobalId) -> None:
+        self._collections = collections
+        self._gid = gid
+        self.key: Hashable = (gid, collections.meta(gid).shard)
+
+    def contents_at(self, as_of: Timestamp) -> Timestamp | None:
+        """A time at which the contents are the same."""
+        return self._collections.contents_at(self._gid, as_of)
+
+    def stored_bytes(self, at: Timestamp) -> int:
+        """The size of the parts."""
+        return sum(part.bytes for part in self._collections.parts(self._gid, at))
+
+    def changed(self, lower: Timestamp, upper: Timestamp) -> bool:
+        """Whether there may be updates."""
+        return bool(self._collections.parts_between(self._gid, lower, upper))
+
+    def snapshot(self, at: Timestamp) -> pa.Table:
+        """The contents."""
+        return self._collections.snapshot(self._gid, at)
+
+    def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
+        """The updates."""
+        return self._collections.updates(self._gid, lower, upper)
 
 
 class Peeker:
@@ -51,6 +90,7 @@ class Peeker:
         source: what derived builtin relations are made from.
         spark: gives a controller that runs large queries on Spark; None where there is no Spark.
         replicas: who maintains views, for messages.
+        limits: how much a query may bring into this process.
     """
 
     def __init__(
@@ -66,6 +106,12 @@ class Peeker:
         self._spark = spark
         self._replicas = replicas
         self._limits = limits or Limits()
+        self.kept = SnapshotCache(entry_bytes=min(ENTRY_BYTES, self._limits.bytes))
+        self._duckdb = DuckDbPool()
+
+    def close(self) -> None:
+        """Release the engine; no query runs any more. Idempotent."""
+        self._duckdb.close()
 
     # --- waiting ------------------------------------------------------------------------------
 
@@ -82,6 +128,9 @@ class Peeker:
         end = time.monotonic() + timeout
         collections = self._env.collections
         for gid in self.stored(gids):
+            known = collections.known_upper(gid)
+            if known is None or known > as_of:
+                continue
             meta = collections.meta(gid)
             left = max(0.0, end - time.monotonic())
             try:
@@ -99,76 +148,121 @@ class Peeker:
 
     def run(
         self,
-        desc: DataflowDescription,
-        finishing: RowSetFinishing,
-        columns: tuple[ColumnType, ...],
+        query: PlannedQuery,
         as_of: Timestamp,
         *,
         overlay: Overlay | None = None,
         timeout: float = 60.0,
     ) -> pa.Table:
-        """The rows of a one-shot dataflow: columns c0 … after the finishing, in its order.
+        """The rows of a one-shot query: columns c0 … after the finishing, in its order.
 
         Args:
-            desc: the physical plan.
-            finishing: order, limit, offset, projection.
-            columns: the columns of the plan's result, before the finishing's projection.
+            query: the query.
             as_of: the time; every stored input is complete there.
             overlay: what the transaction itself has written.
             timeout: seconds Spark may take.
 
         Raises:
             DataError: a value could not be computed.
+            QueryCanceled: the statement was cancelled, or its time was over.
         """
-        constant = _constant(desc)
+        constant = _constant(query.planned.plan)
+        finishing = query.finishing
         if constant is not None and not finishing.order_by and finishing.limit is None:
             if constant.error is not None:
                 raise DataError(constant.error)
-            rows = constant_table(constant.rows, constant.columns).slice(finishing.offset)
-            picked = [rows.column(i) for i in finishing.project]
-            names = [f"c{i}" for i in range(len(picked))]
-            # Rows without columns are counted by a column that the caller drops.
-            return pa.table(picked, names=names) if picked else rows
-        inputs = [source.id for source in desc.source_imports]
-        if overlay is None and self._is_large(inputs, as_of):
+            return cut(constant_table(constant.rows, constant.columns), finishing)
+        read = query.read
+        if read is not None and query.columns and not overlay and read.id not in builtins():
+            rows = self._rows_of(read, as_of)
+            if rows is not None:
+                return self._row_wise(query, read, rows)
+        tables = self._inputs(query.inputs, as_of, overlay or {})
+        if tables is None:
             controller = self._spark()
             if controller is not None:
-                return controller.peek(
-                    desc,
-                    as_of,
-                    finish=lambda ast, engine: finish(ast, finishing, columns, engine),
-                    timeout=timeout,
-                )
-        return self._run_here(desc, finishing, columns, as_of, overlay or {})
+                return self._on_spark(controller, query, as_of, timeout)
+            tables = {gid: self.snapshot(gid, as_of) for gid in query.inputs}
+        return self._here(query, tables)
 
-    def _is_large(self, gids: Sequence[GlobalId], as_of: Timestamp) -> bool:
-        if any(gid in builtins() for gid in gids):
-            return False
-        parts = [part for gid in gids for part in self._env.collections.parts(gid, as_of)]
+    def _on_spark(
+        self, controller: ComputeController, query: PlannedQuery, as_of: Timestamp, timeout: float
+    ) -> pa.Table:
+        finishing, columns = query.finishing, query.columns
+        return controller.peek(
+            query.planned.plan,
+            as_of,
+            finish=lambda ast, engine: finish(ast, finishing, columns, engine),
+            timeout=min(timeout, current().left()),
+        )
+
+    def _row_wise(self, query: PlannedQuery, read: RowRead, rows: pa.Table) -> pa.Table:
+        """A row-wise read of the rows of one collection that its conditions leave."""
+        rows = narrowed(rows, read.conditions)
+        done = evaluated(rows, read)
+        if done is not None:
+            done = placed(_good(done), query.finishing, query.columns)
+        if done is None:
+            return self._here(query, {read.id: rows})
+        return cut(expand(done, "the result"), query.finishing)
+
+    def _here(self, query: PlannedQuery, tables: Mapping[GlobalId, pa.Table]) -> pa.Table:
+        """The answer by DuckDB, over the inputs' contents."""
+        statement = query.statement(self._has_errors)
+        relations = {f"snap_{gid}": tables[gid] for gid in statement.inputs}
+        result = self._duckdb.query(statement.text, relations)
+        if statement.finished:
+            return _checked(result)
+        return cut(expand(result, "the result"), query.finishing)
+
+    # --- inputs -------------------------------------------------------------------------------
+
+    def _rows_of(self, read: RowRead, as_of: Timestamp) -> pa.Table | None:
+        """The rows of a collection that a row-wise read may want: what is kept of it, else what its conditions leave of the stored ones.
+
+        None where even that is too much for this process.
+        """
+        kept = self.kept.read(StoredContents(self._env.collections, read.id), as_of)
+        if kept is not None:
+            return kept
+        collections, gid = self._env.collections, read.id
+        filters = read.filters
+        if self._too_much(collections.parts(gid, as_of, filters=filters)):
+            return None
+        columns = None if read.rest else _wanted(read)
+        found = collections.snapshot(gid, as_of, columns, filters=filters)
+        if filters and collections.has_errors(gid):
+            errors = collections.snapshot(gid, as_of, columns, filters=_ERRORS)
+            found = pa.concat_tables([found, errors])
+        return found.drop_columns(["mz_time"])
+
+    def _too_much(self, parts: Sequence[PartRef]) -> bool:
         rows, size = sum(p.rows for p in parts), sum(p.bytes for p in parts)
         return rows > self._limits.rows or size > self._limits.bytes
 
-    def _run_here(
-        self,
-        desc: DataflowDescription,
-        finishing: RowSetFinishing,
-        columns: tuple[ColumnType, ...],
-        as_of: Timestamp,
-        overlay: Overlay,
-    ) -> pa.Table:
-        rendered = render(desc, errors_in=self._has_errors)
-        statement = finish(rendered.oneshot(Engine.DUCKDB), finishing, columns, Engine.DUCKDB)
-        connection = duckdb_connection()
-        try:
-            for spec in rendered.inputs:
-                if spec.index:
-                    raise Unsupported("a one-shot query cannot read an index in this process")
-                table = self.snapshot(spec.id, as_of, overlay.get(spec.id, ()))
-                connection.register(f"snap_{spec.id}", table)
-            result = _fetch(connection, statement)
-        finally:
-            connection.close()
-        return _checked(result)
+    def _inputs(
+        self, gids: Sequence[GlobalId], as_of: Timestamp, overlay: Overlay
+    ) -> Mapping[GlobalId, pa.Table] | None:
+        """The inputs' contents; None where they are too large for this process and Spark could read them all."""
+        for_spark = not overlay and not any(gid in builtins() for gid in gids)
+        tables: dict[GlobalId, pa.Table] = {}
+        large: list[GlobalId] = []
+        for gid in gids:
+            kept = None
+            if gid not in builtins():
+                kept = self.kept.read(StoredContents(self._env.collections, gid), as_of)
+            if kept is None:
+                large.append(gid)
+            else:
+                tables[gid] = self._with(kept, overlay.get(gid, ()))
+        if for_spark and large:
+            parts = [part for gid in gids for part in self._env.collections.parts(gid, as_of)]
+            if self._too_much(parts):
+                return None
+        for gid in large:
+            current().check()
+            tables[gid] = self.snapshot(gid, as_of, overlay.get(gid, ()))
+        return tables
 
     def _has_errors(self, gid: GlobalId) -> bool:
         if gid in builtins():
@@ -181,16 +275,35 @@ class Peeker:
         """An input's contents: c0 …, [mz_error], mz_diff, consolidated; builtin relations as they are now."""
         builtin = builtins().get(gid)
         if builtin is None:
-            table = self._env.collections.snapshot(gid, as_of)
-            if overlay:
-                # Rows read and rows made here may differ in what they say of NULLs, not in type.
-                both = pa.concat_tables([table, *overlay], promote_options="default")
-                table = consolidated(both)
-            return table.drop_columns(["mz_time"]) if "mz_time" in table.column_names else table
+            table = self._env.collections.snapshot(gid, as_of).drop_columns(["mz_time"])
+            return self._with(table, overlay)
         if system_rows.is_derived(builtin):
             rows = system_rows.derive(builtin, self._source)
             return rows.append_column("mz_diff", pa.array([1] * rows.num_rows, pa.int64()))
         return self._managed(gid)
+
+    def _with(self, table: pa.Table, overlay: Sequence[pa.Table]) -> pa.Table:
+        """Contents with a transaction's own writes."""
+        if not overlay:
+            return table
+        written = [one.drop_columns(["mz_time"]) for one in overlay]
+        # Rows read and rows made here may differ in what they say of NULLs, not in type.
+        return self._consolidated(pa.concat_tables([table, *written], promote_options="default"))
+
+    def _consolidated(self, updates: pa.Table) -> pa.Table:
+        """Updates with equal rows added up."""
+        keys = [c for c in updates.column_names if c != "mz_diff"]
+        columns = [exp.column(c, quoted=True) for c in keys]
+        total = exp.Sum(this=exp.column("mz_diff", quoted=True))
+        query = (
+            exp.select(*columns, exp.alias_(exp.cast(total, "bigint"), "mz_diff", quoted=True))
+            .from_(exp.to_table("updates", quoted=True))
+            .group_by(*columns)
+            .having(exp.NEQ(this=total.copy(), expression=exp.Literal.number(0)))
+        )
+        result = self._duckdb.query(to_sql(query, Engine.DUCKDB), {"updates": updates})
+        schema = pa.schema([updates.schema.field(c) for c in (*keys, "mz_diff")])
+        return result.cast(schema)
 
     def _managed(self, gid: GlobalId) -> pa.Table:
         if self._env.manager.is_registered(gid):
@@ -203,29 +316,23 @@ class Peeker:
         return collections.snapshot(gid, upper - 1).drop_columns(["mz_time"])
 
 
-def consolidated(updates: pa.Table) -> pa.Table:
-    """Updates with equal rows added up, times ignored."""
-    keys = [c for c in updates.column_names if c not in ("mz_time", "mz_diff")]
-    connection = duckdb_connection()
-    try:
-        connection.register("updates", updates)
-        columns = [exp.column(c, quoted=True) for c in keys]
-        total = exp.Sum(this=exp.column("mz_diff", quoted=True))
-        query = (
-            exp.select(*columns, exp.alias_(exp.cast(total, "bigint"), "mz_diff", quoted=True))
-            .from_(exp.to_table("updates", quoted=True))
-            .group_by(*columns)
-            .having(exp.NEQ(this=total.copy(), expression=exp.Literal.number(0)))
-        )
-        result: pa.Table = _fetch(connection, query)
-    finally:
-        connection.close()
-    schema = pa.schema([updates.schema.field(c) for c in (*keys, "mz_diff")])
-    return result.cast(schema)
+def _good(rows: pa.Table) -> pa.Table:
+    """Rows without error rows and their column; fails with the first error there is."""
+    if "mz_error" not in rows.column_names:
+        return rows
+    errors = rows.column("mz_error")
+    if errors.null_count < len(errors):
+        expand(rows, "the result")
+    return rows.drop_columns(["mz_error"])
 
 
-def _fetch(connection: object, statement: exp.Expression) -> pa.Table:
-    return connection.sql(to_sql(statement, Engine.DUCKDB)).to_arrow_table()  # type: ignore[attr-defined]
+def _wanted(read: RowRead) -> list[int]:
+    """The columns that a row-wise read looks at."""
+    found = {c for c in read.mfp.projection if c < read.mfp.input_arity}
+    found |= {condition.column for condition in read.conditions}
+    for expr in read.mfp.expressions:
+        found |= {c for c in support(expr) if c < read.mfp.input_arity}
+    return sorted(found)
 
 
 def _checked(result: pa.Table) -> pa.Table:

@@ -22,6 +22,7 @@ from mzsql.adapter.expression_cache import (
     spell_features,
 )
 from mzsql.adapter.session_catalog import SessionCatalog
+from mzsql.adapter.walk import materialize
 from mzsql.expr.dataflow import (
     Export,
     IndexExport,
@@ -39,7 +40,7 @@ from mzsql.lir.plan import DataflowDescription
 from mzsql.repr.datum import Datum
 from mzsql.repr.errors import DataError, InternalError, UndefinedTable
 from mzsql.repr.ids import GlobalId, sort_key
-from mzsql.repr.types import BIGINT, RelationDesc
+from mzsql.repr.types import BIGINT, RelationDesc, SqlType
 from mzsql.transform import (
     IndexDesc,
     OptimizerContext,
@@ -232,10 +233,28 @@ class Planner:
         relation: Relation | None,
         *,
         cluster: str | None,
+        value: Callable[[str, SqlType], Datum] | None = None,
     ) -> Planned:
-        """Plan a dataflow: views inlined, optimized as a whole, lowered; `relation` is None for an index."""
+        """Plan a dataflow: views inlined, optimized as a whole, lowered.
+
+        Args:
+            export: what it puts out.
+            relation: what that is; None for an index.
+            cluster: the cluster whose indexes it may read; None: none.
+            value: values of the functions of the session or the moment that the relation and its views call (for a one-shot query).
+        """
         context = self.context(cluster=cluster, without=frozenset([export.id]))
-        built = build_dataflow(export, relation, self.lookup_view, self.source, context)
+
+        def valued(view: Relation | None) -> Relation | None:
+            return view if view is None or value is None else materialize(view, value)
+
+        built = build_dataflow(
+            export,
+            valued(relation),
+            lambda gid: valued(self.lookup_view(gid)),
+            self.source,
+            context,
+        )
         mir = optimize_dataflow(built, context)
         return Planned(mir, lower(mir, self._features()))
 

@@ -1,8 +1,8 @@
-"""Queries of sessions: timestamp selection, planning of a one-shot dataflow, its answer under the query's names.
+"""Queries of sessions: their time, their one-shot plan, their answer under the query's names.
 
-Promise: a strictly serializable read is at a timestamp asked of the oracle after the query came, and is answered when its inputs are
-complete there; a serializable one at the latest time that is complete already. AS OF is the time asked for, or an error that says what
-can be read (reference facts 9.2).
+Promise: a query is at the time that `mzsql.adapter.timestamps` chooses for it, answered when its inputs are complete there. What it reads
+is held readable from before the time is chosen until it is answered (`mzsql.adapter.holds`). A query that was planned before under the
+same catalog is not planned again.
 """
 
 from __future__ import annotations
@@ -16,18 +16,21 @@ import pyarrow as pa
 
 from mzsql.adapter.builtin import builtins
 from mzsql.adapter.environment import Environment
+from mzsql.adapter.holds import ReadHolds
 from mzsql.adapter.peek import Overlay, Peeker
+from mzsql.adapter.plan_cache import PlanCache, PlannedQuery, QueryKey
 from mzsql.adapter.planner import Planned, Planner
 from mzsql.adapter.results import named
 from mzsql.adapter.session import Session
-from mzsql.adapter.walk import global_gets, materialize, unmaterializables
+from mzsql.adapter.timestamps import Question, SourceFrontiers, Timestamps, determine
+from mzsql.adapter.walk import global_gets, unmaterializables
 from mzsql.expr.dataflow import PeekExport
 from mzsql.expr.relation import Relation
 from mzsql.expr.scalar import Scalar, Unmaterializable, walk
 from mzsql.frontend import hir, lower_query
 from mzsql.repr.datum import Datum
-from mzsql.repr.errors import InvalidParameter, Unsupported
-from mzsql.repr.frontier import Timestamp, join, meet
+from mzsql.repr.errors import Unsupported
+from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationDesc, SqlType
 
@@ -49,13 +52,22 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Queries:
-    """Answers queries. Thread-safe."""
+    """Answers queries. Thread-safe.
+
+    Attributes:
+        timestamps: chooses their times.
+        holds: keeps what they read readable.
+        plans: their plans.
+    """
 
     def __init__(self, env: Environment, planner: Planner, peeker: Peeker) -> None:
         self._env = env
         self._planner = planner
         self._peeker = peeker
         self._transient = itertools.count(1)
+        self.timestamps = Timestamps(env)
+        self.holds = ReadHolds(env.collections)
+        self.plans = PlanCache()
 
     # --- what a query reads -------------------------------------------------------------------
 
@@ -96,31 +108,28 @@ class Queries:
     # --- timestamps ---------------------------------------------------------------------------
 
     def timestamp(self, session: Session, inputs: Iterable[GlobalId]) -> Timestamp:
-        """The time at which a query over ``inputs`` reads now."""
+        """The time at which a query over ``inputs`` reads now; waited for where the oracle has not reached it."""
         stored = self._peeker.stored(sorted(inputs))
-        if session.strict or not stored:
+        if not stored:
             return self._env.fresh_timestamp()
-        collections = self._env.collections
-        since = join(*(collections.since(gid) for gid in stored))
-        upper = meet(*(collections.upper(gid) for gid in stored))
-        latest = self._env.fresh_timestamp() if upper is None else upper - 1
-        return max(latest, since or 0)
+        ts = self.timestamps.determine(session, stored).timestamp
+        assert ts is not None
+        return ts
 
     def check_as_of(
         self, ts: Timestamp, inputs: Iterable[GlobalId], *, at_least: bool
     ) -> Timestamp:
         """The time of an AS OF query; raises InvalidParameter where its inputs no longer have it."""
         stored = self._peeker.stored(sorted(inputs))
-        since = join(*(self._env.collections.since(gid) for gid in stored)) if stored else 0
-        earliest = 0 if since is None else since
-        if ts >= earliest:
-            return ts
-        if at_least:
-            return earliest
-        raise InvalidParameter(
-            f"Timestamp ({ts}) is not valid for all inputs: [{earliest}]",
-            detail=f"The earliest time at which all of them can be read is {earliest}.",
+        sources = tuple(
+            SourceFrontiers(gid, self._env.collections.since(gid), None) for gid in stored
         )
+        question = Question(
+            "serializable", sources, time_dependent=True, as_of=ts, at_least=at_least
+        )
+        chosen = determine(question).timestamp
+        assert chosen is not None
+        return chosen
 
     # --- values of the session and the moment ---------------------------------------------------
 
@@ -164,12 +173,61 @@ class Queries:
                 raise Unsupported(f"cannot call {part.func} in AS OF")
         return self._planner.evaluate(expr)
 
-    # --- answers ------------------------------------------------------------------------------
+    # --- plans --------------------------------------------------------------------------------
 
-    def plan(self, relation: Relation, *, cluster: str | None) -> Planned:
-        """A one-shot dataflow for a relation."""
+    def calls(self, relation: Relation) -> frozenset[str]:
+        """The functions of the session or the moment that a relation calls, plain views looked through."""
+        found = set(unmaterializables(relation))
+        seen: set[GlobalId] = set()
+        pending = list(global_gets(relation))
+        while pending:
+            gid = pending.pop()
+            view = None if gid in seen else self._planner.lookup_view(gid)
+            seen.add(gid)
+            if view is not None:
+                found |= unmaterializables(view)
+                pending += global_gets(view)
+        return frozenset(found)
+
+    def plan(
+        self,
+        relation: Relation,
+        *,
+        cluster: str | None,
+        value: Callable[[str, SqlType], Datum] | None = None,
+    ) -> Planned:
+        """A one-shot dataflow for a relation.
+
+        Args:
+            relation: the query.
+            cluster: the cluster whose indexes may be read; None: none.
+            value: values of the functions of the session or the moment.
+        """
         export = PeekExport(GlobalId(f"t{next(self._transient)}"))
-        return self._planner.dataflow(export, relation, cluster=cluster)
+        return self._planner.dataflow(export, relation, cluster=cluster, value=value)
+
+    def planned(
+        self,
+        relation: Relation,
+        query: hir.Query,
+        *,
+        cluster: str | None = None,
+        value: Callable[[str, SqlType], Datum] | None = None,
+    ) -> PlannedQuery:
+        """A query's plan: the one that was made before, where there is one."""
+
+        def make() -> PlannedQuery:
+            planned = self.plan(relation, cluster=cluster, value=value)
+            return PlannedQuery(planned, query.finishing, query.input_types)
+
+        if value is not None:
+            return make()
+        step = self._env.catalog.step
+        features = self._planner.features()
+        key = QueryKey(relation, query.finishing, query.input_types, step, cluster, features)
+        return self.plans.get(key, make)
+
+    # --- answers ------------------------------------------------------------------------------
 
     def answer(
         self,
@@ -191,43 +249,41 @@ class Queries:
             read_ts: the time of the transaction it is in, if it has one already.
             overlay: what the transaction has written to tables.
         """
-        lowered = lower_query(query)
-        relation = lowered.relation
+        relation = lower_query(query).relation
         inputs = self.inputs(relation)
+        calls = self.calls(relation)
         stored = self._peeker.stored(sorted(inputs))
-        ts: Timestamp | None = read_ts
-        if as_of is not None:
-            ts = self.check_as_of(as_of, inputs, at_least=at_least)
-        elif ts is None and (stored or "mz_now" in unmaterializables(relation)):
-            ts = self.timestamp(session, inputs)
-        relation = materialize(relation, self.values(session, ts, time.time_ns() // 1000))
-        planned = self.plan(relation, cluster=None)
-        return self._run(session, query, planned, ts, inputs, overlay)
+        with self.holds.of(stored):
+            ts = read_ts
+            if ts is None or as_of is not None:
+                ts = self.timestamps.determine(
+                    session,
+                    stored,
+                    time_dependent="mz_now" in calls,
+                    as_of=as_of,
+                    at_least=at_least,
+                ).timestamp
+            value = None
+            if calls:
+                value = self.values(session, ts, time.time_ns() // 1000)
+            rows = self._run(session, relation, query, ts, overlay, value)
+        return Answer(named(rows, query.desc), query.desc, ts, self.base_tables(inputs))
 
     def _run(
         self,
         session: Session,
+        relation: Relation,
         query: hir.Query,
-        planned: Planned,
         ts: Timestamp | None,
-        inputs: frozenset[GlobalId],
         overlay: Overlay | None,
-    ) -> Answer:
+        value: Callable[[str, SqlType], Datum] | None,
+    ) -> pa.Table:
         at = 0 if ts is None else ts
-        read = [source.id for source in planned.plan.source_imports]
-        tables = self.base_tables(inputs)
+        planned = self.planned(relation, query, value=value)
         if overlay:
-            self._refuse_stale(read, overlay)
-        self._peeker.wait(read, at, session.timeout)
-        rows = self._peeker.run(
-            planned.plan,
-            query.finishing,
-            query.input_types,
-            at,
-            overlay=overlay,
-            timeout=session.timeout,
-        )
-        return Answer(named(rows, query.desc), query.desc, ts, tables)
+            self._refuse_stale(planned.inputs, overlay)
+        self._peeker.wait(planned.inputs, at, session.timeout)
+        return self._peeker.run(planned, at, overlay=overlay, timeout=session.timeout)
 
     def _refuse_stale(self, read: Sequence[GlobalId], overlay: Overlay) -> None:
         """A transaction's own writes reach a materialized view when they are committed, not before."""

@@ -20,6 +20,7 @@ from mzsql.persist import (
     Clock,
     CriticalReader,
     ExpiredHandle,
+    Filters,
     PartRef,
     PersistClient,
     ReadHandle,
@@ -123,6 +124,8 @@ class _Open:
             0  # no new hold begins before it, as it may be gone at any moment
         )
         self.critical: CriticalReader | None = None
+        #: The shard was asked for when everything at or before this time had been applied to it.
+        self.looked_at: Timestamp = -1
 
     @property
     def reader(self) -> ReadHandle:
@@ -293,8 +296,36 @@ class Collections:
         except ExpiredHandle:
             return read(self._fresh(gid))
 
+    def contents_at(self, gid: GlobalId, as_of: Timestamp) -> Timestamp | None:
+        """A time, not after ``as_of``, at which the contents are the same; None where there was never anything.
+
+        Of a table it is that of its last write as far as is seen here; then nobody is asked while nobody writes to it.
+        """
+
+        def read(one: _Open) -> Timestamp | None:
+            if one.table is None:
+                return as_of
+            wal = self.tables.wal.state
+            last = wal.last_write.get(one.meta.shard, wal.floor)
+            upper = one.table.reader.upper
+            if upper is None or upper > as_of:
+                return as_of
+            if last >= upper and last > one.looked_at:
+                # The log knows of writes that the shard, as last seen here, may not have: applied by others, they show when it is asked.
+                at = one.table.physical_as_of(as_of)
+                one.looked_at = as_of
+                return at
+            return upper - 1 if upper > 0 else None
+
+        return self._reading(gid, as_of, read)
+
     def snapshot(
-        self, gid: GlobalId, as_of: Timestamp, columns: Sequence[int] | None = None
+        self,
+        gid: GlobalId,
+        as_of: Timestamp,
+        columns: Sequence[int] | None = None,
+        *,
+        filters: Filters | None = None,
     ) -> pa.Table:
         """The contents at ``as_of``, consolidated: c0 …, [mz_error], mz_time, mz_diff.
 
@@ -302,6 +333,7 @@ class Collections:
             gid: the collection.
             as_of: the time, complete already.
             columns: positions of the columns wanted; all by default.
+            filters: the rows that are wanted, see `mzsql.persist.Filters`.
         """
         meta = self.meta(gid)
         names = None if columns is None else [f"c{i}" for i in columns]
@@ -310,8 +342,19 @@ class Collections:
 
         def read(one: _Open) -> pa.Table:
             if one.table is not None:
-                return one.table.snapshot(as_of, names)
-            return one.reader.snapshot_arrow(as_of, columns=names)
+                return one.table.snapshot(as_of, names, filters=filters)
+            return one.reader.snapshot_arrow(as_of, columns=names, filters=filters)
+
+        return self._reading(gid, as_of, read)
+
+    def snapshot_reader(self, gid: GlobalId, as_of: Timestamp) -> pa.RecordBatchReader:
+        """As `snapshot`, piece by piece in bounded memory, however large the collection is."""
+
+        def read(one: _Open) -> pa.RecordBatchReader:
+            at = as_of if one.table is None else one.table.physical_as_of(as_of)
+            if at is None:
+                return empty_updates(one.meta.schema).to_reader()
+            return one.reader.snapshot_reader(at, consolidate=True)
 
         return self._reading(gid, as_of, read)
 
@@ -327,11 +370,15 @@ class Collections:
 
         return self._reading(gid, upper - 1, read)
 
-    def parts(self, gid: GlobalId, as_of: Timestamp) -> Sequence[PartRef]:
-        """The parts of the contents at ``as_of``, which is complete already."""
+    def parts(
+        self, gid: GlobalId, as_of: Timestamp, *, filters: Filters | None = None
+    ) -> Sequence[PartRef]:
+        """The parts of the contents at ``as_of``, which is complete already; those that may hold a row that ``filters`` ask for."""
 
         def read(one: _Open) -> Sequence[PartRef]:
-            return one.table.parts(as_of) if one.table is not None else one.reader.parts(as_of)
+            if one.table is not None:
+                return one.table.parts(as_of, filters=filters)
+            return one.reader.parts(as_of, filters=filters)
 
         return self._reading(gid, as_of, read)
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 from mzsql.persist import (
     Batch,
     ExpiredHandle,
+    Filters,
     PartRef,
     PersistClient,
     ReadHandle,
@@ -119,13 +120,19 @@ class TableShard:
             return as_of
         return upper - 1 if upper > 0 else None
 
-    def snapshot(self, as_of: Timestamp, columns: list[str] | None = None) -> pa.Table:
-        """The contents at ``as_of``, consolidated: columns, mz_time, mz_diff."""
+    def snapshot(
+        self,
+        as_of: Timestamp,
+        columns: list[str] | None = None,
+        *,
+        filters: Filters | None = None,
+    ) -> pa.Table:
+        """The contents at ``as_of``, consolidated: columns, mz_time, mz_diff; the rows that ``filters`` ask for."""
         at = self.physical_as_of(as_of)
         if at is None:
             empty = empty_updates(self.schema)
             return empty if columns is None else empty.select([*columns, "mz_time", "mz_diff"])
-        return self._reader.snapshot_arrow(at, columns=columns)
+        return self._reader.snapshot_arrow(at, columns=columns, filters=filters)
 
     def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
         """All updates with ``lower <= mz_time < upper``."""
@@ -134,10 +141,10 @@ class TableShard:
             return empty_updates(self.schema)
         return self._reader.updates(lower, min(upper, at + 1))
 
-    def parts(self, as_of: Timestamp) -> list[PartRef]:
-        """The parts a snapshot at ``as_of`` consists of."""
+    def parts(self, as_of: Timestamp, *, filters: Filters | None = None) -> list[PartRef]:
+        """The parts a snapshot at ``as_of`` consists of; those that may hold a row that ``filters`` ask for."""
         at = self.physical_as_of(as_of)
-        return [] if at is None else self._reader.parts(at)
+        return [] if at is None else self._reader.parts(at, filters=filters)
 
     def downgrade_since(self, since: Timestamp) -> None:
         """Give up reading below ``since``, though never the present contents."""

@@ -1,0 +1,123 @@
+"""One-shot queries that were planned before: their plans and their statements' texts, kept while the catalog stays as it is.
+
+Promise: what is found was planned for an equal query under the same catalog, cluster and optimizer features, so it is what planning
+again would give. The key is the query's relation, literals included; what calls functions of the session or the moment is not kept.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+
+import msgspec
+
+from mzsql.adapter.planner import Planned
+from mzsql.adapter.row_reads import RowRead, row_read
+from mzsql.expr.engines import to_sql
+from mzsql.expr.functions.table import Engine
+from mzsql.expr.relation import Relation, RowSetFinishing
+from mzsql.render.dataflow import finish, render, summed
+from mzsql.repr.ids import GlobalId
+from mzsql.repr.types import ColumnType
+from mzsql.transform import OptimizerFeatures
+
+CAPACITY = 512
+
+
+class QueryKey(msgspec.Struct, frozen=True, cache_hash=True):
+    """What a plan depends on."""
+
+    relation: Relation
+    finishing: RowSetFinishing
+    columns: tuple[ColumnType, ...]
+    step: int
+    cluster: str | None
+    features: OptimizerFeatures
+
+
+class Statement(msgspec.Struct, frozen=True):
+    """A one-shot query in DuckDB.
+
+    Attributes:
+        text: what DuckDB runs, over ``snap_…`` relations.
+        inputs: the ids of those relations.
+        finished: whether the text skips, cuts off, projects and copies; else it comes as `summed` gives it.
+    """
+
+    text: str
+    inputs: tuple[GlobalId, ...]
+    finished: bool
+
+
+class PlannedQuery:
+    """A planned one-shot query. Thread-safe.
+
+    Attributes:
+        planned: its optimized and its physical plan.
+        finishing: order, limit, offset, projection.
+        columns: the columns of the plan's result, before the finishing's projection.
+        read: the query as a row-wise read of one collection, if it is one.
+    """
+
+    def __init__(
+        self, planned: Planned, finishing: RowSetFinishing, columns: tuple[ColumnType, ...]
+    ) -> None:
+        self.planned = planned
+        self.finishing = finishing
+        self.columns = columns
+        self.read: RowRead | None = row_read(planned.mir)
+        self._statement: Statement | None = None
+
+    @property
+    def inputs(self) -> tuple[GlobalId, ...]:
+        """What the plan reads."""
+        return tuple(source.id for source in self.planned.plan.source_imports)
+
+    def statement(self, errors_in: Callable[[GlobalId], bool]) -> Statement:
+        """The statement for DuckDB, rendered at first use.
+
+        Args:
+            errors_in: whether an input has the column mz_error: the same at each call.
+        """
+        if self._statement is None:
+            rendered = render(self.planned.plan, errors_in=errors_in)
+            ast = rendered.oneshot(Engine.DUCKDB)
+            # Rows without columns cannot be counted outside of the engine.
+            finished = not self.columns
+            finishing, columns = self.finishing, self.columns
+            ast = (
+                finish(ast, finishing, columns, Engine.DUCKDB)
+                if finished
+                else summed(ast, finishing, columns)
+            )
+            inputs = tuple(one.id for one in rendered.inputs)
+            self._statement = Statement(to_sql(ast, Engine.DUCKDB), inputs, finished)
+        return self._statement
+
+
+class PlanCache:
+    """The latest planned queries of a process. Thread-safe."""
+
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self._capacity = capacity
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[QueryKey, PlannedQuery] = OrderedDict()
+        self.hits = 0
+        self.misses = 0
+
+    def get(self, key: QueryKey, make: Callable[[], PlannedQuery]) -> PlannedQuery:
+        """The planned query; ``make`` makes it where it is not there."""
+        with self._lock:
+            found = self._kept.get(key)
+            if found is not None:
+                self._kept.move_to_end(key)
+                self.hits += 1
+                return found
+        made = make()
+        with self._lock:
+            self.misses += 1
+            self._kept[key] = made
+            if len(self._kept) > self._capacity:
+                self._kept.popitem(last=False)
+        return made

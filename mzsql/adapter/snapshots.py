@@ -1,0 +1,176 @@
+"""Contents of small collections, kept in memory while they do not change.
+
+Promise: `SnapshotCache.read` gives exactly the consolidated contents at a time. What is kept is the contents at some time together with
+that time: they are the contents at a later time too where nothing was written in between, and are brought forward by the updates where
+little was. What is kept is bounded in bytes, the least recently read goes first. An earlier time than the one kept is read afresh.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Protocol
+
+import msgspec
+import pyarrow as pa
+
+from mzsql.persist import SinceViolation, consolidate
+from mzsql.repr.frontier import Timestamp
+
+TOTAL_BYTES = 128 * 1024 * 1024
+#: What is larger than this, as stored or in memory, is not kept.
+ENTRY_BYTES = 16 * 1024 * 1024
+
+
+class Contents(Protocol):
+    """Something whose contents can be read at times: a collection, an arrangement."""
+
+    @property
+    def key(self) -> Hashable:
+        """What it is kept under; the same for the same schema and history alone."""
+
+    def contents_at(self, as_of: Timestamp) -> Timestamp | None:
+        """A time, not after ``as_of``, at which the contents are the same; None where there was never anything."""
+
+    def stored_bytes(self, at: Timestamp) -> int:
+        """The size of the parts that the contents consist of."""
+
+    def changed(self, lower: Timestamp, upper: Timestamp) -> bool:
+        """Whether there may be updates with ``lower <= time < upper``."""
+
+    def snapshot(self, at: Timestamp) -> pa.Table:
+        """The contents: columns, mz_time, mz_diff, consolidated."""
+
+    def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
+        """The updates with ``lower <= time < upper``."""
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    at: Timestamp
+    rows: pa.Table
+
+
+class SnapshotCache:
+    """Contents as last read. Thread-safe.
+
+    Args:
+        total_bytes: the bound on what is kept.
+        entry_bytes: the bound for each.
+    """
+
+    def __init__(self, total_bytes: int = TOTAL_BYTES, entry_bytes: int = ENTRY_BYTES) -> None:
+        self._total_bytes = total_bytes
+        self._entry_bytes = entry_bytes
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
+        self._loading: dict[Hashable, threading.Lock] = {}
+        self._bytes = 0
+        self.hits = 0
+        self.misses = 0
+
+    @property
+    def bytes(self) -> int:
+        """The size of what is kept."""
+        return self._bytes
+
+    def read(self, contents: Contents, as_of: Timestamp) -> pa.Table | None:
+        """The contents at ``as_of``: columns and mz_diff, consolidated; None where they are too large to keep.
+
+        Args:
+            contents: what to read; complete at ``as_of``.
+            as_of: the time.
+
+        Raises:
+            what the reads of ``contents`` raise.
+        """
+        key = contents.key
+        at = contents.contents_at(as_of)
+        if at is None:
+            return contents.snapshot(as_of).drop_columns(["mz_time"])
+        found = self._fit(contents, key, at)
+        if found is not None:
+            return found
+        with self._lock:
+            loading = self._loading.setdefault(key, threading.Lock())
+        with loading:
+            # Whoever waited for another's read finds it done.
+            found = self._fit(contents, key, at)
+            if found is not None:
+                return found
+            return self._load(contents, key, at)
+
+    def _fit(self, contents: Contents, key: Hashable, at: Timestamp) -> pa.Table | None:
+        """What is kept, if it is the contents at ``at``."""
+        with self._lock:
+            kept = self._kept.get(key)
+            if kept is None:
+                return None
+            self._kept.move_to_end(key)
+        if kept.at != at:
+            if kept.at > at or contents.changed(kept.at + 1, at + 1):
+                return None
+            self._keep(key, _Kept(at, kept.rows))
+        self.hits += 1
+        return kept.rows
+
+    def _load(self, contents: Contents, key: Hashable, at: Timestamp) -> pa.Table | None:
+        with self._lock:
+            kept = self._kept.get(key)
+        self.misses += 1
+        rows = None
+        if kept is not None and kept.at < at:
+            rows = _brought_forward(contents, kept, at)
+        if rows is None:
+            if contents.stored_bytes(at) > self._entry_bytes:
+                return None
+            rows = contents.snapshot(at).drop_columns(["mz_time"])
+        if kept is None or kept.at < at:
+            self._keep(key, _Kept(at, rows))
+        return rows
+
+    def _keep(self, key: Hashable, new: _Kept) -> None:
+        with self._lock:
+            old = self._kept.pop(key, None)
+            if old is not None:
+                self._bytes -= old.rows.nbytes
+                if old.at > new.at:
+                    new = old
+            if new.rows.nbytes > self._entry_bytes:
+                return
+            self._kept[key] = new
+            self._bytes += new.rows.nbytes
+            while self._bytes > self._total_bytes and self._kept:
+                _, gone = self._kept.popitem(last=False)
+                self._bytes -= gone.rows.nbytes
+
+    def forget(self, key: Hashable) -> None:
+        """Let go of what was dropped."""
+        with self._lock:
+            self._loading.pop(key, None)
+            old = self._kept.pop(key, None)
+            if old is not None:
+                self._bytes -= old.rows.nbytes
+
+
+def _brought_forward(contents: Contents, kept: _Kept, at: Timestamp) -> pa.Table | None:
+    """What was kept with the updates since; None where they are not to be had, or more than reading afresh."""
+    try:
+        updates = contents.updates(kept.at + 1, at + 1)
+    except SinceViolation:
+        return None
+    if updates.num_rows > max(1000, kept.rows.num_rows):
+        return None
+    if not updates.num_rows:
+        return kept.rows
+    zero = pa.repeat(pa.scalar(at, pa.int64()), kept.rows.num_rows)
+    place = kept.rows.num_columns - 1
+    before = kept.rows.add_column(place, pa.field("mz_time", pa.int64()), zero)
+    after = updates.set_column(
+        updates.schema.get_field_index("mz_time"),
+        pa.field("mz_time", pa.int64()),
+        pa.repeat(pa.scalar(at, pa.int64()), updates.num_rows),
+    )
+    both = pa.concat_tables([before, after.select(before.column_names)])
+    merged: pa.Table = consolidate(both, None)
+    return merged.drop_columns(["mz_time"]).combine_chunks()
