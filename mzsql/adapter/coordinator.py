@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
@@ -30,8 +29,11 @@ from mzsql.adapter.group_commit import GroupCommit
 from mzsql.adapter.peek import Limits, Peeker
 from mzsql.adapter.planner import Planner
 from mzsql.adapter.queries import Queries
+from mzsql.adapter.results import Result
 from mzsql.adapter.session import Session, Transaction
 from mzsql.adapter.session_catalog import SessionCatalog
+from mzsql.adapter.streams import Streaming, Streams
+from mzsql.adapter.subscribe import Subscribes
 from mzsql.compute import RefreshStats
 from mzsql.frontend import bind_parameters, parse_statements, plan_statement
 from mzsql.frontend import plans as p
@@ -48,24 +50,6 @@ from mzsql.repr.types import RelationDesc
 from mzsql.transform import OptimizerFeatures
 
 Parameters = Sequence[object] | Mapping[str, object] | None
-
-
-class Result(msgspec.Struct, frozen=True):
-    """What a statement answers.
-
-    Attributes:
-        tag: PostgreSQL's command tag: ``SELECT 3``, ``INSERT 0 1``, ``CREATE TABLE``.
-        desc: names and types of the rows' columns; None where the statement has no rows.
-        rows: the rows.
-        count: rows returned or changed; -1 where neither makes sense.
-        ts: the time a query was read at, if at one.
-    """
-
-    tag: str
-    desc: RelationDesc | None = None
-    rows: pa.Table | None = None
-    count: int = -1
-    ts: Timestamp | None = None
 
 
 class Coordinator:
@@ -101,6 +85,8 @@ class Coordinator:
         self._commits = GroupCommit(env)
         self._changes = Changes(env, self._queries, self._commits)
         self._definitions = Definitions(env, self.planner, self._queries, self._dataflows)
+        subscribes = Subscribes(env, self.planner, self._queries, self._peeker)
+        self._streams = Streams(subscribes, self._run, self._plan_text)
         self._explainer = Explainer(self.planner, self._dataflows.deployed)
         self._closed = threading.Event()
 
@@ -176,7 +162,10 @@ class Coordinator:
             SqlError: a statement is at fault; those before it in the text have been carried out.
         """
         try:
-            return self._execute(session, text, parameters)
+            try:
+                return self._execute(session, text, parameters)
+            finally:
+                self._streams.end_text(session)
         except SqlError:
             self._fail(session)
             raise
@@ -200,12 +189,14 @@ class Coordinator:
             raise self._dataflows.fenced
         bound = bind_parameters(text, parameters)
         statements = parse_statements(bound)
+        self._streams.begin_text(session, len(statements))
         results = []
         for statement in statements:
-            self.env.sync()
             if session.transaction is None:
                 session.transaction = Transaction(implicit=True)
             transaction = session.transaction
+            transaction.synced = self.env.clock.monotonic()
+            self.env.sync()
             plan = plan_statement(statement, self._catalog(session))
             if transaction.failed and not isinstance(plan, p.CommitPlan | p.RollbackPlan):
                 raise TransactionError(
@@ -215,6 +206,7 @@ class Coordinator:
             results.append(self._run(session, transaction, plan))
             if not transaction.begun:
                 session.transaction = None
+            self._streams.end_statement(session)
         return results
 
     def _fail(self, session: Session) -> None:
@@ -258,7 +250,7 @@ class Coordinator:
                 count = self._changes.delete(session, plan)
                 return Result(f"DELETE {count}", count=count)
             case p.CopyFromPlan():
-                return self._copy(transaction, plan)
+                return self._copy(session, transaction, plan)
             case p.BeginPlan() | p.CommitPlan() | p.RollbackPlan():
                 return self._transaction(session, transaction, plan)
             case p.SetVariablePlan():
@@ -275,8 +267,14 @@ class Coordinator:
                 return _shown(*show.show_create(plan), "SHOW")
             case p.ShowVariablePlan():
                 return _shown(*show.show_variable(session, plan.name), "SHOW")
+            case _ if isinstance(plan, Streaming):
+                return self._streams.run(session, transaction, plan)
             case _:
                 return self._define(session, transaction, plan)
+
+    def _plan_text(self, session: Session, text: str) -> p.Plan:
+        (statement,) = parse_statements(text)
+        return plan_statement(statement, self._catalog(session))
 
     def _define(self, session: Session, transaction: Transaction, plan: p.Plan) -> Result:
         transaction.enter("ddl")
@@ -324,14 +322,13 @@ class Coordinator:
             raise InvalidParameter("can't use null as a mz_timestamp for AS OF")
         return int(str(value))
 
-    def _copy(self, transaction: Transaction, plan: p.CopyFromPlan) -> Result:
+    def _copy(self, session: Session, transaction: Transaction, plan: p.CopyFromPlan) -> Result:
         self.env.require_writable()
         transaction.enter("write")
-        batch = copy_from(plan, self.env.collections.table(plan.table.id))
+        batch = copy_from(plan, self.env.collections.table(plan.table.id), session.stdin)
         transaction.add(plan.table.id, [batch])
         if transaction.implicit:
-            self._changes.commit(transaction)
-            transaction.writes.clear()
+            self._changes.commit(session, transaction)
         return Result(f"COPY {batch.rows}", count=batch.rows)
 
     # --- transactions and settings --------------------------------------------------------------
@@ -357,7 +354,7 @@ class Coordinator:
                     session.notice("there is no transaction in progress", severity="WARNING")
                 if transaction.failed:
                     return Result("ROLLBACK")
-                self._changes.commit(transaction)
+                self._changes.commit(session, transaction)
                 return Result("COMMIT")
             case p.RollbackPlan():
                 session.transaction = None
@@ -394,9 +391,12 @@ class Coordinator:
     def close(self) -> None:
         """Stop leading and maintaining. Idempotent."""
         self._closed.set()
+        self._streams.close()
+        self._commits.close()
         try:
             self._dataflows.close()
         finally:
+            self._peeker.close()
             self.planner.close()
 
 

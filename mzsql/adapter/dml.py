@@ -2,28 +2,41 @@
 
 Promise: outside a transaction a statement that reads what it writes from (UPDATE, DELETE, INSERT … SELECT) is serializable by running it
 again when something it read was written meanwhile; inside one, a conflict fails the COMMIT. A statement of a transaction sees what
-the transaction has written to tables.
+the transaction has written to tables. Rows that the statement itself names (INSERT … VALUES) need neither a timestamp nor an engine. Tables
+are locked from a statement's read to its answer (`mzsql.adapter.table_locks`), so statements of one process never run in vain for each
+other; those of other processes are met by running again, with pauses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mzsql.adapter.commit_batches import Write
 from mzsql.adapter.environment import Environment
 from mzsql.adapter.group_commit import GroupCommit, WriteConflict
+from mzsql.adapter.interrupt import current
 from mzsql.adapter.queries import Answer, Queries
+from mzsql.adapter.results import constant_table, named
 from mzsql.adapter.session import Session, Transaction
-from mzsql.frontend import hir
+from mzsql.adapter.table_locks import EXCLUSIVE, READ, WRITE
+from mzsql.adapter.walk import unmaterializables
+from mzsql.expr.relation import Constant, Relation
+from mzsql.frontend import hir, lower_query
 from mzsql.frontend import plans as p
 from mzsql.frontend.catalog import CatalogItem
 from mzsql.repr.errors import NotNullViolation, Unsupported
+from mzsql.repr.frontier import Timestamp
+from mzsql.repr.ids import GlobalId
 from mzsql.storage import as_updates
 
 #: A statement that lost to a concurrent write is run again at most so often.
 MAX_ATTEMPTS = 100
+#: The longest pauses before it is run again, in seconds: the first, and the last.
+FIRST_PAUSE, LAST_PAUSE = 0.005, 0.5
 
 
 #: From a query's answer to the updates of the table, and how many rows the client hears of.
@@ -37,6 +50,7 @@ class Changes:
         self._env = env
         self._queries = queries
         self._commits = commits
+        self._rng = random.Random()  # noqa: S311  it only spreads retries
 
     def insert(self, session: Session, plan: p.InsertPlan) -> int:
         """Insert the rows of a query; how many."""
@@ -83,22 +97,82 @@ class Changes:
         if table.kind != "table":
             noun = table.kind.replace("-", " ")
             raise Unsupported(f"cannot mutate {noun} '{table.name}'", sqlstate="42809")
+        relation = lower_query(query).relation
+        if "mz_now" in unmaterializables(relation):
+            raise Unsupported("calls to mz_now in write statements are not supported")
         transaction = session.transaction
-        if transaction is not None and not transaction.implicit:
+        assert transaction is not None
+        if not transaction.implicit:
             transaction.enter("write")
             return self._buffer(session, transaction, table, query, updates)
+        tables = self._queries.base_tables(self._queries.inputs(relation))
+        modes = lock_modes(table.id, tables)
+        with self._commits.locks.held(modes, current()):
+            if tables:
+                return self._read_then_write(session, transaction, table, query, updates)
+            rows, count = updates(self._constant(session, query, relation))
+            if count:
+                self._commit(session, transaction, {table.id: [rows]})
+            return count
+
+    def _constant(self, session: Session, query: hir.Query, relation: Relation) -> Answer:
+        """The answer of a query that reads no table; rows that are spelled out need no engine."""
+        if (
+            isinstance(relation, Constant)
+            and relation.error is None
+            and not query.finishing.order_by
+            and query.finishing.limit is None
+            and not query.finishing.offset
+        ):
+            rows = constant_table(relation.rows, relation.typ.columns)
+            picked = rows.select(list(query.finishing.project))
+            return Answer(named(picked, query.desc), query.desc, None, frozenset())
+        return self._queries.answer(session, query)
+
+    def _read_then_write(
+        self,
+        session: Session,
+        transaction: Transaction,
+        table: CatalogItem,
+        query: hir.Query,
+        updates: _Updates,
+    ) -> int:
+        pause = FIRST_PAUSE
         for attempt in range(MAX_ATTEMPTS):
-            answer = self._queries.answer(session, query)
+            # Every acknowledged write counts, whatever the session's isolation.
+            read_ts = self._env.fresh_timestamp()
+            answer = self._queries.answer(session, query, read_ts=read_ts)
             rows, count = updates(answer)
+            if not count:
+                return 0
             try:
-                if count:
-                    self._commits.commit({table.id: [rows]}, reads=answer.tables, read_ts=answer.ts)
+                self._commit(
+                    session,
+                    transaction,
+                    {table.id: [rows]},
+                    reads=answer.tables,
+                    read_ts=answer.ts,
+                )
             except WriteConflict:
                 if attempt == MAX_ATTEMPTS - 1:
                     raise
+                # Another process was faster; at the same pace as it this one would be late again.
+                current().sleep(self._rng.uniform(0, pause))
+                pause = min(2 * pause, LAST_PAUSE)
                 continue
             return count
         raise AssertionError("unreachable")
+
+    def _commit(
+        self,
+        session: Session,
+        transaction: Transaction,
+        writes: Mapping[GlobalId, Sequence[Write]],
+        reads: Iterable[GlobalId] = (),
+        read_ts: Timestamp | None = None,
+    ) -> None:
+        ts = self._commits.commit(writes, reads=reads, read_ts=read_ts, synced=transaction.synced)
+        session.saw(ts)
 
     def _buffer(
         self,
@@ -123,11 +197,22 @@ class Changes:
             transaction.add(table.id, [rows])
         return count
 
-    def commit(self, transaction: Transaction) -> None:
-        """Commit what a transaction has buffered, as one."""
+    def commit(self, session: Session, transaction: Transaction) -> None:
+        """Commit what a transaction has buffered, as one; its objects are the commit's to keep or to delete from here on."""
         writes = {gid: written for gid, written in transaction.writes.items() if written}
-        if writes:
-            self._commits.commit(writes, reads=transaction.reads, read_ts=transaction.write_read_ts)
+        if not writes:
+            return
+        modes = dict.fromkeys(writes, WRITE)
+        with self._commits.locks.held(modes, current()):
+            transaction.writes.clear()
+            self._commit(session, transaction, writes, transaction.reads, transaction.write_read_ts)
+
+
+def lock_modes(table: GlobalId, read: Iterable[GlobalId]) -> dict[GlobalId, str]:
+    """The locks of a statement that writes ``table`` from what it reads of other tables."""
+    modes = dict.fromkeys(read, READ)
+    modes[table] = EXCLUSIVE if table in modes else WRITE
+    return modes
 
 
 def positional(rows: pa.Table) -> pa.Table:

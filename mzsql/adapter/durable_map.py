@@ -94,10 +94,17 @@ class DurableMap:
             return dict(self._entries)
 
     def sync(self) -> bool:
-        """Read what others have appended; whether there was anything."""
+        """Read what others have appended; whether there was anything. Threads that ask at once share one look at Consensus."""
+        reader = self._reader
+        try:
+            # Without the lock, or each would look for itself, one after the other.
+            upper = reader.fetch_upper()
+        except ExpiredHandle:
+            upper = None
         with self._lock:
             try:
-                upper = self._reader.fetch_upper()
+                if upper is None:
+                    upper = self._reader.fetch_upper()
                 assert upper is not None
                 if upper <= self._upper:
                     return False

@@ -8,10 +8,11 @@ Materialize (reference facts 11); DDL stands alone. A failed statement fails its
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
-from mzsql.adapter.group_commit import Write
+from mzsql.adapter.commit_batches import Write
 from mzsql.repr.errors import InvalidParameter, TransactionError, UndefinedObject
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
@@ -86,6 +87,7 @@ class Transaction:
         failed: whether a statement in it failed.
         implicit: whether it is a single statement outside BEGIN.
         begun: whether BEGIN has opened it.
+        synced: a moment of the environment's clock after which the present statement has looked at the catalog.
     """
 
     def __init__(self, *, implicit: bool) -> None:
@@ -97,6 +99,7 @@ class Transaction:
         self.writes: dict[GlobalId, list[Write]] = {}
         self.reads: set[GlobalId] = set()
         self.failed = False
+        self.synced = float("-inf")
 
     def begin(self, *, read_only: bool) -> None:
         """BEGIN: from here on the transaction ends with COMMIT or ROLLBACK."""
@@ -111,8 +114,8 @@ class Transaction:
             if self.kind == "write":
                 raise TransactionError("transaction in write-only mode", sqlstate="25001")
             self.kind = "read"
-        elif self.kind == "read":
-            if self.read_ts is not None:
+        elif self.kind in ("read", "subscribe"):
+            if self.read_ts is not None or self.kind == "subscribe":
                 raise TransactionError(
                     "transaction read-write mode must be set before any query", sqlstate="25001"
                 )
@@ -129,11 +132,21 @@ class Transaction:
                 else "transactions which modify objects are restricted to just modifying objects",
                 sqlstate="25001",
             )
-        if kind == "write" and self.kind == "read":
+        if kind == "subscribe" and self.kind == "read" and self.read_ts is not None:
+            raise TransactionError(
+                "transaction in read-only mode",
+                detail="SELECT queries cannot be combined with other query types, including SUBSCRIBE.",
+                sqlstate="25006",
+            )
+        if self.kind == "subscribe" and kind in ("read", "subscribe"):
+            raise TransactionError(
+                "SUBSCRIBE in transactions must be the only read statement", sqlstate="25000"
+            )
+        if kind == "write" and self.kind in ("read", "subscribe"):
             raise TransactionError("transaction in read-only mode", sqlstate="25006")
-        if kind == "read" and self.kind == "write":
+        if kind in ("read", "subscribe") and self.kind == "write":
             raise TransactionError("transaction in write-only mode", sqlstate="25001")
-        if self.kind is None:
+        if self.kind is None or kind == "subscribe":
             self.kind = kind
 
     def add(self, gid: GlobalId, writes: Sequence[Write]) -> None:
@@ -150,7 +163,11 @@ class Notice(msgspec.Struct, frozen=True):
 
 
 class Session:
-    """One client's session."""
+    """One client's session.
+
+    Attributes:
+        stdin: the file with what the client sends for COPY … FROM STDIN, while a text is run that may have one.
+    """
 
     def __init__(self) -> None:
         self._variables = dict(DEFAULTS)
@@ -158,6 +175,7 @@ class Session:
         self.notices: list[Notice] = []
         self.seen_ts: Timestamp = 0
         self.user = "mzsql"
+        self.stdin: Path | None = None
 
     def get(self, name: str) -> str:
         """A variable's value; UndefinedObject where there is none of that name."""

@@ -5,7 +5,8 @@ Promise: one ``compare_and_append`` commits everything of one timestamp; an entr
 `WriteAheadLog` mirrors the shard's live entries in memory, so that a commit knows, at the upper it expects, which tables exist in
 the log, which wrote last and which entries were applied meanwhile: those are retracted by the same append. The trade-offs: a small
 batch is written once more as its own retraction, and history is let go of only every so many commits, so that a commit costs hardly
-more than one write in Consensus. Pure functions make the next state; `WriteAheadLog` is the IO around them.
+more than one write in Consensus. Pure functions make the next state; `WriteAheadLog` is the IO around them. An append whose outcome a
+backend left open is settled by `settle`: the log tells whether it is in, or is moved on so that it can never be.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 import pyarrow as pa
 
-from mzsql.location import ConsensusWait
+from mzsql.location import ConsensusWait, Indeterminate
 from mzsql.persist import (
     Batch,
     Clock,
@@ -185,7 +186,11 @@ class WriteAheadLog:
         self._reader: ReadHandle
         self._kept_moves: int
         self._state = WalState()
+        self._seen = (self._state, 0.0)
         self._lapsed = False
+        # Appends under way, by timestamp, with the upper that each expects; and what became of those that ended without an answer.
+        self._doubts: dict[Timestamp, Timestamp] = {}
+        self._outcomes: dict[Timestamp, bool | None] = {}
         self._open()
 
     def _open(self) -> None:
@@ -198,18 +203,40 @@ class WriteAheadLog:
         upper = self._reader.fetch_upper()
         assert upper is not None, "the write-ahead shard is never sealed"
         if upper == 0:
-            self._state = WalState()
+            self._set(WalState())
             return
         snapshot = self._reader.snapshot_arrow(upper - 1)
         state = WalState(floor=upper - 1)
-        state = advance(state, entries_of(snapshot), upper)
+        entries = entries_of(snapshot)
+        state = advance(state, entries, upper)
+        # What was retracted since is in no snapshot: of an append that is not there nothing can be told any more.
+        self._decide(entries, upper, missing=None)
+        self._set(state)
+
+    def _set(self, state: WalState) -> None:
         self._state = state
+        self._seen = (state, self._clock.monotonic())
+
+    def _decide(
+        self, changes: Iterable[tuple[WalEntry, int]], upper: Timestamp, *, missing: bool | None
+    ) -> None:
+        """Tell of each append under way whether it is among ``changes``, now that the log has moved from where it expected it."""
+        moved = [ts for ts, at in self._doubts.items() if at < upper and ts not in self._outcomes]
+        if not moved:
+            return
+        there = {entry.ts for entry, diff in changes if entry.kind == WRITE and diff > 0}
+        for ts in moved:
+            self._outcomes[ts] = True if ts in there else missing
 
     @property
     def state(self) -> WalState:
-        """The log as last seen; asks nobody."""
-        with self._changed:
-            return self._state
+        """The log as last seen; asks nobody, and waits for nobody who asks."""
+        return self._state
+
+    @property
+    def seen(self) -> tuple[WalState, float]:
+        """The log as last seen, and a moment of the clock (`monotonic`) at which it was known to be so; asks nobody."""
+        return self._seen
 
     def follow(self) -> WalState:
         """The log as it is now, writes of other processes included."""
@@ -219,8 +246,9 @@ class WriteAheadLog:
                     self._open()
                 upper = self._reader.fetch_upper()
                 if upper is not None and upper > self._state.upper:
-                    rows = self._reader.updates(self._state.upper, upper)
-                    self._move(advance(self._state, entries_of(rows), upper))
+                    rows = entries_of(self._reader.updates(self._state.upper, upper))
+                    self._decide(rows, upper, missing=False)
+                    self._move(advance(self._state, rows, upper))
             except ExpiredHandle:
                 # The process slept longer than its lease: what was compacted meanwhile is in a fresh snapshot.
                 self._open()
@@ -228,7 +256,7 @@ class WriteAheadLog:
             return self._state
 
     def _move(self, state: WalState) -> None:
-        self._state = state
+        self._set(state)
         self._changed.notify_all()
         self._kept_moves += 1
         if self._kept_moves < _KEPT_MOVES and not self._reader.heartbeat_due():
@@ -264,6 +292,8 @@ class WriteAheadLog:
         Raises:
             UpperMismatch: somebody else committed; follow, check and try again.
             UndefinedTable: a table was dropped.
+            Indeterminate: it may have been committed: `settle` finds out.
+            LocationError: any other: it was not committed and never will be.
         """
         registered = expected.registered | set(register)
         for shard in writes:
@@ -280,18 +310,58 @@ class WriteAheadLog:
         for shard, entries in expected.live.items():
             if shard not in set(forget):
                 changes += [(entry, -1) for entry in entries if self.is_applied(entry)]
+        if expected.upper > ts:
+            raise UpperMismatch(self._shard_id, ts, expected.upper)
         with self._changed:
-            if expected.upper > ts:
-                raise UpperMismatch(self._shard_id, ts, expected.upper)
-            self._writer.compare_and_append(
+            writer = self._writer
+            # Whoever follows the log meanwhile, and reads past the append, tells of it.
+            if writes:
+                self._doubts[ts] = expected.upper
+        settled = True
+        try:
+            # Without the lock: those who only look at the log must not wait for an append.
+            writer.compare_and_append(
                 rows_of(changes, ts) if changes else None,
                 expected_upper=expected.upper,
                 new_upper=ts + 1,
             )
-            if self._state.upper != expected.upper:
-                raise InternalError("the write-ahead log moved under its own lock")
-            self._move(advance(self._state, changes, ts + 1))
+        except ExpiredHandle:
+            with self._changed:
+                self._open()
+                self._changed.notify_all()
+                raise UpperMismatch(self._shard_id, expected.upper, self._state.upper) from None
+        except Indeterminate:
+            settled = not writes
+            raise
+        finally:
+            if settled:
+                with self._changed:
+                    self._doubts.pop(ts, None)
+                    self._outcomes.pop(ts, None)
+        with self._changed:
+            if self._state.upper == expected.upper:
+                self._decide(changes, ts + 1, missing=False)
+                self._move(advance(self._state, changes, ts + 1))
+            elif self._state.upper <= ts:
+                raise InternalError("the write-ahead log moved to where it cannot be")
             return self._state
+
+    def settle(self, ts: Timestamp) -> bool | None:
+        """What became of the append of writes at ``ts`` that ended as Indeterminate: whether it is in the log.
+
+        Where nothing has come after it, an empty append takes its place in the log, or finds that it is there. False is for good. None:
+        this process has slept so long that nobody can tell any more.
+
+        Raises:
+            LocationError: the log cannot be asked for now; ask again.
+        """
+        with self._changed:
+            if ts not in self._doubts:
+                raise InternalError(f"there is no doubt about the write-ahead log at {ts}")
+        self.advance_past(ts)
+        with self._changed:
+            del self._doubts[ts]
+            return self._outcomes.pop(ts)
 
     def advance_past(self, ts: Timestamp) -> WalState:
         """Make sure that ``ts`` is complete; other writers may do it at the same time."""
