@@ -9,6 +9,7 @@ from __future__ import annotations
 from mzsql.location.around import Around, blob_around, consensus_around
 from mzsql.location.deadlines import at_most, seconds_left, waiting
 from mzsql.location.errors import (
+    ContestedScheme,
     Determinate,
     Indeterminate,
     InvalidUrl,
@@ -66,6 +67,7 @@ __all__ = [
     "Blob",
     "Consensus",
     "ConsensusWait",
+    "ContestedScheme",
     "Determinate",
     "Indeterminate",
     "Installed",

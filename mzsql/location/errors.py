@@ -35,6 +35,10 @@ class UnknownScheme(InvalidParameter):
     """No installed plugin, or more than one, serves a URL's scheme."""
 
 
+class ContestedScheme(UnknownScheme):
+    """More than one installed plugin serves a URL's scheme."""
+
+
 class InvalidUrl(InvalidParameter):
     """A URL its backend cannot make sense of."""
 

@@ -13,7 +13,7 @@ import inspect
 import re
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, get_args
 from urllib.parse import SplitResult
 
@@ -22,7 +22,7 @@ import pluggy
 
 from mzsql.location import hookspecs
 from mzsql.location.discovery import find_plugins
-from mzsql.location.errors import PluginFailed, PluginWarning, UnknownScheme
+from mzsql.location.errors import ContestedScheme, PluginFailed, PluginWarning, UnknownScheme
 from mzsql.location.hookspecs import HOOKS_VERSION, Kind, PluginRelation, Serves
 from mzsql.location.protocols import Blob, Consensus, TimestampOracle
 from mzsql.location.urls import shown_url, split_url, without_secrets
@@ -118,8 +118,11 @@ class Registry:
         self, name: str, plugin: object, distribution: str = _BY_PROGRAM, version: str = ""
     ) -> Installed:
         """Register a plugin object; what became of it, which `installed` has too. Never raises for a plugin that does not fit."""
-        said = getattr(plugin, "MZSQL_HOOKS", 1)
         base = Installed(name, distribution, version)
+        try:
+            said = getattr(plugin, "MZSQL_HOOKS", 1)
+        except (Exception, SystemExit) as raised:  # an object may compute its attributes
+            return self._add(msgspec.structs.replace(base, state="failed", failure=_told(raised)))
         if not isinstance(said, int) or isinstance(said, bool) or said < 1:
             failure = f"its MZSQL_HOOKS is {said!r}, not a version of the hooks"
             return self._add(msgspec.structs.replace(base, state="failed", failure=failure))
@@ -179,17 +182,24 @@ class Registry:
     def _declared(self, plugin: object, hooks: set[str]) -> tuple[tuple[Serves, ...], bool]:
         if "mzsql_serves" not in hooks:
             return (), False
-        answers = self._only(plugin, "mzsql_serves")()
-        serves = tuple(one for answer in answers for one in answer)
+        serves: list[Serves] = []
+        for answer in self._only(plugin, "mzsql_serves")():
+            if isinstance(answer, str) or not isinstance(answer, Iterable):
+                raise ValueError(f"its mzsql_serves answers {answer!r}, not a list of Serves")
+            serves.extend(answer)
         for one in serves:
             if not isinstance(one, Serves) or one.kind not in get_args(Kind):
                 raise ValueError(f"its mzsql_serves has {one!r}, which says no known kind")
+            if not isinstance(one.schemes, tuple | list):
+                raise ValueError(f"its mzsql_serves has schemes {one.schemes!r}, not a tuple")
+            if not isinstance(one.form, str):
+                raise ValueError(f"its mzsql_serves has the form {one.form!r}, not a text")
             bad = [s for s in one.schemes if not isinstance(s, str) or not _SCHEME.match(s)]
             if bad or not one.schemes:
                 raise ValueError(f"its mzsql_serves has schemes no URL can have: {one.schemes!r}")
             if f"mzsql_open_{one.kind}" not in hooks:
                 raise ValueError(f"it says it serves {one.kind} and has no mzsql_open_{one.kind}")
-        return serves, True
+        return tuple(serves), True
 
     def _only(self, plugin: object, hook: str) -> pluggy.HookCaller:
         """The hook of this plugin and of no other."""
@@ -226,13 +236,13 @@ class Registry:
         if plugin is None:
             return None
         try:
-            url: str | None = self._only(plugin, "mzsql_scratch_url")(
-                kind=kind, directory=directory
-            )
-        except Exception as failure:
+            url = self._only(plugin, "mzsql_scratch_url")(kind=kind, directory=directory)
+        except (Exception, SystemExit) as failure:
             raise PluginFailed(
                 f"plugin {self._called(name)} failed to name a scratch URL: {_told(failure)}"
             ) from failure
+        if url is not None and not isinstance(url, str):
+            raise PluginFailed(f"plugin {self._called(name)} names the scratch URL {url!r}")
         return url
 
     def builtin_relations(self) -> list[tuple[str, PluginRelation]]:
@@ -245,7 +255,7 @@ class Registry:
                 for relation in relations:
                     if not isinstance(relation, PluginRelation):
                         raise TypeError(f"{relation!r} is no PluginRelation")
-            except Exception as failure:
+            except (Exception, SystemExit) as failure:
                 self.complain(name, f"its relations cannot be had: {_told(failure)}")
             else:
                 found.extend((name, relation) for relation in relations)
@@ -323,7 +333,7 @@ class Registry:
             backend = caller(url=split, **rest)
         except SqlError:
             raise
-        except Exception as failure:
+        except (Exception, SystemExit) as failure:  # a stranger's code does not end this program
             text = without_secrets(_told(failure), split)
             raise PluginFailed(
                 f"plugin {self._called(name)} failed to open {shown_url(split)}: {text}",
@@ -343,8 +353,8 @@ class Registry:
                 return f"{name!r} ({one.distribution}{' ' + one.version if one.version else ''})"
         return repr(name)
 
-    def _contested(self, kind: Kind, split: SplitResult, names: list[str]) -> UnknownScheme:
-        return UnknownScheme(
+    def _contested(self, kind: Kind, split: SplitResult, names: list[str]) -> ContestedScheme:
+        return ContestedScheme(
             f"more than one plugin serves a {_WHAT[kind]} with scheme {split.scheme!r}: {', '.join(names)}",
             detail=self._describe(),
             hint="Uninstall all but one of them.",

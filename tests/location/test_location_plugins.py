@@ -149,7 +149,11 @@ def test_two_plugins_of_one_name():
         ([Serves("consensus", ("x",), "x")], "has no mzsql_open_consensus"),
         ([Serves("tape", ("x",), "x")], "no known kind"),
         (["blob"], "no known kind"),
-        (7, "TypeError"),
+        (7, "7, not a list of Serves"),
+        ("blob", "'blob', not a list of Serves"),
+        (Serves("blob", ("x",), "x"), "not a list of Serves"),
+        ([Serves("blob", "xyz", "xyz:")], "schemes 'xyz', not a tuple"),
+        ([Serves("blob", ("x",), 7)], "the form 7, not a text"),
     ],
 )
 def test_a_wrong_declaration_is_reported(answer, told):
@@ -170,6 +174,54 @@ def test_a_declaration_that_raises_is_reported():
             raise KeyError("MY_SETTING")
 
     assert "KeyError: 'MY_SETTING'" in good_beside(Raises()).failure
+
+
+class Computes:
+    """Its attributes are computed, and cannot be."""
+
+    def __getattr__(self, name):
+        raise RuntimeError(f"no {name} today")
+
+
+def test_a_plugin_whose_attributes_raise_is_reported():
+    assert "RuntimeError: no MZSQL_HOOKS today" in good_beside(Computes()).failure
+
+
+class Leaves(Plugin):
+    """Ends the program when asked for anything."""
+
+    @hookimpl
+    def mzsql_open_blob(self, url):
+        raise SystemExit(f"not for {url.scheme}")
+
+    @hookimpl
+    def mzsql_scratch_url(self, kind, directory):
+        raise SystemExit(0)
+
+    @hookimpl
+    def mzsql_builtin_relations(self):
+        raise SystemExit(0)
+
+
+def test_a_plugin_that_would_end_the_program_fails_alone():
+    registry = registry_of(Leaves("leaves"), Plugin())
+    with pytest.raises(PluginFailed, match="failed to open leaves:x: SystemExit: not for leaves"):
+        registry.open_blob("leaves:x")
+    with pytest.raises(PluginFailed, match="failed to name a scratch URL: SystemExit: 0"):
+        registry.scratch_url("p0", "blob", "/tmp")
+    with pytest.warns(PluginWarning, match="its relations cannot be had: SystemExit: 0"):
+        assert registry.builtin_relations() == []
+    registry.open_blob("good:x").close()
+
+
+def test_a_scratch_url_that_is_no_text_is_refused():
+    class Numbers(Plugin):
+        @hookimpl
+        def mzsql_scratch_url(self, kind, directory):
+            return 7
+
+    with pytest.raises(PluginFailed, match="names the scratch URL 7"):
+        registry_of(Numbers()).scratch_url("p0", "blob", "/tmp")
 
 
 class Grumpy:
