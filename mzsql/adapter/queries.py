@@ -7,6 +7,7 @@ same catalog is not planned again.
 
 from __future__ import annotations
 
+import decimal
 import itertools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,6 +17,7 @@ import pyarrow as pa
 
 from mzsql.adapter.builtin import builtins
 from mzsql.adapter.environment import Environment
+from mzsql.adapter.explain_timestamp import explained
 from mzsql.adapter.holds import ReadHolds
 from mzsql.adapter.peek import Overlay, Peeker
 from mzsql.adapter.plan_cache import PlanCache, PlannedQuery, QueryKey
@@ -26,13 +28,23 @@ from mzsql.adapter.timestamps import Question, SourceFrontiers, Timestamps, dete
 from mzsql.adapter.walk import global_gets, unmaterializables
 from mzsql.expr.dataflow import PeekExport
 from mzsql.expr.relation import Relation
-from mzsql.expr.scalar import Scalar, Unmaterializable, walk
+from mzsql.expr.scalar import Call, Scalar, Unmaterializable, walk
 from mzsql.frontend import hir, lower_query
+from mzsql.frontend import plans as p
 from mzsql.repr.datum import Datum
-from mzsql.repr.errors import Unsupported
-from mzsql.repr.frontier import Timestamp
+from mzsql.repr.errors import InvalidParameter, Unsupported
+from mzsql.repr.frontier import MAX_TIMESTAMP, Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationDesc, SqlType
+
+_INTEGRAL = "out of range integral type conversion attempted"
+#: What a number that is no time fails with, by the cast.
+_TO_TIMESTAMP = {
+    "numeric_to_mz_timestamp": "decimal cannot be expressed in target primitive type",
+    **dict.fromkeys(
+        (f"{kind}_to_mz_timestamp" for kind in ("smallint", "integer", "bigint")), _INTEGRAL
+    ),
+}
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -131,6 +143,40 @@ class Queries:
         assert chosen is not None
         return chosen
 
+    def explain_timestamp(self, session: Session, plan: p.SelectPlan, fmt: str) -> str:
+        """EXPLAIN TIMESTAMP of a query."""
+        relation = lower_query(plan.query).relation
+        transaction = session.transaction
+        as_of: Timestamp | None = None
+        if plan.as_of is not None:
+            as_of = self.as_of(plan)
+        elif transaction is not None:
+            # Whatever else is read in a transaction is read at the time of its first query.
+            as_of = transaction.read_ts
+        question = self.timestamps.question(
+            session,
+            self._peeker.stored(sorted(self.inputs(relation))),
+            time_dependent="mz_now" in self.calls(relation),
+            as_of=as_of,
+            at_least=plan.at_least,
+            current_uppers=True,
+        )
+        catalog = self._planner.catalog()
+        return explained(
+            determine(question),
+            self._env.clock.now_ms(),
+            lambda gid: str(catalog.item(gid).name),
+            fmt,
+        )
+
+    def as_of(self, plan: p.SelectPlan) -> Timestamp:
+        """The time that a query's AS OF names; raises InvalidParameter for NULL."""
+        assert plan.as_of is not None
+        value = self.constant(plan.as_of)
+        if value is None:
+            raise InvalidParameter("can't use null as a mz_timestamp for AS OF")
+        return int(str(value))
+
     # --- values of the session and the moment ---------------------------------------------------
 
     def values(
@@ -167,10 +213,15 @@ class Queries:
         return value
 
     def constant(self, expr: Scalar) -> Datum:
-        """The value of an expression without columns, such as that of AS OF."""
+        """The value of an expression without columns of type mz_timestamp, such as that of AS OF; errors in Materialize's words."""
         for part in walk(expr):
             if isinstance(part, Unmaterializable):
                 raise Unsupported(f"cannot call {part.func} in AS OF")
+        if isinstance(expr, Call) and expr.func in _TO_TIMESTAMP:
+            (given,) = expr.args
+            value = self._planner.evaluate(given)
+            if value is not None and not _fits_timestamp(value):
+                raise InvalidParameter(_TO_TIMESTAMP[expr.func], sqlstate="22003")
         return self._planner.evaluate(expr)
 
     # --- plans --------------------------------------------------------------------------------
@@ -306,3 +357,9 @@ class Queries:
         finishing = RowSetFinishing((), None, 0, tuple(range(desc.arity)))
         query = hir.Query(get, desc, finishing, desc.typ.columns)
         return self.answer(session, query, as_of=as_of)
+
+
+def _fits_timestamp(value: Datum) -> bool:
+    """Whether a number is a whole one that a time may be."""
+    number = decimal.Decimal(str(value))
+    return number == number.to_integral_value() and 0 <= number <= MAX_TIMESTAMP

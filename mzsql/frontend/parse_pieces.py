@@ -132,6 +132,8 @@ class Pieces:
         if self.p._match(TokenType.ALIAS):
             self.need("OF")
             at_least = self.at("AT", "LEAST")
+            if not self.p._curr or self.p._curr.token_type == TokenType.SEMICOLON:
+                self.p.expected("a timestamp value after 'AS OF'")
             as_of = self.expression()
         return st.Select(self.source, query, span, as_of, at_least)
 

@@ -64,9 +64,11 @@ class SessionParser(DefinitionParser):
     def explain(self) -> st.Explain:
         """EXPLAIN …"""
         position = self.position()
-        if self.one_of((("TIMESTAMP",), ("FILTER", "PUSHDOWN"), ("ANALYZE",), ("QUERY",))):
+        if self.at("TIMESTAMP"):
+            return self._explain_timestamp()
+        if self.one_of((("FILTER", "PUSHDOWN"), ("ANALYZE",), ("QUERY",))):
             raise Unsupported(
-                "EXPLAIN TIMESTAMP, FILTER PUSHDOWN, ANALYZE are not supported", position=position
+                "EXPLAIN FILTER PUSHDOWN, ANALYZE are not supported", position=position
             )
         stage = self.one_of(EXPLAIN_STAGES)
         if stage is not None or self.at("PLAN"):
@@ -77,16 +79,27 @@ class SessionParser(DefinitionParser):
         if self.p._match_pair(TokenType.WITH, TokenType.L_PAREN, advance=False):
             self.at("WITH")
             options = self._explain_options()
-        fmt = "text"
-        if self.p._match(TokenType.ALIAS):
-            fmt = self.one_of(tuple((f,) for f in EXPLAIN_FORMATS)) or ""
-            if not fmt:
-                self.p.expected(f"one of {' or '.join(EXPLAIN_FORMATS)}")
+        fmt = self._explain_format(EXPLAIN_FORMATS)
         self.at("FOR")
         replan = self.at("REPLAN")
         return st.Explain(
             self.source, stage or "optimized", fmt, options, self._explainee(replan), replan
         )
+
+    def _explain_format(self, formats: tuple[str, ...]) -> str:
+        if not self.p._match(TokenType.ALIAS):
+            return "text"
+        fmt = self.one_of(tuple((f,) for f in formats))
+        if fmt is None:
+            self.p.expected(f"one of {' or '.join(formats)}")
+        assert fmt is not None
+        return fmt
+
+    def _explain_timestamp(self) -> st.Explain:
+        """EXPLAIN TIMESTAMP [AS TEXT | JSON] FOR query."""
+        fmt = self._explain_format(("TEXT", "JSON"))
+        self.need("FOR")
+        return st.Explain(self.source, "timestamp", fmt, (), self.select())
 
     def _explainee(self, replan: bool) -> st.Statement:
         kind = self.one_of((("VIEW",), ("MATERIALIZED", "VIEW"), ("INDEX",)))
