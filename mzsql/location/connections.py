@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from mzsql.location.attempts import attempted
 from mzsql.location.directories import make_directory
 from mzsql.location.errors import Determinate, Indeterminate, LocationError
 
@@ -175,12 +176,17 @@ class Database:
 
     def run(self, act: str, statement: str, *parameters: Any) -> tuple[int, list[Any]]:
         """One statement, committed by itself: how many rows it changed, and those it returned."""
-        with self.guard(act):
-            self._check_there(act, Determinate)
-            with self.lend() as connection:
-                cursor = connection.execute(statement, parameters)
-                rows = cursor.fetchall()
-            self._check_there(act, Indeterminate)
+        done = False
+        try:
+            with self.guard(act):
+                self._check_there(act, Determinate)
+                with self.lend() as connection:
+                    cursor = connection.execute(statement, parameters)
+                    rows = cursor.fetchall()
+                self._check_there(act, Indeterminate)
+            done = True
+        finally:
+            attempted(succeeded=done)
         return cursor.rowcount, rows
 
     def _found(self) -> tuple[int, int] | None:

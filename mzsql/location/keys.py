@@ -5,6 +5,9 @@ from __future__ import annotations
 from mzsql.location.errors import UsageError
 from mzsql.location.protocols import MAX_SEQNO
 
+ORACLE_KEYS = "timestamp_oracle/"
+"""With which the keys of a Consensus store begin that are no shards' but the timelines' of an oracle that serves from memory."""
+
 
 def check_blob_key(key: str) -> str:
     """``key`` itself.

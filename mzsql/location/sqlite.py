@@ -274,6 +274,15 @@ class SqliteOracle:
         self._database = Database(path, _ORACLE_SCHEMA, _ORACLE_BUSY_SECONDS)
         self._timeline = timeline
         self._now = now
+        _, there = self._database.run(
+            "open the timeline",
+            "SELECT 1 FROM timestamp_oracle WHERE timeline = ?1 AND read_ts >= ?2",
+            timeline,
+            initial,
+        )
+        if there:
+            # Nothing to write: a process that may only read can open it too.
+            return
         self._database.run(
             "open the timeline",
             "INSERT INTO timestamp_oracle (timeline, read_ts, write_ts) SELECT ?1, ?2, ?2"

@@ -1,6 +1,7 @@
-"""What wraps any timestamp oracle: batched reads, a bound on clock skew, metrics; and the names of timelines.
+"""What wraps any timestamp oracle: batched reads, a bound on clock skew, metrics; the oracle that serves from memory; switching.
 
-`open_oracle` opens one by URL with all of it. An oracle itself is a backend, see `mzsql.location`.
+`open_oracle` opens one by URL with all of it, `open_switching_oracle` one whose implementation a setting chooses. An oracle itself is a
+backend, see `mzsql.location`.
 """
 
 from __future__ import annotations
@@ -9,22 +10,38 @@ import functools
 import time
 from collections.abc import Callable
 
-from mzsql.location import TimestampOracle
+from mzsql.location import Consensus, TimestampOracle
 from mzsql.location import open_oracle as open_bare_oracle
 from mzsql.oracle.batching import BatchingOracle
+from mzsql.oracle.errors import OracleFenced, OracleReadOnly, OracleTimeout
+from mzsql.oracle.in_memory import InMemoryOracle, Serving
 from mzsql.oracle.metrics import MeteredOracle, OracleMetrics
+from mzsql.oracle.read_only import ReadOnlyOracle
+from mzsql.oracle.reservation import Ledger
 from mzsql.oracle.skew import MAX_AHEAD_MS, SkewGuard
+from mzsql.oracle.switching import IMPLEMENTATIONS, SwitchingOracle, Wish
 from mzsql.oracle.timeline import CATALOG, EPOCH_MS
 
 __all__ = [
     "CATALOG",
     "EPOCH_MS",
+    "IMPLEMENTATIONS",
     "MAX_AHEAD_MS",
     "BatchingOracle",
+    "InMemoryOracle",
+    "Ledger",
     "MeteredOracle",
+    "OracleFenced",
     "OracleMetrics",
+    "OracleReadOnly",
+    "OracleTimeout",
+    "ReadOnlyOracle",
+    "Serving",
     "SkewGuard",
+    "SwitchingOracle",
+    "Wish",
     "open_oracle",
+    "open_switching_oracle",
     "wall_clock_ms",
     "wrap_oracle",
 ]
@@ -61,11 +78,71 @@ def open_oracle(
     timeline: str = EPOCH_MS,
     now: Callable[[], int] = wall_clock_ms,
     *,
+    read_only: bool = False,
     metrics: OracleMetrics | None = None,
 ) -> TimestampOracle:
     """The oracle of ``timeline`` at ``url`` (``sqlite:./env/oracle.db``), wrapped as by `wrap_oracle`.
 
+    Args:
+        url: where it is.
+        timeline: which one.
+        now: the wall clock in milliseconds.
+        read_only: whether it must not be moved (a timeline that is there already is opened without a write then).
+        metrics: where to count; by default in prometheus_client's default registry.
+
     Raises:
         UnknownScheme, InvalidUrl: no plugin serves the URL.
     """
-    return wrap_oracle(open_bare_oracle(url, timeline, now), timeline, now, metrics=metrics)
+    bare = open_bare_oracle(url, timeline, now)
+    if read_only:
+        bare = ReadOnlyOracle(bare)
+    return wrap_oracle(bare, timeline, now, metrics=metrics)
+
+
+def open_switching_oracle(
+    url: str,
+    consensus: Consensus,
+    name: str,
+    who: str,
+    *,
+    wish: Callable[[], Wish],
+    ask: Callable[[], Wish],
+    timeline: str = EPOCH_MS,
+    now: Callable[[], int] = wall_clock_ms,
+    read_only: bool = False,
+    metrics: OracleMetrics | None = None,
+) -> SwitchingOracle:
+    """The oracle that the setting names: the one at ``url`` with batched reads, or this process's memory.
+
+    It is not guarded against skew: timestamps handed out before a switch must be carried over, whatever the clock says. Put a `SkewGuard`
+    around it.
+
+    Args:
+        url: where the distributed one is.
+        consensus: the environment's; stays the caller's to close, after the oracle.
+        name: of the environment, unique among those that the process opens.
+        who: this process, for people.
+        wish: the setting as last seen; asks nobody.
+        ask: the setting as it is now.
+        timeline: which one.
+        now: the wall clock in milliseconds.
+        read_only: whether nothing must be moved.
+        metrics: where to count; by default in prometheus_client's default registry.
+    """
+    metrics = process_metrics() if metrics is None else metrics
+    bare = open_bare_oracle(url, timeline, now)
+    if read_only:
+        bare = ReadOnlyOracle(bare)
+    metered = MeteredOracle(bare, timeline, metrics)
+    counted = metrics
+    return SwitchingOracle(
+        BatchingOracle(metered, observe=metrics.observe_batch(timeline)),
+        Ledger(consensus, timeline, metrics),
+        f"{name}/{timeline}",
+        now,
+        who,
+        wish=wish,
+        ask=ask,
+        meter=lambda oracle: MeteredOracle(oracle, timeline, counted, queries=False),
+        read_only=read_only,
+    )

@@ -1,7 +1,10 @@
 """An oracle that counts and times its operations, for Prometheus.
 
-Promise: for each operation (``write_ts``, ``peek_write_ts``, ``read_ts``, ``apply_write``) how many were started, succeeded and failed,
-and how long they took; and for batched reads how many callers shared how many calls.
+Promise: for each operation that reaches an implementation how many were started, succeeded and failed, and how long they took; how many
+queries its backend made for them, succeeded and failed, and how many of them were made again; and for batched reads how many callers
+shared how many calls, and the sizes of the batches. Operations are ``write_ts``, ``peek_write_ts``, ``read_ts``, ``apply_write``, and,
+where timestamps are served from memory, ``reserve`` (a range of them), ``confirm_leadership`` and ``open``. Names as Materialize's, where
+it has one.
 """
 
 from __future__ import annotations
@@ -13,30 +16,32 @@ from typing import TypeVar
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
 
 from mzsql.location import TimestampOracle
+from mzsql.location.attempts import observing
 
 T = TypeVar("T")
 
 _BUCKETS = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+_LABELS = ("timeline", "op")
 
 
 class OracleMetrics:
     """The metrics of all oracles of a process; one instance per registry."""
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
-        labels = ("timeline", "op")
-        self.started = Counter(
-            "mz_ts_oracle_started", "Oracle operations started", labels, registry=registry
-        )
-        self.succeeded = Counter(
-            "mz_ts_oracle_succeeded", "Oracle operations that succeeded", labels, registry=registry
-        )
-        self.failed = Counter(
-            "mz_ts_oracle_failed", "Oracle operations that failed", labels, registry=registry
-        )
+        def counter(name: str, text: str) -> Counter:
+            return Counter(f"mz_ts_oracle_{name}", text, _LABELS, registry=registry)
+
+        self.started = counter("started", "Oracle operations started")
+        self.succeeded = counter("succeeded", "Oracle operations that succeeded")
+        self.failed = counter("failed", "Oracle operations that failed")
+        self.retries = counter("retries", "Queries of a backend made again after one failed")
+        self.queries_succeeded = counter("queries_succeeded", "Queries of a backend that succeeded")
+        self.queries_failed = counter("queries_failed", "Queries of a backend that failed")
         self.seconds = Histogram(
             "mz_ts_oracle_seconds",
             "Seconds an oracle operation took",
-            labels,
+            _LABELS,
             buckets=_BUCKETS,
             registry=registry,
         )
@@ -49,55 +54,119 @@ class OracleMetrics:
         self.batches = Counter(
             "mz_ts_oracle_batches_count", "Shared calls made", ("timeline",), registry=registry
         )
+        self.batch_size = Histogram(
+            "mz_ts_oracle_batch_size",
+            "Reads that shared a call",
+            ("timeline",),
+            buckets=_SIZES,
+            registry=registry,
+        )
 
     def observe_batch(self, timeline: str) -> Callable[[int], None]:
         """What a `BatchingOracle` of ``timeline`` tells the size of each batch."""
         ops, batches = self.batched_ops.labels(timeline), self.batches.labels(timeline)
+        size = self.batch_size.labels(timeline)
 
         def observe(callers: int) -> None:
             ops.inc(callers)
             batches.inc()
+            size.observe(callers)
 
         return observe
 
+    def op(self, timeline: str, op: str, *, queries: bool = True) -> OpMetrics:
+        """The metrics of one operation; see `OpMetrics`."""
+        return OpMetrics(self, timeline, op, queries=queries)
+
+
+class OpMetrics:
+    """The metrics of one operation on one timeline, found once.
+
+    Args:
+        metrics: all of them.
+        timeline: the label.
+        op: the other label.
+        queries: whether an operation is a query of a backend where the backend does not tell of its queries itself.
+    """
+
+    def __init__(
+        self, metrics: OracleMetrics, timeline: str, op: str, *, queries: bool = True
+    ) -> None:
+        self._counts_itself = queries
+        self._started = metrics.started.labels(timeline, op)
+        self._succeeded = metrics.succeeded.labels(timeline, op)
+        self._failed = metrics.failed.labels(timeline, op)
+        self._seconds = metrics.seconds.labels(timeline, op)
+        self._retries = metrics.retries.labels(timeline, op)
+        self._queries_succeeded = metrics.queries_succeeded.labels(timeline, op)
+        self._queries_failed = metrics.queries_failed.labels(timeline, op)
+
+    def timed(self, act: Callable[[], T]) -> T:
+        """Do ``act``, count and time it and the queries that it makes."""
+        attempts: list[bool] = []
+        self._started.inc()
+        start = time.perf_counter()
+        done = False
+        try:
+            with observing(attempts.append):
+                result = act()
+            done = True
+        finally:
+            self._seconds.observe(time.perf_counter() - start)
+            (self._succeeded if done else self._failed).inc()
+            self._queries(attempts or ([done] if self._counts_itself else []))
+        return result
+
+    def _queries(self, attempts: list[bool]) -> None:
+        succeeded = sum(attempts)
+        failed = len(attempts) - succeeded
+        if succeeded:
+            self._queries_succeeded.inc(succeeded)
+        if failed:
+            self._queries_failed.inc(failed)
+            # A failure that something followed was tried again.
+            self._retries.inc(sum(not one for one in attempts[:-1]))
+
 
 class MeteredOracle:
-    """An oracle whose operations are counted and timed."""
+    """An oracle whose operations are counted and timed.
 
-    def __init__(self, oracle: TimestampOracle, timeline: str, metrics: OracleMetrics) -> None:
+    Args:
+        oracle: the oracle behind.
+        timeline: the label.
+        metrics: where they are counted.
+        queries: whether there is a backend behind that is asked at each operation.
+    """
+
+    def __init__(
+        self,
+        oracle: TimestampOracle,
+        timeline: str,
+        metrics: OracleMetrics,
+        *,
+        queries: bool = True,
+    ) -> None:
         self._oracle = oracle
-        self._timeline = timeline
-        self._metrics = metrics
-
-    def _timed(self, op: str, act: Callable[[], T]) -> T:
-        metrics, labels = self._metrics, (self._timeline, op)
-        metrics.started.labels(*labels).inc()
-        start = time.perf_counter()
-        try:
-            result = act()
-        except BaseException:
-            metrics.failed.labels(*labels).inc()
-            raise
-        finally:
-            metrics.seconds.labels(*labels).observe(time.perf_counter() - start)
-        metrics.succeeded.labels(*labels).inc()
-        return result
+        self._write_ts = metrics.op(timeline, "write_ts", queries=queries)
+        self._peek_write_ts = metrics.op(timeline, "peek_write_ts", queries=queries)
+        self._read_ts = metrics.op(timeline, "read_ts", queries=queries)
+        self._apply_write = metrics.op(timeline, "apply_write", queries=queries)
 
     def write_ts(self) -> int:
         """Allocate a timestamp."""
-        return self._timed("write_ts", self._oracle.write_ts)
+        return self._write_ts.timed(self._oracle.write_ts)
 
     def peek_write_ts(self) -> int:
         """The most recently allocated timestamp."""
-        return self._timed("peek_write_ts", self._oracle.peek_write_ts)
+        return self._peek_write_ts.timed(self._oracle.peek_write_ts)
 
     def read_ts(self) -> int:
         """The read timestamp."""
-        return self._timed("read_ts", self._oracle.read_ts)
+        return self._read_ts.timed(self._oracle.read_ts)
 
     def apply_write(self, ts: int) -> None:
         """Mark the write at ``ts`` complete."""
-        self._timed("apply_write", lambda: self._oracle.apply_write(ts))
+        self._apply_write.timed(lambda: self._oracle.apply_write(ts))
 
     def close(self) -> None:
         """Close the oracle behind."""

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from mzsql.location import Determinate, Indeterminate, LocationError, at_most, seconds_left
+from mzsql.location.attempts import attempted
 from mzsql_postgres.failures import Failed, Outlook, OutOfTime
 from mzsql_postgres.options import Options
 from mzsql_postgres.sessions import Answer, Session, Statement, Value, open_session
@@ -142,8 +143,9 @@ class Database:
         reason = None
         while True:
             try:
-                return attempt(end)
+                answer = attempt(end)
             except Failed as failure:
+                attempted(succeeded=False)
                 if reason is None or not isinstance(failure, OutOfTime):
                     reason = failure
                 # An attempt that surely did nothing says nothing of the ones before it.
@@ -152,6 +154,9 @@ class Database:
                 again = failure.outlook is not Outlook.LASTING and (repeatable or not doubtful)
                 if not again or time.monotonic() + pause >= end or self._closed:
                     raise self.failure(act, reason, doubtful=doubtful and not reads) from reason
+            else:
+                attempted(succeeded=True)
+                return answer
             time.sleep(pause)
             longest = min(_LONGEST_PAUSE, longest * 2)
 

@@ -45,6 +45,12 @@ class PostgresOracle:
         self._database, _ = open_database(options, dialect)
         self._statements = OracleStatements(options.schema)
         try:
+            rows = self._database.run(
+                "open the timeline", self._statements.read_ts, self._timeline
+            ).rows
+            if rows and from_int8(rows[0][0] or b"") >= initial:
+                # Nothing to write: a process that may only read can open it too.
+                return
             self._database.run(
                 "open the timeline",
                 self._statements.begin,

@@ -1,0 +1,155 @@
+"""What is durable of a timeline besides the distributed oracle's row: who serves its timestamps, and up to which bound from memory.
+
+Promise: a timeline has one log in the environment's Consensus store, which is empty as long as nobody served timestamps from memory. Its
+newest entry says which implementation is in force since which epoch; each take-over is one compare_and_set, so of two processes one
+wins, and the other finds out by `newer`, a linearizable look at the log. No timestamp above an entry's bound was handed out before a
+later entry. Trade-off: an entry every few seconds of a process that writes; an idle one appends nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from typing import Literal
+
+import msgspec
+from prometheus_client import CollectorRegistry
+
+from mzsql.location import Consensus, LocationError, UsageError, Versioned, at_most
+from mzsql.location.keys import ORACLE_KEYS
+from mzsql.oracle.metrics import OracleMetrics
+
+Implementation = Literal["distributed", "in-memory"]
+
+_KEPT = 16
+"""Entries of a log that are kept, at least; it is truncated every so many."""
+_RETRY_SECONDS = 30.0
+_LONGEST_PAUSE = 1.0
+_SCANNED = 64
+
+_log = logging.getLogger(__name__)
+
+
+class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An entry of the log.
+
+    Attributes:
+        epoch: goes up by one with each take-over and each switch.
+        implementation: what serves the timestamps.
+        token: whose entry it is, unique for each take-over.
+        who: the process, for people.
+        bound: no timestamp above it was handed out or applied from memory.
+        step: the catalog's step at which the process had seen the setting that it follows.
+        read_ts, write_ts: both timestamps, where the process has given up serving them; else they are in its memory.
+    """
+
+    epoch: int
+    implementation: Implementation
+    token: str
+    who: str
+    bound: int
+    step: int = 0
+    read_ts: int | None = None
+    write_ts: int | None = None
+
+
+class Ledger:
+    """The log of one timeline, through one Consensus handle.
+
+    Args:
+        consensus: the environment's; it stays the caller's to close.
+        timeline: the timeline's name.
+        metrics: where the operations are counted.
+    """
+
+    def __init__(
+        self, consensus: Consensus, timeline: str, metrics: OracleMetrics | None = None
+    ) -> None:
+        metrics = OracleMetrics(CollectorRegistry()) if metrics is None else metrics
+        self._consensus = consensus
+        self._opens = metrics.op(timeline, "open", queries=False)
+        self._looks = metrics.op(timeline, "confirm_leadership", queries=False)
+        self._reserves = metrics.op(timeline, "reserve", queries=False)
+        self.key = f"{ORACLE_KEYS}{timeline}"
+
+    def newest(self) -> tuple[int | None, Reservation | None]:
+        """The newest entry there is now, with its number; ``(None, None)`` of an empty log."""
+        return self._opens.timed(self._newest)
+
+    def _newest(self) -> tuple[int | None, Reservation | None]:
+        head = self._consensus.head(self.key)
+        found = [] if head is None else [head]
+        # A head is only a recent entry: what came after it is found by scans, which do not lag.
+        while True:
+            after = found[-1].seqno + 1 if found else 0
+            more = self._consensus.scan(self.key, after, _SCANNED)
+            if not more:
+                break
+            found = more
+        return (found[-1].seqno, _decoded(found[-1], self.key)) if found else (None, None)
+
+    def newer(self, seqno: int | None) -> list[tuple[int, Reservation]]:
+        """Every entry after the one of that number (None: all)."""
+        return self._looks.timed(lambda: self._newer(seqno))
+
+    def _newer(self, seqno: int | None) -> list[tuple[int, Reservation]]:
+        found: list[tuple[int, Reservation]] = []
+        after = -1 if seqno is None else seqno
+        while True:
+            more = self._consensus.scan(self.key, after + 1, _SCANNED)
+            found += [(one.seqno, _decoded(one, self.key)) for one in more]
+            if len(more) < _SCANNED:
+                return found
+            after = more[-1].seqno
+
+    def append(self, seqno: int | None, entry: Reservation) -> int | None:
+        """Append ``entry`` after the one of that number; its own number, or None where somebody else was faster.
+
+        Tried again while Consensus fails, for as long as the caller waits: an attempt whose outcome is unknown is known by its contents.
+
+        Raises:
+            LocationError: Consensus cannot be reached.
+        """
+        return self._reserves.timed(lambda: self._append(seqno, entry))
+
+    def _append(self, seqno: int | None, entry: Reservation) -> int | None:
+        data = msgspec.json.encode(entry)
+        number = 0 if seqno is None else seqno + 1
+        end = time.monotonic() + at_most(_RETRY_SECONDS)
+        longest = 0.02
+        while True:
+            try:
+                won = self._consensus.compare_and_set(self.key, seqno, Versioned(number, data))
+                if not won:
+                    won = any(
+                        one.seqno == number and one.data == data
+                        for one in self._consensus.scan(self.key, number, 1)
+                    )
+            except LocationError:
+                pause = random.uniform(0.0, longest)  # noqa: S311 - full jitter
+                if time.monotonic() + pause >= end:
+                    raise
+                time.sleep(pause)
+                longest = min(_LONGEST_PAUSE, longest * 2)
+                continue
+            if won and number % _KEPT == 0 and number:
+                self._truncate(number)
+            return number if won else None
+
+    def _truncate(self, number: int) -> None:
+        try:
+            self._consensus.truncate(self.key, number - 1)
+        except LocationError as failure:
+            # Only space: the next time does it.
+            _log.info("the log of the timestamps is not truncated for now: %s", failure)
+
+
+def _decoded(entry: Versioned, key: str) -> Reservation:
+    try:
+        return msgspec.json.decode(entry.data, type=Reservation)
+    except msgspec.MsgspecError as broken:
+        raise UsageError(
+            f"entry {entry.seqno} of {key} in the Consensus store cannot be read ({broken})",
+            hint="It was written by a newer mzsql, or by something else: upgrade, or use the environment's own Consensus store.",
+        ) from None

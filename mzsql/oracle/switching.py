@@ -1,0 +1,271 @@
+"""An oracle whose implementation can be changed: distributed, or served from one process's memory, and back.
+
+Promise: whatever was handed out or applied before a switch is below what is handed out after it, in every process. The setting is the
+catalog's, and each process follows it at its next statement; the first to do so makes the switch:
+
+- to ``in-memory``: it takes the timeline over (`mzsql.oracle.in_memory`), at the highest timestamp of all implementations;
+- to ``distributed``: the distributed oracle is brought to the bound of what was served from memory, then the log is told, which fences
+  whoever served. Both are done, or neither: a process that dies between them has only moved a timestamp.
+
+A switch happens once however many processes see the setting, and one that has seen an older setting undoes nothing: the log's entry
+holds the catalog's step. `confirm_leadership` says whether timestamps read before it still count when results are returned. From
+memory it is always needed; with the distributed oracle only as long as a way back is kept open (`Wish.way_back`), as there may be
+processes then that are about to serve from memory. Otherwise it asks nobody.
+
+What this cannot know: a process that has allocated from the distributed oracle and commits while another already serves from memory. So
+whoever reads while `alone` looks at the log of writes and brings the oracle to what is committed there (`Environment.fresh_timestamp`).
+Source: the distributed timestamp oracle design, "rollout".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import uuid
+from collections.abc import Callable
+
+import msgspec
+
+from mzsql.location import TimestampOracle
+from mzsql.oracle.errors import OracleFenced, OutdatedSetting
+from mzsql.oracle.in_memory import PROCESS, InMemoryOracle, Serving
+from mzsql.oracle.read_only import FollowingOracle
+from mzsql.oracle.reservation import Implementation, Ledger, Reservation
+from mzsql.oracle.sharing import Patience, SharedCalls
+
+DISTRIBUTED: Implementation = "distributed"
+IN_MEMORY: Implementation = "in-memory"
+IMPLEMENTATIONS: tuple[Implementation, ...] = (DISTRIBUTED, IN_MEMORY)
+
+_SWITCHED = "the timestamp oracle was switched while the statement ran"
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """What the catalog says.
+
+    Attributes:
+        implementation: which one is to serve.
+        way_back: whether leadership is confirmed with the distributed oracle too.
+        step: the catalog's step at which it says so; a later one overrules an earlier one.
+    """
+
+    implementation: Implementation = DISTRIBUTED
+    way_back: bool = False
+    step: int = 0
+
+
+class _Active(msgspec.Struct, frozen=True):
+    """The implementation in force here.
+
+    Attributes:
+        implementation: what the setting calls it.
+        oracle: what answers.
+        served: the timestamps in this process's memory.
+        seqno: the log's newest entry when the distributed one came in force.
+    """
+
+    implementation: Implementation
+    oracle: TimestampOracle
+    served: InMemoryOracle | None = None
+    seqno: int | None = None
+
+    def serves(self, wish: Wish) -> bool:
+        """Whether it is what is wished for; a process whose serving was ended by a switch must begin anew."""
+        superseded = self.served is not None and self.served.superseded
+        return self.implementation == wish.implementation and not superseded
+
+
+class SwitchingOracle:
+    """The oracle that the catalog's setting names, at each operation.
+
+    Args:
+        distributed: the distributed one; belongs to this one from now on.
+        ledger: the timeline's log.
+        name: of the environment and the timeline, unique among all that the process opens.
+        now: the wall clock in milliseconds.
+        who: this process, for people.
+        wish: the catalog's setting as last seen here; asks nobody.
+        ask: the same, asked for now; only called before a switch.
+        serving: what the process serves from memory.
+        meter: puts metrics around what serves from memory.
+        read_only: whether this process must change nothing.
+    """
+
+    def __init__(
+        self,
+        distributed: TimestampOracle,
+        ledger: Ledger,
+        name: str,
+        now: Callable[[], int],
+        who: str,
+        *,
+        wish: Callable[[], Wish],
+        ask: Callable[[], Wish],
+        serving: Serving = PROCESS,
+        meter: Callable[[TimestampOracle], TimestampOracle] = lambda oracle: oracle,
+        read_only: bool = False,
+    ) -> None:
+        self._meter = meter
+        self._read_only = read_only
+        self._distributed = distributed
+        self._ledger = ledger
+        self._name = name
+        self._now = now
+        self._who = who
+        self._wish = wish
+        self._ask = ask
+        self._serving = serving
+        self._switching = threading.Lock()
+        self._active: _Active | None = None
+        self._term = 0
+        self._cut_off = 0
+        self._looks: SharedCalls[bool] = SharedCalls(
+            self._is_newest, "the confirmation of leadership"
+        )
+
+    # --- which one ----------------------------------------------------------------------------
+
+    def _current(self) -> _Active:
+        active = self._active
+        if active is not None and active.serves(self._wish()):
+            return active
+        patience = Patience("the switch of the timestamp oracle")
+        patience.acquire(self._switching)
+        try:
+            return self._switch(patience)
+        finally:
+            self._switching.release()
+
+    def _switch(self, patience: Patience) -> _Active:
+        """Follow the setting; `_switching` is held."""
+        while True:
+            active, wish = self._active, self._ask()
+            if active is not None and active.serves(wish):
+                return active
+            if active is not None:
+                self._leave(active)
+            with contextlib.suppress(OutdatedSetting):
+                self._active = self._join(wish)
+                return self._active
+            patience.slice()
+
+    def _leave(self, active: _Active) -> None:
+        """Statements under way go on with the next implementation, unless what they have read so far may be too old."""
+        self._term += 1
+        self._active = None
+        if active.served is not None:
+            active.served.close()
+            if not active.served.ended_well:
+                self._cut_off = self._term
+
+    def _join(self, wish: Wish) -> _Active:
+        """Bring the wished implementation in force; OutdatedSetting where the catalog or the log has moved meanwhile."""
+        seqno, entry = self._ledger.newest()
+        if self._read_only:
+            return self._follow(wish, seqno, entry)
+        if wish.implementation == IN_MEMORY:
+            return self._serve(wish)
+        if entry is not None and entry.step > wish.step:
+            raise OutdatedSetting("the setting of timestamp_oracle has changed")
+        if entry is None or entry.implementation == DISTRIBUTED:
+            return _Active(DISTRIBUTED, self._distributed, seqno=seqno)
+        self._distributed.apply_write(entry.bound)
+        back = Reservation(
+            epoch=entry.epoch + 1,
+            implementation=DISTRIBUTED,
+            token=str(uuid.uuid4()),
+            who=self._who,
+            bound=entry.bound,
+            step=wish.step,
+        )
+        number = self._ledger.append(seqno, back)
+        if number is None:
+            raise OutdatedSetting("another process has switched the timestamp oracle first")
+        return _Active(DISTRIBUTED, self._distributed, seqno=number)
+
+    def _follow(self, wish: Wish, seqno: int | None, entry: Reservation | None) -> _Active:
+        """What a process reads that switches nothing: somebody may serve from memory, or be about to."""
+        moved = entry is not None and entry.implementation == IN_MEMORY
+        if moved or wish.implementation == IN_MEMORY:
+            return _Active(wish.implementation, FollowingOracle(self._distributed, self._ledger))
+        return _Active(DISTRIBUTED, self._distributed, seqno=seqno)
+
+    def _serve(self, wish: Wish) -> _Active:
+        served = InMemoryOracle(
+            self._name,
+            self._ledger,
+            self._now,
+            self._who,
+            step=wish.step,
+            serving=self._serving,
+        )
+        try:
+            # After the take-over: what others allocate from now on is not acknowledged by this oracle.
+            served.apply_write(max(self._distributed.peek_write_ts(), self._distributed.read_ts()))
+        except BaseException:
+            served.close()
+            raise
+        return _Active(IN_MEMORY, self._meter(served), served)
+
+    # --- operations -----------------------------------------------------------------------------
+
+    def write_ts(self) -> int:
+        """Allocate a timestamp."""
+        return self._current().oracle.write_ts()
+
+    def peek_write_ts(self) -> int:
+        """The most recently allocated timestamp."""
+        return self._current().oracle.peek_write_ts()
+
+    def read_ts(self) -> int:
+        """The read timestamp."""
+        return self._current().oracle.read_ts()
+
+    def apply_write(self, ts: int) -> None:
+        """Both timestamps become at least ``ts``."""
+        self._current().oracle.apply_write(ts)
+
+    # --- leadership -----------------------------------------------------------------------------
+
+    @property
+    def alone(self) -> bool:
+        """Whether timestamps come from this process's memory."""
+        return self._current().served is not None
+
+    @property
+    def term(self) -> int:
+        """Goes up with each switch that this process follows: to be taken before the first timestamp, and told when confirming."""
+        return self._term
+
+    def confirm_leadership(self, term: int | None = None) -> None:
+        """Find out whether timestamps read since ``term`` still count; to be called before results of them are returned.
+
+        Raises:
+            OracleFenced: another process has taken over, or has switched the implementation.
+        """
+        if term is not None and term < self._cut_off:
+            raise OracleFenced(_SWITCHED, hint="Run the statement again.", sqlstate="40001")
+        active = self._active
+        if active is None:
+            return
+        if active.served is not None:
+            active.served.confirm_leadership()
+        elif (
+            active.oracle is self._distributed and self._wish().way_back and not self._looks.share()
+        ):
+            with self._switching:
+                if self._active is active:
+                    self._leave(active)
+            raise OracleFenced(_SWITCHED, hint="Run the statement again.", sqlstate="40001")
+
+    def _is_newest(self) -> bool:
+        active = self._active
+        return active is not None and not self._ledger.newer(active.seqno)
+
+    def close(self) -> None:
+        """Close all implementations. Idempotent."""
+        with self._switching:
+            active, self._active = self._active, None
+            if active is not None and active.served is not None:
+                active.served.close()
+            self._distributed.close()
