@@ -39,15 +39,21 @@ from mzsql.storage import TableShard
 BATCH_ROWS = 64 * 1024
 
 
-def copy_from(plan: p.CopyFromPlan, table: TableShard) -> Batch:
-    """The file's rows as a batch that is not committed yet.
+def copy_from(plan: p.CopyFromPlan, table: TableShard, stdin: Path | None = None) -> Batch:
+    """The file's rows as a batch that is not committed yet; ``stdin`` is the file of what a client sent for FROM STDIN.
 
     Raises:
         DataError, DatatypeMismatch, UndefinedColumn, NotNullViolation, InvalidParameter: see the module's promise.
     """
     desc = plan.table.desc
     assert desc is not None
-    path = Path(plan.path.removeprefix("file://")).expanduser()
+    if plan.path is None and stdin is None:
+        raise InvalidParameter(
+            "COPY FROM STDIN cannot be used with this method: it needs data",
+            hint="Use a cursor's copy(): with cur.copy(sql) as copy: copy.write(data).",
+        )
+    path = stdin if plan.path is None else Path(plan.path.removeprefix("file://")).expanduser()
+    assert path is not None
     if not path.is_file():
         raise InvalidParameter(
             f'could not open file "{plan.path}" for reading: No such file', sqlstate="58P01"
@@ -55,7 +61,7 @@ def copy_from(plan: p.CopyFromPlan, table: TableShard) -> Batch:
     form = plan.format.lower()
     if form == "parquet":
         rows = _parquet(plan, path, desc)
-    elif form == "csv":
+    elif form in ("csv", "text"):
         rows = _csv(plan, path, desc)
     else:
         raise Unsupported(f"COPY FROM does not support the format {plan.format}")
@@ -241,6 +247,7 @@ def _first_failure(column: pa.Array, attempt: Callable[[pa.Array], object]) -> i
 
 def _csv(plan: p.CopyFromPlan, path: Path, desc: RelationDesc) -> Iterator[pa.Table]:
     targets = _targets(plan, desc)
+    text = plan.format == "text"
     names = [f"c{n}" for n in range(len(targets))]
     first_row = 2 if plan.header else 1
     problem: list[str] = []
@@ -255,10 +262,10 @@ def _csv(plan: p.CopyFromPlan, path: Path, desc: RelationDesc) -> Iterator[pa.Ta
     )
     parse = pacsv.ParseOptions(
         delimiter=plan.delimiter,
-        quote_char=plan.quote,
-        double_quote=plan.escape == plan.quote,
-        escape_char=False if plan.escape == plan.quote else plan.escape,
-        newlines_in_values=True,
+        quote_char=False if text else plan.quote,
+        double_quote=not text and plan.escape == plan.quote,
+        escape_char=False if text or plan.escape == plan.quote else plan.escape,
+        newlines_in_values=not text,
         ignore_empty_lines=len(targets) > 1,
         invalid_row_handler=broken,
     )
@@ -278,6 +285,7 @@ def _csv(plan: p.CopyFromPlan, path: Path, desc: RelationDesc) -> Iterator[pa.Ta
             for batch in stream:
                 for start in range(0, batch.num_rows, BATCH_ROWS):
                     part = batch.slice(start, BATCH_ROWS)
+                    part = _unescaped(part, row) if text else part
                     yield _csv_rows(plan, desc, targets, part, row)
                     row += part.num_rows
     except pa.ArrowInvalid as failure:
@@ -285,6 +293,45 @@ def _csv(plan: p.CopyFromPlan, path: Path, desc: RelationDesc) -> Iterator[pa.Ta
             return
         what = problem[0] if problem else str(failure).splitlines()[0]
         raise DataError(f"{plan.path} is broken: {what}", sqlstate="22P04") from None
+
+
+#: What COPY's text format means by a backslash and a letter.
+_ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+
+
+def _unescaped(rows: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
+    """Raw fields of COPY's text format with their escapes resolved."""
+    plain = [pc.any(pc.match_substring(c, "\\")).as_py() for c in rows.columns]
+    if not any(plain):
+        return rows
+    for i, column in enumerate(rows.columns):
+        # A digit or x behind an odd number of backslashes is a character's code.
+        coded = pc.match_substring_regex(column, r"(^|[^\\])(\\\\)*\\([0-7]|x[0-9a-fA-F])")
+        if pc.any(coded).as_py():
+            at = first_row + pc.index(coded, value=True).as_py()
+            raise Unsupported(
+                f"octal and hexadecimal escapes are not supported, in row {at}, column {i + 1}",
+                hint="Write the character itself.",
+            )
+    items = []
+    for i in range(rows.num_columns):
+        inside = "s"
+        for letter, char in _ESCAPES.items():
+            inside = f"replace({inside}, chr(92) || '{letter}', chr({ord(char)}))"
+        # Whatever else stands behind a backslash means itself; pairs of backslashes were taken apart before.
+        inside = f"regexp_replace({inside}, '\\\\(.)', '\\1', 'gs')"
+        pieces = f'string_split("c{i}", chr(92) || chr(92))'
+        items.append(
+            f"array_to_string(list_transform({pieces}, lambda s: {inside}), chr(92)) AS c{i}"
+        )
+    connection = duckdb_connection()
+    try:
+        connection.execute("SET preserve_insertion_order = true")
+        connection.register("raw", pa.Table.from_batches([rows]))
+        result = connection.sql(f"SELECT {', '.join(items)} FROM raw").to_arrow_table()
+    finally:
+        connection.close()
+    return result.cast(rows.schema).combine_chunks().to_batches()[0]
 
 
 def _csv_rows(
@@ -302,7 +349,7 @@ def _csv_rows(
     def where(n: int) -> str:
         return f'column "{desc.names[targets[n]]}"'
 
-    table = _evaluate(pa.Table.from_batches([texts]), exprs, where, first_row, plan.path)
+    table = _evaluate(pa.Table.from_batches([texts]), exprs, where, first_row, plan.path or "STDIN")
     arrays: dict[int, pa.ChunkedArray | pa.Array] = {
         i: table.column(n).cast(arrow_type(desc.typ.columns[i].type)) for n, i in enumerate(targets)
     }

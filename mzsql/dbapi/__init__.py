@@ -5,7 +5,8 @@ Paramstyle is pyformat as psycopg has it: ``%s`` or ``%(name)s``; without parame
 
 from __future__ import annotations
 
-from mzsql.dbapi.connection import Connection, Cursor, connect
+from mzsql.dbapi.connection import Connection, connect
+from mzsql.dbapi.cursor import Cursor
 from mzsql.dbapi.errors import (
     DatabaseError,
     DataError,

@@ -14,25 +14,26 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from mzsql.adapter.coordinator import Coordinator, Result
+from mzsql.adapter.coordinator import Coordinator
 from mzsql.adapter.environment import Environment
 from mzsql.adapter.locations import Locations, locate
 from mzsql.adapter.reader import EnvironmentReader
+from mzsql.adapter.results import Result
 from mzsql.adapter.session import Notice, Session
-from mzsql.dbapi.errors import InterfaceError, NotSupportedError, ProgrammingError, from_sql
-from mzsql.dbapi.values import python_column
+from mzsql.adapter.subscribe import Subscription
+from mzsql.dbapi.cursor import Cursor
+from mzsql.dbapi.errors import InterfaceError, ProgrammingError, user_errors
 from mzsql.persist.settings import Maintenance, Settings
-from mzsql.repr.errors import Fenced, SqlError
-from mzsql.repr.types import type_name
+from mzsql.repr.errors import Fenced
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from mzsql.spark import MzSpark
 
@@ -42,17 +43,6 @@ _log = logging.getLogger(__name__)
 _EXIT_SECONDS = 5.0
 
 Parameters = Sequence[object] | Mapping[str, object] | None
-Row = tuple[Any, ...]
-Description = tuple[str, str, None, None, int | None, int | None, bool]
-
-
-@contextlib.contextmanager
-def user_errors() -> Iterator[None]:
-    """Errors of the engine leave as PEP 249's."""
-    try:
-        yield
-    except SqlError as error:
-        raise from_sql(error) from error.__cause__
 
 
 class _Shared:
@@ -148,6 +138,7 @@ class Connection:
         self._lock = threading.RLock()
         self._session = Session()
         self._mz_spark: MzSpark | None = None
+        self._streams: weakref.WeakSet[Subscription] = weakref.WeakSet()
         self._closed = False
         self.autocommit = autocommit
         self.locations = locations
@@ -197,6 +188,8 @@ class Connection:
                 with user_errors(), contextlib.suppress(Fenced):
                     self._shared.coordinator.execute(self._session, "ROLLBACK")
             self._closed = True
+        for stream in list(self._streams):
+            stream.close()
         _connections.discard(self)
         if self._mz_spark is not None:
             self._mz_spark.unregister()
@@ -226,6 +219,21 @@ class Connection:
         cursor = self.cursor()
         cursor.execute(sql, params)
         return cursor
+
+    def subscribe(self, sql: str, params: Parameters = None) -> Cursor:
+        """Run a SUBSCRIBE on a new cursor: iterate it, ``fetchmany``, or ``arrow_batches()``; closing the cursor ends it.
+
+        ``for row in con.subscribe("SUBSCRIBE orders"): …``. The connection takes other statements meanwhile.
+        """
+        cursor = self.execute(sql, params)
+        if cursor._stream is None:
+            cursor.close()
+            raise ProgrammingError("not a SUBSCRIBE statement", sqlstate="42601")
+        return cursor
+
+    def follow(self, stream: Subscription) -> None:
+        """A subscription that ends with this connection. Cursors use this."""
+        self._streams.add(stream)
 
     @property
     def in_transaction(self) -> bool:
@@ -304,14 +312,24 @@ class Connection:
         results = self.run(sql, None)
         return results[-1].rows if results else None
 
-    def run(self, sql: str, params: Parameters) -> list[Result]:
-        """Run SQL; what each statement answers. Cursors use this."""
+    def run(self, sql: str, params: Parameters, stdin: Path | None = None) -> list[Result]:
+        """Run SQL; what each statement answers. Cursors use this.
+
+        Args:
+            sql: the statements.
+            params: for their placeholders.
+            stdin: the file that COPY … FROM STDIN loads.
+        """
         self._check_open()
         with self._lock, user_errors():
             coordinator = self._shared.coordinator
             if not self.autocommit and self._session.transaction is None:
                 coordinator.execute(self._session, "BEGIN")
-            results = coordinator.execute(self._session, sql, params)
+            self._session.stdin = stdin
+            try:
+                results = coordinator.execute(self._session, sql, params)
+            finally:
+                self._session.stdin = None
             if self._mz_spark is not None and any(
                 result.tag.startswith(("CREATE ", "DROP ", "ALTER ")) for result in results
             ):
@@ -320,179 +338,6 @@ class Connection:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise InterfaceError("the connection is closed")
-
-
-class Cursor:
-    """A cursor: runs statements and holds the last result."""
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-        self.arraysize = 1
-        self._result: Result | None = None
-        self._rows: list[Row] | None = None
-        self._at = 0
-        self._closed = False
-
-    # --- running ------------------------------------------------------------------------------
-
-    def execute(self, operation: str, parameters: Parameters = None) -> Cursor:
-        """Run one or several statements; the last one's result is kept.
-
-        Args:
-            operation: SQL, with ``%s`` or ``%(name)s`` where parameters are given (and ``%%`` for a percent sign).
-            parameters: a sequence or a mapping.
-        """
-        self._check_open()
-        self._result, self._rows, self._at = None, None, 0
-        results = self.connection.run(operation, parameters)
-        self._result = results[-1] if results else None
-        return self
-
-    def executemany(self, operation: str, seq_of_parameters: Iterable[Parameters]) -> Cursor:
-        """Run a statement for each set of parameters, as one transaction where none is open and the statement writes."""
-        self._check_open()
-        total = 0
-        sets = list(seq_of_parameters)
-        connection = self.connection
-        alone = connection.autocommit and not connection.in_transaction and len(sets) > 1
-        if alone:
-            connection.run("BEGIN", None)
-        try:
-            for parameters in sets:
-                self.execute(operation, parameters)
-                total += max(self.rowcount, 0)
-        except BaseException:
-            if alone:
-                connection.rollback()
-            raise
-        if alone:
-            connection.commit()
-        self._result = Result(f"MANY {total}", count=total)
-        return self
-
-    def callproc(self, procname: str, parameters: Sequence[object] = ()) -> None:
-        """There are no stored procedures."""
-        del parameters
-        raise NotSupportedError(f"there are no stored procedures: {procname}", sqlstate="0A000")
-
-    def setinputsizes(self, sizes: object) -> None:
-        """Nothing to do (PEP 249 allows that)."""
-
-    def setoutputsize(self, size: int, column: int | None = None) -> None:
-        """Nothing to do (PEP 249 allows that)."""
-
-    # --- results ------------------------------------------------------------------------------
-
-    @property
-    def description(self) -> list[Description] | None:
-        """Name, type, precision, scale and nullability of each column; None without rows."""
-        if self._result is None or self._result.desc is None:
-            return None
-        found: list[Description] = []
-        desc = self._result.desc
-        for name, column in zip(desc.names, desc.typ.columns, strict=True):
-            numeric = column.type.kind == "numeric"
-            precision = 38 if numeric else None
-            scale = column.type.scale if numeric else None
-            code = type_name(column.type).partition("(")[0]
-            found.append((name, code, None, None, precision, scale, column.nullable))
-        return found
-
-    @property
-    def rowcount(self) -> int:
-        """Rows returned or changed by the last statement; -1 where neither makes sense."""
-        return -1 if self._result is None else self._result.count
-
-    @property
-    def statusmessage(self) -> str | None:
-        """The last statement's command tag, such as ``INSERT 0 1``."""
-        return None if self._result is None else self._result.tag
-
-    @property
-    def timestamp(self) -> int | None:
-        """The time that the last query was read at, in milliseconds; None for one that reads nothing with times."""
-        return None if self._result is None else self._result.ts
-
-    def _fetched(self) -> list[Row]:
-        self._check_open()
-        result = self._result
-        if result is None or result.rows is None or result.desc is None:
-            raise self._no_rows()
-        if self._rows is None:
-            columns = [
-                python_column(column, typ.type)
-                for column, typ in zip(result.rows.columns, result.desc.typ.columns, strict=True)
-            ]
-            self._rows = list(zip(*columns, strict=True)) if columns else [()] * result.count
-        return self._rows
-
-    @staticmethod
-    def _no_rows() -> ProgrammingError:
-        return ProgrammingError("the last statement has no rows to fetch", sqlstate="24000")
-
-    def fetchone(self) -> Row | None:
-        """The next row, or None."""
-        rows = self._fetched()
-        if self._at >= len(rows):
-            return None
-        self._at += 1
-        return rows[self._at - 1]
-
-    def fetchmany(self, size: int | None = None) -> list[Row]:
-        """The next ``size`` rows (`arraysize` by default)."""
-        rows = self._fetched()
-        start = self._at
-        self._at = min(len(rows), start + (self.arraysize if size is None else size))
-        return rows[start : self._at]
-
-    def fetchall(self) -> list[Row]:
-        """All remaining rows."""
-        rows = self._fetched()
-        start, self._at = self._at, len(rows)
-        return rows[start:]
-
-    def __iter__(self) -> Iterator[Row]:
-        while (row := self.fetchone()) is not None:
-            yield row
-
-    def _table(self) -> pa.Table:
-        self._check_open()
-        if self._result is None or self._result.rows is None:
-            raise self._no_rows()
-        return self._result.rows
-
-    def arrow(self) -> pa.Table:
-        """The whole result as an Arrow table."""
-        return self._table()
-
-    def pandas(self) -> pd.DataFrame:
-        """The whole result as a pandas frame."""
-        return self._table().to_pandas()
-
-    def df(self) -> DataFrame:
-        """The whole result as a Spark DataFrame."""
-        from mzsql.compute.relations import arrow_frame  # noqa: PLC0415
-
-        return arrow_frame(self.connection.spark.session, self._table())
-
-    # --- end ----------------------------------------------------------------------------------
-
-    def close(self) -> None:
-        """Close; its result is gone. Idempotent."""
-        self._closed = True
-        self._result, self._rows = None, None
-
-    def __enter__(self) -> Cursor:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise InterfaceError("the cursor is closed")
-        if self.connection.closed:
             raise InterfaceError("the connection is closed")
 
 

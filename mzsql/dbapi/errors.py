@@ -6,6 +6,9 @@ The class follows from the SQLSTATE, as in psycopg.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 from mzsql.repr.errors import SqlError
 
 
@@ -92,3 +95,12 @@ def from_sql(error: SqlError) -> DatabaseError:
         detail=error.detail,
         hint=error.hint,
     )
+
+
+@contextlib.contextmanager
+def user_errors() -> Iterator[None]:
+    """Errors of the engine leave as PEP 249's."""
+    try:
+        yield
+    except SqlError as error:
+        raise from_sql(error) from error.__cause__

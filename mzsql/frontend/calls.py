@@ -27,10 +27,10 @@ from mzsql.frontend.nodes import (
     null_value,
     position_of,
 )
+from mzsql.frontend.placeholders import placeholder
 from mzsql.frontend.types import resolve_type
 from mzsql.repr import types as t
 from mzsql.repr.errors import (
-    DataError,
     GroupingError,
     InvalidParameter,
     SqlError,
@@ -259,12 +259,10 @@ def _star(_ctx: ExprContext, node: exp.Expr) -> Typed:
 
 
 def _parameter(_ctx: ExprContext, node: exp.Expr) -> Typed:
-    raise DataError(
-        "there is no parameter for this placeholder",
-        position=position_of(node),
-        hint="Parameters are written %s or %(name)s.",
-        sqlstate="42P02",
-    )
+    found = placeholder(str(node.name), position_of(node))
+    if isinstance(found, str):
+        return Typed(Literal(found, t.UNKNOWN), t.UNKNOWN, True)
+    return Typed(Literal(None, found), found, True)
 
 
 def _default(_ctx: ExprContext, node: exp.Expr) -> Typed:

@@ -16,6 +16,7 @@ from typing import Any
 from mzsql.expr import functions
 from mzsql.expr.scalar import Literal
 from mzsql.frontend import hir
+from mzsql.frontend.placeholders import decided
 from mzsql.repr.errors import DatatypeMismatch, SqlError, UndefinedFunction, UndefinedObject
 from mzsql.repr.types import (
     BOOLEAN,
@@ -173,6 +174,7 @@ def _from_unknown(value: Typed, target: SqlType, context: str) -> Typed | None:
         if value.expr.value is None:
             return Typed(Literal(None, target), target, True)
         text = str(value.expr.value)
+        decided(text, target)
         simple = _literal(text, target)
         if simple is not None:
             return simple

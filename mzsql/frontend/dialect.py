@@ -8,6 +8,7 @@ position and what was expected there. What a query carries beyond sqlglot's own 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, ClassVar, NoReturn
 
@@ -440,10 +441,24 @@ class Dialect(Materialize):
     Parser = Parser
 
 
+_QUOTED_OR_NUMBERED = re.compile(
+    r"""[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/|\$(?P<tag>(?:[^\W\d]\w*)?)\$.*?\$(?P=tag)\$|(?P<numbered>\$)\d""",
+    re.DOTALL,
+)
+
+
+def _without_tags(text: str) -> str:
+    """The text with ``$1`` spelled ``@1``: sqlglot takes ``$1,$`` for the tag of a quoted string. Positions stay."""
+    if "$" not in text:
+        return text
+    numbered = {m.start() for m in _QUOTED_OR_NUMBERED.finditer(text) if m["numbered"]}
+    return "".join("@" if i in numbered else c for i, c in enumerate(text)) if numbered else text
+
+
 def tokenize(text: str) -> list[Token]:
     """The tokens of a text; SqlSyntaxError where there are none, or where brackets nest too deeply."""
     try:
-        tokens = Dialect().tokenize(text)
+        tokens = Dialect().tokenize(_without_tags(text))
     except TokenError as error:
         raise SqlSyntaxError(*_token_problem(text)) from error
     depth = 0

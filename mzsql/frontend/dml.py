@@ -279,43 +279,106 @@ def plan_update(statement: st.Update, catalog: CatalogView) -> plans.UpdatePlan:
 
 
 def plan_copy_from(statement: st.CopyFrom, catalog: CatalogView) -> plans.CopyFromPlan:
-    """COPY t FROM '<file>'; the format is the file's suffix where it is not said."""
+    """COPY t FROM '<file>' or STDIN; the format is the file's suffix where it is not said, and for STDIN text."""
     table = table_named(catalog, statement.table, "copy into")
     columns = tuple(_columns(table, statement.columns)) if statement.columns else None
+    formats = ("text", "csv") if statement.path is None else _COPY_FORMATS
+    options = copy_options(statement.options, statement.path, formats)
+    return plans.CopyFromPlan(table, columns, statement.path, **options)  # type: ignore[arg-type]
+
+
+def copied_columns(
+    name: st.Name, columns: tuple[tuple[str, int], ...], catalog: CatalogView
+) -> plans.SelectPlan:
+    """What COPY t (a, b) TO hands out, as a query."""
+    item = item_named(catalog, name)
+    if item.desc is None:
+        raise SqlError(
+            f"cannot copy from {item.kind} '{item.name}'", position=name.position, sqlstate="42809"
+        )
+    picked = tuple(_columns(item, columns))
+    desc = RelationDesc(
+        tuple(item.desc.names[i] for i in picked),
+        RelationType(tuple(item.desc.typ.columns[i] for i in picked)),
+    )
+    finishing = RowSetFinishing((), None, 0, picked)
+    get = hir.Get(item.id, item.desc.typ)
+    return plans.SelectPlan(hir.Query(get, desc, finishing, item.desc.typ.columns))
+
+
+def copy_options(
+    given: tuple[tuple[str, str, int], ...], path: str | None, formats: tuple[str, ...]
+) -> dict[str, str | bool]:
+    """COPY's format and its options, checked, with PostgreSQL's defaults.
+
+    Args:
+        given: name, value and position of each option.
+        path: the file; None: STDIN or STDOUT, whose format is text where it is not said.
+        formats: what there is.
+    """
     options: dict[str, str] = {}
     positions: dict[str, int] = {}
-    for name, value, position in statement.options:
+    for name, value, position in given:
         if name in options:
             raise SqlSyntaxError("conflicting or redundant options", position=position)
         options[name], positions[name] = value, position
     form = options.pop("format", None)
     if form is None:
-        form = "parquet" if statement.path.lower().endswith(".parquet") else "csv"
-    if form not in _COPY_FORMATS:
+        parquet = path is not None and path.lower().endswith(".parquet")
+        form = "text" if path is None else "parquet" if parquet else "csv"
+    if form not in formats:
+        known = f"{', '.join(f.upper() for f in formats[:-1])} and {formats[-1].upper()}"
         raise InvalidParameter(
             f'COPY format "{form}" not recognized',
             position=positions.get("format"),
-            hint=f"The formats are {' and '.join(f.upper() for f in _COPY_FORMATS)}.",
+            hint=f"The formats are {known}.",
         )
-    if form == "parquet" and options:
+    _check_copy_options(form, options, positions)
+    quote = options.get("quote", '"')
+    return {
+        "format": form,
+        "header": options.get("header", "false") == "true",
+        "delimiter": options.get("delimiter", "\t" if form == "text" else ","),
+        "quote": quote,
+        "escape": options.get("escape", quote),
+        "null": options.get("null", "\\N" if form == "text" else ""),
+    }
+
+
+def _check_copy_options(form: str, options: dict[str, str], positions: dict[str, int]) -> None:
+    if form in ("parquet", "binary") and options:
         first = next(iter(options))
+        if form == "binary" and first in ("delimiter", "null"):
+            raise SqlSyntaxError(
+                f"cannot specify {first.upper()} in BINARY mode", position=positions[first]
+            )
         raise InvalidParameter(
             f"COPY {first.upper()} requires CSV format", position=positions[first]
         )
+    for name in ("quote", "escape"):
+        if form == "text" and name in options:
+            raise InvalidParameter(
+                f"COPY {name.upper()} requires CSV mode",
+                position=positions[name],
+                sqlstate="0A000",
+            )
     for name in ("delimiter", "quote", "escape"):
-        if name in options and len(options[name]) != 1:
+        if name in options and len(options[name].encode()) != 1:
             raise InvalidParameter(
                 f"COPY {name} must be a single one-byte character", position=positions[name]
             )
-    quote = options.get("quote", '"')
-    return plans.CopyFromPlan(
-        table,
-        columns,
-        statement.path,
-        form,
-        header=options.get("header", "false") == "true",
-        delimiter=options.get("delimiter", ","),
-        quote=quote,
-        escape=options.get("escape", quote),
-        null=options.get("null", ""),
-    )
+    delimiter = options.get("delimiter")
+    if (
+        form == "text"
+        and delimiter is not None
+        and delimiter in "\\.abcdefghijklmnopqrstuvwxyz0123456789"
+    ):
+        raise InvalidParameter(
+            f'COPY delimiter cannot be "{delimiter}"', position=positions["delimiter"]
+        )
+    for name in ("delimiter", "null"):
+        if any(c in options.get(name, "") for c in "\r\n"):
+            what = "COPY delimiter" if name == "delimiter" else "COPY null representation"
+            raise InvalidParameter(
+                f"{what} cannot use newline or carriage return", position=positions[name]
+            )

@@ -16,21 +16,13 @@ from sqlglot.tokenizer_core import Token, TokenType
 from mzsql.frontend import statements as st
 from mzsql.frontend.depth import deep
 from mzsql.frontend.dialect import Dialect, SyntaxProblem, describe, tokenize
+from mzsql.frontend.parse_cursors import CursorParser
 from mzsql.frontend.parse_dml import WritingParser
 from mzsql.frontend.parse_pieces import QUERY_STARTS
-from mzsql.frontend.parse_session import SessionParser
 from mzsql.repr.errors import SqlError, SqlSyntaxError, Unsupported
 
 _UNSUPPORTED = (
-    ("SUBSCRIBE",),
     ("TAIL",),
-    ("DECLARE",),
-    ("FETCH",),
-    ("CLOSE",),
-    ("PREPARE",),
-    ("EXECUTE",),
-    ("DEALLOCATE",),
-    ("DISCARD",),
     ("GRANT",),
     ("REVOKE",),
     ("COMMENT",),
@@ -99,7 +91,7 @@ def _parse_chunk(tokens: list[Token], source: st.Source) -> st.Statement:
         ) from error
 
 
-class StatementParser(SessionParser, WritingParser):
+class StatementParser(CursorParser, WritingParser):
     """Parses one statement."""
 
     def statement(self) -> st.Statement:
@@ -108,6 +100,10 @@ class StatementParser(SessionParser, WritingParser):
         if self.p._curr:
             self.p.expected("end of statement")
         return parsed
+
+    def nested(self) -> st.Statement:
+        """A statement inside another (PREPARE … AS)."""
+        return self._dispatch()
 
     def _dispatch(self) -> st.Statement:
         for words, method in _STATEMENTS:
@@ -142,4 +138,12 @@ _STATEMENTS: tuple[tuple[tuple[str, ...], Callable[[StatementParser], st.Stateme
     (("END",), StatementParser.commit),
     (("ROLLBACK",), StatementParser.rollback),
     (("ABORT",), StatementParser.rollback),
+    (("SUBSCRIBE",), StatementParser.subscribe),
+    (("DECLARE",), StatementParser.declare),
+    (("FETCH",), StatementParser.fetch),
+    (("CLOSE",), StatementParser.close),
+    (("PREPARE",), StatementParser.prepare),
+    (("EXECUTE",), StatementParser.execute),
+    (("DEALLOCATE",), StatementParser.deallocate),
+    (("DISCARD",), StatementParser.discard),
 )

@@ -76,23 +76,33 @@ class WritingParser(Pieces):
         where = self.expression() if self.at("WHERE") else None
         return st.Delete(self.source, table, alias, tuple(using), where)
 
-    def copy(self) -> st.CopyFrom:
-        """COPY t FROM '<file>' [WITH] (FORMAT …)."""
-        if self.p._curr and self.p._curr.token_type == TokenType.L_PAREN:
-            raise Unsupported("COPY (query) TO is not supported", position=self.position())
+    def copy(self) -> st.CopyFrom | st.CopyTo:
+        """COPY t FROM {'<file>' | STDIN}, COPY {t | (query)} TO {STDOUT | '<file>'} [WITH] (FORMAT …)."""
+        if self.p._match(TokenType.L_PAREN):
+            what = self.copied()
+            self.p._match_r_paren()
+            self.need("TO")
+            return self._copy_to(what, ())
         table = self.name()
         columns = self.names_in_parentheses()
+        if self.at("TO"):
+            return self._copy_to(table, columns)
         if not self.at("FROM"):
-            if self.at("TO"):
-                raise Unsupported("COPY … TO is not supported", position=self.position())
-            self.p.expected("FROM")
-        if self.at("STDIN"):
-            raise Unsupported(
-                "COPY … FROM STDIN is not supported",
-                position=self.position(),
-                hint="Give a file: COPY t FROM '<file>' (FORMAT CSV).",
-            )
-        path = self.string()
+            self.p.expected("FROM or TO")
+        path = None if self.at("STDIN") else self.string()
+        return st.CopyFrom(self.source, table, columns, path, self._copy_options())
+
+    def copied(self) -> st.Select | st.Subscribe:
+        """What stands in the parentheses of COPY (…) TO."""
+        return self.select()
+
+    def _copy_to(
+        self, what: st.Name | st.Select | st.Subscribe, columns: tuple[tuple[str, int], ...]
+    ) -> st.CopyTo:
+        path = None if self.at("STDOUT") else self.string()
+        return st.CopyTo(self.source, what, columns, path, self._copy_options())
+
+    def _copy_options(self) -> tuple[tuple[str, str, int], ...]:
         self.at("WITH")
         options: list[tuple[str, str, int]] = []
         if self.p._match(TokenType.L_PAREN):
@@ -100,7 +110,7 @@ class WritingParser(Pieces):
             while self.p._match(TokenType.COMMA):
                 options.append(self._copy_option())
             self.p._match_r_paren()
-        return st.CopyFrom(self.source, table, columns, path, tuple(options))
+        return tuple(options)
 
     def _copy_option(self) -> tuple[str, str, int]:
         position = self.position()
@@ -112,7 +122,9 @@ class WritingParser(Pieces):
         assert option is not None
         self.p._match(TokenType.EQ)
         if option == "format":
-            return option, self.identifier(), position
+            # Materialize writes it as a string too.
+            text = self.p._curr is not None and self.p._curr.token_type == TokenType.STRING
+            return option, self.string().lower() if text else self.identifier(), position
         if option == "header":
             value = self.one_of((("TRUE",), ("FALSE",), ("ON",), ("OFF",)))
             return option, "false" if value in ("false", "off") else "true", position

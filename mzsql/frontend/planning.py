@@ -12,7 +12,12 @@ from typing import Any
 from mzsql.frontend import plans
 from mzsql.frontend import statements as st
 from mzsql.frontend.catalog import CatalogItem, CatalogView
-from mzsql.frontend.coerce import Typed, cast
+from mzsql.frontend.cursors import (
+    plan_copy_to,
+    plan_prepare,
+    plan_subscribe,
+    timestamp_constant,
+)
 from mzsql.frontend.ddl import (
     plan_create_index,
     plan_create_table,
@@ -21,13 +26,9 @@ from mzsql.frontend.ddl import (
 )
 from mzsql.frontend.depth import deep
 from mzsql.frontend.dml import plan_copy_from, plan_delete, plan_insert, plan_update
-from mzsql.frontend.expressions import ExprContext
 from mzsql.frontend.names import cluster_name, item_named, schema_named
 from mzsql.frontend.query import QueryPlanner
-from mzsql.frontend.scalars import constant_scalar
-from mzsql.frontend.scope import Scope
-from mzsql.repr.errors import InvalidParameter, SqlError, Unsupported
-from mzsql.repr.types import MZ_TIMESTAMP
+from mzsql.repr.errors import SqlError, Unsupported
 
 
 def plan_statement(
@@ -56,18 +57,8 @@ def plan_select(statement: st.Select, catalog: CatalogView) -> plans.SelectPlan:
     query = planner.top_level(statement.query)
     as_of = None
     if statement.as_of is not None:
-        value = ExprContext(planner, Scope(), "AS OF").plan(statement.as_of)
-        done = _as_timestamp(value)
-        if done is None:
-            raise InvalidParameter(
-                f"AS OF must be a timestamp, not of type {value.typ}", sqlstate="42804"
-            )
-        as_of = constant_scalar(done, "AS OF")
+        as_of = timestamp_constant(statement.as_of, catalog, "AS OF")
     return plans.SelectPlan(query, as_of, statement.at_least)
-
-
-def _as_timestamp(value: Typed) -> Typed | None:
-    return cast(value, MZ_TIMESTAMP, "explicit")
 
 
 # --- EXPLAIN, SHOW ---------------------------------------------------------------------------------
@@ -167,6 +158,12 @@ def _transaction(statement: st.Transaction, _catalog: CatalogView) -> plans.Plan
             return plans.SetVariablePlan("transaction_isolation", values, local=True)
 
 
+def _declare(statement: st.Declare, catalog: CatalogView) -> plans.DeclarePlan:
+    inner = plan_statement(statement.statement, catalog)
+    assert isinstance(inner, plans.SelectPlan | plans.SubscribePlan)
+    return plans.DeclarePlan(statement.name, inner)
+
+
 _PLANNERS: dict[type, Callable[[Any, CatalogView], plans.Plan]] = {
     st.Select: plan_select,
     st.CreateView: plan_create_view,
@@ -182,4 +179,13 @@ _PLANNERS: dict[type, Callable[[Any, CatalogView], plans.Plan]] = {
     st.ShowVariable: lambda s, _c: plans.ShowVariablePlan(s.name.lower()),
     st.SetVariable: _variable,
     st.Transaction: _transaction,
+    st.Subscribe: lambda s, c: plan_subscribe(s, c, plan_statement),
+    st.Declare: _declare,
+    st.Fetch: lambda s, _c: plans.FetchPlan(s.name, s.count, s.timeout),
+    st.Close: lambda s, _c: plans.ClosePlan(s.name),
+    st.Prepare: lambda s, c: plan_prepare(s, c, plan_statement),
+    st.Execute: lambda s, _c: plans.ExecutePlan(s.name, tuple(text for text, _ in s.arguments)),
+    st.Deallocate: lambda s, _c: plans.DeallocatePlan(s.name),
+    st.Discard: lambda s, _c: plans.DiscardPlan(s.everything),
+    st.CopyTo: lambda s, c: plan_copy_to(s, c, plan_statement),
 }

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import msgspec
 
-from mzsql.expr.scalar import Scalar
+from mzsql.expr.scalar import ColumnOrder, Scalar
 from mzsql.frontend.catalog import CatalogItem, FullName
 from mzsql.frontend.hir import Query
-from mzsql.repr.types import ColumnType, RelationDesc
+from mzsql.repr.types import ColumnType, RelationDesc, SqlType
 
 
 class SelectPlan(msgspec.Struct, frozen=True, tag="select"):
@@ -101,12 +101,13 @@ class UpdatePlan(msgspec.Struct, frozen=True, tag="update"):
 class CopyFromPlan(msgspec.Struct, frozen=True, tag="copy_from"):
     """Rows of a file to append. `columns`: positions in the table, in the file's order; None: by name (Parquet) or all (CSV).
 
-    Options of CSV: `header`, `delimiter`, `quote`, `escape`, `null`.
+    `path` None: STDIN, what the client sends.
+    Options of CSV: `header`, `delimiter`, `quote`, `escape`, `null`; of text: `delimiter`, `null`.
     """
 
     table: CatalogItem
     columns: tuple[int, ...] | None
-    path: str
+    path: str | None
     format: str
     header: bool = False
     delimiter: str = ","
@@ -196,8 +197,109 @@ class RollbackPlan(msgspec.Struct, frozen=True, tag="rollback"):
     """ROLLBACK, ABORT."""
 
 
+class SubscribePlan(msgspec.Struct, frozen=True, tag="subscribe"):
+    """SUBSCRIBE.
+
+    Attributes:
+        query: what is subscribed to; None for a SHOW.
+        collection: the table or materialized view that it is, where it is just one.
+        show: the SHOW that is subscribed to.
+        row: names and types of the relation's columns.
+        desc: names and types of the output's columns.
+        snapshot, progress: its options.
+        as_of, at_least, up_to: constant expressions of type mz_timestamp.
+        envelope: ``upsert``, ``debezium`` or None.
+        keys: the envelope's key, positions in `row`.
+        order: WITHIN TIMESTAMP ORDER BY, columns of `row`; one past the last is mz_diff.
+    """
+
+    query: Query | None
+    collection: CatalogItem | None
+    row: RelationDesc
+    desc: RelationDesc
+    show: ShowObjectsPlan | None = None
+    snapshot: bool = True
+    progress: bool = False
+    as_of: Scalar | None = None
+    at_least: bool = False
+    up_to: Scalar | None = None
+    envelope: str | None = None
+    keys: tuple[int, ...] = ()
+    order: tuple[ColumnOrder, ...] = ()
+
+
+class DeclarePlan(msgspec.Struct, frozen=True, tag="declare"):
+    """DECLARE name CURSOR FOR `plan`."""
+
+    name: str
+    plan: SelectPlan | SubscribePlan
+
+
+class FetchPlan(msgspec.Struct, frozen=True, tag="fetch"):
+    """FETCH; `count` None: ALL. `timeout`: as written, None where it is not said."""
+
+    name: str
+    count: int | None
+    timeout: str | None = None
+
+
+class ClosePlan(msgspec.Struct, frozen=True, tag="close"):
+    """CLOSE; `name` None: ALL."""
+
+    name: str | None
+
+
+class PreparePlan(msgspec.Struct, frozen=True, tag="prepare"):
+    """PREPARE: the statement's text with its ``$1``, and its parameters' types, declared or found by planning it."""
+
+    name: str
+    text: str
+    types: tuple[SqlType, ...]
+
+
+class ExecutePlan(msgspec.Struct, frozen=True, tag="execute"):
+    """EXECUTE; the arguments as they stand in the text."""
+
+    name: str
+    arguments: tuple[str, ...]
+
+
+class DeallocatePlan(msgspec.Struct, frozen=True, tag="deallocate"):
+    """DEALLOCATE; `name` None: ALL."""
+
+    name: str | None
+
+
+class DiscardPlan(msgspec.Struct, frozen=True, tag="discard"):
+    """DISCARD ALL or TEMP."""
+
+    everything: bool
+
+
+class CopyToPlan(msgspec.Struct, frozen=True, tag="copy_to"):
+    """COPY … TO; `path` None: STDOUT. Options as `CopyFromPlan`'s."""
+
+    plan: SelectPlan | SubscribePlan
+    path: str | None
+    format: str
+    header: bool = False
+    delimiter: str = ","
+    quote: str = '"'
+    escape: str = '"'
+    null: str = ""
+
+
 Plan = (
     SelectPlan
+    | SubscribePlan
+    | DeclarePlan
+    | FetchPlan
+    | ClosePlan
+    | PreparePlan
+    | ExecutePlan
+    | DeallocatePlan
+    | DiscardPlan
+    | CopyToPlan
     | CreateTablePlan
     | CreateViewPlan
     | CreateMaterializedViewPlan

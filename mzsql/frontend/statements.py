@@ -142,11 +142,21 @@ class Delete(Statement):
 
 @dataclass(frozen=True)
 class CopyFrom(Statement):
-    """COPY t FROM '<file>'."""
+    """COPY t FROM '<file>' | STDIN; `path` None: STDIN."""
 
     table: Name
     columns: tuple[tuple[str, int], ...]
-    path: str
+    path: str | None
+    options: tuple[tuple[str, str, int], ...]
+
+
+@dataclass(frozen=True)
+class CopyTo(Statement):
+    """COPY {t | (query) | (SUBSCRIBE …)} TO {STDOUT | '<file or URL>'}; `path` None: STDOUT."""
+
+    what: Name | Select | Subscribe
+    columns: tuple[tuple[str, int], ...]
+    path: str | None
     options: tuple[tuple[str, str, int], ...]
 
 
@@ -203,6 +213,88 @@ class SetVariable(Statement):
     values: tuple[str, ...] | None
     local: bool = False
     system: bool = False
+
+
+@dataclass(frozen=True)
+class Subscribe(Statement):
+    """SUBSCRIBE.
+
+    Attributes:
+        what: an object's name, a query or a SHOW.
+        snapshot: WITH (SNAPSHOT).
+        progress: WITH (PROGRESS).
+        as_of, at_least: AS OF [AT LEAST] t.
+        up_to: UP TO t.
+        envelope: ``upsert``, ``debezium`` or None.
+        keys: the envelope's KEY, each with its position.
+        order: the items of WITHIN TIMESTAMP ORDER BY.
+    """
+
+    what: Name | exp.Expr | Show
+    snapshot: bool = True
+    progress: bool = False
+    as_of: exp.Expr | None = None
+    at_least: bool = False
+    up_to: exp.Expr | None = None
+    envelope: str | None = None
+    keys: tuple[tuple[str, int], ...] = ()
+    order: tuple[exp.Expr, ...] = ()
+
+
+@dataclass(frozen=True)
+class Declare(Statement):
+    """DECLARE c CURSOR FOR …"""
+
+    name: str
+    statement: Statement
+
+
+@dataclass(frozen=True)
+class Fetch(Statement):
+    """FETCH; `count` None: ALL; `timeout` as its text stands, None where it is not said."""
+
+    name: str
+    count: int | None = 1
+    timeout: str | None = None
+
+
+@dataclass(frozen=True)
+class Close(Statement):
+    """CLOSE c; `name` None: ALL."""
+
+    name: str | None
+
+
+@dataclass(frozen=True)
+class Prepare(Statement):
+    """PREPARE name (types) AS statement; `text` is the statement's own."""
+
+    name: str
+    types: tuple[exp.DataType, ...]
+    text: str
+    statement: Statement
+
+
+@dataclass(frozen=True)
+class Execute(Statement):
+    """EXECUTE name (arguments); each argument's text and position."""
+
+    name: str
+    arguments: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Deallocate(Statement):
+    """DEALLOCATE [PREPARE] name | ALL; `name` None: ALL."""
+
+    name: str | None
+
+
+@dataclass(frozen=True)
+class Discard(Statement):
+    """DISCARD ALL | TEMP."""
+
+    everything: bool
 
 
 @dataclass(frozen=True)

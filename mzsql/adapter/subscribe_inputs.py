@@ -1,0 +1,172 @@
+"""What a subscription listens to: collections with times, and relations that only have a present.
+
+Promise: an input gives its contents at a time and its updates between times, and stays readable from the subscription's progress on. A
+table or a materialized view gives what its shard says. A builtin relation has no history: it is looked at once in a while, and what is
+different then is an update at the latest complete time; that costs its whole contents each time, which are small.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mzsql.adapter.environment import Environment
+from mzsql.adapter.interrupt import current
+from mzsql.persist import consolidate
+from mzsql.repr.errors import NotReadable, SqlError, UndefinedTable
+from mzsql.repr.frontier import Frontier, Timestamp
+from mzsql.repr.ids import GlobalId
+
+#: How often relations without history are looked at, in seconds.
+POLL_SECONDS = 1.0
+
+
+class Input(Protocol):
+    """One collection that is listened to."""
+
+    def upper(self) -> Frontier:
+        """How far it is complete."""
+
+    def wait(self, past: Timestamp, seconds: float) -> bool:
+        """Wait until ``past`` is complete, no longer than ``seconds``; whether it is."""
+
+    def snapshot(self, as_of: Timestamp) -> pa.RecordBatchReader:
+        """The contents: c0 …, [mz_error], [mz_time], mz_diff."""
+
+    def rows_between(self, lower: Timestamp, upper: Timestamp) -> int:
+        """At most how many updates there are."""
+
+    def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
+        """The updates with ``lower <= mz_time < upper``: c0 …, [mz_error], mz_time, mz_diff."""
+
+    def hold(self, since: Timestamp) -> None:
+        """Let go of the times before."""
+
+    def close(self) -> None:
+        """Let go of everything. Idempotent."""
+
+
+class StoredInput:
+    """A table or a materialized view, held from ``as_of`` on.
+
+    Raises:
+        NotReadable: ``as_of`` is gone already.
+    """
+
+    def __init__(self, env: Environment, gid: GlobalId, as_of: Timestamp) -> None:
+        self._env = env
+        self._gid = gid
+        self._name = env.collections.meta(gid).name
+        self._hold = env.collections.hold(gid, as_of)
+
+    @property
+    def since(self) -> Frontier:
+        """What is held."""
+        return self._hold.since
+
+    def upper(self) -> Frontier:
+        """The collection's upper."""
+        try:
+            return self._env.collections.upper(self._gid)
+        except UndefinedTable:
+            raise self._dropped() from None
+
+    def _dropped(self) -> SqlError:
+        return UndefinedTable(
+            f'subscribe has been terminated because underlying relation "{self._name}" was dropped'
+        )
+
+    def wait(self, past: Timestamp, seconds: float) -> bool:
+        """Wait for the collection's upper."""
+        try:
+            self._env.collections.wait_for_upper(self._gid, past, seconds)
+        except NotReadable:
+            return False
+        except UndefinedTable:
+            raise self._dropped() from None
+        return True
+
+    def snapshot(self, as_of: Timestamp) -> pa.RecordBatchReader:
+        """The shard's contents, read piece by piece."""
+        return self._env.collections.snapshot_reader(self._gid, as_of)
+
+    def rows_between(self, lower: Timestamp, upper: Timestamp) -> int:
+        """The rows of the parts that may hold such updates."""
+        parts = self._env.collections.parts_between(self._gid, lower, upper)
+        return sum(part.rows for part in parts)
+
+    def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
+        """The shard's updates."""
+        return self._env.collections.updates(self._gid, lower, upper)
+
+    def hold(self, since: Timestamp) -> None:
+        """Move the hold forward."""
+        self._hold.downgrade(since)
+
+    def close(self) -> None:
+        """Release the hold."""
+        self._hold.release()
+
+
+class PolledInput:
+    """A relation without history; ``contents`` gives it as it is: c0 …, mz_diff."""
+
+    def __init__(self, env: Environment, contents: Callable[[], pa.Table]) -> None:
+        self._env = env
+        self._contents = contents
+        self._last: pa.Table | None = None
+        self._next = 0.0
+        self._upper: Timestamp = 0
+
+    def upper(self) -> Frontier:
+        """How far it was looked at."""
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + POLL_SECONDS
+            self._upper = max(self._upper + 1, self._env.clock.now_ms())
+        return self._upper
+
+    def wait(self, past: Timestamp, seconds: float) -> bool:
+        """Wait until it is time to look again."""
+        upper = self.upper()
+        if upper is None or upper > past:
+            return True
+        current().sleep(min(seconds, max(self._next - time.monotonic(), 0.01)))
+        upper = self.upper()
+        return upper is None or upper > past
+
+    def snapshot(self, as_of: Timestamp) -> pa.RecordBatchReader:
+        """The contents now."""
+        del as_of
+        self._last = self._contents()
+        return self._last.to_reader()
+
+    def rows_between(self, lower: Timestamp, upper: Timestamp) -> int:
+        """Nothing that could be divided by time."""
+        del lower, upper
+        return 0
+
+    def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
+        """What is different now, at the last of the times."""
+        del lower
+        assert self._last is not None
+        now = self._contents()
+        gone = self._last.set_column(
+            self._last.schema.get_field_index("mz_diff"),
+            "mz_diff",
+            pc.negate(self._last.column("mz_diff")),
+        )
+        both = pa.concat_tables([now, gone], promote_options="default")
+        self._last = now
+        times = pa.repeat(pa.scalar(upper - 1, pa.int64()), both.num_rows)
+        diffs = both.schema.get_field_index("mz_diff")
+        return consolidate(both.add_column(diffs, "mz_time", times))
+
+    def hold(self, since: Timestamp) -> None:
+        """There is nothing to hold."""
+
+    def close(self) -> None:
+        """There is nothing to close."""

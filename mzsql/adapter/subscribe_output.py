@@ -1,0 +1,133 @@
+"""What a subscription's rows look like: updates to output rows, by envelope and order.
+
+Promise: rows come in the order of their timestamps. Without an envelope they are the updates, those of a timestamp in the order asked for
+(else in that of their columns). ENVELOPE UPSERT and DEBEZIUM give one row for each key and timestamp that has updates; a key that has
+more than one row at a timestamp, or loses or gains more than one, is a key_violation, whose values are NULL (reference facts 11). The
+work is DuckDB's and streams: what does not fit into memory is on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import duckdb
+import pyarrow as pa
+
+from mzsql.compute.transient import given
+from mzsql.frontend.plans import SubscribePlan
+from mzsql.repr.frontier import Timestamp
+from mzsql.repr.types import arrow_schema
+
+#: Output rows that are handed out at once.
+BATCH_ROWS = 16 * 1024
+#: The updates, those of equal rows at a time summed up.
+_UPDATES = (
+    "(SELECT * EXCLUDE (mz_diff), CAST(sum(mz_diff) AS BIGINT) AS mz_diff FROM updates"
+    " GROUP BY ALL HAVING sum(mz_diff) <> 0)"
+)
+
+
+class OutputRows:
+    """Makes output rows for one subscription."""
+
+    def __init__(self, plan: SubscribePlan) -> None:
+        self._plan = plan
+        schema = arrow_schema(plan.desc.typ.columns)
+        self._types = [field.type for field in schema]
+        self._query = self._statement()
+
+    def _statement(self) -> str:
+        plan = self._plan
+        columns = [f'"c{i}"' for i in range(plan.row.arity)]
+        progressed = ["FALSE"] if plan.progress else []
+        if plan.envelope is None:
+            order = [
+                f"{(*columns, 'mz_diff')[o.column]} {'DESC' if o.desc else 'ASC'}"
+                f" NULLS {'LAST' if o.nulls_last else 'FIRST'}"
+                for o in plan.order
+            ]
+            items = ["mz_time", *progressed, "mz_diff", *columns]
+            rest = [*order, *columns, "mz_diff"]
+            return (
+                f"SELECT {self._listed(items)} FROM {_UPDATES} ORDER BY mz_time, {', '.join(rest)}"
+            )
+        keys = [columns[i] for i in plan.keys]
+        values = [c for i, c in enumerate(columns) if i not in plan.keys]
+        return self._enveloped(keys, values, progressed)
+
+    def _enveloped(self, keys: list[str], values: list[str], progressed: list[str]) -> str:
+        """One row a key and timestamp; ``mz_state`` follows from how many rows went and came."""
+        debezium = self._plan.envelope == "debezium"
+        # first() keeps a NULL, which any_value() would skip.
+        before = [f"first({v}) FILTER (WHERE mz_diff < 0)" for v in values]
+        after = [f"first({v}) FILTER (WHERE mz_diff > 0)" for v in values]
+        went = "coalesce(sum(mz_diff) FILTER (WHERE mz_diff < 0), 0)"
+        came = "coalesce(sum(mz_diff) FILTER (WHERE mz_diff > 0), 0)"
+        state = (
+            f"CASE WHEN {went} = 0 AND {came} = 1 THEN '{'insert' if debezium else 'upsert'}'"
+            f" WHEN {went} = -1 AND {came} = 1 THEN 'upsert'"
+            f" WHEN {went} = -1 AND {came} = 0 THEN 'delete' ELSE 'key_violation' END"
+        )
+        parts = [f"{e} AS b{i}" for i, e in enumerate(before)]
+        parts += [f"{e} AS a{i}" for i, e in enumerate(after)]
+        inner = (
+            f"SELECT {', '.join(['mz_time', *keys, f'{state} AS mz_state', *parts])}"
+            f" FROM {_UPDATES} GROUP BY mz_time, {', '.join(keys)}"
+        )
+        shown = []
+        n = len(values)
+        violated = "mz_state = 'key_violation'"
+        if debezium:
+            shown += [f"CASE WHEN NOT {violated} THEN b{i} END" for i in range(n)]
+            shown += [f"CASE WHEN NOT {violated} THEN a{i} END" for i in range(n)]
+        else:
+            shown += [f"CASE WHEN mz_state = 'upsert' THEN a{i} END" for i in range(n)]
+        items = ["mz_time", *progressed, "mz_state", *keys, *shown]
+        return (
+            f"SELECT {self._listed(items)} FROM ({inner}) ORDER BY {', '.join(['mz_time', *keys])}"
+        )
+
+    @staticmethod
+    def _listed(items: list[str]) -> str:
+        return ", ".join(f"{item} AS o{i}" for i, item in enumerate(items))
+
+    def of(self, duck: duckdb.DuckDBPyConnection, updates: pa.Table) -> Iterator[pa.Table]:
+        """The output rows of updates (c0 …, mz_time, mz_diff; all of each timestamp), in pieces."""
+        with given(duck, "updates", updates):
+            yield from self._rows(duck)
+
+    def of_table(
+        self, duck: duckdb.DuckDBPyConnection, table: str, ts: Timestamp
+    ) -> Iterator[pa.Table]:
+        """The output rows of contents at ``ts`` that are in a table of DuckDB's, in pieces."""
+        columns = "".join(f'"c{i}", ' for i in range(self._plan.row.arity))
+        duck.execute(
+            f"CREATE TEMP VIEW updates AS SELECT {columns}CAST({ts} AS BIGINT) AS mz_time, mz_diff FROM {table}"
+        )
+        yield from self._rows(duck)
+        duck.execute("DROP VIEW updates")
+
+    def _rows(self, duck: duckdb.DuckDBPyConnection) -> Iterator[pa.Table]:
+        for batch in duck.sql(self._query).to_arrow_reader(BATCH_ROWS):
+            if batch.num_rows:
+                yield self._typed(pa.Table.from_batches([batch]))
+
+    def progress(self, ts: Timestamp) -> pa.Table:
+        """The row that says: no more updates before ``ts``."""
+        arrays = [
+            pa.array([ts if i == 0 else True if i == 1 else None]).cast(typ)
+            for i, typ in enumerate(self._types)
+        ]
+        return pa.table(arrays, names=list(self._plan.desc.names))
+
+    def nothing(self) -> pa.Table:
+        """No rows."""
+        arrays = [pa.array([], typ) for typ in self._types]
+        return pa.table(arrays, names=list(self._plan.desc.names))
+
+    def _typed(self, rows: pa.Table) -> pa.Table:
+        arrays = [
+            column if column.type == typ else column.cast(typ)
+            for column, typ in zip(rows.columns, self._types, strict=True)
+        ]
+        return pa.table(arrays, names=list(self._plan.desc.names))

@@ -1,0 +1,213 @@
+"""A dataflow that lives in this process for as long as somebody listens to it: hydrated and stepped by DuckDB, nothing durable.
+
+Promise: the same rendered statements as a maintained view's, so its output at every timestamp is the query's, and a step costs what the
+updates touch plus one scan of the arrangements that it reads; the inputs are read once, at `as_of`. State is tables of a DuckDB that
+spills to a temporary directory beyond `MEMORY_LIMIT`, consolidated whenever it has doubled. Trade-offs: no lookups by key (a step scans
+the state that it joins with, in process), and nothing is shared between listeners or survives them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator, Mapping
+
+import duckdb
+import pyarrow as pa
+from sqlglot import expressions as exp
+
+from mzsql.expr.engines import duckdb_connection, to_sql
+from mzsql.expr.functions.table import Engine
+from mzsql.render.dataflow import RenderedDataflow
+from mzsql.render.rendered import ArrangementSpec
+from mzsql.repr.frontier import Timestamp
+from mzsql.repr.ids import GlobalId
+
+#: Memory that one such dataflow may hold before DuckDB goes to disk.
+MEMORY_LIMIT = "256MiB"
+#: Fewer updates than this in an arrangement are never consolidated.
+_CONSOLIDATE_ROWS = 50_000
+
+
+@contextlib.contextmanager
+def given(
+    connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table | pa.RecordBatch
+) -> Iterator[None]:
+    """A relation of this name within the block."""
+    connection.register(name, rows)
+    try:
+        yield
+    finally:
+        connection.unregister(name)
+
+
+def bounded_connection(directory: str) -> duckdb.DuckDBPyConnection:
+    """An in-process DuckDB that keeps `MEMORY_LIMIT` in memory and the rest in ``directory``."""
+    connection = duckdb_connection()
+    connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
+    connection.execute(f"SET temp_directory = '{directory.replace(chr(39), chr(39) * 2)}'")
+    return connection
+
+
+def load(
+    connection: duckdb.DuckDBPyConnection, name: str, rows: pa.RecordBatchReader | pa.Table
+) -> None:
+    """Make a table of rows, piece by piece; whatever makes them runs outside of DuckDB, so that its errors stay what they are."""
+    with given(connection, "given", rows.schema.empty_table()):
+        connection.execute(f'CREATE TABLE "{name}" AS SELECT * FROM given')
+    for batch in rows.to_batches() if isinstance(rows, pa.Table) else rows:
+        with given(connection, "given", pa.Table.from_batches([batch])):
+            connection.execute(f'INSERT INTO "{name}" SELECT * FROM given')
+
+
+class TransientDataflow:
+    """One dataflow's state; `hydrate`, then `step` after `step`. For one thread at a time, but for `interrupt`.
+
+    Args:
+        rendered: the dataflow; it may not read indexes.
+        as_of: the time of its first contents.
+    """
+
+    def __init__(self, rendered: RenderedDataflow, as_of: Timestamp) -> None:
+        self._rendered = rendered
+        self._as_of = as_of
+        self._directory = tempfile.TemporaryDirectory(prefix="mzsql-transient-")
+        self._duck = bounded_connection(self._directory.name)
+        self._specs = {spec.name: spec for spec in rendered.arrangements}
+        self._rows: dict[str, int] = {}
+        self._settled: dict[str, int] = {}
+
+    def interrupt(self) -> None:
+        """End what runs; from any thread."""
+        self._duck.interrupt()
+
+    def close(self) -> None:
+        """Give the state up. Idempotent."""
+        self._duck.close()
+        self._directory.cleanup()
+
+    # --- hydration ------------------------------------------------------------------------------
+
+    def hydrate(self, snapshots: Mapping[GlobalId, pa.RecordBatchReader | pa.Table]) -> pa.Table:
+        """Fill the arrangements; the export's contents at `as_of`: c0 …, mz_error, mz_diff, consolidated.
+
+        Args:
+            snapshots: each input's contents at `as_of`: c0 …, [mz_error], mz_diff; a reader is read once.
+        """
+        for gid, rows in snapshots.items():
+            load(self._duck, f"snap_{gid}", rows)
+        self._duck.execute("CREATE TABLE mz_errors (mz_error VARCHAR, mz_diff BIGINT)")
+        for stage in self._rendered.hydration(Engine.DUCKDB):
+            text = to_sql(stage.statement, Engine.DUCKDB)
+            self._duck.execute(f"CREATE OR REPLACE TEMP TABLE stage AS {text}")
+            if stage.target is None:
+                break
+            columns = ", ".join(f'"c{i}"' for i in range(len(stage.columns)))
+            listed = f"{columns}, " if columns else ""
+            if stage.has_errors:
+                self._duck.execute(
+                    "INSERT INTO mz_errors SELECT mz_error, mz_diff FROM stage WHERE mz_error IS NOT NULL"
+                )
+            state = f"state_{stage.target}"
+            self._duck.execute(
+                f'CREATE TABLE "{state}" AS SELECT {listed}mz_diff FROM stage WHERE mz_error IS NULL'
+            )
+            self._present(stage.target, self._as_of)
+            self._rows[stage.target] = self._settled[stage.target] = self._count(state)
+        for gid in snapshots:
+            self._duck.execute(f'DROP TABLE "snap_{gid}"')
+        arity = len(self._rendered.output_columns)
+        listed = "".join(f'"c{i}", ' for i in range(arity))
+        nulls = "".join(f'NULL AS "c{i}", ' for i in range(arity))
+        total = "CAST(sum(mz_diff) AS BIGINT) AS mz_diff"
+        return self._duck.sql(
+            f"SELECT {listed}mz_error, {total} FROM (SELECT {listed}mz_error, mz_diff FROM stage"
+            f" UNION ALL BY NAME SELECT {nulls}mz_error, mz_diff FROM mz_errors)"
+            " GROUP BY ALL HAVING sum(mz_diff) <> 0"
+        ).to_arrow_table()
+
+    def _count(self, table: str) -> int:
+        ((rows,),) = self._duck.execute(f'SELECT count(*) FROM "{table}"').fetchall()
+        return int(rows)
+
+    def _present(self, name: str, at: Timestamp) -> None:
+        """An arrangement's state as the relation that statements read: every row at one time."""
+        self._duck.execute(
+            f'CREATE OR REPLACE TEMP VIEW "{name}" AS'
+            f' SELECT * EXCLUDE (mz_diff), CAST({at} AS BIGINT) AS mz_time, mz_diff FROM "state_{name}"'
+        )
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    def step(
+        self, deltas: Mapping[GlobalId, pa.Table], lower: Timestamp, upper: Timestamp
+    ) -> pa.Table:
+        """Process the inputs' updates of ``[lower, upper)``; the export's: c0 …, mz_error, mz_time, mz_diff, consolidated.
+
+        Args:
+            deltas: each input's updates at their times: c0 …, [mz_error], mz_time, mz_diff.
+            lower: the end of the step before, or the time after `as_of`.
+            upper: where the step ends; the inputs are complete there.
+        """
+        step = self._rendered.step(Engine.DUCKDB, lower, upper)
+        for name in self._specs:
+            self._present(name, lower - 1)
+        with contextlib.ExitStack() as relations:
+            for gid, rows in deltas.items():
+                relations.enter_context(given(self._duck, f"delta_{gid}", rows))
+            statement: exp.Expression = step.statement
+            self._duck.execute(
+                f"CREATE OR REPLACE TEMP TABLE step AS {to_sql(statement, Engine.DUCKDB)}"
+            )
+        export = None
+        for output in step.outputs:
+            listed = "".join(f'"c{at}" AS "c{i}", ' for i, at in enumerate(output.positions))
+            if output.arrangement is None:
+                export = (
+                    f"SELECT {listed}mz_error, mz_time, CAST(sum(mz_diff) AS BIGINT) AS mz_diff FROM step"
+                    f" WHERE mz_tag = {output.tag} GROUP BY ALL HAVING sum(mz_diff) <> 0"
+                )
+                continue
+            self._duck.execute(
+                f'INSERT INTO "state_{output.arrangement}"'
+                f" SELECT {listed}mz_diff FROM step WHERE mz_tag = {output.tag}"
+            )
+            self._settle(output.arrangement)
+        assert export is not None
+        return self._duck.sql(export).to_arrow_table()
+
+    def _settle(self, name: str) -> None:
+        """Consolidate an arrangement that has doubled since it was consolidated last."""
+        state = f"state_{name}"
+        rows = self._count(state)
+        if rows < max(_CONSOLIDATE_ROWS, 2 * self._settled[name]):
+            return
+        self._duck.execute(
+            f"CREATE TABLE settled AS {self._consolidated(self._specs[name], state)}"
+        )
+        self._duck.execute(f'DROP TABLE "{state}" CASCADE')
+        self._duck.execute(f'ALTER TABLE settled RENAME TO "{state}"')
+        self._settled[name] = self._count(state)
+
+    def _consolidated(self, spec: ArrangementSpec, state: str) -> str:
+        if not spec.additive:
+            return (
+                f"SELECT * EXCLUDE (mz_diff), CAST(sum(mz_diff) AS BIGINT) AS mz_diff"
+                f' FROM "{state}" GROUP BY ALL HAVING sum(mz_diff) <> 0'
+            )
+        # An accumulator's value is the sum of what its rows add, so a key's rows are as good as their sums in one row.
+        types = self._duck.table(state).types
+        items, keys, sums = [], [], []
+        for i, _ in enumerate(spec.columns):
+            if i in spec.additive:
+                total = f'sum("c{i}" * mz_diff)'
+                sums.append(f"{total} <> 0")
+                items.append(f'CAST({total} AS {types[i]}) AS "c{i}"')
+            else:
+                keys.append(f'"c{i}"')
+                items.append(f'"c{i}"')
+        group = f" GROUP BY {', '.join(keys)}" if keys else ""
+        return (
+            f'SELECT {", ".join(items)}, CAST(1 AS BIGINT) AS mz_diff FROM "{state}"{group}'
+            f" HAVING {' OR '.join(sums)}"
+        )

@@ -1,0 +1,114 @@
+"""COPY through a cursor, with psycopg's `Copy` as the model.
+
+Promise: COPY … TO STDOUT is read as bytes, a batch of rows at a time; COPY … FROM STDIN takes bytes or rows, keeps them in a temporary
+file, and loads all of them as one write when its block ends well, nothing when it ends with an exception.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from mzsql.adapter.copy_to import CopyOut
+from mzsql.dbapi.errors import ProgrammingError, user_errors
+
+if TYPE_CHECKING:
+    from mzsql.dbapi.cursor import Cursor
+
+Parameters = Sequence[object] | Mapping[str, object] | None
+
+
+class Copy:
+    """One COPY; a context manager, made by `Cursor.copy`."""
+
+    def __init__(self, cursor: Cursor, operation: str, parameters: Parameters) -> None:
+        self._cursor = cursor
+        self._operation = operation
+        self._parameters = parameters
+        self._out: CopyOut | None = None
+        self._data: IO[bytes] | None = None
+        self._bytes: Iterator[bytes] = iter(())
+
+    def __enter__(self) -> Copy:
+        if self._cursor.takes_data(self._operation):
+            self._data = tempfile.NamedTemporaryFile(prefix="mzsql-copy-")
+            return self
+        self._out = self._cursor.run_copy(self._operation, self._parameters, None)
+        if self._out is None:
+            raise ProgrammingError(
+                "copy() is for COPY … TO STDOUT and COPY … FROM STDIN", sqlstate="0A000"
+            )
+        self._bytes = iter(self._out)
+        return self
+
+    def __exit__(self, failure: type[BaseException] | None, *_: object) -> None:
+        if self._out is not None:
+            self._out.close()
+        data, self._data = self._data, None
+        if data is None:
+            return
+        with data:
+            if failure is None:
+                data.flush()
+                self._cursor.run_copy(self._operation, self._parameters, Path(data.name))
+
+    # --- out ------------------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[bytes]:
+        while data := self.read():
+            yield data
+
+    def read(self) -> bytes:
+        """The next bytes: some whole rows; none at the end. Waits for those of a SUBSCRIBE."""
+        if self._out is None:
+            raise ProgrammingError("this COPY takes data: write() it", sqlstate="0A000")
+        with user_errors():
+            return next(self._bytes, b"")
+
+    # --- in -------------------------------------------------------------------------------------------
+
+    def write(self, data: bytes | str) -> None:
+        """Add bytes (or text, as UTF-8) in the format that COPY names."""
+        if self._data is None:
+            raise ProgrammingError("this COPY gives data: iterate it", sqlstate="0A000")
+        self._data.write(data.encode() if isinstance(data, str) else data)
+
+    def write_row(self, row: Sequence[Any]) -> None:
+        """Add one row of values, in COPY's text format with its defaults: for COPY … FROM STDIN without options."""
+        self.write("\t".join(_field(value) for value in row) + "\n")
+
+
+def _field(value: Any) -> str:
+    if value is None:
+        return "\\N"
+    return _escaped(_text(value))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "t" if value else "f"
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f"\\x{bytes(value).hex()}"
+    if isinstance(value, list | tuple):
+        return _array(value)
+    return str(value)
+
+
+def _array(values: Sequence[Any]) -> str:
+    parts = []
+    for value in values:
+        if value is None:
+            parts.append("NULL")
+        elif isinstance(value, list | tuple):
+            parts.append(_array(value))
+        else:
+            parts.append('"' + _text(value).replace("\\", "\\\\").replace('"', '\\"') + '"')
+    return "{" + ",".join(parts) + "}"
+
+
+def _escaped(text: str) -> str:
+    for old, new in (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r")):
+        text = text.replace(old, new)
+    return text

@@ -1,0 +1,310 @@
+"""Cursors: PEP 249 over a connection's statements, and over results that come piece by piece.
+
+Promise: fetching from a SUBSCRIBE waits for rows, and the connection takes other statements meanwhile; closing the cursor, running
+another statement on it, or closing the connection ends the subscription.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from mzsql.adapter.copy_to import CopyOut
+from mzsql.adapter.results import Result
+from mzsql.adapter.subscribe import Subscription
+from mzsql.dbapi.copying import Copy
+from mzsql.dbapi.errors import InterfaceError, NotSupportedError, ProgrammingError, user_errors
+from mzsql.dbapi.values import python_column
+from mzsql.frontend import parse_statements
+from mzsql.frontend.statements import CopyFrom
+from mzsql.repr.types import RelationDesc, type_name
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import DataFrame
+
+    from mzsql.dbapi.connection import Connection
+
+Parameters = Sequence[object] | Mapping[str, object] | None
+Row = tuple[Any, ...]
+Description = tuple[str, str, None, None, int | None, int | None, bool]
+
+
+class Cursor:
+    """A cursor: runs statements and holds the last result."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.arraysize = 1
+        self._result: Result | None = None
+        self._rows: list[Row] | None = None
+        self._at = 0
+        self._closed = False
+        self._stream: Subscription | None = None
+
+    # --- running ------------------------------------------------------------------------------
+
+    def execute(self, operation: str, parameters: Parameters = None) -> Cursor:
+        """Run one or several statements; the last one's result is kept.
+
+        Args:
+            operation: SQL, with ``%s`` or ``%(name)s`` where parameters are given (and ``%%`` for a percent sign).
+            parameters: a sequence or a mapping.
+        """
+        self._check_open()
+        self._reset()
+        results = self.connection.run(operation, parameters)
+        for result in results:
+            if result.copy is not None:
+                raise ProgrammingError(
+                    "COPY … TO STDOUT cannot be used with this method; use copy() instead",
+                    sqlstate="0A000",
+                )
+        for result in results[:-1]:
+            if result.stream is not None:
+                result.stream.close()
+        self._result = results[-1] if results else None
+        self._stream = None if self._result is None else self._result.stream
+        if self._stream is not None:
+            self.connection.follow(self._stream)
+        return self
+
+    def copy(self, operation: str, parameters: Parameters = None) -> Copy:
+        """Run COPY … TO STDOUT or COPY … FROM STDIN; a context manager that reads or takes the data, as psycopg's.
+
+        ``with cur.copy("COPY t TO STDOUT") as copy: for data in copy: …`` gives bytes; ``with cur.copy("COPY t FROM STDIN") as copy:
+        copy.write(data)`` or ``copy.write_row(values)`` loads all of it when the block ends without an exception, and nothing otherwise.
+        """
+        self._check_open()
+        self._reset()
+        return Copy(self, operation, parameters)
+
+    def takes_data(self, operation: str) -> bool:
+        """Whether a text is one COPY … FROM STDIN. `Copy` uses this."""
+        with user_errors():
+            statements = parse_statements(operation)
+        return any(isinstance(s, CopyFrom) and s.path is None for s in statements)
+
+    def run_copy(
+        self, operation: str, parameters: Parameters, stdin: Path | None
+    ) -> CopyOut | None:
+        """Run a COPY; what it hands out, if it does. `Copy` uses this."""
+        self._check_open()
+        results = self.connection.run(operation, parameters, stdin)
+        self._result = results[-1] if results else None
+        return None if self._result is None else self._result.copy
+
+    def _reset(self) -> None:
+        """Let go of the last result; a subscription ends."""
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
+        self._result, self._rows, self._at = None, None, 0
+
+    def executemany(self, operation: str, seq_of_parameters: Iterable[Parameters]) -> Cursor:
+        """Run a statement for each set of parameters, as one transaction where none is open and the statement writes."""
+        self._check_open()
+        total = 0
+        sets = list(seq_of_parameters)
+        connection = self.connection
+        alone = connection.autocommit and not connection.in_transaction and len(sets) > 1
+        if alone:
+            connection.run("BEGIN", None)
+        try:
+            for parameters in sets:
+                self.execute(operation, parameters)
+                total += max(self.rowcount, 0)
+        except BaseException:
+            if alone:
+                connection.rollback()
+            raise
+        if alone:
+            connection.commit()
+        self._result = Result(f"MANY {total}", count=total)
+        return self
+
+    def callproc(self, procname: str, parameters: Sequence[object] = ()) -> None:
+        """There are no stored procedures."""
+        del parameters
+        raise NotSupportedError(f"there are no stored procedures: {procname}", sqlstate="0A000")
+
+    def setinputsizes(self, sizes: object) -> None:
+        """Nothing to do (PEP 249 allows that)."""
+
+    def setoutputsize(self, size: int, column: int | None = None) -> None:
+        """Nothing to do (PEP 249 allows that)."""
+
+    # --- results ------------------------------------------------------------------------------
+
+    @property
+    def description(self) -> list[Description] | None:
+        """Name, type, precision, scale and nullability of each column; None without rows."""
+        if self._result is None or self._result.desc is None:
+            return None
+        found: list[Description] = []
+        desc = self._result.desc
+        for name, column in zip(desc.names, desc.typ.columns, strict=True):
+            numeric = column.type.kind == "numeric"
+            precision = 38 if numeric else None
+            scale = column.type.scale if numeric else None
+            code = type_name(column.type).partition("(")[0]
+            found.append((name, code, None, None, precision, scale, column.nullable))
+        return found
+
+    @property
+    def rowcount(self) -> int:
+        """Rows returned or changed by the last statement; -1 where neither makes sense."""
+        return -1 if self._result is None else self._result.count
+
+    @property
+    def statusmessage(self) -> str | None:
+        """The last statement's command tag, such as ``INSERT 0 1``."""
+        return None if self._result is None else self._result.tag
+
+    @property
+    def timestamp(self) -> int | None:
+        """The time that the last query was read at, in milliseconds; None for one that reads nothing with times."""
+        return None if self._result is None else self._result.ts
+
+    def _fetched(self) -> list[Row]:
+        self._check_open()
+        result = self._result
+        if result is None or result.rows is None or result.desc is None:
+            raise self._no_rows()
+        if self._rows is None:
+            self._rows = _python_rows(result.rows, result.desc, result.count)
+        return self._rows
+
+    def _next_table(self, stream: Subscription, timeout: float | None) -> pa.Table | None:
+        """A subscription's next rows; the connection is free for other statements meanwhile."""
+        with user_errors():
+            return stream.next_batch(timeout)
+
+    def _from_stream(self, stream: Subscription, timeout: float | None) -> bool:
+        """See to it that rows of the subscription are here; False at its end or when the timeout came first."""
+        self._check_open()
+        if self._rows is not None and self._at < len(self._rows):
+            return True
+        table = self._next_table(stream, timeout)
+        self._rows, self._at = ([] if table is None else _python_rows(table, stream.desc, 0)), 0
+        return bool(self._rows)
+
+    @staticmethod
+    def _no_rows() -> ProgrammingError:
+        return ProgrammingError("the last statement has no rows to fetch", sqlstate="24000")
+
+    def fetchone(self) -> Row | None:
+        """The next row, or None; waits for a row of a SUBSCRIBE, and None is its end."""
+        if self._stream is not None and not self._from_stream(self._stream, None):
+            return None
+        rows = self._fetched() if self._stream is None else self._buffered()
+        if self._at >= len(rows):
+            return None
+        self._at += 1
+        return rows[self._at - 1]
+
+    def fetchmany(self, size: int | None = None, *, timeout: float | None = None) -> list[Row]:
+        """The next ``size`` rows (`arraysize` by default).
+
+        Of a SUBSCRIBE: waits for one row (at most ``timeout`` seconds) and takes what else is there already; none: it is over, or the
+        timeout came first (`Cursor.ended` tells which).
+        """
+        wanted = self.arraysize if size is None else size
+        if self._stream is not None:
+            found: list[Row] = []
+            while len(found) < wanted and self._from_stream(
+                self._stream, 0.0 if found else timeout
+            ):
+                rows = self._buffered()
+                start = self._at
+                self._at = min(len(rows), start + wanted - len(found))
+                found += rows[start : self._at]
+            return found
+        rows = self._fetched()
+        start = self._at
+        self._at = min(len(rows), start + wanted)
+        return rows[start : self._at]
+
+    def _buffered(self) -> list[Row]:
+        return [] if self._rows is None else self._rows
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last result has no more rows: for a SUBSCRIBE, that none will ever come."""
+        if self._stream is not None:
+            return self._stream.closed and self._at >= len(self._buffered())
+        return self._result is None or self._rows is None or self._at >= len(self._rows)
+
+    def arrow_batches(self) -> Iterator[pa.Table]:
+        """The result as Arrow tables, as they come: of a SUBSCRIBE until it ends, of any other result its one table."""
+        if self._stream is None:
+            yield self._table()
+            return
+        stream = self._stream
+        while (table := self._next_table(stream, None)) is not None:
+            yield table
+
+    def fetchall(self) -> list[Row]:
+        """All remaining rows; of a SUBSCRIBE all until it ends (UP TO)."""
+        if self._stream is not None:
+            return list(self)
+        rows = self._fetched()
+        start, self._at = self._at, len(rows)
+        return rows[start:]
+
+    def __iter__(self) -> Iterator[Row]:
+        while (row := self.fetchone()) is not None:
+            yield row
+
+    def _table(self) -> pa.Table:
+        self._check_open()
+        if self._stream is not None:
+            tables = list(self.arrow_batches())
+            return pa.concat_tables([self._stream.no_rows(), *tables])
+        if self._result is None or self._result.rows is None:
+            raise self._no_rows()
+        return self._result.rows
+
+    def arrow(self) -> pa.Table:
+        """The whole result as an Arrow table."""
+        return self._table()
+
+    def pandas(self) -> pd.DataFrame:
+        """The whole result as a pandas frame."""
+        return self._table().to_pandas()
+
+    def df(self) -> DataFrame:
+        """The whole result as a Spark DataFrame."""
+        from mzsql.compute.relations import arrow_frame  # noqa: PLC0415
+
+        return arrow_frame(self.connection.spark.session, self._table())
+
+    # --- end ----------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close; its result is gone, and a SUBSCRIBE ends. Idempotent."""
+        self._closed = True
+        self._reset()
+
+    def __enter__(self) -> Cursor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InterfaceError("the cursor is closed")
+        if self.connection.closed:
+            raise InterfaceError("the connection is closed")
+
+
+def _python_rows(table: pa.Table, desc: RelationDesc, count: int) -> list[Row]:
+    columns = [
+        python_column(column, typ.type)
+        for column, typ in zip(table.columns, desc.typ.columns, strict=True)
+    ]
+    return list(zip(*columns, strict=True)) if columns else [()] * count

@@ -1,0 +1,101 @@
+"""``$1`` in prepared statements: which types they have, and their values put in.
+
+Promise: a parameter without a declared type gets the type that its place gives it, as PostgreSQL infers it: like an untyped literal, it
+is what the first use needs. A value goes into the text as one cast expression in parentheses, so that it can be nothing else. The
+statement is planned anew each time it runs: what it means is what the catalog says then.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from sqlglot.tokenizer_core import TokenType
+
+from mzsql.frontend.dialect import tokenize
+from mzsql.repr.errors import DataError, SqlError
+from mzsql.repr.types import SqlType, type_name
+
+#: Begins the text that stands for a parameter of yet unknown type; no literal can hold U+0000.
+_MARK = "\0$"
+
+
+class _Parameters:
+    """The parameters of the statement that is planned."""
+
+    def __init__(self, declared: Sequence[SqlType]) -> None:
+        self.types: dict[int, SqlType | None] = dict(enumerate(declared, start=1))
+
+
+_planning: ContextVar[_Parameters | None] = ContextVar("mzsql_parameters", default=None)
+
+
+def placeholder(number: str, position: int | None) -> SqlType | str:
+    """What stands for ``$number`` while a statement is prepared: its type, or the text of a literal of unknown type.
+
+    Raises:
+        DataError: no statement is being prepared (42P02).
+    """
+    active = _planning.get()
+    if active is None or not number.isdigit() or int(number) < 1:
+        raise DataError(
+            f"there is no parameter ${number}"
+            if number.isdigit()
+            else "there is no parameter for this placeholder",
+            position=position,
+            hint="Parameters are written %s or %(name)s, and $1 in PREPARE.",
+            sqlstate="42P02",
+        )
+    found = active.types.setdefault(int(number), None)
+    return f"{_MARK}{number}" if found is None else found
+
+
+def decided(text: object, typ: SqlType) -> None:
+    """An untyped literal has become ``typ``: if it stands for a parameter, that is its type."""
+    active = _planning.get()
+    if active is not None and isinstance(text, str) and text.startswith(_MARK):
+        number = int(text.removeprefix(_MARK))
+        if active.types.get(number) is None:
+            active.types[number] = typ
+
+
+@contextmanager
+def inferring(declared: Sequence[SqlType]) -> Iterator[dict[int, SqlType | None]]:
+    """While a statement is planned in the block, its parameters' types come together in the result, by number."""
+    parameters = _Parameters(declared)
+    token = _planning.set(parameters)
+    try:
+        yield parameters.types
+    finally:
+        _planning.reset(token)
+
+
+def all_types(found: Mapping[int, SqlType | None]) -> tuple[SqlType, ...]:
+    """The types of ``$1`` to the highest; raises PostgreSQL's error where one is not known (42P18)."""
+    result: list[SqlType] = []
+    for number in range(1, max(found, default=0) + 1):
+        typ = found.get(number)
+        if typ is None:
+            raise SqlError(
+                f"could not determine data type of parameter ${number}",
+                hint=f"Declare it: PREPARE … ({'…, ' * (number - 1)}integer) AS …",
+                sqlstate="42P18",
+            )
+        result.append(typ)
+    return tuple(result)
+
+
+def substitute(text: str, types: Sequence[SqlType], arguments: Sequence[str]) -> str:
+    """The statement with each ``$n`` replaced by its argument, cast to its type."""
+    pieces: list[str] = []
+    at = 0
+    tokens = tokenize(text)
+    for token, following in itertools.pairwise(tokens):
+        if token.token_type == TokenType.PARAMETER and following.token_type == TokenType.NUMBER:
+            n = int(following.text) - 1
+            pieces.append(text[at : token.start])
+            pieces.append(f"CAST(({arguments[n]}) AS {type_name(types[n])})")
+            at = following.end + 1
+    return "".join([*pieces, text[at:]])
