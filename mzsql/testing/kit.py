@@ -1,6 +1,6 @@
 """The kit without pytest: `run_kit` tries a backend by its URL and reports, as ``mzsql plugins test URL`` shows it.
 
-Promise: nothing is touched but keys and timelines that begin with ``mzsql-kit-<uuid>/``, so it may run on a bucket or a database in use.
+Promise: nothing is touched but keys and timelines that begin with ``mzsql-kit-``, so it may run on a bucket or a database in use.
 Afterwards the objects are removed; of each log its newest entry and of each timeline its row stay, as the protocols remove neither.
 """
 
@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from mzsql.location import (
+    ContestedScheme,
     Registry,
     UnknownScheme,
     UsageError,
@@ -124,19 +125,25 @@ def run_kit(
         registry: of the plugins, this interpreter's by default. Worker processes find plugins by entry point only.
 
     Raises:
-        UsageError: a case or a kind has no such name.
-        UnknownScheme: no plugin serves the scheme, or not as one of ``kinds``.
+        UsageError: a case or a kind has no such name, or no case is of a kind that is served.
+        UnknownScheme: no plugin, or several, serve the scheme, or none as one of ``kinds``.
         LocationError: the backend cannot be opened.
     """
     registry = registry or default_registry()
     not_met = not_met or {}
     _check_names([*(cases or ()), *not_met], kinds)
     served = served_kinds(registry, url, kinds)
+    chosen = list(_chosen(served, cases))
+    if not chosen:
+        raise UsageError(
+            f"none of the cases {', '.join(sorted(cases or ()))} is of {' or '.join(served)},"
+            f" as which {shown_url(url)} opens"
+        )
     if processes is None:
         processes = not _in_one_process(registry, url)
     results = []
     with tempfile.TemporaryDirectory(prefix="mzsql-kit-") as directory:
-        for number, (kind, one) in enumerate(_chosen(served, cases)):
+        for number, (kind, one) in enumerate(chosen):
             place = Path(directory) / str(number)
             place.mkdir()
             reasons = [reason for name, reason in not_met.items() if _means(name, kind, one)]
@@ -182,7 +189,7 @@ def _chosen(
 
 
 def served_kinds(registry: Registry, url: str, kinds: Collection[Kind] | None) -> tuple[Kind, ...]:
-    """The kinds of backend the URL opens, found by opening it."""
+    """The kinds of backend the URL opens, found by opening it; raises as `run_kit`."""
     found: list[Kind] = []
     refused: UnknownScheme | None = None
     for kind in KINDS:
@@ -190,6 +197,8 @@ def served_kinds(registry: Registry, url: str, kinds: Collection[Kind] | None) -
             continue
         try:
             _open(registry, url, kind)
+        except ContestedScheme:
+            raise  # it is served, and left out it would be taken for tried
         except UnknownScheme as failure:
             refused = failure
             if kinds is not None:
@@ -197,7 +206,12 @@ def served_kinds(registry: Registry, url: str, kinds: Collection[Kind] | None) -
         else:
             found.append(kind)
     if refused is not None and not found:
-        raise refused
+        scheme = split_url(url).scheme
+        raise UnknownScheme(
+            f"no installed plugin serves the scheme {scheme!r}",
+            detail=refused.detail,
+            hint=refused.hint,
+        )
     return tuple(found)
 
 

@@ -11,12 +11,15 @@ import msgspec
 import pytest
 
 from mzsql.location import (
+    ContestedScheme,
     Determinate,
     InvalidUrl,
     Registry,
+    Serves,
     UnknownScheme,
     UsageError,
     Versioned,
+    hookimpl,
     open_blob,
     open_consensus,
     open_oracle,
@@ -76,8 +79,10 @@ def test_what_cannot_be_run_is_an_error(tmp_path):
         run_kit(f"mem:{tmp_path}", cases=["oddkeys"])
     with pytest.raises(UsageError, match="no kind of backend 'blobs'"):
         run_kit(f"mem:{tmp_path}", kinds=["blobs"])
-    with pytest.raises(UnknownScheme, match="nobody"):
+    with pytest.raises(UnknownScheme, match="no installed plugin serves the scheme 'nobody'"):
         run_kit("nobody:x")
+    with pytest.raises(UsageError, match="none of the cases absent is of oracle,"):
+        run_kit(f"mem:{tmp_path}", kinds=["oracle"], cases=["absent"])
     with pytest.raises(UnknownScheme):
         run_kit(f"file:{tmp_path}", kinds=["oracle"])
     with pytest.raises(InvalidUrl):
@@ -99,6 +104,34 @@ def test_known_failures_are_skips_and_unknown_successes_failures(tmp_path):
         run_kit(url, not_met={"blob.never": "?"})
 
 
+def test_a_scheme_that_two_serve_is_not_left_out():
+    class Both:
+        @hookimpl
+        def mzsql_serves(self):
+            return [Serves(kind, ("both",), "both:") for kind in ("blob", "consensus")]
+
+        @hookimpl
+        def mzsql_open_blob(self, url):
+            return open_blob(f"mem:{url.path}")
+
+        @hookimpl
+        def mzsql_open_consensus(self, url):
+            return open_consensus(f"mem:{url.path}")
+
+    class OneOfThem:
+        @hookimpl
+        def mzsql_serves(self):
+            return [Serves("blob", ("both",), "both:")]
+
+        mzsql_open_blob = Both.mzsql_open_blob
+
+    registry = Registry([("one", Both()), ("two", OneOfThem())], discover=False)
+    with pytest.raises(ContestedScheme, match="scheme 'both': one, two"):
+        run_kit("both:x", cases=["two_handles"], registry=registry)
+    alone = run_kit("both:x", kinds=["consensus"], cases=["two_handles"], registry=registry)
+    assert alone.passed
+
+
 class _Untyped:
     """A Blob of one process that fails as no backend may, and whose text shows the URL's secret."""
 
@@ -116,8 +149,6 @@ class _Untyped:
 
 
 def test_a_failure_is_told_without_secrets_and_with_how_to_run_it_again():
-    from mzsql.location import hookimpl
-
     class Plugin:
         @hookimpl
         def mzsql_open_blob(self, url):
