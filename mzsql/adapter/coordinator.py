@@ -257,6 +257,9 @@ class Coordinator:
                 return self._set(session, plan)
             case p.AlterSystemPlan():
                 return self._alter_system(plan)
+            case p.ExplainPlan(stage="timestamp", explainee=p.SelectPlan() as query):
+                text = self._queries.explain_timestamp(session, query, plan.format)
+                return _shown(show.text_desc("Timestamp"), [(text,)], "EXPLAIN")
             case p.ExplainPlan():
                 title, text = self._explainer.explain(session, plan, self.env.catalog.state)
                 return _shown(show.text_desc(title), [(text,)], "EXPLAIN")
@@ -301,26 +304,24 @@ class Coordinator:
     def _select(self, session: Session, transaction: Transaction, plan: p.SelectPlan) -> Result:
         as_of = None
         if plan.as_of is not None:
-            as_of = self._as_of(plan)
+            as_of = self._queries.as_of(plan)
         read_ts = None
         if as_of is None:
             # AS OF names its own time, so it may stand in any transaction.
             transaction.enter("read")
             read_ts = transaction.read_ts
         answer = self._queries.answer(
-            session, plan.query, as_of=as_of, at_least=plan.at_least, read_ts=read_ts
+            session,
+            plan.query,
+            as_of=as_of,
+            at_least=plan.at_least,
+            read_ts=read_ts,
+            transaction=None if transaction.implicit or as_of is not None else transaction,
         )
         if as_of is None and not transaction.implicit and answer.ts is not None:
             transaction.read_ts = answer.ts
         count = answer.rows.num_rows
         return Result(f"SELECT {count}", answer.desc, answer.rows, count, answer.ts)
-
-    def _as_of(self, plan: p.SelectPlan) -> Timestamp:
-        assert plan.as_of is not None
-        value = self._queries.constant(plan.as_of)
-        if value is None:
-            raise InvalidParameter("can't use null as a mz_timestamp for AS OF")
-        return int(str(value))
 
     def _copy(self, session: Session, transaction: Transaction, plan: p.CopyFromPlan) -> Result:
         self.env.require_writable()
@@ -396,6 +397,7 @@ class Coordinator:
         try:
             self._dataflows.close()
         finally:
+            self._peeker.close()
             self._peeker.close()
             self.planner.close()
 

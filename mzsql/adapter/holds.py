@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 
+from mzsql.repr.errors import TransactionError
 from mzsql.repr.frontier import Frontier, Timestamp, join
 from mzsql.repr.ids import GlobalId
 from mzsql.storage import Collections
@@ -43,6 +44,42 @@ class Held:
         """Let go of everything. Idempotent."""
         for hold in self._holds.values():
             hold.release()
+
+
+class TimeDomain:
+    """What a transaction may read: everything in the schemas that its first query touched, held readable until it ends.
+
+    All of it is read at one time, so it must all be readable at that time from the start (reference facts 9.5, 11).
+
+    Attributes:
+        held: the holds.
+        names: the whole names of what may be read.
+    """
+
+    def __init__(self, held: Held, names: Iterable[str]) -> None:
+        self.held = held
+        self.names = tuple(sorted(names))
+
+    def check(self, read: Iterable[tuple[GlobalId, str]]) -> None:
+        """Refuse what lies outside.
+
+        Args:
+            read: ids and whole names of what a query reads.
+
+        Raises:
+            TransactionError: something lies outside.
+        """
+        outside = sorted(name for gid, name in read if gid not in self.held.ids)
+        if outside:
+            raise TransactionError(
+                "Transactions can only reference objects in the same timedomain. "
+                "See https://materialize.com/docs/sql/begin/#same-timedomain-error",
+                detail="The following relations in the query are outside the transaction's time domain:\n"
+                + "\n".join(f'"{name}"' for name in outside)
+                + "\nOnly the following relations are available:\n"
+                + "\n".join(f'"{name}"' for name in self.names),
+                sqlstate="25000",
+            )
 
 
 class ReadHolds:

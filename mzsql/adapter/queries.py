@@ -18,12 +18,12 @@ import pyarrow as pa
 from mzsql.adapter.builtin import builtins
 from mzsql.adapter.environment import Environment
 from mzsql.adapter.explain_timestamp import explained
-from mzsql.adapter.holds import ReadHolds
+from mzsql.adapter.holds import ReadHolds, TimeDomain
 from mzsql.adapter.peek import Overlay, Peeker
 from mzsql.adapter.plan_cache import PlanCache, PlannedQuery, QueryKey
 from mzsql.adapter.planner import Planned, Planner
 from mzsql.adapter.results import named
-from mzsql.adapter.session import Session
+from mzsql.adapter.session import Session, Transaction
 from mzsql.adapter.timestamps import Question, SourceFrontiers, Timestamps, determine
 from mzsql.adapter.walk import global_gets, unmaterializables
 from mzsql.expr.dataflow import PeekExport
@@ -289,6 +289,7 @@ class Queries:
         at_least: bool = False,
         read_ts: Timestamp | None = None,
         overlay: Overlay | None = None,
+        transaction: Transaction | None = None,
     ) -> Answer:
         """A query's answer.
 
@@ -299,6 +300,10 @@ class Queries:
             at_least: whether a later one will do.
             read_ts: the time of the transaction it is in, if it has one already.
             overlay: what the transaction has written to tables.
+            transaction: the read-only transaction that it is in: its first query settles what it may read, and when.
+
+        Raises:
+            TransactionError: it reads what lies outside of the transaction's time domain.
         """
         relation = lower_query(query).relation
         inputs = self.inputs(relation)
@@ -306,6 +311,8 @@ class Queries:
         stored = self._peeker.stored(sorted(inputs))
         with self.holds.of(stored):
             ts = read_ts
+            if transaction is not None and stored:
+                stored = self._in_domain(transaction, stored)
             if ts is None or as_of is not None:
                 ts = self.timestamps.determine(
                     session,
@@ -319,6 +326,21 @@ class Queries:
                 value = self.values(session, ts, time.time_ns() // 1000)
             rows = self._run(session, relation, query, ts, overlay, value)
         return Answer(named(rows, query.desc), query.desc, ts, self.base_tables(inputs))
+
+    def _in_domain(self, transaction: Transaction, stored: Sequence[GlobalId]) -> list[GlobalId]:
+        """What a transaction's time must be fit for, once its time domain is settled and ``stored`` is known to be in it."""
+        items = self._env.catalog.state.items
+        if transaction.domain is None:
+            schemas = {items[gid].schema for gid in stored}
+            names = {
+                item.id: item.full_name
+                for item in items.values()
+                if item.schema in schemas and item.kind in ("table", "materialized-view")
+            }
+            transaction.domain = TimeDomain(self.holds.acquire(names), names.values())
+        read = [(gid, items[gid].full_name) for gid in stored]
+        transaction.domain.check(read)
+        return sorted(transaction.domain.held.ids)
 
     def _run(
         self,

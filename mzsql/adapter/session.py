@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from mzsql.adapter.commit_batches import Write
+from mzsql.adapter.holds import TimeDomain
 from mzsql.repr.errors import InvalidParameter, TransactionError, UndefinedObject
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
@@ -87,6 +88,7 @@ class Transaction:
         failed: whether a statement in it failed.
         implicit: whether it is a single statement outside BEGIN.
         begun: whether BEGIN has opened it.
+        domain: what its reads may name, held readable; None before the first of them.
         synced: a moment of the environment's clock after which the present statement has looked at the catalog.
     """
 
@@ -99,7 +101,13 @@ class Transaction:
         self.writes: dict[GlobalId, list[Write]] = {}
         self.reads: set[GlobalId] = set()
         self.failed = False
+        self.domain: TimeDomain | None = None
         self.synced = float("-inf")
+
+    def end(self) -> None:
+        """Let go of what it holds. Idempotent."""
+        if self.domain is not None:
+            self.domain.held.release()
 
     def begin(self, *, read_only: bool) -> None:
         """BEGIN: from here on the transaction ends with COMMIT or ROLLBACK."""
@@ -171,11 +179,22 @@ class Session:
 
     def __init__(self) -> None:
         self._variables = dict(DEFAULTS)
-        self.transaction: Transaction | None = None
+        self._transaction: Transaction | None = None
         self.notices: list[Notice] = []
         self.seen_ts: Timestamp = 0
         self.user = "mzsql"
         self.stdin: Path | None = None
+
+    @property
+    def transaction(self) -> Transaction | None:
+        """The transaction that the session is in; one that it leaves lets go of what it holds."""
+        return self._transaction
+
+    @transaction.setter
+    def transaction(self, new: Transaction | None) -> None:
+        old, self._transaction = self._transaction, new
+        if old is not None and old is not new:
+            old.end()
 
     def get(self, name: str) -> str:
         """A variable's value; UndefinedObject where there is none of that name."""
