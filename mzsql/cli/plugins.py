@@ -1,21 +1,21 @@
 """``mzsql plugins``: what is installed, what it serves, whether it passes its kit; and the kit itself, run on a URL.
 
-Promise: a broken plugin is a row like any other. The kit ends: a case that takes longer than its limit is named and the command fails.
-No URL is shown with its secrets.
+Promise: a broken plugin is a row like any other. The kit ends: a case that takes longer than its limit is named, what was found before is
+told, and the command fails. No URL is shown with its secrets. The standard output is the command's own: what plugins print goes to the
+standard error.
 """
 
 from __future__ import annotations
 
-import os
+import contextlib
 import shlex
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, cast, get_args
+from typing import IO, Any, Literal, cast, get_args
 
 import msgspec
 from rich.console import Console
@@ -23,6 +23,8 @@ from rich.table import Table
 from rich.text import Text
 
 from mzsql.cli.kit_records import Record, find, keep
+from mzsql.cli.kit_watch import Watch
+from mzsql.cli.output import error_lines
 from mzsql.location import (
     HOOKS_VERSION,
     Installed,
@@ -139,12 +141,54 @@ def kit_state(one: Installed, scheme: str, kind: str, kit_version: int | None) -
     return KitState(scheme, kind, "failed" if record.failed else "passed", record)
 
 
+class Contested(msgspec.Struct, frozen=True):
+    """Plugins that say they serve the same scheme: none of them is opened."""
+
+    kind: str
+    scheme: str
+    plugins: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """For below the table."""
+        names = ", ".join(self.plugins)
+        return f"{self.scheme}: is served as {self.kind} by {names}: none is opened, uninstall all but one"
+
+
+def contested(rows: Sequence[Row]) -> list[Contested]:
+    """The schemes that more than one of the plugins says it serves."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        for kind, scheme in dict.fromkeys((s.kind, x) for s in row.serves for x in s.schemes):
+            names.setdefault((kind, scheme), []).append(row.name)
+    return [Contested(*key, tuple(each)) for key, each in names.items() if len(each) > 1]
+
+
+@contextlib.contextmanager
+def _output() -> Iterator[IO[str]]:
+    """The standard output; what a plugin or a library prints meanwhile goes to the standard error."""
+    out = sys.stdout
+    with contextlib.redirect_stdout(sys.stderr):
+        yield out
+
+
 def list_plugins(style: str) -> None:
     """Print every plugin as a table or as JSON."""
+    with _output() as out:
+        _list(style, out)
+
+
+def _list(style: str, out: IO[str]) -> None:
     rows = plugin_rows()
+    clashes = contested(rows)
     if style == "json":
-        told = {"mzsql": VERSION, "hooks_version": HOOKS_VERSION, "plugins": rows}
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(told)).decode() + "\n")
+        told = {
+            "mzsql": VERSION,
+            "hooks_version": HOOKS_VERSION,
+            "plugins": rows,
+            "contested": clashes,
+        }
+        _write_json(told, out)
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("PLUGIN", "DISTRIBUTION", "STATE", "HOOKS", "KIND", "URL", "KIT"):
@@ -153,16 +197,22 @@ def list_plugins(style: str) -> None:
         for cells in _cells(row):
             # Texts, as a URL's form has brackets, which would be taken for markup.
             table.add_row(*[Text(cell) for cell in cells])
-    console = _console()
+    console = _console(out)
     console.print(table)
     for row in rows:
         notes = [*([row.reason] if row.reason else []), *row.deprecated]
         for note in notes:
             console.print(Text(f"\n{row.name}: {note}"), soft_wrap=True)
+    for clash in clashes:
+        console.print(Text(f"\n{clash.text}"), soft_wrap=True)
 
 
-def _console() -> Console:
-    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
+def _write_json(value: object, out: IO[str]) -> None:
+    out.write(msgspec.json.format(msgspec.json.encode(value)).decode() + "\n")
+
+
+def _console(out: IO[str]) -> Console:
+    return Console(file=out, width=None if out.isatty() else _PIPE_WIDTH)
 
 
 def _cells(row: Row) -> Iterator[tuple[str, ...]]:
@@ -204,31 +254,48 @@ def test_url(place: str, wanted: Wanted, style: str) -> int:
         The exit code: 0 when all passed, 1 when a case failed, 2 when there is nothing that can be opened.
     """
     kit = load_kit()
+    with _output() as out:
+        return _tested(kit, place, wanted, style, out)
+
+
+def _tested(kit: ModuleType, place: str, wanted: Wanted, style: str, out: IO[str]) -> int:
     runs: list[tuple[Any, Any]] = []
+    progress = out if style != "json" else None
+
+    def tell(report: Any) -> None:
+        if not wanted.cases:
+            _remember(report)
+        if progress is not None:
+            _tell(report, place, wanted, progress)
+
+    def hung(report: Any) -> None:
+        tell(report)
+        if progress is None:
+            _tell_json([*runs, (report, None)], out, passed=False)
+
     try:
         for url, kinds in _targets(place, wanted.only):
-            report = _run(kit, url, kinds, wanted, progress=style != "json")
-            if not wanted.cases:
-                _remember(report, url)
-            if style != "json":
-                _tell(report, place, wanted)
+            report = _run(kit, url, kinds, wanted, progress, hung)
+            tell(report)
             sheet = _measured(url, report.kinds, wanted) if _is_measured(report, wanted) else None
-            if sheet is not None and style != "json":
-                _console().print(sheet.table())
+            if sheet is not None and progress is not None:
+                _console(out).print(sheet.table())
             runs.append((report, sheet))
     except SqlError as refused:
-        told = f"{refused.message}; {refused.hint}" if refused.hint else refused.message
-        sys.stderr.write("ERROR:  " + " ".join(told.split("\n")) + "\n")
+        sys.stderr.write(error_lines(refused))
         return BAD_URL
     good = all(_good(report, wanted) for report, _ in runs)
-    if style == "json":
-        told_runs = [
-            {**msgspec.to_builtins(report), "speed": [] if sheet is None else sheet.rows}
-            for report, sheet in runs
-        ]
-        answer = {"passed": good, "runs": told_runs}
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(answer)).decode() + "\n")
+    if progress is None:
+        _tell_json(runs, out, passed=good)
     return 0 if good else _FAILED
+
+
+def _tell_json(runs: list[tuple[Any, Any]], out: IO[str], *, passed: bool) -> None:
+    told = [
+        {**msgspec.to_builtins(report), "speed": [] if sheet is None else sheet.rows}
+        for report, sheet in runs
+    ]
+    _write_json({"passed": passed, "runs": told}, out)
 
 
 def _targets(place: str, only: tuple[str, ...]) -> list[tuple[str, tuple[str, ...]]]:
@@ -259,6 +326,13 @@ def _good(report: Any, wanted: Wanted) -> bool:
 def check_all(style: str) -> int:
     """Run the quick kit on each plugin that names a scratch URL, keep what it finds, and list the plugins."""
     kit = load_kit()
+    with _output():
+        good = _all_checked(kit)
+    list_plugins(style)
+    return 0 if good else _FAILED
+
+
+def _all_checked(kit: ModuleType) -> bool:
     registry = default_registry()
     good = True
     with tempfile.TemporaryDirectory(prefix="mzsql-check-") as directory:
@@ -271,9 +345,7 @@ def check_all(style: str) -> int:
                 except SqlError as failure:  # of this plugin; the others are looked at all the same
                     sys.stderr.write(f"{one.name} {kind}: {failure.message}\n")
                     good = False
-    code = 0 if good else _FAILED
-    list_plugins(style)
-    return code
+    return good
 
 
 def _checked(kit: ModuleType, one: Installed, kind: Kind, place: str) -> bool:
@@ -282,8 +354,8 @@ def _checked(kit: ModuleType, one: Installed, kind: Kind, place: str) -> bool:
     if url is None:
         return True
     sys.stderr.write(f"{one.name} {kind} ...\n")
-    report = _run(kit, url, (kind,), Wanted(), progress=False)
-    _remember(report, url)
+    report = _run(kit, url, (kind,), Wanted(), None, _remember)
+    _remember(report)
     for failed in report.failed:
         sys.stderr.write(f"{one.name}: {failed.kind}.{failed.name} failed\n")
     return bool(report.passed)
@@ -298,78 +370,63 @@ def _measured(url: str, kinds: tuple[str, ...], wanted: Wanted) -> Any:
     from mzsql.testing.speed import measure_speed  # noqa: PLC0415  loaded with the kit
 
     level: Literal["quick", "full"] = "full" if wanted.full else "quick"
-    watch = _Watch(wanted.timeout * (10 if wanted.full else 1), shown_url(url))
-    try:
-        watch.ended("all cases")
+    seconds = wanted.timeout * (10 if wanted.full else 1)
+    with Watch(seconds, shown_url(url)) as watch:
+        watch.begun("the speed sheet")
         return measure_speed(url, kinds=cast("tuple[Kind, ...]", kinds), level=level)
-    finally:
-        watch.close()
 
 
 def _run(
-    kit: ModuleType, url: str, kinds: tuple[str, ...], wanted: Wanted, *, progress: bool
+    kit: ModuleType,
+    url: str,
+    kinds: tuple[str, ...],
+    wanted: Wanted,
+    progress: IO[str] | None,
+    hung: Callable[[Any], None],
 ) -> Any:
+    """Run the kit; ``hung`` is given the report when a case does not end, and the process ends then."""
+    level = "full" if wanted.full else "quick"
+    results: list[Any] = []
+    running: list[tuple[str, Any]] = []
+
+    def begun(kind: str, case: Any) -> None:
+        running.append((kind, case))
+        watch.begun(f"{kind}.{case.name}")
+
     def told(result: Any) -> None:
-        watch.ended(f"{result.kind}.{result.name}")
-        if progress:
+        results.append(result)
+        if progress is not None:
             reason = f": {result.message}" if result.outcome == "skipped" else ""
             name = f"{result.kind}.{result.name}"
-            sys.stdout.write(f"{result.outcome:7} {name:34} {result.seconds:6.1f} s{reason}\n")
-            sys.stdout.flush()
+            progress.write(f"{result.outcome:7} {name:34} {result.seconds:6.1f} s{reason}\n")
+            progress.flush()
 
-    watch = _Watch(wanted.timeout, shown_url(url))
-    try:
+    def gave_up(_: str) -> None:
+        if not running:
+            return  # it was not even opened
+        kind, case = running[-1]
+        why = f"did not end within {wanted.timeout:g} seconds"
+        last = kit.CaseResult(kind, case.name, case.text, "failed", wanted.timeout, why)
+        found = (*results, last)
+        tried = tuple(dict.fromkeys(each.kind for each in found))
+        shown = shown_url(url)
+        hung(kit.KitReport(kit.KIT_VERSION, shown, level, wanted.seed, tried, found))
+
+    with Watch(wanted.timeout, shown_url(url), gave_up) as watch:
         return kit.run_kit(
             url,
             kinds=kinds or None,
-            level="full" if wanted.full else "quick",
+            level=level,
             seed=wanted.seed,
             cases=wanted.cases or None,
+            on_begin=begun,
             on_case=told,
         )
-    finally:
-        watch.close()
 
 
-class _Watch:
-    """Ends the process when no case has ended for so long: a backend that hangs cannot be interrupted from within."""
-
-    def __init__(self, seconds: float, where: str, leave: Callable[[int], None] = os._exit) -> None:
-        self._seconds = seconds
-        self._where = where
-        self._leave = leave
-        self._last = "the beginning"
-        self._event = threading.Event()
-        self._closed = False
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-
-    def ended(self, name: str) -> None:
-        """A case ended."""
-        self._last = name
-        self._event.set()
-
-    def close(self) -> None:
-        """All have."""
-        self._closed = True
-        self._event.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while self._event.wait(self._seconds):
-            self._event.clear()
-            if self._closed:
-                return
-        sys.stderr.write(
-            f"ERROR:  {self._where}: what comes after {self._last} did not end within {self._seconds:g} seconds\n"
-        )
-        sys.stderr.flush()
-        self._leave(_FAILED)
-
-
-def _remember(report: Any, url: str) -> None:
+def _remember(report: Any) -> None:
     """Keep what was found, for each kind, with the plugin that says it serves the scheme."""
-    scheme = split_url(url).scheme
+    scheme = split_url(report.url).scheme
     for kind in report.kinds:
         for one in default_registry().installed:
             if not any(s.kind == kind and scheme in s.schemes for s in one.serves):
@@ -396,8 +453,7 @@ def _remember(report: Any, url: str) -> None:
                 sys.stderr.write(f"WARNING:  the result is not kept: {failure}\n")
 
 
-def _tell(report: Any, place: str, wanted: Wanted) -> None:
-    out = sys.stdout
+def _tell(report: Any, place: str, wanted: Wanted, out: IO[str]) -> None:
     for one in report.failed:
         out.write(f"\nFAILED {one.kind}.{one.name}: {one.text}\n")
         # The message's last line says how to do it in Python; here is a command line.

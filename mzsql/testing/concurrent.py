@@ -191,8 +191,15 @@ class _Worker:
         """Wait until it has opened the backend."""
         line = self._process.stdout.readline() if self._process.stdout else b""
         if line != b"ready\n":
+            if line:
+                self._process.kill()  # it goes on, as if it had said what it should
             self._process.wait()
-            raise AssertionError(f"worker {self.spec.worker} did not start: {self._stderr()}")
+            hung = (
+                f"it had not opened the backend after {WORKER_SECONDS:g} s" if self.killed else ""
+            )
+            raise AssertionError(
+                f"worker {self.spec.worker} did not start: {hung or self._stderr() or line!r}"
+            )
 
     def kill_after(self, calls: int) -> None:
         """Kill it once its first thread has begun so many operations."""

@@ -106,6 +106,7 @@ def run_kit(
     level: Level = "quick",
     seed: int = 0,
     cases: Collection[str] | None = None,
+    on_begin: Callable[[Kind, Case[Any]], None] | None = None,
     on_case: Callable[[CaseResult], None] | None = None,
     not_met: Mapping[str, str] | None = None,
     processes: bool | None = None,
@@ -119,6 +120,7 @@ def run_kit(
         level: ``quick`` takes seconds on a local backend, ``full`` minutes.
         seed: of everything the cases choose; the schedule of threads and processes is the machine's.
         cases: names of the only ones to run, ``odd_keys`` or ``blob.odd_keys``.
+        on_begin: told of each case before it runs.
         on_case: told of each result as it comes.
         not_met: cases known to fail, as in ``cases``, each with the reason: such a failure is a skip, and its being met a failure.
         processes: whether another process finds the same store by the URL; what the plugin says, without it.
@@ -156,6 +158,8 @@ def run_kit(
                 seed=seed,
                 processes=processes,
             )
+            if on_begin is not None:
+                on_begin(kind, one)
             result = _tried(kind, one, site, {one.name: reasons[0]} if reasons else {})
             results.append(result)
             if on_case is not None:

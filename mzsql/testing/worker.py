@@ -1,11 +1,12 @@
 """One process of a concurrency run: ``python -m mzsql.testing.worker``, told what to do by one line of JSON, a `WorkerSpec`.
 
-It opens the backend by its URL through the installed plugins, says ``ready``, waits for a line, works, and says ``done``. It may be
-killed at any moment.
+It opens the backend by its URL through the installed plugins, says ``ready``, waits for a line, and works. It may be killed at any moment.
+What plugins print is no part of that: it goes to the standard error.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -81,18 +82,17 @@ def _work(spec: WorkerSpec, opened: _Opened, process: int, path: Path) -> None:
 
 def main() -> None:
     """Do what the line on the standard input says."""
+    answers = os.dup(1)
+    os.dup2(2, 1)  # whatever a plugin or a library of its prints is not taken for an answer
     spec = msgspec.json.decode(sys.stdin.readline(), type=WorkerSpec)
     opened = None if spec.late else _Opened(spec)
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
+    os.write(answers, b"ready\n")
     if not sys.stdin.readline():
         return  # whoever started this has ended
     opened = opened or _Opened(spec)
     with ThreadPoolExecutor(spec.threads) as pool:
         for one in [pool.submit(_work, spec, opened, *each) for each in spec.files()]:
             one.result()
-    sys.stdout.write("done\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -196,25 +196,61 @@ def test_a_result_that_cannot_be_kept_is_told_all_the_same(shell: Shell) -> None
         ["sound:x", "--case", "no_such_case"],
     ],
 )
-def test_what_cannot_be_opened_is_one_line_and_exit_code_2(
-    shell: Shell, arguments: list[str]
-) -> None:
+def test_what_cannot_be_opened_is_told_and_exit_code_2(shell: Shell, arguments: list[str]) -> None:
     install(shell.site, "strange", PLUGIN)
     secret = SENTINEL if "no-url" not in arguments[0] else "x"
     url, *rest = arguments
     ran = shell("plugins", "test", url.format(secret), *rest)
     assert ran.returncode == 2
-    assert ran.stderr.startswith("ERROR:  ")
-    assert ran.stderr.count("\n") == 1
+    first, *more = ran.stderr.splitlines()
+    assert first.startswith("ERROR:  ")
+    assert all(line.startswith(("DETAIL:  ", "HINT:  ")) for line in more)
     assert SENTINEL not in ran.stderr + ran.stdout
     assert not list(shell.state.rglob("*.json"))
 
 
 def test_a_backend_that_hangs_is_given_up(shell: Shell) -> None:
+    """What was found before is told and kept, and the case that hangs is one that failed."""
     install(shell.site, "strange", PLUGIN)
     ran = shell("plugins", "test", "hanging:x", "--timeout", "2")
     assert ran.returncode == 1
-    assert "hanging:x: what comes after the beginning did not end within 2 seconds" in ran.stderr
+    assert "hanging:x: blob.absent did not end within 2 seconds" in ran.stderr
+    assert "\nFAILED blob.absent: A key that was never set" in ran.stdout
+    assert "hanging:x as blob: 0 passed, 1 failed" in ran.stdout
+    states = {state["scheme"]: state["state"] for state in shell.plugin("strange")["kit"]}
+    assert states["hanging"] == "failed"
+    ran = shell("plugins", "test", "hanging:x", "--timeout", "2", "--json")
+    assert ran.returncode == 1
+    told = json.loads(ran.stdout)
+    assert [one["name"] for one in told["runs"][0]["results"]] == ["absent"]
+    assert not told["passed"]
+
+
+def test_what_a_plugin_prints_is_not_the_commands_output(shell: Shell) -> None:
+    """Neither of the list nor of a run, in which it would also be taken for a worker's answer."""
+    chatty = "print('imported')\n" + PLUGIN.replace("    return", "    print('asked')\n    return")
+    install(shell.site, "strange", chatty)
+    ran = shell("plugins", "--json")
+    assert "strange" in {one["name"] for one in json.loads(ran.stdout)["plugins"]}
+    assert "imported\nasked\n" in ran.stderr
+    url = f"sqlite:{shell.site}/o.db"
+    ran = shell("plugins", "test", url, "--case", "oracle.processes", "--json")
+    assert json.loads(ran.stdout)["passed"], ran.stderr
+
+
+def test_two_on_one_scheme_are_shown(shell: Shell) -> None:
+    install(shell.site, "strange", PLUGIN)
+    install(shell.site, "other", PLUGIN.replace('"forgetful": Forgetful(), ', ""))
+    told = json.loads(shell("plugins", "--json").stdout)["contested"]
+    assert told == [
+        {"kind": "blob", "scheme": scheme, "plugins": ["other", "strange"]}
+        for scheme in ("hanging", "sound")
+    ]
+    ran = shell("plugins")
+    assert "\nsound: is served as blob by other, strange: none is opened" in ran.stdout
+    ran = shell("plugins", "test", "sound:x")
+    assert ran.returncode == 2
+    assert "more than one plugin serves a Blob store with scheme 'sound'" in ran.stderr
 
 
 @pytest.mark.long
