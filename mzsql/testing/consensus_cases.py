@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -30,7 +31,8 @@ CASES: list[Case[ConsensusSite]] = []
 PATIENCE = 10.0
 """Seconds after which something that should happen at once counts as missed."""
 
-_RACE_SECONDS = 120.0
+RACE_SECONDS = 120.0
+"""Seconds after which a thread that races for an entry and never wins one counts as hung."""
 
 _ODD_KEYS = (
     "s9a3f0c1e-0000-4000-8000-000000000000",
@@ -50,7 +52,10 @@ def filled(consensus: Consensus, key: str, count: int) -> list[Versioned]:
     entries = [Versioned(i, b"v%d" % i) for i in range(count)]
     for entry in entries:
         expected = entry.seqno - 1 if entry.seqno else None
-        expect(consensus.compare_and_set(key, expected, entry), f"entry {entry.seqno} was refused")
+        if not consensus.compare_and_set(key, expected, entry):
+            head = consensus.head(key)
+            newest = "there is none" if head is None else f"the newest is {head.seqno}"
+            raise AssertionError(f"entry {entry.seqno} of {key!r} was refused: {newest}")
     return entries
 
 
@@ -280,7 +285,7 @@ def contention(site: ConsensusSite) -> None:
 
     def race(number: int) -> None:
         mine, name = handles[number % 2], b"%d" % number
-        end = time.monotonic() + _RACE_SECONDS
+        end = time.monotonic() + RACE_SECONDS
         for _ in range(rounds):
             while True:
                 try:
@@ -296,9 +301,16 @@ def contention(site: ConsensusSite) -> None:
                     with lock:
                         won.append((seqno, name))
                     break
+                expect(
+                    time.monotonic() < end,
+                    f"a thread won no entry in {RACE_SECONDS:g} s; its head is {head}",
+                )
 
     run_together([functools.partial(race, number) for number in range(4)])
-    expect_equal([seqno for seqno, _ in sorted(won)], list(range(4 * rounds)), "entries won")
+    counts = Counter(seqno for seqno, _ in won)
+    twice = {seqno: count for seqno, count in counts.items() if count > 1}
+    expect_equal(twice, {}, "entries that several won, and how many")
+    expect_equal(sorted(counts), list(range(4 * rounds)), "entries won")
     found = [tuple(entry) for entry in handles[0].scan("k", 0, 1000)]
     expect_equal(found, sorted(won), "the log against what its writers won")
 

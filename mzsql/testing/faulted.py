@@ -32,11 +32,24 @@ _PATIENCE = 1e6
 """Seconds, of a clock that skips pauses: a call with so many ends when it succeeds."""
 
 
+STEP_SECONDS = 60.0
+"""After so long, of real time, one step of persist counts as one that never ends."""
+
+
 class SkippingClock:
-    """The machine's clock plus all pauses, none of which is made."""
+    """The machine's clock plus all pauses, none of which is made.
+
+    As pauses do not end a call that has patience for ever, real time does: `monotonic`, which every loop of retries asks, raises
+    `AssertionError` once more than `STEP_SECONDS` have passed since `step`.
+    """
 
     def __init__(self) -> None:
         self._skipped = 0.0
+        self._begun = time.monotonic()
+
+    def step(self) -> None:
+        """Another step begins."""
+        self._begun = time.monotonic()
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""
@@ -44,7 +57,12 @@ class SkippingClock:
 
     def monotonic(self) -> float:
         """Seconds, never backwards."""
-        return time.monotonic() + self._skipped
+        now = time.monotonic()
+        expect(
+            now - self._begun < STEP_SECONDS,
+            f"a step of persist did not end within {STEP_SECONDS:g} s: the backend refuses for ever, or does not hold what it acknowledged",
+        )
+        return now + self._skipped
 
     def sleep(self, seconds: float) -> None:
         """Let the time have passed."""
@@ -57,7 +75,7 @@ class _Run:
     def __init__(self, site: Site, blobs: list[Blob], stores: list[Consensus]) -> None:
         self.rng = random.Random(site.seed)  # noqa: S311 - a schedule to replay, not a secret
         self.faults = Faults(site.seed, RATE, slow=0.02, slow_seconds=0.005)
-        clock = SkippingClock()
+        self.clock = SkippingClock()
         tuning = Settings(
             inline_bytes=self.rng.choice((0, 600)),
             inline_total_bytes=4_000,
@@ -70,7 +88,7 @@ class _Run:
             PersistClient(
                 FaultyBlob(blob, self.faults),
                 FaultyConsensus(consensus, self.faults),
-                clock=clock,
+                clock=self.clock,
                 rng=random.Random(self.rng.random()),  # noqa: S311 - as above
                 settings=tuning,
                 background=False,
@@ -91,6 +109,7 @@ class _Run:
 
     def append(self, who: int) -> None:
         """Append some rows; where it is not known whether they are there, the shard's upper tells."""
+        self.clock.step()
         new = range(self.written, self.written + self.rng.randint(1, 4))
         self.written += len(new)
         size = self.rng.choice((1, 300))
@@ -121,6 +140,7 @@ class _Run:
 
     def read(self, who: int) -> None:
         """What is there at the latest time is what must be there, once."""
+        self.clock.step()
         if not self.upper:
             return
         found = self.readers[who].snapshot_arrow(self.upper - 1, timeout=_PATIENCE)
@@ -141,12 +161,14 @@ def _persist(site: Site, blobs: list[Blob], stores: list[Consensus]) -> None:
         run.append(who)
         if step % 5 == 4:
             run.read(1 - who)
+            run.clock.step()
             since = max(run.readers[who].since or 0, run.upper - 4)
             run.readers[who].downgrade_since(since, timeout=_PATIENCE)
     expect(run.faults.injected > site.sized(10, 100), "hardly any operation was made to fail")
     expect(run.upper > site.sized(10, 100), f"only {run.upper} appends were acknowledged")
     run.faults.heal()
     for client in run.clients:
+        run.clock.step()
         client.maintain(run.shard_id, full=True)
     for who in range(2):
         run.read(who)

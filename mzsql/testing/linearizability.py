@@ -48,6 +48,11 @@ class Operation(msgspec.Struct, frozen=True):
         """Whether its outcome is known."""
         return self.end is not None
 
+    def since(self, start: int) -> Operation:
+        """The same, its times counted from ``start``."""
+        end = None if self.end is None else self.end - start
+        return msgspec.structs.replace(self, call=self.call - start, end=end)
+
     def __str__(self) -> str:
         """For a person: who did what, when, and with what outcome."""
         given = ", ".join(repr(arg) for arg in self.args)
@@ -223,10 +228,14 @@ class _Search:
         rest = [one for i, one in enumerate(self._operations) if i not in linearized]
         returns = [one.end for one in rest if one.end is not None]
         candidates = [one for one in rest if one.call <= min(returns)]
-        lines = [f"of {len(self._operations)} operations at most {len(linearized)} fit one order:"]
+        lines = [
+            f"of {len(self._operations)} operations at most {len(linearized)} fit one order"
+            " ([process], nanoseconds since the first one began):"
+        ]
         if len(self._longest) > shown:
             lines.append(f"  ... {len(self._longest) - shown} before")
-        lines += [f"  {self._operations[i]}" for i in self._longest[-shown:]]
+        start = self._operations[0].call
+        lines += [f"  {self._operations[i].since(start)}" for i in self._longest[-shown:]]
         lines.append(f"then the state is {self._longest_state!r}, and none of these can be next:")
-        lines += [f"  {one}" for one in candidates]
+        lines += [f"  {one.since(start)}" for one in candidates]
         return "\n".join(lines)

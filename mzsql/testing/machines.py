@@ -7,12 +7,14 @@ and each run of a machine works on keys of its own.
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import hypothesis
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
+from hypothesis.errors import Flaky, FlakyStrategyDefinition, HypothesisException
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from mzsql.location import (
@@ -39,7 +41,8 @@ _SEQNOS = st.integers(0, 8)
 def run_machine(machine: type[RuleBasedStateMachine], site: Site) -> None:
     """Run ``machine``, whose ``site`` is set to this one, as often as the site's level and seed say."""
     runs = itertools.count()
-    bound = type(machine.__name__, (machine,), {"site": site, "runs": runs})
+    names = {"site": site, "runs": runs, "failures": []}
+    bound: Any = type(machine.__name__, (machine,), names)
     chosen = settings(
         max_examples=site.sized(60, 250),
         stateful_step_count=site.sized(25, 50),
@@ -49,7 +52,17 @@ def run_machine(machine: type[RuleBasedStateMachine], site: Site) -> None:
         print_blob=False,
         suppress_health_check=list(HealthCheck),
     )
-    run_state_machine_as_test(hypothesis.seed(site.seed)(bound), settings=chosen)
+    try:
+        run_state_machine_as_test(hypothesis.seed(site.seed)(bound), settings=chosen)
+    except (Flaky, FlakyStrategyDefinition) as fickle:
+        # The same operations went well, or otherwise wrong, when repeated: hypothesis tells of that, not of what went wrong.
+        seen = bound.failures
+        if not seen:
+            raise
+        told = "\n".join(dict.fromkeys(f"  {type(one).__name__}: {one}" for one in seen[:5]))
+        raise AssertionError(
+            f"now and then, and not each time the same operations are repeated:\n{told}"
+        ) from fickle
 
 
 class _Handles(RuleBasedStateMachine):
@@ -57,7 +70,14 @@ class _Handles(RuleBasedStateMachine):
 
     site: Any
     runs: itertools.count[int]
+    failures: ClassVar[list[Exception]]
     _kept: list[Any]
+
+    def teardown(self) -> None:
+        """Keep what went wrong, should it not go wrong again."""
+        failure = sys.exc_info()[1]
+        if isinstance(failure, Exception) and not isinstance(failure, HypothesisException):
+            self.failures.append(failure)
 
     def handles(self, make: Callable[[], Any]) -> list[Any]:
         if not hasattr(type(self), "_kept"):
@@ -231,6 +251,7 @@ class OracleMachine(_Handles):
 
     def teardown(self) -> None:
         """Close this run's handles."""
+        super().teardown()
         for oracle in getattr(self, "oracles", []):
             oracle.close()
 

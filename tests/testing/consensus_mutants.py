@@ -409,3 +409,36 @@ class LeavesItsLock(OnSqlite):
             return self.inner.compare_and_set(key, expected, new)
         finally:
             Path(self.lock).unlink()
+
+
+@caught_by("consensus", "long_log", "state_machine", "faults")
+class AcknowledgesWhatItDrops(Consensus):
+    """Now and then; a caller that believes it waits for ever for the log to have what it was told it has."""
+
+    count = itertools.count(1)
+
+    def compare_and_set(self, key, expected, new):
+        head = self.inner.head(key)
+        if head is not None and head.seqno == expected and next(self.count) % 40 == 0:
+            return True
+        return self.inner.compare_and_set(key, expected, new)
+
+
+@caught_by("consensus", "contention", "two_handles")
+class HeadsStayAsTheyWere(Consensus):
+    """A handle sees its own entries and never another's."""
+
+    def __init__(self, path):
+        super().__init__(path)
+        self.heads = {}
+
+    def head(self, key):
+        if key not in self.heads:
+            self.heads[key] = self.inner.head(key)
+        return self.heads[key]
+
+    def compare_and_set(self, key, expected, new):
+        won = self.inner.compare_and_set(key, expected, new)
+        if won:
+            self.heads[key] = new
+        return won

@@ -8,7 +8,7 @@ import kit_mutants
 import pytest
 
 from mzsql.location import Registry
-from mzsql.testing import case_names, concurrent, consensus_cases, run_kit
+from mzsql.testing import case_names, concurrent, consensus_cases, faulted, run_kit
 
 _BY_CHANCE = {
     "processes",
@@ -32,7 +32,9 @@ def registry(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(Path(__file__).parent)
     monkeypatch.syspath_prepend(tmp_path / "plugin")
     monkeypatch.setattr(consensus_cases, "PATIENCE", 0.5)
+    monkeypatch.setattr(consensus_cases, "RACE_SECONDS", 1.0)
     monkeypatch.setattr(concurrent, "WORKER_SECONDS", 12.0)
+    monkeypatch.setattr(faulted, "STEP_SECONDS", 2.0)
     return Registry([("mutants", kit_mutants)], discover=False)
 
 
@@ -89,6 +91,20 @@ def test_without_a_fault_the_kit_passes(kind, name, registry, tmp_path, monkeypa
     )
     assert report.failed == ()
     assert report.passed
+
+
+def test_a_fault_that_comes_and_goes_is_told_by_what_it_did(registry, tmp_path):
+    """Not by the tool that could not make it come again."""
+    report = run_kit(
+        f"mutant:AcknowledgesWhatItDrops:{tmp_path}/store",
+        kinds=["consensus"],
+        cases=["state_machine", "long_log"],
+        registry=registry,
+    )
+    told = {one.name: one.message for one in report.failed}
+    assert told["state_machine"].startswith("now and then, and not each time")
+    assert "AssertionError: compare_and_set expecting" in told["state_machine"]
+    assert "of 'k' was refused: the newest is " in told["long_log"]
 
 
 def test_each_case_catches_some_fault():
