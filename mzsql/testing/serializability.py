@@ -300,7 +300,7 @@ class _Graph:
                     if work:
                         low[work[-1][0]] = min(low[work[-1][0]], low[node])
                     if low[node] == number[node]:
-                        component = set()
+                        component: set[int] = set()
                         while not component or node not in component:
                             component.add(stack.pop())
                         on_stack -= component
