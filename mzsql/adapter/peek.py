@@ -10,7 +10,7 @@ when it is over.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -25,7 +25,7 @@ from mzsql.adapter.interrupt import current
 from mzsql.adapter.plan_cache import PlannedQuery
 from mzsql.adapter.results import constant_table, expand
 from mzsql.adapter.row_reads import RowRead, cut, evaluated, narrowed, placed
-from mzsql.adapter.snapshots import ENTRY_BYTES, SnapshotCache
+from mzsql.adapter.snapshots import ENTRY_BYTES, SnapshotCache, StoredContents
 from mzsql.compute import ComputeSettings
 from mzsql.compute.controller import ComputeController
 from mzsql.expr.engines import to_sql
@@ -38,7 +38,7 @@ from mzsql.repr.errors import DataError, NotReadable
 from mzsql.repr.frontier import Timestamp, show
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import arrow_schema
-from mzsql.storage import Collections, empty_updates
+from mzsql.storage import empty_updates
 
 #: Updates, not committed yet, that a transaction's own reads see: by table, columns c0 …, mz_time, mz_diff.
 Overlay: TypeAlias = Mapping[GlobalId, Sequence[pa.Table]]
@@ -51,35 +51,6 @@ class Limits(msgspec.Struct, frozen=True):
 
     rows: int = ComputeSettings().driver_rows
     bytes: int = ComputeSettings().driver_bytes
-
-
-class StoredContents:
-    """A collection as `SnapshotCache` reads it."""
-
-    def __init__(self, collections: Collections, gid: GlobalId) -> None:
-        self._collections = collections
-        self._gid = gid
-        self.key: Hashable = (gid, collections.meta(gid).shard)
-
-    def contents_at(self, as_of: Timestamp) -> Timestamp | None:
-        """A time at which the contents are the same."""
-        return self._collections.contents_at(self._gid, as_of)
-
-    def stored_bytes(self, at: Timestamp) -> int:
-        """The size of the parts."""
-        return sum(part.bytes for part in self._collections.parts(self._gid, at))
-
-    def changed(self, lower: Timestamp, upper: Timestamp) -> bool:
-        """Whether there may be updates."""
-        return bool(self._collections.parts_between(self._gid, lower, upper))
-
-    def snapshot(self, at: Timestamp) -> pa.Table:
-        """The contents."""
-        return self._collections.snapshot(self._gid, at)
-
-    def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
-        """The updates."""
-        return self._collections.updates(self._gid, lower, upper)
 
 
 class Peeker:
@@ -195,6 +166,13 @@ class Peeker:
             finish=lambda ast, engine: finish(ast, finishing, columns, engine),
             timeout=min(timeout, current().left()),
         )
+
+    def look_up(self, query: PlannedQuery, rows: pa.Table) -> pa.Table:
+        """The answer of a query over the rows that an index gave: c0 …, mz_diff."""
+        read = query.read
+        if read is not None and query.columns:
+            return self._row_wise(query, read, rows)
+        return self._here(query, dict.fromkeys(query.inputs, rows))
 
     def _row_wise(self, query: PlannedQuery, read: RowRead, rows: pa.Table) -> pa.Table:
         """A row-wise read of the rows of one collection that its conditions leave."""

@@ -21,6 +21,7 @@ from mzsql.render.dataflow import finish, render, summed
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType
 from mzsql.transform import OptimizerFeatures
+from mzsql.transform.fast_path import PeekIndexPlan
 
 CAPACITY = 512
 
@@ -58,14 +59,20 @@ class PlannedQuery:
         finishing: order, limit, offset, projection.
         columns: the columns of the plan's result, before the finishing's projection.
         read: the query as a row-wise read of one collection, if it is one.
+        lookup: what an index is to be asked for, where the plan is over the rows that it gives, without errors.
     """
 
     def __init__(
-        self, planned: Planned, finishing: RowSetFinishing, columns: tuple[ColumnType, ...]
+        self,
+        planned: Planned,
+        finishing: RowSetFinishing,
+        columns: tuple[ColumnType, ...],
+        lookup: PeekIndexPlan | None = None,
     ) -> None:
         self.planned = planned
         self.finishing = finishing
         self.columns = columns
+        self.lookup = lookup
         self.read: RowRead | None = row_read(planned.mir)
         self._statement: Statement | None = None
 
@@ -81,7 +88,10 @@ class PlannedQuery:
             errors_in: whether an input has the column mz_error: the same at each call.
         """
         if self._statement is None:
-            rendered = render(self.planned.plan, errors_in=errors_in)
+            if self.lookup is not None:
+                rendered = render(self.planned.plan, errors_in=lambda _: False)
+            else:
+                rendered = render(self.planned.plan, errors_in=errors_in)
             ast = rendered.oneshot(Engine.DUCKDB)
             # Rows without columns cannot be counted outside of the engine.
             finished = not self.columns

@@ -258,6 +258,13 @@ class Planner:
         mir = optimize_dataflow(built, context)
         return Planned(mir, lower(mir, self._features()))
 
+    def over_rows(self, export: Export, relation: Relation) -> Planned:
+        """A one-shot dataflow over the rows of catalog objects as they are: no view is looked into, no index read."""
+        context = self.context()
+        built = build_dataflow(export, relation, lambda _: None, self.source, context)
+        mir = optimize_dataflow(built, context)
+        return Planned(mir, lower(mir, self._features()))
+
     def deploy(
         self, item: Item, relation: Relation | None = None, *, fresh: bool = False
     ) -> GlobalExpressions:

@@ -19,6 +19,7 @@ from mzsql.adapter.builtin import builtins
 from mzsql.adapter.environment import Environment
 from mzsql.adapter.explain_timestamp import explained
 from mzsql.adapter.holds import ReadHolds, TimeDomain
+from mzsql.adapter.index_reads import IndexReads
 from mzsql.adapter.peek import Overlay, Peeker
 from mzsql.adapter.plan_cache import PlanCache, PlannedQuery, QueryKey
 from mzsql.adapter.planner import Planned, Planner
@@ -27,7 +28,8 @@ from mzsql.adapter.session import Session, Transaction
 from mzsql.adapter.timestamps import Question, SourceFrontiers, Timestamps, determine
 from mzsql.adapter.walk import global_gets, unmaterializables
 from mzsql.expr.dataflow import PeekExport
-from mzsql.expr.relation import Relation
+from mzsql.expr.mfp import to_relation
+from mzsql.expr.relation import Get, Relation
 from mzsql.expr.scalar import Call, Scalar, Unmaterializable, walk
 from mzsql.frontend import hir, lower_query
 from mzsql.frontend import plans as p
@@ -36,6 +38,7 @@ from mzsql.repr.errors import InvalidParameter, Unsupported
 from mzsql.repr.frontier import MAX_TIMESTAMP, Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationDesc, SqlType
+from mzsql.transform.fast_path import PeekIndexPlan, fast_path
 
 _INTEGRAL = "out of range integral type conversion attempted"
 #: What a number that is no time fails with, by the cast.
@@ -70,6 +73,7 @@ class Queries:
         timestamps: chooses their times.
         holds: keeps what they read readable.
         plans: their plans.
+        indexes: reads indexes.
     """
 
     def __init__(self, env: Environment, planner: Planner, peeker: Peeker) -> None:
@@ -80,25 +84,27 @@ class Queries:
         self.timestamps = Timestamps(env)
         self.holds = ReadHolds(env.collections)
         self.plans = PlanCache()
+        self.indexes = IndexReads(env, planner, peeker.kept)
+        self._indexes_at: tuple[int, Mapping[str, frozenset[GlobalId]]] = (-1, {})
 
     # --- what a query reads -------------------------------------------------------------------
 
-    def inputs(self, relation: Relation) -> frozenset[GlobalId]:
-        """What a relation reads, plain views looked through."""
-        found: set[GlobalId] = set()
-        pending = list(global_gets(relation))
+    def _named(self, relation: Relation) -> frozenset[GlobalId]:
+        """What a relation names, itself or by plain views, these included."""
         seen: set[GlobalId] = set()
+        pending = list(global_gets(relation))
         while pending:
             gid = pending.pop()
-            if gid in seen:
-                continue
+            view = None if gid in seen else self._planner.lookup_view(gid)
             seen.add(gid)
-            view = self._planner.lookup_view(gid)
-            if view is None:
-                found.add(gid)
-            else:
+            if view is not None:
                 pending += global_gets(view)
-        return frozenset(found)
+        return frozenset(seen)
+
+    def inputs(self, relation: Relation) -> frozenset[GlobalId]:
+        """What a relation reads, plain views looked through."""
+        named = self._named(relation)
+        return frozenset(gid for gid in named if self._planner.lookup_view(gid) is None)
 
     def base_tables(self, inputs: Iterable[GlobalId]) -> frozenset[GlobalId]:
         """The tables whose writes can change what is read."""
@@ -116,6 +122,13 @@ class Queries:
             else:
                 pending += item.depends_on
         return frozenset(found)
+
+    def is_timed(self, query: hir.Query) -> bool:
+        """Whether a query's answer depends on the time it is read at: it reads what is stored, or says ``mz_now()``."""
+        relation = lower_query(query).relation
+        return bool(self._peeker.stored(sorted(self.inputs(relation)))) or (
+            "mz_now" in self.calls(relation)
+        )
 
     # --- timestamps ---------------------------------------------------------------------------
 
@@ -229,15 +242,10 @@ class Queries:
     def calls(self, relation: Relation) -> frozenset[str]:
         """The functions of the session or the moment that a relation calls, plain views looked through."""
         found = set(unmaterializables(relation))
-        seen: set[GlobalId] = set()
-        pending = list(global_gets(relation))
-        while pending:
-            gid = pending.pop()
-            view = None if gid in seen else self._planner.lookup_view(gid)
-            seen.add(gid)
+        for gid in self._named(relation):
+            view = self._planner.lookup_view(gid)
             if view is not None:
                 found |= unmaterializables(view)
-                pending += global_gets(view)
         return frozenset(found)
 
     def plan(
@@ -254,8 +262,10 @@ class Queries:
             cluster: the cluster whose indexes may be read; None: none.
             value: values of the functions of the session or the moment.
         """
-        export = PeekExport(GlobalId(f"t{next(self._transient)}"))
-        return self._planner.dataflow(export, relation, cluster=cluster, value=value)
+        return self._planner.dataflow(self._export(), relation, cluster=cluster, value=value)
+
+    def _export(self) -> PeekExport:
+        return PeekExport(GlobalId(f"t{next(self._transient)}"))
 
     def planned(
         self,
@@ -269,7 +279,15 @@ class Queries:
 
         def make() -> PlannedQuery:
             planned = self.plan(relation, cluster=cluster, value=value)
-            return PlannedQuery(planned, query.finishing, query.input_types)
+            lookup = None
+            if cluster is not None:
+                fast = fast_path(planned.mir, query.finishing, self._planner.features())
+                if isinstance(fast, PeekIndexPlan):
+                    lookup = fast
+                    # Beside the index all that is left is row-wise work over the rows found.
+                    rest = to_relation(fast.mfp, Get(fast.on_id, fast.typ))
+                    planned = self._planner.over_rows(self._export(), rest)
+            return PlannedQuery(planned, query.finishing, query.input_types, lookup)
 
         if value is not None:
             return make()
@@ -327,6 +345,34 @@ class Queries:
             rows = self._run(session, relation, query, ts, overlay, value)
         return Answer(named(rows, query.desc), query.desc, ts, self.base_tables(inputs))
 
+    def _by_index(
+        self, session: Session, relation: Relation, query: hir.Query, at: Timestamp
+    ) -> pa.Table | None:
+        """The answer out of an index of the session's cluster; None where none is of use."""
+        cluster = session.get("cluster")
+        if not self._indexed(cluster) & self._named(relation):
+            return None
+        planned = self.planned(relation, query, cluster=cluster)
+        lookup = planned.lookup
+        if lookup is None:
+            return None
+        rows = self.indexes.rows(lookup, at)
+        return None if rows is None else self._peeker.look_up(planned, rows)
+
+    def _indexed(self, cluster: str) -> frozenset[GlobalId]:
+        """What has an index in a cluster."""
+        step, known = self._indexes_at
+        if step != self._env.catalog.step:
+            step = self._env.catalog.step
+            found: dict[str, set[GlobalId]] = {}
+            for item in self._env.catalog.state.of_kind("index"):
+                if item.cluster is not None and item.on_id is not None:
+                    found.setdefault(item.cluster, set()).add(item.on_id)
+            known = {name: frozenset(gids) for name, gids in found.items()}
+            self.indexes.forget_dropped()
+            self._indexes_at = (step, known)
+        return known.get(cluster, frozenset())
+
     def _in_domain(self, transaction: Transaction, stored: Sequence[GlobalId]) -> list[GlobalId]:
         """What a transaction's time must be fit for, once its time domain is settled and ``stored`` is known to be in it."""
         items = self._env.catalog.state.items
@@ -352,6 +398,10 @@ class Queries:
         value: Callable[[str, SqlType], Datum] | None,
     ) -> pa.Table:
         at = 0 if ts is None else ts
+        if value is None and not overlay:
+            found = self._by_index(session, relation, query, at)
+            if found is not None:
+                return found
         planned = self.planned(relation, query, value=value)
         if overlay:
             self._refuse_stale(planned.inputs, overlay)

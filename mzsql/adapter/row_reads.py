@@ -32,7 +32,7 @@ _OPS: dict[str, Op] = {"eq": "in", "lt": "lt", "lte": "lte", "gt": "gt", "gte": 
 _TURNED: dict[Op, Op] = {"in": "in", "lt": "gt", "lte": "gte", "gt": "lt", "gte": "lte"}
 _COMPARE = {"lt": pc.less, "lte": pc.less_equal, "gt": pc.greater, "gte": pc.greater_equal}
 #: Types that Arrow compares as SQL does.
-_PLAIN = frozenset(
+PLAIN = frozenset(
     {
         "smallint",
         "integer",
@@ -138,7 +138,7 @@ def condition_of(predicate: Scalar, columns: Sequence[ColumnType]) -> Condition 
         return Condition(first.column, "in", values, first.typ)
     name, _, kind = predicate.func.rpartition("_")
     op = _OPS.get(name)
-    if op is None or kind not in _PLAIN:
+    if op is None or kind not in PLAIN:
         return None
     left, right = predicate.args
     if isinstance(left, Literal):
@@ -212,7 +212,7 @@ def placed(
         keys.append((f"c{order.column}", "descending" if order.desc else "ascending"))
     named = {name for name, _ in keys}
     keys += [(f"c{i}", "ascending") for i in range(len(columns)) if f"c{i}" not in named]
-    if any(columns[int(name[1:])].type.kind not in _PLAIN for name, _ in keys):
+    if any(columns[int(name[1:])].type.kind not in PLAIN for name, _ in keys):
         return None
     return rows.take(pc.sort_indices(rows, sort_keys=keys)) if keys else rows
 

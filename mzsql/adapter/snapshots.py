@@ -17,6 +17,8 @@ import pyarrow as pa
 
 from mzsql.persist import SinceViolation, consolidate
 from mzsql.repr.frontier import Timestamp
+from mzsql.repr.ids import GlobalId
+from mzsql.storage import Collections
 
 TOTAL_BYTES = 128 * 1024 * 1024
 #: What is larger than this, as stored or in memory, is not kept.
@@ -44,6 +46,35 @@ class Contents(Protocol):
 
     def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
         """The updates with ``lower <= time < upper``."""
+
+
+class StoredContents:
+    """A collection as `SnapshotCache` reads it."""
+
+    def __init__(self, collections: Collections, gid: GlobalId) -> None:
+        self._collections = collections
+        self._gid = gid
+        self.key: Hashable = (gid, collections.meta(gid).shard)
+
+    def contents_at(self, as_of: Timestamp) -> Timestamp | None:
+        """A time at which the contents are the same."""
+        return self._collections.contents_at(self._gid, as_of)
+
+    def stored_bytes(self, at: Timestamp) -> int:
+        """The size of the parts."""
+        return sum(part.bytes for part in self._collections.parts(self._gid, at))
+
+    def changed(self, lower: Timestamp, upper: Timestamp) -> bool:
+        """Whether there may be updates."""
+        return bool(self._collections.parts_between(self._gid, lower, upper))
+
+    def snapshot(self, at: Timestamp) -> pa.Table:
+        """The contents."""
+        return self._collections.snapshot(self._gid, at)
+
+    def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
+        """The updates."""
+        return self._collections.updates(self._gid, lower, upper)
 
 
 class _Kept(msgspec.Struct, frozen=True):

@@ -8,9 +8,10 @@ input where it left it. Reads by other processes live on leased readers.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -21,6 +22,7 @@ from mzsql.persist import (
     CriticalReader,
     ExpiredHandle,
     Filters,
+    KeyRange,
     PartRef,
     PersistClient,
     ReadHandle,
@@ -28,7 +30,7 @@ from mzsql.persist import (
     ShardFinalized,
     SystemClock,
 )
-from mzsql.repr.errors import NotReadable, SqlError, UndefinedTable
+from mzsql.repr.errors import Fenced, NotReadable, SqlError, UndefinedTable
 from mzsql.repr.frontier import Frontier, Timestamp, join, meet, show
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType, arrow_schema
@@ -45,6 +47,7 @@ _EARLY_SECONDS = 0.02
 
 TABLE = "table"
 SHARD = "shard"
+ARRANGEMENT = "arrangement"
 HOLD_ID = "environment"
 
 
@@ -56,7 +59,8 @@ class Collection(msgspec.Struct, frozen=True):
         name: how a person calls it, for messages.
         shard: the shard of its contents.
         columns: the types of its columns c0 ….
-        kind: ``table`` (behind the write-ahead log) or ``shard`` (its shard's own upper counts).
+        kind: ``table`` (behind the write-ahead log), ``shard`` (its shard's own upper counts), or ``arrangement`` (a shard with a key,
+            which is its replica's: only leased readers hold it).
         has_errors: whether its shard has the column ``mz_error``.
         begins: when it was made: before that it cannot be read.
     """
@@ -172,7 +176,9 @@ class Collections:
         if one is None:
             return
         if one.critical is not None:
-            one.critical.release()
+            # Whoever has taken the hold over releases it.
+            with contextlib.suppress(Fenced):
+                one.critical.release()
         if one.table is not None:
             self.tables.forget(one.meta.shard)
         else:
@@ -207,7 +213,9 @@ class Collections:
             return one
 
     def _open_reader(self, meta: Collection) -> ReadHandle:
-        return self._persist.open_reader(meta.shard, meta.schema, purpose=f"reads of {meta.name}")
+        # Of an arrangement the key is its replica's to know.
+        schema = None if meta.kind == ARRANGEMENT else meta.schema
+        return self._persist.open_reader(meta.shard, schema, purpose=f"reads of {meta.name}")
 
     def _fresh(self, gid: GlobalId) -> _Open:
         """The collection with a reader whose lease ran out replaced."""
@@ -358,6 +366,14 @@ class Collections:
 
         return self._reading(gid, as_of, read)
 
+    def lookup(self, gid: GlobalId, as_of: Timestamp, ranges: Sequence[KeyRange]) -> pa.Table:
+        """The contents of an arrangement at ``as_of`` in ranges of its first key column: c0 …, mz_error, mz_time, mz_diff."""
+
+        def read(one: _Open) -> pa.Table:
+            return one.reader.snapshot_arrow(as_of, key_ranges=ranges)
+
+        return self._reading(gid, as_of, read)
+
     def updates(self, gid: GlobalId, lower: Timestamp, upper: Timestamp) -> pa.Table:
         """All updates with ``lower <= mz_time < upper`` at their exact times."""
         if lower >= upper:
@@ -425,17 +441,30 @@ class Collections:
                     self._take_hold(one)
 
     def _take_hold(self, one: _Open) -> None:
+        if one.meta.kind == ARRANGEMENT:
+            return
         one.critical = self._persist.open_critical_reader(
             one.meta.shard, HOLD_ID, purpose="collections kept by the environment's leader"
         )
 
-    def release_history(self, retain_from: Timestamp) -> None:
-        """Give up what lies before ``retain_from`` and no hold asks for."""
+    def disown_holds(self) -> None:
+        """Leave the holds that survive processes to whoever leads now."""
+        with self._lock:
+            self._owns_holds = False
+            for one in self._open.values():
+                one.critical = None
+
+    def release_history(
+        self, retain_from: Timestamp, of: Mapping[GlobalId, Timestamp] | None = None
+    ) -> None:
+        """Give up what lies before ``retain_from``, or before what ``of`` says of a collection, and no hold asks for."""
+        retained = {} if of is None else of
         with self._lock:
             opened = list(self._open.values())
         for one in opened:
             with self._lock:
-                target = meet(retain_from, *(hold.since for hold in one.holds))
+                since = retained.get(one.meta.id, retain_from)
+                target = meet(since, *(hold.since for hold in one.holds))
                 assert target is not None
                 target = self._kept(one, target)
                 one.given_up = max(one.given_up, target)
