@@ -296,6 +296,9 @@ class Coordinator:
                 self._dataflows.require_spark()
                 self._definitions.create_index(session, plan)
                 return Result("CREATE INDEX")
+            case p.AlterRetainPlan():
+                self._definitions.alter_retain(session, plan)
+                return Result(f"ALTER {plan.kind.upper()}")
             case p.DropPlan():
                 self._definitions.drop(session, plan)
                 return Result(f"DROP {plan.kind.replace('-', ' ').upper()}")

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from mzsql.adapter import catalog as cat
 from mzsql.adapter.catalog import CatalogState, Item
 from mzsql.adapter.environment import Environment
 from mzsql.adapter.expression_cache import GlobalExpressions
@@ -34,7 +35,7 @@ TICK = 0.5
 PAUSE_SECONDS = LEASE_MS / 4000
 #: While there is history to release it is released so often, in seconds.
 RELEASE_SECONDS = 15.0
-#: How much history of a collection is kept for reads in the past, in milliseconds.
+#: How much history of a collection that does not say RETAIN HISTORY is kept for reads in the past, in milliseconds.
 RETAIN_MS = 60_000
 KINDS = ("materialized-view", "index")
 
@@ -72,15 +73,17 @@ class Dataflows:
         self.fenced: Fenced | None = None
         self._thread: threading.Thread | None = None
         self._may_lead = lead and (env.awaits_promotion or not env.read_only)
+        self._follows = lead
         self._stale = threading.Event()
         self._notified = False
         self._release_at = 0.0
         # The log's upper when history was released last, and whether that is to be done once more.
         self._released: tuple[Timestamp, bool] = (-1, True)
-        if self._may_lead:
-            if self._has_dataflows(env.catalog.state):
+        if self._follows:
+            if self._may_lead and self._has_dataflows(env.catalog.state):
                 self.tick()
-            self._notified = env.follow_catalog(self._changed)
+            # One that never leads needs no news; it only gives up history of its own.
+            self._notified = not self._may_lead or env.follow_catalog(self._changed)
             self._thread = threading.Thread(target=self._run, name="mzsql-leader", daemon=True)
             self._thread.start()
 
@@ -130,25 +133,34 @@ class Dataflows:
 
         Args:
             fetch: whether to look for what other processes did to the catalog.
+
+        Raises:
+            Fenced: a higher deploy generation was promoted.
         """
         with self._lock:
             if fetch:
                 self._stale.clear()
             state = self._env.sync() if fetch else self._env.seen()
-            if self._env.awaits_promotion:
-                return
-            if not self._leads and not self._has_dataflows(state):
+            try:
+                self._lead(state)
                 self._release_history()
-                return
-            leads = self._leadership.hold(state)
-            if leads and not self._leads:
-                self._take_over()
-            elif not leads and self._leads:
+            except Fenced:
+                if self._env.fenced:
+                    raise
+                # Another process has taken the holds over, as whoever leads does.
                 self._resign()
-            if self._leads:
-                self._reconcile(self._env.seen())
-                self._retire()
-                self._release_history()
+
+    def _lead(self, state: CatalogState) -> None:
+        if self._env.read_only or not (self._leads or self._has_dataflows(state)):
+            return
+        leads = self._leadership.hold(state)
+        if leads and not self._leads:
+            self._take_over()
+        elif not leads and self._leads:
+            self._resign()
+        if self._leads:
+            self._reconcile(self._env.seen())
+            self._retire()
 
     def _take_over(self) -> None:
         self._retired = False
@@ -159,6 +171,7 @@ class Dataflows:
     def _resign(self) -> None:
         with self._lock:
             self._leads = False
+            self._env.collections.disown_holds()
             controller, self._controller = self._controller, None
             self._installed.clear()
         if controller is not None:
@@ -172,7 +185,11 @@ class Dataflows:
         if now < self._release_at or (at == upper and not again):
             return
         read_ts = self._env.oracle.read_ts()
-        self._env.collections.release_history(max(0, read_ts - RETAIN_MS))
+        retained = {
+            gid: max(0, read_ts - ms)
+            for gid, ms in cat.retention(self._env.catalog.state, RETAIN_MS).items()
+        }
+        self._env.collections.release_history(max(0, read_ts - RETAIN_MS), retained)
         self._release_at = now + RELEASE_SECONDS
         self._released = (upper, at != upper)
 

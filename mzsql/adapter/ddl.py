@@ -105,6 +105,7 @@ class Definitions:
                 desc=plan.desc,
                 shard=self._env.persist.new_shard_id(),
                 defaults=plan.defaults,
+                retain_ms=plan.retain_ms,
                 created_at=self._env.clock.now_ms(),
                 as_of=self._env.fresh_timestamp(),
             )
@@ -159,6 +160,7 @@ class Definitions:
             depends_on=self._depends_on(raw.relation),
             shard=self._env.persist.new_shard_id(),
             cluster=plan.cluster,
+            retain_ms=plan.retain_ms,
             created_at=self._env.clock.now_ms(),
         )
         self._deploy(item, view.mir, replaced)
@@ -181,6 +183,7 @@ class Definitions:
             cluster=plan.cluster,
             on_id=plan.on.id,
             key=plan.keys,
+            retain_ms=plan.retain_ms,
             created_at=self._env.clock.now_ms(),
         )
         self._deploy(item, None, [])
@@ -220,6 +223,22 @@ class Definitions:
         since = join(now, *(self._env.collections.since(s.id) for s in made.plan.source_imports))
         began = [items[i.id].as_of for i in made.plan.index_imports if i.id in items]
         return max([now if since is None else since, *began])
+
+    # --- ALTER --------------------------------------------------------------------------------
+
+    def alter_retain(self, session: Session, plan: p.AlterRetainPlan) -> None:
+        """ALTER … SET (RETAIN HISTORY FOR …), RESET (RETAIN HISTORY)."""
+        self._env.require_writable()
+        item = plan.item
+        if item is None:
+            session.notice(f'{plan.kind} "{plan.name}" does not exist, skipping')
+            return
+
+        def command(state: CatalogState) -> tuple[Change, None]:
+            return cat.alter_retention(state, item.id, plan.retain_ms, plan.create_sql), None
+
+        self._env.catalog.transact(command)
+        self._env.sync()
 
     # --- DROP ---------------------------------------------------------------------------------
 

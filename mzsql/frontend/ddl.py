@@ -20,6 +20,7 @@ from mzsql.frontend.names import cluster_name, find_item, item_named, new_name
 from mzsql.frontend.nodes import position_of
 from mzsql.frontend.normalize import normalize_create_sql, quoted, quoted_list, quoted_name
 from mzsql.frontend.query import QueryPlanner
+from mzsql.frontend.retention import OPTION, clause, option, retained_ms, shown
 from mzsql.frontend.scalars import constant_scalar, plain_scalar
 from mzsql.frontend.scope import Scope, ScopeItem
 from mzsql.frontend.types import resolve_type
@@ -57,7 +58,12 @@ def plan_create_table(
     )
     desc = RelationDesc(tuple(names), RelationType(columns, keys))
     return plans.CreateTablePlan(
-        name, desc, defaults, _table_sql(statement, name, desc), statement.if_not_exists
+        name,
+        desc,
+        defaults,
+        _table_sql(statement, name, desc),
+        statement.if_not_exists,
+        None if statement.retain is None else retained_ms(statement.retain),
     )
 
 
@@ -125,7 +131,7 @@ def _table_sql(statement: st.CreateTable, name: FullName, desc: RelationDesc) ->
     for kind, columns, _ in statement.keys:
         bare = kind.removesuffix(" NOT ENFORCED")
         parts.append(f"{bare} ({quoted_list(columns)}) NOT ENFORCED")
-    return f"CREATE TABLE {quoted_name(name)} ({', '.join(parts)})"
+    return f"CREATE TABLE {quoted_name(name)} ({', '.join(parts)}){clause(statement.retain)}"
 
 
 def _span(node: exp.Expr, text: str) -> tuple[int, int]:
@@ -163,18 +169,24 @@ def plan_create_view(
         return plans.CreateViewPlan(name, query, sql, statement.if_not_exists, replaces)
     cluster = cluster_name(catalog, statement.cluster)
     not_null = _asserted(statement, query)
-    options = "".join(
-        f" WITH (ASSERT NOT NULL {quoted(query.desc.names[c])})" for c in not_null[:1]
-    )
-    if len(not_null) > 1:
-        inner = ", ".join(f"ASSERT NOT NULL {quoted(query.desc.names[c])}" for c in not_null)
-        options = f" WITH ({inner})"
+    retain = option(statement.options)
+    wanted = [f"ASSERT NOT NULL {quoted(query.desc.names[c])}" for c in not_null]
+    if retain is not None:
+        wanted.append(shown(retain))
+    options = f" WITH ({', '.join(wanted)})" if wanted else ""
     sql = (
         f"CREATE MATERIALIZED VIEW {quoted_name(name)}{columns} IN CLUSTER {quoted(cluster)}"
         f"{options} AS {body}"
     )
     return plans.CreateMaterializedViewPlan(
-        name, query, cluster, sql, statement.if_not_exists, replaces, not_null
+        name,
+        query,
+        cluster,
+        sql,
+        statement.if_not_exists,
+        replaces,
+        not_null,
+        None if retain is None else retained_ms(retain),
     )
 
 
@@ -219,7 +231,9 @@ def _replaced(statement: st.CreateView, catalog: CatalogView, what: str) -> Cata
 
 def _asserted(statement: st.CreateView, query: hir.Query) -> tuple[int, ...]:
     found: list[int] = []
-    for _, column in statement.options:
+    for kind, column in statement.options:
+        if kind == OPTION:
+            continue
         if column not in query.desc.names:
             raise UndefinedColumn(
                 f'column "{column}" in ASSERT NOT NULL option not found',
@@ -252,9 +266,17 @@ def plan_create_index(statement: st.CreateIndex, catalog: CatalogView) -> plans.
         ctx = ExprContext(QueryPlanner(catalog), Scope(items), "index expressions")
         keys = tuple(_index_key(ctx, node, on) for node in statement.keys)
     name = _index_name(statement, catalog, on, keys)
-    shown = ", ".join(_shown_key(statement, i, on, key) for i, key in enumerate(keys))
-    sql = f"CREATE INDEX {quoted(name.item)} IN CLUSTER {quoted(cluster)} ON {quoted_name(on.name)} ({shown})"
-    return plans.CreateIndexPlan(name, on, keys, cluster, sql, statement.if_not_exists)
+    columns = ", ".join(_shown_key(statement, i, on, key) for i, key in enumerate(keys))
+    sql = f"CREATE INDEX {quoted(name.item)} IN CLUSTER {quoted(cluster)} ON {quoted_name(on.name)} ({columns})"
+    return plans.CreateIndexPlan(
+        name,
+        on,
+        keys,
+        cluster,
+        sql + clause(statement.retain),
+        statement.if_not_exists,
+        None if statement.retain is None else retained_ms(statement.retain),
+    )
 
 
 def _index_key(ctx: ExprContext, node: exp.Expr, on: CatalogItem) -> Scalar:

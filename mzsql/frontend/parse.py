@@ -132,6 +132,7 @@ _STATEMENTS: tuple[tuple[tuple[str, ...], Callable[[StatementParser], st.Stateme
     (("SET",), StatementParser.set_variable),
     (("RESET",), StatementParser.reset),
     (("ALTER", "SYSTEM"), StatementParser.alter_system),
+    (("ALTER",), StatementParser.alter),
     (("BEGIN",), StatementParser.begin),
     (("START", "TRANSACTION"), StatementParser.begin),
     (("COMMIT",), StatementParser.commit),

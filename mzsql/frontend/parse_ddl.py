@@ -7,7 +7,8 @@ from sqlglot.tokenizer_core import TokenType
 
 from mzsql.frontend import statements as st
 from mzsql.frontend.parse_pieces import OBJECT_KINDS, Pieces
-from mzsql.repr.errors import Unsupported
+from mzsql.frontend.retention import OPTION, retained_ms
+from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
 _UNSUPPORTED_CREATES = frozenset(
     """
@@ -77,17 +78,69 @@ class DefinitionParser(Pieces):
             if self.at("ASSERT", "NOT", "NULL"):
                 self.p._match(TokenType.EQ)
                 found.append(("assert not null", self.identifier()))
-            elif self.at("REFRESH") or self.at("RETAIN", "HISTORY"):
+            elif self.at("RETAIN", "HISTORY"):
+                if any(kind == OPTION for kind, _ in found):
+                    self._refuse_again(position)
+                found.append((OPTION, self._retained()))
+            elif self.at("REFRESH"):
                 raise Unsupported(
-                    "options REFRESH and RETAIN HISTORY of materialized views are not supported",
-                    position=position,
+                    "the option REFRESH of materialized views is not supported", position=position
                 )
             else:
-                self.p.expected("ASSERT NOT NULL")
+                self.p.expected("ASSERT NOT NULL or RETAIN HISTORY")
             if not self.p._match(TokenType.COMMA):
                 break
         self.p._match_r_paren()
         return tuple(found)
+
+    def _refuse_again(self, position: int) -> None:
+        raise SqlSyntaxError(
+            "RETAIN HISTORY specified more than once", position=position, sqlstate="42601"
+        )
+
+    def _retained(self) -> str:
+        """[=] FOR 'interval' of RETAIN HISTORY; its text, checked."""
+        self.p._match(TokenType.EQ)
+        self.need("FOR")
+        position = self.position()
+        self.at("INTERVAL")
+        text = self.string()
+        retained_ms(text, position)
+        return text
+
+    def _retention(self) -> str | None:
+        """An optional WITH (RETAIN HISTORY FOR …) of a table or an index."""
+        if not self.at("WITH"):
+            return None
+        if not self.p._match(TokenType.L_PAREN):
+            self.p.expected("left parenthesis")
+        self.need("RETAIN", "HISTORY")
+        text = self._retained()
+        position = self.position()
+        if self.p._match(TokenType.COMMA):
+            self.need("RETAIN", "HISTORY")
+            self._refuse_again(position)
+        self.p._match_r_paren()
+        return text
+
+    def alter(self) -> st.Statement:
+        """ALTER … SET (RETAIN HISTORY FOR …), RESET (RETAIN HISTORY)."""
+        position = self.position()
+        kind = self.one_of(OBJECT_KINDS)
+        if kind in ("table", "view", "materialized view", "index"):
+            if_exists = self.at("IF", "EXISTS")
+            name = self.name()
+            setting = self.one_of((("SET",), ("RESET",)))
+            if setting is not None and self.p._match(TokenType.L_PAREN):
+                self.need("RETAIN", "HISTORY")
+                text = self._retained() if setting == "set" else None
+                self.p._match_r_paren()
+                return st.AlterRetain(self.source, kind, name, text, if_exists)
+        raise Unsupported(
+            "ALTER statements other than SET (RETAIN HISTORY FOR …) and RESET (RETAIN HISTORY) of tables, materialized views and "
+            "indexes are not supported",
+            position=position,
+        )
 
     def _create_table(self) -> st.CreateTable:
         if_not_exists = self.if_not_exists()
@@ -102,7 +155,9 @@ class DefinitionParser(Pieces):
             if not self.p._match(TokenType.COMMA):
                 break
         self.p._match_r_paren()
-        return st.CreateTable(self.source, name, tuple(columns), tuple(keys), if_not_exists)
+        return st.CreateTable(
+            self.source, name, tuple(columns), tuple(keys), if_not_exists, self._retention()
+        )
 
     def _table_constraint(self, keys: list[tuple[str, tuple[str, ...], int]]) -> bool:
         position = self.position()
@@ -185,7 +240,8 @@ class DefinitionParser(Pieces):
             keys = tuple(found)
         elif not default:
             self.p.expected("left parenthesis")
-        return st.CreateIndex(self.source, name, on, keys, cluster, if_not_exists)
+        retain = self._retention()
+        return st.CreateIndex(self.source, name, on, keys, cluster, if_not_exists, retain)
 
     def drop(self) -> st.Drop:
         """DROP …"""

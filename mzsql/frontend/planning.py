@@ -27,7 +27,9 @@ from mzsql.frontend.ddl import (
 from mzsql.frontend.depth import deep
 from mzsql.frontend.dml import plan_copy_from, plan_delete, plan_insert, plan_update
 from mzsql.frontend.names import cluster_name, item_named, schema_named
+from mzsql.frontend.parse import parse_statements
 from mzsql.frontend.query import QueryPlanner
+from mzsql.frontend.retention import altered, missing, with_retention
 from mzsql.repr.errors import SqlError, Unsupported
 
 
@@ -164,11 +166,27 @@ def _declare(statement: st.Declare, catalog: CatalogView) -> plans.DeclarePlan:
     return plans.DeclarePlan(statement.name, inner)
 
 
+def _alter_retain(statement: st.AlterRetain, catalog: CatalogView) -> plans.AlterRetainPlan:
+    item, retain_ms = altered(statement, catalog)
+    if item is None:
+        return missing(statement)
+    # The object's own statement, as if it had been made so.
+    (made,) = parse_statements(item.create_sql)
+    plan = plan_statement(with_retention(made, statement.retain), catalog)
+    assert isinstance(
+        plan, plans.CreateTablePlan | plans.CreateMaterializedViewPlan | plans.CreateIndexPlan
+    )
+    return plans.AlterRetainPlan(
+        statement.kind, str(statement.name), item, retain_ms, plan.create_sql
+    )
+
+
 _PLANNERS: dict[type, Callable[[Any, CatalogView], plans.Plan]] = {
     st.Select: plan_select,
     st.CreateView: plan_create_view,
     st.CreateIndex: plan_create_index,
     st.Drop: plan_drop,
+    st.AlterRetain: _alter_retain,
     st.Insert: plan_insert,
     st.Update: plan_update,
     st.Delete: plan_delete,

@@ -30,6 +30,7 @@ class CreateTablePlan(msgspec.Struct, frozen=True, tag="create_table"):
     defaults: tuple[Scalar | None, ...]
     create_sql: str
     if_not_exists: bool = False
+    retain_ms: int | None = None
 
 
 class CreateViewPlan(msgspec.Struct, frozen=True, tag="create_view"):
@@ -52,6 +53,7 @@ class CreateMaterializedViewPlan(msgspec.Struct, frozen=True, tag="create_materi
     if_not_exists: bool = False
     replaces: CatalogItem | None = None
     not_null: tuple[int, ...] = ()
+    retain_ms: int | None = None
 
 
 class CreateIndexPlan(msgspec.Struct, frozen=True, tag="create_index"):
@@ -63,6 +65,20 @@ class CreateIndexPlan(msgspec.Struct, frozen=True, tag="create_index"):
     cluster: str
     create_sql: str
     if_not_exists: bool = False
+    retain_ms: int | None = None
+
+
+class AlterRetainPlan(msgspec.Struct, frozen=True, tag="alter_retain"):
+    """How long an object retains history from now on, in milliseconds (None: as long as by default), and the statement that says so.
+
+    `item` is None where IF EXISTS lets it be missing; `kind` and `name` say what was named.
+    """
+
+    kind: str
+    name: str
+    item: CatalogItem | None
+    retain_ms: int | None
+    create_sql: str
 
 
 class DropPlan(msgspec.Struct, frozen=True, tag="drop"):
@@ -304,6 +320,7 @@ Plan = (
     | CreateViewPlan
     | CreateMaterializedViewPlan
     | CreateIndexPlan
+    | AlterRetainPlan
     | DropPlan
     | InsertPlan
     | DeletePlan

@@ -74,6 +74,7 @@ class CreateTable(Statement):
     columns: tuple[ColumnSpec, ...]
     keys: tuple[tuple[str, tuple[str, ...], int], ...]
     if_not_exists: bool = False
+    retain: str | None = None
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,17 @@ class CreateIndex(Statement):
     keys: tuple[exp.Expr, ...] | None
     cluster: Name | None = None
     if_not_exists: bool = False
+    retain: str | None = None
+
+
+@dataclass(frozen=True)
+class AlterRetain(Statement):
+    """ALTER … SET (RETAIN HISTORY FOR …), or RESET (RETAIN HISTORY), which has no `retain`; `kind` as `Drop` has it."""
+
+    kind: str
+    name: Name
+    retain: str | None
+    if_exists: bool = False
 
 
 @dataclass(frozen=True)
