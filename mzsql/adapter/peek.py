@@ -45,6 +45,9 @@ Overlay: TypeAlias = Mapping[GlobalId, Sequence[pa.Table]]
 #: Ranges that hold every error row.
 _ERRORS: Filters = {"mz_error": [("", None)]}
 
+#: While it waits for its inputs, a query looks so often whether it was cancelled, in seconds.
+_LOOK_SECONDS = 0.25
+
 
 class Limits(msgspec.Struct, frozen=True):
     """How much of its inputs a query may bring into this process."""
@@ -96,24 +99,31 @@ class Peeker:
         Raises:
             NotReadable: one is not within ``timeout`` seconds; names it, its frontier, the time needed and the replicas there are.
         """
-        end = time.monotonic() + timeout
+        interrupt = current()
+        end = time.monotonic() + min(timeout, interrupt.left())
         collections = self._env.collections
         for gid in self.stored(gids):
-            known = collections.known_upper(gid)
-            if known is None or known > as_of:
-                continue
-            meta = collections.meta(gid)
-            left = max(0.0, end - time.monotonic())
-            try:
-                collections.wait_for_upper(gid, as_of, left)
-            except NotReadable:
-                upper = collections.upper(gid)
-                raise NotReadable(
-                    f'relation "{meta.name}" is not readable at {as_of}: within {timeout:g} s its write '
-                    f"frontier has only reached {show(upper)}",
-                    detail=self._replicas(gid) if meta.kind != "table" else None,
-                    hint="Wait for it to hydrate and ask again, or raise statement_timeout.",
-                ) from None
+            while True:
+                known = collections.known_upper(gid)
+                if known is None or known > as_of:
+                    break
+                if interrupt.cancelled:
+                    interrupt.check()
+                left = max(0.0, end - time.monotonic())
+                try:
+                    collections.wait_for_upper(gid, as_of, min(left, _LOOK_SECONDS))
+                except NotReadable:
+                    if left <= _LOOK_SECONDS:
+                        raise self._late(gid, as_of, timeout) from None
+
+    def _late(self, gid: GlobalId, as_of: Timestamp, timeout: float) -> NotReadable:
+        meta, upper = self._env.collections.meta(gid), self._env.collections.upper(gid)
+        return NotReadable(
+            f'relation "{meta.name}" is not readable at {as_of}: within {timeout:g} s its write '
+            f"frontier has only reached {show(upper)}",
+            detail=self._replicas(gid) if meta.kind != "table" else None,
+            hint="Wait for it to hydrate and ask again, or raise statement_timeout.",
+        )
 
     # --- running ------------------------------------------------------------------------------
 
@@ -160,12 +170,19 @@ class Peeker:
         self, controller: ComputeController, query: PlannedQuery, as_of: Timestamp, timeout: float
     ) -> pa.Table:
         finishing, columns = query.finishing, query.columns
-        return controller.peek(
-            query.planned.plan,
-            as_of,
-            finish=lambda ast, engine: finish(ast, finishing, columns, engine),
-            timeout=min(timeout, current().left()),
-        )
+        interrupt = current()
+        try:
+            return controller.peek(
+                query.planned.plan,
+                as_of,
+                finish=lambda ast, engine: finish(ast, finishing, columns, engine),
+                timeout=min(timeout, interrupt.left()),
+                interruptible=interrupt.on_interrupt,
+            )
+        except Exception:
+            # Cancelled jobs fail in Spark's words.
+            interrupt.check()
+            raise
 
     def look_up(self, query: PlannedQuery, rows: pa.Table) -> pa.Table:
         """The answer of a query over the rows that an index gave: c0 …, mz_diff."""

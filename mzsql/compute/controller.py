@@ -25,7 +25,7 @@ from mzsql.compute.driver import Driver
 from mzsql.compute.flows import Flow, Replica, State, unreadable
 from mzsql.compute.hydration import HydrationReport
 from mzsql.compute.inputs import CollectionInput, input_schema
-from mzsql.compute.peek import Finish, Snapshot, run_peek
+from mzsql.compute.peek import Finish, Interruptible, Snapshot, run_peek
 from mzsql.compute.protocols import (
     ArrangementRegistry,
     ComputeSettings,
@@ -299,10 +299,11 @@ class ComputeController:
         *,
         finish: Finish | None = None,
         timeout: float | None = None,
+        interruptible: Interruptible | None = None,
     ) -> pa.Table:
         """The rows of a one-shot query at `as_of` (columns c0 …; a row for each of its copies).
 
-        Waits up to `timeout` seconds for its inputs to be complete at `as_of`.
+        Waits up to `timeout` seconds for its inputs to be complete at `as_of`. Within `interruptible` Spark's jobs can be cancelled.
 
         Raises:
             DataError: there is an error row; its message.
@@ -323,6 +324,7 @@ class ComputeController:
                 session=self._session_for_peek,
                 settings=self._settings,
                 finish=finish,
+                interruptible=interruptible,
             )
         finally:
             for arrangement in opened:

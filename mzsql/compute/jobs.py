@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -20,9 +20,16 @@ _RUNS_LOCK = threading.Lock()
 
 
 class JobCount:
-    """How many jobs ran inside a `named_jobs` block; read after it."""
+    """How many jobs ran inside a `named_jobs` block, to be read after it; and the way to end them from another thread."""
 
     jobs: int = 0
+
+    def __init__(self, cancel: Callable[[], object]) -> None:
+        self._cancel = cancel
+
+    def cancel(self) -> None:
+        """End the jobs that run inside the block now. Idempotent."""
+        self._cancel()
 
 
 def describe(gid: GlobalId, lir_ids: Sequence[int], what: str) -> str:
@@ -35,7 +42,6 @@ def named_jobs(
     spark: SparkSession, gid: GlobalId, lir_ids: Sequence[int], what: str, pool: str
 ) -> Iterator[JobCount]:
     """Name the jobs that this thread starts inside, and count them."""
-    count = JobCount()
     with _RUNS_LOCK:
         group = f"mz {gid} {next(_RUNS)}"
     try:
@@ -43,6 +49,7 @@ def named_jobs(
     except (PySparkException, AttributeError):
         tag = f"mz-{gid}"
         spark.addTag(tag)
+        count = JobCount(lambda: spark.interruptTag(tag))
         try:
             yield count
         finally:
@@ -50,6 +57,7 @@ def named_jobs(
         return
     context.setJobGroup(group, describe(gid, lir_ids, what))
     context.setLocalProperty("spark.scheduler.pool", pool)
+    count = JobCount(lambda: context.cancelJobGroup(group))
     try:
         yield count
     finally:

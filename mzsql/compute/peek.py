@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,6 +30,8 @@ from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import arrow_schema
 
+#: Within what it gives, its argument is called when the peek is to end: from another thread, perhaps more than once.
+Interruptible = Callable[[Callable[[], None]], AbstractContextManager[None]]
 #: What a peek does to the one-shot statement (ORDER BY, LIMIT, projection) for the engine that will run it.
 Finish = Callable[[exp.Expression, Engine], exp.Expression]
 
@@ -55,6 +58,7 @@ def run_peek(
     session: Callable[[], SparkSession],
     settings: ComputeSettings,
     finish: Finish | None = None,
+    interruptible: Interruptible | None = None,
 ) -> pa.Table:
     """The rows of a one-shot plan.
 
@@ -66,6 +70,7 @@ def run_peek(
         session: makes or gives the Spark session, if it comes to that.
         settings: with the bound on the driver's bytes.
         finish: rewrites the statement for an engine; without it each row comes as many times as it is there.
+        interruptible: has Spark's jobs cancelled when the caller is to give up; they then fail as Spark has them fail.
 
     Raises:
         DataError: the first error row's message.
@@ -85,7 +90,7 @@ def run_peek(
         # In a thread of its own: working in a session makes it the thread's active one, and this thread is the user's.
         with ThreadPoolExecutor(1, "mzsql-peek") as thread:
             result = thread.submit(
-                _on_spark, statement, snapshots, as_of, session, rendered
+                _on_spark, statement, snapshots, as_of, session, rendered, interruptible
             ).result()
     schema = None if finish is not None else arrow_schema(rendered.output_columns)
     return rows_of(result, schema, driver)
@@ -97,10 +102,14 @@ def _on_spark(
     as_of: Timestamp,
     make_session: Callable[[], SparkSession],
     rendered: RenderedDataflow,
+    interruptible: Interruptible | None,
 ) -> pa.Table:
     session = make_session()
     gid: GlobalId = rendered.desc.export.id
-    with named_jobs(session, gid, rendered.lir_ids, "peek", STEP_POOL):
+    with ExitStack() as inside:
+        jobs = inside.enter_context(named_jobs(session, gid, rendered.lir_ids, "peek", STEP_POOL))
+        if interruptible is not None:
+            inside.enter_context(interruptible(jobs.cancel))
         for name, one in snapshots.items():
             frame = parts_frame(session, one.parts, one.schema, as_of=as_of)
             frame.drop("mz_time").createOrReplaceTempView(name)
