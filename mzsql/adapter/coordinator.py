@@ -116,6 +116,11 @@ class Coordinator:
         """Group commit, with its counts."""
         return self._commits
 
+    @property
+    def subscriptions(self) -> int:
+        """How many SUBSCRIBEs run in this process."""
+        return self._streams.subscribes.running
+
     def refreshes(self) -> Iterable[RefreshStats]:
         """The latest refreshes of the dataflows maintained here."""
         return self._dataflows.refreshes()

@@ -15,7 +15,7 @@ import itertools
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
 import duckdb
 import msgspec
@@ -117,7 +117,7 @@ class Subscription:
         self._cancelled = False
         self._closed = False
         self._frontier: Frontier = as_of
-        self._ready: Iterator[pa.Table] = self._run()
+        self._ready: Generator[pa.Table] = self._run()
         self._waited_until = 0.0
         self._ticked = time.monotonic()
         self._directory = tempfile.TemporaryDirectory(prefix="mzsql-subscribe-")
@@ -200,6 +200,7 @@ class Subscription:
         if self._closed:
             return
         self._closed = True
+        self._ready.close()
         self._contents.close()
         self._duck.close()
         self._directory.cleanup()
@@ -207,7 +208,7 @@ class Subscription:
 
     # --- the rows -----------------------------------------------------------------------------------
 
-    def _run(self) -> Iterator[pa.Table]:
+    def _run(self) -> Generator[pa.Table]:
         """Everything from the snapshot to the end; tables without rows where a wait was over."""
         as_of, up_to = self.as_of, self._up_to
         if as_of == up_to:
@@ -418,10 +419,10 @@ class Subscribes:
             return [plan.collection.id], None
         assert plan.query is not None
         relation = self._planner.local(plan.query).mir
-        planned = self._planner.dataflow(MaterializedViewExport(gid), relation, cluster=None)
         called = unmaterializables(relation)
         if called:
             raise Unsupported(f"cannot materialize call to {', '.join(sorted(called))}")
+        planned = self._planner.dataflow(MaterializedViewExport(gid), relation, cluster=None)
         return [source.id for source in planned.plan.source_imports], planned.plan
 
     def _contents(

@@ -17,7 +17,8 @@ import typer
 
 import mzsql
 from mzsql.cli.deploy import deploy_app
-from mzsql.cli.output import error_lines, print_result
+from mzsql.cli.output import error_lines
+from mzsql.cli.running import run_statement
 from mzsql.cli.script import Piece, expand
 from mzsql.repr.errors import InternalError, InvalidParameter, SqlError
 
@@ -325,8 +326,7 @@ def run_pieces(pieces: list[Piece], env: Path, style: str) -> None:
                 typer.echo(piece.text)
             elif piece.kind == "statement":
                 try:
-                    cursor.execute(piece.text)
-                    print_result(cursor, style)
+                    run_statement(cursor, piece.text, style)
                 except Exception as error:
                     raise StatementFailed(error, piece.text) from error
 

@@ -116,10 +116,13 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
-def print_csv(names: Sequence[str], rows: Iterable[Sequence[Any]], out: IO[str]) -> None:
-    """The rows as CSV with a header; NULL is an empty field, the empty text a quoted one."""
+def print_csv(
+    names: Sequence[str], rows: Iterable[Sequence[Any]], out: IO[str], *, header: bool = True
+) -> None:
+    """The rows as CSV, with a header; NULL is an empty field, the empty text a quoted one."""
     # The csv module tells NULL and the empty text apart only from Python 3.12 on.
-    out.write(_csv_line(names))
+    if header:
+        out.write(_csv_line(names))
     for row in rows:
         out.write(_csv_line(row))
 

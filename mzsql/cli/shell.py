@@ -25,7 +25,8 @@ from pygments.lexers.sql import PostgresLexer
 
 import mzsql
 from mzsql.cli.app import report, run_pieces
-from mzsql.cli.output import error_lines, print_result
+from mzsql.cli.output import error_lines
+from mzsql.cli.running import run_statement
 from mzsql.cli.script import expand, is_complete
 from mzsql.frontend.dialect import Dialect
 from mzsql.repr.errors import SqlError
@@ -36,6 +37,7 @@ _HELP = r"""A statement ends with a semicolon. Besides statements:
   \dt \dv \dm \di list tables, views, materialized views, indexes
   \l              list databases
   \i FILE         run a script
+  SUBSCRIBE t     shows the rows of t, then its changes as they happen, until Ctrl-C
   \timing         switch the display of times on or off
   \?              this help
   \q              leave (so does Ctrl-D)
@@ -52,7 +54,14 @@ _LISTS = {
     "\\l": "SELECT id, name FROM mz_catalog.mz_databases ORDER BY name",
 }
 
-_KEYWORDS = sorted(word for word in Dialect.Tokenizer.KEYWORDS if word.isalpha() and word.isupper())
+#: Words that begin statements or clauses and are no keywords to sqlglot.
+_STATEMENT_WORDS = """
+    SUBSCRIBE DECLARE CURSOR FETCH CLOSE PREPARE EXECUTE DEALLOCATE DISCARD COPY STDIN STDOUT ENVELOPE UPSERT DEBEZIUM SNAPSHOT
+    PROGRESS WITHIN TIMESTAMP
+""".split()  # noqa: SIM905  a list of words to read
+_KEYWORDS = sorted(
+    {w for w in Dialect.Tokenizer.KEYWORDS if w.isalpha() and w.isupper()} | {*_STATEMENT_WORDS}
+)
 
 
 class Names(Completer):
@@ -137,8 +146,7 @@ class Shell:
     def _statement(self, statement: str) -> None:
         begun = time.perf_counter()
         try:
-            self._cursor.execute(statement)
-            print_result(self._cursor, "table")
+            run_statement(self._cursor, statement, "table")
         except (SqlError, mzsql.Error) as error:
             sys.stderr.write(error_lines(error, statement))
         finally:

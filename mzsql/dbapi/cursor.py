@@ -19,7 +19,8 @@ from mzsql.dbapi.copying import Copy
 from mzsql.dbapi.errors import InterfaceError, NotSupportedError, ProgrammingError, user_errors
 from mzsql.dbapi.values import python_column
 from mzsql.frontend import parse_statements
-from mzsql.frontend.statements import CopyFrom
+from mzsql.frontend.statements import CopyFrom, CopyTo
+from mzsql.repr.errors import SqlError
 from mzsql.repr.types import RelationDesc, type_name
 
 if TYPE_CHECKING:
@@ -87,6 +88,23 @@ class Cursor:
         with user_errors():
             statements = parse_statements(operation)
         return any(isinstance(s, CopyFrom) and s.path is None for s in statements)
+
+    def is_copy(self, operation: str) -> bool:
+        """Whether a text has a COPY … TO STDOUT or FROM STDIN, which `copy` runs; False for one that cannot be parsed."""
+        try:
+            statements = parse_statements(operation)
+        except SqlError:
+            return False  # running it will say what is wrong
+        return any(isinstance(s, CopyFrom | CopyTo) and s.path is None for s in statements)
+
+    @property
+    def streams(self) -> bool:
+        """Whether the last statement was a SUBSCRIBE."""
+        return self._stream is not None
+
+    def close_result(self) -> None:
+        """Let go of the last result, and end its SUBSCRIBE; the cursor stays open."""
+        self._reset()
 
     def run_copy(
         self, operation: str, parameters: Parameters, stdin: Path | None
