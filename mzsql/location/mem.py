@@ -15,7 +15,7 @@ from mzsql.location.errors import Determinate
 from mzsql.location.hookspecs import Kind, Serves, hookimpl
 from mzsql.location.keys import check_blob_key, check_limit, check_step, check_truncate, check_ts
 from mzsql.location.protocols import MAX_SEQNO, Blob, Consensus, TimestampOracle, Versioned
-from mzsql.location.urls import local_url
+from mzsql.location.urls import local_url, url_options
 
 T = TypeVar("T")
 
@@ -186,6 +186,7 @@ _shared_lock = threading.Lock()
 
 
 def _named(kind: str, url: SplitResult, make: Callable[[], T], *more: str) -> T:
+    url_options(url, ())  # there are none
     if not url.path:
         return make()
     with _shared_lock:

@@ -32,6 +32,7 @@ class BlobContract(Contract):
             level=self.level,
             seed=seed,
             processes=self.processes,
+            opens=open_blob,
         )
 
 

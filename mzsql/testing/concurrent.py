@@ -22,7 +22,7 @@ from typing import IO, Any
 
 import msgspec
 
-from mzsql.testing.contract import Site, run_together
+from mzsql.testing.contract import Site, run_together, skip
 from mzsql.testing.expect import expect, expect_equal
 from mzsql.testing.histories import Recorder, calls_begun, load_history
 from mzsql.testing.linearizability import Model, check_history
@@ -95,6 +95,21 @@ def oracle_killed(site: OracleSite) -> None:
     _processes(site, "oracle", kills=site.sized(2, 6))
 
 
+def blob_forked(site: BlobSite) -> None:
+    """A handle that a forked process inherits works on both sides, also once the child has closed it; what they do is linearizable."""
+    _forked(site, "blob")
+
+
+def consensus_forked(site: ConsensusSite) -> None:
+    """A handle that a forked process inherits works on both sides, also once the child has closed it; what they do is linearizable."""
+    _forked(site, "consensus")
+
+
+def oracle_forked(site: OracleSite) -> None:
+    """A handle that a forked process inherits works on both sides, also once the child has closed it; what they do is linearizable."""
+    _forked(site, "oracle")
+
+
 def run_threads(site: Site, kind: Kind, opener: Callable[[OracleClock], Any]) -> None:
     """Let threads work, each on a handle that ``opener`` gives, and judge what they did."""
     with tempfile.TemporaryDirectory(dir=site.directory) as directory:
@@ -131,6 +146,26 @@ def _processes(site: Site, kind: Kind, kills: int) -> None:
         _run(specs[:workers], specs[workers:], rng)
         files = [each for spec in specs for each in spec.files()]
         _finish_and_check(site, kind, files, Path(directory))
+
+
+def _forked(site: Site, kind: Kind) -> None:
+    url = site.needs_processes()
+    if not hasattr(os, "fork"):
+        skip("nothing forks here")
+    with tempfile.TemporaryDirectory(dir=site.directory) as directory:
+        spec = WorkerSpec(
+            kind=kind,
+            url=url,
+            prefix=site.prefix,
+            worker=1,
+            threads=2,
+            operations=site.sized(60, 400),
+            seed=site.seed,
+            directory=directory,
+            fork_seconds=WORKER_SECONDS,
+        )
+        _run([spec], [], random.Random(site.seed))  # noqa: S311 - kills nobody
+        _finish_and_check(site, kind, spec.files(), Path(directory))
 
 
 def _finish_and_check(site: Site, kind: Kind, files: _Files, directory: Path) -> None:

@@ -27,6 +27,7 @@ class ConsensusContract(Contract):
             level=self.level,
             seed=seed,
             processes=self.processes,
+            opens=open_consensus,
         )
 
 

@@ -36,6 +36,7 @@ class Site:
         level: how much to try.
         seed: of everything the case chooses.
         processes: whether a handle another process opens by ``url`` is of the same store.
+        opens: opens a handle by another URL than ``url``, where there is a way.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Site:
         level: Level = "quick",
         seed: int = 0,
         processes: bool = True,
+        opens: Callable[[str], Any] | None = None,
     ) -> None:
         self.url = url
         self.prefix = prefix
@@ -54,6 +56,7 @@ class Site:
         self.level = level
         self.seed = seed
         self.processes = processes
+        self.opens = opens
         self._handles: list[Any] = []
 
     def sized(self, quick: int, full: int) -> int:

@@ -31,7 +31,7 @@ from mzsql.testing.contract import Case, Level, Site, judge
 from mzsql.testing.sites import PREFIX, BlobSite, ConsensusSite, OracleSite, fresh_prefix
 from mzsql.testing.workloads import Kind
 
-KIT_VERSION = 1
+KIT_VERSION = 2
 """Raised when a case is added that a backend might fail."""
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -200,7 +200,7 @@ def served_kinds(registry: Registry, url: str, kinds: Collection[Kind] | None) -
         if kinds is not None and kind not in kinds:
             continue
         try:
-            _open(registry, url, kind)
+            _open(registry, url, kind).close()
         except ContestedScheme:
             raise  # it is served, and left out it would be taken for tried
         except UnknownScheme as failure:
@@ -219,13 +219,12 @@ def served_kinds(registry: Registry, url: str, kinds: Collection[Kind] | None) -
     return tuple(found)
 
 
-def _open(registry: Registry, url: str, kind: Kind) -> None:
+def _open(registry: Registry, url: str, kind: Kind) -> Any:
     if kind == "blob":
-        registry.open_blob(url).close()
-    elif kind == "consensus":
-        registry.open_consensus(url).close()
-    else:
-        registry.open_oracle(url, f"{PREFIX}opened", lambda: 0).close()
+        return registry.open_blob(url)
+    if kind == "consensus":
+        return registry.open_consensus(url)
+    return registry.open_oracle(url, f"{PREFIX}opened", lambda: 0)
 
 
 def _in_one_process(registry: Registry, url: str) -> bool:
@@ -237,6 +236,7 @@ def _in_one_process(registry: Registry, url: str) -> bool:
 def site_of(kind: Kind, registry: Registry, url: str, **rest: Any) -> Site:
     """A piece of the store at ``url`` below a prefix of its own; ``rest`` as `Site` takes it."""
     prefix = fresh_prefix()
+    rest.setdefault("opens", lambda other: _open(registry, other, kind))
     if kind == "blob":
         return BlobSite(lambda: registry.open_blob(url), url=url, prefix=prefix, **rest)
     if kind == "consensus":
@@ -252,7 +252,7 @@ def site_of(kind: Kind, registry: Registry, url: str, **rest: Any) -> Site:
 def _tried(kind: Kind, one: Case[Any], site: Site, not_met: Mapping[str, str]) -> CaseResult:
     start = time.monotonic()
     outcome: Literal["passed", "failed", "skipped"] = "passed"
-    message = ""
+    message = again = ""
     try:
         judge(one, site, not_met)
     except unittest.SkipTest as reason:
@@ -263,10 +263,13 @@ def _tried(kind: Kind, one: Case[Any], site: Site, not_met: Mapping[str, str]) -
             f"Run it again: run_kit({shown_url(site.url or '')!r}, cases=['{kind}.{one.name}'],"
             f" level={site.level!r}, seed={site.seed})"
         )
-        message = f"{_told(failure)}\n{again}"
+        message = _told(failure)
     seconds = time.monotonic() - start
     shown = without_secrets(message, site.url or "")
-    return CaseResult(kind, one.name, one.text, outcome, seconds, shown)
+    if shown != message:
+        shown += "\nThe backend's own text shows a secret of the URL, hidden here."
+    told = f"{shown}\n{again}" if again else shown
+    return CaseResult(kind, one.name, one.text, outcome, seconds, told)
 
 
 def _told(failure: Exception) -> str:

@@ -28,6 +28,7 @@ class OracleContract(Contract):
             level=self.level,
             seed=seed,
             processes=self.processes,
+            opens=lambda url: open_oracle(url, "mzsql-kit-opened", lambda: 0),
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import itertools
+import os
 import threading
 import time
 from pathlib import Path
@@ -429,3 +430,30 @@ class WritesInPlace(OnFiles):
     def list_keys_and_metadata(self, prefix):
         found = self.locked(fcntl.LOCK_SH, lambda: list(self.inner.list_keys_and_metadata(prefix)))
         return iter(found)
+
+
+@caught_by("blob", "options")
+class TakesAnyOption(Blob):
+    any_option = True
+
+
+@caught_by("blob", "options")
+class ShowsOptions(Blob):
+    """Refuses options, and shows them with what is secret in them."""
+
+    any_option = False
+
+
+@caught_by("blob", "forked")
+class TalksToItsParent(OnFiles):
+    """In a forked child it goes on with a conversation that is its parent's: what was asked first is answered first."""
+
+    def __init__(self, path):
+        super().__init__(path)
+        self.mine, self.others = os.pipe()
+
+    def get(self, key):
+        os.write(self.others, key.encode().ljust(100))
+        time.sleep(0.0005)
+        asked = os.read(self.mine, 100).decode().rstrip()
+        return self.inner.get(asked)

@@ -442,3 +442,22 @@ class HeadsStayAsTheyWere(Consensus):
         if won:
             self.heads[key] = new
         return won
+
+
+@caught_by("consensus", "options")
+class TakesAnyOption(Consensus):
+    any_option = True
+
+
+@caught_by("consensus", "forked")
+class IsItsParentsAlone(OnSqlite):
+    """Its connection is of the process that opened it."""
+
+    def __init__(self, path):
+        super().__init__(path)
+        self.process = os.getpid()
+
+    def scan(self, key, from_seqno, limit):
+        if os.getpid() != self.process:
+            raise RuntimeError("the connection is another process's")
+        return self.inner.scan(key, from_seqno, limit)

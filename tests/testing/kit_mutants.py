@@ -9,7 +9,7 @@ import consensus_mutants  # noqa: F401 - fills the table
 import oracle_mutants  # noqa: F401 - fills the table
 from mutants_table import BLOB, CAUGHT_BY, CONSENSUS, ORACLE
 
-from mzsql.location import hookimpl
+from mzsql.location import InvalidUrl, hookimpl, url_options
 
 __all__ = ["CAUGHT_BY"]
 
@@ -18,7 +18,12 @@ def _named(url, mutants):
     if url.scheme != "mutant":
         return None, ""
     name, _, path = url.path.partition(":")
-    return mutants.get(name), path
+    mutant = mutants.get(name)
+    if mutant is not None and not hasattr(mutant, "any_option"):
+        url_options(url, ())
+    elif mutant is not None and url.query and not mutant.any_option:
+        raise InvalidUrl(f"{url.geturl()}: there are no options")
+    return mutant, path
 
 
 @hookimpl

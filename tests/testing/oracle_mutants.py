@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 import time
 from typing import ClassVar
@@ -269,3 +270,22 @@ class OracleFailsUntyped(Oracle):
         if self.closed:
             raise ValueError("Cannot operate on a closed database.")
         return self.inner.read_ts()
+
+
+@caught_by("oracle", "options")
+class TakesAnyOption(Oracle):
+    any_option = True
+
+
+@caught_by("oracle", "forked")
+class IsItsParentsAlone(OracleOnSqlite):
+    """Its connection is of the process that opened it."""
+
+    def __init__(self, path, timeline, now):
+        super().__init__(path, timeline, now)
+        self.process = os.getpid()
+
+    def apply_write(self, ts):
+        if os.getpid() != self.process:
+            raise RuntimeError("the connection is another process's")
+        self.inner.apply_write(ts)

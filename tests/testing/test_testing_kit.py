@@ -68,7 +68,7 @@ def test_the_report_says_what_ran_and_is_data(tmp_path):
     assert tuple(told) == report.results
     assert tuple(one.name for one in told) == case_names("oracle")
     skipped = {one.name: one.message for one in told if one.outcome == "skipped"}
-    assert set(skipped) == {"processes", "killed_processes"}
+    assert set(skipped) == {"processes", "killed_processes", "forked"}
     assert all("one process" in message for message in skipped.values())
     assert (report.kit_version, report.seed, report.level) == (KIT_VERSION, 3, "quick")
     assert msgspec.json.decode(msgspec.json.encode(report), type=KitReport) == report
@@ -162,7 +162,8 @@ def test_a_failure_is_told_without_secrets_and_with_how_to_run_it_again():
     assert "RuntimeError: cannot get at" in result.message
     assert "blob_cases.py" in result.message
     assert "hush-hush" not in result.message + report.url
-    last = result.message.splitlines()[-1]
+    *_, secret, last = result.message.splitlines()
+    assert secret == "The backend's own text shows a secret of the URL, hidden here."
     assert last == (
         "Run it again: run_kit('untyped://me:***@host/x', cases=['blob.absent'], level='quick', seed=9)"
     )

@@ -13,6 +13,7 @@ from mzsql.testing import case_names, concurrent, consensus_cases, faulted, run_
 _BY_CHANCE = {
     "processes",
     "killed_processes",
+    "forked",
     "threads",
     "contention",
     "promises_between_threads",
@@ -47,7 +48,7 @@ def _pairs():
 def _params():
     for mutant, case in _pairs():
         # Those with processes take seconds each.
-        marks = [pytest.mark.long] if case in ("processes", "killed_processes") else []
+        marks = [pytest.mark.long] if case in ("processes", "killed_processes", "forked") else []
         yield pytest.param(mutant, case, marks=marks)
 
 
