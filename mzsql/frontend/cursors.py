@@ -6,6 +6,7 @@ relation's columns, or under an envelope mz_state, the key's columns and the oth
 
 from __future__ import annotations
 
+import decimal
 from collections.abc import Callable
 
 from sqlglot import expressions as exp
@@ -27,6 +28,7 @@ from mzsql.frontend.scope import Scope
 from mzsql.frontend.types import resolve_type
 from mzsql.repr import types as t
 from mzsql.repr.errors import InvalidParameter, SqlError, SqlSyntaxError, UndefinedTable
+from mzsql.repr.frontier import MAX_TIMESTAMP
 from mzsql.repr.types import ColumnType, RelationDesc, RelationType
 
 Planner = Callable[[st.Statement, CatalogView], plans.Plan]
@@ -36,6 +38,10 @@ _STORED = ("table", "materialized-view")
 
 def timestamp_constant(node: exp.Expr, catalog: CatalogView, clause: str) -> Scalar:
     """AS OF's or UP TO's time: a constant of type mz_timestamp."""
+    if isinstance(node, exp.Literal) and not node.is_string and not _is_time(str(node.this)):
+        raise InvalidParameter(
+            "decimal cannot be expressed in target primitive type", sqlstate="22003"
+        )
     value = ExprContext(QueryPlanner(catalog), Scope(), clause).plan(node)
     done = cast(value, t.MZ_TIMESTAMP, "explicit")
     if done is None:
@@ -43,6 +49,12 @@ def timestamp_constant(node: exp.Expr, catalog: CatalogView, clause: str) -> Sca
             f"{clause} must be a timestamp, not of type {value.typ}", sqlstate="42804"
         )
     return constant_scalar(done, clause)
+
+
+def _is_time(number: str) -> bool:
+    """Whether a literal is a whole number that a time may be."""
+    value = decimal.Decimal(number)
+    return 0 <= value <= MAX_TIMESTAMP and value == value.to_integral_value()
 
 
 # --- SUBSCRIBE ---------------------------------------------------------------------------------------
