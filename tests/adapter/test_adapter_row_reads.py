@@ -1,0 +1,280 @@
+"""Row-wise reads over Arrow against the same queries in DuckDB; kept contents against contents read afresh."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mzsql.adapter.coordinator import Coordinator
+from mzsql.adapter.environment import Environment
+from mzsql.adapter.locations import locate
+from mzsql.adapter.plan_cache import PlannedQuery
+from mzsql.adapter.session import Session
+from mzsql.adapter.snapshots import SnapshotCache
+from mzsql.repr.errors import DataError
+from mzsql.repr.frontier import Timestamp
+
+COLUMNS = {
+    "i": ["NULL", "-1", "0", "1", "2", "7"],
+    "b": ["NULL", "-5", "3", "9000000000"],
+    "s": ["NULL", "''", "'a'", "'B'", "'é'", "'ab'"],
+    "d": ["NULL", "'2020-01-01'", "'1969-12-31'"],
+    "z": ["NULL", "'2020-01-01 00:00:00.000001'", "'1960-01-01'"],
+    "f": ["NULL", "'NaN'", "0.5", "-0.0"],
+    "n": ["NULL", "1.5", "-2.25"],
+    "o": ["NULL", "true", "false"],
+}
+TYPES = {
+    "i": "int",
+    "b": "bigint",
+    "s": "text",
+    "d": "date",
+    "z": "timestamp",
+    "f": "double precision",
+    "n": "numeric(10, 2)",
+    "o": "boolean",
+}
+
+
+def rows(
+    coordinator: Coordinator, text: str, session: Session | None = None
+) -> list[tuple[Any, ...]]:
+    result = coordinator.execute(session or Session(), text)[-1]
+    if result.rows is None:
+        return []
+    columns = [column.to_pylist() for column in result.rows.columns]
+    return list(zip(*columns, strict=True))
+
+
+@pytest.fixture(scope="module")
+def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Coordinator]:
+    env = Environment.open(locate(tmp_path_factory.mktemp("row_reads") / "env"))
+    made = Coordinator(env, spark=None, lead=False)
+    columns = ", ".join(f"{name} {typ}" for name, typ in TYPES.items())
+    rows(made, f"CREATE TABLE r ({columns})")
+    for number in range(40):
+        values = (
+            f"{choices[(number * (7 + place)) % len(choices)]}::{TYPES[name]}"
+            for place, (name, choices) in enumerate(COLUMNS.items())
+        )
+        rows(made, f"INSERT INTO r VALUES ({', '.join(values)})")
+    # Rows that are there several times.
+    rows(made, "INSERT INTO r SELECT * FROM r WHERE i >= 1")
+    yield made
+    made.close()
+    env.close()
+
+
+comparisons = st.sampled_from(sorted(COLUMNS)).flatmap(
+    lambda name: st.builds(
+        lambda op, value, turned: (
+            f"{value}::{TYPES[name]} {op} {name}"
+            if turned
+            else f"{name} {op} {value}::{TYPES[name]}"
+        ),
+        st.sampled_from(["=", "<>", "<", "<=", ">", ">="]),
+        st.sampled_from(COLUMNS[name]),
+        st.booleans(),
+    )
+)
+lists = st.sampled_from(["i", "b", "s"]).flatmap(
+    lambda name: st.lists(st.sampled_from(COLUMNS[name][1:]), min_size=1, max_size=3).map(
+        lambda values: f"{name} IN ({', '.join(values)})"
+    )
+)
+others = st.sampled_from(["s IS NULL", "10 / i > 1", "NOT o", "i + b = 8", "i = 1 OR s = 'a'"])
+queries = st.builds(
+    lambda items, where, order, limit: (
+        f"SELECT {', '.join(items)} FROM r"
+        + (f" WHERE {' AND '.join(where)}" if where else "")
+        + (f" ORDER BY {', '.join(order)}" if order else "")
+        + limit
+    ),
+    st.lists(
+        st.sampled_from(
+            [*COLUMNS, "1 AS one", "NULL AS nothing", "'x' AS x", "i + 1 AS j", "10 / i AS q"]
+        ),
+        min_size=1,
+        max_size=5,
+        unique=True,
+    ),
+    st.lists(comparisons | lists | others, max_size=3),
+    st.lists(
+        st.builds(
+            str.__add__,
+            st.sampled_from(sorted(COLUMNS)),
+            st.sampled_from(["", " DESC", " NULLS FIRST"]),
+        ),
+        max_size=2,
+        unique=True,
+    ),
+    st.sampled_from(["", " LIMIT 3", " LIMIT 0", " LIMIT 5 OFFSET 2", " OFFSET 30"]),
+)
+
+
+def outcome(coordinator: Coordinator, text: str) -> object:
+    try:
+        found = rows(coordinator, text)
+    except DataError as failed:
+        return str(failed)
+    # NaN is not equal to itself.
+    return [tuple(repr(value) for value in row) for row in found]
+
+
+@given(queries)
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_as_in_the_engine(coordinator: Coordinator, text: str) -> None:
+    found = outcome(coordinator, text)
+    patch = pytest.MonkeyPatch()
+    with patch.context() as without:
+        plain = PlannedQuery.__init__
+
+        def no_reads(self: PlannedQuery, *args: Any) -> None:
+            plain(self, *args)
+            self.read = None
+
+        without.setattr(PlannedQuery, "__init__", no_reads)
+        coordinator._queries.plans._kept.clear()
+        expected = outcome(coordinator, text)
+        coordinator._queries.plans._kept.clear()
+    assert found == expected
+
+
+def test_equal_queries_are_planned_once(coordinator: Coordinator) -> None:
+    plans = coordinator._queries.plans
+    rows(coordinator, "SELECT s FROM r WHERE i = 2")
+    before = plans.misses
+    rows(coordinator, "SELECT s FROM r WHERE i = 2")
+    assert plans.misses == before
+    rows(coordinator, "CREATE VIEW r_view AS SELECT 1")
+    rows(coordinator, "SELECT s FROM r WHERE i = 2")
+    assert plans.misses == before + 1
+
+
+class FakeContents:
+    """Contents in memory, with every read counted."""
+
+    key = "fake"
+
+    def __init__(self) -> None:
+        self.updates_: list[tuple[int, Timestamp, int]] = []
+        self.reads = 0
+        self.size = 10
+
+    def contents_at(self, as_of: Timestamp) -> Timestamp | None:
+        return as_of
+
+    def stored_bytes(self, _at: Timestamp) -> int:
+        return self.size
+
+    def changed(self, lower: Timestamp, upper: Timestamp) -> bool:
+        return any(lower <= time < upper for _, time, _ in self.updates_)
+
+    def _table(self, found: list[tuple[int, Timestamp, int]]) -> pa.Table:
+        columns = list(zip(*found, strict=True)) or [(), (), ()]
+        names = ("c0", "mz_time", "mz_diff")
+        return pa.table({n: pa.array(c, pa.int64()) for n, c in zip(names, columns, strict=True)})
+
+    def model(self, at: Timestamp) -> dict[int, int]:
+        counts: dict[int, int] = {}
+        for value, time, diff in self.updates_:
+            if time <= at:
+                counts[value] = counts.get(value, 0) + diff
+        return {value: count for value, count in counts.items() if count}
+
+    def snapshot(self, at: Timestamp) -> pa.Table:
+        self.reads += 1
+        return self._table([(value, at, count) for value, count in self.model(at).items()])
+
+    def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
+        return self._table([one for one in self.updates_ if lower <= one[1] < upper])
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["write", "read", "past"]), st.integers(0, 3), st.sampled_from([1, 1, -1])
+    ),
+    max_size=40,
+)
+
+
+@given(steps)
+def test_what_is_kept_is_the_contents(history: list[tuple[str, int, int]]) -> None:
+    contents, cache, now = FakeContents(), SnapshotCache(), 0
+    for kind, value, diff in history:
+        now += 1
+        if kind == "write":
+            if diff > 0 or contents.model(now).get(value, 0) > 0:
+                contents.updates_.append((value, now, diff))
+            continue
+        at = now if kind == "read" else max(0, now - 3)
+        found = cache.read(contents, at)
+        assert found is not None
+        counted = dict(
+            zip(*(c.to_pylist() for c in found.select(["c0", "mz_diff"]).columns), strict=True)
+        )
+        assert counted == contents.model(at)
+
+
+def test_what_is_unchanged_is_read_once_and_what_is_large_is_not_kept() -> None:
+    contents, cache = FakeContents(), SnapshotCache(entry_bytes=1000)
+    contents.updates_.append((1, 1, 1))
+    for now in range(2, 12):
+        assert cache.read(contents, now) is not None
+    assert contents.reads == 1
+    large = FakeContents()
+    large.size = 1001
+    assert SnapshotCache(entry_bytes=1000).read(large, 1) is None
+    assert large.reads == 0
+
+
+def test_the_bound_on_all_that_is_kept() -> None:
+    cache = SnapshotCache(total_bytes=200)
+    for number in range(50):
+        contents = FakeContents()
+        contents.key = f"fake {number}"
+        contents.updates_ = [(i, 1, 1) for i in range(5)]
+        assert cache.read(contents, 2) is not None
+        assert cache.bytes <= 200
+
+
+def test_several_processes_see_each_others_writes_in_kept_contents(tmp_env: Path) -> None:
+    envs = [Environment.open(locate(tmp_env)) for _ in range(3)]
+    coordinators = [Coordinator(env, spark=None, lead=False) for env in envs]
+    try:
+        rows(coordinators[0], "CREATE TABLE t (a int, who int)")
+        failures: list[str] = []
+
+        def work(who: int) -> None:
+            mine = coordinators[who]
+            for number in range(15):
+                rows(mine, f"INSERT INTO t VALUES ({number}, {who})")
+                found = rows(mine, f"SELECT count(*) FROM t WHERE who = {who}")
+                row_wise = rows(mine, f"SELECT a FROM t WHERE who = {who}")
+                if found != [(number + 1,)] or len(row_wise) != number + 1:
+                    failures.append(f"{who}: {found} and {len(row_wise)} rows after {number + 1}")
+                if number % 5 == 4:
+                    rows(mine, f"DELETE FROM t WHERE who = {who} AND a = {number}")
+                    rows(mine, f"INSERT INTO t VALUES ({number}, {who})")
+
+        threads = [threading.Thread(target=work, args=(who,)) for who in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+        assert not failures
+        for coordinator in coordinators:
+            assert rows(coordinator, "SELECT count(*) FROM t") == [(45,)]
+    finally:
+        for coordinator, env in zip(coordinators, envs, strict=True):
+            coordinator.close()
+            env.close()
