@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Collection
 from pathlib import Path
 from types import TracebackType
@@ -35,12 +36,18 @@ class History(msgspec.Struct):
         broken: exceptions no backend may raise, each with its operation, in a sentence.
         begun: how many operations began.
         acknowledged: how many of them returned.
+        refusals: what those said that did not, each message and how often.
     """
 
     operations: list[Operation] = []
     broken: list[str] = []
     begun: int = 0
     acknowledged: int = 0
+    refusals: Counter[str] = msgspec.field(default_factory=Counter)
+
+    def commonest(self, shown: int = 3) -> str:
+        """The refusals that came most often, for a person."""
+        return "".join(f"\n  {n} times {text}" for text, n in self.refusals.most_common(shown))
 
 
 class Recorder:
@@ -133,6 +140,8 @@ def _load(history: History, process: int, path: Path, keys: Collection[str]) -> 
     history.begun += len(calls)
     for number, (_, _, begun, name, key, args) in calls.items():
         end = ends.get(number)
+        if end is not None and end[0] == "failed":
+            history.refusals[end[4]] += 1
         pending = Operation(process, key, name, tuple(args), begun)
         if end is not None and end[0] == "return":
             history.acknowledged += 1

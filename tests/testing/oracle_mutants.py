@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import threading
@@ -289,3 +290,19 @@ class IsItsParentsAlone(OracleOnSqlite):
         if os.getpid() != self.process:
             raise RuntimeError("the connection is another process's")
         self.inner.apply_write(ts)
+
+
+@caught_by("oracle", "forked")
+class RefusesChildren(OracleOnSqlite):
+    """What a forked process asks for is refused, which is no lie and no help."""
+
+    def __init__(self, path, timeline, now):
+        super().__init__(path, timeline, now)
+        self.process = os.getpid()
+        for name in ("write_ts", "read_ts", "peek_write_ts", "apply_write"):
+            setattr(self, name, functools.partial(self.refused, getattr(self, name)))
+
+    def refused(self, act, *args):
+        if os.getpid() != self.process:
+            raise Determinate("open already in another process")
+        return act(*args)

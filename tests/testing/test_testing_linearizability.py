@@ -251,3 +251,5 @@ def test_a_recording_that_was_cut_off_is_read_to_its_last_whole_line(tmp_path):
     assert len(history.broken) == 1
     assert "ValueError: raw" in history.broken[0]
     assert (history.begun, history.acknowledged) == (9, 4)
+    assert history.refusals["ValueError: raw"] == 1
+    assert "1 times ValueError: raw" in history.commonest(9)
