@@ -7,6 +7,8 @@ CSV text becomes values by the same casts as SQL's (`text` to the column's type)
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -35,6 +37,8 @@ from mzsql.repr.errors import (
 from mzsql.repr.types import TEXT, ColumnType, RelationDesc, SqlType, arrow_schema, arrow_type
 from mzsql.storage import TableShard
 
+#: Bytes of COPY's text format that are translated at once.
+_TEXT_CHUNK = 1 << 20
 #: Rows that are converted at once.
 BATCH_ROWS = 64 * 1024
 
@@ -102,7 +106,7 @@ def _checked(
             at = first_row + first_null(pa.table([array], names=["c"]), 0)
             raise NotNullViolation(
                 f'null value in column "{name}" violates not-null constraint',
-                detail=f"COPY {plan.table.name.item}, row {at} of {plan.path}.",
+                detail=f"COPY {plan.table.name.item}, row {at} of {plan.path or 'STDIN'}.",
             )
         arrays.append(array)
     return pa.table(arrays, schema=schema)
@@ -261,7 +265,7 @@ def _csv(plan: p.CopyFromPlan, path: Path, desc: RelationDesc) -> Iterator[pa.Ta
         column_names=names, skip_rows=1 if plan.header else 0, use_threads=False
     )
     parse = pacsv.ParseOptions(
-        delimiter=plan.delimiter,
+        delimiter="\t" if text else plan.delimiter,
         quote_char=False if text else plan.quote,
         double_quote=not text and plan.escape == plan.quote,
         escape_char=False if text or plan.escape == plan.quote else plan.escape,
@@ -279,9 +283,12 @@ def _csv(plan: p.CopyFromPlan, path: Path, desc: RelationDesc) -> Iterator[pa.Ta
         return
     row = first_row
     try:
-        with pacsv.open_csv(
-            path, read_options=read, parse_options=parse, convert_options=convert
-        ) as stream:
+        with (
+            _tabbed(path, plan.delimiter if text else "\t") as source,
+            pacsv.open_csv(
+                source, read_options=read, parse_options=parse, convert_options=convert
+            ) as stream,
+        ):
             for batch in stream:
                 for start in range(0, batch.num_rows, BATCH_ROWS):
                     part = batch.slice(start, BATCH_ROWS)
@@ -292,7 +299,27 @@ def _csv(plan: p.CopyFromPlan, path: Path, desc: RelationDesc) -> Iterator[pa.Ta
         if "Empty CSV file" in str(failure):
             return
         what = problem[0] if problem else str(failure).splitlines()[0]
-        raise DataError(f"{plan.path} is broken: {what}", sqlstate="22P04") from None
+        raise DataError(f"{plan.path or 'STDIN'} is broken: {what}", sqlstate="22P04") from None
+
+
+@contextlib.contextmanager
+def _tabbed(path: Path, delimiter: str) -> Iterator[Path]:
+    """The file, or where its text format has another delimiter a copy with tabs, in which the delimiter itself is escaped no more."""
+    if delimiter == "\t":
+        yield path
+        return
+    mark = delimiter.encode()
+    with path.open("rb") as source, tempfile.NamedTemporaryFile(prefix="mzsql-copy-") as copy:
+        while lines := source.readlines(_TEXT_CHUNK):
+            data = b"".join(lines)
+            if b"\xff" in data or b"\xfe" in data:
+                raise DataError('invalid byte sequence for encoding "UTF8"', sqlstate="22021")
+            # The two bytes that UTF-8 never has stand for a pair of backslashes and for the delimiter that means itself.
+            data = data.replace(b"\\\\", b"\xff").replace(b"\\" + mark, b"\xfe")
+            data = data.replace(b"\t", b"\\t").replace(mark, b"\t")
+            copy.write(data.replace(b"\xfe", mark).replace(b"\xff", b"\\\\"))
+        copy.flush()
+        yield Path(copy.name)
 
 
 #: What COPY's text format means by a backslash and a letter.

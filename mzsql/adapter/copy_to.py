@@ -57,6 +57,9 @@ class Texts:
     def _text(self, i: int, typ: SqlType) -> str:
         if typ.kind in ("text", "varchar", "char"):
             return f'"c{i}"'
+        if typ.kind == "numeric" and typ.scale is not None:
+            # All digits of the declared scale, which the cast leaves out where they are zeros.
+            return f'CAST("c{i}" AS VARCHAR)'
         if typ.kind == "boolean":
             # The output function says t; the cast says true.
             return f"CASE WHEN \"c{i}\" THEN 't' WHEN NOT \"c{i}\" THEN 'f' END"
