@@ -119,6 +119,33 @@ queries = st.builds(
 )
 
 
+#: Queries that need no engine.
+plain = st.builds(
+    lambda items, where, order, limit: (
+        f"SELECT {', '.join(items)} FROM r WHERE {' AND '.join(where)}"
+        + (f" ORDER BY {', '.join(order)}" if order else "")
+        + limit
+    ),
+    st.lists(st.sampled_from("ibsdzo"), min_size=1, max_size=4, unique=True),
+    st.lists(
+        st.sampled_from("ibsdz").flatmap(
+            lambda name: st.builds(
+                lambda op, value: f"{name} {op} {value}::{TYPES[name]}",
+                st.sampled_from(["=", "<", "<=", ">", ">="]),
+                st.sampled_from(COLUMNS[name][1:]),
+            )
+        )
+        | lists,
+        min_size=1,
+        max_size=2,
+    ),
+    st.lists(
+        st.builds(str.__add__, st.sampled_from("ibs"), st.sampled_from(["", " DESC"])), max_size=2
+    ),
+    st.sampled_from(["", "", " LIMIT 3", " LIMIT 5 OFFSET 2"]),
+)
+
+
 def outcome(coordinator: Coordinator, text: str) -> object:
     try:
         found = rows(coordinator, text)
@@ -128,9 +155,9 @@ def outcome(coordinator: Coordinator, text: str) -> object:
     return [tuple(repr(value) for value in row) for row in found]
 
 
-@given(queries)
+@given(queries | plain)
 @settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_as_in_the_engine(coordinator: Coordinator, text: str) -> None:
     found = outcome(coordinator, text)
