@@ -106,6 +106,7 @@ class Environment:
         self._lock = threading.RLock()
         self._registered: dict[GlobalId, Item] = {}
         self._seen_step = -1
+        self._old_oracle: TimestampOracle | None = None
         self._followers: list[threading.Thread] = []
         self._closing = threading.Event()
 
@@ -137,6 +138,9 @@ class Environment:
         """
         clock = clock or SystemClock()
         with contextlib.ExitStack() as undo:
+            if read_only:
+                # Compacting is a write, too; only leases are not.
+                settings = msgspec.structs.replace(settings or Settings(), maintenance="elsewhere")
             persist = _open_persist(locations, undo, settings, clock)
             if (read_only or not create) and not persist.exists(CATALOG_SHARD):
                 raise EnvironmentRefused(f"there is no mzsql environment at {locations.where}")
@@ -151,7 +155,7 @@ class Environment:
                 clock.now_ms(),
                 read_only=read_only or awaits,
             )
-            oracle = open_oracle(locations.oracle, EPOCH_MS, clock.now_ms)
+            oracle = _open_oracle(locations, clock, read_only=read_only or awaits)
             undo.callback(oracle.close)
             env = cls(
                 locations,
@@ -187,10 +191,19 @@ class Environment:
             step, state = self.catalog.step, self.catalog.state
             if step != self._seen_step:
                 if self.awaits_promotion and state.generation == self.generation:
-                    self.read_only = self.awaits_promotion = False
+                    self._begin_to_write()
                 self._follow(state)
                 self._seen_step = step
         return state
+
+    def _begin_to_write(self) -> None:
+        """This process's deploy generation was promoted."""
+        # Another thread may be in a call of the old one.
+        self._old_oracle, self.oracle = (
+            self.oracle,
+            _open_oracle(self.locations, self.clock, read_only=False),
+        )
+        self.read_only = self.awaits_promotion = False
 
     def _follow(self, state: CatalogState) -> None:
         for gid in [g for g in self._registered if g not in state.items]:
@@ -348,6 +361,8 @@ class Environment:
         self.cache.close()
         self.catalog.close()
         self.oracle.close()
+        if self._old_oracle is not None:
+            self._old_oracle.close()
         self.persist.close()
         self.persist.consensus.close()
         # Those that wait for Consensus to notify them end now.
@@ -378,6 +393,10 @@ def _open_persist(
     )
     undo.callback(persist.close)
     return persist
+
+
+def _open_oracle(locations: Locations, clock: SystemClock, *, read_only: bool) -> TimestampOracle:
+    return open_oracle(locations.oracle, EPOCH_MS, clock.now_ms, read_only=read_only)
 
 
 def _join(catalog: DurableCatalog, wanted: int | None) -> tuple[int, bool]:

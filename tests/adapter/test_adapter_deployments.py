@@ -13,6 +13,7 @@ import mzsql
 from mzsql.adapter.environment import Environment
 from mzsql.adapter.group_commit import GroupCommit
 from mzsql.adapter.locations import locate
+from mzsql.oracle.errors import OracleReadOnly
 from mzsql.storage import WriteAheadLog
 
 
@@ -123,7 +124,10 @@ def test_all_processes_of_the_promoted_generation_begin_to_write(
     assert waiting.read_only
     new = opened(stack, mzsql.connect(env, deploy_generation=1))
     new.promote()
+    with pytest.raises(OracleReadOnly):
+        waiting.oracle.write_ts()
     waiting.sync()
+    assert waiting.oracle.write_ts() > 0
     assert not waiting.read_only
     waiting.require_writable()
 

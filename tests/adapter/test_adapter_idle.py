@@ -56,8 +56,8 @@ class Requests:
     def open_consensus(self, url: str) -> Any:
         return consensus_around(open_consensus(url), self._around("consensus"))
 
-    def open_oracle(self, *args: Any) -> Any:
-        oracle, counts = open_oracle(*args), self.counts
+    def open_oracle(self, *args: Any, **rest: Any) -> Any:
+        oracle, counts = open_oracle(*args, **rest), self.counts
 
         class Counted:
             def __getattr__(self, name: str) -> Any:
