@@ -110,9 +110,10 @@ def test_odd_texts_are_escaped_as_postgres_does(con, postgres, options):
     for one in (con, postgres):
         one.execute("DROP TABLE IF EXISTS x")
         one.execute("CREATE TABLE x (n int, a text, b text)")
+        places = ", ".join(["(%s, %s, NULL)"] * len(texts))
+        values = [value for row in enumerate(texts) for value in row]
         with one.cursor() as cursor:
-            for n, text in enumerate(texts):
-                cursor.execute("INSERT INTO x VALUES (%s, %s, NULL)", [n, text])
+            cursor.execute(f"INSERT INTO x VALUES {places}", values)
     sql = f"COPY (SELECT n, a, b, a FROM x ORDER BY n) TO STDOUT {options}"
     theirs = copied(postgres, sql)
     assert copied(con, sql) == theirs
