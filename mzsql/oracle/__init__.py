@@ -20,7 +20,7 @@ from mzsql.oracle.read_only import ReadOnlyOracle
 from mzsql.oracle.reservation import Ledger
 from mzsql.oracle.skew import MAX_AHEAD_MS, SkewGuard
 from mzsql.oracle.switching import IMPLEMENTATIONS, SwitchingOracle, Wish
-from mzsql.oracle.timeline import CATALOG, EPOCH_MS
+from mzsql.oracle.timeline import CATALOG, EPOCH_MS, WALL_CLOCK
 
 __all__ = [
     "CATALOG",
@@ -68,7 +68,7 @@ def wrap_oracle(
     """``oracle`` metered, guarded against skew (on wall-clock timelines), with batched reads."""
     metrics = process_metrics() if metrics is None else metrics
     metered: TimestampOracle = MeteredOracle(oracle, timeline, metrics)
-    if timeline == EPOCH_MS:
+    if timeline in WALL_CLOCK:
         metered = SkewGuard(metered, now)
     return BatchingOracle(metered, observe=metrics.observe_batch(timeline))
 

@@ -55,7 +55,7 @@ class InMemoryTimestamps:
     Args:
         ledger: the durable side.
         who: this process, for people.
-        step: the catalog's step at which it was seen that timestamps are to be served from memory.
+        step: the step of the setting that says so.
         floor: both timestamps are at least this.
 
     Raises:
@@ -298,7 +298,7 @@ class InMemoryOracle:
         ledger: the durable side.
         now: the wall clock in milliseconds, this handle's own.
         who: this process, for people.
-        step: the catalog's step at which it was seen that timestamps are to be served from memory.
+        step: the step of the setting that says so.
         floor: both timestamps are at least this.
         serving: what the process serves.
 

@@ -40,7 +40,7 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
         token: whose entry it is, unique for each take-over.
         who: the process, for people.
         bound: no timestamp above it was handed out or applied from memory.
-        step: the catalog's step at which the process had seen the setting that it follows.
+        step: the step of the setting that the process follows.
         read_ts, write_ts: both timestamps, where the process has given up serving them; else they are in its memory.
     """
 
@@ -78,30 +78,26 @@ class Ledger:
         return self._opens.timed(self._newest)
 
     def _newest(self) -> tuple[int | None, Reservation | None]:
-        head = self._consensus.head(self.key)
-        found = [] if head is None else [head]
-        # A head is only a recent entry: what came after it is found by scans, which do not lag.
-        while True:
-            after = found[-1].seqno + 1 if found else 0
-            more = self._consensus.scan(self.key, after, _SCANNED)
-            if not more:
-                break
-            found = more
+        # A head is only a recent entry; scans do not lag, and the log is short enough for one.
+        found = self._after(-1)
         return (found[-1].seqno, _decoded(found[-1], self.key)) if found else (None, None)
+
+    def _after(self, seqno: int) -> list[Versioned]:
+        found: list[Versioned] = []
+        while True:
+            more = self._consensus.scan(self.key, seqno + 1, _SCANNED)
+            found += more
+            if len(more) < _SCANNED:
+                return found
+            seqno = more[-1].seqno
 
     def newer(self, seqno: int | None) -> list[tuple[int, Reservation]]:
         """Every entry after the one of that number (None: all)."""
         return self._looks.timed(lambda: self._newer(seqno))
 
     def _newer(self, seqno: int | None) -> list[tuple[int, Reservation]]:
-        found: list[tuple[int, Reservation]] = []
-        after = -1 if seqno is None else seqno
-        while True:
-            more = self._consensus.scan(self.key, after + 1, _SCANNED)
-            found += [(one.seqno, _decoded(one, self.key)) for one in more]
-            if len(more) < _SCANNED:
-                return found
-            after = more[-1].seqno
+        found = self._after(-1 if seqno is None else seqno)
+        return [(one.seqno, _decoded(one, self.key)) for one in found]
 
     def append(self, seqno: int | None, entry: Reservation) -> int | None:
         """Append ``entry`` after the one of that number; its own number, or None where somebody else was faster.

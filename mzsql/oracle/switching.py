@@ -8,7 +8,7 @@ catalog's, and each process follows it at its next statement; the first to do so
   whoever served. Both are done, or neither: a process that dies between them has only moved a timestamp.
 
 A switch happens once however many processes see the setting, and one that has seen an older setting undoes nothing: the log's entry
-holds the catalog's step. `confirm_leadership` says whether timestamps read before it still count when results are returned. From
+holds the setting's step. `confirm_leadership` says whether timestamps read before it still count when results are returned. From
 memory it is always needed; with the distributed oracle only as long as a way back is kept open (`Wish.way_back`), as there may be
 processes then that are about to serve from memory. Otherwise it asks nobody.
 
@@ -46,7 +46,7 @@ class Wish(msgspec.Struct, frozen=True):
     Attributes:
         implementation: which one is to serve.
         way_back: whether leadership is confirmed with the distributed oracle too.
-        step: the catalog's step at which it says so; a later one overrules an earlier one.
+        step: how often the implementation was changed: a later setting overrules an earlier one, also where it says the same.
     """
 
     implementation: Implementation = DISTRIBUTED
@@ -59,20 +59,22 @@ class _Active(msgspec.Struct, frozen=True):
 
     Attributes:
         implementation: what the setting calls it.
+        step: the setting's.
         oracle: what answers.
         served: the timestamps in this process's memory.
         seqno: the log's newest entry when the distributed one came in force.
     """
 
     implementation: Implementation
+    step: int
     oracle: TimestampOracle
     served: InMemoryOracle | None = None
     seqno: int | None = None
 
     def serves(self, wish: Wish) -> bool:
-        """Whether it is what is wished for; a process whose serving was ended by a switch must begin anew."""
+        """Whether it is what is wished for, and was ever since; a process whose serving was ended by a switch must begin anew."""
         superseded = self.served is not None and self.served.superseded
-        return self.implementation == wish.implementation and not superseded
+        return self.step == wish.step and not superseded
 
 
 class SwitchingOracle:
@@ -168,7 +170,7 @@ class SwitchingOracle:
         if entry is not None and entry.step > wish.step:
             raise OutdatedSetting("the setting of timestamp_oracle has changed")
         if entry is None or entry.implementation == DISTRIBUTED:
-            return _Active(DISTRIBUTED, self._distributed, seqno=seqno)
+            return _Active(DISTRIBUTED, wish.step, self._distributed, seqno=seqno)
         self._distributed.apply_write(entry.bound)
         back = Reservation(
             epoch=entry.epoch + 1,
@@ -181,14 +183,15 @@ class SwitchingOracle:
         number = self._ledger.append(seqno, back)
         if number is None:
             raise OutdatedSetting("another process has switched the timestamp oracle first")
-        return _Active(DISTRIBUTED, self._distributed, seqno=number)
+        return _Active(DISTRIBUTED, wish.step, self._distributed, seqno=number)
 
     def _follow(self, wish: Wish, seqno: int | None, entry: Reservation | None) -> _Active:
         """What a process reads that switches nothing: somebody may serve from memory, or be about to."""
         moved = entry is not None and entry.implementation == IN_MEMORY
         if moved or wish.implementation == IN_MEMORY:
-            return _Active(wish.implementation, FollowingOracle(self._distributed, self._ledger))
-        return _Active(DISTRIBUTED, self._distributed, seqno=seqno)
+            following = FollowingOracle(self._distributed, self._ledger)
+            return _Active(wish.implementation, wish.step, following)
+        return _Active(DISTRIBUTED, wish.step, self._distributed, seqno=seqno)
 
     def _serve(self, wish: Wish) -> _Active:
         served = InMemoryOracle(
@@ -205,7 +208,7 @@ class SwitchingOracle:
         except BaseException:
             served.close()
             raise
-        return _Active(IN_MEMORY, self._meter(served), served)
+        return _Active(IN_MEMORY, wish.step, self._meter(served), served)
 
     # --- operations -----------------------------------------------------------------------------
 

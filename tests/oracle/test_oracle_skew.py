@@ -58,15 +58,21 @@ def test_an_allocation_waits_for_the_clock():
         guard.write_ts()
 
 
-def test_only_wall_clock_timelines_are_guarded():
-    metrics = OracleMetrics(CollectorRegistry())
-    far = 10**15
-    catalog = wrap_oracle(MemOracle(lambda: 0), CATALOG, lambda: 0, metrics=metrics)
-    catalog.apply_write(far)
-    assert catalog.read_ts() == far
-    tables = wrap_oracle(MemOracle(lambda: 0), EPOCH_MS, lambda: 0, metrics=metrics)
+@pytest.mark.parametrize("timeline", [EPOCH_MS, CATALOG])
+def test_wall_clock_timelines_are_guarded(timeline):
+    oracle = wrap_oracle(
+        MemOracle(lambda: 0), timeline, lambda: 0, metrics=OracleMetrics(CollectorRegistry())
+    )
     with pytest.raises(UsageError, match="ahead of the clock"):
-        tables.apply_write(far)
+        oracle.apply_write(10**15)
+
+
+def test_a_timeline_of_other_times_is_not_guarded():
+    oracle = wrap_oracle(
+        MemOracle(lambda: 0), "steps", lambda: 0, metrics=OracleMetrics(CollectorRegistry())
+    )
+    oracle.apply_write(10**15)
+    assert oracle.read_ts() == 10**15
 
 
 def test_timelines_have_their_own_timestamps(tmp_path):

@@ -163,6 +163,19 @@ def test_back_and_forth_while_a_process_looked_away():
     one.oracle.confirm_leadership(one.oracle.term)
 
 
+def test_a_switch_there_and_back_that_a_process_did_not_see_is_carried_out_by_it():
+    env = Environment()
+    one, two = Process(env, "one"), Process(env, "two")
+    two.oracle.read_ts()
+    env.alter(IN_MEMORY)
+    one.sync()
+    written = one.oracle.write_ts()
+    one.oracle.apply_write(written)
+    env.alter(DISTRIBUTED)
+    two.sync()
+    assert two.oracle.read_ts() >= written
+
+
 def test_a_crash_in_the_middle_of_a_switch_loses_nothing():
     """The distributed oracle was brought forward, and the process died before the log was told; or the other way round of the way there."""
     env = Environment()
@@ -265,7 +278,7 @@ def test_a_process_that_may_only_read_follows_and_switches_nothing():
 def test_a_write_under_way_with_the_distributed_oracle_is_seen_by_who_serves_from_memory():
     env = Environment()
     slow, fast = Process(env, "slow", skew=5_000), Process(env, "fast")
-    slow.sync()
+    slow.oracle.read_ts()
     env.alter(IN_MEMORY)
     fast.sync()
     fast.oracle.apply_write(fast.commit(fast.oracle.write_ts()))
