@@ -45,6 +45,9 @@ FOLLOW_SECONDS = 60.0
 #: A wait that ends earlier and has seen nothing is followed by a pause of that length.
 _EARLY_SECONDS = 0.02
 
+#: So many dropped collections are remembered by name.
+_REMEMBERED = 1_000
+
 TABLE = "table"
 SHARD = "shard"
 ARRANGEMENT = "arrangement"
@@ -142,6 +145,10 @@ class _Open:
         self._own = reader
 
 
+def _dropped(name: str) -> UndefinedTable:
+    return UndefinedTable(f'query could not complete because relation "{name}" was dropped')
+
+
 class Collections:
     """The collections of one environment, for one process; compute's `StorageReader`. Thread-safe."""
 
@@ -154,6 +161,8 @@ class Collections:
         self._lock = threading.RLock()
         self._metas: dict[GlobalId, Collection] = {}
         self._open: dict[GlobalId, _Open] = {}
+        # Names of what was dropped lately, for those that still work on it.
+        self._gone: dict[GlobalId, str] = {}
         self._watchers: dict[int, Callable[[], None]] = {}
         self._next_watcher = 0
         self._follower: threading.Thread | None = None
@@ -171,7 +180,11 @@ class Collections:
     def forget(self, gid: GlobalId) -> None:
         """A collection that was dropped; its holds end."""
         with self._lock:
-            self._metas.pop(gid, None)
+            meta = self._metas.pop(gid, None)
+            if meta is not None:
+                self._gone[gid] = meta.name
+                while len(self._gone) > _REMEMBERED:
+                    del self._gone[next(iter(self._gone))]
             one = self._open.pop(gid, None)
         if one is None:
             return
@@ -192,7 +205,9 @@ class Collections:
     def meta(self, gid: GlobalId) -> Collection:
         """What is known of a collection; UndefinedTable when it is not registered."""
         with self._lock:
-            meta = self._metas.get(gid)
+            meta, gone = self._metas.get(gid), self._gone.get(gid)
+        if meta is None and gone is not None:
+            raise _dropped(gone)
         if meta is None:
             raise UndefinedTable(f"unknown catalog item '{gid}'")
         return meta
@@ -298,11 +313,17 @@ class Collections:
 
     def _reading(self, gid: GlobalId, as_of: Timestamp, read: Callable[[_Open], T]) -> T:
         """What ``read`` makes of the collection, complete at ``as_of``; once more where the reader's lease had run out."""
-        one = self._ready(gid, as_of)
+        meta = self.meta(gid)
         try:
-            return read(one)
-        except ExpiredHandle:
-            return read(self._fresh(gid))
+            one = self._ready(gid, as_of)
+            try:
+                return read(one)
+            except ExpiredHandle:
+                return read(self._fresh(gid))
+        except ShardFinalized:
+            if meta.kind == ARRANGEMENT:
+                raise
+            raise _dropped(meta.name) from None
 
     def contents_at(self, gid: GlobalId, as_of: Timestamp) -> Timestamp | None:
         """A time, not after ``as_of``, at which the contents are the same; None where there was never anything.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -16,6 +18,8 @@ import mzsql
 from mzsql.adapter import reader
 from mzsql.adapter.environment import Environment
 from mzsql.adapter.locations import locate
+from mzsql.adapter.timestamps import Timestamps
+from mzsql.repr.errors import UndefinedTable
 from mzsql.storage import TableShard, WriteAheadLog
 
 
@@ -211,6 +215,43 @@ def test_a_table_dropped_by_another_process_takes_no_writes(
         match=r"unknown catalog item 'u1'(.|\n)*was dropped while the transaction",
     ):
         con.execute("COMMIT")
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_a_query_keeps_what_it_was_planned_on_or_says_what_was_dropped(
+    env: str, con: mzsql.Connection, monkeypatch: pytest.MonkeyPatch, warm: bool
+) -> None:
+    con.execute("CREATE TABLE t (a int, b text); CREATE TABLE s (a int)")
+    con.execute("INSERT INTO t VALUES (1, 'x'); INSERT INTO s VALUES (1)")
+    with mzsql.connect(env, deploy_generation=0) as other:
+        if warm:
+            assert other.execute("SELECT * FROM t").fetchall() == [(1, "x")]
+        collections = other.coordinator.env.collections
+        gid = next(i.id for i in other.coordinator.env.sync().items.values() if i.name == "t")
+        at = other.coordinator.env.fresh_timestamp()
+        dropped: list[bool] = []
+        real = Timestamps.determine
+
+        def determine(self: Timestamps, *args: Any, **rest: Any) -> Any:
+            determined = real(self, *args, **rest)
+            if not dropped:
+                dropped.append(True)
+                con.execute("DROP TABLE t")
+            return determined
+
+        monkeypatch.setattr(Timestamps, "determine", determine)
+        try:
+            answer = str(other.execute("SELECT count(*), max(b) FROM t").fetchall())
+        except mzsql.ProgrammingError as error:
+            answer = str(error)
+        told = r"\[\(1, 'x'\)\]|relation \"materialize.public.t\" was dropped|unknown catalog"
+        assert re.match(f".*({told})", answer), answer
+        assert dropped
+        with pytest.raises(mzsql.ProgrammingError, match="unknown catalog item 't'"):
+            other.execute("SELECT * FROM t")
+        with pytest.raises(UndefinedTable, match=r'relation "materialize\.public\.t" was dropped'):
+            collections.snapshot(gid, at)
+        assert other.execute("SELECT * FROM s").fetchall() == [(1,)]
 
 
 class TestReader:
