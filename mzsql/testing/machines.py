@@ -44,7 +44,7 @@ def run_machine(machine: type[RuleBasedStateMachine], site: Site) -> None:
     names = {"site": site, "runs": runs, "failures": []}
     bound: Any = type(machine.__name__, (machine,), names)
     chosen = settings(
-        max_examples=site.sized(60, 250),
+        max_examples=site.sized(40, 250),
         stateful_step_count=site.sized(25, 50),
         deadline=None,
         phases=(Phase.generate, Phase.shrink),

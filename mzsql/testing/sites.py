@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from mzsql.location import Blob, Consensus, TimestampOracle
@@ -36,8 +37,9 @@ class BlobSite(Site):
         """Remove every object below the prefix; at the root of a fresh store nothing, as that goes by itself."""
         if self.prefix:
             blob = self.open()
-            for key, _ in list(blob.list_keys_and_metadata("")):
-                blob.delete(key)
+            keys = [key for key, _ in blob.list_keys_and_metadata("")]
+            with ThreadPoolExecutor(8) as pool:
+                list(pool.map(blob.delete, keys))
 
 
 class ConsensusSite(Site):

@@ -40,11 +40,40 @@ class Seen:
         return act()
 
 
+class OnOneStore:
+    """Handles of one process on one store in memory for each test: what the wrapper does wrong shows there as anywhere."""
+
+    processes = False
+
+    @pytest.fixture(autouse=True)
+    def _on_one_store(self) -> None:
+        self.blob, self.consensus = MemBlob(), MemConsensus()
+
+
+class TestMemBlobAround(OnOneStore, BlobContract):
+    def open_blob(self, place: object) -> Blob:  # noqa: ARG002 - there is one
+        return blob_around(self.blob, Seen())
+
+
+class TestMemConsensusAround(OnOneStore, ConsensusContract):
+    def open_consensus(self, place: object) -> Consensus:  # noqa: ARG002 - there is one
+        return consensus_around(self.consensus, Seen())
+
+
+@pytest.mark.parametrize(
+    "case", ["ranges", "delete_many", "unfinished_uploads", "paths_for_spark", "adoption"]
+)
+def test_every_ability_of_files_passes_through(case: str, tmp_path: Path) -> None:
+    getattr(TestFileBlobAround(), f"test_{case}")(tmp_path)
+
+
+@pytest.mark.long
 class TestFileBlobAround(BlobContract):
     def open_blob(self, place: object) -> Blob:
         return blob_around(open_blob(f"file:{place}/blob"), Seen())
 
 
+@pytest.mark.long
 class TestSqliteConsensusAround(ConsensusContract):
     def open_consensus(self, place: object) -> Consensus:
         return consensus_around(open_consensus(f"sqlite:{place}/one.db"), Seen())

@@ -137,7 +137,7 @@ def test_handles_leave_no_descriptors(tmp_path):
 
     once()
     before = _descriptors()
-    for _ in range(200):
+    for _ in range(30):
         once()
     assert _descriptors() <= before
 

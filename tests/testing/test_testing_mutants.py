@@ -78,11 +78,11 @@ def test_a_planted_fault_is_caught(mutant, case, registry, tmp_path):
     ("kind", "name"),
     [
         ("blob", "Sound"),
-        ("blob", "SoundOnFiles"),
+        pytest.param("blob", "SoundOnFiles", marks=pytest.mark.long),
         ("consensus", "Sound"),
-        ("consensus", "SoundOnSqlite"),
+        pytest.param("consensus", "SoundOnSqlite", marks=pytest.mark.long),
         ("oracle", "Sound"),
-        ("oracle", "SoundOnSqlite"),
+        pytest.param("oracle", "SoundOnSqlite", marks=pytest.mark.long),
     ],
 )
 def test_without_a_fault_the_kit_passes(kind, name, registry, tmp_path, monkeypatch):

@@ -9,13 +9,15 @@ import pytest
 from rich.console import Console
 
 from mzsql.location import UnknownScheme, open_blob, open_consensus
-from mzsql.testing import SpeedSheet, measure_speed
+from mzsql.testing import SpeedSheet, measure_speed, speed
+
+_LARGE = 128 << 10
 
 
 @pytest.mark.parametrize(
     ("url", "operations"),
     [
-        ("file:{}/blob", {("blob", "set", 8 << 20), ("blob", "get", 1024), ("blob", "delete", 0)}),
+        ("file:{}/blob", {("blob", "set", _LARGE), ("blob", "get", 1024), ("blob", "delete", 0)}),
         (
             "sqlite:{}/c.db",
             {
@@ -27,7 +29,11 @@ from mzsql.testing import SpeedSheet, measure_speed
         ),
     ],
 )
-def test_each_operation_is_measured_beside_the_embedded_backend(url, operations, tmp_path):
+def test_each_operation_is_measured_beside_the_embedded_backend(
+    url, operations, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(speed, "LARGE", _LARGE)
+    monkeypatch.setattr(speed, "LARGE_ENTRY", _LARGE)
     url = url.format(tmp_path)
     sheet = measure_speed(url)
     assert sheet.url == url
