@@ -23,8 +23,8 @@ from mzsql.adapter.durable_map import Change
 from mzsql.adapter.expression_cache import ExpressionCache
 from mzsql.adapter.leader import this_process
 from mzsql.adapter.locations import Locations, check_blob, mark_blob, refuse_newer
-from mzsql.location import Blob, TimestampOracle, default_registry
-from mzsql.oracle import EPOCH_MS, open_oracle
+from mzsql.adapter.oracles import CatalogOracle, TableOracle, open_table_oracle
+from mzsql.location import Blob, default_registry
 from mzsql.persist import PersistClient, Settings, SystemClock
 from mzsql.repr.errors import (
     EnvironmentRefused,
@@ -78,7 +78,7 @@ class Environment:
         locations: Locations,
         persist: PersistClient,
         catalog: DurableCatalog,
-        oracle: TimestampOracle,
+        oracle: TableOracle,
         meta: Meta,
         *,
         read_only: bool,
@@ -90,6 +90,7 @@ class Environment:
         self.persist = persist
         self.catalog = catalog
         self.oracle = oracle
+        self.catalog_oracle = CatalogOracle(locations.oracle, clock.now_ms)
         self.meta = meta
         self.id = meta.environment_id
         self.build = VERSION
@@ -106,7 +107,7 @@ class Environment:
         self._lock = threading.RLock()
         self._registered: dict[GlobalId, Item] = {}
         self._seen_step = -1
-        self._old_oracle: TimestampOracle | None = None
+        self._old_oracle: TableOracle | None = None
         self._followers: list[threading.Thread] = []
         self._closing = threading.Event()
 
@@ -155,7 +156,14 @@ class Environment:
                 clock.now_ms(),
                 read_only=read_only or awaits,
             )
-            oracle = _open_oracle(locations, clock, read_only=read_only or awaits)
+            oracle = open_table_oracle(
+                locations,
+                persist.consensus,
+                catalog,
+                meta.environment_id,
+                clock.now_ms,
+                read_only=read_only or awaits,
+            )
             undo.callback(oracle.close)
             env = cls(
                 locations,
@@ -201,7 +209,14 @@ class Environment:
         # Another thread may be in a call of the old one.
         self._old_oracle, self.oracle = (
             self.oracle,
-            _open_oracle(self.locations, self.clock, read_only=False),
+            open_table_oracle(
+                self.locations,
+                self.persist.consensus,
+                self.catalog,
+                self.id,
+                self.clock.now_ms,
+                read_only=False,
+            ),
         )
         self.read_only = self.awaits_promotion = False
 
@@ -265,12 +280,17 @@ class Environment:
         - a write that commits after this call is beyond it: the log takes no write below its upper.
 
         The first and the second hold for reads in any process, the third for what is written at any oracle's timestamp. Where the log as
-        last seen here is complete at the oracle's time already, nothing need be asked of it.
+        last seen here is complete at the oracle's time already, nothing need be asked of it: unless timestamps are served from memory, when
+        a process that has not heard of it yet may have committed at a timestamp of the distributed oracle. That commit counts.
         """
         ts = self.oracle.read_ts()
         upper = self.wal.state.upper
-        if upper <= ts:
+        alone = self.oracle.alone
+        if alone or upper <= ts:
             upper = self.wal.follow().upper
+        if alone and upper - 1 > ts:
+            self.oracle.adopt(upper - 1)
+            ts = upper - 1
         if upper == 0 and not self.read_only:
             # Nothing was ever written: time begins now.
             ts = max(ts, self.clock.now_ms())
@@ -361,6 +381,7 @@ class Environment:
         self.cache.close()
         self.catalog.close()
         self.oracle.close()
+        self.catalog_oracle.close()
         if self._old_oracle is not None:
             self._old_oracle.close()
         self.persist.close()
@@ -393,10 +414,6 @@ def _open_persist(
     )
     undo.callback(persist.close)
     return persist
-
-
-def _open_oracle(locations: Locations, clock: SystemClock, *, read_only: bool) -> TimestampOracle:
-    return open_oracle(locations.oracle, EPOCH_MS, clock.now_ms, read_only=read_only)
 
 
 def _join(catalog: DurableCatalog, wanted: int | None) -> tuple[int, bool]:

@@ -17,8 +17,14 @@ import pytest
 
 import mzsql
 from mzsql.adapter import dataflows, environment, leader
-from mzsql.location import Determinate, blob_around, consensus_around, open_blob, open_consensus
-from mzsql.oracle import open_oracle
+from mzsql.location import (
+    Determinate,
+    blob_around,
+    consensus_around,
+    open_blob,
+    open_consensus,
+    open_oracle,
+)
 from mzsql.persist import Settings
 from mzsql.storage.collections import FOLLOW_SECONDS
 
@@ -84,7 +90,7 @@ class Requests:
 def requests(monkeypatch: pytest.MonkeyPatch) -> Requests:
     counting = Requests()
     monkeypatch.setattr(environment, "default_registry", lambda: counting)
-    monkeypatch.setattr(environment, "open_oracle", counting.open_oracle)
+    monkeypatch.setattr("mzsql.oracle.open_bare_oracle", counting.open_oracle)
     monkeypatch.setattr(dataflows, "RELEASE_SECONDS", 0.5)
     return counting
 

@@ -29,8 +29,7 @@ from mzsql.adapter.timestamps import (
     determine,
     needs_oracle,
 )
-from mzsql.location import blob_around, consensus_around, open_blob, open_consensus
-from mzsql.oracle import open_oracle
+from mzsql.location import blob_around, consensus_around, open_blob, open_consensus, open_oracle
 from mzsql.repr.errors import InvalidParameter, NotReadable
 from mzsql.repr.ids import GlobalId
 
@@ -149,7 +148,7 @@ def test_reads_of_a_quiet_environment_write_nothing(
 ) -> None:
     counting = Counting()
     monkeypatch.setattr(environment, "default_registry", lambda: counting)
-    monkeypatch.setattr(environment, "open_oracle", counting.open_oracle)
+    monkeypatch.setattr("mzsql.oracle.open_bare_oracle", counting.open_oracle)
     env = Environment.open(locate(tmp_env))
     coordinator = Coordinator(env, spark=None, lead=False)
     session = Session()
