@@ -8,6 +8,7 @@ The thread that leads is this room's own and is joined on close; Spark starts wh
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from collections.abc import Callable, Iterable
 
@@ -28,6 +29,8 @@ from mzsql.render.dataflow import render
 from mzsql.repr.errors import Fenced, ObjectInUse, SqlError
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
+
+_log = logging.getLogger(__name__)
 
 #: How often the leading thread looks at its lease and, where Consensus cannot notify, at the catalog, in seconds.
 TICK = 0.5
@@ -63,6 +66,7 @@ class Dataflows:
         self._spark = spark
         self._lock = threading.RLock()
         self._controller: ComputeController | None = None
+        self._prepared: set[GlobalId] = set()
         self._installed: dict[GlobalId, GlobalExpressions | None] = {}
         self._failures: dict[GlobalId, str] = {}
         self._leadership = Leadership(env.catalog, env.clock, generation=env.generation)
@@ -150,7 +154,24 @@ class Dataflows:
                 # Another process has taken the holds over, as whoever leads does.
                 self._resign()
 
+    def _prepare(self, state: CatalogState) -> None:
+        """Plan all dataflows ahead of a promotion, so that it need not wait for that; the expression cache keeps the plans of each build
+        apart.
+        """
+        missing = [item for item in state.of_kind(*KINDS) if item.id not in self._prepared]
+        made: dict[GlobalId, GlobalExpressions] = {}
+        for item in missing:
+            self._prepared.add(item.id)
+            try:
+                made[item.id] = self._planner.deploy(item)
+            except SqlError as failure:
+                # It is planned again, and said by its reads, once this process leads.
+                _log.warning("%s cannot be run by this deployment: %s", item.full_name, failure)
+        self._planner.remember_all(made)
+
     def _lead(self, state: CatalogState) -> None:
+        if self._env.awaits_promotion:
+            self._prepare(state)
         if self._env.read_only or not (self._leads or self._has_dataflows(state)):
             return
         leads = self._leadership.hold(state)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import mzsql
+from mzsql.adapter import environment
 from mzsql.adapter.environment import Environment
 from mzsql.adapter.group_commit import GroupCommit
 from mzsql.adapter.locations import locate
 from mzsql.oracle.errors import OracleReadOnly
 from mzsql.storage import WriteAheadLog
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture
@@ -162,3 +167,27 @@ def test_a_commit_under_way_at_the_promotion_is_not_done_after_it(
     assert slept
     assert isinstance(old.coordinator.commits, GroupCommit)
     assert new.execute("SELECT a FROM t").fetchall() == [(1,)]
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_a_newer_program_has_planned_everything_when_it_is_promoted(
+    env: str, stack: contextlib.ExitStack, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = opened(stack, mzsql.connect(env, spark=spark))
+    old.execute("CREATE TABLE t (a int); INSERT INTO t VALUES (1)")
+    old.execute("CREATE MATERIALIZED VIEW m AS SELECT count(*) AS n FROM t")
+    assert old.execute("SELECT n FROM m").fetchall() == [(1,)]
+    monkeypatch.setattr(environment, "VERSION", "999.0.0")
+    new = opened(stack, mzsql.connect(env, spark=spark, deploy_generation=1))
+    old.execute("CREATE MATERIALIZED VIEW later AS SELECT max(a) AS n FROM t")
+    deadline = time.monotonic() + 60
+    while new.plans_from_cache != (0, 2):
+        assert time.monotonic() < deadline, new.plans_from_cache
+        time.sleep(0.1)
+    assert new.execute("SELECT n FROM m").fetchall() == [(1,)]
+    new.promote()
+    new.execute("SET statement_timeout = '5 min'; INSERT INTO t VALUES (5)")
+    assert new.execute("SELECT m.n, later.n FROM m, later").fetchall() == [(2, 5)]
+    assert new.plans_from_cache == (2, 4)
+    assert new.coordinator.dataflows.leads
