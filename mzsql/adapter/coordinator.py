@@ -26,6 +26,7 @@ from mzsql.adapter.durable_map import Change
 from mzsql.adapter.environment import Environment
 from mzsql.adapter.explaining import Explainer
 from mzsql.adapter.group_commit import GroupCommit
+from mzsql.adapter.interrupt import Interrupt
 from mzsql.adapter.peek import Limits, Peeker
 from mzsql.adapter.planner import Planner
 from mzsql.adapter.queries import Queries
@@ -34,15 +35,17 @@ from mzsql.adapter.session import Session, Transaction
 from mzsql.adapter.session_catalog import SessionCatalog
 from mzsql.adapter.streams import Streaming, Streams
 from mzsql.adapter.subscribe import Subscribes
+from mzsql.adapter.transactions import Transactions, tag_of
 from mzsql.compute import RefreshStats
 from mzsql.frontend import bind_parameters, parse_statements, plan_statement
 from mzsql.frontend import plans as p
+from mzsql.frontend import statements as st
 from mzsql.repr.errors import (
+    IdleInTransactionTimeout,
     InternalError,
     InvalidParameter,
     SqlError,
     TransactionError,
-    Unsupported,
 )
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
@@ -84,6 +87,7 @@ class Coordinator:
         self._queries = Queries(env, self.planner, self._peeker)
         self._commits = GroupCommit(env)
         self._changes = Changes(env, self._queries, self._commits)
+        self._transactions = Transactions(env, self._changes, self._define)
         self._definitions = Definitions(env, self.planner, self._queries, self._dataflows)
         subscribes = Subscribes(env, self.planner, self._queries, self._peeker)
         self._streams = Streams(subscribes, self._run, self._plan_text)
@@ -167,29 +171,38 @@ class Coordinator:
             SqlError: a statement is at fault; those before it in the text have been carried out.
         """
         try:
+            session.resume()
             try:
-                return self._execute(session, text, parameters)
+                with session.running() as interrupt:
+                    return self._execute(session, text, parameters, interrupt)
             finally:
                 self._streams.end_text(session)
+        except IdleInTransactionTimeout:
+            self._transactions.abandon(session)
+            raise
         except SqlError:
-            self._fail(session)
+            self._transactions.fail(session)
             raise
         except (KeyboardInterrupt, SystemExit):
-            self._fail(session)
+            self._transactions.fail(session)
             raise
         except RecursionError as deep:
-            self._fail(session)
+            self._transactions.fail(session)
             raise InvalidParameter("statement is too deeply nested", sqlstate="54001") from deep
         except Exception as bug:
-            self._fail(session)
+            self._transactions.fail(session)
             if type(bug).__module__.split(".")[0] not in _ENGINES and not isinstance(bug, _BUGS):
                 raise
             raise InternalError(
                 f"internal error: {type(bug).__name__}: {bug}",
                 hint="This is a bug in mzsql; please report it with the statement.",
             ) from bug
+        finally:
+            session.rest()
 
-    def _execute(self, session: Session, text: str, parameters: Parameters) -> list[Result]:
+    def _execute(
+        self, session: Session, text: str, parameters: Parameters, interrupt: Interrupt
+    ) -> list[Result]:
         if self._dataflows.fenced is not None:
             raise self._dataflows.fenced
         bound = bind_parameters(text, parameters)
@@ -197,42 +210,25 @@ class Coordinator:
         self._streams.begin_text(session, len(statements))
         results = []
         for statement in statements:
+            interrupt.begin(session.statement_timeout)
+            interrupt.check()
             if session.transaction is None:
                 session.transaction = Transaction(implicit=True)
             transaction = session.transaction
-            transaction.synced = self.env.clock.monotonic()
-            self.env.sync()
-            plan = plan_statement(statement, self._catalog(session))
-            if transaction.failed and not isinstance(plan, p.CommitPlan | p.RollbackPlan):
+            ends = isinstance(statement, st.Transaction) and statement.kind in _ENDS
+            if transaction.failed and not ends:
                 raise TransactionError(
                     "current transaction is aborted, commands ignored until end of transaction block",
                     sqlstate="25P02",
                 )
+            transaction.synced = self.env.clock.monotonic()
+            self.env.sync()
+            plan = plan_statement(statement, self._catalog(session))
             results.append(self._run(session, transaction, plan))
             if not transaction.begun:
-                session.transaction = None
+                session.end_transaction(committed=True)
             self._streams.end_statement(session)
         return results
-
-    def _fail(self, session: Session) -> None:
-        """A statement failed: an implicit transaction is over, an explicit one takes only ROLLBACK."""
-        transaction = session.transaction
-        if transaction is None:
-            return
-        if transaction.begun:
-            transaction.failed = True
-            self._discard(transaction)
-        else:
-            self._discard(transaction)
-            session.transaction = None
-
-    def _discard(self, transaction: Transaction) -> None:
-        """Delete what was written ahead for a transaction that will never commit."""
-        for gid, writes in transaction.writes.items():
-            for write in writes:
-                if not isinstance(write, pa.Table):
-                    self.env.collections.table(gid).discard(write)
-        transaction.writes.clear()
 
     def _catalog(self, session: Session) -> SessionCatalog:
         return self.planner.catalog(
@@ -257,11 +253,11 @@ class Coordinator:
             case p.CopyFromPlan():
                 return self._copy(session, transaction, plan)
             case p.BeginPlan() | p.CommitPlan() | p.RollbackPlan():
-                return self._transaction(session, transaction, plan)
-            case p.SetVariablePlan():
-                return self._set(session, plan)
+                return self._transactions.run(session, transaction, plan)
+            case p.SetVariablePlan() | p.SetTransactionPlan():
+                return self._transactions.set(session, transaction, plan)
             case p.AlterSystemPlan():
-                return self._alter_system(plan)
+                return self._alter_system(transaction, plan)
             case p.ExplainPlan(stage="timestamp", explainee=p.SelectPlan() as query):
                 text = self._queries.explain_timestamp(session, query, plan.format)
                 return _shown(show.text_desc("Timestamp"), [(text,)], "EXPLAIN")
@@ -278,45 +274,42 @@ class Coordinator:
             case _ if isinstance(plan, Streaming):
                 return self._streams.run(session, transaction, plan)
             case _:
-                return self._define(session, transaction, plan)
+                if not transaction.implicit:
+                    self._transactions.defer(transaction, plan)
+                    return Result(tag_of(plan))
+                return self._define(session, plan)
 
     def _plan_text(self, session: Session, text: str) -> p.Plan:
         (statement,) = parse_statements(text)
         return plan_statement(statement, self._catalog(session))
 
-    def _define(self, session: Session, transaction: Transaction, plan: p.Plan) -> Result:
-        transaction.enter("ddl")
+    def _define(self, session: Session, plan: p.Plan) -> Result:
+        tag = tag_of(plan)
         match plan:
             case p.CreateTablePlan():
                 self._definitions.create_table(session, plan)
-                return Result("CREATE TABLE")
             case p.CreateViewPlan():
                 self._definitions.create_view(session, plan)
-                return Result("CREATE VIEW")
             case p.CreateMaterializedViewPlan():
                 self._dataflows.require_spark()
                 self._definitions.create_materialized_view(session, plan)
-                return Result("CREATE MATERIALIZED VIEW")
             case p.CreateIndexPlan():
                 self._dataflows.require_spark()
                 self._definitions.create_index(session, plan)
-                return Result("CREATE INDEX")
             case p.AlterRetainPlan():
                 self._definitions.alter_retain(session, plan)
-                return Result(f"ALTER {plan.kind.upper()}")
             case p.DropPlan():
                 self._definitions.drop(session, plan)
-                return Result(f"DROP {plan.kind.replace('-', ' ').upper()}")
-        raise Unsupported(f"{type(plan).__name__} is not supported")
+        return Result(tag)
 
     def _select(self, session: Session, transaction: Transaction, plan: p.SelectPlan) -> Result:
         as_of = None
         if plan.as_of is not None:
             as_of = self._queries.as_of(plan)
         read_ts = None
-        if as_of is None:
-            # AS OF names its own time, so it may stand in any transaction.
-            transaction.enter("read")
+        if as_of is None and not transaction.implicit:
+            # AS OF names its own time, so it may stand in any transaction, as may what has no time.
+            transaction.query(timed=self._queries.is_timed(plan.query))
             read_ts = transaction.read_ts
         answer = self._queries.answer(
             session,
@@ -340,51 +333,14 @@ class Coordinator:
             self._changes.commit(session, transaction)
         return Result(f"COPY {batch.rows}", count=batch.rows)
 
-    # --- transactions and settings --------------------------------------------------------------
+    # --- settings ------------------------------------------------------------------------------
 
-    def _transaction(
-        self,
-        session: Session,
-        transaction: Transaction,
-        plan: p.BeginPlan | p.CommitPlan | p.RollbackPlan,
-    ) -> Result:
-        match plan:
-            case p.BeginPlan():
-                if transaction.begun:
-                    session.notice("there is already a transaction in progress", severity="WARNING")
-                    if plan.read_only is not None:
-                        transaction.set_mode(read_only=plan.read_only)
-                    return Result("BEGIN")
-                transaction.begin(read_only=bool(plan.read_only))
-                return Result("BEGIN")
-            case p.CommitPlan():
-                session.transaction = None
-                if not transaction.begun:
-                    session.notice("there is no transaction in progress", severity="WARNING")
-                if transaction.failed:
-                    return Result("ROLLBACK")
-                self._changes.commit(session, transaction)
-                return Result("COMMIT")
-            case p.RollbackPlan():
-                session.transaction = None
-                if not transaction.begun:
-                    session.notice("there is no transaction in progress", severity="WARNING")
-                self._discard(transaction)
-                return Result("ROLLBACK")
-
-    def _set(self, session: Session, plan: p.SetVariablePlan) -> Result:
-        if plan.name == "cluster" and plan.values is not None:
-            names = {c.name for c in self.env.catalog.state.clusters.values()}
-            if plan.values and plan.values[0] not in names:
-                session.notice(
-                    f'cluster "{plan.values[0]}" does not exist',
-                    hint="Create the cluster with CREATE CLUSTER or pick an extant cluster with SET CLUSTER = name.",
-                )
-        session.set(plan.name, plan.values)
-        return Result("SET" if plan.values is not None else "RESET")
-
-    def _alter_system(self, plan: p.AlterSystemPlan) -> Result:
+    def _alter_system(self, transaction: Transaction, plan: p.AlterSystemPlan) -> Result:
         self.env.require_writable()
+        if not transaction.implicit:
+            raise TransactionError(
+                "ALTER SYSTEM cannot run inside a transaction block", sqlstate="25001"
+            )
         if plan.name in OptimizerFeatures.__struct_fields__ and plan.values:
             _setting(plan.values[0], getattr(OptimizerFeatures(), plan.name))
 
@@ -406,10 +362,11 @@ class Coordinator:
             self._dataflows.close()
         finally:
             self._peeker.close()
-            self._peeker.close()
             self.planner.close()
 
 
+#: The statements that a failed transaction takes.
+_ENDS = ("commit", "rollback")
 #: Libraries whose exceptions reach a user only through a bug of ours.
 _ENGINES = frozenset(
     {"builtins", "mzsql", "duckdb", "pyarrow", "sqlglot", "msgspec", "pyspark", "py4j", "_duckdb"}

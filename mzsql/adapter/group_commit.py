@@ -34,7 +34,7 @@ from mzsql.adapter.interrupt import Interrupt, current
 from mzsql.adapter.table_locks import TableLocks
 from mzsql.location import Determinate, Indeterminate, LocationError
 from mzsql.location.deadlines import LEAST_SECONDS
-from mzsql.persist import Batch, UpperMismatch
+from mzsql.persist import Batch, ShardFinalized, UpperMismatch
 from mzsql.repr.errors import (
     CommitOutcomeUnknown,
     SqlError,
@@ -296,10 +296,16 @@ class GroupCommit:
         if not ready:
             built.discard()
             return ()
-        writes = {
-            state.items[gid].shard or "": batch
-            for gid, batch in built.of([p.writes for p in ready]).items()
-        }
+        try:
+            batches = built.of([pending.writes for pending in ready])
+        except ShardFinalized:
+            # A table was dropped since the catalog was looked at.
+            items = env.sync().items
+            if all(gid in items for pending in ready for gid in pending.writes):
+                raise
+            self._put_back(ready)
+            return ready
+        writes = {state.items[gid].shard or "": batch for gid, batch in batches.items()}
         ts = self._timestamp(wal)
         try:
             env.wal.commit(

@@ -10,6 +10,8 @@ there are such acts and sleeps until the next deadline.
 
 from __future__ import annotations
 
+import atexit
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -30,6 +32,10 @@ class Watch:
     """Calls back at deadlines; one thread, started at first use. Thread-safe."""
 
     def __init__(self) -> None:
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Forget everything, a thread that is not there any more included."""
         self._changed = threading.Condition()
         self._due: dict[object, tuple[float, Callable[[], None]]] = {}
         self._wakes_at = 0.0
@@ -84,7 +90,11 @@ class Watch:
             self._thread.join()
 
 
-_watch = Watch()
+WATCH = Watch()
+"""The process's: it is closed when the interpreter ends, and begins anew in a child of a fork, where its thread is not."""
+atexit.register(WATCH.close)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=WATCH.begin_anew)
 
 
 class Interrupt:
@@ -168,14 +178,14 @@ class Interrupt:
         with self._lock:
             self._wakes[key] = wake
         deadline = self._deadline
-        due = None if deadline is None else _watch.add(deadline, self._wake_all)
+        due = None if deadline is None else WATCH.add(deadline, self._wake_all)
         try:
             if self._cancelled:
                 wake()
             yield
         finally:
             if due is not None:
-                _watch.remove(due)
+                WATCH.remove(due)
             with self._lock:
                 del self._wakes[key]
             # A wake that is under way is waited for, so that it never meets what the block has closed.

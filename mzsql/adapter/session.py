@@ -1,94 +1,54 @@
-"""A session: its variables and the transaction it is in.
+"""A session: its variables, the transaction it is in, the statement that it runs.
 
-Promise: variables have Materialize's names and defaults; an unknown one is PostgreSQL's error. A transaction is read-only (its first
-SELECT fixes one timestamp) or write-only (its writes are buffered and committed as one), decided by its first statement, as in
-Materialize (reference facts 11); DDL stands alone. A failed statement fails its transaction.
+Promise: a variable that is set in a transaction is set back when that fails or is rolled back, one that is set LOCAL also when it commits.
+A transaction is read-only (its first SELECT fixes one timestamp and the relations that can be read at it) or write-only (its writes are
+buffered and committed as one), decided by its first statement, as in Materialize (reference facts 11); constants and the system catalog
+may be read in any. DDL stands alone and is carried out by COMMIT. A failed statement fails its transaction. A transaction in which nobody
+does anything for ``idle_in_transaction_session_timeout`` is rolled back; the session's next statement is told so, and is not carried out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
 from mzsql.adapter.commit_batches import Write
 from mzsql.adapter.holds import TimeDomain
-from mzsql.repr.errors import InvalidParameter, TransactionError, UndefinedObject
+from mzsql.adapter.interrupt import NO_LIMIT, WATCH, Interrupt, running
+from mzsql.adapter.variables import VARIABLES, milliseconds, value_for, variable
+from mzsql.frontend import plans as p
+from mzsql.repr.errors import IdleInTransactionTimeout, TransactionError
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 
-#: Variables a session has, with their defaults.
-DEFAULTS: Mapping[str, str] = {
-    "application_name": "",
-    "auto_route_catalog_queries": "on",
-    "client_encoding": "UTF8",
-    "client_min_messages": "notice",
-    "cluster": "quickstart",
-    "cluster_replica": "",
-    "database": "materialize",
-    "datestyle": "ISO, MDY",
-    "emit_timestamp_notice": "off",
-    "emit_trace_id_notice": "off",
-    "extra_float_digits": "3",
-    "idle_in_transaction_session_timeout": "2 min",
-    "integer_datetimes": "on",
-    "intervalstyle": "postgres",
-    "is_superuser": "on",
-    "max_query_result_size": "1GB",
-    "real_time_recency": "off",
-    "search_path": "public",
-    "server_version": "9.5.0",
-    "server_version_num": "90500",
-    "sql_safe_updates": "off",
-    "standard_conforming_strings": "on",
-    "statement_timeout": "1 min",
-    "timezone": "UTC",
-    "transaction_isolation": "strict serializable",
-    "welcome_message": "on",
-}
-READ_ONLY = frozenset({"integer_datetimes", "is_superuser", "server_version", "server_version_num"})
-_ALLOWED: Mapping[str, tuple[str, ...]] = {
-    "transaction_isolation": (
-        "read uncommitted",
-        "read committed",
-        "repeatable read",
-        "serializable",
-        "strong session serializable",
-        "strict serializable",
-    ),
-    "client_encoding": ("utf8",),
-    "timezone": ("utc", "+00:00"),
-    "datestyle": ("iso, mdy", "iso", "mdy"),
-    "intervalstyle": ("postgres",),
-    "standard_conforming_strings": ("on",),
-}
-_SECONDS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+READ_ONLY = frozenset(name for name, one in VARIABLES.items() if one.read_only)
 
 
 def seconds(text: str, name: str) -> float:
     """A duration such as ``500``, ``500 ms``, ``10s`` or ``1 min`` in seconds; a bare number is milliseconds."""
-    stripped = text.strip().replace("'", "")
-    digits = stripped.rstrip("abcdefghijklmnopqrstuvwxyz ")
-    unit = stripped[len(digits) :].strip() or "ms"
-    try:
-        return float(digits) * _SECONDS[unit]
-    except (ValueError, KeyError):
-        raise InvalidParameter(f'invalid value for parameter "{name}": "{text}"') from None
+    return milliseconds(text, name) / 1000
 
 
 class Transaction:
     """An open transaction.
 
     Attributes:
-        kind: None while nothing was done in it, then ``read``, ``write`` or ``ddl``.
+        kind: None while nothing was done in it but reading constants, then ``read``, ``subscribe``, ``write`` or ``ddl``.
+        read_only: whether it was said to be READ ONLY.
+        queried: whether a query was answered in it.
         read_ts: the time of its reads.
+        domain: what its reads may name, held readable; None before the first of them.
         writes: what it will write, by table.
         reads: what its writes were computed from.
+        ddl: the plan that COMMIT carries out.
         failed: whether a statement in it failed.
         implicit: whether it is a single statement outside BEGIN.
         begun: whether BEGIN has opened it.
-        domain: what its reads may name, held readable; None before the first of them.
         synced: a moment of the environment's clock after which the present statement has looked at the catalog.
     """
 
@@ -96,70 +56,82 @@ class Transaction:
         self.implicit = implicit
         self.begun = False
         self.kind: str | None = None
+        self.read_only = False
+        self.queried = False
         self.read_ts: Timestamp | None = None
+        self.domain: TimeDomain | None = None
         self.write_read_ts: Timestamp | None = None
         self.writes: dict[GlobalId, list[Write]] = {}
         self.reads: set[GlobalId] = set()
+        self.ddl: p.Plan | None = None
         self.failed = False
-        self.domain: TimeDomain | None = None
         self.synced = float("-inf")
 
-    def end(self) -> None:
-        """Let go of what it holds. Idempotent."""
-        if self.domain is not None:
-            self.domain.held.release()
+    @property
+    def active(self) -> bool:
+        """Whether a statement has been carried out in it that its isolation and cluster matter for."""
+        return self.queried or self.kind is not None
 
-    def begin(self, *, read_only: bool) -> None:
+    def begin(self, *, read_only: bool | None) -> None:
         """BEGIN: from here on the transaction ends with COMMIT or ROLLBACK."""
         self.begun = True
         self.implicit = False
-        if read_only:
-            self.set_mode(read_only=True)
+        self.set_mode(read_only=read_only)
 
-    def set_mode(self, *, read_only: bool) -> None:
+    def set_mode(self, *, read_only: bool | None) -> None:
         """READ ONLY or READ WRITE; the latter only before the first query."""
-        if read_only:
-            if self.kind == "write":
-                raise TransactionError("transaction in write-only mode", sqlstate="25001")
-            self.kind = "read"
-        elif self.kind in ("read", "subscribe"):
-            if self.read_ts is not None or self.kind == "subscribe":
-                raise TransactionError(
-                    "transaction read-write mode must be set before any query", sqlstate="25001"
-                )
-            self.kind = None
+        if read_only is None:
+            return
+        if read_only and self.kind in ("write", "ddl"):
+            raise TransactionError("transaction in write-only mode", sqlstate="25001")
+        if not read_only and self.active and self.kind != "write":
+            raise TransactionError(
+                "transaction read-write mode must be set before any query", sqlstate="25001"
+            )
+        self.read_only = read_only
 
     def enter(self, kind: str) -> None:
         """Take a statement of this kind in; raises TransactionError where it does not fit what came before."""
         if self.implicit:
             return
-        if self.kind == "ddl" or (kind == "ddl" and self.kind is not None):
+        if self.kind == "ddl":
             raise TransactionError(
-                "this transaction can only execute a single DDL statement"
-                if self.kind == "ddl"
-                else "transactions which modify objects are restricted to just modifying objects",
-                sqlstate="25001",
+                "this transaction can only execute a single statement", sqlstate="25001"
             )
-        if kind == "subscribe" and self.kind == "read" and self.read_ts is not None:
+        if kind in ("write", "ddl") and (
+            self.read_only
+            or self.kind in ("read", "subscribe")
+            or (kind == "ddl" and self.queried and self.kind is None)
+        ):
+            raise TransactionError("transaction in read-only mode", sqlstate="25006")
+        if kind != "write" and self.kind == "write":
+            raise TransactionError("transaction in write-only mode", sqlstate="25001")
+        if self.kind == "subscribe":
+            raise TransactionError(
+                "SUBSCRIBE in transactions must be the only read statement", sqlstate="25001"
+            )
+        if kind == "subscribe" and self.active:
             raise TransactionError(
                 "transaction in read-only mode",
                 detail="SELECT queries cannot be combined with other query types, including SUBSCRIBE.",
                 sqlstate="25006",
             )
-        if self.kind == "subscribe" and kind in ("read", "subscribe"):
-            raise TransactionError(
-                "SUBSCRIBE in transactions must be the only read statement", sqlstate="25000"
-            )
-        if kind == "write" and self.kind in ("read", "subscribe"):
-            raise TransactionError("transaction in read-only mode", sqlstate="25006")
-        if kind in ("read", "subscribe") and self.kind == "write":
-            raise TransactionError("transaction in write-only mode", sqlstate="25001")
-        if self.kind is None or kind == "subscribe":
-            self.kind = kind
+        self.kind = kind
+
+    def query(self, *, timed: bool) -> None:
+        """Take a query in; one that is ``timed`` reads something that has a time, a constant may be read in any transaction."""
+        if timed or self.kind in ("ddl", "subscribe"):
+            self.enter("read")
+        self.queried = True
 
     def add(self, gid: GlobalId, writes: Sequence[Write]) -> None:
         """Buffer writes to a table."""
         self.writes.setdefault(gid, []).extend(writes)
+
+    def end(self) -> None:
+        """Let go of what it holds. Idempotent."""
+        if self.domain is not None:
+            self.domain.held.release()
 
 
 class Notice(msgspec.Struct, frozen=True):
@@ -171,14 +143,16 @@ class Notice(msgspec.Struct, frozen=True):
 
 
 class Session:
-    """One client's session.
-
-    Attributes:
-        stdin: the file with what the client sends for COPY … FROM STDIN, while a text is run that may have one.
-    """
+    """One client's session."""
 
     def __init__(self) -> None:
-        self._variables = dict(DEFAULTS)
+        self._values: dict[str, str] = {name: one.default for name, one in VARIABLES.items()}
+        self._staged: dict[str, str] = {}
+        self._local: dict[str, str] = {}
+        self._interrupt: Interrupt | None = None
+        self._idle_lock = threading.Lock()
+        self._idle_key: object | None = None
+        self._idle_ended = False
         self._transaction: Transaction | None = None
         self.notices: list[Notice] = []
         self.seen_ts: Timestamp = 0
@@ -196,58 +170,141 @@ class Session:
         if old is not None and old is not new:
             old.end()
 
+    # --- variables ----------------------------------------------------------------------------
+
     def get(self, name: str) -> str:
         """A variable's value; UndefinedObject where there is none of that name."""
-        if name not in self._variables:
-            raise UndefinedObject(f'unrecognized configuration parameter "{name}"')
-        return self._variables[name]
+        variable(name)
+        for values in (self._local, self._staged):
+            if name in values:
+                return values[name]
+        return self._values[name]
 
     def names(self) -> list[str]:
         """The names of all variables, in order."""
-        return sorted(self._variables)
+        return sorted(VARIABLES)
 
-    def set(self, name: str, values: Sequence[str] | None) -> None:
-        """Set a variable; None: back to its default.
+    def set(self, name: str, values: Sequence[str] | None, *, local: bool = False) -> None:
+        """Set a variable; None: back to its default; ``local``: until the transaction ends.
 
         Raises:
             UndefinedObject: there is no such variable.
             InvalidParameter: a value that it cannot have.
+            TransactionError: the transaction is too far for it.
         """
-        self.get(name)
-        if name in READ_ONLY:
-            raise InvalidParameter(f'parameter "{name}" cannot be changed', sqlstate="55P02")
-        if values is None:
-            self._variables[name] = DEFAULTS[name]
-            return
-        value = ", ".join(values)
-        allowed = _ALLOWED.get(name)
-        if allowed is not None and value.lower() not in allowed:
-            raise InvalidParameter(
-                f'invalid value for parameter "{name}": "{value}"',
-                hint=f"Available values: {', '.join(allowed)}.",
-            )
-        if name == "statement_timeout":
-            seconds(value, name)
-        if name == "transaction_isolation":
-            value = value.lower()
-        self._variables[name] = value
+        default = variable(name).default
+        value = value_for(name, (default,) if values is None else tuple(values))
+        if self.transaction is not None and self.transaction.active:
+            if name == "transaction_isolation":
+                raise TransactionError(
+                    "SET TRANSACTION ISOLATION LEVEL must be called before any query",
+                    sqlstate="25001",
+                )
+            if name == "cluster":
+                raise TransactionError(
+                    "SET cluster cannot be called in an active transaction", sqlstate="25001"
+                )
+        if local:
+            self._local[name] = value
+        else:
+            self._local.pop(name, None)
+            self._staged[name] = value
+
+    def reset_all(self) -> None:
+        """RESET ALL: every variable that can be set back to its default."""
+        for name in VARIABLES:
+            if name not in READ_ONLY:
+                self.set(name, None)
+
+    def end_transaction(self, *, committed: bool) -> None:
+        """The transaction is over: what it has set stays only if it was committed."""
+        self.transaction = None
+        if committed:
+            self._values.update(self._staged)
+        self._staged.clear()
+        self._local.clear()
 
     @property
     def search_path(self) -> tuple[str, ...]:
         """The schemas of unqualified names."""
-        return tuple(s.strip() for s in self._variables["search_path"].split(",") if s.strip())
+        return tuple(s.strip() for s in self.get("search_path").split(",") if s.strip())
 
     @property
     def strict(self) -> bool:
         """Whether reads see every acknowledged write (strong session serializable is given the stronger promise)."""
-        isolation = self._variables["transaction_isolation"]
+        isolation = self.get("transaction_isolation")
         return isolation in ("strict serializable", "strong session serializable")
 
     @property
+    def statement_timeout(self) -> float | None:
+        """Seconds that a statement may take; None: it has no limit."""
+        limit = seconds(self.get("statement_timeout"), "statement_timeout")
+        return limit if limit > 0 else None
+
+    @property
     def timeout(self) -> float:
-        """Seconds a statement may wait; the default where it is switched off."""
-        limit = seconds(self._variables["statement_timeout"], "statement_timeout")
-        return limit if limit > 0 else seconds(DEFAULTS["statement_timeout"], "statement_timeout")
+        """As `statement_timeout`, in a form fit for waits: without a limit `NO_LIMIT`."""
+        limit = self.statement_timeout
+        return NO_LIMIT if limit is None else limit
+
+    # --- statements ---------------------------------------------------------------------------
+
+    @contextmanager
+    def running(self) -> Iterator[Interrupt]:
+        """Run statements of this session, on this thread: `cancel` ends them, and `Interrupt.begin` begins each."""
+        interrupt = Interrupt(self.statement_timeout)
+        self._interrupt = interrupt
+        try:
+            with running(interrupt):
+                yield interrupt
+        finally:
+            self._interrupt = None
+
+    def cancel(self) -> None:
+        """End the statement that runs now, from any thread; without one nothing happens."""
+        interrupt = self._interrupt
+        if interrupt is not None:
+            interrupt.cancel()
+
+    # --- idle transactions --------------------------------------------------------------------
+
+    def rest(self) -> None:
+        """No statement runs now; an open transaction has so long as ``idle_in_transaction_session_timeout`` says."""
+        if self.transaction is None or not self.transaction.begun:
+            return
+        limit = seconds(
+            self.get("idle_in_transaction_session_timeout"), "idle_in_transaction_session_timeout"
+        )
+        if limit > 0:
+            self._idle_key = WATCH.add(time.monotonic() + limit, self._end_idle)
+
+    def _end_idle(self) -> None:
+        with self._idle_lock:
+            if self._idle_key is None or self.transaction is None:
+                return
+            self._idle_ended = True
+            # What others might wait for goes now; the rest with the next statement.
+            self.transaction.end()
+
+    def resume(self) -> None:
+        """A statement begins.
+
+        Raises:
+            IdleInTransactionTimeout: the transaction that it was meant for is over; said once.
+        """
+        with self._idle_lock:
+            key, self._idle_key = self._idle_key, None
+            ended, self._idle_ended = self._idle_ended, False
+        if key is not None:
+            WATCH.remove(key)
+        if ended:
+            raise IdleInTransactionTimeout(
+                "terminating transaction due to idle-in-transaction timeout",
+                detail="The transaction was rolled back; this statement was not carried out.",
+                hint="Run the transaction again, or raise idle_in_transaction_session_timeout.",
+            )
+
+    # --- notices ------------------------------------------------------------------------------
 
     def saw(self, ts: Timestamp) -> None:
         """The session has read or written at ``ts``: strong session serializable reads are never earlier again."""

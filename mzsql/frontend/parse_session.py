@@ -48,6 +48,7 @@ _SHOW_KINDS = (
 )
 _ISOLATION = (
     ("STRICT", "SERIALIZABLE"),
+    ("STRONG", "SESSION", "SERIALIZABLE"),
     ("SERIALIZABLE",),
     ("REPEATABLE", "READ"),
     ("READ", "COMMITTED"),
@@ -191,7 +192,7 @@ class SessionParser(DefinitionParser):
         if self.at("TRANSACTION"):
             return self._transaction("set")
         if self.at("SESSION", "CHARACTERISTICS", "AS", "TRANSACTION"):
-            return self._transaction("set")
+            return self._transaction("set session")
         local = self.at("LOCAL")
         if not local:
             self.at("SESSION")

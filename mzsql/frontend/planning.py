@@ -156,8 +156,10 @@ def _transaction(statement: st.Transaction, _catalog: CatalogView) -> plans.Plan
         case "rollback":
             return plans.RollbackPlan()
         case _:
-            values = None if statement.isolation is None else (statement.isolation,)
-            return plans.SetVariablePlan("transaction_isolation", values, local=True)
+            of_session = statement.kind == "set session"
+            return plans.SetTransactionPlan(
+                statement.isolation, statement.read_only, of_session=of_session
+            )
 
 
 def _declare(statement: st.Declare, catalog: CatalogView) -> plans.DeclarePlan:

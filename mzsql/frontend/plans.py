@@ -191,6 +191,14 @@ class SetVariablePlan(msgspec.Struct, frozen=True, tag="set_variable"):
     local: bool = False
 
 
+class SetTransactionPlan(msgspec.Struct, frozen=True, tag="set_transaction"):
+    """SET TRANSACTION; `of_session`: SET SESSION CHARACTERISTICS AS TRANSACTION. What is None was not said."""
+
+    isolation: str | None = None
+    read_only: bool | None = None
+    of_session: bool = False
+
+
 class AlterSystemPlan(msgspec.Struct, frozen=True, tag="alter_system"):
     """ALTER SYSTEM SET/RESET; no `values`: back to the default; `name` ``all``: RESET ALL."""
 
@@ -331,6 +339,7 @@ Plan = (
     | ShowCreatePlan
     | ShowVariablePlan
     | SetVariablePlan
+    | SetTransactionPlan
     | AlterSystemPlan
     | BeginPlan
     | CommitPlan

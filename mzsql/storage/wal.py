@@ -331,10 +331,10 @@ class WriteAheadLog:
                 self._changed.notify_all()
                 raise UpperMismatch(self._shard_id, expected.upper, self._state.upper) from None
         except Indeterminate:
-            settled = not writes
+            settled = False
             raise
         finally:
-            if settled:
+            if settled and writes:
                 with self._changed:
                     self._doubts.pop(ts, None)
                     self._outcomes.pop(ts, None)
