@@ -172,6 +172,11 @@ class Connection:
         """Give the open transaction up; without one, nothing."""
         self._end("ROLLBACK")
 
+    def cancel(self) -> None:
+        """End the statement that another thread runs on this connection, with PostgreSQL's error (57014); without one, nothing."""
+        self._check_open()
+        self._session.cancel()
+
     def _end(self, statement: str) -> None:
         self._check_open()
         with self._lock, user_errors():
@@ -331,7 +336,9 @@ class Connection:
             finally:
                 self._session.stdin = None
             if self._mz_spark is not None and any(
-                result.tag.startswith(("CREATE ", "DROP ", "ALTER ")) for result in results
+                # COMMIT carries out what DDL its transaction has.
+                result.tag.startswith(("CREATE ", "DROP ", "ALTER ", "COMMIT"))
+                for result in results
             ):
                 self._mz_spark.register()
             return results

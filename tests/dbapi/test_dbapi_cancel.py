@@ -1,0 +1,51 @@
+"""Cancelling what another thread runs on a connection."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+import mzsql
+from mzsql.adapter.interrupt import Interrupt
+from mzsql.adapter.table_locks import EXCLUSIVE
+
+
+def test_cancel_ends_the_statement_and_leaves_the_connection_usable(tmp_path: Path) -> None:
+    with mzsql.connect(str(tmp_path / "env")) as con:
+        con.execute("CREATE TABLE t (a int)")
+        con.cancel()
+        coordinator = con.coordinator
+        item = coordinator.env.catalog.state.by_name("public", "t")
+        assert item is not None
+        with coordinator.commits.locks.held({item.id: EXCLUSIVE}, Interrupt()):
+            timer = threading.Timer(0.1, con.cancel)
+            timer.start()
+            with pytest.raises(mzsql.OperationalError) as raised:
+                con.execute("INSERT INTO t VALUES (1)")
+            timer.join()
+        assert str(raised.value) == "canceling statement due to user request"
+        assert raised.value.sqlstate == "57014"
+        con.execute("INSERT INTO t VALUES (2)")
+        assert con.execute("SELECT a FROM t").fetchall() == [(2,)]
+
+
+def test_a_timeout_is_an_operational_error(tmp_path: Path) -> None:
+    with mzsql.connect(str(tmp_path / "env")) as con:
+        con.execute("CREATE TABLE t (a int)")
+        con.execute("SET statement_timeout = '50 ms'")
+        item = con.coordinator.env.catalog.state.by_name("public", "t")
+        assert item is not None
+        with (
+            con.coordinator.commits.locks.held({item.id: EXCLUSIVE}, Interrupt()),
+            pytest.raises(mzsql.OperationalError, match="due to statement timeout"),
+        ):
+            con.execute("INSERT INTO t VALUES (1)")
+
+
+def test_a_closed_connection_cannot_cancel(tmp_path: Path) -> None:
+    con = mzsql.connect(str(tmp_path / "env"))
+    con.close()
+    with pytest.raises(mzsql.InterfaceError):
+        con.cancel()
