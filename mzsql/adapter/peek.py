@@ -31,7 +31,6 @@ from mzsql.compute.controller import ComputeController
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.expr.scalar import support
-from mzsql.lir.plan import Constant, DataflowDescription
 from mzsql.persist import Filters, PartRef
 from mzsql.render.dataflow import finish
 from mzsql.repr.errors import DataError, NotReadable
@@ -147,7 +146,7 @@ class Peeker:
             DataError: a value could not be computed.
             QueryCanceled: the statement was cancelled, or its time was over.
         """
-        constant = _constant(query.planned.plan)
+        constant = query.constant
         finishing = query.finishing
         if constant is not None and not finishing.order_by and finishing.limit is None:
             if constant.error is not None:
@@ -338,9 +337,3 @@ def _checked(result: pa.Table) -> pa.Table:
         if result.num_rows
         else (result.drop_columns(["mz_error"]) if "mz_error" in result.column_names else result)
     )
-
-
-def _constant(desc: DataflowDescription) -> Constant | None:
-    """The constant that the whole plan is, if it is one."""
-    plan = desc.root.plan
-    return plan if isinstance(plan, Constant) and len(desc.objects) == 1 else None

@@ -17,6 +17,7 @@ from mzsql.adapter.row_reads import RowRead, row_read
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.expr.relation import Relation, RowSetFinishing
+from mzsql.lir.plan import Constant
 from mzsql.render.dataflow import finish, render, summed
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType
@@ -52,33 +53,53 @@ class Statement(msgspec.Struct, frozen=True):
 
 
 class PlannedQuery:
-    """A planned one-shot query. Thread-safe.
+    """A one-shot query, as far planned as its answer takes. Thread-safe.
 
-    Attributes:
-        planned: its optimized and its physical plan.
+    Args:
+        make: plans it.
         finishing: order, limit, offset, projection.
         columns: the columns of the plan's result, before the finishing's projection.
-        read: the query as a row-wise read of one collection, if it is one.
+        read: the query as a row-wise read of one collection, where that is known without its plan.
         lookup: what an index is to be asked for, where the plan is over the rows that it gives, without errors.
     """
 
     def __init__(
         self,
-        planned: Planned,
+        make: Callable[[], Planned],
         finishing: RowSetFinishing,
         columns: tuple[ColumnType, ...],
+        read: RowRead | None = None,
         lookup: PeekIndexPlan | None = None,
     ) -> None:
-        self.planned = planned
+        self._make = make
+        self._planned: Planned | None = None
+        self._statement: Statement | None = None
         self.finishing = finishing
         self.columns = columns
         self.lookup = lookup
-        self.read: RowRead | None = row_read(planned.mir)
-        self._statement: Statement | None = None
+        self.read = row_read(self.planned.mir) if read is None else read
+
+    @property
+    def planned(self) -> Planned:
+        """Its optimized and its physical plan, made at first use."""
+        if self._planned is None:
+            self._planned = self._make()
+        return self._planned
+
+    @property
+    def constant(self) -> Constant | None:
+        """The constant that the whole query is, if it is one."""
+        if self.read is not None:
+            return None
+        desc = self.planned.plan
+        plan = desc.root.plan
+        return plan if isinstance(plan, Constant) and len(desc.objects) == 1 else None
 
     @property
     def inputs(self) -> tuple[GlobalId, ...]:
-        """What the plan reads."""
+        """What it reads."""
+        if self.read is not None:
+            return (self.read.id,)
         return tuple(source.id for source in self.planned.plan.source_imports)
 
     def statement(self, errors_in: Callable[[GlobalId], bool]) -> Statement:

@@ -24,12 +24,13 @@ from mzsql.adapter.peek import Overlay, Peeker
 from mzsql.adapter.plan_cache import PlanCache, PlannedQuery, QueryKey
 from mzsql.adapter.planner import Planned, Planner
 from mzsql.adapter.results import named
+from mzsql.adapter.row_reads import needs_no_engine, over
 from mzsql.adapter.session import Session, Transaction
 from mzsql.adapter.timestamps import Question, SourceFrontiers, Timestamps, determine
 from mzsql.adapter.walk import global_gets, unmaterializables
 from mzsql.expr.dataflow import PeekExport
-from mzsql.expr.mfp import to_relation
-from mzsql.expr.relation import Get, Relation
+from mzsql.expr.mfp import extract_mfp, to_relation
+from mzsql.expr.relation import Get, Relation, RowSetFinishing
 from mzsql.expr.scalar import Call, Scalar, Unmaterializable, walk
 from mzsql.frontend import hir, lower_query
 from mzsql.frontend import plans as p
@@ -37,7 +38,7 @@ from mzsql.repr.datum import Datum
 from mzsql.repr.errors import InvalidParameter, Unsupported
 from mzsql.repr.frontier import MAX_TIMESTAMP, Timestamp
 from mzsql.repr.ids import GlobalId
-from mzsql.repr.types import RelationDesc, SqlType
+from mzsql.repr.types import ColumnType, RelationDesc, SqlType
 from mzsql.transform.fast_path import PeekIndexPlan, fast_path
 
 _INTEGRAL = "out of range integral type conversion attempted"
@@ -279,15 +280,12 @@ class Queries:
 
         def make() -> PlannedQuery:
             planned = self.plan(relation, cluster=cluster, value=value)
-            lookup = None
+            finishing, columns = query.finishing, query.input_types
             if cluster is not None:
-                fast = fast_path(planned.mir, query.finishing, self._planner.features())
+                fast = fast_path(planned.mir, finishing, self._planner.features())
                 if isinstance(fast, PeekIndexPlan):
-                    lookup = fast
-                    # Beside the index all that is left is row-wise work over the rows found.
-                    rest = to_relation(fast.mfp, Get(fast.on_id, fast.typ))
-                    planned = self._planner.over_rows(self._export(), rest)
-            return PlannedQuery(planned, query.finishing, query.input_types, lookup)
+                    return self._over_index(fast, finishing, columns)
+            return PlannedQuery(lambda: planned, finishing, columns)
 
         if value is not None:
             return make()
@@ -295,6 +293,33 @@ class Queries:
         features = self._planner.features()
         key = QueryKey(relation, query.finishing, query.input_types, step, cluster, features)
         return self.plans.get(key, make)
+
+    def _over_index(
+        self, fast: PeekIndexPlan, finishing: RowSetFinishing, columns: tuple[ColumnType, ...]
+    ) -> PlannedQuery:
+        """What is left to do beside an index: row-wise work over the rows found."""
+
+        def make() -> Planned:
+            rest = to_relation(fast.mfp, Get(fast.on_id, fast.typ))
+            return self._planner.over_rows(self._export(), rest)
+
+        read = over(fast.on_id, fast.typ.columns, fast.mfp)
+        return PlannedQuery(make, finishing, columns, read, fast)
+
+    def _direct(self, relation: Relation, query: hir.Query) -> PlannedQuery | None:
+        """A query that is a row-wise read of one table or materialized view, and needs neither an engine nor the optimizer."""
+        mfp, below = extract_mfp(relation)
+        if not isinstance(below, Get) or isinstance(below.id, int) or below.id in builtins():
+            return None
+        item = self._env.catalog.state.items[below.id]
+        if item.shard is None:
+            return None
+        read = over(below.id, below.typ.columns, mfp.optimize())
+        if not needs_no_engine(read):
+            return None
+        return PlannedQuery(
+            lambda: self.plan(relation, cluster=None), query.finishing, query.input_types, read
+        )
 
     # --- answers ------------------------------------------------------------------------------
 
@@ -398,11 +423,14 @@ class Queries:
         value: Callable[[str, SqlType], Datum] | None,
     ) -> pa.Table:
         at = 0 if ts is None else ts
+        planned = None
         if value is None and not overlay:
             found = self._by_index(session, relation, query, at)
             if found is not None:
                 return found
-        planned = self.planned(relation, query, value=value)
+            planned = self._direct(relation, query)
+        if planned is None:
+            planned = self.planned(relation, query, value=value)
         if overlay:
             self._refuse_stale(planned.inputs, overlay)
         self._peeker.wait(planned.inputs, at, session.timeout)

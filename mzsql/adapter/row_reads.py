@@ -150,6 +150,19 @@ def condition_of(predicate: Scalar, columns: Sequence[ColumnType]) -> Condition 
     return Condition(left.index, op, (right.value,), right.typ)
 
 
+def needs_no_engine(read: RowRead) -> bool:
+    """Whether `evaluated` gives the rows of a read."""
+    return not read.rest and all(_is_plain(read.mfp, column) for column in read.mfp.projection)
+
+
+def _is_plain(mfp: MapFilterProject, column: int) -> bool:
+    """Whether an output is a column of the input, or a literal."""
+    if column < mfp.input_arity:
+        return True
+    expr = mfp.expressions[column - mfp.input_arity]
+    return isinstance(expr, Literal) or (isinstance(expr, Column) and expr.index < mfp.input_arity)
+
+
 def narrowed(rows: pa.Table, conditions: Sequence[Condition]) -> pa.Table:
     """The rows (c0 …, [mz_error], …) for which all conditions hold, and all error rows."""
     if not conditions or not rows.num_rows:
@@ -172,7 +185,7 @@ def narrowed(rows: pa.Table, conditions: Sequence[Condition]) -> pa.Table:
 
 def evaluated(rows: pa.Table, read: RowRead) -> pa.Table | None:
     """The MFP's rows (c0 …, [mz_error], mz_diff) over narrowed ones; None where that takes an engine."""
-    if read.rest:
+    if not needs_no_engine(read):
         return None
     arity = read.mfp.input_arity
     arrays: list[pa.ChunkedArray | pa.Array] = []
@@ -181,14 +194,13 @@ def evaluated(rows: pa.Table, read: RowRead) -> pa.Table | None:
             arrays.append(rows.column(f"c{column}"))
             continue
         expr = read.mfp.expressions[column - arity]
-        if isinstance(expr, Column) and expr.index < arity:
+        if isinstance(expr, Column):
             arrays.append(rows.column(f"c{expr.index}"))
-        elif isinstance(expr, Literal):
+        else:
+            assert isinstance(expr, Literal)
             value = None if expr.value is None else decoder(expr.typ)(expr.value)
             one = pa.array([value], arrow_type(expr.typ))
             arrays.append(pa.repeat(one[0], rows.num_rows))
-        else:
-            return None
     names = [f"c{i}" for i in range(len(arrays))]
     for name in ("mz_error", "mz_diff"):
         if name in rows.column_names:
