@@ -27,6 +27,7 @@ from mzsql.adapter.environment import Environment
 from mzsql.adapter.explaining import Explainer
 from mzsql.adapter.group_commit import GroupCommit
 from mzsql.adapter.interrupt import Interrupt
+from mzsql.adapter.oracles import alter_oracle
 from mzsql.adapter.peek import Limits, Peeker
 from mzsql.adapter.planner import Planner
 from mzsql.adapter.queries import Queries
@@ -224,7 +225,12 @@ class Coordinator:
             transaction.synced = self.env.clock.monotonic()
             self.env.sync()
             plan = plan_statement(statement, self._catalog(session))
-            results.append(self._run(session, transaction, plan))
+            term = self.env.oracle.term
+            result = self._run(session, transaction, plan)
+            if result.desc is not None:
+                # Rows count only if the timestamp that they were read at still does.
+                self.env.oracle.confirm_leadership(term)
+            results.append(result)
             if not transaction.begun:
                 session.end_transaction(committed=True)
             self._streams.end_statement(session)
@@ -345,10 +351,14 @@ class Coordinator:
             _setting(plan.values[0], getattr(OptimizerFeatures(), plan.name))
 
         def command(state: CatalogState) -> tuple[Change, None]:
+            of_oracle = alter_oracle(state, plan.name, plan.values)
+            if of_oracle is not None and plan.name != "all":
+                return of_oracle, None
             if plan.values is not None:
                 return dict([cat.put("setting", plan.name, ", ".join(plan.values))]), None
             names = state.system_settings if plan.name == "all" else (plan.name,)
-            return {f"setting/{n}": None for n in names if n in state.system_settings}, None
+            gone = {f"setting/{n}": None for n in names if n in state.system_settings}
+            return {**gone, **(of_oracle or {})}, None
 
         self.env.catalog.transact(command)
         return Result("ALTER SYSTEM")

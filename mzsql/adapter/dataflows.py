@@ -203,7 +203,7 @@ class Dataflows:
         upper = self._env.wal.state.upper
         now = self._env.clock.monotonic()
         at, again = self._released
-        if now < self._release_at or (at == upper and not again):
+        if now < self._release_at or (at == upper and not again) or self._env.oracle.due:
             return
         read_ts = self._env.oracle.read_ts()
         retained = {

@@ -110,6 +110,11 @@ class TableOracle(SkewGuard):
         return self._switching.alone
 
     @property
+    def due(self) -> bool:
+        """Whether the next operation would switch, or fail; background work then waits for a statement."""
+        return self._switching.due
+
+    @property
     def term(self) -> int:
         """To be taken before a statement's first timestamp, for `confirm_leadership`."""
         return self._switching.term

@@ -16,6 +16,7 @@ from mzsql.adapter.catalog import CatalogState, peek_catalog
 from mzsql.adapter.environment import CATALOG_SHARD
 from mzsql.adapter.locations import BLOB_MARKER, locate, refuse_newer
 from mzsql.location import local_path, shown_url, split_url
+from mzsql.location.keys import shard_keys
 from mzsql.persist import PersistClient, Settings
 from mzsql.repr.errors import EnvironmentRefused, InvalidParameter, UndefinedObject
 from mzsql.storage import unapplied_keys
@@ -53,7 +54,7 @@ class Place(msgspec.Struct, frozen=True):
         Raises:
             UndefinedObject: there is none, or more than one.
         """
-        if name in self.client.consensus.list_keys():
+        if name in shard_keys(self.client.consensus.list_keys()):
             return name
         owners = self.owners()
         matching = [s for s, owner in owners.items() if name in (owner, owner.partition(" ")[2])]

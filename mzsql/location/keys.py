@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from mzsql.location.errors import UsageError
 from mzsql.location.protocols import MAX_SEQNO
 
@@ -21,6 +23,11 @@ def check_blob_key(key: str) -> str:
             hint="A key is made of parts separated by /, none of them empty, '.' or '..'.",
         )
     return key
+
+
+def shard_keys(keys: Iterable[str]) -> list[str]:
+    """Those keys of a Consensus store that are shards', in order."""
+    return sorted(key for key in keys if not key.startswith(ORACLE_KEYS))
 
 
 def check_step(key: str, expected: int | None, seqno: int) -> None:

@@ -351,6 +351,11 @@ class InMemoryOracle:
         self._timestamps.confirm_leadership()
 
     @property
+    def serves(self) -> bool:
+        """Whether the timestamps are served here, as far as is known."""
+        return self._timestamps.serves
+
+    @property
     def superseded(self) -> bool:
         """Whether what ended this process's serving was a switch to another implementation (it may take over again)."""
         return self._timestamps.superseded

@@ -236,8 +236,25 @@ class SwitchingOracle:
         return self._current().served is not None
 
     @property
+    def due(self) -> bool:
+        """Whether the next operation would switch or fail: what runs in the background leaves that to a statement."""
+        active = self._active
+        if active is None or not active.serves(self._wish()):
+            return True
+        return active.served is not None and not active.served.serves
+
+    @property
     def term(self) -> int:
         """Goes up with each switch that this process follows: to be taken before the first timestamp, and told when confirming."""
+        active = self._active
+        if active is not None and not active.serves(self._wish()):
+            # The switch that is due would otherwise look as if it had come between this and the first timestamp.
+            Patience("the switch of the timestamp oracle").acquire(self._switching)
+            try:
+                if self._active is active:
+                    self._leave(active)
+            finally:
+                self._switching.release()
         return self._term
 
     def confirm_leadership(self, term: int | None = None) -> None:

@@ -13,6 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from mzsql.location import Versioned
+from mzsql.location.keys import shard_keys
 from mzsql.persist.batch import BlobPart, KeySpec
 from mzsql.persist.clock import Deadline, drawn_at
 from mzsql.persist.codec import Entry, decode_entry
@@ -373,7 +374,7 @@ def inspect_location(
     context: Context, deadline: Callable[[], Deadline]
 ) -> Iterator[tuple[str, ShardReport | Exception]]:
     """Every shard of the location with its report, or with the error that kept it from being read."""
-    for shard_id in sorted(context.consensus.list_keys()):
+    for shard_id in shard_keys(context.consensus.list_keys()):
         try:
             report = inspect_shard(context, shard_id, deadline())
         except Exception as failure:  # one shard must not hide the others; the caller shows it

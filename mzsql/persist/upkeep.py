@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 import msgspec
 
+from mzsql.location.keys import shard_keys
 from mzsql.persist.client import PersistClient
 from mzsql.persist.errors import MissingPart
 from mzsql.persist.leaks import DAY_MS, Leak
@@ -113,7 +114,7 @@ def keep_up(
 
 
 def _shards(client: PersistClient) -> Sequence[str]:
-    return sorted(client.consensus.list_keys())
+    return shard_keys(client.consensus.list_keys())
 
 
 @contextlib.contextmanager
