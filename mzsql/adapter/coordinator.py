@@ -327,6 +327,7 @@ class Coordinator:
         )
         if as_of is None and not transaction.implicit and answer.ts is not None:
             transaction.read_ts = answer.ts
+        session.check_size(answer.rows)
         count = answer.rows.num_rows
         return Result(f"SELECT {count}", answer.desc, answer.rows, count, answer.ts)
 

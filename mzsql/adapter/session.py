@@ -16,13 +16,21 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 
 from mzsql.adapter.commit_batches import Write
 from mzsql.adapter.holds import TimeDomain
 from mzsql.adapter.interrupt import NO_LIMIT, WATCH, Interrupt, running
-from mzsql.adapter.variables import VARIABLES, milliseconds, value_for, variable
+from mzsql.adapter.variables import (
+    VARIABLES,
+    milliseconds,
+    shown_size,
+    size_in_bytes,
+    value_for,
+    variable,
+)
 from mzsql.frontend import plans as p
-from mzsql.repr.errors import IdleInTransactionTimeout, TransactionError
+from mzsql.repr.errors import IdleInTransactionTimeout, ResultTooLarge, TransactionError
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 
@@ -246,6 +254,17 @@ class Session:
         """As `statement_timeout`, in a form fit for waits: without a limit `NO_LIMIT`."""
         limit = self.statement_timeout
         return NO_LIMIT if limit is None else limit
+
+    def check_size(self, rows: pa.Table) -> None:
+        """Raise ResultTooLarge where a result is larger than ``max_query_result_size`` lets it be."""
+        name = "max_query_result_size"
+        limit = size_in_bytes(self.get(name), name)
+        if rows.nbytes > limit:
+            raise ResultTooLarge(
+                f"result exceeds max size of {shown_size(limit)}",
+                detail=f"It has {rows.num_rows} rows of {shown_size(rows.nbytes)} in all.",
+                hint=f"Ask for less, or raise {name}.",
+            )
 
     # --- statements ---------------------------------------------------------------------------
 

@@ -91,7 +91,8 @@ def _integer(least: int, most: int) -> Check:
     return check
 
 
-def _size(name: str, text: str) -> str:
+def size_in_bytes(text: str, name: str) -> int:
+    """A size such as ``8B`` or ``1GB`` in bytes; a bare number is bytes. InvalidParameter where it is none."""
     match = _QUANTITY.fullmatch(text)
     if match is None or match[2] not in ("", *_SIZES):
         hint = 'Valid units for this parameter are "B", "kB", "MB", "GB", and "TB".'
@@ -99,10 +100,27 @@ def _size(name: str, text: str) -> str:
     value = int(Decimal(match[1]) * _SIZES[match[2] or "B"])
     if value < 0:
         raise _invalid(name, text)
+    return value
+
+
+def _size(name: str, text: str) -> str:
+    value = size_in_bytes(text, name)
     for unit in ("TB", "GB", "MB", "kB"):
         if value and value % _SIZES[unit] == 0:
             return f"{value // _SIZES[unit]}{unit}"
     return f"{value}B"
+
+
+def shown_size(size: int) -> str:
+    """A size for a person, in decimal units: ``8 B``, ``1048.6 KB``."""
+    if size < 1000:
+        return f"{size} B"
+    value, unit = size / 1000, "KB"
+    for larger in ("MB", "GB", "TB"):
+        if value < 2000:
+            break
+        value, unit = value / 1000, larger
+    return f"{value:.1f} {unit}"
 
 
 def _one_of(*values: str, keeps: str | None = None) -> Check:

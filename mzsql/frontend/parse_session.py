@@ -265,7 +265,9 @@ class SessionParser(DefinitionParser):
         if not self.at("TRANSACTION"):
             self.at("WORK")
         if self.at("AND", "CHAIN"):
-            raise Unsupported("COMMIT AND CHAIN is not supported", position=self.position())
+            raise Unsupported(
+                f"{kind.upper()} AND CHAIN not yet supported", position=self.position()
+            )
         self.at("AND", "NO", "CHAIN")
         return st.Transaction(self.source, kind)
 

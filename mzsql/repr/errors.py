@@ -160,6 +160,12 @@ class CommitOutcomeUnknown(SqlError):
     sqlstate = "40003"
 
 
+class ResultTooLarge(SqlError):
+    """``result exceeds max size of …``."""
+
+    sqlstate = "53200"
+
+
 class IdleInTransactionTimeout(SqlError):
     """``terminating connection due to idle-in-transaction timeout``."""
 

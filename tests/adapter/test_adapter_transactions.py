@@ -364,6 +364,15 @@ def _remember(shared: Place) -> None:
     _PLACES[:] = [shared]
 
 
+def test_a_result_is_no_larger_than_the_session_allows(shared: Place, session: Session) -> None:
+    shared.run("SET max_query_result_size = '8B'", session)
+    with pytest.raises(SqlError, match="result exceeds max size of 8 B") as raised:
+        shared.run("SELECT generate_series(1, 1000)", session)
+    assert raised.value.sqlstate == "53200"
+    shared.run("CREATE TABLE large (a int); INSERT INTO large SELECT generate_series(1, 1000)")
+    assert shared.run("INSERT INTO large SELECT * FROM large", session)[0].count == 1000
+
+
 # --- timeouts and cancel --------------------------------------------------------------------------
 
 
