@@ -36,7 +36,7 @@ class Result(msgspec.Struct, frozen=True):
         count: rows returned or changed; -1 where neither makes sense.
         ts: the time a query was read at, if at one.
         stream: the rows of a SUBSCRIBE, as they come, instead of `rows`; who takes them closes it.
-        copy: the bytes of a COPY … TO STDOUT, instead of `rows`.
+        copy: the bytes of a COPY … TO STDOUT, instead of `rows`; of a SUBSCRIBE, then its rows are taken there.
     """
 
     tag: str

@@ -126,7 +126,10 @@ class Streams:
             stream = self._subscribe(session, transaction, plan.plan).stream
             assert stream is not None
             return Result(
-                "COPY", stream.desc, copy=CopyOut(plan, stream.desc, stream.batches(), stream.close)
+                "COPY",
+                stream.desc,
+                stream=stream,
+                copy=CopyOut(plan, stream.desc, stream.batches(), stream.close),
             )
         desc, rows = self._query(session, transaction, plan.plan)
         if plan.path is None:

@@ -135,6 +135,11 @@ class Subscription:
         """Whether it is over: at its end, closed, cancelled or failed."""
         return self._closed
 
+    @property
+    def busy(self) -> bool:
+        """Whether a thread is in a fetch."""
+        return self._lock.locked()
+
     def next_batch(self, timeout: float | None = None) -> pa.Table | None:
         """The next rows; waits for them.
 

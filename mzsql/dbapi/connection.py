@@ -173,9 +173,15 @@ class Connection:
         self._end("ROLLBACK")
 
     def cancel(self) -> None:
-        """End the statement that another thread runs on this connection, with PostgreSQL's error (57014); without one, nothing."""
+        """End the statement that another thread runs on this connection, with PostgreSQL's error (57014); without one, nothing.
+
+        A SUBSCRIBE that a thread fetches from is such a statement.
+        """
         self._check_open()
         self._session.cancel()
+        for stream in list(self._streams):
+            if stream.busy:
+                stream.cancel()
 
     def _end(self, statement: str) -> None:
         self._check_open()

@@ -60,6 +60,7 @@ class Cursor:
         results = self.connection.run(operation, parameters)
         for result in results:
             if result.copy is not None:
+                result.copy.close()
                 raise ProgrammingError(
                     "COPY … TO STDOUT cannot be used with this method; use copy() instead",
                     sqlstate="0A000",
@@ -113,7 +114,11 @@ class Cursor:
         self._check_open()
         results = self.connection.run(operation, parameters, stdin)
         self._result = results[-1] if results else None
-        return None if self._result is None else self._result.copy
+        if self._result is None:
+            return None
+        if self._result.stream is not None:
+            self.connection.follow(self._result.stream)
+        return self._result.copy
 
     def _reset(self) -> None:
         """Let go of the last result; a subscription ends."""

@@ -331,6 +331,19 @@ def test_closing_in_another_thread_ends_a_fetch(t):
     assert ended == ["57014"]
 
 
+def test_a_cancel_ends_the_fetch_that_waits(t):
+    cursor, other = t.subscribe("SUBSCRIBE t"), t.subscribe("SUBSCRIBE t")
+    timer = threading.Timer(0.3, t.cancel)
+    timer.start()
+    with pytest.raises(mzsql.OperationalError, match="due to user request") as failure:
+        cursor.fetchone()
+    assert failure.value.sqlstate == "57014"
+    timer.join()
+    t.execute("INSERT INTO t VALUES (1, 2)")
+    assert other.fetchone()[1:] == (1, 1, 2)
+    assert t.coordinator.subscriptions == 1
+
+
 def test_two_subscriptions_and_the_connection_go_side_by_side(t):
     with t.subscribe("SUBSCRIBE t") as one, t.subscribe("SUBSCRIBE (SELECT v FROM t)") as other:
         t.execute("INSERT INTO t VALUES (1, 2)")
