@@ -28,6 +28,7 @@ from mzsql.adapter.explaining import Explainer
 from mzsql.adapter.group_commit import GroupCommit
 from mzsql.adapter.interrupt import Interrupt
 from mzsql.adapter.oracles import alter_oracle
+from mzsql.adapter.leader import seems_alive
 from mzsql.adapter.peek import Limits, Peeker
 from mzsql.adapter.planner import Planner
 from mzsql.adapter.queries import Queries
@@ -155,7 +156,7 @@ class Coordinator:
             return f"Its dataflow fails: {failure.rstrip('.')}."
         names = ", ".join(f"{r.name} (size {r.size})" for r in state.replicas.values()) or "none"
         lease = state.lease
-        led = lease is not None and lease.expires_at > self.env.clock.now_ms()
+        led = seems_alive(lease, self.env.clock.now_ms())
         who = (
             f"they are run by process {lease.who}"
             if led and lease is not None

@@ -50,6 +50,11 @@ def is_gone(who: str) -> bool:
     return False
 
 
+def seems_alive(lease: Lease | None, now_ms: int) -> bool:
+    """Whether somebody seems to lead, for what people are told: a leader that nobody waits for may have died unnoticed elsewhere."""
+    return lease is not None and lease.expires_at > now_ms and not is_gone(lease.who)
+
+
 class Leadership:
     """This process's claim. Not thread-safe: one thread asks and renews.
 

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from mzsql.adapter.environment import Environment
+from mzsql.adapter.leader import seems_alive
 from mzsql.adapter.locations import locate
 
 deploy_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -63,7 +64,7 @@ def status(
     with _opened((env, blob, consensus, oracle), None) as found:
         typer.echo(_said(found))
         lease = found.catalog.state.lease
-        if lease is not None and lease.expires_at > found.clock.now_ms():
+        if lease is not None and seems_alive(lease, found.clock.now_ms()):
             typer.echo(f"process {lease.who} of generation {lease.generation} runs the dataflows")
         else:
             typer.echo("no process runs the dataflows now")
