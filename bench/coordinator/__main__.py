@@ -1,0 +1,104 @@
+"""What sessions get through: inserts, updates and peeks, of many sessions against one, measured in turns in one run.
+
+    python bench/coordinator                       # all cases
+    python bench/coordinator --quick               # a quick look
+    python bench/coordinator --only a,b --json found.json
+
+Case c starts Spark for index lookups; --no-index leaves them out. bench/README.md says what each case is. A line at the end of each says
+whether its targets were met; the exit code says nothing about it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import gettempdir
+from time import perf_counter
+from typing import Any
+
+_ROOT = Path(__file__).resolve().parents[2]
+# The table of a case is that of bench/persist.
+sys.path += [str(_ROOT / "bench/persist")]
+
+# Found only once the folder is known.
+# isort: off
+import peeks  # noqa: E402
+import writes  # noqa: E402
+from figures import Case, machine, scratch, shown, tell_targets  # noqa: E402
+# isort: on
+
+LETTERS = "abc"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", default=",".join(LETTERS))
+    parser.add_argument("--quick", action="store_true", help="few repeats: only a look")
+    parser.add_argument("--json", type=Path, help="write what was measured to this file")
+    parser.add_argument("--no-index", action="store_true", help="no index lookups, without Spark")
+    given = parser.parse_args()
+    letters = [letter.strip() for letter in given.only.split(",")]
+    if unknown := set(letters) - set(LETTERS):
+        parser.error(f"no such case: {', '.join(sorted(unknown))}")
+    found = run(letters, quick=given.quick, index=not given.no_index)
+    if given.json is not None:
+        given.json.write_text(json.dumps(found, indent=1))
+
+
+def run(letters: list[str], *, quick: bool, index: bool) -> dict[str, Any]:
+    """Measure and print; everything for JSON."""
+    with scratch(Path(gettempdir())) as folder:
+        about: dict[str, Any] = machine(folder)
+        print("; ".join(f"{name} {shown(value)}" for name, value in about.items()))
+        cases: dict[str, Callable[[], Case]] = {
+            "a": lambda: writes.inserts(folder, quick=quick),
+            "b": lambda: writes.updates(folder, quick=quick),
+            "c": lambda: reads(folder, quick=quick, index=index),
+        }
+        done = []
+        for letter in letters:
+            # What is there by now is no garbage: collections that fall into a measurement need not look at it.
+            gc.collect()
+            gc.freeze()
+            begun = perf_counter()
+            case = cases[letter]()
+            gc.unfreeze()
+            case.show()
+            done.append({**case.data(), "took_seconds": perf_counter() - begun})
+    tell_targets(done)
+    return {"machine": about, "quick": quick, "cases": done}
+
+
+def reads(folder: Path, *, quick: bool, index: bool) -> Case:
+    """Peeks that need no Spark job, by 1, 8 and 64 sessions."""
+    case = Case("c", "SELECT on the fast paths, and a lookup in a DuckDB table of the same rows")
+    seconds = 1.0 if quick else 3.0
+    lookup = peeks.baseline(seconds)
+    for found in peeks.run(folder, seconds=seconds, index=index):
+        for rate in found.rates:
+            case.row(
+                peek=found.name,
+                sessions=rate.sessions,
+                per_second=rate.per_second,
+                p50_ms=rate.p50,
+                p95_ms=rate.p95,
+                p99_ms=rate.p99,
+                over_DuckDB=rate.p50 / lookup if rate.sessions == 1 else None,
+            )
+        first = found.rates[0]
+        best = max(rate.per_second for rate in found.rates)
+        case.target(f"{found.name}: median ms", first.p50, most=peeks.TARGET_MS)
+        case.target(f"{found.name}: a second", best, least=peeks.TARGET_RATE)
+        case.target(f"{found.name}: durable writes", float(found.writes), most=0)
+    case.notes.append(f"The lookup in DuckDB takes {lookup:.2f} ms.")
+    return case
+
+
+if __name__ == "__main__":
+    main()
