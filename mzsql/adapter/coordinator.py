@@ -27,8 +27,8 @@ from mzsql.adapter.environment import Environment
 from mzsql.adapter.explaining import Explainer
 from mzsql.adapter.group_commit import GroupCommit
 from mzsql.adapter.interrupt import Interrupt
-from mzsql.adapter.oracles import alter_oracle
 from mzsql.adapter.leader import seems_alive
+from mzsql.adapter.oracles import alter_oracle
 from mzsql.adapter.peek import Limits, Peeker
 from mzsql.adapter.planner import Planner
 from mzsql.adapter.queries import Queries
