@@ -205,6 +205,8 @@ _KINDS: dict[str, type] = {
     "standby": Standby,
     "deployment": Deployment,
 }
+#: What says who leads, and nothing else.
+_OF_LEADERS = ("lease", "standby")
 _FIELDS = {
     "item": "items",
     "cluster": "clusters",
@@ -220,11 +222,19 @@ _FIELDS = {
 
 def decode(entries: Mapping[str, bytes]) -> CatalogState:
     """The state that durable entries spell; keys are ``<kind>/<name>``."""
+    return _state({key: _decoded(key, value) for key, value in entries.items()})
+
+
+def _decoded(key: str, value: bytes) -> object:
+    decoded: object = msgspec.json.decode(value, type=_KINDS[key.partition("/")[0]])
+    return decoded
+
+
+def _state(entries: Mapping[str, object]) -> CatalogState:
     fields: dict[str, dict[str, object]] = {field: {} for field in _FIELDS.values()}
     single: dict[str, object] = {}
-    for key, value in entries.items():
+    for key, decoded in entries.items():
         kind, _, name = key.partition("/")
-        decoded: object = msgspec.json.decode(value, type=_KINDS[kind])
         if kind in _FIELDS:
             fields[_FIELDS[kind]][name] = decoded
         else:
@@ -390,6 +400,8 @@ class DurableCatalog:
         self._map = DurableMap(persist, shard_id, "catalog")
         self._lock = threading.RLock()
         self._decoded: tuple[int, CatalogState] | None = None
+        self._entries: dict[str, tuple[bytes, object]] = {}
+        self._definitions = 0
 
     @property
     def state(self) -> CatalogState:
@@ -397,8 +409,31 @@ class DurableCatalog:
         with self._lock:
             step = self._map.upper
             if self._decoded is None or self._decoded[0] != step:
-                self._decoded = (step, decode(self._map.entries()))
+                self._decoded = (step, self._decode(step))
             return self._decoded[1]
+
+    def _decode(self, step: int) -> CatalogState:
+        """The state at ``step``; what has not changed since the last one is not decoded again."""
+        before, now = self._entries, self._map.entries()
+        changed = before.keys() - now.keys()
+        entries: dict[str, tuple[bytes, object]] = {}
+        for key, value in now.items():
+            found = before.get(key)
+            if found is None or found[0] != value:
+                changed.add(key)
+                found = value, _decoded(key, value)
+            entries[key] = found
+        if any(key.partition("/")[0] not in _OF_LEADERS for key in changed):
+            self._definitions = step
+        self._entries = entries
+        return _state({key: decoded for key, (_, decoded) in entries.items()})
+
+    @property
+    def definitions(self) -> int:
+        """The step at which this process saw the latest change of anything but who leads: plans of an earlier one may be outdated."""
+        with self._lock:
+            assert self.state is not None
+            return self._definitions
 
     @property
     def step(self) -> int:

@@ -289,7 +289,7 @@ class Queries:
 
         if value is not None:
             return make()
-        step = self._env.catalog.step
+        step = self._env.catalog.definitions
         features = self._planner.features()
         key = QueryKey(relation, query.finishing, query.input_types, step, cluster, features)
         return self.plans.get(key, make)

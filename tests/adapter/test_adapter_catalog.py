@@ -220,3 +220,38 @@ def test_a_map_tells_of_what_upkeep_has_met_first() -> None:
     assert mine.await_change(0.0) is False
     mine.apply(lambda _: {"b": b"2"})
     assert mine.await_change(0.0) is False
+
+
+def test_who_leads_is_no_change_of_definitions() -> None:
+    """So that plans outlive the renewals of a lease."""
+    persist = PersistClient(open_blob("mem:"), open_consensus("mem:"), background=False)
+    one, other = DurableCatalog(persist, SHARD), DurableCatalog(persist, SHARD)
+
+    def put(catalog: DurableCatalog, kind: str, name: str, value: object) -> None:
+        catalog.transact(lambda _: (dict([cat.put(kind, name, value)]), None))
+
+    put(one, "item", "u1", item(1, "t"))
+    made = one.definitions
+    for n in range(5):
+        put(one, "lease", "leader", cat.Lease("a", n, 0, "me"))
+        put(one, "standby", "b", cat.Standby("other", n))
+        assert one.definitions == made
+    assert one.state.lease == cat.Lease("a", 4, 0, "me")
+    for kind, name, value in (
+        ("item", "u2", item(2, "s")),
+        ("item", "u2", item(2, "renamed")),
+        ("setting", "x", "on"),
+        ("arrangement", "r/f", "s1"),
+    ):
+        other.sync()
+        mine, theirs = one.definitions, other.definitions
+        put(one, kind, name, value)
+        assert one.definitions > mine
+        assert other.definitions == theirs
+        assert other.sync() == one.state == cat.decode(one.entries())
+        assert other.definitions > theirs
+    before = one.definitions
+    one.transact(lambda _: ({"item/u2": None, "lease/leader": None}, None))
+    assert one.definitions > before
+    assert list(one.state.items) == ["u1"]
+    assert one.state.lease is None
