@@ -181,6 +181,8 @@ class Coordinator:
                 self._streams.end_text(session)
         except IdleInTransactionTimeout:
             self._transactions.abandon(session)
+            if text.strip(" \n\t;").lower() in ("rollback", "abort"):
+                return [Result("ROLLBACK")]  # it has what it asks for
             raise
         except SqlError:
             self._transactions.fail(session)

@@ -157,7 +157,8 @@ class GroupCommit:
             self._enqueue(pending)
             self._await(pending, current())
         except BaseException:
-            if pending.is_surely_out():
+            # Ctrl-C may come at any moment, also before anybody waits.
+            if self._withdraw(pending) or pending.is_surely_out():
                 self._discard(pending)
             raise
         return pending.ts

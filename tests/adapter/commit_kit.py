@@ -15,7 +15,7 @@ from mzsql.adapter.environment import Environment
 from mzsql.adapter.locations import locate
 from mzsql.adapter.results import Result
 from mzsql.adapter.session import Session
-from mzsql.location import TimestampOracle, consensus_around
+from mzsql.location import consensus_around
 
 HANG = 60.0
 
@@ -62,37 +62,17 @@ def around_consensus(env: Environment, around: Callable[[str, Callable[[], Any]]
     msgspec.structs.force_setattr(context, "consensus", wrapped)
 
 
-class AroundOracle:
-    """An oracle with something done around each operation."""
+def around_oracle(env: Environment, around: Callable[[str, Callable[[], Any]], Any]) -> None:
+    """Do something around every operation that the environment asks of its oracle from now on."""
+    for name in ("write_ts", "peek_write_ts", "read_ts", "apply_write"):
+        inner = getattr(env.oracle, name)
+        setattr(env.oracle, name, _around(name, inner, around))
 
-    def __init__(
-        self, inner: TimestampOracle, around: Callable[[str, Callable[[], Any]], Any]
-    ) -> None:
-        self._inner = inner
-        self._around = around
 
-    def write_ts(self) -> int:
-        """As the inner one's."""
-        found: int = self._around("write_ts", self._inner.write_ts)
-        return found
-
-    def peek_write_ts(self) -> int:
-        """As the inner one's."""
-        found: int = self._around("peek_write_ts", self._inner.peek_write_ts)
-        return found
-
-    def read_ts(self) -> int:
-        """As the inner one's."""
-        found: int = self._around("read_ts", self._inner.read_ts)
-        return found
-
-    def apply_write(self, ts: int) -> None:
-        """As the inner one's."""
-        self._around("apply_write", lambda: self._inner.apply_write(ts))
-
-    def close(self) -> None:
-        """Close the inner one."""
-        self._inner.close()
+def _around(
+    name: str, inner: Callable[..., Any], around: Callable[[str, Callable[[], Any]], Any]
+) -> Callable[..., Any]:
+    return lambda *args: around(name, lambda: inner(*args))
 
 
 class Gate:

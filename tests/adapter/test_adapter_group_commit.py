@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import _thread
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from commit_kit import (
     HANG,
-    AroundOracle,
     Gate,
     Place,
     around_consensus,
+    around_oracle,
     gate_before_appends,
     in_threads,
     opened,
@@ -116,10 +116,31 @@ def test_an_insert_of_values_asks_the_oracle_for_no_read_timestamp(place: Place)
         asked.append(operation)
         return act()
 
-    place.env.oracle = AroundOracle(place.env.oracle, around)
+    around_oracle(place.env, around)
     place.run("INSERT INTO t (a) VALUES (1), (2)")
     assert asked == ["write_ts", "apply_write"]
     assert place.rows("SELECT * FROM t") == [(1, "x", 2), (2, "x", 2)]
+
+
+def test_threads_that_look_at_the_catalog_at_once_share_a_look(place: Place) -> None:
+    looks: list[str] = []
+    gate = Gate()
+
+    def around(operation: str, act: Callable[[], Any]) -> Any:
+        if operation in ("head", "scan"):
+            looks.append(operation)
+            return gate.before(act)()
+        return act()
+
+    around_consensus(place.env, around)
+    gate.shut()
+    threads = [_started(place.env.sync) for _ in range(16)]
+    assert gate.reached.wait(HANG)
+    time.sleep(0.3)  # for the others to ask too
+    gate.open()
+    for one in threads:
+        assert not isinstance(one(), BaseException)
+    assert len(looks) <= 6
 
 
 # --- who is told what -----------------------------------------------------------------------------
@@ -171,6 +192,12 @@ def test_a_statement_whose_time_is_over_during_the_append_is_told_that_nobody_kn
     assert place.rows("SELECT a FROM t") == [(1,), (2,), (3,)]
 
 
+def _press_ctrl_c() -> None:
+    main = threading.main_thread().ident
+    assert main is not None
+    signal.pthread_kill(main, signal.SIGINT)
+
+
 def test_ctrl_c_ends_only_the_statement_of_its_own_session(place: Place) -> None:
     place.run("CREATE TABLE t (a int)")
     gate = gate_before_appends(place.env)
@@ -180,7 +207,7 @@ def test_ctrl_c_ends_only_the_statement_of_its_own_session(place: Place) -> None
         _started(lambda n=n: place.run(f"INSERT INTO t VALUES ({n})", Session())) for n in (2, 3)
     ]
     _wait_for(lambda: len(place.coordinator.commits._queue) == 2)
-    ctrl_c = threading.Timer(0.1, _thread.interrupt_main)
+    ctrl_c = threading.Timer(0.1, _press_ctrl_c)
     ctrl_c.start()
     with pytest.raises(KeyboardInterrupt):
         place.run("INSERT INTO t VALUES (9)")
@@ -196,7 +223,7 @@ def test_ctrl_c_during_the_append_tells_that_it_was_committed(place: Place) -> N
 
     def press() -> None:
         assert gate.reached.wait(HANG)
-        _thread.interrupt_main()
+        _press_ctrl_c()
         time.sleep(0.1)
         gate.open()
 
@@ -289,7 +316,7 @@ def test_an_oracle_that_fails_after_the_append_is_asked_again(place: Place) -> N
             raise Determinate("the oracle is away")
         return act()
 
-    place.env.oracle = AroundOracle(place.env.oracle, around)
+    around_oracle(place.env, around)
     place.run("INSERT INTO t VALUES (1)")
     assert left == [0]
     assert place.rows("SELECT a FROM t") == [(1,)]
@@ -305,7 +332,7 @@ def test_an_oracle_that_fails_before_the_append_fails_the_write_alone(place: Pla
             raise Determinate("the oracle is away")
         return act()
 
-    place.env.oracle = AroundOracle(place.env.oracle, around)
+    around_oracle(place.env, around)
     with pytest.raises(Determinate, match="the oracle is away"):
         place.run("INSERT INTO t VALUES (1)")
     place.run("INSERT INTO t VALUES (2)")

@@ -412,6 +412,14 @@ def test_an_idle_transaction_is_rolled_back_and_its_next_statement_told(
     assert shared.rows("SELECT a FROM t", session) == [(1,)]
 
 
+def test_the_rollback_of_an_idle_transaction_succeeds(shared: Place, session: Session) -> None:
+    shared.run("SET idle_in_transaction_session_timeout = '30 ms'", session)
+    shared.run("BEGIN; INSERT INTO t VALUES (6)", session)
+    time.sleep(0.2)
+    assert shared.run("ROLLBACK;", session)[0].tag == "ROLLBACK"
+    assert shared.rows("SELECT a FROM t", session) == [(1,)]
+
+
 def test_an_idle_read_transaction_lets_go_of_what_it_holds_by_itself(
     shared: Place, session: Session
 ) -> None:
