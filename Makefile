@@ -62,7 +62,7 @@ check: $(READY)  ## formatting, lint, types, layers
 	$(BIN)/lint-imports
 
 .PHONY: bench
-bench: bench-persist bench-backends bench-coordinator bench-refresh  ## all benchmarks, one after the other
+bench: bench-persist bench-backends bench-oracle bench-coordinator bench-refresh  ## all benchmarks, one after the other
 
 .PHONY: bench-persist
 bench-persist: java $(READY)  ## what shards cost, against pyarrow, Spark, delta-rs and pyiceberg; BENCH="--scale 0.1" for a quick look
@@ -74,6 +74,10 @@ bench-persist: java $(READY)  ## what shards cost, against pyarrow, Spark, delta
 .PHONY: bench-backends
 bench-backends: java $(READY)  ## what S3 and PostgreSQL cost, against boto3 and psycopg alone; BENCH="--quick" for a quick look
 	$(BIN)/python bench/backends $(BENCH)
+
+.PHONY: bench-oracle
+bench-oracle: java $(READY)  ## what timestamps cost, against psycopg through a pool; BENCH="--quick" for a quick look
+	$(BIN)/python bench/oracle $(BENCH)
 
 .PHONY: bench-coordinator
 bench-coordinator: java $(READY)  ## inserts, updates and peeks of many sessions against one; BENCH="--quick" for a quick look
