@@ -1,0 +1,147 @@
+"""Lookups in indexes against the same queries without them: in the process that maintains them and in one that only reads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from mzsql.adapter.coordinator import Coordinator
+from mzsql.adapter.environment import Environment
+from mzsql.adapter.index_reads import IndexReads
+from mzsql.adapter.locations import locate
+from mzsql.adapter.session import Session
+from mzsql.repr.errors import DataError
+from mzsql.repr.frontier import Timestamp
+from mzsql.transform.fast_path import PeekIndexPlan
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.long]
+
+#: Seconds that an index may take to catch up.
+PATIENCE = 120
+
+
+def rows(coordinator: Coordinator, text: str, cluster: str = "quickstart") -> list[tuple[Any, ...]]:
+    session = Session()
+    session.set("cluster", [cluster])
+    result = coordinator.execute(session, text)[-1]
+    if result.rows is None:
+        return []
+    return list(zip(*(c.to_pylist() for c in result.rows.columns), strict=True))
+
+
+def outcome(coordinator: Coordinator, text: str, cluster: str) -> object:
+    try:
+        return sorted(rows(coordinator, text, cluster), key=repr)
+    except DataError as failed:
+        return str(failed)
+
+
+class Looked:
+    """How many lookups indexes answered, by index."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.found: list[str] = []
+        read = IndexReads.rows
+
+        def counted(own: IndexReads, plan: PeekIndexPlan, as_of: Timestamp) -> pa.Table | None:
+            table = read(own, plan, as_of)
+            if table is not None:
+                self.found.append(str(plan.index_id))
+            return table
+
+        monkeypatch.setattr(IndexReads, "rows", counted)
+
+    def await_lookup(self, coordinator: Coordinator, text: str) -> None:
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            before = len(self.found)
+            rows(coordinator, text)
+            if len(self.found) > before:
+                return
+            time.sleep(0.2)
+        raise AssertionError(f"no index answers {text}")
+
+
+@pytest.fixture
+def processes(tmp_env: Path, spark: SparkSession) -> Iterator[tuple[Coordinator, Coordinator]]:
+    """One that maintains, and one that cannot."""
+    leads = Environment.open(locate(tmp_env))
+    reads = Environment.open(locate(tmp_env))
+    made = (Coordinator(leads, spark=lambda: spark), Coordinator(reads, spark=None, lead=False))
+    yield made
+    for one in reversed(made):
+        one.close()
+        one.env.close()
+
+
+QUERIES = (
+    "SELECT * FROM t WHERE k = 7",
+    "SELECT s, k + 1 FROM t WHERE k = 7 AND x > 1",
+    "SELECT k FROM t WHERE k = 7 ORDER BY x DESC LIMIT 2",
+    "SELECT * FROM t WHERE k IN (3, 7, 4000)",
+    "SELECT * FROM t WHERE k = 4000",
+    "SELECT 10 / x FROM t WHERE k = 5",
+    "SELECT count(*) FROM t WHERE k = 7",
+    "SELECT * FROM sums WHERE s = 'v3'",
+    "SELECT n * 2 FROM sums WHERE s = 'v3'",
+    "SELECT * FROM sums WHERE s = 'nobody'",
+    "SELECT * FROM shares WHERE k = 7",
+    "SELECT * FROM shares WHERE k = 5",
+)
+
+
+def test_as_without_indexes(
+    processes: tuple[Coordinator, Coordinator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader, reader = processes
+    looked = Looked(monkeypatch)
+    rows(leader, "CREATE TABLE t (k int, s text, x int)")
+    rows(
+        leader,
+        "INSERT INTO t SELECT g % 100, 'v' || (g % 7)::text, g % 6 FROM generate_series(1, 400) g",
+    )
+    rows(leader, "CREATE VIEW sums AS SELECT s, count(*) AS n, sum(x) AS x FROM t GROUP BY s")
+    rows(leader, "CREATE VIEW shares AS SELECT k, 10 / (x - 100) AS share FROM t")
+    for on in ("t (k)", "sums (s)", "shares (k)"):
+        rows(leader, f"CREATE INDEX ON {on}")
+    for one in ("t WHERE k = 7", "sums WHERE s = 'v1'", "shares WHERE k = 1"):
+        looked.await_lookup(leader, f"SELECT * FROM {one}")
+    # A cluster without indexes answers from the tables.
+    for kept in (True, False):
+        for coordinator in processes:
+            if not kept:
+                coordinator._peeker.kept._entry_bytes = 0
+                coordinator._peeker.kept._kept.clear()
+            looked.found.clear()
+            for query in QUERIES:
+                found = outcome(coordinator, query, "quickstart")
+                assert found == outcome(coordinator, query, "other"), query
+            assert len(set(looked.found)) == 3
+    # The index is passed over until it has what was acknowledged, and used again then.
+    rows(reader, "INSERT INTO t VALUES (7, 'v3', 1000)")
+    for _ in range(3):
+        for coordinator in processes:
+            assert (7, "v3", 1000) in rows(coordinator, "SELECT * FROM t WHERE k = 7")
+    looked.await_lookup(reader, "SELECT * FROM t WHERE k = 7")
+    assert (7, "v3", 1000) in rows(reader, "SELECT * FROM t WHERE k = 7")
+    # With errors in it an index cannot say which of them a query meets.
+    rows(leader, "INSERT INTO t VALUES (8, 'v0', 100)")
+    assert outcome(reader, "SELECT * FROM shares WHERE k = 8", "quickstart") == "division by zero"
+    assert len(rows(reader, "SELECT * FROM shares WHERE k = 7")) == 5
+    # What is dropped is let go of.
+    for name in ("t_k_idx", "sums_s_idx", "shares_k_idx"):
+        rows(leader, f"DROP INDEX {name}")
+    looked.found.clear()
+    for coordinator in processes:
+        for query in QUERIES[:-1]:
+            outcome(coordinator, query, "quickstart")
+        assert not coordinator._queries.indexes._registered
+    assert not looked.found
