@@ -106,7 +106,7 @@ class Definitions:
                 shard=self._env.persist.new_shard_id(),
                 defaults=plan.defaults,
                 retain_ms=plan.retain_ms,
-                created_at=self._env.clock.now_ms(),
+                created_at=self._env.catalog_oracle.ddl_timestamp(),
                 as_of=self._env.fresh_timestamp(),
             )
         )
@@ -126,7 +126,7 @@ class Definitions:
             create_sql=plan.create_sql,
             desc=_with_keys(raw.desc, plan.query.desc),
             depends_on=self._depends_on(raw.relation),
-            created_at=self._env.clock.now_ms(),
+            created_at=self._env.catalog_oracle.ddl_timestamp(),
         )
         self._create(item, replaced)
         self._planner.remember(item, None, view.mir)
@@ -161,7 +161,7 @@ class Definitions:
             shard=self._env.persist.new_shard_id(),
             cluster=plan.cluster,
             retain_ms=plan.retain_ms,
-            created_at=self._env.clock.now_ms(),
+            created_at=self._env.catalog_oracle.ddl_timestamp(),
         )
         self._deploy(item, view.mir, replaced)
         if replaced:
@@ -184,7 +184,7 @@ class Definitions:
             on_id=plan.on.id,
             key=plan.keys,
             retain_ms=plan.retain_ms,
-            created_at=self._env.clock.now_ms(),
+            created_at=self._env.catalog_oracle.ddl_timestamp(),
         )
         self._deploy(item, None, [])
 

@@ -12,7 +12,12 @@ from pathlib import Path
 import pytest
 
 import mzsql
+from mzsql.adapter.coordinator import Coordinator
+from mzsql.adapter.environment import Environment
+from mzsql.adapter.locations import locate
+from mzsql.adapter.session import Session
 from mzsql.location.keys import ORACLE_KEYS
+from mzsql.persist import SystemClock
 
 IN_MEMORY = "ALTER SYSTEM SET timestamp_oracle = 'in-memory'"
 DISTRIBUTED = "ALTER SYSTEM SET timestamp_oracle = 'distributed'"
@@ -25,8 +30,8 @@ import mzsql
 con = mzsql.connect(sys.argv[1])
 for line in sys.stdin:
     try:
-        con.execute(line)
-        print("ok", con.fetchall() if con.description else "", flush=True)
+        cur = con.execute(line)
+        print("ok", cur.fetchall() if cur.description else "", flush=True)
     except mzsql.Error as failure:
         print("error", str(failure).replace(chr(10), " "), flush=True)
 con.close()
@@ -49,11 +54,8 @@ class Other:
 
 @contextmanager
 def other(env: Path) -> Iterator[Other]:
-    child = _CHILD.replace("con.execute(line)", "cur = con.execute(line)").replace(
-        "con.fetchall() if con.description", "cur.fetchall() if cur.description"
-    )
     with subprocess.Popen(
-        [sys.executable, "-c", child, str(env)],
+        [sys.executable, "-c", _CHILD, str(env)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -168,3 +170,33 @@ def test_its_log_is_no_shard(tmp_env: Path) -> None:
         reports = dict(persist.reports())
         assert not any(key.startswith(ORACLE_KEYS) for key in reports)
         assert not [found for found in reports.values() if isinstance(found, Exception)]
+
+
+def test_times_of_ddl_increase_whatever_the_clocks_say(tmp_env: Path) -> None:
+    class Slow(SystemClock):
+        def now_ms(self) -> int:
+            return super().now_ms() - 5_000
+
+    with mzsql.connect(tmp_env) as con:
+        con.execute("CREATE TABLE t (a int)")
+        con.execute("CREATE VIEW v AS SELECT a FROM t")
+        slow = Environment.open(locate(tmp_env), clock=Slow())
+        other_process = Coordinator(slow, spark=None, lead=False)
+        try:
+            other_process.execute(Session(), "CREATE VIEW w AS SELECT a FROM v")
+        finally:
+            other_process.close()
+            slow.close()
+        state = con.coordinator.env.sync()
+        made = [item.created_at for item in state.of_kind("table", "view")]
+        assert [item.name for item in state.of_kind("table", "view")] == ["t", "v", "w"]
+        assert made == sorted(set(made))
+
+
+def test_whoever_makes_nothing_asks_the_catalogs_oracle_nothing(tmp_env: Path) -> None:
+    with mzsql.connect(tmp_env) as con:
+        con.execute("CREATE TABLE t (a int)")
+    with mzsql.connect(tmp_env) as con:
+        con.execute("INSERT INTO t VALUES (1)")
+        assert con.execute("SELECT a FROM t").fetchall() == [(1,)]
+        assert con.coordinator.env.catalog_oracle._opened is None
