@@ -214,7 +214,7 @@ class Coordinator:
         self._streams.begin_text(session, len(statements))
         results = []
         for statement in statements:
-            interrupt.begin(session.statement_timeout)
+            interrupt.begin(session.limit_of(statement))
             interrupt.check()
             if session.transaction is None:
                 session.transaction = Transaction(implicit=True)

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from sqlglot import expressions as exp
 
 from mzsql.adapter.dml import first_null
+from mzsql.adapter.interrupt import Interrupt, current
 from mzsql.expr import spell
 from mzsql.expr.engines import duckdb_connection, to_sql
 from mzsql.expr.functions import find_cast, scalar
@@ -72,12 +73,16 @@ def copy_from(plan: p.CopyFromPlan, table: TableShard, stdin: Path | None = None
     schema = arrow_schema(desc.typ.columns)
     for name in ("mz_time", "mz_diff"):
         schema = schema.append(pa.field(name, pa.int64()))
-    reader = pa.RecordBatchReader.from_batches(schema, _timed(rows, schema))
+    reader = pa.RecordBatchReader.from_batches(schema, _timed(rows, schema, current()))
     return table.batch(reader)
 
 
-def _timed(rows: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _timed(
+    rows: Iterator[pa.Table], schema: pa.Schema, interrupt: Interrupt
+) -> Iterator[pa.RecordBatch]:
     for table in rows:
+        # Whatever thread reads this, the statement is the one that began it.
+        interrupt.check()
         zeros = pa.repeat(pa.scalar(0, pa.int64()), table.num_rows)
         ones = pa.repeat(pa.scalar(1, pa.int64()), table.num_rows)
         full = pa.table([*table.columns, zeros, ones], schema=schema)

@@ -285,7 +285,7 @@ class Definitions:
             except UpperMismatch:
                 time.sleep(0)
                 continue
-            self._env.oracle.apply_write(ts)
+            self._env.oracle.adopt(ts)
             return
 
 

@@ -37,6 +37,7 @@ from mzsql.location.deadlines import LEAST_SECONDS
 from mzsql.persist import Batch, ShardFinalized, UpperMismatch
 from mzsql.repr.errors import (
     CommitOutcomeUnknown,
+    InternalError,
     SqlError,
     TransactionError,
     UndefinedTable,
@@ -367,8 +368,12 @@ class GroupCommit:
         ts = oracle.write_ts()
         if ts < wal.upper:
             # The log is ahead of the oracle where a writer died between the two: its commit counts.
-            oracle.apply_write(wal.upper - 1)
+            oracle.adopt(wal.upper - 1)
             ts = oracle.write_ts()
+        if ts < wal.upper:
+            raise InternalError(
+                f"the timestamp oracle allocated {ts}, and the log is complete below {wal.upper}"
+            )
         return ts
 
     def _dropped(self, wal: WalState, state: CatalogState) -> frozenset[str]:
@@ -405,7 +410,7 @@ class GroupCommit:
         end = time.monotonic() + _TELL_SECONDS
         while True:
             try:
-                self._env.oracle.apply_write(ts)
+                self._env.oracle.adopt(ts)
             except SqlError as failure:
                 again = isinstance(failure, LocationError) and time.monotonic() < end
                 if again and not self._closing.wait(_RETRY_SECONDS):

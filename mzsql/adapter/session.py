@@ -30,9 +30,13 @@ from mzsql.adapter.variables import (
     variable,
 )
 from mzsql.frontend import plans as p
+from mzsql.frontend import statements as st
 from mzsql.repr.errors import IdleInTransactionTimeout, ResultTooLarge, TransactionError
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
+
+#: Statements that take as long as what they load or make is large.
+_LONG = (st.CopyFrom, st.CopyTo, st.CreateTable, st.CreateView, st.CreateIndex, st.Drop)
 
 READ_ONLY = frozenset(name for name, one in VARIABLES.items() if one.read_only)
 
@@ -248,6 +252,17 @@ class Session:
         """Seconds that a statement may take; None: it has no limit."""
         limit = seconds(self.get("statement_timeout"), "statement_timeout")
         return limit if limit > 0 else None
+
+    def limit_of(self, statement: st.Statement) -> float | None:
+        """Seconds that a statement may take; None: it has no limit.
+
+        The default is for queries and changes of rows, as Materialize says it; loading files and DDL are bounded by what was set alone.
+        """
+        if isinstance(statement, _LONG):
+            name = "statement_timeout"
+            if self.get(name) == variable(name).default:
+                return None
+        return self.statement_timeout
 
     @property
     def timeout(self) -> float:

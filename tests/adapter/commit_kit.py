@@ -64,7 +64,7 @@ def around_consensus(env: Environment, around: Callable[[str, Callable[[], Any]]
 
 def around_oracle(env: Environment, around: Callable[[str, Callable[[], Any]], Any]) -> None:
     """Do something around every operation that the environment asks of its oracle from now on."""
-    for name in ("write_ts", "peek_write_ts", "read_ts", "apply_write"):
+    for name in ("write_ts", "peek_write_ts", "read_ts", "apply_write", "adopt"):
         inner = getattr(env.oracle, name)
         setattr(env.oracle, name, _around(name, inner, around))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from commit_kit import HANG, Place, opened
@@ -15,6 +16,7 @@ from mzsql.adapter.interrupt import Interrupt
 from mzsql.adapter.session import Session
 from mzsql.adapter.table_locks import EXCLUSIVE
 from mzsql.adapter.variables import VARIABLES, milliseconds, value_for
+from mzsql.frontend import parse_statements
 from mzsql.repr.errors import (
     IdleInTransactionTimeout,
     InvalidParameter,
@@ -392,6 +394,25 @@ def test_a_lock_is_waited_for_no_longer_than_the_statement_may_take(
             shared.run("UPDATE t SET a = 5", waiting)
         timer.join()
     assert shared.rows("SELECT a FROM t") == [(1,)]
+
+
+def test_loading_a_file_is_bounded_by_what_was_set_alone(
+    shared: Place, session: Session, tmp_path: Path
+) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text("1\n" * 200_000)
+    shared.run("CREATE TABLE loaded (a int)")
+    copy, insert = parse_statements(f"COPY loaded FROM '{file}'; INSERT INTO loaded VALUES (1)")
+    assert session.limit_of(copy) is None
+    assert session.limit_of(insert) == 60.0
+    shared.run("SET statement_timeout = '1 ms'", session)
+    assert session.limit_of(copy) == session.limit_of(insert) == 0.001
+    with pytest.raises(QueryCanceled, match="due to statement timeout"):
+        shared.run(f"COPY loaded FROM '{file}'", session)
+    shared.run("SET statement_timeout = 0", session)
+    assert session.limit_of(insert) is None
+    shared.run(f"COPY loaded FROM '{file}'", session)
+    assert shared.rows("SELECT count(*) FROM loaded") == [(200_000,)]
 
 
 def test_a_cancel_without_a_statement_does_nothing(shared: Place, session: Session) -> None:
