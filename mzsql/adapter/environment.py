@@ -200,6 +200,7 @@ class Environment:
             if step != self._seen_step:
                 if self.awaits_promotion and state.generation == self.generation:
                     self._begin_to_write()
+                self.oracle.see(state)
                 self._follow(state)
                 self._seen_step = step
         return state

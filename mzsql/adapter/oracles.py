@@ -92,17 +92,44 @@ def alter_oracle(state: CatalogState, name: str, values: Sequence[str] | None) -
     return change
 
 
+class Setting:
+    """What the catalog says about the oracle, as last seen: kept apart, as the catalog is locked while somebody asks for its news."""
+
+    def __init__(self, catalog: DurableCatalog) -> None:
+        self._catalog = catalog
+        self.wish = wish_of(catalog.state)
+
+    def see(self, state: CatalogState) -> None:
+        """The catalog was read."""
+        wish = wish_of(state)
+        if wish.step >= self.wish.step:
+            self.wish = wish
+
+    def ask(self) -> Wish:
+        """What it says now."""
+        self.see(self._catalog.sync())
+        return self.wish
+
+
 class TableOracle(SkewGuard):
     """The oracle of tables: guarded against skew, over whatever the setting names.
 
     Args:
         switching: the implementation in force.
         now: the wall clock in milliseconds.
+        setting: what it follows.
     """
 
-    def __init__(self, switching: SwitchingOracle, now: Callable[[], int]) -> None:
+    def __init__(
+        self, switching: SwitchingOracle, now: Callable[[], int], setting: Setting
+    ) -> None:
         super().__init__(switching, now)
         self._switching = switching
+        self._setting = setting
+
+    def see(self, state: CatalogState) -> None:
+        """Follow the catalog, from the next operation on."""
+        self._setting.see(state)
 
     @property
     def alone(self) -> bool:
@@ -138,18 +165,19 @@ def open_table_oracle(
     read_only: bool,
 ) -> TableOracle:
     """The oracle of an environment's tables."""
+    setting = Setting(catalog)
     switching = open_switching_oracle(
         locations.oracle,
         consensus,
         environment_id,
         this_process(),
-        wish=lambda: wish_of(catalog.state),
-        ask=lambda: wish_of(catalog.sync()),
+        wish=lambda: setting.wish,
+        ask=setting.ask,
         timeline=EPOCH_MS,
         now=now,
         read_only=read_only,
     )
-    return TableOracle(switching, now)
+    return TableOracle(switching, now, setting)
 
 
 class CatalogOracle:
