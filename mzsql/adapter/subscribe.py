@@ -339,7 +339,8 @@ class Subscribes:
         self._queries = queries
         self._peeker = peeker
         self._transient = itertools.count(1)
-        self._lock = threading.Lock()
+        # The collector may end a forgotten subscription in any thread, at any moment.
+        self._lock = threading.RLock()
         self._running: set[Subscription] = set()
 
     @property

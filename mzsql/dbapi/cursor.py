@@ -312,6 +312,12 @@ class Cursor:
         self._closed = True
         self._reset()
 
+    def __del__(self) -> None:
+        # A loop over a SUBSCRIBE that was left holds what it has still to read until its cursor is gone.
+        stream: Subscription | None = getattr(self, "_stream", None)
+        if stream is not None:
+            stream.close()
+
     def __enter__(self) -> Cursor:
         return self
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import threading
 import time
@@ -346,6 +347,23 @@ def test_a_cancel_ends_the_fetch_that_waits(t):
     t.execute("INSERT INTO t VALUES (1, 2)")
     assert other.fetchone()[1:] == (1, 1, 2)
     assert t.coordinator.subscriptions == 1
+
+
+def test_a_loop_that_is_left_ends_its_subscription(t):
+    t.execute("INSERT INTO t VALUES (1, 2)")
+    for row in t.execute("SUBSCRIBE t"):
+        assert row[1:] == (1, 1, 2)
+        break
+    gc.collect()
+    assert t.coordinator.subscriptions == 0
+
+
+def test_another_statement_on_the_cursor_ends_its_subscription(t):
+    with t.subscribe("SUBSCRIBE t") as cursor:
+        assert t.coordinator.subscriptions == 1
+        cursor.execute("SELECT 1")
+        assert t.coordinator.subscriptions == 0
+        assert cursor.fetchall() == [(1,)]
 
 
 def test_two_subscriptions_and_the_connection_go_side_by_side(t):
