@@ -16,7 +16,7 @@ from mzsql.repr.errors import TransactionError
 from mzsql.repr.frontier import Frontier, Timestamp, join
 from mzsql.repr.ids import GlobalId
 from mzsql.storage import Collections
-from mzsql.storage.collections import Hold
+from mzsql.storage.collection import Hold
 
 
 class Held:

@@ -31,7 +31,7 @@ from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType, arrow_type
 from mzsql.storage import Collection
-from mzsql.storage.collections import ARRANGEMENT
+from mzsql.storage.collection import ARRANGEMENT
 from mzsql.transform.fast_path import PeekIndexPlan
 
 #: So many keys are looked up at a time; more are answered without the index.

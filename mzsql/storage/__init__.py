@@ -14,8 +14,9 @@ from mzsql.storage.bindings import (
     BindingState,
     Bound,
 )
+from mzsql.storage.collection import Collection, Hold
 from mzsql.storage.collection_manager import CollectionManager
-from mzsql.storage.collections import Collection, Collections, Hold
+from mzsql.storage.collections import Collections
 from mzsql.storage.minting import BindingMinter
 from mzsql.storage.source_writer import Source, SourceWriter
 from mzsql.storage.tables import Tables, TableShard, as_updates, empty_updates

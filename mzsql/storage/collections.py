@@ -14,12 +14,10 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-import msgspec
 import pyarrow as pa
 
 from mzsql.persist import (
     Clock,
-    CriticalReader,
     ExpiredHandle,
     Filters,
     KeyRange,
@@ -33,7 +31,7 @@ from mzsql.persist import (
 from mzsql.repr.errors import Fenced, NotReadable, SqlError, UndefinedTable
 from mzsql.repr.frontier import Frontier, Timestamp, join, meet, show
 from mzsql.repr.ids import GlobalId
-from mzsql.repr.types import ColumnType, arrow_schema
+from mzsql.storage.collection import ARRANGEMENT, TABLE, Collection, Hold, OpenCollection
 from mzsql.storage.tables import Tables, TableShard, empty_updates
 
 T = TypeVar("T")
@@ -48,101 +46,7 @@ _EARLY_SECONDS = 0.02
 #: So many dropped collections are remembered by name.
 _REMEMBERED = 1_000
 
-TABLE = "table"
-SHARD = "shard"
-ARRANGEMENT = "arrangement"
 HOLD_ID = "environment"
-
-
-class Collection(msgspec.Struct, frozen=True):
-    """What must be known to read a collection.
-
-    Attributes:
-        id: its global id.
-        name: how a person calls it, for messages.
-        shard: the shard of its contents.
-        columns: the types of its columns c0 ….
-        kind: ``table`` (behind the write-ahead log), ``shard`` (its shard's own upper counts), or ``arrangement`` (a shard with a key,
-            which is its replica's: only leased readers hold it).
-        has_errors: whether its shard has the column ``mz_error``.
-        begins: when it was made: before that it cannot be read.
-    """
-
-    id: GlobalId
-    name: str
-    shard: str
-    columns: tuple[ColumnType, ...]
-    kind: str = TABLE
-    has_errors: bool = False
-    begins: Timestamp = 0
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The shard's schema, without time and diff."""
-        schema = arrow_schema(self.columns)
-        return schema.append(pa.field("mz_error", pa.string())) if self.has_errors else schema
-
-
-class Hold:
-    """Keeps one collection readable at and beyond ``since`` until it is released."""
-
-    def __init__(self, owner: Collections, gid: GlobalId, since: Frontier) -> None:
-        self._owner = owner
-        self._gid = gid
-        self._since = since
-        self._released = False
-
-    @property
-    def since(self) -> Frontier:
-        """The time that is held."""
-        return self._since
-
-    def downgrade(self, since: Frontier) -> None:
-        """Let go of the times before ``since``; an earlier one changes nothing."""
-        if since is None:
-            self.release()
-        elif self._since is None or since > self._since:
-            self._since = since
-
-    def release(self) -> None:
-        """Let go of everything. Idempotent."""
-        if not self._released:
-            self._released = True
-            self._owner.drop_hold(self._gid, self)
-
-    def __enter__(self) -> Hold:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
-
-
-class _Open:
-    """A collection with its handles in this process."""
-
-    def __init__(
-        self, meta: Collection, table: TableShard | None, reader: ReadHandle | None
-    ) -> None:
-        self.meta = meta
-        self.table = table
-        self._own = reader
-        self.holds: set[Hold] = set()
-        self.given_up: Timestamp = (
-            0  # no new hold begins before it, as it may be gone at any moment
-        )
-        self.critical: CriticalReader | None = None
-        #: The shard was asked for when everything at or before this time had been applied to it.
-        self.looked_at: Timestamp = -1
-
-    @property
-    def reader(self) -> ReadHandle:
-        if self.table is not None:
-            return self.table.reader
-        assert self._own is not None
-        return self._own
-
-    def replace_reader(self, reader: ReadHandle) -> None:
-        self._own = reader
 
 
 def _dropped(name: str) -> UndefinedTable:
@@ -160,7 +64,7 @@ class Collections:
         self._clock = clock or SystemClock()
         self._lock = threading.RLock()
         self._metas: dict[GlobalId, Collection] = {}
-        self._open: dict[GlobalId, _Open] = {}
+        self._open: dict[GlobalId, OpenCollection] = {}
         # Names of what was dropped lately, for those that still work on it.
         self._gone: dict[GlobalId, str] = {}
         self._watchers: dict[int, Callable[[], None]] = {}
@@ -212,16 +116,16 @@ class Collections:
             raise UndefinedTable(f"unknown catalog item '{gid}'")
         return meta
 
-    def _get(self, gid: GlobalId) -> _Open:
+    def _get(self, gid: GlobalId) -> OpenCollection:
         with self._lock:
             one = self._open.get(gid)
             if one is None:
                 meta = self.meta(gid)
                 if meta.kind == TABLE:
                     table = self.tables.open(meta.shard, meta.columns)
-                    one = _Open(meta, table, None)
+                    one = OpenCollection(meta, table, None)
                 else:
-                    one = _Open(meta, None, self._open_reader(meta))
+                    one = OpenCollection(meta, None, self._open_reader(meta))
                 if self._owns_holds:
                     self._take_hold(one)
                 self._open[gid] = one
@@ -232,7 +136,7 @@ class Collections:
         schema = None if meta.kind == ARRANGEMENT else meta.schema
         return self._persist.open_reader(meta.shard, schema, purpose=f"reads of {meta.name}")
 
-    def _fresh(self, gid: GlobalId) -> _Open:
+    def _fresh(self, gid: GlobalId) -> OpenCollection:
         """The collection with a reader whose lease ran out replaced."""
         one = self._get(gid)
         with self._lock:
@@ -302,7 +206,7 @@ class Collections:
 
     # --- reads --------------------------------------------------------------------------------
 
-    def _ready(self, gid: GlobalId, as_of: Timestamp) -> _Open:
+    def _ready(self, gid: GlobalId, as_of: Timestamp) -> OpenCollection:
         one = self._get(gid)
         if one.table is not None:
             wal = self.tables.wal
@@ -311,7 +215,7 @@ class Collections:
             self.tables.ensure_applied(one.table, as_of)
         return one
 
-    def _reading(self, gid: GlobalId, as_of: Timestamp, read: Callable[[_Open], T]) -> T:
+    def _reading(self, gid: GlobalId, as_of: Timestamp, read: Callable[[OpenCollection], T]) -> T:
         """What ``read`` makes of the collection, complete at ``as_of``; once more where the reader's lease had run out."""
         meta = self.meta(gid)
         try:
@@ -331,7 +235,7 @@ class Collections:
         Of a table it is that of its last write as far as is seen here; then nobody is asked while nobody writes to it.
         """
 
-        def read(one: _Open) -> Timestamp | None:
+        def read(one: OpenCollection) -> Timestamp | None:
             if one.table is None:
                 return as_of
             wal = self.tables.wal.state
@@ -369,7 +273,7 @@ class Collections:
         if names is not None and meta.has_errors:
             names.append("mz_error")
 
-        def read(one: _Open) -> pa.Table:
+        def read(one: OpenCollection) -> pa.Table:
             if one.table is not None:
                 return one.table.snapshot(as_of, names, filters=filters)
             return one.reader.snapshot_arrow(as_of, columns=names, filters=filters)
@@ -379,7 +283,7 @@ class Collections:
     def snapshot_reader(self, gid: GlobalId, as_of: Timestamp) -> pa.RecordBatchReader:
         """As `snapshot`, piece by piece in bounded memory, however large the collection is."""
 
-        def read(one: _Open) -> pa.RecordBatchReader:
+        def read(one: OpenCollection) -> pa.RecordBatchReader:
             at = as_of if one.table is None else one.table.physical_as_of(as_of)
             if at is None:
                 return empty_updates(one.meta.schema).to_reader()
@@ -390,7 +294,7 @@ class Collections:
     def lookup(self, gid: GlobalId, as_of: Timestamp, ranges: Sequence[KeyRange]) -> pa.Table:
         """The contents of an arrangement at ``as_of`` in ranges of its first key column: c0 …, mz_error, mz_time, mz_diff."""
 
-        def read(one: _Open) -> pa.Table:
+        def read(one: OpenCollection) -> pa.Table:
             return one.reader.snapshot_arrow(as_of, key_ranges=ranges)
 
         return self._reading(gid, as_of, read)
@@ -400,7 +304,7 @@ class Collections:
         if lower >= upper:
             return empty_updates(self.meta(gid).schema)
 
-        def read(one: _Open) -> pa.Table:
+        def read(one: OpenCollection) -> pa.Table:
             if one.table is not None:
                 return one.table.updates(lower, upper)
             return one.reader.updates(lower, upper)
@@ -412,7 +316,7 @@ class Collections:
     ) -> Sequence[PartRef]:
         """The parts of the contents at ``as_of``, which is complete already; those that may hold a row that ``filters`` ask for."""
 
-        def read(one: _Open) -> Sequence[PartRef]:
+        def read(one: OpenCollection) -> Sequence[PartRef]:
             if one.table is not None:
                 return one.table.parts(as_of, filters=filters)
             return one.reader.parts(as_of, filters=filters)
@@ -422,7 +326,7 @@ class Collections:
     def parts_between(self, gid: GlobalId, lower: Timestamp, upper: Timestamp) -> Sequence[PartRef]:
         """The parts that may hold updates with ``lower <= time < upper``."""
 
-        def read(one: _Open) -> Sequence[PartRef]:
+        def read(one: OpenCollection) -> Sequence[PartRef]:
             if one.table is None:
                 return one.reader.parts_between(lower, upper)
             at = one.table.physical_as_of(upper - 1)
@@ -461,7 +365,7 @@ class Collections:
                 if one.critical is None:
                     self._take_hold(one)
 
-    def _take_hold(self, one: _Open) -> None:
+    def _take_hold(self, one: OpenCollection) -> None:
         if one.meta.kind == ARRANGEMENT:
             return
         one.critical = self._persist.open_critical_reader(
@@ -499,7 +403,7 @@ class Collections:
                 if still_open:
                     self._fresh(one.meta.id)
 
-    def _give_up(self, one: _Open, target: Timestamp) -> None:
+    def _give_up(self, one: OpenCollection, target: Timestamp) -> None:
         if one.table is not None:
             one.table.downgrade_since(target)
             target_critical = one.table.reader.since
@@ -514,7 +418,7 @@ class Collections:
                 one.critical.downgrade_since(target_critical)
 
     @staticmethod
-    def _kept(one: _Open, target: Timestamp) -> Timestamp:
+    def _kept(one: OpenCollection, target: Timestamp) -> Timestamp:
         """``target``, or the last complete time where that is earlier: the present contents are never given up."""
         upper = one.reader.upper
         return target if upper is None else min(target, max(upper - 1, 0))
@@ -571,7 +475,7 @@ class Collections:
         if not self.tables.wal.notified:
             self.join()
         with self._lock:
-            opened: Iterable[_Open] = list(self._open.values())
+            opened: Iterable[OpenCollection] = list(self._open.values())
             self._open.clear()
         for one in opened:
             if one.table is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from mzsql.adapter import environment
 from mzsql.adapter.coordinator import Coordinator
 from mzsql.adapter.environment import Environment
 from mzsql.adapter.explain_timestamp import explained
+from mzsql.adapter.interrupt import Interrupt, running
 from mzsql.adapter.locations import locate
 from mzsql.adapter.session import Session
 from mzsql.adapter.timestamps import (
@@ -30,7 +30,7 @@ from mzsql.adapter.timestamps import (
     needs_oracle,
 )
 from mzsql.location import blob_around, consensus_around, open_blob, open_consensus, open_oracle
-from mzsql.repr.errors import InvalidParameter, NotReadable
+from mzsql.repr.errors import InvalidParameter, NotReadable, QueryCanceled
 from mzsql.repr.ids import GlobalId
 
 T = TypeVar("T")
@@ -205,10 +205,9 @@ def test_as_of(coordinator: Coordinator) -> None:
         rows(coordinator, session, "SELECT * FROM t AS OF 1")
     assert rows(coordinator, session, "SELECT count(*) FROM t AS OF AT LEAST 1") == [{"count": 0}]
     ahead = coordinator.env.clock.now_ms() + 600
-    began = time.monotonic()
     found = rows(coordinator, session, f"SELECT a FROM t ORDER BY a AS OF {ahead}")
     assert found == [{"a": 1}, {"a": 2}]
-    assert time.monotonic() - began >= 0.5
+    assert coordinator.env.clock.now_ms() >= ahead
     # Nothing can be written at a time that was read at.
     rows(coordinator, session, "INSERT INTO t VALUES (3)")
     assert len(rows(coordinator, session, f"SELECT a FROM t AS OF {ahead}")) == 2
@@ -324,21 +323,33 @@ def test_holds_keep_since_where_it_is(coordinator: Coordinator) -> None:
     assert after > held
 
 
+def test_a_time_beyond_the_statements_is_refused(coordinator: Coordinator) -> None:
+    session = Session()
+    rows(coordinator, session, "CREATE TABLE t (a int)")
+    rows(coordinator, session, "INSERT INTO t VALUES (1)")
+    rows(coordinator, session, "SET statement_timeout = '10s'")
+    ahead = coordinator.env.clock.now_ms() + 100_000
+    with pytest.raises(NotReadable, match="ahead of the clock"):
+        rows(coordinator, session, f"SELECT * FROM t AS OF {ahead}")
+
+
 def test_a_wait_for_a_time_ends_with_its_statement(coordinator: Coordinator) -> None:
     session = Session()
     rows(coordinator, session, "CREATE TABLE t (a int)")
     rows(coordinator, session, "INSERT INTO t VALUES (1)")
-    rows(coordinator, session, "SET statement_timeout = '300ms'")
-    ahead = coordinator.env.clock.now_ms() + 200
-    done = threading.Event()
+    ahead = coordinator.env.clock.now_ms() + 50_000
+    interrupt, failures = Interrupt(), []
 
     def read() -> None:
-        rows(coordinator, session, f"SELECT * FROM t AS OF {ahead}")
-        done.set()
+        try:
+            with running(interrupt):
+                coordinator._queries.timestamps.hold_back(ahead, 60.0)
+        except QueryCanceled as canceled:
+            failures.append(str(canceled))
 
     thread = threading.Thread(target=read)
     thread.start()
-    thread.join(10)
-    assert done.is_set()
-    with pytest.raises(NotReadable):
-        rows(coordinator, session, f"SELECT * FROM t AS OF {coordinator.env.clock.now_ms() + 5000}")
+    interrupt.cancel()
+    thread.join(30)
+    assert not thread.is_alive()
+    assert failures == ["canceling statement due to user request"]

@@ -1,0 +1,118 @@
+"""One collection: what must be known to read it, what holds it, and its handles in a process."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+import pyarrow as pa
+
+from mzsql.persist import CriticalReader, ReadHandle
+from mzsql.repr.frontier import Frontier, Timestamp
+from mzsql.repr.ids import GlobalId
+from mzsql.repr.types import ColumnType, arrow_schema
+from mzsql.storage.tables import TableShard
+
+TABLE = "table"
+SHARD = "shard"
+ARRANGEMENT = "arrangement"
+
+
+class Collection(msgspec.Struct, frozen=True):
+    """What must be known to read a collection.
+
+    Attributes:
+        id: its global id.
+        name: how a person calls it, for messages.
+        shard: the shard of its contents.
+        columns: the types of its columns c0 ….
+        kind: ``table`` (behind the write-ahead log), ``shard`` (its shard's own upper counts), or ``arrangement`` (a shard with a key,
+            which is its replica's: only leased readers hold it).
+        has_errors: whether its shard has the column ``mz_error``.
+        begins: when it was made: before that it cannot be read.
+    """
+
+    id: GlobalId
+    name: str
+    shard: str
+    columns: tuple[ColumnType, ...]
+    kind: str = TABLE
+    has_errors: bool = False
+    begins: Timestamp = 0
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The shard's schema, without time and diff."""
+        schema = arrow_schema(self.columns)
+        return schema.append(pa.field("mz_error", pa.string())) if self.has_errors else schema
+
+
+class HoldOwner(Protocol):
+    """Whoever keeps account of holds."""
+
+    def drop_hold(self, gid: GlobalId, hold: Hold) -> None:
+        """End a hold."""
+
+
+class Hold:
+    """Keeps one collection readable at and beyond ``since`` until it is released."""
+
+    def __init__(self, owner: HoldOwner, gid: GlobalId, since: Frontier) -> None:
+        self._owner = owner
+        self._gid = gid
+        self._since = since
+        self._released = False
+
+    @property
+    def since(self) -> Frontier:
+        """The time that is held."""
+        return self._since
+
+    def downgrade(self, since: Frontier) -> None:
+        """Let go of the times before ``since``; an earlier one changes nothing."""
+        if since is None:
+            self.release()
+        elif self._since is None or since > self._since:
+            self._since = since
+
+    def release(self) -> None:
+        """Let go of everything. Idempotent."""
+        if not self._released:
+            self._released = True
+            self._owner.drop_hold(self._gid, self)
+
+    def __enter__(self) -> Hold:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+class OpenCollection:
+    """A collection with its handles in this process."""
+
+    def __init__(
+        self, meta: Collection, table: TableShard | None, reader: ReadHandle | None
+    ) -> None:
+        self.meta = meta
+        self.table = table
+        self._own = reader
+        self.holds: set[Hold] = set()
+        self.given_up: Timestamp = (
+            0  # no new hold begins before it, as it may be gone at any moment
+        )
+        self.critical: CriticalReader | None = None
+        #: The shard was asked for when everything at or before this time had been applied to it.
+        self.looked_at: Timestamp = -1
+
+    @property
+    def reader(self) -> ReadHandle:
+        """The reader of this process."""
+        if self.table is not None:
+            return self.table.reader
+        assert self._own is not None
+        return self._own
+
+    def replace_reader(self, reader: ReadHandle) -> None:
+        """Read by another one from now on."""
+        self._own = reader
