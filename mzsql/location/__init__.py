@@ -7,6 +7,7 @@ A plugin author imports `hookimpl`, the protocols and the errors from here; ever
 from __future__ import annotations
 
 from mzsql.location.around import Around, blob_around, consensus_around
+from mzsql.location.attempts import attempted, observing
 from mzsql.location.deadlines import at_most, seconds_left, waiting
 from mzsql.location.errors import (
     ContestedScheme,
@@ -91,12 +92,14 @@ __all__ = [
     "Versioned",
     "Whereabouts",
     "at_most",
+    "attempted",
     "blob_around",
     "consensus_around",
     "default_registry",
     "hookimpl",
     "local_path",
     "local_url",
+    "observing",
     "open_blob",
     "open_consensus",
     "open_oracle",
