@@ -6,6 +6,7 @@ one spelling (``60000`` is shown as ``1 min``, ``yes`` as ``on``). Pure: nothing
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
@@ -34,6 +35,7 @@ def _invalid(name: str, text: str, hint: str | None = None) -> InvalidParameter:
     return InvalidParameter(f'invalid value for parameter "{name}": "{text}"', hint=hint)
 
 
+@functools.lru_cache(256)
 def milliseconds(text: str, name: str) -> int:
     """A duration such as ``500``, ``500 ms``, ``10s`` or ``1 min`` in milliseconds, which a bare number is.
 
@@ -91,6 +93,7 @@ def _integer(least: int, most: int) -> Check:
     return check
 
 
+@functools.lru_cache(256)
 def size_in_bytes(text: str, name: str) -> int:
     """A size such as ``8B`` or ``1GB`` in bytes; a bare number is bytes. InvalidParameter where it is none."""
     match = _QUANTITY.fullmatch(text)
