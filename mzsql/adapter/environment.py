@@ -1,7 +1,8 @@
 """An open environment: backends, shards, catalog, collections, oracle, for one process.
 
 Promise: opening checks the environment's id and format before anything is written, recovers what a crash left (the write-ahead log
-is followed and its writes are made visible through the oracle), and fences nobody. `sync` brings what other processes did to the
+is followed and its writes are made visible through the oracle), and fences nobody (but where timestamps are served from memory,
+`mzsql.adapter.oracles`). `sync` brings what other processes did to the
 catalog here. Everything is closed by `close`, in order.
 """
 
