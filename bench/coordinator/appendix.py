@@ -1,6 +1,6 @@
 """The figure of the distributed timestamp oracle's design, appendix A: peeks, inserts and updates against the number of sessions.
 
-    .venv/bin/python bench/coordinator/appendix.py --json found.json            # measures: six minutes
+    .venv/bin/python bench/coordinator/appendix.py --json found.json            # measures: three minutes
     .venv/bin/python bench/coordinator/appendix.py --draw found.json docs/oracle-sessions.svg
 
 Each statement runs in sessions of one process, once with the distributed oracle (batched reads, no confirmation of leadership) and once
