@@ -61,6 +61,7 @@ class PlannedQuery:
         columns: the columns of the plan's result, before the finishing's projection.
         read: the query as a row-wise read of one collection, where that is known without its plan.
         lookup: what an index is to be asked for, where the plan is over the rows that it gives, without errors.
+        constant: the answer, where that is known without its plan.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class PlannedQuery:
         columns: tuple[ColumnType, ...],
         read: RowRead | None = None,
         lookup: PeekIndexPlan | None = None,
+        constant: Constant | None = None,
     ) -> None:
         self._make = make
         self._planned: Planned | None = None
@@ -77,7 +79,10 @@ class PlannedQuery:
         self.finishing = finishing
         self.columns = columns
         self.lookup = lookup
-        self.read = row_read(self.planned.mir) if read is None else read
+        self._constant = constant
+        self.read = read
+        if read is None and constant is None:
+            self.read = row_read(self.planned.mir)
 
     @property
     def planned(self) -> Planned:
@@ -89,8 +94,8 @@ class PlannedQuery:
     @property
     def constant(self) -> Constant | None:
         """The constant that the whole query is, if it is one."""
-        if self.read is not None:
-            return None
+        if self.read is not None or self._constant is not None:
+            return self._constant
         desc = self.planned.plan
         plan = desc.root.plan
         return plan if isinstance(plan, Constant) and len(desc.objects) == 1 else None
@@ -100,6 +105,8 @@ class PlannedQuery:
         """What it reads."""
         if self.read is not None:
             return (self.read.id,)
+        if self._constant is not None:
+            return ()
         return tuple(source.id for source in self.planned.plan.source_imports)
 
     def statement(self, errors_in: Callable[[GlobalId], bool]) -> Statement:

@@ -24,16 +24,17 @@ from mzsql.adapter.peek import Overlay, Peeker
 from mzsql.adapter.plan_cache import PlanCache, PlannedQuery, QueryKey
 from mzsql.adapter.planner import Planned, Planner
 from mzsql.adapter.results import named
-from mzsql.adapter.row_reads import needs_no_engine, over
+from mzsql.adapter.row_reads import literal_rows, needs_no_engine, over
 from mzsql.adapter.session import Session, Transaction
 from mzsql.adapter.timestamps import Question, SourceFrontiers, Timestamps, determine
 from mzsql.adapter.walk import global_gets, unmaterializables
 from mzsql.expr.dataflow import PeekExport
 from mzsql.expr.mfp import extract_mfp, to_relation
-from mzsql.expr.relation import Get, Relation, RowSetFinishing
+from mzsql.expr.relation import Constant, Get, Relation, RowSetFinishing
 from mzsql.expr.scalar import Call, Scalar, Unmaterializable, walk
 from mzsql.frontend import hir, lower_query
 from mzsql.frontend import plans as p
+from mzsql.lir import plan as lir
 from mzsql.repr.datum import Datum
 from mzsql.repr.errors import InvalidParameter, Unsupported
 from mzsql.repr.frontier import MAX_TIMESTAMP, Timestamp
@@ -307,8 +308,19 @@ class Queries:
         return PlannedQuery(make, finishing, columns, read, fast)
 
     def _direct(self, relation: Relation, query: hir.Query) -> PlannedQuery | None:
-        """A query that is a row-wise read of one table or materialized view, and needs neither an engine nor the optimizer."""
+        """A query of literals, or a row-wise read of one table or materialized view, that needs neither an engine nor the optimizer."""
         mfp, below = extract_mfp(relation)
+        if isinstance(below, Constant):
+            rows = literal_rows(below, mfp)
+            if rows is None:
+                return None
+            columns = query.input_types
+            return PlannedQuery(
+                lambda: self.plan(relation, cluster=None),
+                query.finishing,
+                columns,
+                constant=lir.Constant(0, rows, None, columns),
+            )
         if not isinstance(below, Get) or isinstance(below.id, int) or below.id in builtins():
             return None
         item = self._env.catalog.state.items[below.id]

@@ -22,7 +22,7 @@ from mzsql.expr.mfp import MapFilterProject, extract_mfp
 from mzsql.expr.relation import RowSetFinishing
 from mzsql.expr.scalar import Call, Column, Literal, Scalar
 from mzsql.persist import Filters, KeyRange
-from mzsql.repr.datum import Datum
+from mzsql.repr.datum import Datum, Row
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType, SqlType, arrow_type
 
@@ -161,6 +161,19 @@ def _is_plain(mfp: MapFilterProject, column: int) -> bool:
         return True
     expr = mfp.expressions[column - mfp.input_arity]
     return isinstance(expr, Literal) or (isinstance(expr, Column) and expr.index < mfp.input_arity)
+
+
+def literal_rows(constant: r.Constant, mfp: MapFilterProject) -> tuple[tuple[Row, int], ...] | None:
+    """The rows of an MFP over spelled-out rows; None where it computes something."""
+    if constant.error is not None or mfp.predicates:
+        return None
+    if not all(isinstance(expr, Literal) for expr in mfp.expressions):
+        return None
+    more = tuple(expr.value for expr in mfp.expressions if isinstance(expr, Literal))
+    return tuple(
+        (tuple((*row, *more)[column] for column in mfp.projection), diff)
+        for row, diff in constant.rows
+    )
 
 
 def narrowed(rows: pa.Table, conditions: Sequence[Condition]) -> pa.Table:
