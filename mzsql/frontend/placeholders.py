@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from sqlglot.tokenizer_core import TokenType
 
 from mzsql.frontend.dialect import tokenize
-from mzsql.repr.errors import DataError, SqlError
+from mzsql.repr.errors import DataError, SqlError, SqlSyntaxError
 from mzsql.repr.types import SqlType, type_name
 
 #: Begins the text that stands for a parameter of yet unknown type; no literal can hold U+0000.
@@ -88,12 +88,21 @@ def all_types(found: Mapping[int, SqlType | None]) -> tuple[SqlType, ...]:
 
 
 def substitute(text: str, types: Sequence[SqlType], arguments: Sequence[str]) -> str:
-    """The statement with each ``$n`` replaced by its argument, cast to its type."""
+    """The statement with each ``$n`` replaced by its argument, cast to its type.
+
+    Raises:
+        SqlSyntaxError: letters follow a parameter's number at once.
+    """
     pieces: list[str] = []
     at = 0
     tokens = tokenize(text)
     for token, following in itertools.pairwise(tokens):
         if token.token_type == TokenType.PARAMETER and following.token_type == TokenType.NUMBER:
+            if not following.text.isdigit():
+                raise SqlSyntaxError(
+                    f'trailing junk after parameter at or near "${following.text}"',
+                    position=token.start + 1,
+                )
             n = int(following.text) - 1
             pieces.append(text[at : token.start])
             pieces.append(f"CAST(({arguments[n]}) AS {type_name(types[n])})")
