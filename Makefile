@@ -77,6 +77,9 @@ bench-backends: java $(READY)  ## what S3 and PostgreSQL cost, against boto3 and
 
 .PHONY: bench-oracle
 bench-oracle: java $(READY)  ## what timestamps cost, against psycopg through a pool; BENCH="--quick" for a quick look
+	@$(BIN)/python -c 'import psycopg_pool' 2>/dev/null || { \
+		echo "installing what the benchmark compares with into .venv"; \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'; }
 	$(BIN)/python bench/oracle $(BENCH)
 
 .PHONY: bench-coordinator

@@ -1,4 +1,4 @@
-"""What timestamps cost: oracles against the same callers each sending the seed's statements through a pool, in turns in one run.
+"""What timestamps cost: oracles against the same callers each sending the design's statements through a pool, in turns in one run.
 
     python bench/oracle                         # all cases, about ten minutes
     python bench/oracle --quick                 # a quick look, about two minutes
@@ -23,7 +23,9 @@ from tempfile import gettempdir
 from time import perf_counter
 from typing import Any
 
-if missing := [m for m in ("pgserver", "psycopg", "mzsql_s3") if find_spec(m) is None]:
+if missing := [
+    m for m in ("pgserver", "psycopg", "psycopg_pool", "mzsql_s3") if find_spec(m) is None
+]:
     raise SystemExit(f"{', '.join(missing)} not installed: make bench-oracle installs it")
 
 _ROOT = Path(__file__).resolve().parents[2]

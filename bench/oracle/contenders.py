@@ -1,4 +1,4 @@
-"""Who is compared: oracles as an environment opens them, and callers who each send the seed's statements through a pool.
+"""Who is compared: oracles as an environment opens them, and callers who each send the design's statements through a pool.
 
 Each says how many queries its backend was asked, so that queries an operation can be told.
 """
@@ -9,11 +9,13 @@ import queue
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+import psycopg
 from mzsql_postgres import read_options
 from prometheus_client import CollectorRegistry
+from psycopg_pool import ConnectionPool
 from servers import Bare
 
 from mzsql.location import open_consensus
@@ -98,10 +100,11 @@ class InMemory:
         self._consensus.close()
 
 
-class Pool:
-    """Every caller for itself: the seed's statements by psycopg, on a connection out of a pool as large as the plugin's.
+class Queue:
+    """Every caller for itself: the design's statements by psycopg, on a connection out of a queue of as many as the plugin's pool has.
 
-    Connections are set up as the plugin's are, statements prepared; the pool is a queue, which costs less than `psycopg_pool`.
+    Connections are set up as the plugin's are, statements prepared. Nobody waits in line: few callers get nearly all there is, which costs
+    few changes of threads, and the others starve.
     """
 
     def __init__(self, url: str) -> None:
@@ -120,7 +123,6 @@ class Pool:
         self._free: queue.SimpleQueue[Bare] = queue.SimpleQueue()
         for one in self._all:
             self._free.put(one)
-        self._asked = [0]
 
     def _lend(self, act: Callable[[Bare], object]) -> object:
         bare = self._free.get()
@@ -150,9 +152,44 @@ class Pool:
             bare.close()
 
 
+class Pool(Queue):
+    """As `Queue`, with `psycopg_pool`: each waits its turn."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        options = read_options(urlsplit(url))
+
+        class AsThePlugins(psycopg.Connection[Any]):
+            @classmethod
+            def connect(cls, *_: Any, **__: Any) -> Any:
+                return options.connect(30)
+
+        def configure(connection: psycopg.Connection[Any]) -> None:
+            connection.prepare_threshold = 0
+
+        size = len(self._all)
+        self._pool = ConnectionPool(
+            connection_class=AsThePlugins,
+            configure=configure,
+            min_size=size,
+            max_size=size,
+            timeout=600,
+            open=True,
+        )
+        self._pool.wait()
+
+    def _lend(self, act: Callable[[Any], object]) -> object:
+        with self._pool.connection() as connection:
+            return act(connection)
+
+    def close(self) -> None:
+        self._pool.close()
+        super().close()
+
+
 POSTGRES, SQLITE = "distributed, PostgreSQL", "distributed, SQLite"
 MEMORY_POSTGRES, MEMORY_SQLITE = "in-memory, PostgreSQL", "in-memory, SQLite"
-POOL = "pool of psycopg"
+POOL, QUEUE = "psycopg_pool", "queue of psycopg"
 
 
 def contenders(postgres_url: str, folder: Path) -> dict[str, Callable[[], Contender]]:
@@ -160,6 +197,7 @@ def contenders(postgres_url: str, folder: Path) -> dict[str, Callable[[], Conten
     return {
         POSTGRES: lambda: Distributed(postgres_url),
         POOL: lambda: Pool(postgres_url),
+        QUEUE: lambda: Queue(postgres_url),
         SQLITE: lambda: Distributed(f"sqlite:{folder}/oracle.db"),
         MEMORY_POSTGRES: lambda: InMemory(postgres_url),
         MEMORY_SQLITE: lambda: InMemory(f"sqlite:{folder}/consensus.db"),

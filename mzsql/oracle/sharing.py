@@ -143,17 +143,18 @@ class SharedCalls(Generic[T]):
             OracleTimeout: the caller's time was over first.
             Exception: what the call raised.
         """
-        patience = Patience(self._what)
+        patience: Patience | None = None
         while True:
             round_ = self._join(patience)
             if round_.result:
                 return round_.result[0]
+            patience = Patience(self._what) if patience is None else patience
             if round_.failure is not None and not _may_lead(patience, round_):
                 raise _own(round_.failure)
             patience.slice()
 
-    def _join(self, patience: Patience) -> _Round[T]:
-        """Take part in the next round; it, once it is over."""
+    def _join(self, patience: Patience | None) -> _Round[T]:
+        """Take part in the next round; it, once it is over. Nearly always it is before anyone need ask for the caller's time."""
         me = object()
         round_: _Round[T] | None = None
         try:
@@ -166,9 +167,12 @@ class SharedCalls(Generic[T]):
                     self._latest = [*self._latest[1 - IN_FLIGHT :], round_]
                 round_.callers += 1
             if round_.leader is me:
-                self._lead(round_, patience)
+                self._lead(round_, patience or Patience(self._what))
             else:
-                _wait(round_, patience)
+                # Every caller has more time than this.
+                _pass_on(round_, _LOOK_SECONDS)
+                if not round_.over:
+                    _wait(round_, patience or Patience(self._what))
             return round_
         finally:
             if round_ is not None and round_.leader is me and not round_.over:
