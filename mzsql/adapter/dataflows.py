@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -41,6 +41,24 @@ RELEASE_SECONDS = 15.0
 #: How much history of a collection that does not say RETAIN HISTORY is kept for reads in the past, in milliseconds.
 RETAIN_MS = 60_000
 KINDS = ("materialized-view", "index")
+
+
+def _indexes_first(
+    items: Iterable[Item], plans: Mapping[GlobalId, GlobalExpressions]
+) -> list[Item]:
+    """The items in an order in which each comes after the indexes that its plan reads, which may be younger than it is."""
+    by_id = {item.id: item for item in items}
+    ordered: dict[GlobalId, Item] = {}
+
+    def visit(item: Item, above: frozenset[GlobalId]) -> None:
+        for gid in plans[item.id].index_imports:
+            if gid in by_id and gid not in ordered and gid not in above:
+                visit(by_id[gid], above | {gid})
+        ordered.setdefault(item.id, item)
+
+    for item in by_id.values():
+        visit(item, frozenset({item.id}))
+    return list(ordered.values())
 
 
 class Dataflows:
@@ -227,7 +245,12 @@ class Dataflows:
             return
         made: dict[GlobalId, GlobalExpressions] = {}
         for item in missing:
-            self._install(item, made)
+            try:
+                made[item.id] = self._planner.deploy(item)
+            except SqlError as failure:
+                self._failed(item, failure)
+        for item in _indexes_first([i for i in missing if i.id in made], made):
+            self._install(item, made[item.id])
         self._planner.remember_all(made)
 
     def _retire(self) -> None:
@@ -243,11 +266,14 @@ class Dataflows:
             return  # a dataflow has still to open what it may reuse; the next tick tries again
         self._retired = True
 
-    def _install(self, item: Item, made: dict[GlobalId, GlobalExpressions]) -> None:
-        expressions = None
+    def _failed(self, item: Item, failure: SqlError) -> None:
+        """One object that cannot run must not keep the others from running; its reads say why."""
+        self._failures[item.id] = str(failure)
+        self._installed.setdefault(item.id, None)
+
+    def _install(self, item: Item, expressions: GlobalExpressions) -> None:
+        self._installed[item.id] = expressions
         try:
-            expressions = self._planner.deploy(item)
-            made[item.id] = expressions
             self._controller_now().create_dataflow(
                 item.id,
                 expressions.plan,
@@ -256,9 +282,9 @@ class Dataflows:
                 name=f"{item.schema}.{item.name}",
             )
         except SqlError as failure:
-            # One object that cannot run must not keep the others from running; its reads say why.
-            self._failures[item.id] = str(failure)
-        self._installed[item.id] = expressions
+            self._failed(item, failure)
+        else:
+            self._failures.pop(item.id, None)
 
     def _controller_now(self) -> ComputeController:
         if self._controller is None:

@@ -86,6 +86,21 @@ def test_views_follow_their_tables_and_go_on_after_a_restart(env: str, spark: Sp
         assert con.execute("SELECT * FROM mz_internal.mz_hydration_statuses").fetchall() == []
 
 
+def test_a_view_that_is_planned_over_a_younger_index_goes_on_after_a_restart(
+    env: str, spark: SparkSession
+) -> None:
+    with mzsql.connect(env, spark=spark) as con:
+        con.execute("SET statement_timeout = '5 min'")
+        con.execute("CREATE TABLE t (a int, b int); INSERT INTO t VALUES (1, 2)")
+        con.execute("CREATE MATERIALIZED VIEW m AS SELECT count(*) AS n, max(b) AS b FROM t")
+        assert con.execute("SELECT * FROM m").fetchall() == [(1, 2)]
+        con.execute("CREATE INDEX i ON t (a)")
+    with mzsql.connect(env, spark=spark) as con:
+        con.execute("SET statement_timeout = '5 min'")
+        con.execute("INSERT INTO t VALUES (2, 5)")
+        assert con.execute("SELECT * FROM m").fetchall() == [(2, 5)]
+
+
 def test_errors_of_a_view_are_read_and_recover(env: str, spark: SparkSession) -> None:
     with mzsql.connect(env, spark=spark) as con:
         con.execute("SET statement_timeout = '5 min'")
