@@ -20,7 +20,7 @@ SENTINEL = "xyzzyS3NTINEL"
 
 PLUGIN = """
 import threading
-from mzsql.location import Serves, hookimpl
+from mzsql.location import Serves, hookimpl, url_options
 from mzsql.location.mem import MemBlob
 
 class Forgetful(MemBlob):
@@ -40,7 +40,9 @@ def mzsql_serves():
 
 @hookimpl
 def mzsql_open_blob(url):
-    return STORES.get(url.scheme)
+    if url.scheme in STORES:
+        url_options(url, ())  # there are none
+        return STORES[url.scheme]
 
 @hookimpl
 def mzsql_scratch_url(kind, directory):

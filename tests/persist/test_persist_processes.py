@@ -269,7 +269,7 @@ def test_four_writers_of_one_shard_share_it(
         for child in fleet.running:
             child.await_("ack")
         before = [len(child.of("ack")) for child in fleet.running]
-        while len(fleet.told("ack")) < sum(before) + 80:
+        while len(fleet.told("ack")) < sum(before) + 400:
             fleet.hear(0.1)
         shares = [
             len(child.of("ack")) - was for child, was in zip(fleet.running, before, strict=True)
