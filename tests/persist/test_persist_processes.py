@@ -366,6 +366,7 @@ def _stop(children: tuple[Child, ...], *, awake: Child) -> None:
     while True:
         for child in children:
             child.signal(signal.SIGSTOP)
+        awake.hear()  # what it did before, so that the second act told from here on was begun after the stop
         acks, end = len(awake.of("ack")), time.monotonic() + 5
         while len(awake.of("ack")) < acks + 2 and time.monotonic() < end:
             awake.hear(0.05)
