@@ -170,6 +170,7 @@ def test_a_commit_under_way_at_the_promotion_is_not_done_after_it(
 
 
 @pytest.mark.spark
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_newer_program_has_planned_everything_when_it_is_promoted(
     env: str, stack: contextlib.ExitStack, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
