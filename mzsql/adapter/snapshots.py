@@ -139,7 +139,7 @@ class SnapshotCache:
                 return None
             self._kept.move_to_end(key)
         if kept.at != at:
-            if kept.at > at or contents.changed(kept.at + 1, at + 1):
+            if kept.at > at or _may_have_changed(contents, kept.at, at):
                 return None
             self._keep(key, _Kept(at, kept.rows))
         self.hits += 1
@@ -182,6 +182,14 @@ class SnapshotCache:
             old = self._kept.pop(key, None)
             if old is not None:
                 self._bytes -= old.rows.nbytes
+
+
+def _may_have_changed(contents: Contents, since: Timestamp, at: Timestamp) -> bool:
+    """Whether there may be updates after ``since``, up to ``at``: also where the history in between was given up."""
+    try:
+        return contents.changed(since + 1, at + 1)
+    except SinceViolation:
+        return True
 
 
 def _brought_forward(contents: Contents, kept: _Kept, at: Timestamp) -> pa.Table | None:

@@ -305,3 +305,30 @@ def test_several_processes_see_each_others_writes_in_kept_contents(tmp_env: Path
         for coordinator, env in zip(coordinators, envs, strict=True):
             coordinator.close()
             env.close()
+
+
+@pytest.mark.parametrize("query", ["SELECT * FROM t", "SELECT a FROM t WHERE a + 0 > 0"])
+def test_kept_contents_whose_history_was_given_up_are_read_afresh(
+    coordinator: Coordinator, query: str
+) -> None:
+    rows(coordinator, "CREATE TABLE t (a int)")
+    try:
+        rows(coordinator, "INSERT INTO t VALUES (1)")
+        assert rows(coordinator, query) == [(1,)]
+        for value in (10, 100):
+            rows(coordinator, f"INSERT INTO t VALUES ({value})")
+        gid = next(i.id for i in coordinator.env.catalog.state.items.values() if i.name == "t")
+        collections = coordinator.env.collections
+        # Nothing reads it meanwhile: the snapshot has the shard know of the writes, then all that came before is given up.
+        ts = coordinator.env.fresh_timestamp()
+        collections.snapshot(gid, ts)
+        collections.release_history(ts)
+        (kept,) = (k.at for key, k in coordinator._peeker.kept._kept.items() if gid in key)
+        since = collections.since(gid)
+        assert since is not None
+        assert since > kept + 1
+        for _ in range(2):
+            assert sum(1 for _ in rows(coordinator, query)) == 3
+        assert sorted(rows(coordinator, "SELECT a FROM t")) == [(1,), (10,), (100,)]
+    finally:
+        rows(coordinator, "DROP TABLE t")
