@@ -72,6 +72,10 @@ class AttemptBatches:
         self._made_of = made_of
         return self._batches
 
+    def keep(self) -> None:
+        """What was made is in the log, or may be: it is not for this process to delete any more."""
+        self._made, self._made_of = [], None
+
     def discard(self) -> None:
         """Delete what was made for an attempt that was not committed and never will be."""
         made, self._made, self._made_of = self._made, [], None

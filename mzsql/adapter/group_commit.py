@@ -29,6 +29,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from mzsql.adapter.catalog import CatalogState
 from mzsql.adapter.commit_batches import AttemptBatches, Write, discard_batch
+from mzsql.adapter.commit_outcomes import unknown, unknown_by_bug, untold
 from mzsql.adapter.environment import Environment
 from mzsql.adapter.interrupt import Interrupt, current
 from mzsql.adapter.table_locks import TableLocks
@@ -310,28 +311,62 @@ class GroupCommit:
         writes = {state.items[gid].shard or "": batch for gid, batch in batches.items()}
         ts = self._timestamp(wal)
         try:
-            env.wal.commit(
-                ts, writes, expected=wal, register=writes, forget=self._dropped(wal, state)
-            )
+            failure = self._append(ts, wal, writes, self._dropped(wal, state))
         except UpperMismatch:
             self._raced = True
             self._put_back(ready)
             return ready
-        except Indeterminate as doubt:
-            unknown = self._settled(ts, doubt)
-            if unknown is not None:
-                self._refuse(ready, unknown)
-                return ()
+        if failure is not None:
+            if isinstance(failure, CommitOutcomeUnknown):
+                built.keep()
+            else:
+                built.discard()
+            self._refuse(ready, failure)
+            return ()
+        built.keep()
         self.appends += 1
         self.commits += len(ready)
-        unconfirmed = self._tell_oracle(ts)
-        if unconfirmed is not None:
-            self._refuse(ready, unconfirmed)
-        else:
-            for pending in ready:
-                pending.finish(ts=ts)
-        env.collections.notify()
+        self._acknowledge(ready, ts)
         return ()
+
+    def _append(
+        self,
+        ts: Timestamp,
+        wal: WalState,
+        writes: Mapping[str, Batch],
+        dropped: frozenset[str],
+    ) -> SqlError | None:
+        """Append to the log; None: it is in. CommitOutcomeUnknown: it may be. Another error, returned or raised: it never will be."""
+        try:
+            self._env.wal.commit(ts, writes, expected=wal, register=writes, forget=dropped)
+        except Indeterminate as doubt:
+            try:
+                return self._settled(ts, doubt)
+            except BaseException as bug:
+                return unknown_by_bug(ts, bug)
+        except (UpperMismatch, LocationError, UndefinedTable):
+            raise
+        except BaseException as bug:
+            # Whatever else it was may have come after the append.
+            return unknown_by_bug(ts, bug)
+        return None
+
+    def _acknowledge(self, group: Sequence[_Pending], ts: Timestamp) -> None:
+        """Answer those whose append is in; nothing that fails here makes it undone."""
+        try:
+            unconfirmed = self._tell_oracle(ts)
+        except BaseException as bug:
+            _log.exception("committed at %d, but the timestamp oracle could not be told", ts)
+            unconfirmed = untold(ts, f"{type(bug).__name__}: {bug}")
+        if unconfirmed is not None:
+            self._refuse(group, unconfirmed)
+        else:
+            for pending in group:
+                pending.finish(ts=ts)
+        try:
+            self._env.collections.notify()
+        except Exception:
+            _log.exception("a watcher failed after the commit at %d", ts)
 
     def _admitted(
         self, group: Sequence[_Pending], wal: WalState, state: CatalogState
@@ -396,11 +431,7 @@ class GroupCommit:
                     continue
                 found = None
             if found is None:
-                return CommitOutcomeUnknown(
-                    "whether the transaction was committed is not known",
-                    detail=doubt.message,
-                    hint="Look at the tables before you write again.",
-                )
+                return unknown(doubt.message)
             if not found:
                 return Determinate(f"nothing was written: {doubt.message}", detail=doubt.detail)
             return None
@@ -415,11 +446,7 @@ class GroupCommit:
                 again = isinstance(failure, LocationError) and time.monotonic() < end
                 if again and not self._closing.wait(_RETRY_SECONDS):
                     continue
-                return CommitOutcomeUnknown(
-                    f"committed at {ts}, but the timestamp oracle could not be told: reads may not show it for now",
-                    detail=failure.message,
-                    hint="Do not write it again: it shows once the oracle has passed that time.",
-                )
+                return untold(ts, failure.message)
             return None
 
 

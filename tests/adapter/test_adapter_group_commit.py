@@ -349,6 +349,135 @@ def test_a_log_that_is_ahead_of_the_oracle_counts(place: Place) -> None:
     assert place.rows("SELECT a FROM t") == [(1,), (2,)]
 
 
+# --- bugs around the append -----------------------------------------------------------------------
+
+
+def _two_at_once(place: Place) -> list[object]:
+    """What two inserts into t are told that are committed as one group."""
+    gate = gate_before_appends(place.env)
+    first = _started(lambda: place.run("INSERT INTO t VALUES (0)", Session()))
+    assert gate.reached.wait(HANG)
+    rest = [
+        _started(lambda n=n: place.run(f"INSERT INTO t VALUES ({n})", Session())) for n in (1, 2)
+    ]
+    _wait_for(lambda: len(place.coordinator.commits._queue) == 2)
+    gate.open()
+    assert not isinstance(first(), BaseException)
+    return [one() for one in rest]
+
+
+def test_a_bug_of_the_oracle_after_the_append_writes_no_row_twice(place: Place) -> None:
+    place.run("CREATE TABLE t (a int)")
+    adopted: list[int] = []
+
+    def around(operation: str, act: Callable[[], Any]) -> Any:
+        if operation == "adopt":
+            adopted.append(1)
+            if len(adopted) == 2:
+                raise RuntimeError("a bug")
+        return act()
+
+    around_oracle(place.env, around)
+    for told in _two_at_once(place):
+        assert isinstance(told, CommitOutcomeUnknown)
+        assert told.message.startswith("committed at")
+    place.run("INSERT INTO t VALUES (3)")
+    assert place.rows("SELECT a FROM t") == [(0,), (1,), (2,), (3,)]
+
+
+def test_a_bug_of_the_log_after_the_append_writes_no_row_twice(place: Place) -> None:
+    place.run("CREATE TABLE t (a int)")
+    commit, calls = place.env.wal.commit, [0]
+
+    def failing(*args: Any, **more: Any) -> Any:
+        done = commit(*args, **more)
+        calls[0] += 1
+        if calls[0] == 2:
+            raise RuntimeError("a bug")
+        return done
+
+    place.env.wal.commit = failing  # type: ignore[method-assign]
+    assert [type(told) for told in _two_at_once(place)] == [CommitOutcomeUnknown] * 2
+    place.run("INSERT INTO t VALUES (3)")
+    assert place.rows("SELECT a FROM t") == [(0,), (1,), (2,), (3,)]
+
+
+_MANY = 60_000
+
+
+def _numbers(where: Path) -> Path:
+    csv = where / "numbers.csv"
+    csv.write_text("".join(f"{i * 7919 % 1_000_003}\n" for i in range(_MANY)))
+    return csv
+
+
+def test_a_watcher_that_fails_takes_nothing_of_an_acknowledged_write(tmp_path: Path) -> None:
+    csv = _numbers(tmp_path)
+    with opened(tmp_path / "env", tmp_path / "env") as (here, there):
+        here.run("CREATE TABLE t (a int); CREATE TABLE u (a int)")
+        here.run(f"COPY t FROM '{csv}' (FORMAT csv)")
+        calls: list[int] = []
+
+        def fails() -> None:
+            calls.append(1)
+            raise RuntimeError("a bug")
+
+        here.env.collections.notify = fails  # type: ignore[method-assign]
+        assert here.run("INSERT INTO u SELECT a FROM t")[0].tag == f"INSERT 0 {_MANY}"
+        assert calls
+        assert there.rows("SELECT count(*) FROM u") == [(_MANY,)]
+
+
+def test_what_was_copied_stays_while_nobody_knows_whether_it_is_in(tmp_path: Path) -> None:
+    csv = _numbers(tmp_path)
+    with opened(tmp_path / "env", tmp_path / "env") as (here, there):
+        here.run("CREATE TABLE t (a int)")
+        commit = here.env.wal.commit
+
+        def failing(*args: Any, **more: Any) -> Any:
+            commit(*args, **more)
+            raise RuntimeError("a bug")
+
+        here.env.wal.commit = failing  # type: ignore[method-assign]
+        with pytest.raises(CommitOutcomeUnknown, match="is not known"):
+            here.run(f"COPY t FROM '{csv}' (FORMAT csv)")
+        here.env.wal.commit = commit  # type: ignore[method-assign]
+        here.env.reach(here.env.wal.follow().upper)
+        assert there.rows("SELECT count(*) FROM t") == [(_MANY,)]
+
+
+def test_an_append_that_turns_out_not_to_be_in_leaves_no_objects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    csv = _numbers(tmp_path)
+    with opened(tmp_path / "env") as (place,):
+        place.run("CREATE TABLE t (a int); CREATE TABLE u (a int)")
+        place.run(f"COPY t FROM '{csv}' (FORMAT csv)")
+        assert place.rows("SELECT count(*) FROM t") == [(_MANY,)]
+        writer = place.env.wal._writer
+        append = writer.compare_and_append
+        item = place.env.catalog.state.by_name("public", "u")
+        assert item is not None
+        table = place.env.collections.table(item.id)
+        batch, made = table.batch, []
+
+        def kept(updates: Any) -> Any:
+            made.append(batch(updates))
+            return made[-1]
+
+        def lost(*_: Any, **__: Any) -> None:
+            monkeypatch.setattr(writer, "compare_and_append", append)
+            raise Indeterminate("the connection was lost")
+
+        monkeypatch.setattr(table, "batch", kept)
+        monkeypatch.setattr(writer, "compare_and_append", lost)
+        with pytest.raises(Determinate, match="nothing was written"):
+            place.run("INSERT INTO u SELECT a FROM t")
+        (one,) = made
+        assert one.blob_keys()
+        assert [place.env.persist.blob.get(key) for key in one.blob_keys()] == [None]
+
+
 # --- dropped tables -------------------------------------------------------------------------------
 
 
