@@ -54,12 +54,12 @@ def print_stream(cursor: mzsql.Cursor, style: str, out: IO[str]) -> None:
         out.flush()
     try:
         while rows := cursor.fetchmany(1000):
+            first, count = count == 0, count + len(rows)  # before Ctrl-C can come between
             if style == "csv":
                 print_csv([], rows, out, header=False)
             else:
-                _print_rows(names, rows, widths, out, first=count == 0)
+                _print_rows(names, rows, widths, out, first=first)
             out.flush()
-            count += len(rows)
     except KeyboardInterrupt:
         pass
     finally:

@@ -75,14 +75,17 @@ def copied(connection, sql):
         return b"".join(bytes(data) for data in copy)
 
 
+SELDOM = [
+    "WITH (FORMAT csv)",
+    "WITH (FORMAT csv, HEADER)",
+    "WITH (FORMAT csv, ESCAPE '\\')",
+    "WITH (FORMAT text, HEADER)",
+]
 OPTIONS = [
     "",
     "WITH (DELIMITER '|', NULL 'nothing')",
-    "WITH (FORMAT csv)",
-    "WITH (FORMAT csv, HEADER)",
     "WITH (FORMAT csv, DELIMITER ';', NULL 'NULL', QUOTE '''')",
-    "WITH (FORMAT csv, ESCAPE '\\')",
-    "WITH (FORMAT text, HEADER)",
+    *(pytest.param(options, marks=pytest.mark.long) for options in SELDOM),
 ]
 
 

@@ -89,7 +89,9 @@ def change(rng):
     return f"UPDATE {table} SET v = {rng.randrange(9)} WHERE k >= {rng.randrange(4)}"
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 6))]
+)
 def test_what_comes_out_adds_up_to_the_query_at_every_time(con, seed, monkeypatch):
     if seed:
         # The state of the dataflows is consolidated whenever it has doubled.

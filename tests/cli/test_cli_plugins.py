@@ -152,6 +152,7 @@ def test_what_fails_is_told_with_the_line_that_reruns_it(shell: Shell) -> None:
     assert "failed" in {state["state"] for state in shell.plugin("strange")["kit"]}
 
 
+@pytest.mark.long
 def test_a_single_case_of_a_backend_that_serves_more(shell: Shell) -> None:
     ran = shell("plugins", "test", "mem:x", "--case", "oracle.fresh")
     assert ran.returncode == 0
@@ -176,6 +177,7 @@ def test_a_profile_keeps_its_password_to_itself(shell: Shell) -> None:
     assert shell("plugins", "test", "profile:none").returncode == 2
 
 
+@pytest.mark.long
 def test_a_result_that_cannot_be_kept_is_told_all_the_same(shell: Shell) -> None:
     shell.state.write_text("a file where the directory would be")
     install(shell.site, "strange", PLUGIN)
@@ -211,6 +213,7 @@ def test_what_cannot_be_opened_is_told_and_exit_code_2(shell: Shell, arguments: 
     assert not list(shell.state.rglob("*.json"))
 
 
+@pytest.mark.long
 def test_a_backend_that_hangs_is_given_up(shell: Shell) -> None:
     """What was found before is told and kept, and the case that hangs is one that failed."""
     install(shell.site, "strange", PLUGIN)
@@ -228,6 +231,7 @@ def test_a_backend_that_hangs_is_given_up(shell: Shell) -> None:
     assert not told["passed"]
 
 
+@pytest.mark.long
 def test_what_a_plugin_prints_is_not_the_commands_output(shell: Shell) -> None:
     """Neither of the list nor of a run, in which it would also be taken for a worker's answer."""
     chatty = "print('imported')\n" + PLUGIN.replace("    return", "    print('asked')\n    return")

@@ -17,7 +17,6 @@ EVERY_DAY = {
     ("postgres restarted as after a crash", "persist"),
     ("postgres backends terminated again and again", "persist"),
     ("postgres cut when it has committed", "persist"),
-    ("s3 bodies end early now and then", "persist"),
     ("postgres cut when it has committed", "oracle"),
 }
 

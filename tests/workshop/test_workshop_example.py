@@ -77,7 +77,8 @@ def _variables(home: Path) -> dict[str, str]:
 def test_its_own_tests_pass_where_it_is_installed(stranger: Path) -> None:
     python = stranger / "venv" / "bin" / "python"
     ran = subprocess.run(
-        [python, "-m", "pytest", "-p", "no:cacheprovider", "tests"],
+        # A folder of its own: making one beside others' would close the folder above to the user whom PostgreSQL's server runs as.
+        [python, "-m", "pytest", "-p", "no:cacheprovider", "--basetemp", stranger / "t", "tests"],
         cwd=stranger / "redis" / "source",
         env=_variables(stranger),
         capture_output=True,
