@@ -191,8 +191,8 @@ class IndexReads:
             return None
         first = decoder(layout.columns[0].type)
         values = pa.array([first(key[0]) for key in keys], arrow_type(layout.columns[0].type))
-        # Error rows have no key: they are found under NULL.
-        ranges: list[KeyRange] = [(None, None), *((v, v) for v in values.to_pylist())]
+        # Error rows have no key: they are found under NULL. Arrow's values, as Python has no date after the year 9999.
+        ranges: list[KeyRange] = [(None, None), *((v, v) for v in values)]
         found = collections.lookup(gid, as_of, ranges).drop_columns(["mz_time"])
         return _with_keys(found, layout, keys)
 

@@ -87,9 +87,10 @@ class RowRead(msgspec.Struct, frozen=True):
         found: dict[str, list[KeyRange]] = {}
         for condition in self.conditions:
             name = f"c{condition.column}"
-            values = condition.array().to_pylist()
             if name in found:
                 continue  # one condition of a column is enough to leave parts out
+            # Arrow's values: Python has no date after the year 9999.
+            values = list(condition.array())
             match condition.op:
                 case "in":
                     found[name] = [(value, value) for value in values]

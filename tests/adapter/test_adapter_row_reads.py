@@ -332,3 +332,29 @@ def test_kept_contents_whose_history_was_given_up_are_read_afresh(
         assert sorted(rows(coordinator, "SELECT a FROM t")) == [(1,), (10,), (100,)]
     finally:
         rows(coordinator, "DROP TABLE t")
+
+
+@pytest.mark.parametrize("kind", ["date", "timestamp", "timestamptz"])
+def test_days_that_python_has_not_in_what_is_not_kept(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(coordinator._peeker.kept, "_entry_bytes", 0)
+    rows(coordinator, f"CREATE TABLE days (a int, at {kind})")
+    try:
+        rows(
+            coordinator,
+            "INSERT INTO days VALUES (1, '2020-01-01'), (2, '12020-01-01'), (3, '12020-01-02'), (4, NULL)",
+        )
+        for condition, expected in {
+            "= '12020-01-01'": [2],
+            "IN ('12020-01-02', '2020-01-01')": [1, 3],
+            "< '12020-01-02'": [1, 2],
+            "<= '12020-01-01'": [1, 2],
+            "> '2020-01-01'": [2, 3],
+            ">= '12020-01-02'": [3],
+            "> '13000-01-01'": [],
+        }.items():
+            found = rows(coordinator, f"SELECT a FROM days WHERE at {condition} ORDER BY a")
+            assert found == [(a,) for a in expected], condition
+    finally:
+        rows(coordinator, "DROP TABLE days")
