@@ -294,7 +294,11 @@ class GroupCommit:
             self._raced = env.wal.follow().upper > before or self._raced
         wal, seen = env.wal.seen
         synced = any(pending.synced > seen for pending in group)
-        state = env.seen() if synced else env.sync()
+        if not synced:
+            env.catalog.sync()
+        # Before the state: one that is younger than its step is only swept by once more.
+        step = env.catalog.step
+        state = env.seen()
         ready = self._admitted(group, wal, state)
         if not ready:
             built.discard()
@@ -311,7 +315,7 @@ class GroupCommit:
         writes = {state.items[gid].shard or "": batch for gid, batch in batches.items()}
         ts = self._timestamp(wal)
         try:
-            failure = self._append(ts, wal, writes, self._dropped(wal, state))
+            failure = self._append(ts, wal, writes, self._dropped(wal, state, step))
         except UpperMismatch:
             self._raced = True
             self._put_back(ready)
@@ -324,6 +328,7 @@ class GroupCommit:
             self._refuse(ready, failure)
             return ()
         built.keep()
+        self._swept_step = step
         self.appends += 1
         self.commits += len(ready)
         self._acknowledge(ready, ts)
@@ -411,12 +416,10 @@ class GroupCommit:
             )
         return ts
 
-    def _dropped(self, wal: WalState, state: CatalogState) -> frozenset[str]:
-        """Tables that the log still knows and the catalog, read after it, does not; looked for when the catalog has changed."""
-        step = self._env.catalog.step
+    def _dropped(self, wal: WalState, state: CatalogState, step: int) -> frozenset[str]:
+        """Tables that the log still knows and the catalog, read after it, does not; looked for until a commit took them out at ``step``."""
         if step == self._swept_step:
             return frozenset()
-        self._swept_step = step
         tables = {item.shard for item in state.items.values() if item.kind == "table"}
         return frozenset((wal.registered | wal.live.keys()) - tables)
 

@@ -558,6 +558,32 @@ def test_what_a_dropper_that_died_left_in_the_log_is_taken_out(tmp_path: Path) -
         assert item.shard not in state.registered
 
 
+def test_a_commit_that_fails_leaves_the_sweep_of_dropped_tables_to_the_next(tmp_path: Path) -> None:
+    from mzsql.adapter import catalog as cat
+
+    with opened(tmp_path / "env") as (place,):
+        place.run("CREATE TABLE t (a int); CREATE TABLE u (a int); INSERT INTO t VALUES (1)")
+        item = place.env.catalog.state.by_name("public", "t")
+        assert item is not None
+        place.env.catalog.transact(
+            lambda state: (cat.drop_items(state, [item.id], cascade=False), None)
+        )
+        commit = place.env.wal.commit
+
+        def away(*_: Any, **__: Any) -> None:
+            raise Determinate("the store is away")
+
+        place.env.wal.commit = away  # type: ignore[assignment,method-assign]
+        with pytest.raises(Determinate, match="the store is away"):
+            place.run("INSERT INTO u VALUES (1)")
+        place.env.wal.commit = commit  # type: ignore[method-assign]
+        assert item.shard in place.env.wal.follow().live
+        place.run("INSERT INTO u VALUES (2)")
+        state = place.env.wal.follow()
+        assert item.shard not in state.live
+        assert item.shard not in state.registered
+
+
 # --- read, then write -----------------------------------------------------------------------------
 
 
