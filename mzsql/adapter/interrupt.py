@@ -11,6 +11,7 @@ there are such acts and sleeps until the next deadline.
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import threading
 import time
@@ -21,6 +22,8 @@ from contextvars import ContextVar
 from mzsql.location import waiting
 from mzsql.repr.errors import QueryCanceled
 
+_log = logging.getLogger(__name__)
+
 NO_LIMIT = 7 * 86_400.0
 """Seconds that `left` says of a statement without a timeout: more than any backend waits by itself, and fit for any wait."""
 
@@ -28,8 +31,16 @@ USER_REQUEST = "canceling statement due to user request"
 TIMED_OUT = "canceling statement due to statement timeout"
 
 
+def _call(wake: Callable[[], None]) -> None:
+    """Make one call of several: its failure is logged, as it must not keep the others from being made."""
+    try:
+        wake()
+    except Exception:
+        _log.exception("what a statement waits for could not be ended")
+
+
 class Watch:
-    """Calls back at deadlines; one thread, started at first use. Thread-safe."""
+    """Calls back at deadlines; one thread, started at first use, and again where it is gone. Thread-safe."""
 
     def __init__(self) -> None:
         self.begin_anew()
@@ -49,7 +60,7 @@ class Watch:
             self._due[key] = (at, call)
             if self._closed:
                 return key
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(
                     target=self._run, name="mzsql-statement-timeouts", daemon=True
                 )
@@ -79,7 +90,7 @@ class Watch:
                     self._changed.wait(self._wakes_at - now)
                     continue
             for call in calls:
-                call()
+                _call(call)
 
     def close(self) -> None:
         """End the thread. Idempotent."""
@@ -131,7 +142,7 @@ class Interrupt:
             with self._lock:
                 wakes = list(self._wakes.values())
             for wake in wakes:
-                wake()
+                _call(wake)
 
     # --- for the statement ----------------------------------------------------------------------
 
@@ -181,7 +192,7 @@ class Interrupt:
         due = None if deadline is None else WATCH.add(deadline, self._wake_all)
         try:
             if self._cancelled:
-                wake()
+                _call(wake)
             yield
         finally:
             if due is not None:

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from mzsql.adapter.interrupt import NO_LIMIT, Interrupt, current, running
+from mzsql.adapter.interrupt import NO_LIMIT, Interrupt, Watch, current, running
 from mzsql.location import seconds_left
 from mzsql.repr.errors import QueryCanceled
 
@@ -150,3 +150,39 @@ def test_a_sleep_ends_with_the_statement() -> None:
     with pytest.raises(QueryCanceled):
         interrupt.sleep(HANG)
     Interrupt().sleep(0.01)
+
+
+@pytest.mark.parametrize("how", ["cancel", "timeout"])
+def test_a_wake_that_fails_keeps_no_other_from_being_made(
+    how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken() -> None:
+        raise ConnectionResetError("the other side is gone")
+
+    for _ in range(2):  # the thread that watches goes on for the next statement
+        interrupt = Interrupt(0.05 if how == "timeout" else None)
+        called = threading.Event()
+        with interrupt.on_interrupt(broken), interrupt.on_interrupt(called.set):
+            if how == "cancel":
+                interrupt.cancel()
+            assert called.wait(HANG)
+    assert "the other side is gone" in caplog.text
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_watch_whose_thread_has_ended_starts_another() -> None:
+    watch, called = Watch(), threading.Event()
+    ended: list[threading.Thread] = []
+    left = threading.Event()
+
+    def leave() -> None:
+        ended.append(threading.current_thread())
+        left.set()
+        raise SystemExit
+
+    watch.add(time.monotonic(), leave)
+    assert left.wait(HANG)
+    ended[0].join(HANG)
+    watch.add(time.monotonic(), called.set)
+    assert called.wait(HANG)
+    watch.close()
