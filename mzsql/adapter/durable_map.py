@@ -7,13 +7,16 @@ Materialize's durable cache (reference facts 2.7); history is given up soon, so 
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 
 import pyarrow as pa
 
 from mzsql.persist import ExpiredHandle, PersistClient, UpperMismatch
-from mzsql.repr.errors import InternalError
+from mzsql.repr.errors import InternalError, SqlError
+
+_log = logging.getLogger(__name__)
 
 SCHEMA = pa.schema([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 
@@ -44,13 +47,14 @@ class DurableMap:
         self._lock = threading.RLock()
         self._entries: dict[str, bytes] = {}
         self._upper = 0
+        self._lapsed = False
         self._open()
 
     def _open(self) -> None:
         self._writer, self._reader = self._persist.open_shard(
             self._shard_id, SCHEMA, purpose=self._purpose
         )
-        self._entries, self._upper, self._held = {}, 0, 0
+        self._entries, self._upper, self._held, self._lapsed = {}, 0, 0, False
         upper = self._reader.fetch_upper()
         if upper is None:
             raise InternalError(f"the shard of the {self._purpose} is sealed")
@@ -77,10 +81,20 @@ class DurableMap:
                 raise InternalError(f"the {self._purpose} holds {key!r} {diff} times")
 
     def _hold(self) -> None:
-        """Give up history, every so many changes: each time is a write in Consensus."""
-        if self._upper >= self._held + HELD_STEPS:
+        """Give up history, every so many changes: each time is a write in Consensus.
+
+        What was read or appended before counts, so a failure to let go of history is logged and tried again with later changes; a
+        handle that turns out to have expired is replaced at the next `sync`.
+        """
+        if self._upper < self._held + HELD_STEPS:
+            return
+        try:
             self._reader.downgrade_since(self._upper - 1)
-            self._held = self._upper
+        except ExpiredHandle:
+            self._lapsed = True
+        except SqlError as failure:
+            _log.warning("the %s keeps history a little longer: %s", self._purpose, failure)
+        self._held = self._upper
 
     @property
     def upper(self) -> int:
@@ -98,11 +112,14 @@ class DurableMap:
         reader = self._reader
         try:
             # Without the lock, or each would look for itself, one after the other.
-            upper = reader.fetch_upper()
+            upper = None if self._lapsed else reader.fetch_upper()
         except ExpiredHandle:
             upper = None
         with self._lock:
             try:
+                if self._lapsed:
+                    self._open()
+                    return True
                 if upper is None:
                     upper = self._reader.fetch_upper()
                 assert upper is not None

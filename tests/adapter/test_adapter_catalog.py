@@ -12,9 +12,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from mzsql.adapter import catalog as cat
 from mzsql.adapter.catalog import CatalogState, DurableCatalog, Item, Meta
-from mzsql.adapter.durable_map import DurableMap
-from mzsql.location import open_blob, open_consensus
-from mzsql.persist import PersistClient
+from mzsql.adapter.durable_map import HELD_STEPS, DurableMap
+from mzsql.location import Determinate, Versioned, open_blob, open_consensus
+from mzsql.location.mem import MemConsensus
+from mzsql.persist import PersistClient, Settings
 from mzsql.repr.errors import DependentObjects, DuplicateObject, UndefinedTable
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import INTEGER, ColumnType, RelationDesc, RelationType
@@ -220,6 +221,57 @@ def test_a_map_tells_of_what_upkeep_has_met_first() -> None:
     assert mine.await_change(0.0) is False
     mine.apply(lambda _: {"b": b"2"})
     assert mine.await_change(0.0) is False
+
+
+class Refusing(MemConsensus):
+    """Takes so many changes more, and then refuses all."""
+
+    allowed = 1 << 30
+
+    def compare_and_set(self, key: str, expected: int | None, new: Versioned) -> bool:
+        if self.allowed == 0:
+            raise Determinate("the store refuses changes")
+        self.allowed -= 1
+        return super().compare_and_set(key, expected, new)
+
+
+def test_a_change_counts_though_history_could_not_be_released(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    blob, consensus = open_blob("mem:"), Refusing()
+    brief = Settings(timeout=0.05)
+    client = PersistClient(blob, consensus, background=False, settings=brief)
+    shard = client.new_shard_id()
+    mine = DurableMap(client, shard, "map")
+    other = DurableMap(PersistClient(blob, consensus, background=False), shard, "map")
+    for n in range(HELD_STEPS - 1):
+        mine.apply(lambda _, n=n: {"n": str(n).encode()})
+    consensus.allowed = 1
+    # the change is taken, what comes after it is not
+    assert mine.apply(lambda _: {"n": b"last"}) == HELD_STEPS - 1
+    assert consensus.allowed == 0
+    assert mine.entries() == {"n": b"last"}
+    assert "the map keeps history a little longer" in caplog.text
+    consensus.allowed = 1 << 30
+    assert other.sync()
+    assert other.entries() == {"n": b"last"}
+    # and where it is read, not made
+    for n in range(HELD_STEPS):
+        other.apply(lambda _, n=n: {"m": str(n).encode()})
+    consensus.allowed = 0
+    assert mine.sync()
+    assert mine.entries() == other.entries()
+
+
+def test_a_map_whose_reader_has_expired_is_opened_anew() -> None:
+    client = PersistClient(open_blob("mem:"), open_consensus("mem:"), background=False)
+    mine = DurableMap(client, client.new_shard_id(), "map")
+    mine._reader.expire()  # as a lease that ran out in a long sleep
+    for n in range(HELD_STEPS):
+        mine.apply(lambda _, n=n: {"n": str(n).encode()})
+    assert mine.sync()
+    assert mine.entries() == {"n": str(HELD_STEPS - 1).encode()}
+    assert not mine.sync()
 
 
 def test_who_leads_is_no_change_of_definitions() -> None:
