@@ -75,6 +75,8 @@ class Leadership:
         # The leader's last sign of life, and since when it has been known here while this process was waiting in the catalog.
         self._watched: Lease | None = None
         self._watched_since = 0.0
+        # Since when those that wait are known here, by their tokens.
+        self._met: dict[str, float] = {}
 
     def hold(self, state: CatalogState) -> bool:
         """Take or renew the lease where that is possible and due; whether this process leads now.
@@ -100,13 +102,17 @@ class Leadership:
     def _awaited(self, state: CatalogState) -> bool:
         """Whether somebody waits to lead."""
         return any(
-            token != self.token and not self._left(standby)
+            token != self.token and not self._left(token, standby)
             for token, standby in state.standbys.items()
         )
 
-    def _left(self, standby: Standby) -> bool:
-        """Whether what waited need be reckoned with no more; one that lives says again that it waits when its entry is gone."""
-        return self._clock.now_ms() - standby.since > ALONE_MS or is_gone(standby.who)
+    def _left(self, token: str, standby: Standby) -> bool:
+        """Whether what waited need be reckoned with no more; one that lives says again that it waits when its entry is gone.
+
+        Its age is counted here, from when this process met it: what its own wall clock says may be hours off.
+        """
+        now = self._clock.monotonic()
+        return (now - self._met.setdefault(token, now)) * 1000 > ALONE_MS or is_gone(standby.who)
 
     def _renewal_due(self, state: CatalogState) -> bool:
         wanted = LEASE_MS if self._awaited(state) else ALONE_MS
@@ -123,7 +129,7 @@ class Leadership:
 
     def _leased(self, state: CatalogState) -> tuple[Change, int]:
         """This process as the leader, and for how many milliseconds; what no longer waits goes with it."""
-        left = [t for t, one in state.standbys.items() if t == self.token or self._left(one)]
+        left = [t for t, one in state.standbys.items() if t == self.token or self._left(t, one)]
         lasting = LEASE_MS if set(state.standbys) - set(left) else ALONE_MS
         expires_at = self._clock.now_ms() + lasting
         lease = Lease(self.token, expires_at, self._generation, this_process())
@@ -134,6 +140,7 @@ class Leadership:
     def _done(self, lasting: int) -> bool:
         self._renewed, self._renewed_for = self._clock.monotonic(), lasting
         self._watched = None
+        self._met = {t: at for t, at in self._met.items() if t in self._catalog.state.standbys}
         return lasting > 0
 
     # --- one that waits to lead ---------------------------------------------------------------
