@@ -7,9 +7,10 @@ little was. What is kept is bounded in bytes, the least recently read goes first
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Protocol
 
 import msgspec
@@ -41,6 +42,9 @@ class Contents(Protocol):
     def changed(self, lower: Timestamp, upper: Timestamp) -> bool:
         """Whether there may be updates with ``lower <= time < upper``."""
 
+    def changed_bytes(self, lower: Timestamp, upper: Timestamp) -> int:
+        """The size of the parts that may hold updates with ``lower <= time < upper``."""
+
     def snapshot(self, at: Timestamp) -> pa.Table:
         """The contents: columns, mz_time, mz_diff, consolidated."""
 
@@ -68,6 +72,10 @@ class StoredContents:
         """Whether there may be updates."""
         return bool(self._collections.parts_between(self._gid, lower, upper))
 
+    def changed_bytes(self, lower: Timestamp, upper: Timestamp) -> int:
+        """The size of the parts of the updates."""
+        return sum(p.bytes for p in self._collections.parts_between(self._gid, lower, upper))
+
     def snapshot(self, at: Timestamp) -> pa.Table:
         """The contents."""
         return self._collections.snapshot(self._gid, at)
@@ -80,6 +88,14 @@ class StoredContents:
 class _Kept(msgspec.Struct, frozen=True):
     at: Timestamp
     rows: pa.Table
+
+
+class _Turn:
+    """Whoever reads contents that several want, and how many these are."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.wanted = 0
 
 
 class SnapshotCache:
@@ -95,7 +111,7 @@ class SnapshotCache:
         self._entry_bytes = entry_bytes
         self._lock = threading.Lock()
         self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
-        self._loading: dict[Hashable, threading.Lock] = {}
+        self._loading: dict[Hashable, _Turn] = {}
         self._bytes = 0
         self.hits = 0
         self.misses = 0
@@ -122,14 +138,27 @@ class SnapshotCache:
         found = self._fit(contents, key, at)
         if found is not None:
             return found
-        with self._lock:
-            loading = self._loading.setdefault(key, threading.Lock())
-        with loading:
+        with self._turn(key):
             # Whoever waited for another's read finds it done.
             found = self._fit(contents, key, at)
             if found is not None:
                 return found
             return self._load(contents, key, at)
+
+    @contextlib.contextmanager
+    def _turn(self, key: Hashable) -> Iterator[None]:
+        """One reads at a time."""
+        with self._lock:
+            turn = self._loading.setdefault(key, _Turn())
+            turn.wanted += 1
+        try:
+            with turn.lock:
+                yield
+        finally:
+            with self._lock:
+                turn.wanted -= 1
+                if not turn.wanted:
+                    del self._loading[key]
 
     def _fit(self, contents: Contents, key: Hashable, at: Timestamp) -> pa.Table | None:
         """What is kept, if it is the contents at ``at``."""
@@ -151,7 +180,7 @@ class SnapshotCache:
         self.misses += 1
         rows = None
         if kept is not None and kept.at < at:
-            rows = _brought_forward(contents, kept, at)
+            rows = _brought_forward(contents, kept, at, self._entry_bytes)
         if rows is None:
             if contents.stored_bytes(at) > self._entry_bytes:
                 return None
@@ -178,7 +207,6 @@ class SnapshotCache:
     def forget(self, key: Hashable) -> None:
         """Let go of what was dropped."""
         with self._lock:
-            self._loading.pop(key, None)
             old = self._kept.pop(key, None)
             if old is not None:
                 self._bytes -= old.rows.nbytes
@@ -192,9 +220,11 @@ def _may_have_changed(contents: Contents, since: Timestamp, at: Timestamp) -> bo
         return True
 
 
-def _brought_forward(contents: Contents, kept: _Kept, at: Timestamp) -> pa.Table | None:
-    """What was kept with the updates since; None where they are not to be had, or more than reading afresh."""
+def _brought_forward(contents: Contents, kept: _Kept, at: Timestamp, most: int) -> pa.Table | None:
+    """What was kept with the updates since; None where they are not to be had, or more than reading afresh or than ``most`` bytes."""
     try:
+        if contents.changed_bytes(kept.at + 1, at + 1) > most:
+            return None
         updates = contents.updates(kept.at + 1, at + 1)
     except SinceViolation:
         return None

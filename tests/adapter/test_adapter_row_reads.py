@@ -195,7 +195,9 @@ class FakeContents:
     def __init__(self) -> None:
         self.updates_: list[tuple[int, Timestamp, int]] = []
         self.reads = 0
+        self.update_reads = 0
         self.size = 10
+        self.change_size = 10
 
     def contents_at(self, as_of: Timestamp) -> Timestamp | None:
         return as_of
@@ -205,6 +207,9 @@ class FakeContents:
 
     def changed(self, lower: Timestamp, upper: Timestamp) -> bool:
         return any(lower <= time < upper for _, time, _ in self.updates_)
+
+    def changed_bytes(self, lower: Timestamp, upper: Timestamp) -> int:
+        return self.change_size if self.changed(lower, upper) else 0
 
     def _table(self, found: list[tuple[int, Timestamp, int]]) -> pa.Table:
         columns = list(zip(*found, strict=True)) or [(), (), ()]
@@ -223,6 +228,7 @@ class FakeContents:
         return self._table([(value, at, count) for value, count in self.model(at).items()])
 
     def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
+        self.update_reads += 1
         return self._table([one for one in self.updates_ if lower <= one[1] < upper])
 
 
@@ -262,6 +268,48 @@ def test_what_is_unchanged_is_read_once_and_what_is_large_is_not_kept() -> None:
     large.size = 1001
     assert SnapshotCache(entry_bytes=1000).read(large, 1) is None
     assert large.reads == 0
+
+
+def test_updates_that_are_larger_than_the_bound_are_not_read() -> None:
+    contents, cache = FakeContents(), SnapshotCache(entry_bytes=1000)
+    contents.updates_.append((1, 1, 1))
+    assert cache.read(contents, 1) is not None
+    # Much was written and taken back: the contents are small, what led to them is not.
+    contents.updates_ += [(2, 2, 1), (2, 3, -1), (3, 3, 1)]
+    contents.change_size = 1001
+    found = cache.read(contents, 3)
+    assert found is not None
+    assert sorted(found.column("c0").to_pylist()) == [1, 3]
+    assert (contents.reads, contents.update_reads) == (2, 0)
+    contents.change_size = 1000
+    contents.updates_.append((4, 4, 1))
+    found = cache.read(contents, 4)
+    assert found is not None
+    assert sorted(found.column("c0").to_pylist()) == [1, 3, 4]
+    assert (contents.reads, contents.update_reads) == (2, 1)
+
+
+def test_nothing_stays_of_reads_that_are_over() -> None:
+    cache = SnapshotCache(total_bytes=200)
+    together = threading.Barrier(4, timeout=60)
+
+    def work() -> None:
+        for number in range(50):
+            contents = FakeContents()
+            contents.key = f"fake {number}"
+            contents.size = cache._entry_bytes + number % 2
+            contents.updates_ = [(i, 1, 1) for i in range(5)]
+            together.wait()
+            cache.read(contents, 2)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not together.broken
+    assert not cache._loading
+    assert cache.bytes <= 200
 
 
 def test_the_bound_on_all_that_is_kept() -> None:
