@@ -2,9 +2,10 @@
 
 Promise: outside a transaction a statement that reads what it writes from (UPDATE, DELETE, INSERT … SELECT) is serializable by running it
 again when something it read was written meanwhile; inside one, a conflict fails the COMMIT. A statement of a transaction sees what
-the transaction has written to tables. Rows that the statement itself names (INSERT … VALUES) need neither a timestamp nor an engine. Tables
-are locked from a statement's read to its answer (`mzsql.adapter.table_locks`), so statements of one process never run in vain for each
-other; those of other processes are met by running again, with pauses.
+the transaction has written to tables, and is refused where that was a COPY, which may be more than fits this process. Rows that the
+statement itself names (INSERT … VALUES) need neither a timestamp nor an engine. Tables are locked from a statement's read to its answer
+(`mzsql.adapter.table_locks`), so statements of one process never run in vain for each other; those of other processes are met by
+running again, with pauses.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from mzsql.expr.relation import Constant, Relation
 from mzsql.frontend import hir, lower_query
 from mzsql.frontend import plans as p
 from mzsql.frontend.catalog import CatalogItem
+from mzsql.persist import Batch
 from mzsql.repr.errors import NotNullViolation, Unsupported
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
@@ -105,7 +107,7 @@ class Changes:
         if not transaction.implicit:
             transaction.enter("write")
             return self._buffer(session, transaction, table, query, updates)
-        tables = self._queries.base_tables(self._queries.inputs(relation))
+        tables = self._tables_below(relation)
         modes = lock_modes(table.id, tables)
         with self._commits.locks.held(modes, current()):
             if tables:
@@ -182,9 +184,11 @@ class Changes:
         query: hir.Query,
         updates: _Updates,
     ) -> int:
+        self._refuse_copied(transaction, query)
         overlay = {
-            gid: [w for w in writes if isinstance(w, pa.Table)]
+            gid: tables
             for gid, writes in transaction.writes.items()
+            if (tables := [w for w in writes if isinstance(w, pa.Table)])
         }
         answer = self._queries.answer(
             session, query, read_ts=transaction.write_read_ts, overlay=overlay or None
@@ -196,6 +200,29 @@ class Changes:
         if count:
             transaction.add(table.id, [rows])
         return count
+
+    def _tables_below(self, relation: Relation) -> frozenset[GlobalId]:
+        """The tables whose writes can change what a relation reads."""
+        return self._queries.base_tables(self._queries.inputs(relation))
+
+    def _refuse_copied(self, transaction: Transaction, query: hir.Query) -> None:
+        """What COPY has written ahead, of any size, is not read back into this process before it is committed."""
+        copied = {
+            gid
+            for gid, writes in transaction.writes.items()
+            if any(isinstance(write, Batch) for write in writes)
+        }
+        if not copied:
+            return
+        read = copied & self._tables_below(lower_query(query).relation)
+        if read:
+            items = self._env.catalog.state.items
+            names = ", ".join(sorted(f'"{items[gid].name}"' for gid in read))
+            raise Unsupported(
+                f"reading {names} in the transaction that has copied into it is not supported",
+                detail="A statement of a transaction does not see what COPY FROM has written in it.",
+                hint="Commit the COPY first.",
+            )
 
     def commit(self, session: Session, transaction: Transaction) -> None:
         """Commit what a transaction has buffered, as one; its objects are the commit's to keep or to delete from here on."""

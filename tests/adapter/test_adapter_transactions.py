@@ -23,6 +23,7 @@ from mzsql.repr.errors import (
     QueryCanceled,
     SqlError,
     UndefinedObject,
+    Unsupported,
 )
 
 
@@ -82,6 +83,39 @@ def test_writes_are_buffered_until_commit_and_gone_after_rollback(
     assert shared.rows("SELECT a FROM buffered UNION ALL SELECT a FROM other") == [(1,), (2,), (3,)]
     shared.run("BEGIN; INSERT INTO buffered VALUES (4); ROLLBACK", session)
     assert shared.rows("SELECT a FROM buffered") == [(1,), (3,)]
+
+
+@pytest.mark.parametrize(
+    "reads",
+    [
+        "DELETE FROM copied",
+        "UPDATE copied SET a = a + 1",
+        "INSERT INTO copied SELECT a FROM copied",
+        "INSERT INTO aside SELECT a FROM copied_view",
+    ],
+)
+def test_what_was_copied_in_a_transaction_is_not_overlooked_by_its_statements(
+    tmp_path: Path, reads: str
+) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text("1\n2\n3\n")
+    with opened(tmp_path / "env") as (place,):
+        session = Session()
+        place.run(
+            "CREATE TABLE copied (a int); CREATE TABLE aside (a int);"
+            "CREATE VIEW copied_view AS SELECT a FROM copied"
+        )
+        place.run(f"BEGIN; COPY copied FROM '{file}' (FORMAT csv)", session)
+        place.run("INSERT INTO aside VALUES (4); DELETE FROM aside", session)
+        place.run("INSERT INTO copied VALUES (5)", session)
+        with pytest.raises(Unsupported, match='reading "copied" in the transaction') as raised:
+            place.run(reads, session)
+        assert raised.value.hint == "Commit the COPY first."
+        place.run("ROLLBACK", session)
+        assert place.rows("SELECT a FROM copied UNION ALL SELECT a FROM aside") == []
+        place.run(f"BEGIN; COPY copied FROM '{file}' (FORMAT csv); COMMIT", session)
+        place.run("DELETE FROM copied WHERE a < 3", session)
+        assert place.rows("SELECT a FROM copied") == [(3,)]
 
 
 @pytest.mark.parametrize(
