@@ -41,6 +41,15 @@ RELEASE_SECONDS = 15.0
 #: How much history of a collection that does not say RETAIN HISTORY is kept for reads in the past, in milliseconds.
 RETAIN_MS = 60_000
 KINDS = ("materialized-view", "index")
+#: Under this id is what failed of leading itself, not of one object.
+_LEADING = GlobalId("s0")
+
+
+def _text(failure: Exception) -> str:
+    """What to say of a failure; one that is not meant for a person is a bug of ours."""
+    if isinstance(failure, SqlError):
+        return str(failure)
+    return f"internal error: {type(failure).__name__}: {failure}"
 
 
 def _indexes_first(
@@ -103,7 +112,7 @@ class Dataflows:
         self._released: tuple[Timestamp, bool] = (-1, True)
         if self._follows:
             if self._may_lead and self._has_dataflows(env.catalog.state):
-                self.tick()
+                self._begin()
             # One that never leads needs no news; it only gives up history of its own.
             self._notified = not self._may_lead or env.follow_catalog(self._changed)
             self._thread = threading.Thread(target=self._run, name="mzsql-leader", daemon=True)
@@ -130,6 +139,22 @@ class Dataflows:
         self._stale.set()
         self._wake.set()
 
+    def _begin(self) -> None:
+        """The first look, before anything is read; a bug that it meets is the thread's to meet again, and no reason not to open."""
+        try:
+            self.tick()
+        except SqlError:
+            raise
+        except Exception as bug:
+            self._troubled(bug)
+
+    def _troubled(self, failure: Exception) -> None:
+        """Keep and log, once, what keeps this process from leading as it should."""
+        text = _text(failure)
+        if self._failures.get(_LEADING) != text:
+            _log.warning("maintaining dataflows fails for now: %s", text, exc_info=failure)
+        self._failures[_LEADING] = text
+
     def _run(self) -> None:
         clock = self._env.clock
         ticked = clock.monotonic()
@@ -146,9 +171,11 @@ class Dataflows:
                 self.fenced = fenced
                 self._resign()
                 return
-            except SqlError as failure:
-                # A store that fails for a moment must not end the leading; what stays broken shows in reads.
-                self._failures[GlobalId("s0")] = str(failure)
+            except Exception as failure:
+                # Neither a store that fails for a moment nor a bug may end the leading while the lease is held.
+                self._troubled(failure)
+            else:
+                self._failures.pop(_LEADING, None)
 
     def tick(self, *, fetch: bool = True) -> None:
         """Take or renew the lease where dataflows need one, and bring what is installed in line with the catalog.
@@ -182,9 +209,11 @@ class Dataflows:
             self._prepared.add(item.id)
             try:
                 made[item.id] = self._planner.deploy(item)
-            except SqlError as failure:
+            except Exception as failure:
                 # It is planned again, and said by its reads, once this process leads.
-                _log.warning("%s cannot be run by this deployment: %s", item.full_name, failure)
+                _log.warning(
+                    "%s cannot be run by this deployment: %s", item.full_name, _text(failure)
+                )
         self._planner.remember_all(made)
 
     def _lead(self, state: CatalogState) -> None:
@@ -247,7 +276,7 @@ class Dataflows:
         for item in missing:
             try:
                 made[item.id] = self._planner.deploy(item)
-            except SqlError as failure:
+            except Exception as failure:
                 self._failed(item, failure)
         for item in _indexes_first([i for i in missing if i.id in made], made):
             self._install(item, made[item.id])
@@ -266,9 +295,11 @@ class Dataflows:
             return  # a dataflow has still to open what it may reuse; the next tick tries again
         self._retired = True
 
-    def _failed(self, item: Item, failure: SqlError) -> None:
-        """One object that cannot run must not keep the others from running; its reads say why."""
-        self._failures[item.id] = str(failure)
+    def _failed(self, item: Item, failure: Exception) -> None:
+        """One object that cannot run, be it by a bug, must not keep the others from running; its reads say why."""
+        self._failures[item.id] = _text(failure)
+        bug = None if isinstance(failure, SqlError) else failure
+        _log.warning("%s cannot be run: %s", item.full_name, _text(failure), exc_info=bug)
         self._installed.setdefault(item.id, None)
 
     def _install(self, item: Item, expressions: GlobalExpressions) -> None:
@@ -281,7 +312,7 @@ class Dataflows:
                 as_of=item.as_of,
                 name=f"{item.schema}.{item.name}",
             )
-        except SqlError as failure:
+        except Exception as failure:
             self._failed(item, failure)
         else:
             self._failures.pop(item.id, None)

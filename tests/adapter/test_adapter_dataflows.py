@@ -1,0 +1,112 @@
+"""Dataflows of one process: what is wrong with one of them is that one's affair."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mzsql.adapter.catalog import CatalogState, Item
+from mzsql.adapter.coordinator import Coordinator
+from mzsql.adapter.dataflows import Dataflows
+from mzsql.adapter.environment import Environment
+from mzsql.adapter.expression_cache import GlobalExpressions
+from mzsql.adapter.locations import locate
+from mzsql.adapter.planner import Planner
+from mzsql.adapter.session import Session
+from mzsql.repr.ids import GlobalId
+from mzsql.transform import OptimizerFeatures
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HANG = 20.0
+
+
+class Forgetful(Planner):
+    """Has a bug that one object brings out."""
+
+    broken: str | None = None
+
+    def deploy(self, item: Item, *args: object, **kwargs: object) -> GlobalExpressions:
+        if item.name == self.broken:
+            raise KeyError("u99")
+        return super().deploy(item, *args, **kwargs)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> Iterator[Environment]:
+    """With two materialized views, which nobody maintains."""
+    opened = Environment.open(locate(str(tmp_path / "env")))
+    coordinator = Coordinator(opened, spark=None)
+    text = "CREATE TABLE t (a int); CREATE VIEW v AS SELECT a FROM t"
+    for name in ("first", "second"):
+        text += f"; CREATE MATERIALIZED VIEW {name} AS SELECT a FROM v"
+    coordinator.execute(Session(), text)
+    yield opened
+    coordinator.close()
+    opened.close()
+
+
+def no_spark() -> SparkSession:
+    raise AssertionError("nothing is to run here")
+
+
+def planner_of(env: Environment) -> Forgetful:
+    return Forgetful(lambda: env.catalog.state, env.cache, OptimizerFeatures)
+
+
+def id_of(state: CatalogState, name: str) -> GlobalId:
+    found = state.by_name("public", name)
+    assert found is not None
+    return found.id
+
+
+@pytest.mark.parametrize("broken", ["first", "second"])
+def test_a_bug_that_one_object_brings_out_is_its_failure_alone(
+    env: Environment, broken: str
+) -> None:
+    planner = planner_of(env)
+    planner.broken = broken
+    dataflows = Dataflows(env, planner, no_spark, lead=True)
+    try:
+        assert dataflows.leads
+        for name in ("first", "second"):
+            gid = id_of(env.catalog.state, name)
+            if name == broken:
+                assert dataflows.failure(gid) == "internal error: KeyError: 'u99'"
+            else:
+                assert dataflows.deployed(gid) is not None
+    finally:
+        dataflows.close()
+
+
+def test_a_bug_of_the_leader_ends_neither_the_opening_nor_the_leading(
+    env: Environment, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    planner, ticks, mended = planner_of(env), threading.Semaphore(0), threading.Event()
+    synced = env.sync
+
+    def sync() -> CatalogState:
+        ticks.release()
+        if not mended.is_set():
+            raise LookupError("a bug")
+        return synced()
+
+    monkeypatch.setattr(env, "sync", sync)
+    monkeypatch.setattr(env, "follow_catalog", lambda _: False)
+    dataflows = Dataflows(env, planner, no_spark, lead=True)
+    try:
+        for _ in range(3):
+            assert ticks.acquire(timeout=HANG)
+        assert not dataflows.leads
+        assert caplog.text.count("internal error: LookupError: a bug") == 1
+        mended.set()
+        for _ in range(3):
+            assert ticks.acquire(timeout=HANG)
+        assert dataflows.leads
+    finally:
+        dataflows.close()
