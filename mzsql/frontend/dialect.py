@@ -8,7 +8,6 @@ position and what was expected there. What a query carries beyond sqlglot's own 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, ClassVar, NoReturn
 
@@ -18,6 +17,7 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.parsers.materialize import MaterializeParser
 from sqlglot.tokenizer_core import Token, TokenType
 
+from mzsql.frontend.numbered import without_tags
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
 #: How many brackets may stand open at once.
@@ -441,24 +441,10 @@ class Dialect(Materialize):
     Parser = Parser
 
 
-_QUOTED_OR_NUMBERED = re.compile(
-    r"""[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/|\$(?P<tag>(?:[^\W\d]\w*)?)\$.*?\$(?P=tag)\$|(?P<numbered>\$)\d""",
-    re.DOTALL,
-)
-
-
-def _without_tags(text: str) -> str:
-    """The text with ``$1`` spelled ``@1``: sqlglot takes ``$1,$`` for the tag of a quoted string. Positions stay."""
-    if "$" not in text:
-        return text
-    numbered = {m.start() for m in _QUOTED_OR_NUMBERED.finditer(text) if m["numbered"]}
-    return "".join("@" if i in numbered else c for i, c in enumerate(text)) if numbered else text
-
-
 def tokenize(text: str) -> list[Token]:
     """The tokens of a text; SqlSyntaxError where there are none, or where brackets nest too deeply."""
     try:
-        tokens = Dialect().tokenize(_without_tags(text))
+        tokens = Dialect().tokenize(without_tags(text))
     except TokenError as error:
         raise SqlSyntaxError(*_token_problem(text)) from error
     depth = 0

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from memory_catalog import MemoryCatalog
 
@@ -84,6 +86,8 @@ _PIECES = st.sampled_from(
 
 @given(st.lists(_PIECES, max_size=12))
 def test_only_parameters_are_replaced(pieces):
+    # What stands right behind a name belongs to it.
+    assume(all(a not in ("a", "$1", "$2") or b[0] not in "$E" for a, b in pairwise(pieces)))
     text = "".join(pieces)
     try:
         done = placeholders.substitute(text, [t.INTEGER, t.TEXT], ["7", "'x'"])
@@ -123,3 +127,20 @@ def test_whatever_is_written_is_a_statement_or_a_plain_error(words):
             catalog.plan(statement.source.statement)
     except SqlError as failure:
         assert failure.sqlstate != "XX000", failure  # noqa: PT017
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a$1", ["a$1"]),
+        ("sys$2024", ["sys$2024"]),
+        ("é$1 a$$1", ["é$1", "a$$1"]),
+        ("a$$, $1, b$$", ["a$$", ",", "@", "1", ",", "b$$"]),
+        ("/* /* */ ' */ '$1'", ["$1"]),
+        ("/* /* */ ' */ $1", ["@", "1"]),
+        ("date'\\', $1", ["date", "\\", ",", "@", "1"]),
+        ("$$ $1 $$, $1", [" $1 ", ",", "@", "1"]),
+    ],
+)
+def test_only_parameters_are_taken_for_parameters(text: str, found: list[str]) -> None:
+    assert [token.text for token in tokenize(text)] == found

@@ -1,0 +1,40 @@
+"""Numbered parameters (``$1``) in a text, told from the other uses of ``$``: names that have it, and dollar-quoted strings.
+
+Promise: only a parameter is respelled, and every position stays. What is a string, a name or a comment is read as PostgreSQL's scanner
+reads it.
+"""
+
+from __future__ import annotations
+
+import re
+
+#: A quoted string may not begin, nor a parameter, inside of a name: ``a$1`` and ``a$$`` are names.
+_QUOTED_OR_NUMBERED = re.compile(
+    r"""(?<!\w)[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|(?P<comment>/\*)"""
+    r"""|(?<![\w$])\$(?P<tag>(?:[^\W\d]\w*)?)\$.*?\$(?P=tag)\$|(?<![\w$])(?P<numbered>\$)\d""",
+    re.DOTALL,
+)
+_COMMENT_ENDS = re.compile(r"/\*|\*/")
+
+
+def _comment_end(text: str, start: int) -> int:
+    """Where the comment that begins at ``start`` ends: comments nest, and one that is not closed takes the rest."""
+    depth = 0
+    for end in _COMMENT_ENDS.finditer(text, start):
+        depth += 1 if end[0] == "/*" else -1
+        if depth == 0:
+            return end.end()
+    return len(text)
+
+
+def without_tags(text: str) -> str:
+    """The text with ``$1`` spelled ``@1``: sqlglot takes ``$1,$`` for the tag of a quoted string. Positions stay."""
+    if "$" not in text:
+        return text
+    numbered = set()
+    at = 0
+    while (found := _QUOTED_OR_NUMBERED.search(text, at)) is not None:
+        at = _comment_end(text, found.start()) if found["comment"] else found.end()
+        if found["numbered"]:
+            numbered.add(found.start())
+    return "".join("@" if i in numbered else c for i, c in enumerate(text)) if numbered else text
