@@ -24,9 +24,10 @@ from mzsql.adapter.snapshots import SnapshotCache, StoredContents
 from mzsql.compute.arrangements import rangeable
 from mzsql.compute.dataflow import index_desc
 from mzsql.lir.forms import arrangement_form
-from mzsql.persist import ExpiredHandle, KeyRange, ShardFinalized
+from mzsql.persist import ExpiredHandle, KeyRange, ShardFinalized, SinceViolation
 from mzsql.render.dataflow import render
 from mzsql.repr.datum import Row
+from mzsql.repr.errors import UndefinedTable
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType, arrow_type
@@ -91,9 +92,12 @@ class IndexReads:
             return None
         try:
             found = self._read(collection, layout, plan.rows, as_of)
-        except (ShardFinalized, ExpiredHandle):
+        except (ShardFinalized, ExpiredHandle, UndefinedTable):
             # It was dropped, or is being filled anew.
-            self._forget(item.id)
+            self._forget(collection)
+            return None
+        except SinceViolation:
+            # Nothing holds it at the query's time, which its history has just passed; what it is on is held.
             return None
         if found is None or found.column("mz_error").null_count < found.num_rows:
             return None
@@ -134,7 +138,7 @@ class IndexReads:
         if known is not None and known.shard == shard:
             return known
         if known is not None:
-            self._forget(item.id)
+            self._forget(known)
         if shard is None:
             return None
         made = Collection(
@@ -145,27 +149,30 @@ class IndexReads:
             kind=ARRANGEMENT,
             has_errors=True,
         )
-        self._env.collections.register(made)
         with self._lock:
+            self._env.collections.register(made)
             self._registered[item.id] = made
         return made
 
-    def _forget(self, gid: GlobalId) -> None:
+    def _forget(self, gone: Collection) -> None:
+        """Let go of an arrangement, unless another one of the index has taken its place."""
+        # In one with what `_collection` does: what it has just registered is not forgotten.
         with self._lock:
-            gone = self._registered.pop(gid, None)
-        if gone is not None:
-            self._kept.forget((gid, gone.shard))
-            self._env.collections.forget(gid)
+            if self._registered.get(gone.id) is not gone:
+                return
+            del self._registered[gone.id]
+            self._kept.forget((gone.id, gone.shard))
+            self._env.collections.forget(gone.id)
 
     def forget_dropped(self) -> None:
         """Let go of indexes that the catalog has no longer."""
         items = self._env.catalog.state.items
         with self._lock:
-            gone = [gid for gid in self._registered if gid not in items]
+            gone = [one for gid, one in self._registered.items() if gid not in items]
             for key in [key for key in self._layouts if key[0] not in items]:
                 del self._layouts[key]
-        for gid in gone:
-            self._forget(gid)
+        for one in gone:
+            self._forget(one)
 
     # --- what it holds ------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,8 @@ from mzsql.adapter.index_reads import IndexReads
 from mzsql.adapter.locations import locate
 from mzsql.adapter.session import Session
 from mzsql.repr.errors import DataError
-from mzsql.repr.frontier import Timestamp
+from mzsql.repr.frontier import Frontier, Timestamp
+from mzsql.repr.ids import GlobalId
 from mzsql.transform.fast_path import PeekIndexPlan
 
 if TYPE_CHECKING:
@@ -49,10 +51,12 @@ class Looked:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.found: list[str] = []
+        self.asked: list[tuple[PeekIndexPlan, Timestamp]] = []
         read = IndexReads.rows
 
         def counted(own: IndexReads, plan: PeekIndexPlan, as_of: Timestamp) -> pa.Table | None:
             table = read(own, plan, as_of)
+            self.asked.append((plan, as_of))
             if table is not None:
                 self.found.append(str(plan.index_id))
             return table
@@ -93,6 +97,8 @@ QUERIES = (
     "SELECT * FROM sums WHERE s = 'v3'",
     "SELECT n * 2 FROM sums WHERE s = 'v3'",
     "SELECT * FROM sums WHERE s = 'nobody'",
+    "SELECT k FROM days WHERE at = '12020-01-02'",
+    "SELECT k FROM days WHERE at IN ('12020-01-02', '2020-01-01')",
     "SELECT * FROM shares WHERE k = 7",
     "SELECT * FROM shares WHERE k = 5",
 )
@@ -110,10 +116,15 @@ def test_as_without_indexes(
     )
     rows(leader, "CREATE VIEW sums AS SELECT s, count(*) AS n, sum(x) AS x FROM t GROUP BY s")
     rows(leader, "CREATE VIEW shares AS SELECT k, 10 / (x - 100) AS share FROM t")
-    for on in ("t (k)", "sums (s)", "shares (k)"):
+    rows(leader, "CREATE TABLE days (k int, at date)")
+    rows(
+        leader, "INSERT INTO days VALUES (1, '2020-01-01'), (2, '12020-01-01'), (3, '12020-01-02')"
+    )
+    for on in ("t (k)", "sums (s)", "shares (k)", "days (at)"):
         rows(leader, f"CREATE INDEX ON {on}")
-    for one in ("t WHERE k = 7", "sums WHERE s = 'v1'", "shares WHERE k = 1"):
-        looked.await_lookup(leader, f"SELECT * FROM {one}")
+    conditions = ("t WHERE k = 7", "sums WHERE s = 'v1'", "shares WHERE k = 1")
+    for one in (*conditions, "days WHERE at = '2020-01-01'"):
+        looked.await_lookup(leader, f"SELECT 1 FROM {one}")
     # A cluster without indexes answers from the tables.
     for kept in (True, False):
         for coordinator in processes:
@@ -124,7 +135,7 @@ def test_as_without_indexes(
             for query in QUERIES:
                 found = outcome(coordinator, query, "quickstart")
                 assert found == outcome(coordinator, query, "other"), query
-            assert len(set(looked.found)) == 3
+            assert len(set(looked.found)) == 4
     # The index is passed over until it has what was acknowledged, and used again then.
     rows(reader, "INSERT INTO t VALUES (7, 'v3', 1000)")
     for _ in range(3):
@@ -132,12 +143,28 @@ def test_as_without_indexes(
             assert (7, "v3", 1000) in rows(coordinator, "SELECT * FROM t WHERE k = 7")
     looked.await_lookup(reader, "SELECT * FROM t WHERE k = 7")
     assert (7, "v3", 1000) in rows(reader, "SELECT * FROM t WHERE k = 7")
+    _held_by_nobody(reader, looked)
+    _forgotten_while_it_is_read(reader, looked)
     # With errors in it an index cannot say which of them a query meets.
     rows(leader, "INSERT INTO t VALUES (8, 'v0', 100)")
     assert outcome(reader, "SELECT * FROM shares WHERE k = 8", "quickstart") == "division by zero"
     assert len(rows(reader, "SELECT * FROM shares WHERE k = 7")) == 5
-    # What is dropped is let go of.
-    for name in ("t_k_idx", "sums_s_idx", "shares_k_idx"):
+    # What is dropped is let go of, also while a query is about to read it.
+    registered = IndexReads._collection
+
+    def dropped(own: IndexReads, *args: Any) -> object:
+        found = registered(own, *args)
+        monkeypatch.setattr(IndexReads, "_collection", registered)
+        rows(leader, "DROP INDEX t_k_idx")
+        rows(reader, "SELECT count(*) FROM t")
+        assert own is reader._queries.indexes
+        assert str(args[0].id) not in map(str, own._registered)
+        return found
+
+    monkeypatch.setattr(IndexReads, "_collection", dropped)
+    assert len(rows(reader, "SELECT * FROM t WHERE k = 7")) == 5
+    assert IndexReads._collection is registered
+    for name in ("sums_s_idx", "shares_k_idx", "days_at_idx"):
         rows(leader, f"DROP INDEX {name}")
     looked.found.clear()
     for coordinator in processes:
@@ -145,3 +172,50 @@ def test_as_without_indexes(
             outcome(coordinator, query, "quickstart")
         assert not coordinator._queries.indexes._registered
     assert not looked.found
+
+
+def _held_by_nobody(reader: Coordinator, looked: Looked) -> None:
+    """The history of an index passes the time of a query that is about to read it."""
+    plan, as_of = looked.asked[-1]
+    rows(reader, "INSERT INTO t VALUES (9, 'v3', 2000)")
+    looked.await_lookup(reader, "SELECT * FROM t WHERE k = 7")
+    indexes, collections = reader._queries.indexes, reader.env.collections
+    since = collections.since
+
+    def passed(gid: GlobalId) -> Frontier:
+        before = since(gid)
+        collections.release_history(reader.env.fresh_timestamp())
+        after = since(gid)
+        assert before is not None
+        assert after is not None
+        assert before <= as_of < after
+        return before
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(collections, "since", passed)
+        assert indexes.rows(plan, as_of) is None
+    looked.await_lookup(reader, "SELECT * FROM t WHERE k = 7")
+
+
+def _forgotten_while_it_is_read(reader: Coordinator, looked: Looked) -> None:
+    """Another query registers an index anew while one lets go of it."""
+    indexes, collections = reader._queries.indexes, reader.env.collections
+    query = "SELECT * FROM t WHERE k = 7"
+    looked.await_lookup(reader, query)
+    gid = looked.asked[-1][0].index_id
+    forget = collections.forget
+    threads: list[threading.Thread] = []
+
+    def slowly(gone: GlobalId) -> None:
+        if not threads:
+            threads.append(threading.Thread(target=rows, args=(reader, query)))
+            threads[0].start()
+            threads[0].join(2)
+        forget(gone)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(collections, "forget", slowly)
+        indexes._forget(indexes._registered[gid])
+        threads[0].join(60)
+    assert gid not in indexes._registered or gid in collections.ids()
+    looked.await_lookup(reader, query)
