@@ -42,6 +42,7 @@ from mzsql.compute import RefreshStats
 from mzsql.frontend import bind_parameters, parse_statements, plan_statement
 from mzsql.frontend import plans as p
 from mzsql.frontend import statements as st
+from mzsql.location import Indeterminate, LocationError
 from mzsql.repr.errors import (
     IdleInTransactionTimeout,
     InternalError,
@@ -176,7 +177,7 @@ class Coordinator:
             session.resume()
             try:
                 with session.running() as interrupt:
-                    return self._execute(session, text, parameters, interrupt)
+                    return self._interruptible(session, text, parameters, interrupt)
             finally:
                 self._streams.end_text(session)
         except IdleInTransactionTimeout:
@@ -203,6 +204,20 @@ class Coordinator:
             ) from bug
         finally:
             session.rest()
+
+    def _interruptible(
+        self, session: Session, text: str, parameters: Parameters, interrupt: Interrupt
+    ) -> list[Result]:
+        """As `_execute`; where backends were given no more time because the statement is over, it ends with that error."""
+        try:
+            return self._execute(session, text, parameters, interrupt)
+        except Indeterminate:
+            raise  # what may have been done is more than that it took long
+        except LocationError as failure:
+            over = interrupt.error()
+            if over is None:
+                raise
+            raise over from failure
 
     def _execute(
         self, session: Session, text: str, parameters: Parameters, interrupt: Interrupt

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from mzsql.location.around import Around, blob_around, consensus_around
 from mzsql.location.attempts import attempted, observing
-from mzsql.location.deadlines import at_most, seconds_left, waiting
+from mzsql.location.deadlines import at_most, caller_left, seconds_left, waiting
 from mzsql.location.errors import (
     ContestedScheme,
     Determinate,
@@ -94,6 +94,7 @@ __all__ = [
     "at_most",
     "attempted",
     "blob_around",
+    "caller_left",
     "consensus_around",
     "default_registry",
     "hookimpl",

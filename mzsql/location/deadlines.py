@@ -20,10 +20,16 @@ Left = Callable[[], float]
 _left: ContextVar[Left | None] = ContextVar("mzsql_seconds_left", default=None)
 
 
+def caller_left() -> float | None:
+    """Seconds that the caller still waits, 0 or less when it is late; `None`: it set no limit. For whoever decides whether to try again."""
+    left = _left.get()
+    return None if left is None else left()
+
+
 def seconds_left() -> float | None:
     """Seconds that the caller of the backend still waits, `LEAST_SECONDS` at least; `None`: it set no limit."""
-    left = _left.get()
-    return None if left is None else max(LEAST_SECONDS, left())
+    left = caller_left()
+    return None if left is None else max(LEAST_SECONDS, left)
 
 
 def at_most(seconds: float) -> float:

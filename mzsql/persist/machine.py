@@ -28,6 +28,7 @@ from mzsql.location import (
     LocationError,
     UsageError,
     Versioned,
+    caller_left,
     waiting,
 )
 from mzsql.persist.clock import Clock, Deadline, SystemClock, new_id, new_timed_id
@@ -78,12 +79,13 @@ class Context(msgspec.Struct, frozen=True):
         return f"; it waits for {' or '.join(self.places)}" if self.places else ""
 
     def deadline(self, timeout: float | None) -> Deadline:
-        """The end of a call that starts now."""
+        """The end of a call that starts now: after ``timeout`` seconds, by default the setting's, or when its caller's limit ends it."""
         if timeout is None:
             timeout = self.settings.timeout
         elif not isinstance(timeout, int | float):
             raise UsageError(f"a timeout is a number of seconds, not {timeout!r}")
-        return Deadline(self.clock, timeout)
+        left = caller_left()
+        return Deadline(self.clock, timeout if left is None else min(timeout, max(0.0, left)))
 
     def retrying(self, act: Callable[[], T], deadline: Deadline) -> T:
         """``act()``, retried; see `mzsql.persist.retry.retrying`. The backend that it calls is told how long it has."""
