@@ -1,22 +1,26 @@
 """One-shot queries that were planned before: their plans and their statements' texts, kept while the catalog stays as it is.
 
 Promise: what is found was planned for an equal query under the same catalog, cluster and optimizer features, so it is what planning
-again would give. The key is the query's relation, literals included; what calls functions of the session or the moment is not kept.
+again would give. The key is the query's relation, literals included; what calls functions of the session or the moment is not kept, nor
+what spells out much: it is unlikely to be asked again, and would stay in memory as a key.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 
 from mzsql.adapter.planner import Planned
 from mzsql.adapter.row_reads import RowRead, row_read
+from mzsql.adapter.walk import node_scalars
+from mzsql.expr import relation as r
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.expr.relation import Relation, RowSetFinishing
+from mzsql.expr.scalar import Literal, walk
 from mzsql.lir.plan import Constant
 from mzsql.render.dataflow import finish, render, summed
 from mzsql.repr.ids import GlobalId
@@ -25,6 +29,10 @@ from mzsql.transform import OptimizerFeatures
 from mzsql.transform.fast_path import PeekIndexPlan
 
 CAPACITY = 512
+#: A query whose literals are larger than this together, in bytes, is not kept.
+LITERAL_BYTES = 16 * 1024
+#: What a literal takes at least.
+_DATUM_BYTES = 16
 
 
 class QueryKey(msgspec.Struct, frozen=True, cache_hash=True):
@@ -145,7 +153,7 @@ class PlanCache:
         self.misses = 0
 
     def get(self, key: QueryKey, make: Callable[[], PlannedQuery]) -> PlannedQuery:
-        """The planned query; ``make`` makes it where it is not there."""
+        """The planned query; ``make`` makes it where it is not there. It is not kept where its literals are large."""
         with self._lock:
             found = self._kept.get(key)
             if found is not None:
@@ -153,9 +161,33 @@ class PlanCache:
                 self.hits += 1
                 return found
         made = make()
+        large = _spells_out_much(key.relation)
         with self._lock:
             self.misses += 1
+            if large:
+                return made
             self._kept[key] = made
             if len(self._kept) > self._capacity:
                 self._kept.popitem(last=False)
         return made
+
+
+def _spells_out_much(relation: Relation) -> bool:
+    """Whether the literals of a relation are larger than those of kept queries may be."""
+    left = LITERAL_BYTES
+    for value in _literals(relation):
+        left -= _DATUM_BYTES + (len(value) if isinstance(value, str) else 0)
+        if left < 0:
+            return True
+    return False
+
+
+def _literals(relation: Relation) -> Iterator[object]:
+    """All values that a relation spells out."""
+    for node in r.walk(relation):
+        if isinstance(node, r.Constant):
+            for row, _ in node.rows:
+                yield row  # one without columns counts too
+                yield from row
+        for scalar in node_scalars(node):
+            yield from (part.value for part in walk(scalar) if isinstance(part, Literal))

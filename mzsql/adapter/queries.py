@@ -10,7 +10,7 @@ from __future__ import annotations
 import decimal
 import itertools
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 import pyarrow as pa
@@ -307,7 +307,9 @@ class Queries:
         read = over(fast.on_id, fast.typ.columns, fast.mfp)
         return PlannedQuery(make, finishing, columns, read, fast)
 
-    def _direct(self, relation: Relation, query: hir.Query) -> PlannedQuery | None:
+    def _direct(
+        self, relation: Relation, query: hir.Query, *, literals_only: bool
+    ) -> PlannedQuery | None:
         """A query of literals, or a row-wise read of one table or materialized view, that needs neither an engine nor the optimizer."""
         mfp, below = extract_mfp(relation)
         if isinstance(below, Constant):
@@ -321,7 +323,9 @@ class Queries:
                 columns,
                 constant=lir.Constant(0, rows, None, columns),
             )
-        if not isinstance(below, Get) or isinstance(below.id, int) or below.id in builtins():
+        if literals_only or not isinstance(below, Get):
+            return None
+        if isinstance(below.id, int) or below.id in builtins():
             return None
         item = self._env.catalog.state.items[below.id]
         if item.shard is None:
@@ -345,6 +349,7 @@ class Queries:
         read_ts: Timestamp | None = None,
         overlay: Overlay | None = None,
         transaction: Transaction | None = None,
+        linear: bool = False,
     ) -> Answer:
         """A query's answer.
 
@@ -355,7 +360,8 @@ class Queries:
             at_least: whether a later one will do.
             read_ts: the time of the transaction it is in, if it has one already.
             overlay: what the transaction has written to tables.
-            transaction: the read-only transaction that it is in: its first query settles what it may read, and when.
+            transaction: the transaction that it is in: its first query settles what it may read, and when.
+            linear: whether every acknowledged write must be seen whatever the isolation.
 
         Raises:
             TransactionError: it reads what lies outside of the transaction's time domain.
@@ -368,6 +374,8 @@ class Queries:
             ts = read_ts
             if transaction is not None and stored:
                 stored = self._in_domain(transaction, stored)
+            elif transaction is not None and ts is None and "mz_now" in calls:
+                self._hold_path(session, transaction)
             if ts is None or as_of is not None:
                 ts = self.timestamps.determine(
                     session,
@@ -375,6 +383,7 @@ class Queries:
                     time_dependent="mz_now" in calls,
                     as_of=as_of,
                     at_least=at_least,
+                    linear=linear,
                 ).timestamp
             value = None
             if calls:
@@ -414,16 +423,24 @@ class Queries:
         """What a transaction's time must be fit for, once its time domain is settled and ``stored`` is known to be in it."""
         items = self._env.catalog.state.items
         if transaction.domain is None:
-            schemas = {items[gid].schema for gid in stored}
-            names = {
-                item.id: item.full_name
-                for item in items.values()
-                if item.schema in schemas and item.kind in ("table", "materialized-view")
-            }
+            names = self._stored_in({items[gid].schema for gid in stored})
             transaction.domain = TimeDomain(self.holds.acquire(names), names.values())
         read = [(gid, items[gid].full_name) for gid in stored]
         transaction.domain.check(read)
         return sorted(transaction.domain.held.ids)
+
+    def _hold_path(self, session: Session, transaction: Transaction) -> None:
+        """Hold what a transaction is likely to read, whose time is fixed by a query that reads nothing: what unqualified names may mean."""
+        if transaction.held is None:
+            transaction.held = self.holds.acquire(self._stored_in(session.search_path))
+
+    def _stored_in(self, schemas: Collection[str | None]) -> dict[GlobalId, str]:
+        """Ids and whole names of what has contents at times in some schemas."""
+        return {
+            item.id: item.full_name
+            for item in self._env.catalog.state.items.values()
+            if item.schema in schemas and item.kind in ("table", "materialized-view")
+        }
 
     def _run(
         self,
@@ -436,11 +453,12 @@ class Queries:
     ) -> pa.Table:
         at = 0 if ts is None else ts
         planned = None
-        if value is None and not overlay:
-            found = self._by_index(session, relation, query, at)
+        if value is None:
+            found = None if overlay else self._by_index(session, relation, query, at)
             if found is not None:
                 return found
-            planned = self._direct(relation, query)
+            # What was written is laid over inputs by an engine; literals have none.
+            planned = self._direct(relation, query, literals_only=bool(overlay))
         if planned is None:
             planned = self.planned(relation, query, value=value)
         if overlay:

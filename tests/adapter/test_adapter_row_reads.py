@@ -187,6 +187,36 @@ def test_equal_queries_are_planned_once(coordinator: Coordinator) -> None:
     assert plans.misses == before + 1
 
 
+def test_rows_spelled_out_in_a_transaction_are_not_planned(coordinator: Coordinator) -> None:
+    plans, session = coordinator._queries.plans, Session()
+    rows(coordinator, "CREATE TABLE spelled (a int, b text)")
+    before = plans.misses
+    for _ in range(2):
+        rows(coordinator, "BEGIN", session)
+        for number in range(3):
+            rows(coordinator, f"INSERT INTO spelled VALUES ({number}, 'x'), (7, NULL)", session)
+        rows(coordinator, "COMMIT", session)
+    assert plans.misses == before
+    assert len(rows(coordinator, "SELECT * FROM spelled")) == 12
+    rows(coordinator, "DROP TABLE spelled")
+
+
+def test_queries_that_spell_out_much_are_not_kept(coordinator: Coordinator) -> None:
+    plans = coordinator._queries.plans
+    values = ", ".join(f"({number})" for number in range(1500))
+    numbers = ", ".join(map(str, range(1500)))
+    for query, expected in {
+        f"SELECT count(*) FROM (VALUES {values}) AS v (a)": 1500,
+        f"SELECT count(*) FROM r WHERE i + 0 IN ({numbers}) AND 10 / (i + 100) < 0": 0,
+        f"SELECT count(*) FROM r WHERE s || 'x' = '{'y' * 20_000}'": 0,
+    }.items():
+        before = list(plans._kept)
+        assert rows(coordinator, query) == [(expected,)]
+        assert list(plans._kept) == before, query[:50]
+    rows(coordinator, "SELECT count(*) FROM (VALUES (1), (2)) AS v (a)")
+    assert len(plans._kept) == len(before) + 1
+
+
 class FakeContents:
     """Contents in memory, with every read counted."""
 
