@@ -142,8 +142,7 @@ class Changes:
         pause = FIRST_PAUSE
         for attempt in range(MAX_ATTEMPTS):
             # Every acknowledged write counts, whatever the session's isolation.
-            read_ts = self._env.fresh_timestamp()
-            answer = self._queries.answer(session, query, read_ts=read_ts)
+            answer = self._queries.answer(session, query, linear=True)
             rows, count = updates(answer)
             if not count:
                 return 0
@@ -191,7 +190,12 @@ class Changes:
             if (tables := [w for w in writes if isinstance(w, pa.Table)])
         }
         answer = self._queries.answer(
-            session, query, read_ts=transaction.write_read_ts, overlay=overlay or None
+            session,
+            query,
+            read_ts=transaction.write_read_ts,
+            overlay=overlay or None,
+            transaction=transaction,
+            linear=True,
         )
         if answer.ts is not None:
             transaction.write_read_ts = answer.ts

@@ -19,7 +19,7 @@ import msgspec
 import pyarrow as pa
 
 from mzsql.adapter.commit_batches import Write
-from mzsql.adapter.holds import TimeDomain
+from mzsql.adapter.holds import Held, TimeDomain
 from mzsql.adapter.interrupt import NO_LIMIT, WATCH, Interrupt, running
 from mzsql.adapter.variables import (
     VARIABLES,
@@ -55,6 +55,8 @@ class Transaction:
         queried: whether a query was answered in it.
         read_ts: the time of its reads.
         domain: what its reads may name, held readable; None before the first of them.
+        held: what is held readable beside that: the session's schemas, where the first query read only the time.
+        write_read_ts: the time of what its writes were computed from.
         writes: what it will write, by table.
         reads: what its writes were computed from.
         ddl: the plan that COMMIT carries out.
@@ -72,6 +74,7 @@ class Transaction:
         self.queried = False
         self.read_ts: Timestamp | None = None
         self.domain: TimeDomain | None = None
+        self.held: Held | None = None
         self.write_read_ts: Timestamp | None = None
         self.writes: dict[GlobalId, list[Write]] = {}
         self.reads: set[GlobalId] = set()
@@ -144,6 +147,8 @@ class Transaction:
         """Let go of what it holds. Idempotent."""
         if self.domain is not None:
             self.domain.held.release()
+        if self.held is not None:
+            self.held.release()
 
 
 class Notice(msgspec.Struct, frozen=True):

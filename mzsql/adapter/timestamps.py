@@ -131,7 +131,7 @@ def determine(question: Question) -> Determination:
         timestamp is not None
         and oracle_ts is not None
         and timestamp > oracle_ts
-        and question.isolation != "serializable"
+        and (question.isolation != "serializable" or question.linear)
     )
     return Determination(
         timestamp,
