@@ -247,12 +247,6 @@ class Session:
         return tuple(s.strip() for s in self.get("search_path").split(",") if s.strip())
 
     @property
-    def strict(self) -> bool:
-        """Whether reads see every acknowledged write (strong session serializable is given the stronger promise)."""
-        isolation = self.get("transaction_isolation")
-        return isolation in ("strict serializable", "strong session serializable")
-
-    @property
     def statement_timeout(self) -> float | None:
         """Seconds that a statement may take; None: it has no limit."""
         limit = seconds(self.get("statement_timeout"), "statement_timeout")
