@@ -47,8 +47,8 @@ from mzsql.repr.types import RelationDesc
 
 #: A step reads about so many updates at most, unless a single timestamp has more.
 STEP_ROWS = 200_000
-#: A wait looks so often, in seconds, whether it was cancelled.
-_SLICE_SECONDS = 0.1
+#: After a move of the log it is looked so soon, in seconds, whether what follows it has moved too; then ever less often.
+_FIRST_LOOK_SECONDS = 0.002
 #: Time is moved on, and drops by other processes are noticed, so often, in seconds.
 _TICK_SECONDS = 1.0
 
@@ -122,6 +122,9 @@ class Subscription:
         self._ticked = time.monotonic()
         self._directory = tempfile.TemporaryDirectory(prefix="mzsql-subscribe-")
         self._duck: duckdb.DuckDBPyConnection = bounded_connection(self._directory.name)
+        # Set by whatever ends a wait: a move of the log, a cancel.
+        self._stirred = threading.Event()
+        self._unwatch = env.collections.watch(self._stirred.set)
 
     # --- for those who fetch ----------------------------------------------------------------------
 
@@ -195,6 +198,7 @@ class Subscription:
                 self._end()
 
     def _interrupt(self) -> None:
+        self._stirred.set()
         if not self._closed:
             # It may end at this very moment.
             with contextlib.suppress(duckdb.ConnectionException):
@@ -205,6 +209,7 @@ class Subscription:
         if self._closed:
             return
         self._closed = True
+        self._unwatch()
         self._ready.close()
         self._contents.close()
         self._duck.close()
@@ -292,14 +297,21 @@ class Subscription:
     def _until_complete(self, past: Timestamp) -> Iterator[pa.Table]:
         """Wait until every input is complete at ``past``; a table without rows each time the fetch's own time is over."""
         for one in self._contents.inputs.values():
+            ask, pause = True, _FIRST_LOOK_SECONDS
             while True:
+                self._stirred.clear()
                 self._check()
-                left = self._waited_until - time.monotonic()
-                if one.wait(past, max(0.0, min(left, _SLICE_SECONDS))):
+                if one.complete(past, ask=ask):
                     break
-                if left <= 0:
+                left = self._waited_until - time.monotonic()
+                ask = left <= 0
+                if ask:
                     yield self._output.nothing()
+                    continue
                 self._tick(past)
+                pause = one.patience(pause)
+                if self._stirred.wait(min(left, pause, _TICK_SECONDS)):
+                    pause = _FIRST_LOOK_SECONDS
 
     def _check(self) -> None:
         if self._cancelled:

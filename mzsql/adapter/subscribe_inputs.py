@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mzsql.adapter.environment import Environment
-from mzsql.adapter.interrupt import current
 from mzsql.persist import consolidate
-from mzsql.repr.errors import NotReadable, SqlError, UndefinedTable
+from mzsql.repr.errors import SqlError, UndefinedTable
 from mzsql.repr.frontier import Frontier, Timestamp
 from mzsql.repr.ids import GlobalId
+from mzsql.storage.collection import TABLE
 
 #: How often relations without history are looked at, in seconds.
 POLL_SECONDS = 1.0
@@ -31,8 +31,11 @@ class Input(Protocol):
     def upper(self) -> Frontier:
         """How far it is complete."""
 
-    def wait(self, past: Timestamp, seconds: float) -> bool:
-        """Wait until ``past`` is complete, no longer than ``seconds``; whether it is."""
+    def complete(self, past: Timestamp, *, ask: bool) -> bool:
+        """Whether ``past`` is complete; without ``ask`` as far as is known here, where this process is told of moves."""
+
+    def patience(self, pause: float) -> float:
+        """Seconds after which to look again without being told, where the last look was ``pause`` seconds after the one before."""
 
     def snapshot(self, as_of: Timestamp) -> pa.RecordBatchReader:
         """The contents: c0 …, [mz_error], [mz_time], mz_diff."""
@@ -60,7 +63,9 @@ class StoredInput:
     def __init__(self, env: Environment, gid: GlobalId, as_of: Timestamp) -> None:
         self._env = env
         self._gid = gid
-        self._name = env.collections.meta(gid).name
+        meta = env.collections.meta(gid)
+        self._name = meta.name
+        self._is_table = meta.kind == TABLE
         self._hold = env.collections.hold(gid, as_of)
 
     @property
@@ -80,15 +85,18 @@ class StoredInput:
             f'subscribe has been terminated because underlying relation "{self._name}" was dropped'
         )
 
-    def wait(self, past: Timestamp, seconds: float) -> bool:
-        """Wait for the collection's upper."""
+    def complete(self, past: Timestamp, *, ask: bool) -> bool:
+        """Whether the collection's upper is beyond it."""
+        collections = self._env.collections
         try:
-            self._env.collections.wait_for_upper(self._gid, past, seconds)
-        except NotReadable:
-            return False
+            upper = collections.upper(self._gid) if ask else collections.seen_upper(self._gid)
         except UndefinedTable:
             raise self._dropped() from None
-        return True
+        return upper is None or upper > past
+
+    def patience(self, pause: float) -> float:
+        """A table moves with the log, of which this process hears; a view some time later, and is looked for ever less often."""
+        return POLL_SECONDS if self._is_table else min(pause * 1.5, POLL_SECONDS)
 
     def snapshot(self, as_of: Timestamp) -> pa.RecordBatchReader:
         """The shard's contents, read piece by piece."""
@@ -129,14 +137,16 @@ class PolledInput:
             self._upper = max(self._upper + 1, self._env.clock.now_ms())
         return self._upper
 
-    def wait(self, past: Timestamp, seconds: float) -> bool:
-        """Wait until it is time to look again."""
-        upper = self.upper()
-        if upper is None or upper > past:
-            return True
-        current().sleep(min(seconds, max(self._next - time.monotonic(), 0.01)))
+    def complete(self, past: Timestamp, *, ask: bool) -> bool:
+        """Whether it was looked at since."""
+        del ask
         upper = self.upper()
         return upper is None or upper > past
+
+    def patience(self, pause: float) -> float:
+        """Until it is time to look again."""
+        del pause
+        return max(self._next - time.monotonic(), 0.01)
 
     def snapshot(self, as_of: Timestamp) -> pa.RecordBatchReader:
         """The contents now."""

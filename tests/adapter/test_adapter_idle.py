@@ -131,6 +131,26 @@ def test_an_idle_process_asks_for_next_to_nothing(
         assert con.execute("SELECT n FROM over").fetchall() == [(4,)]
 
 
+def test_an_idle_subscription_asks_for_little_and_hears_of_a_write(
+    tmp_path: Path, requests: Requests
+) -> None:
+    with mzsql.connect(tmp_path / "env") as con:
+        con.execute("CREATE TABLE t (a int); INSERT INTO t VALUES (1)")
+        with con.subscribe("SUBSCRIBE t") as cursor:
+            assert cursor.fetchone()[2:] == (1,)
+            rows: list[Any] = []
+            fetching = threading.Thread(target=lambda: rows.append(cursor.fetchone()))
+            fetching.start()
+            time.sleep(1.0)
+            requests.counts.clear()
+            time.sleep(WINDOW / 2)
+            # once a second it looks for what was dropped, and for the log until its follower is known to be told
+            assert requests.total <= allowed(WINDOW / 2) + 4 * WINDOW / 2, requests.counts
+            con.execute("INSERT INTO t VALUES (2)")
+            fetching.join(30)
+            assert [row[2:] for row in rows] == [(2,)]
+
+
 def test_an_idle_process_hears_of_what_another_does(tmp_path: Path, requests: Requests) -> None:
     env = tmp_path / "env"
     with mzsql.connect(env) as con:
