@@ -42,6 +42,8 @@ class Cursor:
         self.arraysize = 1
         self._result: Result | None = None
         self._rows: list[Row] | None = None
+        # What `_rows` was made of, of a SUBSCRIBE.
+        self._batch: pa.Table | None = None
         self._at = 0
         self._closed = False
         self._stream: Subscription | None = None
@@ -125,7 +127,7 @@ class Cursor:
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.close()
-        self._result, self._rows, self._at = None, None, 0
+        self._result, self._rows, self._batch, self._at = None, None, None, 0
 
     def executemany(self, operation: str, seq_of_parameters: Iterable[Parameters]) -> Cursor:
         """Run a statement for each set of parameters, as one transaction where none is open and the statement writes."""
@@ -212,8 +214,15 @@ class Cursor:
         if self._rows is not None and self._at < len(self._rows):
             return True
         table = self._next_table(stream, timeout)
-        self._rows, self._at = ([] if table is None else _python_rows(table, stream.desc, 0)), 0
+        self._batch, self._at = table, 0
+        self._rows = [] if table is None else _python_rows(table, stream.desc, 0)
         return bool(self._rows)
+
+    def _rest_of_batch(self) -> pa.Table | None:
+        """The rows of a subscription's batch that were not fetched yet, as fetched now."""
+        batch, at = self._batch, self._at
+        self._batch, self._rows, self._at = None, None, 0
+        return None if batch is None or at >= batch.num_rows else batch.slice(at)
 
     @staticmethod
     def _no_rows() -> ProgrammingError:
@@ -262,11 +271,15 @@ class Cursor:
         return self._result is None or self._rows is None or self._at >= len(self._rows)
 
     def arrow_batches(self) -> Iterator[pa.Table]:
-        """The result as Arrow tables, as they come: of a SUBSCRIBE until it ends, of any other result its one table."""
+        """The result as Arrow tables, as they come: of a SUBSCRIBE what was not fetched yet, until it ends; of any other result its one
+        table.
+        """
         if self._stream is None:
             yield self._table()
             return
         stream = self._stream
+        if (rest := self._rest_of_batch()) is not None:
+            yield rest
         while (table := self._next_table(stream, None)) is not None:
             yield table
 

@@ -174,3 +174,14 @@ def test_intervals_and_json() -> None:
         mzsql.Interval(1).as_timedelta()
     assert mzsql.Jsonb('{"a": 1}') == mzsql.Jsonb('{"a":1}')
     assert mzsql.Jsonb('{"a": 1}').value == {"a": 1}
+
+
+def test_arrow_batches_of_a_subscription_begin_with_what_was_not_fetched(tmp_path):
+    with mzsql.connect(tmp_path / "env") as con:
+        con.execute("CREATE TABLE t (a int); INSERT INTO t VALUES (1), (2), (3)")
+        ts = con.execute("SELECT count(*) FROM t").timestamp
+        with con.subscribe(f"SUBSCRIBE t AS OF {ts} UP TO {ts + 1}") as cursor:
+            first = cursor.fetchone()
+            rest = cursor.arrow().column("a").to_pylist()
+            assert sorted([first[-1], *rest]) == [1, 2, 3]
+            assert cursor.fetchone() is None
