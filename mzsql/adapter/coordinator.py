@@ -227,32 +227,45 @@ class Coordinator:
         bound = bind_parameters(text, parameters)
         statements = parse_statements(bound)
         self._streams.begin_text(session, len(statements))
-        results = []
-        for statement in statements:
-            interrupt.begin(session.limit_of(statement))
-            interrupt.check()
-            if session.transaction is None:
-                session.transaction = Transaction(implicit=True)
-            transaction = session.transaction
-            ends = isinstance(statement, st.Transaction) and statement.kind in _ENDS
-            if transaction.failed and not ends:
-                raise TransactionError(
-                    "current transaction is aborted, commands ignored until end of transaction block",
-                    sqlstate="25P02",
-                )
-            transaction.synced = self.env.clock.monotonic()
-            self.env.sync()
-            plan = plan_statement(statement, self._catalog(session))
-            term = self.env.oracle.term
-            result = self._run(session, transaction, plan)
+        results: list[Result] = []
+        try:
+            for statement in statements:
+                results.append(self._statement(session, statement, interrupt))
+        except BaseException:
+            # Nobody gets these results.
+            for result in results:
+                result.close()
+            raise
+        return results
+
+    def _statement(self, session: Session, statement: st.Statement, interrupt: Interrupt) -> Result:
+        interrupt.begin(session.limit_of(statement))
+        interrupt.check()
+        if session.transaction is None:
+            session.transaction = Transaction(implicit=True)
+        transaction = session.transaction
+        ends = isinstance(statement, st.Transaction) and statement.kind in _ENDS
+        if transaction.failed and not ends:
+            raise TransactionError(
+                "current transaction is aborted, commands ignored until end of transaction block",
+                sqlstate="25P02",
+            )
+        transaction.synced = self.env.clock.monotonic()
+        self.env.sync()
+        plan = plan_statement(statement, self._catalog(session))
+        term = self.env.oracle.term
+        result = self._run(session, transaction, plan)
+        try:
             if result.desc is not None:
                 # Rows count only if the timestamp that they were read at still does.
                 self.env.oracle.confirm_leadership(term)
-            results.append(result)
             if not transaction.begun:
                 session.end_transaction(committed=True)
             self._streams.end_statement(session)
-        return results
+        except BaseException:
+            result.close()
+            raise
+        return result
 
     def _catalog(self, session: Session) -> SessionCatalog:
         return self.planner.catalog(

@@ -47,6 +47,13 @@ class Result(msgspec.Struct, frozen=True):
     stream: Subscription | None = None
     copy: CopyOut | None = None
 
+    def close(self) -> None:
+        """End the rows that come later, where nobody takes them. Idempotent."""
+        if self.copy is not None:
+            self.copy.close()
+        if self.stream is not None:
+            self.stream.close()
+
 
 def expand(updates: pa.Table, name: str) -> pa.Table:
     """Rows for consolidated updates at one time: each as often as its diff says, time, diff and error columns gone.

@@ -321,6 +321,14 @@ class Connection:
 
     def _run_for_spark(self, sql: str) -> pa.Table | None:
         results = self.run(sql, None)
+        if any(result.stream is not None or result.copy is not None for result in results):
+            for result in results:
+                result.close()
+            raise ProgrammingError(
+                "SUBSCRIBE and COPY … TO STDOUT cannot be run through Spark's sql()",
+                hint="Run them on the connection: subscribe(), or a cursor's copy().",
+                sqlstate="0A000",
+            )
         return results[-1].rows if results else None
 
     def run(self, sql: str, params: Parameters, stdin: Path | None = None) -> list[Result]:

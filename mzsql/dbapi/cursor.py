@@ -60,16 +60,15 @@ class Cursor:
         self._check_open()
         self._reset()
         results = self.connection.run(operation, parameters)
-        for result in results:
-            if result.copy is not None:
-                result.copy.close()
-                raise ProgrammingError(
-                    "COPY … TO STDOUT cannot be used with this method; use copy() instead",
-                    sqlstate="0A000",
-                )
+        if any(result.copy is not None for result in results):
+            for result in results:
+                result.close()
+            raise ProgrammingError(
+                "COPY … TO STDOUT cannot be used with this method; use copy() instead",
+                sqlstate="0A000",
+            )
         for result in results[:-1]:
-            if result.stream is not None:
-                result.stream.close()
+            result.close()
         self._result = results[-1] if results else None
         self._stream = None if self._result is None else self._result.stream
         if self._stream is not None:
@@ -115,8 +114,12 @@ class Cursor:
         """Run a COPY; what it hands out, if it does. `Copy` uses this."""
         self._check_open()
         results = self.connection.run(operation, parameters, stdin)
+        taken = results[-1] if results and results[-1].copy is not None else None
+        for result in results:
+            if result is not taken:
+                result.close()
         self._result = results[-1] if results else None
-        if self._result is None:
+        if self._result is None or taken is None:
             return None
         if self._result.stream is not None:
             self.connection.follow(self._result.stream)

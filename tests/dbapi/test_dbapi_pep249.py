@@ -185,3 +185,36 @@ def test_arrow_batches_of_a_subscription_begin_with_what_was_not_fetched(tmp_pat
             rest = cursor.arrow().column("a").to_pylist()
             assert sorted([first[-1], *rest]) == [1, 2, 3]
             assert cursor.fetchone() is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["SUBSCRIBE t; SELECT 1/0", "SUBSCRIBE t; COPY t TO STDOUT", "COPY (SUBSCRIBE t) TO STDOUT"],
+)
+def test_no_subscription_is_left_of_statements_that_fail(tmp_path, text):
+    with mzsql.connect(tmp_path / "env") as con:
+        con.execute("CREATE TABLE t (a int)")
+        with pytest.raises(mzsql.Error):
+            con.execute(text)
+        assert con.coordinator.subscriptions == 0
+
+
+def test_copy_leaves_no_subscription_that_it_does_not_hand_out(tmp_path):
+    with mzsql.connect(tmp_path / "env") as con:
+        con.execute("CREATE TABLE t (a int)")
+        with pytest.raises(mzsql.Error, match="copy"), con.cursor().copy("SUBSCRIBE t"):
+            pass
+        assert con.coordinator.subscriptions == 0
+        twice = "COPY (SUBSCRIBE t) TO STDOUT; COPY (SUBSCRIBE t) TO STDOUT"
+        with con.cursor().copy(twice):
+            assert con.coordinator.subscriptions == 1
+        assert con.coordinator.subscriptions == 0
+
+
+def test_spark_refuses_what_comes_piece_by_piece(tmp_path):
+    with mzsql.connect(tmp_path / "env") as con:
+        con.execute("CREATE TABLE t (a int)")
+        # what MzSpark.sql calls
+        with pytest.raises(mzsql.Error, match="cannot be run through Spark"):
+            con._run_for_spark("SUBSCRIBE t")
+        assert con.coordinator.subscriptions == 0
