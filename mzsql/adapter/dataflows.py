@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from mzsql.adapter import catalog as cat
 from mzsql.adapter.catalog import CatalogState, Item
+from mzsql.adapter.closing import close_all
 from mzsql.adapter.environment import Environment
 from mzsql.adapter.expression_cache import GlobalExpressions
 from mzsql.adapter.leader import LEASE_MS, Leadership
@@ -405,7 +406,9 @@ class Dataflows:
         self._wake.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
-        self._resign()
+        close_all((self._resign, self._give_back), self._env.clock)
+
+    def _give_back(self) -> None:
         if self._may_lead:
             # What a newer deployment has fenced has nothing to give back.
             with contextlib.suppress(Fenced):

@@ -20,6 +20,7 @@ import msgspec
 from mzsql.adapter import catalog as cat
 from mzsql.adapter.builtin import builtins_by_name
 from mzsql.adapter.catalog import CatalogState, DurableCatalog, Item, Meta
+from mzsql.adapter.closing import close_all
 from mzsql.adapter.durable_map import Change
 from mzsql.adapter.expression_cache import ExpressionCache
 from mzsql.adapter.leader import this_process
@@ -372,27 +373,38 @@ class Environment:
         return max((r.workers for r in replicas), default=1)
 
     def close(self) -> None:
-        """Give everything up that this process holds. Idempotent."""
+        """Give everything up that this process holds. Idempotent.
+
+        Whatever fails, all of it is closed; a store that fails keeps this for some seconds only, and the leases run out by themselves.
+
+        Raises:
+            SqlError: the first failure, once everything is closed.
+        """
         with self._lock:
             if self._closing.is_set():
                 return
             self._closing.set()
-        self.manager.close()
-        self.collections.close()
-        self.wal.close()
-        self.cache.close()
-        self.catalog.close()
-        self.oracle.close()
-        self.catalog_oracle.close()
-        if self._old_oracle is not None:
-            self._old_oracle.close()
-        self.persist.close()
-        self.persist.consensus.close()
-        # Those that wait for Consensus to notify them end now.
+        steps = [
+            self.manager.close,
+            self.collections.close,
+            self.wal.close,
+            self.cache.close,
+            self.catalog.close,
+            self.oracle.close,
+            self.catalog_oracle.close,
+            *(() if self._old_oracle is None else (self._old_oracle.close,)),
+            self.persist.close,
+            self.persist.consensus.close,
+            self._join,
+            self.persist.blob.close,
+        ]
+        close_all(steps, self.clock)
+
+    def _join(self) -> None:
+        """Those that waited for Consensus to notify them end when it is closed."""
         self.collections.join(_JOIN_SECONDS)
         for thread in self._followers:
             thread.join(_JOIN_SECONDS)
-        self.persist.blob.close()
 
 
 def _open_persist(

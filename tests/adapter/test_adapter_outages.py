@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -67,3 +67,25 @@ def test_a_statement_timeout_ends_a_statement_that_meets_an_outage(
     (result,) = coordinator.execute(session, "SELECT a FROM t")
     assert result.rows is not None
     assert result.rows.num_rows == 1
+
+
+def test_an_environment_is_closed_wholly_and_soon_in_an_outage(
+    env: Environment, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator.execute(Session(), "CREATE TABLE t (a int); INSERT INTO t VALUES (1)")
+    coordinator.execute(Session(), "SELECT a FROM t")
+    closed: list[str] = []
+    for name, store in (("consensus", env.persist.consensus), ("blob", env.persist.blob)):
+        close = store.close
+
+        def noted(name: str = name, close: Callable[[], None] = close) -> None:
+            close()
+            closed.append(name)
+
+        monkeypatch.setattr(store, "close", noted)
+    began = time.monotonic()
+    with outage(env), pytest.raises(LocationError, match="the store cannot be reached"):
+        env.close()
+    assert time.monotonic() - began < PATIENCE
+    assert closed == ["consensus", "blob"]
+    env.close()
