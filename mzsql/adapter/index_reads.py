@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from mzsql.adapter.catalog import Item
 from mzsql.adapter.environment import Environment
+from mzsql.adapter.peek import Limits
 from mzsql.adapter.planner import Planner
 from mzsql.adapter.results import decoder
 from mzsql.adapter.row_reads import PLAIN
@@ -62,12 +63,16 @@ class IndexReads:
         env: the environment.
         planner: knows the plans that run, which name the arrangements.
         kept: keeps small ones in memory.
+        limits: how much a lookup may bring into this process.
     """
 
-    def __init__(self, env: Environment, planner: Planner, kept: SnapshotCache) -> None:
+    def __init__(
+        self, env: Environment, planner: Planner, kept: SnapshotCache, limits: Limits
+    ) -> None:
         self._env = env
         self._planner = planner
         self._kept = kept
+        self._limits = limits
         self._lock = threading.Lock()
         self._layouts: dict[tuple[GlobalId, int, int], Layout] = {}
         self._registered: dict[GlobalId, Collection] = {}
@@ -200,8 +205,9 @@ class IndexReads:
         values = pa.array([first(key[0]) for key in keys], arrow_type(layout.columns[0].type))
         # Error rows have no key: they are found under NULL. Arrow's values, as Python has no date after the year 9999.
         ranges: list[KeyRange] = [(None, None), *((v, v) for v in values)]
-        found = collections.lookup(gid, as_of, ranges).drop_columns(["mz_time"])
-        return _with_keys(found, layout, keys)
+        limits = self._limits
+        found = collections.lookup(gid, as_of, ranges, rows=limits.rows, size=limits.bytes)
+        return None if found is None else _with_keys(found.drop_columns(["mz_time"]), layout, keys)
 
 
 def _with_keys(rows: pa.Table, layout: Layout, keys: Sequence[Row]) -> pa.Table:

@@ -78,8 +78,8 @@ class Peeker:
         self._source = source
         self._spark = spark
         self._replicas = replicas
-        self._limits = limits or Limits()
-        self.kept = SnapshotCache(entry_bytes=min(ENTRY_BYTES, self._limits.bytes))
+        self.limits = limits or Limits()
+        self.kept = SnapshotCache(entry_bytes=min(ENTRY_BYTES, self.limits.bytes))
         self._duckdb = DuckDbPool()
 
     def close(self) -> None:
@@ -232,7 +232,7 @@ class Peeker:
 
     def _too_much(self, parts: Sequence[PartRef]) -> bool:
         rows, size = sum(p.rows for p in parts), sum(p.bytes for p in parts)
-        return rows > self._limits.rows or size > self._limits.bytes
+        return rows > self.limits.rows or size > self.limits.bytes
 
     def _inputs(
         self, gids: Sequence[GlobalId], as_of: Timestamp, overlay: Overlay

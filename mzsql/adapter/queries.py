@@ -86,7 +86,7 @@ class Queries:
         self.timestamps = Timestamps(env)
         self.holds = ReadHolds(env.collections)
         self.plans = PlanCache()
-        self.indexes = IndexReads(env, planner, peeker.kept)
+        self.indexes = IndexReads(env, planner, peeker.kept, peeker.limits)
         self._indexes_at: tuple[int, Mapping[str, frozenset[GlobalId]]] = (-1, {})
 
     # --- what a query reads -------------------------------------------------------------------

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
 import pyarrow as pa
 
-from mzsql.persist import CriticalReader, ReadHandle
+from mzsql.persist import CriticalReader, KeyRange, ReadHandle, consolidate
 from mzsql.repr.frontier import Frontier, Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType, arrow_schema
@@ -116,3 +117,30 @@ class OpenCollection:
     def replace_reader(self, reader: ReadHandle) -> None:
         """Read by another one from now on."""
         self._own = reader
+
+
+def looked_up(
+    reader: ReadHandle, as_of: Timestamp, ranges: Sequence[KeyRange], *, rows: int, size: int
+) -> pa.Table | None:
+    """An arrangement's contents at ``as_of`` in ranges of its first key column, consolidated; None where they are too large.
+
+    Args:
+        reader: of the arrangement.
+        as_of: the time, complete already.
+        ranges: as `mzsql.persist.KeyRange` says.
+        rows: the most rows wanted.
+        size: the most bytes wanted.
+    """
+    filters = {"c0": ranges}
+    parts = reader.parts(as_of, filters=filters)
+    if sum(p.rows for p in parts) <= rows and sum(p.bytes for p in parts) <= size:
+        return reader.snapshot_arrow(as_of, key_ranges=ranges)
+    # A few row groups of large parts may be all that it takes: that is seen as they come.
+    found: list[pa.RecordBatch] = []
+    pieces = reader.snapshot_reader(as_of, filters=filters)
+    for piece in pieces:
+        rows, size = rows - piece.num_rows, size - piece.nbytes
+        if rows < 0 or size < 0:
+            return None
+        found.append(piece)
+    return consolidate(pa.Table.from_batches(found, pieces.schema), reader.key)

@@ -31,7 +31,7 @@ from mzsql.persist import (
 from mzsql.repr.errors import Fenced, NotReadable, SqlError, UndefinedTable
 from mzsql.repr.frontier import Frontier, Timestamp, join, meet, show
 from mzsql.repr.ids import GlobalId
-from mzsql.storage.collection import ARRANGEMENT, TABLE, Collection, Hold, OpenCollection
+from mzsql.storage.collection import ARRANGEMENT, TABLE, Collection, Hold, OpenCollection, looked_up
 from mzsql.storage.tables import Tables, TableShard, empty_updates
 
 T = TypeVar("T")
@@ -291,11 +291,16 @@ class Collections:
 
         return self._reading(gid, as_of, read)
 
-    def lookup(self, gid: GlobalId, as_of: Timestamp, ranges: Sequence[KeyRange]) -> pa.Table:
-        """The contents of an arrangement at ``as_of`` in ranges of its first key column: c0 …, mz_error, mz_time, mz_diff."""
+    def lookup(
+        self, gid: GlobalId, as_of: Timestamp, ranges: Sequence[KeyRange], *, rows: int, size: int
+    ) -> pa.Table | None:
+        """The contents of an arrangement at ``as_of`` in ranges of its first key column: c0 …, mz_error, mz_time, mz_diff.
 
-        def read(one: OpenCollection) -> pa.Table:
-            return one.reader.snapshot_arrow(as_of, key_ranges=ranges)
+        None where they are more than ``rows`` rows, or ``size`` bytes: no more than that and a row group is then brought into memory.
+        """
+
+        def read(one: OpenCollection) -> pa.Table | None:
+            return looked_up(one.reader, as_of, ranges, rows=rows, size=size)
 
         return self._reading(gid, as_of, read)
 

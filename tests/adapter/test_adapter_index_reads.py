@@ -15,6 +15,7 @@ from mzsql.adapter.coordinator import Coordinator
 from mzsql.adapter.environment import Environment
 from mzsql.adapter.index_reads import IndexReads
 from mzsql.adapter.locations import locate
+from mzsql.adapter.peek import Limits
 from mzsql.adapter.session import Session
 from mzsql.repr.errors import DataError
 from mzsql.repr.frontier import Frontier, Timestamp
@@ -136,6 +137,7 @@ def test_as_without_indexes(
                 found = outcome(coordinator, query, "quickstart")
                 assert found == outcome(coordinator, query, "other"), query
             assert len(set(looked.found)) == 4
+    _bounded(reader, looked)
     # The index is passed over until it has what was acknowledged, and used again then.
     rows(reader, "INSERT INTO t VALUES (7, 'v3', 1000)")
     for _ in range(3):
@@ -172,6 +174,24 @@ def test_as_without_indexes(
             outcome(coordinator, query, "quickstart")
         assert not coordinator._queries.indexes._registered
     assert not looked.found
+
+
+def _bounded(reader: Coordinator, looked: Looked) -> None:
+    """What a lookup brings here is bounded by the rows found, however many there are besides."""
+    query = "SELECT * FROM t WHERE k = 7"
+    expected = outcome(reader, query, "other")
+    indexes = reader._queries.indexes
+    for limits, used in (
+        (Limits(rows=4), True),
+        (Limits(rows=3), False),
+        (Limits(bytes=4096), True),
+        (Limits(bytes=8), False),
+    ):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(indexes, "_limits", limits)
+            looked.found.clear()
+            assert outcome(reader, query, "quickstart") == expected
+            assert bool(looked.found) is used, limits
 
 
 def _held_by_nobody(reader: Coordinator, looked: Looked) -> None:
