@@ -267,6 +267,14 @@ class Coordinator:
             raise
         return result
 
+    def abandon(self, session: Session) -> None:
+        """The session ends: its open transaction is over, its cursors too, even where a backend fails."""
+        try:
+            self._transactions.abandon(session)
+        finally:
+            session.end_transaction(committed=False)
+            self._streams.end_text(session)
+
     def _catalog(self, session: Session) -> SessionCatalog:
         return self.planner.catalog(
             search_path=session.search_path,

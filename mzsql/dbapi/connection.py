@@ -190,15 +190,25 @@ class Connection:
                 self._shared.coordinator.execute(self._session, statement)
 
     def close(self) -> None:
-        """Close; an open transaction is given up. The last connection closes the environment. Idempotent."""
-        with self._lock:
+        """Close; an open transaction is given up, and what runs in another thread is cancelled. The last connection closes the
+        environment. Idempotent.
+        """
+        with _open_lock:
             if self._closed:
                 return
-            if self._session.transaction is not None:
-                # What a newer deployment has fenced is given up all the same.
-                with user_errors(), contextlib.suppress(Fenced):
-                    self._shared.coordinator.execute(self._session, "ROLLBACK")
             self._closed = True
+        self._session.cancel()
+        try:
+            with self._lock:
+                if self._session.transaction is not None:
+                    # What a newer deployment has fenced is given up all the same.
+                    with user_errors(), contextlib.suppress(Fenced):
+                        self._shared.coordinator.abandon(self._session)
+        finally:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Give everything back, the environment with it where this was its last connection."""
         for stream in list(self._streams):
             stream.close()
         _connections.discard(self)
@@ -341,6 +351,7 @@ class Connection:
         """
         self._check_open()
         with self._lock, user_errors():
+            self._check_open()  # it may have been closed while this waited
             coordinator = self._shared.coordinator
             if not self.autocommit and self._session.transaction is None:
                 coordinator.execute(self._session, "BEGIN")

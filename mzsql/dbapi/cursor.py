@@ -135,8 +135,13 @@ class Cursor:
     def executemany(self, operation: str, seq_of_parameters: Iterable[Parameters]) -> Cursor:
         """Run a statement for each set of parameters, as one transaction where none is open and the statement writes."""
         self._check_open()
-        total = 0
         sets = list(seq_of_parameters)
+        # Threads may share the connection: no other's statement gets into this transaction.
+        with self.connection._lock:
+            return self._execute_each(operation, sets)
+
+    def _execute_each(self, operation: str, sets: Sequence[Parameters]) -> Cursor:
+        total = 0
         connection = self.connection
         alone = connection.autocommit and not connection.in_transaction and len(sets) > 1
         if alone:
@@ -146,7 +151,7 @@ class Cursor:
                 self.execute(operation, parameters)
                 total += max(self.rowcount, 0)
         except BaseException:
-            if alone:
+            if alone and not connection.closed:  # closing gives the transaction up itself
                 connection.rollback()
             raise
         if alone:

@@ -49,3 +49,42 @@ def test_a_closed_connection_cannot_cancel(tmp_path: Path) -> None:
     con.close()
     with pytest.raises(mzsql.InterfaceError):
         con.cancel()
+
+
+def test_executemany_of_threads_that_share_a_connection_are_one_transaction_each(
+    tmp_path: Path,
+) -> None:
+    with mzsql.connect(str(tmp_path / "env")) as con:
+        con.execute("CREATE TABLE t (a int)")
+        failures: list[Exception] = []
+
+        def many(first: int) -> None:
+            try:
+                sets = [(first + i,) for i in range(5)]
+                con.cursor().executemany("INSERT INTO t VALUES (%s)", sets)
+            except mzsql.Error as failure:
+                failures.append(failure)
+
+        threads = [threading.Thread(target=many, args=(i * 10,)) for i in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert failures == []
+        assert con.execute("SELECT count(*) FROM t").fetchall() == [(15,)]
+
+
+def test_close_ends_what_another_thread_runs(tmp_path: Path) -> None:
+    with mzsql.connect(str(tmp_path / "env")) as keeper:
+        keeper.execute("CREATE TABLE t (a int)")
+        con = mzsql.connect(str(tmp_path / "env"))
+        item = keeper.coordinator.env.catalog.state.by_name("public", "t")
+        assert item is not None
+        with keeper.coordinator.commits.locks.held({item.id: EXCLUSIVE}, Interrupt()):
+            timer = threading.Timer(0.2, con.close)
+            timer.start()
+            with pytest.raises(mzsql.OperationalError, match="due to user request"):
+                con.execute("INSERT INTO t VALUES (1)")
+            timer.join(30)
+            assert not timer.is_alive()
+        assert con.closed
