@@ -230,8 +230,13 @@ class Session:
     def reset_all(self) -> None:
         """RESET ALL: every variable that can be set back to its default."""
         for name in VARIABLES:
-            if name not in READ_ONLY:
+            # What is at its default already cannot fail, whatever the transaction has done.
+            if name not in READ_ONLY and self.get(name) != self._default(name):
                 self.set(name, None)
+
+    @staticmethod
+    def _default(name: str) -> str:
+        return value_for(name, (variable(name).default,))
 
     def end_transaction(self, *, committed: bool) -> None:
         """The transaction is over: what it has set stays only if it was committed."""
