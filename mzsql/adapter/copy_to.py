@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+import stat
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -224,17 +225,36 @@ def to_files(plan: p.CopyToPlan, path: str, desc: RelationDesc, rows: pa.Table) 
     if not target.parent.is_dir() or target.is_dir():
         why = "Is a directory" if target.is_dir() else "No such directory"
         raise InvalidParameter(f'could not open file "{path}" for writing: {why}', sqlstate="58P01")
+    try:
+        _to_file(plan, target, desc, rows)
+    except OSError as failure:
+        denied = isinstance(failure, PermissionError)
+        raise InvalidParameter(
+            f'could not open file "{path}" for writing: {failure.strerror or failure}',
+            sqlstate="42501" if denied else "58030",
+        ) from failure
+    return int(rows.num_rows)
+
+
+def _to_file(plan: p.CopyToPlan, target: Path, desc: RelationDesc, rows: pa.Table) -> None:
+    """A file is there wholly or as it was, under its links and with its mode; a pipe or a device is written into."""
+    target = target.resolve()
+    if target.exists() and not target.is_file():
+        with target.open("wb") as sink:
+            _write(plan, desc, rows, sink)
+        return
     written = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     try:
         with written.open("wb") as sink:
             _write(plan, desc, rows, sink)
             sink.flush()
             os.fsync(sink.fileno())
+        if target.exists():
+            written.chmod(stat.S_IMODE(target.stat().st_mode))
         written.replace(target)
     except BaseException:
         written.unlink(missing_ok=True)
         raise
-    return int(rows.num_rows)
 
 
 def _to_store(plan: p.CopyToPlan, url: str, desc: RelationDesc, rows: pa.Table) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import io
 import math
+import os
 import random
 from decimal import Decimal
 
@@ -285,3 +286,32 @@ def test_a_store_gets_files_of_bounded_size(con, s3_url, monkeypatch):
     blob.close()
     with pytest.raises(mzsql.Error, match="is not empty"):
         con.execute(f"COPY r TO '{s3_url}' WITH (FORMAT parquet)")
+
+
+def test_copy_to_a_file_keeps_its_links_and_mode_and_writes_into_pipes(tmp_path):
+    with mzsql.connect(tmp_path / "env") as con:
+        real, link, pipe = (tmp_path / name for name in ("real.csv", "link.csv", "pipe"))
+        real.write_text("old")
+        real.chmod(0o600)
+        link.symlink_to(real)
+        con.execute(f"COPY (SELECT 1) TO '{link}' WITH (FORMAT csv)")
+        assert link.is_symlink()
+        assert real.read_text() == "1\n"
+        assert real.stat().st_mode & 0o777 == 0o600
+        os.mkfifo(pipe)
+        reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            con.execute(f"COPY (SELECT 2) TO '{pipe}' WITH (FORMAT csv)")
+            assert os.read(reading, 10) == b"2\n"
+        finally:
+            os.close(reading)
+        assert pipe.is_fifo()
+        with pytest.raises(mzsql.Error, match="could not open file") as raised:
+            con.execute(f"COPY (SELECT 1) TO '{tmp_path / ('x' * 250)}' WITH (FORMAT csv)")
+        assert raised.value.sqlstate == "58030"
+
+
+def test_reset_all_in_a_transaction_leaves_what_is_at_its_default(tmp_path):
+    with mzsql.connect(tmp_path / "env") as con:
+        con.execute("CREATE TABLE t (a int)")
+        con.execute("BEGIN; SELECT * FROM t; RESET ALL; COMMIT")
