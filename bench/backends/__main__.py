@@ -12,7 +12,6 @@ targets were met; the exit code says nothing about it.
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import os
 import sys
@@ -21,7 +20,6 @@ from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import gettempdir
-from time import perf_counter
 from typing import Any
 
 if missing := [
@@ -42,7 +40,7 @@ import commits  # noqa: E402
 import objects  # noqa: E402
 import servers  # noqa: E402
 import statements  # noqa: E402
-from figures import Case, machine, scratch, shown, tell_targets  # noqa: E402
+from figures import Case, machine, run_cases, scratch, shown  # noqa: E402
 
 from mzsql.location import shown_url  # noqa: E402
 # isort: on
@@ -85,17 +83,7 @@ def run(letters: list[str], postgres: str | None, s3: str | None, *, quick: bool
             "d": lambda: commits.costs(s3_url, postgres_url, folder, quick=quick),
             "e": lambda: commits.wakes(postgres_url, folder, quick=quick),
         }
-        done = []
-        for letter in letters:
-            # What is there by now is no garbage: collections that fall into a measurement need not look at it.
-            gc.collect()
-            gc.freeze()
-            begun = perf_counter()
-            case = cases[letter]()
-            gc.unfreeze()
-            case.show()
-            done.append({**case.data(), "took_seconds": perf_counter() - begun})
-    tell_targets(done)
+        done = run_cases(letters, cases)
     return {"machine": about, "quick": quick, "cases": done}
 
 

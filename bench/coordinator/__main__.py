@@ -11,13 +11,11 @@ whether its targets were met; the exit code says nothing about it.
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import gettempdir
-from time import perf_counter
 from typing import Any
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -28,7 +26,7 @@ sys.path += [str(_ROOT / "bench/persist")]
 # isort: off
 import peeks  # noqa: E402
 import writes  # noqa: E402
-from figures import Case, machine, scratch, shown, tell_targets  # noqa: E402
+from figures import Case, machine, run_cases, scratch, shown  # noqa: E402
 # isort: on
 
 LETTERS = "abc"
@@ -61,17 +59,7 @@ def run(letters: list[str], *, quick: bool, index: bool) -> dict[str, Any]:
             "b": lambda: writes.updates(folder, quick=quick),
             "c": lambda: reads(folder, quick=quick, index=index),
         }
-        done = []
-        for letter in letters:
-            # What is there by now is no garbage: collections that fall into a measurement need not look at it.
-            gc.collect()
-            gc.freeze()
-            begun = perf_counter()
-            case = cases[letter]()
-            gc.unfreeze()
-            case.show()
-            done.append({**case.data(), "took_seconds": perf_counter() - begun})
-    tell_targets(done)
+        done = run_cases(letters, cases)
     return {"machine": about, "quick": quick, "cases": done}
 
 

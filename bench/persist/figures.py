@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 import random
@@ -137,6 +138,24 @@ def pauses(number: int, least: float, most: float) -> list[float]:
     """The same irregular pauses each time, in seconds."""
     rng = random.Random(7)
     return [rng.uniform(least, most) for _ in range(number)]
+
+
+def run_cases(
+    letters: Sequence[str], cases: Mapping[str, Callable[[], Case]]
+) -> list[dict[str, Any]]:
+    """Measure cases one after the other, show each when it is done, and tell of their targets; everything for JSON."""
+    done = []
+    for letter in letters:
+        # What is there by now is no garbage: collections that fall into a measurement need not look at it.
+        gc.collect()
+        gc.freeze()
+        begun = perf_counter()
+        case = cases[letter]()
+        gc.unfreeze()
+        case.show()
+        done.append({**case.data(), "took_seconds": perf_counter() - begun})
+    tell_targets(done)
+    return done
 
 
 def tell_targets(done: Sequence[Mapping[str, Any]]) -> None:

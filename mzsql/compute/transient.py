@@ -74,7 +74,6 @@ class TransientDataflow:
         self._directory = tempfile.TemporaryDirectory(prefix="mzsql-transient-")
         self._duck = bounded_connection(self._directory.name)
         self._specs = {spec.name: spec for spec in rendered.arrangements}
-        self._rows: dict[str, int] = {}
         self._settled: dict[str, int] = {}
 
     def interrupt(self) -> None:
@@ -113,7 +112,7 @@ class TransientDataflow:
                 f'CREATE TABLE "{state}" AS SELECT {listed}mz_diff FROM stage WHERE mz_error IS NULL'
             )
             self._present(stage.target, self._as_of)
-            self._rows[stage.target] = self._settled[stage.target] = self._count(state)
+            self._settled[stage.target] = self._count(state)
         for gid in snapshots:
             self._duck.execute(f'DROP TABLE "snap_{gid}"')
         arity = len(self._rendered.output_columns)

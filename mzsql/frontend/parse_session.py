@@ -18,7 +18,6 @@ EXPLAIN_STAGES = (
 )
 EXPLAIN_FORMATS = ("TEXT", "JSON", "SQL", "DOT")
 #: Options of EXPLAIN … WITH (…), words joined by spaces; ``node_ids`` is the older spelling of ``node identifiers``.
-#: Options of EXPLAIN … WITH (…), words joined by spaces; ``node_ids`` is the older spelling of ``node identifiers``.
 EXPLAIN_OPTIONS = frozenset(
     """
     arity|cardinality|column names|equivalences|filter pushdown|humanized expressions|join implementations|keys|node identifiers|
