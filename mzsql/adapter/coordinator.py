@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import copy_context
 from typing import Any
 
 import pyarrow as pa
@@ -173,6 +174,11 @@ class Coordinator:
         Raises:
             SqlError: a statement is at fault; those before it in the text have been carried out.
         """
+        # In a context of its own: limits that hold for a statement do not outlive it, at whatever moment Ctrl-C ends it.
+        return copy_context().run(self._execute_text, session, text, parameters)
+
+    def _execute_text(self, session: Session, text: str, parameters: Parameters) -> list[Result]:
+        """As `execute`, whatever fails told as an error of SQL."""
         try:
             session.resume()
             try:

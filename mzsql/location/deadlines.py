@@ -9,8 +9,7 @@ on threads of its own asks first and takes the answer along.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from contextvars import ContextVar
 
 LEAST_SECONDS = 1.0
@@ -38,12 +37,17 @@ def at_most(seconds: float) -> float:
     return seconds if left is None else min(seconds, left)
 
 
-@contextmanager
-def waiting(left: Left) -> Iterator[None]:
+class waiting:  # noqa: N801 (used as a block: ``with waiting(left):``)
     """Call backends, within the block and on this thread, for no longer than ``left()`` seconds from any moment."""
-    outer = _left.get()
-    token = _left.set(left if outer is None else lambda: min(outer(), left()))
-    try:
-        yield
-    finally:
-        _left.reset(token)
+
+    def __init__(self, left: Left) -> None:
+        self._outer: Left | None = None
+        self._left = left
+
+    def __enter__(self) -> None:
+        outer, left = _left.get(), self._left
+        self._outer = outer
+        _left.set(left if outer is None else lambda: min(outer(), left()))
+
+    def __exit__(self, *failure: object) -> None:
+        _left.set(self._outer)

@@ -10,11 +10,10 @@ Source: the persist design, "Roughly speaking, all users of the state machine fo
 
 from __future__ import annotations
 
-import contextlib
 import random
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
@@ -124,7 +123,7 @@ class Shard:
         self.shard_id = shard_id
         self.context = context
         self._cached: ShardState | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         # Looks at Consensus are numbered as they begin; `_seen` is the latest one whose result is cached.
         self._begun = 0
         self._seen = 0
@@ -150,14 +149,18 @@ class Shard:
     def fetch(self, deadline: Deadline) -> ShardState | None:
         """The current state, or `None` when the shard does not exist."""
         asked = self._begun
-        with self._turn(deadline):
+
+        def look() -> ShardState | None:
             # While this call waited another one may have looked.
             return self._cached if self._seen > asked else self._refresh(deadline)
+
+        return self._in_turn(deadline, look)
 
     def initialize(self, initial: Callable[[], ShardState], deadline: Deadline) -> ShardState:
         """The current state; the shard is made from ``initial()`` when it is not there."""
         backoff = Backoff(self.context.clock, self.context.rng, deadline)
-        with self._turn(deadline):
+
+        def found_or_made() -> ShardState:
             while True:
                 state = self._refresh(deadline)
                 if state is not None:
@@ -168,6 +171,8 @@ class Shard:
                 except (Determinate, Indeterminate):
                     if not backoff.pause():
                         raise
+
+        return self._in_turn(deadline, found_or_made)
 
     def apply(
         self, command: Command, deadline: Deadline, *, doubtful_since: int | None = None
@@ -189,24 +194,29 @@ class Shard:
             Indeterminate: it may or may not have been; after any other error of these it surely was not.
         """
         asked = self._begun
-        with self._turn(deadline):
-            return self._apply(command, deadline, asked, doubtful_since)
+        return self._in_turn(
+            deadline, lambda: self._apply(command, deadline, asked, doubtful_since)
+        )
 
-    @contextlib.contextmanager
-    def _turn(self, deadline: Deadline) -> Iterator[None]:
-        """The lock. Another thread may hold it while it retries, for longer than the caller has time."""
+    def _in_turn(self, deadline: Deadline, act: Callable[[], T]) -> T:
+        """``act()`` under the lock. Another thread may hold it while it retries, for longer than the caller has time."""
         patience = min(max(deadline.remaining(), _TURN_SECONDS), threading.TIMEOUT_MAX)
-        if not self._lock.acquire(timeout=patience):
-            trouble = self._trouble
-            raise Determinate(
-                f"shard {self.shard_id}: another call of this process was not over within {deadline.timeout:g} s"
-                + (self.context.awaited if trouble is None else f"; it met: {trouble.message}")
-            ) from trouble
         try:
-            yield
-        finally:
+            if not self._lock.acquire(timeout=patience):
+                trouble = self._trouble
+                raise Determinate(
+                    f"shard {self.shard_id}: another call of this process was not over within {deadline.timeout:g} s"
+                    + (self.context.awaited if trouble is None else f"; it met: {trouble.message}")
+                ) from trouble
             self._trouble = None
-            self._lock.release()
+            return act()
+        finally:
+            # Ctrl-C may come between getting the lock and knowing of it: an RLock itself knows whose it is.
+            # (`contextlib.suppress` would have such moments of its own.)
+            try:  # noqa: SIM105
+                self._lock.release()
+            except RuntimeError:
+                pass  # another thread's: this call did not get it
 
     def _apply(
         self, command: Command, deadline: Deadline, asked: int, doubtful_since: int | None
@@ -344,11 +354,15 @@ class Shard:
             if self.context.closing.is_set():
                 raise ExpiredHandle(f"shard {self.shard_id}: the persist client was closed")
             asked = self._begun
-            with self._turn(deadline):
+
+            def look(asked: int = asked) -> ShardState:
                 # What another thread has seen meanwhile may be enough.
                 state = self._cached
                 if state is None or not (self._seen > asked or satisfied(state)):
                     state = self._refetch(deadline)
+                return state
+
+            state = self._in_turn(deadline, look)
             if satisfied(state) or deadline.passed():
                 return state
             if isinstance(consensus, ConsensusWait):

@@ -13,7 +13,7 @@ import threading
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
@@ -303,16 +303,17 @@ def metered(operation: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
             owner: Any = args[0]
             meter: Meter = owner._context.meter
             series = meter.operation(operation)
-            token = _inside.set(True)
+            # In a context of its own: what Ctrl-C leaves undone there, at whatever moment, does not outlive the call.
+            context = copy_context()
+            context.run(_inside.set, True)
             start = meter._now()
             try:
-                return method(*args, **kwargs)
+                return context.run(method, *args, **kwargs)
             except Exception as error:
                 series.errors[error_kind(error)].inc()
                 raise
             finally:
                 series.seconds.observe(meter._now() - start)
-                _inside.reset(token)
 
         return timed
 

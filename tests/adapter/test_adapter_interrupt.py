@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
+from pathlib import Path
 
 import pytest
+from commit_kit import Place, opened
+from ctrl_c_kit import ctrl_c_at
 
 from mzsql.adapter.interrupt import NO_LIMIT, Interrupt, Watch, current, running
 from mzsql.location import seconds_left
@@ -186,3 +189,26 @@ def test_a_watch_whose_thread_has_ended_starts_another() -> None:
     watch.add(time.monotonic(), called.set)
     assert called.wait(HANG)
     watch.close()
+
+
+def test_ctrl_c_at_any_moment_at_which_limits_are_set_leaves_none_of_them_behind(
+    tmp_path: Path,
+) -> None:
+    def interrupted_at(place: Place, number: int) -> bool:
+        pressed = False
+        try:
+            with ctrl_c_at(number, ("deadlines.py", "adapter/interrupt.py", "adapter/session.py")):
+                place.run("SELECT a FROM t")
+        except KeyboardInterrupt:
+            pressed = True
+        assert seconds_left() is None, number
+        assert place.rows("SELECT a FROM t") == [(1,)], number
+        return pressed
+
+    with opened(tmp_path / "env") as (place,):
+        place.run("CREATE TABLE t (a int)")
+        place.run("INSERT INTO t VALUES (1)")
+        moments = 0
+        while moments < 120 and interrupted_at(place, moments + 1):
+            moments += 1
+        assert moments > 20

@@ -460,13 +460,13 @@ def test_threads_that_ask_at_once_share_a_look():
     client = PersistClient(MemBlob(), consensus, background=False)
     write, _ = client.open_shard(client.new_shard_id(), SCHEMA)
     shard = write._opened.shard
-    turn, asked = shard._turn, threading.Semaphore(0)
+    turn, asked = shard._in_turn, threading.Semaphore(0)
 
-    def counted_turn(deadline):
+    def counted_turn(deadline, act):
         asked.release()
-        return turn(deadline)
+        return turn(deadline, act)
 
-    shard._turn = counted_turn
+    shard._in_turn = counted_turn
     gate = consensus.gate = threading.Event()
     before = len(consensus.scans)
     uppers = []

@@ -296,7 +296,9 @@ class Lock:
         return True
 
     def release(self) -> None:
-        """As `threading.Lock.release`."""
+        """As `threading.Lock.release`, and of a reentrant one as `threading.RLock.release`."""
+        if self._reentrant and self._owner is not (self._world.current or self._world):
+            raise RuntimeError("cannot release un-acquired lock")
         assert self._owner is not None
         self._depth -= 1
         if self._depth == 0:
