@@ -13,7 +13,7 @@ from collections.abc import Callable
 from mzsql.location import Consensus, TimestampOracle
 from mzsql.location import open_oracle as open_bare_oracle
 from mzsql.oracle.batching import BatchingOracle
-from mzsql.oracle.errors import OracleFenced, OracleReadOnly, OracleTimeout
+from mzsql.oracle.errors import OracleClosed, OracleFenced, OracleReadOnly, OracleTimeout
 from mzsql.oracle.in_memory import InMemoryOracle, Serving
 from mzsql.oracle.metrics import MeteredOracle, OracleMetrics
 from mzsql.oracle.read_only import ReadOnlyOracle
@@ -31,6 +31,7 @@ __all__ = [
     "InMemoryOracle",
     "Ledger",
     "MeteredOracle",
+    "OracleClosed",
     "OracleFenced",
     "OracleMetrics",
     "OracleReadOnly",

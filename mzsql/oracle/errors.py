@@ -10,6 +10,10 @@ class OracleTimeout(Determinate):
     """The caller's own time was over before the oracle had answered; nothing was allocated or applied for it."""
 
 
+class OracleClosed(Determinate):
+    """What served the timestamps here was closed; nothing was allocated or applied."""
+
+
 class OracleFenced(SqlError):
     """The timestamps that this process served, or their implementation, are somebody else's now; what was read meanwhile may be too old."""
 

@@ -25,7 +25,7 @@ import msgspec
 
 from mzsql.location import MAX_SEQNO, Determinate, LocationError
 from mzsql.location.keys import check_ts
-from mzsql.oracle.errors import OracleFenced, OutdatedSetting
+from mzsql.oracle.errors import OracleClosed, OracleFenced, OutdatedSetting
 from mzsql.oracle.reservation import Ledger, Reservation
 from mzsql.oracle.sharing import Patience, SharedCalls
 from mzsql.repr.errors import SqlError
@@ -227,7 +227,7 @@ class InMemoryTimestamps:
                     self._entry, bound=self._write, read_ts=self._read, write_ts=self._write
                 )
                 # From here on nothing is handed out: what is durable now is all there was.
-                self._lost = Determinate("the timestamp oracle is closed")
+                self._lost = OracleClosed("the timestamp oracle is closed")
             self.ended_well = self._ledgers[-1].append(self._seqno, ended) is not None
 
 

@@ -10,7 +10,8 @@ catalog's, and each process follows it at its next statement; the first to do so
 A switch happens once however many processes see the setting, and one that has seen an older setting undoes nothing: the log's entry
 holds the setting's step. `confirm_leadership` says whether timestamps read before it still count when results are returned. From
 memory it is always needed; with the distributed oracle only as long as a way back is kept open (`Wish.way_back`), as there may be
-processes then that are about to serve from memory. Otherwise it asks nobody.
+processes then that are about to serve from memory. Otherwise it asks nobody. An operation that a switch catches is done by whichever
+serves then.
 
 What this cannot know: a process that has allocated from the distributed oracle and commits while another already serves from memory. So
 whoever reads while `alone` looks at the log of writes and brings the oracle to what is committed there (`Environment.fresh_timestamp`).
@@ -23,11 +24,12 @@ import contextlib
 import threading
 import uuid
 from collections.abc import Callable
+from typing import TypeVar
 
 import msgspec
 
 from mzsql.location import TimestampOracle
-from mzsql.oracle.errors import OracleFenced, OutdatedSetting
+from mzsql.oracle.errors import OracleClosed, OracleFenced, OutdatedSetting
 from mzsql.oracle.in_memory import PROCESS, InMemoryOracle, Serving
 from mzsql.oracle.read_only import FollowingOracle
 from mzsql.oracle.reservation import Implementation, Ledger, Reservation
@@ -36,6 +38,8 @@ from mzsql.oracle.sharing import Patience, SharedCalls
 DISTRIBUTED: Implementation = "distributed"
 IN_MEMORY: Implementation = "in-memory"
 IMPLEMENTATIONS: tuple[Implementation, ...] = (DISTRIBUTED, IN_MEMORY)
+
+T = TypeVar("T")
 
 _SWITCHED = "the timestamp oracle was switched while the statement ran"
 
@@ -119,6 +123,7 @@ class SwitchingOracle:
         self._serving = serving
         self._switching = threading.Lock()
         self._active: _Active | None = None
+        self._closed = False
         self._term = 0
         self._cut_off = 0
         self._looks: SharedCalls[bool] = SharedCalls(
@@ -140,6 +145,8 @@ class SwitchingOracle:
 
     def _switch(self, patience: Patience) -> _Active:
         """Follow the setting; `_switching` is held."""
+        if self._closed:
+            raise OracleClosed("the timestamp oracle is closed")
         while True:
             active, wish = self._active, self._ask()
             if active is not None and active.serves(wish):
@@ -212,21 +219,31 @@ class SwitchingOracle:
 
     # --- operations -----------------------------------------------------------------------------
 
+    def _ask_current(self, operation: Callable[[TimestampOracle], T]) -> T:
+        """``operation`` of the one in force; once more where a switch has ended that one meanwhile, before it did anything."""
+        while True:
+            active = self._current()
+            try:
+                return operation(active.oracle)
+            except OracleClosed:
+                if self._closed or self._active is active:
+                    raise
+
     def write_ts(self) -> int:
         """Allocate a timestamp."""
-        return self._current().oracle.write_ts()
+        return self._ask_current(lambda oracle: oracle.write_ts())
 
     def peek_write_ts(self) -> int:
         """The most recently allocated timestamp."""
-        return self._current().oracle.peek_write_ts()
+        return self._ask_current(lambda oracle: oracle.peek_write_ts())
 
     def read_ts(self) -> int:
         """The read timestamp."""
-        return self._current().oracle.read_ts()
+        return self._ask_current(lambda oracle: oracle.read_ts())
 
     def apply_write(self, ts: int) -> None:
         """Both timestamps become at least ``ts``."""
-        self._current().oracle.apply_write(ts)
+        self._ask_current(lambda oracle: oracle.apply_write(ts))
 
     # --- leadership -----------------------------------------------------------------------------
 
@@ -269,7 +286,7 @@ class SwitchingOracle:
         if active is None:
             return
         if active.served is not None:
-            active.served.confirm_leadership()
+            self._confirm_served(active, active.served, term)
         elif (
             active.oracle is self._distributed and self._wish().way_back and not self._looks.share()
         ):
@@ -278,6 +295,17 @@ class SwitchingOracle:
                     self._leave(active)
             raise OracleFenced(_SWITCHED, hint="Run the statement again.", sqlstate="40001")
 
+    def _confirm_served(self, active: _Active, served: InMemoryOracle, term: int | None) -> None:
+        try:
+            served.confirm_leadership()
+        except OracleClosed:
+            if self._closed or self._active is active:
+                raise
+            # Left for another one meanwhile: once that is over it is known whether this process served to the end.
+            Patience("the switch of the timestamp oracle").acquire(self._switching)
+            self._switching.release()
+            self.confirm_leadership(term)
+
     def _is_newest(self) -> bool:
         active = self._active
         return active is not None and not self._ledger.newer(active.seqno)
@@ -285,6 +313,7 @@ class SwitchingOracle:
     def close(self) -> None:
         """Close all implementations. Idempotent."""
         with self._switching:
+            self._closed = True
             active, self._active = self._active, None
             if active is not None and active.served is not None:
                 active.served.close()

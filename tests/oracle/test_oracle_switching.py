@@ -17,6 +17,7 @@ from mzsql.location import LocationError
 from mzsql.oracle import (
     IMPLEMENTATIONS,
     InMemoryOracle,
+    OracleClosed,
     OracleFenced,
     OracleReadOnly,
     Serving,
@@ -438,9 +439,12 @@ class _Timestamps:
         return ts if ts > state else None
 
 
-def _work(p, who, seed, rounds, history):
+def _work(p, who, seed, wanted, history):
+    """Run statements until as many as wanted got through between switches."""
     rng = random.Random(seed)
-    for _ in range(rounds):
+    end = time.monotonic() + 50
+    while wanted:
+        assert time.monotonic() < end
         call = time.monotonic_ns()
         reads = rng.random() < 0.6
         unknown = None
@@ -463,6 +467,7 @@ def _work(p, who, seed, rounds, history):
             continue
         name = "read" if reads else "write"
         history.append(Operation(who, "t", name, (), call, time.monotonic_ns(), result))
+        wanted -= 1
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -479,8 +484,16 @@ def test_statements_of_many_processes_are_linearizable_while_the_oracle_is_switc
             time.sleep(rng.uniform(0, 0.01))
 
     switcher = threading.Thread(target=switch)
+    failures: list[BaseException] = []
+
+    def work(*args):
+        try:
+            _work(*args, history)
+        except BaseException as failure:
+            failures.append(failure)
+
     workers = [
-        threading.Thread(target=_work, args=(p, 2 * n + i, 10 * seed + i, 60, history))
+        threading.Thread(target=work, args=(p, 2 * n + i, 10 * seed + i, 15))
         for n, p in enumerate(processes)
         for i in range(2)
     ]
@@ -491,6 +504,80 @@ def test_statements_of_many_processes_are_linearizable_while_the_oracle_is_switc
         assert not thread.is_alive()
     stop.set()
     switcher.join()
-    assert len(history) > 50
+    assert not failures
     verdict = check_history(history, lambda _: _Timestamps())
     assert verdict.outcome == "linearizable", verdict.text
+
+
+class _Before:
+    """An oracle, chosen already, that something happens to right before ``operation``, once."""
+
+    def __init__(self, oracle, operation, happens):
+        self._oracle, self._operation, self._happens = oracle, operation, happens
+
+    def __getattr__(self, name):
+        if name == self._operation:
+            self._operation = None
+            self._happens()
+        return getattr(self._oracle, name)
+
+
+@pytest.mark.parametrize("operation", ["write_ts", "peek_write_ts", "read_ts", "apply_write"])
+def test_an_operation_that_a_switch_catches_is_done_by_whichever_serves_then(operation):
+    env = Environment()
+    p = Process(env)
+    env.alter(IN_MEMORY)
+    p.sync()
+    p.oracle.apply_write(p.oracle.write_ts())
+    before = p.oracle.peek_write_ts()
+
+    def switch():
+        env.alter(DISTRIBUTED)
+        p.sync()
+        assert p.oracle.read_ts() >= before
+
+    active = p.oracle._active
+    caught = _Before(active.oracle, operation, switch)
+    p.oracle._active = msgspec.structs.replace(active, oracle=caught)
+    arguments = (before + 1,) if operation == "apply_write" else ()
+    result = getattr(p.oracle, operation)(*arguments)
+    assert not p.oracle.alone
+    assert result is None or result >= before
+    assert operation != "apply_write" or p.oracle.read_ts() > before
+
+
+@pytest.mark.parametrize("taken_over", [False, True])
+def test_a_confirmation_that_a_switch_catches_says_whether_its_process_served_to_the_end(
+    taken_over,
+):
+    env = Environment()
+    p = Process(env, "p")
+    env.alter(IN_MEMORY)
+    p.sync()
+    p.oracle.apply_write(p.oracle.write_ts())
+    term, active = p.oracle.term, p.oracle._active
+    p.oracle.read_ts()
+
+    def switch():
+        if taken_over:
+            Process(env, "other").oracle.read_ts()
+        env.alter(DISTRIBUTED)
+        p.sync()
+        p.oracle.read_ts()
+
+    caught = _Before(active.served, "confirm_leadership", switch)
+    p.oracle._active = msgspec.structs.replace(active, served=caught)
+    if taken_over:
+        with pytest.raises(OracleFenced):
+            p.oracle.confirm_leadership(term)
+    else:
+        p.oracle.confirm_leadership(term)
+    assert not p.oracle.alone
+
+
+def test_a_closed_oracle_stays_closed():
+    p = Process(Environment())
+    p.oracle.read_ts()
+    p.oracle.close()
+    with pytest.raises(OracleClosed, match="the timestamp oracle is closed"):
+        p.oracle.read_ts()
