@@ -27,7 +27,13 @@ from mzsql.frontend.scalars import constant_scalar
 from mzsql.frontend.scope import Scope
 from mzsql.frontend.types import resolve_type
 from mzsql.repr import types as t
-from mzsql.repr.errors import InvalidParameter, SqlError, SqlSyntaxError, UndefinedTable
+from mzsql.repr.errors import (
+    InvalidParameter,
+    SqlError,
+    SqlSyntaxError,
+    UndefinedTable,
+    Unsupported,
+)
 from mzsql.repr.frontier import MAX_TIMESTAMP
 from mzsql.repr.types import ColumnType, RelationDesc, RelationType
 
@@ -196,6 +202,17 @@ def plan_prepare(statement: st.Prepare, catalog: CatalogView, plan: Planner) -> 
         plan(statement.statement, catalog)
         types = placeholders.all_types(found)
     return plans.PreparePlan(statement.name, statement.text, types)
+
+
+def plan_execute(statement: st.Execute, catalog: CatalogView) -> plans.ExecutePlan:
+    """EXECUTE: each argument is planned by itself, for its errors: no name in it means anything of the prepared statement."""
+    for argument in statement.arguments:
+        if argument.expression.find(exp.Query):
+            raise Unsupported(
+                "cannot use subquery in EXECUTE parameter", position=argument.position
+            )
+        ExprContext(QueryPlanner(catalog), Scope(), "EXECUTE parameters").plan(argument.expression)
+    return plans.ExecutePlan(statement.name, tuple(a.text for a in statement.arguments))
 
 
 def plan_copy_to(

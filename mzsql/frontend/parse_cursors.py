@@ -12,6 +12,11 @@ from mzsql.repr.errors import SqlSyntaxError, Unsupported
 _BOOLEANS = {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
 #: FETCH's directions of PostgreSQL that a cursor which only goes forward does not have.
 _BACKWARD = (("PRIOR",), ("FIRST",), ("LAST",), ("ABSOLUTE",), ("RELATIVE",), ("BACKWARD",))
+#: What steers a session or a transaction is not kept under a name.
+_NOT_PREPARED = (
+    *("PREPARE", "EXECUTE", "DEALLOCATE", "DECLARE", "FETCH", "CLOSE", "SET", "RESET", "DISCARD"),
+    *("BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT"),
+)
 
 
 class CursorParser(SessionParser):
@@ -193,7 +198,7 @@ class CursorParser(SessionParser):
             self.p.expected("AS")
         start = self.position() - 1
         word = str(self.p._curr.text).upper() if self.p._curr else ""
-        if word in ("PREPARE", "EXECUTE", "DEALLOCATE", "DECLARE", "FETCH", "CLOSE", "BEGIN"):
+        if word in _NOT_PREPARED:
             self.p.expected("a statement that can be prepared")
         statement = self.nested()
         text = self.source.text[start : self.p._prev.end + 1]
@@ -209,7 +214,7 @@ class CursorParser(SessionParser):
     def execute(self) -> st.Execute:
         """EXECUTE name [(expressions)]."""
         name = self.identifier()
-        arguments: list[tuple[str, int]] = []
+        arguments: list[st.Argument] = []
         if self.p._match(TokenType.L_PAREN) and not self.p._match(TokenType.R_PAREN):
             arguments.append(self._argument())
             while self.p._match(TokenType.COMMA):
@@ -217,9 +222,10 @@ class CursorParser(SessionParser):
             self.p._match_r_paren()
         return st.Execute(self.source, name, tuple(arguments))
 
-    def _argument(self) -> tuple[str, int]:
-        start, end = self.expression().meta["span"]
-        return self.source.text[start:end], start + 1
+    def _argument(self) -> st.Argument:
+        expression = self.expression()
+        start, end = expression.meta["span"]
+        return st.Argument(self.source.text[start:end], start + 1, expression)
 
     def deallocate(self) -> st.Deallocate:
         """DEALLOCATE [PREPARE] name | ALL."""

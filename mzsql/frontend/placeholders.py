@@ -52,10 +52,15 @@ def placeholder(number: str, position: int | None) -> SqlType | str:
     return f"{_MARK}{number}" if found is None else found
 
 
+def undecided(text: object) -> bool:
+    """Whether an untyped literal's text stands for a parameter, so that it has no value yet."""
+    return isinstance(text, str) and text.startswith(_MARK)
+
+
 def decided(text: object, typ: SqlType) -> None:
     """An untyped literal has become ``typ``: if it stands for a parameter, that is its type."""
     active = _planning.get()
-    if active is not None and isinstance(text, str) and text.startswith(_MARK):
+    if active is not None and isinstance(text, str) and undecided(text):
         number = int(text.removeprefix(_MARK))
         if active.types.get(number) is None:
             active.types[number] = typ

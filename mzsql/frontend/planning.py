@@ -14,6 +14,7 @@ from mzsql.frontend import statements as st
 from mzsql.frontend.catalog import CatalogItem, CatalogView
 from mzsql.frontend.cursors import (
     plan_copy_to,
+    plan_execute,
     plan_prepare,
     plan_subscribe,
     timestamp_constant,
@@ -204,7 +205,7 @@ _PLANNERS: dict[type, Callable[[Any, CatalogView], plans.Plan]] = {
     st.Fetch: lambda s, _c: plans.FetchPlan(s.name, s.count, s.timeout),
     st.Close: lambda s, _c: plans.ClosePlan(s.name),
     st.Prepare: lambda s, c: plan_prepare(s, c, plan_statement),
-    st.Execute: lambda s, _c: plans.ExecutePlan(s.name, tuple(text for text, _ in s.arguments)),
+    st.Execute: plan_execute,
     st.Deallocate: lambda s, _c: plans.DeallocatePlan(s.name),
     st.Discard: lambda s, _c: plans.DiscardPlan(s.everything),
     st.CopyTo: lambda s, c: plan_copy_to(s, c, plan_statement),

@@ -22,6 +22,7 @@ from mzsql.frontend.expressions import ExprContext
 from mzsql.frontend.from_clause import plan_from, table_function
 from mzsql.frontend.nodes import position_of
 from mzsql.frontend.parse_pieces import fold
+from mzsql.frontend.placeholders import undecided
 from mzsql.frontend.planned import Cte, Pending, Planned, limit_inside, project
 from mzsql.frontend.projection import plan_select_items
 from mzsql.frontend.scope import Scope, ScopeItem
@@ -269,6 +270,8 @@ class QueryPlanner:
         plain = _literal_count(value)
         if plain is None and value.typ.kind == "unknown" and not _is_null(value):
             text = value.expr.value if isinstance(value.expr, Literal) else ""
+            if undecided(text):
+                return done
             raise InvalidTextRepresentation(
                 f'invalid input syntax for type bigint: "{text}"', position=position_of(node)
             )
@@ -279,6 +282,9 @@ class QueryPlanner:
     def _offset(self, node: exp.Expr) -> int:
         value = ExprContext(self, Scope(), "OFFSET").plan(node)
         if isinstance(value.expr, Literal) and value.expr.value is None:
+            return 0
+        if isinstance(value.expr, Literal) and undecided(value.expr.value):
+            cast(value, t.BIGINT, "assignment")
             return 0
         found = _literal_count(value)
         if found is None:

@@ -288,11 +288,20 @@ class Prepare(Statement):
 
 
 @dataclass(frozen=True)
+class Argument:
+    """An argument of EXECUTE: its text, where that begins (from 1), and what it says."""
+
+    text: str
+    position: int
+    expression: exp.Expr
+
+
+@dataclass(frozen=True)
 class Execute(Statement):
-    """EXECUTE name (arguments); each argument's text and position."""
+    """EXECUTE name (arguments)."""
 
     name: str
-    arguments: tuple[tuple[str, int], ...]
+    arguments: tuple[Argument, ...]
 
 
 @dataclass(frozen=True)

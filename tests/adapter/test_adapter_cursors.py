@@ -192,6 +192,19 @@ def test_an_argument_cannot_be_more_than_one_value(con):
     assert con.execute("EXECUTE q ('y'' OR ''x'' = ''x')").fetchall() == [(0,)]
 
 
+def test_an_argument_s_names_are_not_the_prepared_statement_s(con):
+    con.execute("PREPARE p (int) AS SELECT k FROM t WHERE k = $1 ORDER BY k")
+    assert fails(con, "EXECUTE p (k)") == ("42703", 'column "k" does not exist')
+    assert fails(con, "EXECUTE p (t.k)")[0] in ("42P01", "42703")
+    con.execute("PREPARE s (int) AS SELECT sum($1 + k) FROM t")
+    assert fails(con, "EXECUTE s (sum(k))")[0] in ("42703", "42803")
+
+
+def test_limits_take_parameters(con):
+    con.execute("PREPARE l AS SELECT k FROM t ORDER BY k LIMIT $1 OFFSET $2")
+    assert con.execute("EXECUTE l (1, 1)").fetchall() == [(2,)]
+
+
 def test_what_is_quoted_is_no_parameter(con):
     con.execute("""PREPARE p (int) AS SELECT '$1', $1 AS "$1" /* $2 */ -- $3""")
     cursor = con.execute("EXECUTE p (5)")
@@ -219,7 +232,14 @@ def test_execute_means_what_the_catalog_says_then(con):
         ("EXECUTE p ('x')", "22000", "invalid input syntax for type integer"),
         ("PREPARE x AS SELECT nothing", "42703", 'column "nothing" does not exist'),
         ("PREPARE x AS SELECT k FROM t WHERE $2 = k", "42P18", "data type of parameter $1"),
-        ("PREPARE x AS BEGIN", "42601", "Expected a statement that can be prepared"),
+        *(
+            (f"PREPARE x AS {what}", "42601", "Expected a statement that can be prepared")
+            for what in ("BEGIN", "COMMIT", "END", "ROLLBACK", "ABORT", "SET a = 1")
+        ),
+        ("EXECUTE p (k)", "42703", 'column "k" does not exist'),
+        ("EXECUTE p ((SELECT 1))", "0A000", "cannot use subquery in EXECUTE parameter"),
+        ("EXECUTE p (sum(1))", "42803", "aggregate functions are not allowed in EXECUTE"),
+        ("EXECUTE p (generate_series(1, 2))", "0A000", "table functions are not allowed in EX"),
         ("SELECT $1", "42P02", "there is no parameter $1"),
     ],
 )
