@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import psycopg
 from mzsql_postgres import read_options
+from mzsql_postgres.dialects import Postgres
 from prometheus_client import CollectorRegistry
 from psycopg_pool import ConnectionPool
 from servers import Bare
@@ -153,7 +154,7 @@ class Queue:
 
 
 class Pool(Queue):
-    """As `Queue`, with `psycopg_pool`: each waits its turn."""
+    """As `Queue`, with `psycopg_pool`, its connections set up alike: each waits its turn."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
@@ -165,6 +166,7 @@ class Pool(Queue):
                 return options.connect(30)
 
         def configure(connection: psycopg.Connection[Any]) -> None:
+            connection.execute(Postgres().settings(options.limits), prepare=False)
             connection.prepare_threshold = 0
 
         size = len(self._all)
