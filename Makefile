@@ -48,6 +48,10 @@ test: java $(READY)  ## the tests of every day
 test-long: java $(READY)  ## the tests that take longer
 	$(PYTEST) -m long -n $(JOBS) --dist loadfile --timeout 1200
 
+.PHONY: test-fresh
+test-fresh: $(READY)  ## the tests of every day without Spark, with new examples where they are drawn
+	$(PYTEST) -m "not spark and not long" -n $(JOBS) --dist loadfile --hypothesis-profile fresh
+
 SECONDS ?= 600
 
 .PHONY: simulate

@@ -8,6 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
+
+# A run repeats: its examples follow from the tests. New ones are looked for with --hypothesis-profile=fresh (`make test-fresh`).
+settings.register_profile("daily", derandomize=True)
+settings.register_profile("fresh", derandomize=False, print_blob=True)
+settings.load_profile("daily")
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

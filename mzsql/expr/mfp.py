@@ -5,7 +5,7 @@ it, at position ``input_arity + i``), keep the rows for which every predicate is
 A predicate carries the earliest position at which it can be evaluated: the number of columns that must exist.
 
 Every builder returns a new MFP of the same meaning as its steps one after another. `optimize` never makes an expression that can
-fail run where it did not run before: what stands behind an AND, OR, COALESCE or a branch stays there.
+fail run where it did not run before: what stands behind an AND, OR, COALESCE or a branch stays there, a predicate behind those before it.
 """
 
 from __future__ import annotations
@@ -30,8 +30,18 @@ from mzsql.expr.scalar import (
     with_children,
 )
 
-#: Functions that may stop before their last argument; only the first is always evaluated.
-_LAZY = frozenset({"and", "or", "coalesce"})
+#: Of these any argument's failure may come to nothing: another one decides.
+_FORGIVING = frozenset({"and", "or"})
+
+
+def _only_where_it_stands(expr: Scalar, position: int) -> bool:
+    """Whether an argument's failure need not be the expression's."""
+    if isinstance(expr, Call) and expr.func in _FORGIVING:
+        return True
+    # The condition, and what COALESCE looks at first, are always evaluated.
+    return position > 0 and (
+        isinstance(expr, If) or (isinstance(expr, Call) and expr.func == "coalesce")
+    )
 
 
 class MapFilterProject(msgspec.Struct, frozen=True, tag="mfp", cache_hash=True):
@@ -107,6 +117,18 @@ class MapFilterProject(msgspec.Struct, frozen=True, tag="mfp", cache_hash=True):
 def placed(pred: Scalar) -> tuple[int, Scalar]:
     """A predicate with the earliest position at which it can be evaluated."""
     return max((column + 1 for column in support(pred)), default=0), pred
+
+
+def _in_order(predicates: Iterable[Scalar]) -> tuple[tuple[int, Scalar], ...]:
+    """Predicates with their positions; one that can fail is not asked before those that stand before it, which may drop the row."""
+    latest, found = 0, []
+    for pred in predicates:
+        position, _ = placed(pred)
+        if position < latest and _may_error(pred):
+            position = latest
+        latest = max(latest, position)
+        found.append((position, pred))
+    return tuple(sorted(found, key=lambda entry: entry[0]))
 
 
 def compose(first: MapFilterProject, then: MapFilterProject) -> MapFilterProject:
@@ -198,10 +220,8 @@ class _Shared:
         kids = children(expr)
         parts: list[Scalar] = []
         for position, kid in enumerate(kids):
-            lazy = position > 0 and (
-                isinstance(expr, If) or (isinstance(expr, Call) and expr.func in _LAZY)
-            )
-            parts.append(self.memoize(kid, eager=eager and not lazy))
+            there = eager and not _only_where_it_stands(expr, position)
+            parts.append(self.memoize(kid, eager=there))
         new = with_children(expr, parts) if kids else expr
         if not eager and _may_error(expr):
             return new
@@ -209,21 +229,28 @@ class _Shared:
 
 
 def _share(mfp: MapFilterProject) -> MapFilterProject:
-    """Every part of every expression gets a column of its own, equal ones the same."""
+    """Every part of every expression gets a column of its own, equal ones the same, in the order in which they are evaluated."""
     shared = _Shared(mfp.input_arity)
     place: dict[int, int] = {column: column for column in range(mfp.input_arity)}
+    predicates: list[Scalar] = []
+    # A predicate's parts come before the expressions that it may spare a row from.
+    due = sorted(mfp.predicates, key=lambda entry: entry[0])[::-1]
+
+    def ask(position: int) -> None:
+        while due and due[-1][0] <= position:
+            memoized = shared.memoize(permute(due.pop()[1], place))
+            if memoized not in predicates:
+                predicates.append(memoized)
+
     for offset, expr in enumerate(mfp.expressions):
+        ask(mfp.input_arity + offset)
         parts = shared.memoize(permute(expr, place))
         place[mfp.input_arity + offset] = shared.column(parts)
-    predicates: list[tuple[int, Scalar]] = []
-    for _, pred in mfp.predicates:
-        entry = placed(shared.memoize(permute(pred, place)))
-        if entry not in predicates:
-            predicates.append(entry)
+    ask(mfp.input_arity + len(mfp.expressions))
     return MapFilterProject(
         mfp.input_arity,
         tuple(shared.expressions),
-        tuple(predicates),
+        _in_order(predicates),
         tuple(place[column] for column in mfp.projection),
     )
 
@@ -251,7 +278,7 @@ def _inline(mfp: MapFilterProject) -> MapFilterProject:
         expressions.append(inlined)
         keep = uses[column] > 1 and not isinstance(inlined, Literal | Column)
         replacement.append(Column(column) if keep else inlined)
-    predicates = tuple(placed(substitute(pred, replacement)) for _, pred in mfp.predicates)
+    predicates = _in_order(substitute(pred, replacement) for _, pred in mfp.predicates)
     return msgspec.structs.replace(mfp, expressions=tuple(expressions), predicates=predicates)
 
 
@@ -270,12 +297,9 @@ def _drop_unused(mfp: MapFilterProject) -> MapFilterProject:
         if column in wanted:
             place[column] = mfp.input_arity + len(expressions)
             expressions.append(permute(expr, place))
-    predicates = sorted(
-        (placed(permute(pred, place)) for _, pred in mfp.predicates), key=lambda entry: entry[0]
-    )
     return MapFilterProject(
         mfp.input_arity,
         tuple(expressions),
-        tuple(predicates),
+        _in_order(permute(pred, place) for _, pred in mfp.predicates),
         tuple(place[column] for column in mfp.projection),
     )

@@ -109,3 +109,40 @@ def test_an_mfp_survives_its_way_through_nodes(mfp: MapFilterProject) -> None:
     assert below == source
     for row in _ROWS:
         assert run(again, [row]) == run(mfp, [row])
+
+
+def test_a_predicate_that_can_fail_is_not_asked_before_one_that_drops_its_row() -> None:
+    less = Call("add_integer", (Literal(-3, INTEGER), Column(0)), INTEGER)
+    never = Call("lt_integer", (less, less), BOOLEAN)
+    doubled = Call("add_integer", (Column(0), Column(0)), INTEGER)
+    fails = Call("lt_integer", (Column(0), doubled), BOOLEAN)
+    mfp = MapFilterProject.identity(3).filter([never]).filter([fails])
+    row = ((2147483647, 0, 0), 1)
+    assert run(mfp, [row]) == []
+    assert run(mfp.optimize(), [row]) == []
+
+
+def test_what_another_operand_forgives_is_not_shared_out_of_its_place() -> None:
+    quotient = Call("div_integer", (Column(0), Column(0)), INTEGER)
+    fails = Call("lt_integer", (Column(0), quotient), BOOLEAN)
+    nulls = [
+        Call(
+            "is_null", (Call("add_integer", (Column(c), Literal(None, INTEGER)), INTEGER),), BOOLEAN
+        )
+        for c in (0, 1)
+    ]
+    mfp = MapFilterProject.identity(3)
+    mfp = mfp.filter([Call("or", (fails, null), BOOLEAN) for null in nulls])
+    row = ((0, 0, 0), 1)
+    assert run(mfp, [row]) == [row]
+    assert run(mfp.optimize(), [row]) == [row]
+
+
+def test_a_predicate_with_parts_to_share_still_spares_rows_from_what_stands_behind_it() -> None:
+    less = Call("lt_integer", (Column(0), Column(0)), BOOLEAN)
+    never = Call("and", (less, less), BOOLEAN)
+    doubled = Call("add_integer", (Column(0), Column(0)), INTEGER)
+    mfp = MapFilterProject.identity(3).filter([never]).map([Column(0), doubled])
+    row = ((2147483647, 0, 0), 1)
+    assert run(mfp, [row]) == []
+    assert run(mfp.optimize(), [row]) == []
