@@ -1,9 +1,9 @@
 """An open environment: backends, shards, catalog, collections, oracle, for one process.
 
 Promise: opening checks the environment's id and format before anything is written, recovers what a crash left (the write-ahead log
-is followed and its writes are made visible through the oracle), and fences nobody (but where timestamps are served from memory,
-`mzsql.adapter.oracles`). `sync` brings what other processes did to the
-catalog here. Everything is closed by `close`, in order.
+is followed and its writes are made visible through the oracle), and fences nobody; where timestamps are served from memory the first
+operation of the oracle does (`mzsql.adapter.oracles`). `sync` brings what other processes did to the catalog here. Everything is closed
+by `close`, in order.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from mzsql.adapter.durable_map import Change
 from mzsql.adapter.expression_cache import ExpressionCache
 from mzsql.adapter.leader import this_process
 from mzsql.adapter.locations import Locations, check_blob, mark_blob, refuse_newer
-from mzsql.adapter.oracles import CatalogOracle, TableOracle, open_table_oracle
+from mzsql.adapter.oracles import CatalogOracle, TableOracle, open_table_oracle, wish_of
 from mzsql.location import Blob, default_registry
+from mzsql.oracle.switching import DISTRIBUTED
 from mzsql.persist import PersistClient, Settings, SystemClock
 from mzsql.repr.errors import (
     EnvironmentRefused,
@@ -46,10 +47,8 @@ CATALOG_SHARD = "s00000000-0000-4000-8000-000000000001"
 
 #: How long a close waits for a thread to come back from a Consensus that was closed.
 _JOIN_SECONDS = 0.5
-#: How long a follower of the catalog rests when Consensus answers at once; twice as long each time in a row, up to …
-_EARLY_SECONDS = 0.05
-#: … so long, which is also its rest when Consensus fails.
-_REST_SECONDS = 1.0
+#: How long a follower of the catalog rests when Consensus answers at once, doubled each time in a row; and at most, or where it fails.
+_EARLY_SECONDS, _REST_SECONDS = 0.05, 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -185,7 +184,9 @@ class Environment:
 
     def _recover(self) -> None:
         upper = self.wal.state.upper
-        if not self.read_only and upper > 0 and self.oracle.read_ts() < upper - 1:
+        # Timestamps served from memory begin at the bound of all that were handed out, once a statement takes them over.
+        distributed = wish_of(self.catalog.state).implementation == DISTRIBUTED
+        if distributed and not self.read_only and upper > 0 and self.oracle.read_ts() < upper - 1:
             # A writer died between its commit and telling the oracle: the commit counts.
             self.oracle.apply_write(upper - 1)
         self.sync()
@@ -331,10 +332,12 @@ class Environment:
 
     def _fence_commits(self) -> None:
         """Move the log, after the catalog: a commit of a lower generation that looked at the catalog before now finds the log moved, and
-        looks again. So once a promotion has returned, nothing of a lower generation is committed any more.
+        looks again. So once a promotion has returned, nothing of a lower generation is committed any more. No oracle is asked: a process of
+        the new generation may serve timestamps from its memory by now. The log is ahead of it, as after a writer that died too early.
         """
-        ts = max(self.oracle.write_ts(), self.wal.follow().upper)
-        self.reach(ts)
+        upper = self.wal.follow().upper
+        self.wal.advance_past(upper if upper > 0 else self.clock.now_ms())
+        self.collections.notify()
 
     def follow_catalog(self, changed: Callable[[], None]) -> bool:
         """Have ``changed`` called whenever another process may have changed the catalog; False where Consensus cannot notify."""

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,8 @@ _CHILD = """
 import sys
 import mzsql
 
-con = mzsql.connect(sys.argv[1])
+generation = int(sys.argv[2]) if len(sys.argv) > 2 else None
+con = mzsql.connect(sys.argv[1], deploy_generation=generation)
 for line in sys.stdin:
     try:
         cur = con.execute(line)
@@ -53,9 +55,9 @@ class Other:
 
 
 @contextmanager
-def other(env: Path) -> Iterator[Other]:
+def other(env: Path, *arguments: str) -> Iterator[Other]:
     with subprocess.Popen(
-        [sys.executable, "-c", _CHILD, str(env)],
+        [sys.executable, "-c", _CHILD, str(env), *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -144,6 +146,42 @@ def test_another_process_follows_takes_over_and_gives_back(tmp_env: Path) -> Non
         assert child.execute("SELECT count(*) FROM t") == "ok [(4,)]"
         assert child.execute("INSERT INTO t VALUES (5)").startswith("ok")
         assert con.execute("SELECT count(*) FROM t").fetchall() == [(5,)]
+
+
+def test_a_promotion_takes_no_timestamps_from_the_new_generation(
+    tmp_env: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who promotes only writes the catalog and the log: a process of the new generation may serve from its memory already."""
+    with mzsql.connect(tmp_env) as con:
+        con.execute("CREATE TABLE t (a int)")
+        con.execute(IN_MEMORY)
+        con.execute("INSERT INTO t VALUES (1)")
+        with other(tmp_env, "1") as new:
+            assert new.execute("SELECT count(*) FROM t") == "ok [(1,)]"
+            promoter = Environment.open(locate(tmp_env), deploy_generation=1)
+            real = promoter.catalog.transact
+            told: list[str] = []
+
+            def transact(*args: Any, **rest: Any) -> Any:
+                done = real(*args, **rest)
+                # between the promotion and the move of the log
+                told.append(new.execute("INSERT INTO t VALUES (2)"))
+                return done
+
+            monkeypatch.setattr(promoter.catalog, "transact", transact)
+            promoter.promote()
+            promoter.close()
+            assert [one[:2] for one in told] == ["ok"], told
+            assert new.execute("SELECT count(*) FROM t") == "ok [(2,)]"
+            assert new.execute("INSERT INTO t VALUES (3)").startswith("ok")
+            # once more, by one that finds its generation in charge
+            again = Environment.open(locate(tmp_env), deploy_generation=1)
+            again.promote()
+            again.close()
+            assert new.execute("INSERT INTO t VALUES (4)").startswith("ok")
+            assert new.execute("SELECT sum(a) FROM t") == "ok [(10,)]"
+            with pytest.raises(mzsql.OperationalError, match="fenced by deploy generation 1"):
+                con.execute("INSERT INTO t VALUES (5)")
 
 
 def test_values_it_cannot_have(tmp_env: Path) -> None:
