@@ -20,6 +20,7 @@ from mzsql.explain import (
     explain_lir,
     explain_mir,
     explain_relation,
+    hir_json,
     lir_json,
     mir_json,
     relation_json,
@@ -204,6 +205,8 @@ class Explainer:
         if plan.stage == "raw":
             if subject.query is None:
                 raise Unsupported("EXPLAIN RAW PLAN is not supported for indexes")
+            if plan.format == "json":
+                return hir_json(subject.query)
             if plan.format != "text":
                 raise _unsupported_format(plan)
             return explain_hir(subject.query, names, config, cluster=cluster)
@@ -252,8 +255,9 @@ def _planned_text(
 ) -> str:
     """An optimized or a physical plan."""
     physical = plan.stage == "physical"
+    pushed = {s.id: s.mfp for s in planned.plan.source_imports}
     if plan.format == "json":
-        return lir_json(planned.plan, names) if physical else mir_json(planned.mir, names)
+        return lir_json(planned.plan, names) if physical else mir_json(planned.mir, names, pushed)
     if plan.format == "sql" and physical:
         return statements(planned)
     if plan.format != "text":
@@ -265,7 +269,6 @@ def _planned_text(
             return explain_fast_path(fast, finishing, names, config, cluster=cluster)
     if physical:
         return explain_lir(planned.plan, finishing, names, config, cluster=cluster)
-    pushed = {s.id: s.mfp for s in planned.plan.source_imports}
     return explain_mir(planned.mir, finishing, names, config, cluster=cluster, pushed=pushed)
 
 

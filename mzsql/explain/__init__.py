@@ -1,10 +1,10 @@
 """EXPLAIN: every stage of a plan as text or JSON.
 
 `explain_hir` (RAW), `explain_relation` (DECORRELATED, LOCALLY OPTIMIZED), `explain_mir` (OPTIMIZED), `explain_lir` (PHYSICAL),
-`explain_fast_path` (OPTIMIZED and PHYSICAL of a query without a dataflow), and `lir_json`, `mir_json`, `relation_json`.
+`explain_fast_path` (OPTIMIZED and PHYSICAL of a query without a dataflow), and `hir_json`, `relation_json`, `mir_json`, `lir_json`.
 """
 
-from mzsql.explain.as_json import lir_json, mir_json, relation_json
+from mzsql.explain.as_json import hir_json, lir_json, mir_json, relation_json
 from mzsql.explain.config import ExplainConfig, Humanizer
 from mzsql.explain.document import Notice, explain_lir
 from mzsql.explain.fast_path import explain_fast_path
@@ -20,6 +20,7 @@ __all__ = [
     "explain_lir",
     "explain_mir",
     "explain_relation",
+    "hir_json",
     "lir_json",
     "mir_json",
     "relation_json",

@@ -1,74 +1,52 @@
-"""Plans as JSON: the structs of a stage, under the names EXPLAIN uses.
-
-Promise: every node of a physical plan is ``{"lir_id": …, "node": {"<Kind>": {…fields}}}``; ids are always there. No final newline.
-"""
+"""Plans as JSON, for programs: two spaces a level, no final newline."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 import msgspec
 
 from mzsql.explain.config import Humanizer
-from mzsql.expr.dataflow import MirDataflow, PeekExport
+from mzsql.explain.json_physical import physical_plans
+from mzsql.explain.json_relations import mir_plans, raw, relation
+from mzsql.explain.json_scalars import Node
+from mzsql.explain.mir import pushed_filters
+from mzsql.expr.dataflow import MirDataflow
+from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.relation import Relation
+from mzsql.frontend import hir
 from mzsql.frontend.depth import deep
 from mzsql.lir import plan as lir
+from mzsql.repr.ids import GlobalId
 
 
 def lir_json(desc: lir.DataflowDescription, humanizer: Humanizer) -> str:
     """EXPLAIN PHYSICAL PLAN AS JSON."""
-    is_peek = isinstance(desc.export, PeekExport)
-    with deep():
-        plans = [
-            {
-                "id": "Explained Query" if is_peek else humanizer.name(obj.id),
-                "plan": _node(obj.plan),
-            }
-            for obj in reversed(desc.objects)
-        ]
-    sources = [
-        {"id": humanizer.name(source.id), "op": msgspec.to_builtins(source.mfp)}
-        for source in desc.source_imports
-    ]
-    return _text({"plans": plans, "sources": sources})
+    return _text(physical_plans(desc, humanizer))
 
 
-def mir_json(df: MirDataflow, humanizer: Humanizer) -> str:
-    """EXPLAIN OPTIMIZED PLAN AS JSON."""
-    is_peek = isinstance(df.export, PeekExport)
-    plans = [
-        {
-            "id": "Explained Query" if is_peek else humanizer.name(obj.id),
-            "plan": msgspec.to_builtins(obj.plan),
-        }
-        for obj in reversed(df.objects)
-    ]
-    return _text({"plans": plans, "sources": [humanizer.name(s.id) for s in df.source_imports]})
+def mir_json(
+    df: MirDataflow,
+    humanizer: Humanizer,
+    pushed: Mapping[GlobalId, MapFilterProject | None] | None = None,
+) -> str:
+    """EXPLAIN OPTIMIZED PLAN AS JSON. `pushed`: what lowering pushes into the reads of its sources."""
+    filters = {gid: pushed_filters(mfp) for gid, mfp in (pushed or {}).items()}
+    return _text(mir_plans(df, humanizer, filters))
 
 
 def relation_json(rel: Relation) -> str:
-    """EXPLAIN DECORRELATED PLAN AS JSON."""
-    return _text(msgspec.to_builtins(rel))
+    """EXPLAIN DECORRELATED or LOCALLY OPTIMIZED PLAN AS JSON."""
+    with deep():
+        return _text(relation(rel))
 
 
-def _text(value: Any) -> str:
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+def hir_json(query: hir.Query) -> str:
+    """EXPLAIN RAW PLAN AS JSON."""
+    with deep():
+        return _text(raw(query.relation))
 
 
-def _node(plan: lir.Plan) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
-    for name in plan.__struct_fields__:
-        if name == "lir_id":
-            continue
-        fields[name] = _field(getattr(plan, name))
-    return {"lir_id": plan.lir_id, "node": {type(plan).__name__: fields}}
-
-
-def _field(value: Any) -> Any:
-    """A field: nodes as nodes, all else as plain data."""
-    if isinstance(value, lir.Plan):
-        return _node(value)
-    if isinstance(value, tuple) and value and isinstance(value[0], lir.Plan):
-        return [_node(part) for part in value]
-    return msgspec.to_builtins(value)
+def _text(value: Node) -> str:
+    with deep():
+        return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()

@@ -298,7 +298,7 @@ def explain_mir(
             )
             plans.append(f"{header}\n{body}")
     known = pushed or {}
-    sources = [(s.id, _filters(known.get(s.id))) for s in df.source_imports]
+    sources = [(s.id, pushed_filters(known.get(s.id))) for s in df.source_imports]
     return assemble(
         plans,
         sources=source_blocks(sources, humanizer, config),
@@ -309,7 +309,7 @@ def explain_mir(
     )
 
 
-def _filters(mfp: MapFilterProject | None) -> MapFilterProject | None:
+def pushed_filters(mfp: MapFilterProject | None) -> MapFilterProject | None:
     """What MIR says of a read: its filters; projections are lowering's doing. None where there are none."""
     if mfp is None:
         return None

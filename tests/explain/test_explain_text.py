@@ -262,4 +262,4 @@ def test_json_carries_ids_without_being_asked(ctx: OptimizerContext) -> None:
     (plan,) = msgspec.json.decode(shown)["plans"]
     assert plan["id"] == "Explained Query"
     assert plan["plan"]["lir_id"] == 1
-    assert plan["plan"]["node"]["Negate"]["input"]["node"]["Get"]["id"] == "u2"
+    assert plan["plan"]["node"]["Negate"]["input"]["node"]["Get"]["id"] == {"Global": {"User": 2}}
