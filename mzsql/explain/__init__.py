@@ -6,15 +6,19 @@
 
 from mzsql.explain.as_json import hir_json, lir_json, mir_json, relation_json
 from mzsql.explain.config import ExplainConfig, Humanizer
-from mzsql.explain.document import Notice, explain_lir
+from mzsql.explain.document import explain_lir
 from mzsql.explain.fast_path import explain_fast_path
 from mzsql.explain.hir import explain_hir
 from mzsql.explain.mir import explain_mir, explain_relation
+from mzsql.explain.notices import KnownIndex, Notice, NoticeFinder, comparisons_with_null
 
 __all__ = [
     "ExplainConfig",
     "Humanizer",
+    "KnownIndex",
     "Notice",
+    "NoticeFinder",
+    "comparisons_with_null",
     "explain_fast_path",
     "explain_hir",
     "explain_lir",

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from mzsql.explain.config import ExplainConfig, Humanizer
 from mzsql.explain.lines import Lines
+from mzsql.explain.notices import Notice
 from mzsql.explain.physical import PhysicalPrinter
 from mzsql.explain.scalars import ScalarPrinter
 from mzsql.expr.dataflow import IndexImport
@@ -19,13 +18,6 @@ from mzsql.expr.relation import RowSetFinishing
 from mzsql.frontend.depth import deep
 from mzsql.lir import plan as lir
 from mzsql.repr.ids import GlobalId
-
-
-class Notice(msgspec.Struct, frozen=True):
-    """A remark of the optimizer."""
-
-    message: str
-    hint: str = ""
 
 
 def explain_lir(
@@ -68,11 +60,14 @@ def source_blocks(
     sources: Sequence[tuple[GlobalId, MapFilterProject | None]],
     humanizer: Humanizer,
     config: ExplainConfig,
+    *,
+    named: bool = False,
 ) -> str:
-    """The Source blocks, each source with what is pushed into its read."""
+    """The Source blocks, each source with what is pushed into its read; `named`: with the names of its columns."""
     lines = Lines()
-    printer = ScalarPrinter(redacted=config.redacted)
     for gid, mfp in sources:
+        names = humanizer.column_names(gid) if named else None
+        printer = ScalarPrinter(redacted=config.redacted, names=names or ())
         if mfp is not None and mfp.is_identity:
             continue
         lines.add(0, f"Source {humanizer.name(gid)}")

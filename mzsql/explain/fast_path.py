@@ -8,15 +8,17 @@ import msgspec
 
 from mzsql.explain import scalars
 from mzsql.explain.config import ExplainConfig, Humanizer
-from mzsql.explain.document import Notice, assemble, source_blocks
+from mzsql.explain.document import assemble, source_blocks
 from mzsql.explain.lines import Lines
 from mzsql.explain.mir import MirPrinter, lookup, read_index, short
+from mzsql.explain.notices import Notice
 from mzsql.explain.physical import finish
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
 from mzsql.expr.dataflow import IndexImport
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.relation import RowSetFinishing
+from mzsql.lir.forms import arrangement_form
 from mzsql.repr.types import ColumnType
 from mzsql.transform.fast_path import ConstantPlan, FastPathPlan, PeekIndexPlan, PeekPersistPlan
 
@@ -42,7 +44,7 @@ def explain_fast_path(
         case PeekIndexPlan(index_id=index, on_id=on, key=key, rows=rows, typ=typ):
             usage = "*** full scan ***" if rows is None else "lookup"
             usages = (usage,)
-            if rows is None and finishing is not None and finishing.limit is not None:
+            if rows is None and _is_first_rows(finishing):
                 usages = ("fast path limit",)
             used.append(IndexImport(index, on, key, typ, usages))
         case PeekPersistPlan(id=gid):
@@ -59,6 +61,11 @@ def explain_fast_path(
     )
 
 
+def _is_first_rows(finishing: RowSetFinishing | None) -> bool:
+    """Whether any rows will do, as many as a limit says."""
+    return finishing is not None and finishing.limit is not None and not finishing.order_by
+
+
 def _peek(
     plan: PeekIndexPlan | PeekPersistPlan,
     finishing: RowSetFinishing | None,
@@ -68,14 +75,12 @@ def _peek(
     printer = scalars.ScalarPrinter(redacted=config.redacted)
     lines = Lines()
     level = 1
-    mfp = plan.mfp
+    mfp, names = _as_stored(plan, humanizer)
     if finishing is not None and not finishing.is_trivial(mfp.output_arity):
         lines.add(level, finish(finishing, redacted=config.redacted))
         level += 1
     match plan:
         case PeekIndexPlan(rows=rows) if rows is not None:
-            # A lookup's rows carry the key that they were found by behind their own columns.
-            mfp = _widened(mfp, len(plan.key))
             columns = [ColumnType(sc.scalar_type(e, plan.typ.columns)) for e in plan.key]
             usage = lookup([printer.row(row, columns) for row in rows])
             leaf = read_index(
@@ -89,18 +94,37 @@ def _peek(
             )
         case PeekPersistPlan():
             leaf = f"PeekPersist {humanizer.name(plan.id)}"
-    for text in mfp_operators(mfp, printer):
+    named = printer.naming(names) if config.humanized_expressions else printer
+    for text in mfp_operators(mfp, named):
         lines.add(level, text)
         level += 1
     lines.add(level, leaf)
     return lines.text()
 
 
+def _as_stored(
+    plan: PeekIndexPlan | PeekPersistPlan, humanizer: Humanizer
+) -> tuple[MapFilterProject, Sequence[str]]:
+    """The MFP over the rows that are read, and the names of their columns.
+
+    An index's rows are its key, then the columns that are not in it; a lookup's carry the key that they were found by behind those.
+    """
+    if isinstance(plan, PeekPersistPlan):
+        return plan.mfp, humanizer.column_names(plan.id) or ()
+    form = arrangement_form(plan.key, plan.typ.arity)
+    width = len(form.key) + len(form.thinning)
+    names = [""] * width
+    for column, name in enumerate(humanizer.column_names(plan.on_id) or ()):
+        names[form.permutation[column]] = name
+    place = dict(enumerate(form.permutation))
+    return _moved(plan.mfp, place, width + (0 if plan.rows is None else len(plan.key))), names
+
+
 def mfp_operators(mfp: MapFilterProject, printer: scalars.ScalarPrinter) -> list[str]:
     """An MFP as operators, outermost first: Project, Filter, Map."""
     texts: list[str] = []
     if mfp.projection != tuple(range(mfp.input_arity + len(mfp.expressions))):
-        texts.append(f"Project ({scalars.columns(mfp.projection)})")
+        texts.append(f"Project ({printer.columns(mfp.projection)})")
     if mfp.predicates:
         texts.append(f"Filter {' AND '.join(printer.scalar(p) for _, p in mfp.predicates)}")
     if mfp.expressions:
@@ -108,15 +132,15 @@ def mfp_operators(mfp: MapFilterProject, printer: scalars.ScalarPrinter) -> list
     return texts
 
 
-def _widened(mfp: MapFilterProject, by: int) -> MapFilterProject:
-    """The same MFP over rows with `by` more columns at the end."""
-    place = {c: c for c in range(mfp.input_arity)}
+def _moved(mfp: MapFilterProject, place: dict[int, int], width: int) -> MapFilterProject:
+    """The same MFP over rows of `width` columns, where column i stands at `place[i]`."""
+    moved = dict(place)
     for offset in range(len(mfp.expressions)):
-        place[mfp.input_arity + offset] = mfp.input_arity + by + offset
+        moved[mfp.input_arity + offset] = width + offset
     return msgspec.structs.replace(
         mfp,
-        input_arity=mfp.input_arity + by,
-        expressions=tuple(sc.permute(e, place) for e in mfp.expressions),
-        predicates=tuple((at, sc.permute(p, place)) for at, p in mfp.predicates),
-        projection=tuple(place[column] for column in mfp.projection),
+        input_arity=width,
+        expressions=tuple(sc.permute(e, moved) for e in mfp.expressions),
+        predicates=tuple((at, sc.permute(p, moved)) for at, p in mfp.predicates),
+        projection=tuple(moved[column] for column in mfp.projection),
     )

@@ -157,9 +157,9 @@ class HirPrinter:
     def _let_rec(self, rel: hir.LetRec, level: int) -> None:
         self._out.add(level, "Return")
         self._node(rel.body, level + 1)
-        self._out.add(level, "With Mutually Recursive")
+        self._out.add(level, f"With Mutually Recursive{recursion_limit(rel.limit)}")
         for binding in reversed(rel.bindings):
-            self._out.add(level + 1, f"cte{recursion_limit(rel.limit)} l{binding.id} =")
+            self._out.add(level + 1, f"cte l{binding.id} =")
             self._node(binding.value, level + 2)
 
     # --- scalars --------------------------------------------------------------------------------

@@ -8,16 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from mzsql.explain import scalars
+from mzsql.explain.column_names import ColumnNames
 from mzsql.explain.config import ExplainConfig, Humanizer
-from mzsql.explain.document import Notice, assemble, plan_header, source_blocks
+from mzsql.explain.document import assemble, plan_header, source_blocks
 from mzsql.explain.lines import Lines
+from mzsql.explain.notices import Notice
 from mzsql.explain.physical import finish, recursion_limit
 from mzsql.expr import functions
 from mzsql.expr import relation as mir
 from mzsql.expr.dataflow import MirDataflow, PeekExport
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.relation import RowSetFinishing
-from mzsql.expr.scalar import Scalar
 from mzsql.expr.typing import relation_type
 from mzsql.frontend.depth import deep
 from mzsql.repr.ids import GlobalId
@@ -39,6 +40,7 @@ class MirPrinter:
         self._out = Lines()
         self._built = built
         self._locals: dict[int, RelationType] = {}
+        self._names = ColumnNames(humanizer) if config.humanized_expressions else None
 
     def plan(self, rel: mir.Relation, finishing: RowSetFinishing | None, level: int) -> str:
         """A relation's body."""
@@ -86,11 +88,17 @@ class MirPrinter:
         for part in mir.inputs(rel):
             self._node(part, level + 1)
 
+    def _over(self, rel: mir.Relation) -> scalars.ScalarPrinter:
+        """A printer of expressions over the columns of `rel`."""
+        return self._scalars if self._names is None else self._scalars.naming(self._names.of(rel))
+
     def _operator(self, rel: mir.Relation) -> str:
-        print_ = self._scalars
+        # As in Materialize the columns that Project picks are called as those that it puts out at their places.
+        named = mir.inputs(rel)[:1] if not isinstance(rel, mir.Project | mir.Map) else (rel,)
+        print_ = self._over(named[0]) if named else self._scalars
         match rel:
             case mir.Project(outputs=outputs):
-                return f"Project ({scalars.columns(outputs)})"
+                return f"Project ({print_.columns(outputs)})"
             case mir.Map(scalars=exprs):
                 return f"Map ({print_.scalars(exprs)})"
             case mir.FlatMap(func=func, exprs=exprs):
@@ -98,9 +106,9 @@ class MirPrinter:
             case mir.Filter(predicates=predicates):
                 return f"Filter {' AND '.join(print_.scalar(p) for p in predicates)}"
             case mir.Reduce():
-                return self._reduce(rel)
+                return self._reduce(rel, print_)
             case mir.TopK():
-                return self._top_k(rel)
+                return self._top_k(rel, print_)
             case mir.Negate():
                 return "Negate"
             case mir.Threshold():
@@ -112,26 +120,26 @@ class MirPrinter:
             case _:
                 return type(rel).__name__
 
-    def _reduce(self, rel: mir.Reduce) -> str:
-        key = self._scalars.listed(rel.group_key)
+    def _reduce(self, rel: mir.Reduce, print_: scalars.ScalarPrinter) -> str:
+        key = print_.listed(rel.group_key)
         if not rel.aggregates:
             text = f"Distinct project=[{key}]"
         else:
-            aggregates = ", ".join(self._scalars.aggregate(a) for a in rel.aggregates)
+            aggregates = ", ".join(print_.aggregate(a) for a in rel.aggregates)
             group = f" group_by=[{key}]" if rel.group_key else ""
             text = f"Reduce{group} aggregates=[{aggregates}]"
         if rel.expected_group_size is not None:
             text += f" exp_group_size={rel.expected_group_size}"
         return text + (" monotonic" if rel.monotonic else "")
 
-    def _top_k(self, rel: mir.TopK) -> str:
+    def _top_k(self, rel: mir.TopK, print_: scalars.ScalarPrinter) -> str:
         parts = ["TopK"]
         if rel.group_key:
-            parts.append(f"group_by=[{scalars.columns(rel.group_key)}]")
+            parts.append(f"group_by=[{print_.columns(rel.group_key)}]")
         if rel.order_key:
-            parts.append(f"order_by=[{scalars.order(rel.order_key)}]")
+            parts.append(f"order_by=[{print_.order(rel.order_key)}]")
         if rel.limit is not None:
-            parts.append(f"limit={self._scalars.scalar(rel.limit)}")
+            parts.append(f"limit={print_.scalar(rel.limit)}")
         if rel.offset:
             parts.append(f"offset={scalars.REDACTED if self._config.redacted else rel.offset}")
         if rel.monotonic:
@@ -148,7 +156,13 @@ class MirPrinter:
             case mir.AccessPersist():
                 return f"ReadStorage {name}"
             case mir.AccessIndex(uses=uses):
-                listed = " ".join(f"{short(self._humanizer.name(i))}=[{u}]" for i, u in uses)
+                by_index: dict[GlobalId, list[str]] = {}
+                for index, usage in uses:
+                    by_index.setdefault(index, []).append(usage)
+                listed = " ".join(
+                    f"{short(self._humanizer.name(index))}=[{', '.join(usages)}]"
+                    for index, usages in by_index.items()
+                )
                 return f"ReadIndex on={short(name)} {listed}"
             case _:
                 if rel.id in self._built:
@@ -177,6 +191,8 @@ class MirPrinter:
         while isinstance(body, mir.Let):
             bindings.append(body)
             self._locals[body.id] = relation_type(body.value, self._locals)
+            if self._names is not None:
+                self._names.bind(body.id, body.value)
             body = body.body
         self._head(level, "Return", rel)
         self._node(body, level + 1)
@@ -186,6 +202,8 @@ class MirPrinter:
             self._node(let.value, level + 2)
 
     def _let_rec(self, rel: mir.LetRec, level: int) -> None:
+        if self._names is not None:
+            self._names.of(rel)
         self._head(level, "Return", rel)
         self._node(rel.body, level + 1)
         self._out.add(level, "With Mutually Recursive")
@@ -217,16 +235,15 @@ class MirPrinter:
             case implementation:
                 kind = kinds[type(implementation)]
         if rel.equivalences:
-            classes = " AND ".join(self._class(cls) for cls in rel.equivalences)
+            print_ = self._over(rel)
+            classes = " AND ".join(
+                " = ".join(print_.scalar(expr) for expr in cls) for cls in rel.equivalences
+            )
             self._head(level, f"Join on=({classes}){kind}", rel)
         else:
             self._head(level, f"CrossJoin{kind}", rel)
         if self._config.join_implementations:
             self._implementation(rel, level + 1)
-
-    def _class(self, exprs: Sequence[Scalar]) -> str:
-        texts = [self._scalars.scalar(expr) for expr in exprs]
-        return f"{texts[0]} = {texts[1]}" if len(texts) == 2 else f"eq({', '.join(texts)})"
 
     def _implementation(self, rel: mir.Join, level: int) -> None:
         names = [f"%{i}{self._input_name(part)}" for i, part in enumerate(rel.inputs)]
@@ -301,7 +318,7 @@ def explain_mir(
     sources = [(s.id, pushed_filters(known.get(s.id))) for s in df.source_imports]
     return assemble(
         plans,
-        sources=source_blocks(sources, humanizer, config),
+        sources=source_blocks(sources, humanizer, config, named=config.humanized_expressions),
         used_indexes=df.index_imports,
         humanizer=humanizer,
         cluster=cluster,

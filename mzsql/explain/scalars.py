@@ -48,8 +48,46 @@ def shown_name(func: functions.ScalarFunc) -> str:
 class ScalarPrinter:
     """Prints expressions over a relation's columns."""
 
-    def __init__(self, *, redacted: bool = False) -> None:
+    def __init__(
+        self, *, redacted: bool = False, names: Sequence[str] = (), only_names: bool = False
+    ) -> None:
         self._redacted = redacted
+        self._names = names
+        self._only_names = only_names
+
+    def naming(self, names: Sequence[str]) -> ScalarPrinter:
+        """The same printer, for expressions over columns with these names."""
+        return ScalarPrinter(redacted=self._redacted, names=names)
+
+    def column(self, index: int) -> str:
+        """A column, with its name where it has one: ``#1{price}``."""
+        name = self._names[index] if index < len(self._names) else ""
+        if name and self._only_names:
+            return name
+        return f"#{index}{{{name}}}" if name else f"#{index}"
+
+    def columns(self, indexes: Sequence[int]) -> str:
+        """Columns; a run of three or more ascending neighbours is ``#0..=#2``."""
+        parts: list[str] = []
+        start = 0
+        while start < len(indexes):
+            end = start
+            while end + 1 < len(indexes) and indexes[end + 1] == indexes[end] + 1:
+                end += 1
+            if end - start >= 2:
+                parts.append(f"{self.column(indexes[start])}..={self.column(indexes[end])}")
+            else:
+                parts.extend(self.column(indexes[i]) for i in range(start, end + 1))
+            start = end + 1
+        return ", ".join(parts)
+
+    def order(self, order_key: Iterable[ColumnOrder]) -> str:
+        """An ORDER BY: ``#1 asc nulls_last, #0 desc nulls_first``."""
+        return ", ".join(
+            f"{self.column(o.column)} {'desc' if o.desc else 'asc'} "
+            f"{'nulls_last' if o.nulls_last else 'nulls_first'}"
+            for o in order_key
+        )
 
     def datum(self, value: Datum, typ: SqlType) -> str:
         """A constant."""
@@ -72,7 +110,7 @@ class ScalarPrinter:
         """An expression."""
         match expr:
             case Column(index=index):
-                return f"#{index}"
+                return self.column(index)
             case Literal(value=value, typ=typ):
                 return self.datum(value, typ)
             case LiteralError(message=message):
@@ -113,11 +151,11 @@ class ScalarPrinter:
                 run.append(expr.index)
                 continue
             if run:
-                parts.append(columns(run))
+                parts.append(self.columns(run))
                 run = []
             parts.append(self.scalar(expr))
         if run:
-            parts.append(columns(run))
+            parts.append(self.columns(run))
         return ", ".join(parts)
 
     def aggregate(self, aggregate: AggregateExpr) -> str:
@@ -142,24 +180,13 @@ class ScalarPrinter:
 
 
 def order(order_key: Iterable[ColumnOrder]) -> str:
-    """An ORDER BY: ``#1 asc nulls_last, #0 desc nulls_first``."""
-    return ", ".join(
-        f"#{o.column} {'desc' if o.desc else 'asc'} {'nulls_last' if o.nulls_last else 'nulls_first'}"
-        for o in order_key
-    )
+    """An ORDER BY over columns without names."""
+    return _UNNAMED.order(order_key)
 
 
 def columns(indexes: Sequence[int]) -> str:
-    """Columns; a run of three or more ascending neighbours is ``#0..=#2``."""
-    parts: list[str] = []
-    start = 0
-    while start < len(indexes):
-        end = start
-        while end + 1 < len(indexes) and indexes[end + 1] == indexes[end] + 1:
-            end += 1
-        if end - start >= 2:
-            parts.append(f"#{indexes[start]}..=#{indexes[end]}")
-        else:
-            parts.extend(f"#{indexes[i]}" for i in range(start, end + 1))
-        start = end + 1
-    return ", ".join(parts)
+    """Columns without names."""
+    return _UNNAMED.columns(indexes)
+
+
+_UNNAMED = ScalarPrinter()

@@ -1,0 +1,206 @@
+"""Remarks on a plan: what a person may want to change about it.
+
+Promise: a remark follows from the plan and the indexes alone; nothing is planned again for it. There are four: an index whose key is
+longer than what the literals of a filter fix, an index that is the same as another one, an index without a key, and a comparison with
+NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from mzsql.explain.config import Humanizer
+from mzsql.explain.scalars import ScalarPrinter
+from mzsql.expr import relation as mir
+from mzsql.expr import scalar as sc
+from mzsql.expr.dataflow import IndexExport, MirDataflow
+from mzsql.expr.mfp import extract_mfp
+from mzsql.frontend import hir
+from mzsql.repr.datum import Datum
+from mzsql.repr.ids import GlobalId
+from mzsql.repr.types import RelationType, SqlType
+
+
+class Notice(msgspec.Struct, frozen=True):
+    """A remark of the optimizer."""
+
+    message: str
+    hint: str = ""
+
+
+class KnownIndex(msgspec.Struct, frozen=True):
+    """An index that the plan could have used."""
+
+    id: GlobalId
+    key: tuple[sc.Scalar, ...]
+
+
+#: The values that an expression is said to be one of.
+_Fixed = tuple[sc.Scalar, tuple[Datum, ...]]
+
+
+class NoticeFinder:
+    """Finds what is to be remarked on a dataflow."""
+
+    def __init__(
+        self,
+        humanizer: Humanizer,
+        indexes: Callable[[GlobalId], Sequence[KnownIndex]],
+        *,
+        redacted: bool = False,
+    ) -> None:
+        self._humanizer = humanizer
+        self._indexes = indexes
+        self._redacted = redacted
+
+    def of(self, df: MirDataflow) -> list[Notice]:
+        """The remarks on a dataflow, each once."""
+        found = self._of_export(df)
+        for obj in reversed(df.objects):
+            found.extend(self._of_filters(obj.plan))
+        return list(dict.fromkeys(found))
+
+    # --- indexes ------------------------------------------------------------------------------
+
+    def _of_export(self, df: MirDataflow) -> list[Notice]:
+        export = df.export
+        if not isinstance(export, IndexExport):
+            return []
+        if not export.key:
+            return [
+                Notice(
+                    "The index has an empty key: one worker will hold all of it.",
+                    "Create a default index instead: CREATE DEFAULT INDEX.",
+                )
+            ]
+        for other in df.index_imports:
+            if other.on_id == export.on_id and other.key == export.key and other.id != export.id:
+                on = self._described(export.on_id, export.key)
+                return [
+                    Notice(
+                        f"Index {self._humanizer.name(export.id)} is identical to "
+                        f"{self._humanizer.name(other.id)}, which is also defined on {on}.",
+                        f"Please drop all indexes except the first index created on {on} and "
+                        "recreate all dependent objects.",
+                    )
+                ]
+        return []
+
+    def _described(self, on: GlobalId, key: Sequence[sc.Scalar]) -> str:
+        """``t(a, b)``."""
+        shown = self._columns(on).scalars(key)
+        return f"{self._humanizer.name(on).rsplit('.', 1)[-1]}({shown})"
+
+    def _columns(self, on: GlobalId) -> ScalarPrinter:
+        names = self._humanizer.column_names(on) or ()
+        return ScalarPrinter(redacted=self._redacted, names=names, only_names=True)
+
+    # --- filters ------------------------------------------------------------------------------
+
+    def _of_filters(self, rel: mir.Relation) -> list[Notice]:
+        found: list[Notice] = []
+        stack: list[mir.Relation] = [rel]
+        while stack:
+            mfp, below = extract_mfp(stack.pop())
+            if isinstance(below, mir.Get) and not isinstance(below.id, int):
+                fixed = _fixed([pred for _, pred in mfp.predicates])
+                found.extend(self._too_wide(below.id, below.typ, fixed))
+            if not isinstance(getattr(below, "implementation", None), mir.IndexedFilter):
+                stack.extend(reversed(mir.inputs(below)))
+        return found
+
+    def _too_wide(self, on: GlobalId, typ: RelationType, fixed: Sequence[_Fixed]) -> list[Notice]:
+        known = dict(fixed)
+        found: list[Notice] = []
+        for index in self._indexes(on):
+            usable = [expr for expr in index.key if expr in known]
+            if not usable or len(usable) == len(index.key):
+                continue
+            printer = self._columns(on)
+            types = [sc.scalar_type(expr, typ.columns) for expr in usable]
+            equalities = _equalities(printer, usable, types, [known[expr] for expr in usable])
+            wanted = printer.scalars(known)
+            found.append(
+                Notice(
+                    f"Index {self._humanizer.name(index.id)} on {self._described(on, index.key)} "
+                    f"is too wide to use for literal equalities `{equalities}`.",
+                    "If your literal equalities filter out many rows, create an index whose key "
+                    f"exactly matches your literal equalities: ({wanted}).",
+                )
+            )
+        return found
+
+
+def _fixed(predicates: Sequence[sc.Scalar]) -> list[_Fixed]:
+    """The expressions that predicates fix to literals."""
+    found: dict[sc.Scalar, tuple[Datum, ...]] = {}
+    for predicate in predicates:
+        one = _fixed_by(predicate)
+        if one is not None:
+            found.setdefault(*one)
+    return list(found.items())
+
+
+def _fixed_by(predicate: sc.Scalar) -> _Fixed | None:
+    match predicate:
+        case sc.Call(func=func, args=(left, right)) if func.startswith("eq_"):
+            for expr, other in ((left, right), (right, left)):
+                if isinstance(other, sc.Literal) and not isinstance(expr, sc.Literal):
+                    return expr, (other.value,)
+            return None
+        case sc.Call(func="or", args=args):
+            parts = [_fixed_by(arg) for arg in args]
+            if any(part is None for part in parts):
+                return None
+            fixed = [part for part in parts if part is not None]
+            exprs = {expr for expr, _ in fixed}
+            values = tuple(dict.fromkeys(value for _, many in fixed for value in many))
+            return (fixed[0][0], values) if len(exprs) == 1 else None
+        case _:
+            return None
+
+
+def _equalities(
+    printer: ScalarPrinter,
+    exprs: Sequence[sc.Scalar],
+    types: Sequence[SqlType],
+    values: Sequence[tuple[Datum, ...]],
+) -> str:
+    """``a = 1``, ``a IN (1, 2)``, ``(a, b) = (1, 2)``."""
+    rows: list[tuple[Datum, ...]] = [()]
+    for many in values:
+        rows = [(*row, value) for row in rows for value in many]
+
+    def shown(row: tuple[Datum, ...]) -> str:
+        cells = [printer.datum(value, typ) for value, typ in zip(row, types, strict=True)]
+        return cells[0] if len(cells) == 1 else f"({', '.join(cells)})"
+
+    left = printer.scalars(exprs)
+    left = left if len(exprs) == 1 else f"({left})"
+    if len(rows) == 1:
+        return f"{left} = {shown(rows[0])}"
+    return f"{left} IN ({', '.join(shown(row) for row in rows)})"
+
+
+def comparisons_with_null(query: hir.Query) -> list[Notice]:
+    """The remark on a query that compares with NULL, which never is true."""
+    for rel in hir.walk(query.relation):
+        for outer in hir.relation_scalars(rel):
+            if any(_is_with_null(inner) for inner in hir.walk_scalar(outer)):
+                return [
+                    Notice(
+                        "A comparison with NULL by `=`, `<>` or `!=` is NULL, neither true nor false.",
+                        "Use `IS NULL` or `IS NOT NULL`.",
+                    )
+                ]
+    return []
+
+
+def _is_with_null(expr: hir.Scalar) -> bool:
+    return (
+        isinstance(expr, hir.Call)
+        and expr.func.startswith(("eq_", "not_eq_"))
+        and any(isinstance(arg, sc.Literal) and arg.value is None for arg in expr.args)
+    )
