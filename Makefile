@@ -7,7 +7,7 @@ SHELL := bash
 
 BIN := .venv/bin
 READY := .venv/.ready
-JOBS ?= 2
+JOBS ?= 3
 BENCH ?=
 PYTEST := $(BIN)/python -m pytest
 

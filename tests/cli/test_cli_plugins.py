@@ -113,6 +113,7 @@ def test_the_list_has_sound_and_broken_ones(shell: Shell) -> None:
     }
 
 
+@pytest.mark.long
 def test_a_run_is_told_and_kept_until_a_version_changes(shell: Shell) -> None:
     install(shell.site, "strange", PLUGIN)
     ran = shell("plugins", "test", f"sound://me:{SENTINEL}@host/x")
@@ -131,6 +132,7 @@ def test_a_run_is_told_and_kept_until_a_version_changes(shell: Shell) -> None:
     assert "sound: out of date (of 1.0, kit" in shell("plugins").stdout
 
 
+@pytest.mark.long
 def test_what_fails_is_told_with_the_line_that_reruns_it(shell: Shell) -> None:
     install(shell.site, "strange", PLUGIN)
     ran = shell("plugins", "test", "forgetful:x", "--only", "blob", "--seed", "7")

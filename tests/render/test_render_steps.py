@@ -117,14 +117,13 @@ def check(name: str, seed: int, run) -> None:
 
 @pytest.mark.parametrize("name", PLANS)
 def test_steps_and_hydration_compute_what_the_plan_means(name, connection):
-    for seed in range(2):
-        check(name, seed, duck(connection))
+    check(name, 0, duck(connection))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", PLANS)
 def test_many_seeds_compute_what_the_plan_means(name, connection):
-    for seed in range(2, 30):
+    for seed in range(1, 30):
         check(name, seed, duck(connection))
 
 

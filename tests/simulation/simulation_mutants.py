@@ -368,7 +368,7 @@ MUTANTS: dict[str, list[Patch]] = {
 
 FOUND_BY: dict[str, int] = {
     "tokens are drawn for each try": 29,
-    "doubt is denied": 20,
+    "doubt is denied": 45,
     "an expired writer is not in doubt": 49,
     "a stale upper refuses": 1,
     "collection ignores readers": 3,
@@ -381,7 +381,7 @@ FOUND_BY: dict[str, int] = {
     "reads below since are served": 2,
     "listens overlap": 1,
     "parts are skipped too eagerly": 1,
-    "objects are discarded in doubt": 97,
+    "objects are discarded in doubt": 108,
     "a failed upload is taken for done": 3,
     "checksums are not compared": 128,
 }

@@ -8,6 +8,18 @@ from pathlib import Path
 import pytest
 from postgres_server import PostgresServer
 
+_SELDOM = {"test_forked", "test_killed_processes", "test_processes"}
+"""Cases of the kit that start many processes."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave the kit's heavy cases to the long run."""
+    for item in items:
+        kit = item.path.name == "test_postgres_contract.py"
+        if kit and isinstance(item, pytest.Function) and item.originalname in _SELDOM:
+            item.add_marker(pytest.mark.long)
+
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[PostgresServer]:
