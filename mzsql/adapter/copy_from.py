@@ -2,22 +2,21 @@
 
 Promise: memory is bounded by a record batch and a part, whatever the file's size; a missing column, a wrong type, a broken row or a value
 that does not fit is said with its column and row, and then nothing is loaded. Parquet columns go by name, CSV columns by position.
-CSV text becomes values by the same casts as SQL's (`text` to the column's type), so messages are PostgreSQL's.
+Text becomes values by the same casts as SQL's (`text` to the column's type), so messages are PostgreSQL's.
 """
 
 from __future__ import annotations
 
-import contextlib
-import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 from sqlglot import expressions as exp
 
+from mzsql.adapter.copy_text import BATCH_ROWS, TextRows, text_rows
 from mzsql.adapter.dml import first_null
 from mzsql.adapter.interrupt import Interrupt, current
 from mzsql.expr import spell
@@ -37,11 +36,6 @@ from mzsql.repr.errors import (
 )
 from mzsql.repr.types import TEXT, ColumnType, RelationDesc, SqlType, arrow_schema, arrow_type
 from mzsql.storage import TableShard
-
-#: Bytes of COPY's text format that are translated at once.
-_TEXT_CHUNK = 1 << 20
-#: Rows that are converted at once.
-BATCH_ROWS = 64 * 1024
 
 
 def copy_from(plan: p.CopyFromPlan, table: TableShard, stdin: Path | None = None) -> Batch:
@@ -67,7 +61,7 @@ def copy_from(plan: p.CopyFromPlan, table: TableShard, stdin: Path | None = None
     if form == "parquet":
         rows = _parquet(plan, path, desc)
     elif form in ("csv", "text"):
-        rows = _csv(plan, path, desc)
+        rows = _text(plan, path, desc)
     else:
         raise Unsupported(f"COPY FROM does not support the format {plan.format}")
     schema = arrow_schema(desc.typ.columns)
@@ -98,7 +92,7 @@ def _checked(
     plan: p.CopyFromPlan,
     desc: RelationDesc,
     rows: int,
-    first_row: int,
+    where: Callable[[int], str],
 ) -> pa.Table:
     """All columns of the table, defaults filled in, NOT NULL checked."""
     arrays = []
@@ -108,10 +102,10 @@ def _checked(
         if array is None:
             array = _default(plan, i, column, rows)
         if not column.nullable and array.null_count:
-            at = first_row + first_null(pa.table([array], names=["c"]), 0)
+            at = first_null(pa.table([array], names=["c"]), 0)
             raise NotNullViolation(
                 f'null value in column "{name}" violates not-null constraint',
-                detail=f"COPY {plan.table.name.item}, row {at} of {plan.path or 'STDIN'}.",
+                detail=where(at),
             )
         arrays.append(array)
     return pa.table(arrays, schema=schema)
@@ -128,7 +122,7 @@ def _default(plan: p.CopyFromPlan, i: int, column: ColumnType, rows: int) -> pa.
 
 def evaluate_constant(expr: Scalar, typ: SqlType) -> pa.Scalar:
     """The value of an expression without columns, of the Arrow type of ``typ``."""
-    result = _evaluate(pa.table({"c0": pa.array([0])}), [(expr, typ)], lambda _: "a default")
+    result = _evaluate(pa.table({"c0": pa.array([0])}), [(expr, typ)])
     return result.column(0)[0].cast(arrow_type(typ))
 
 
@@ -166,10 +160,15 @@ def _parquet(plan: p.CopyFromPlan, path: Path, desc: RelationDesc) -> Iterator[p
                     column = batch.column(desc.names[i])
                     where = f'column "{desc.names[i]}" of {plan.path}'
                     arrays[i] = _safe_cast(column, desc.typ.columns[i].type, where, row)
-                yield _checked(arrays, plan, desc, batch.num_rows, row)
+                where_row = partial(_parquet_row, plan, row)
+                yield _checked(arrays, plan, desc, batch.num_rows, where_row)
                 row += batch.num_rows
         except (pa.ArrowInvalid, OSError) as broken:
             raise DataError(f"{plan.path} cannot be read from row {row} on: {broken}") from None
+
+
+def _parquet_row(plan: p.CopyFromPlan, first: int, row: int) -> str:
+    return f"COPY {plan.table.name.item}, row {first + row} of {plan.path}."
 
 
 _PARQUET_KINDS: dict[str, Callable[[pa.DataType], bool]] = {
@@ -251,154 +250,38 @@ def _first_failure(column: pa.Array, attempt: Callable[[pa.Array], object]) -> i
     return low
 
 
-# --- CSV ------------------------------------------------------------------------------------------
+# --- text -----------------------------------------------------------------------------------------
 
 
-def _csv(plan: p.CopyFromPlan, path: Path, desc: RelationDesc) -> Iterator[pa.Table]:
+def _text(plan: p.CopyFromPlan, path: Path, desc: RelationDesc) -> Iterator[pa.Table]:
     targets = _targets(plan, desc)
-    text = plan.format == "text"
-    names = [f"c{n}" for n in range(len(targets))]
-    first_row = 2 if plan.header else 1
-    if not text and plan.escape != plan.quote:
-        # The reader takes an escape outside of quotes too, where PostgreSQL takes it as it stands.
-        raise Unsupported(
-            "COPY FROM with an ESCAPE other than the QUOTE is not supported",
-            hint="Double the quotes inside of quoted values, and leave ESCAPE out.",
-        )
-    problem: list[str] = []
-
-    def broken(row: pacsv.InvalidRow) -> str:
-        number = f"row {row.number}" if row.number is not None else f"the row {row.text!r}"
-        problem.append(f"{number} has {row.actual_columns} columns, not {row.expected_columns}")
-        return "error"
-
-    read = pacsv.ReadOptions(
-        column_names=names, skip_rows=1 if plan.header else 0, use_threads=False
-    )
-    parse = pacsv.ParseOptions(
-        delimiter="\t" if text else plan.delimiter,
-        quote_char=False if text else plan.quote,
-        double_quote=not text,
-        escape_char=False,
-        newlines_in_values=not text,
-        ignore_empty_lines=len(targets) > 1,
-        invalid_row_handler=broken,
-    )
-    convert = pacsv.ConvertOptions(
-        column_types=dict.fromkeys(names, pa.string()),
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
-        null_values=[plan.null],
-    )
-    if path.stat().st_size == 0:
-        return
-    row = first_row
-    try:
-        with (
-            _tabbed(path, plan.delimiter if text else "\t") as source,
-            pacsv.open_csv(
-                source, read_options=read, parse_options=parse, convert_options=convert
-            ) as stream,
-        ):
-            for batch in stream:
-                for start in range(0, batch.num_rows, BATCH_ROWS):
-                    part = batch.slice(start, BATCH_ROWS)
-                    part = _unescaped(part, row) if text else part
-                    yield _csv_rows(plan, desc, targets, part, row)
-                    row += part.num_rows
-    except pa.ArrowInvalid as failure:
-        if "Empty CSV file" in str(failure):
-            return
-        what = problem[0] if problem else str(failure).splitlines()[0]
-        raise DataError(f"{plan.path or 'STDIN'} is broken: {what}", sqlstate="22P04") from None
+    for rows in text_rows(plan, path, [desc.names[i] for i in targets]):
+        yield _of_texts(plan, desc, targets, rows)
 
 
-@contextlib.contextmanager
-def _tabbed(path: Path, delimiter: str) -> Iterator[Path]:
-    """The file, or where its text format has another delimiter a copy with tabs, in which the delimiter itself is escaped no more."""
-    if delimiter == "\t":
-        yield path
-        return
-    mark = delimiter.encode()
-    with path.open("rb") as source, tempfile.NamedTemporaryFile(prefix="mzsql-copy-") as copy:
-        while lines := source.readlines(_TEXT_CHUNK):
-            data = b"".join(lines)
-            if b"\xff" in data or b"\xfe" in data:
-                raise DataError('invalid byte sequence for encoding "UTF8"', sqlstate="22021")
-            # The two bytes that UTF-8 never has stand for a pair of backslashes and for the delimiter that means itself.
-            data = data.replace(b"\\\\", b"\xff").replace(b"\\" + mark, b"\xfe")
-            data = data.replace(b"\t", b"\\t").replace(mark, b"\t")
-            copy.write(data.replace(b"\xfe", mark).replace(b"\xff", b"\\\\"))
-        copy.flush()
-        yield Path(copy.name)
-
-
-#: What COPY's text format means by a backslash and a letter.
-_ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
-
-
-def _unescaped(rows: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
-    """Raw fields of COPY's text format with their escapes resolved."""
-    plain = [pc.any(pc.match_substring(c, "\\")).as_py() for c in rows.columns]
-    if not any(plain):
-        return rows
-    for i, column in enumerate(rows.columns):
-        # A digit or x behind an odd number of backslashes is a character's code.
-        coded = pc.match_substring_regex(column, r"(^|[^\\])(\\\\)*\\([0-7]|x[0-9a-fA-F])")
-        if pc.any(coded).as_py():
-            at = first_row + pc.index(coded, value=True).as_py()
-            raise Unsupported(
-                f"octal and hexadecimal escapes are not supported, in row {at}, column {i + 1}",
-                hint="Write the character itself.",
-            )
-    items = []
-    for i in range(rows.num_columns):
-        inside = "s"
-        for letter, char in _ESCAPES.items():
-            inside = f"replace({inside}, chr(92) || '{letter}', chr({ord(char)}))"
-        # Whatever else stands behind a backslash means itself; pairs of backslashes were taken apart before.
-        inside = f"regexp_replace({inside}, '\\\\(.)', '\\1', 'gs')"
-        pieces = f'string_split("c{i}", chr(92) || chr(92))'
-        items.append(
-            f"array_to_string(list_transform({pieces}, lambda s: {inside}), chr(92)) AS c{i}"
-        )
-    connection = duckdb_connection()
-    try:
-        connection.execute("SET preserve_insertion_order = true")
-        connection.register("raw", pa.Table.from_batches([rows]))
-        result = connection.sql(f"SELECT {', '.join(items)} FROM raw").to_arrow_table()
-    finally:
-        connection.close()
-    return result.cast(rows.schema).combine_chunks().to_batches()[0]
-
-
-def _csv_rows(
-    plan: p.CopyFromPlan,
-    desc: RelationDesc,
-    targets: tuple[int, ...],
-    texts: pa.RecordBatch,
-    first_row: int,
+def _of_texts(
+    plan: p.CopyFromPlan, desc: RelationDesc, targets: tuple[int, ...], rows: TextRows
 ) -> pa.Table:
     exprs = []
     for n, i in enumerate(targets):
         typ = desc.typ.columns[i].type
         exprs.append((cast_text(Column(n), typ), typ))
 
-    def where(n: int) -> str:
-        return f'column "{desc.names[targets[n]]}"'
+    def where(row: int, field: int) -> str:
+        return rows.where(row, desc.names[targets[field]], field)
 
-    table = _evaluate(pa.Table.from_batches([texts]), exprs, where, first_row, plan.path or "STDIN")
+    table = _evaluate(pa.Table.from_batches([rows.texts]), exprs, where)
     arrays: dict[int, pa.ChunkedArray | pa.Array] = {
         i: table.column(n).cast(arrow_type(desc.typ.columns[i].type)) for n, i in enumerate(targets)
     }
-    return _checked(arrays, plan, desc, texts.num_rows, first_row)
+    return _checked(arrays, plan, desc, rows.texts.num_rows, rows.where)
 
 
 def cast_text(expr: Scalar, typ: SqlType) -> Scalar:
     """The expression that makes a value of ``typ`` of a text, as ``CAST`` does."""
     keys = find_cast(TEXT, typ, "explicit")
     if keys is None:
-        raise Unsupported(f"COPY FROM CSV cannot make a value of type {typ}")
+        raise Unsupported(f"COPY FROM text cannot make a value of type {typ}")
     for key in keys:
         result = scalar(key).result
         expr = Call(key, (expr,), typ if key == keys[-1] or callable(result) else result)
@@ -408,11 +291,9 @@ def cast_text(expr: Scalar, typ: SqlType) -> Scalar:
 def _evaluate(
     rows: pa.Table,
     exprs: list[tuple[Scalar, SqlType]],
-    where: Callable[[int], str],
-    first_row: int = 1,
-    path: str = "",
+    where: Callable[[int, int], str] | None = None,
 ) -> pa.Table:
-    """Expressions over rows of text, vectorised in DuckDB; the first failing row of the first failing column is the error."""
+    """Expressions over rows of text, vectorised in DuckDB; what fails first, by row and then by column, is the error."""
     columns = [Sql(exp.column(f"c{n}", quoted=True), TEXT) for n in range(rows.num_columns)]
     values, failures = [], []
     for n, (expr, _) in enumerate(exprs):
@@ -430,10 +311,13 @@ def _evaluate(
         result: pa.Table = connection.sql(to_sql(query, Engine.DUCKDB)).to_arrow_table()
     finally:
         connection.close()
-    for n, _ in failures:
-        errors = result.column(f"e{n}")
-        if errors.null_count < len(errors):
-            at = pc.index(pc.is_valid(errors), value=True).as_py()
-            detail = f"COPY, row {first_row + at}, {where(n)} of {path}." if path else None
-            raise DataError(errors[at].as_py(), detail=detail, sqlstate="22P02")
+    failed = [
+        (pc.index(pc.is_valid(result.column(f"e{n}")), value=True).as_py(), n)
+        for n, _ in failures
+        if result.column(f"e{n}").null_count < result.num_rows
+    ]
+    if failed:
+        at, n = min(failed)
+        detail = None if where is None else where(at, n)
+        raise DataError(result.column(f"e{n}")[at].as_py(), detail=detail, sqlstate="22P02")
     return result.select([f"v{n}" for n in range(len(exprs))])

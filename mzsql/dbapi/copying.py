@@ -6,8 +6,11 @@ file, and loads all of them as one write when its block ends well, nothing when 
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -91,9 +94,20 @@ def _text(value: Any) -> str:
         return "t" if value else "f"
     if isinstance(value, bytes | bytearray | memoryview):
         return f"\\x{bytes(value).hex()}"
+    if isinstance(value, dt.timedelta):
+        return str(value).replace(",", "")
+    if isinstance(value, dict):
+        return json.dumps(value, ensure_ascii=False, default=_number)
     if isinstance(value, list | tuple):
         return _array(value)
     return str(value)
+
+
+def _number(value: Any) -> Any:
+    """What a JSON document holds besides JSON's own values."""
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    raise TypeError(f"{type(value).__name__} cannot stand in a JSON document")
 
 
 def _array(values: Sequence[Any]) -> str:

@@ -21,7 +21,9 @@ OBJECT_KINDS = (
     ("SOURCE",),
     ("SCHEMA",),
     ("DATABASE",),
+    ("CLUSTER", "REPLICA"),
     ("CLUSTER",),
+    ("ROLE",),
 )
 QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN, TokenType.VALUES)
 
@@ -80,8 +82,8 @@ class Pieces:
         return st.Name(PartialName(*reversed(parts)), position)
 
     def string(self) -> str:
-        """A string literal's value."""
-        if not self.p._match(TokenType.STRING):
+        """A string literal's value; ``E'\\t'`` is one, too."""
+        if not self.p._match_set((TokenType.STRING, TokenType.BYTE_STRING)):
             self.p.expected("literal string")
         return str(self.p._prev.text)
 

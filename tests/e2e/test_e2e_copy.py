@@ -132,12 +132,12 @@ def blobs(con: mzsql.Connection) -> set[str]:
 BROKEN_CSV = {
     "wrong type": (
         "1,a,1,2020-01-01,t\n2,b,x,2020-01-01,t\n",
-        'numeric: "x"(.|\n)*row 2, column "price"',
+        'numeric: "x"(.|\n)*line 2, column price: "x"',
     ),
-    "too few columns": ("1,a,1,2020-01-01,t\n2,b\n", "is broken: row 2 has 2 columns, not 5"),
-    "too many columns": ("1,a,1,2020-01-01,t,9\n", "is broken: row 1 has 6 columns, not 5"),
-    "null": (",a,1,2020-01-01,t\n", 'null value in column "id"(.|\n)*row 1 of'),
-    "bad date": ("1,a,1,2020-02-30,t\n", 'column "day"'),
+    "too few columns": ("1,a,1,2020-01-01,t\n2,b\n", 'missing data for column "price"'),
+    "too many columns": ("1,a,1,2020-01-01,t,9\n", "extra data after last expected column"),
+    "null": (",a,1,2020-01-01,t\n", 'null value in column "id"(.|\n)*COPY t, line 1'),
+    "bad date": ("1,a,1,2020-02-30,t\n", "column day"),
 }
 
 
