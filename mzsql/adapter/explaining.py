@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import time
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -12,9 +12,12 @@ from mzsql.adapter.catalog import CatalogState, Item
 from mzsql.adapter.expression_cache import GlobalExpressions
 from mzsql.adapter.planner import Planned, Planner
 from mzsql.adapter.session import Session
-from mzsql.adapter.walk import global_gets
 from mzsql.explain import (
     ExplainConfig,
+    Frame,
+    Notice,
+    NoticeFinder,
+    comparisons_with_null,
     explain_fast_path,
     explain_hir,
     explain_lir,
@@ -118,15 +121,16 @@ class Explainer:
         subject = self._subject(session, plan, state)
         planner = self._with_features(config)
         names = Names(state, self._planner, {subject.export.id: subject.name})
-        return _TITLES[plan.stage], self._text(planner, subject, plan, config, names)
+        frame = Frame(_cluster(session, subject), as_dot=plan.format == "dot")
+        return _TITLES[plan.stage], self._text(planner, subject, plan, config, names, frame)
 
     def _with_features(self, config: ExplainConfig) -> Planner:
-        if config.enable_eager_delta_joins is None:
+        features = self._planner.features()
+        known = features.__struct_fields__
+        changed = {name: value for name, value in config.overrides().items() if name in known}
+        if not changed:
             return self._planner
-        features = msgspec.structs.replace(
-            self._planner.features(), enable_eager_delta_joins=config.enable_eager_delta_joins
-        )
-        return self._planner.with_features(features)
+        return self._planner.with_features(msgspec.structs.replace(features, **changed))
 
     # --- what is explained --------------------------------------------------------------------
 
@@ -200,16 +204,17 @@ class Explainer:
         plan: p.ExplainPlan,
         config: ExplainConfig,
         names: Names,
+        frame: Frame,
     ) -> str:
-        cluster = self._cluster(subject)
+        started = time.perf_counter()
         if plan.stage == "raw":
             if subject.query is None:
                 raise Unsupported("EXPLAIN RAW PLAN is not supported for indexes")
             if plan.format == "json":
                 return hir_json(subject.query)
-            if plan.format != "text":
+            if plan.format == "sql":
                 raise _unsupported_format(plan)
-            return explain_hir(subject.query, names, config, cluster=cluster)
+            return explain_hir(subject.query, names, config, frame)
         relation = None if subject.query is None else lower_query(subject.query).relation
         if plan.stage in ("decorrelated", "locally optimized"):
             if relation is None:
@@ -220,21 +225,27 @@ class Explainer:
                 relation = planner.optimize(relation)
             if plan.format == "json":
                 return relation_json(relation)
-            if plan.format != "text":
+            if plan.format == "sql":
                 raise _unsupported_format(plan)
-            return explain_relation(relation, subject.finishing, names, config, cluster=cluster)
+            if config.timing:
+                label = "Decorrelation" if plan.stage == "decorrelated" else "Optimization"
+                frame = msgspec.structs.replace(frame, timing=_timing(label, started))
+            return explain_relation(relation, subject.finishing, names, config, frame)
         planned = self._planned(planner, subject, relation)
-        return _planned_text(planner, subject, plan, planned, config, names, cluster)
+        notices = () if config.no_notices else self._notices(subject, planned, config, names)
+        timing = _timing("Optimization", started) if config.timing else None
+        frame = msgspec.structs.replace(frame, notices=tuple(notices), timing=timing)
+        return _planned_text(planner, subject, plan, planned, config, names, frame)
 
-    def _cluster(self, subject: _Subject) -> str:
-        """The target cluster: queries that read nothing but the system's relations, or only put literals out, run beside the catalog."""
-        if subject.query is None or not isinstance(subject.export, PeekExport):
-            return subject.cluster
-        read = global_gets(lower_query(subject.query).relation)
-        if read:
-            return CATALOG_CLUSTER if read <= builtins().keys() else subject.cluster
-        calls = re.search(rb'"type":"call', msgspec.json.encode(subject.query.relation))
-        return CATALOG_CLUSTER if calls is None else subject.cluster
+    def _notices(
+        self, subject: _Subject, planned: Planned, config: ExplainConfig, names: Names
+    ) -> list[Notice]:
+        context = self._planner.context(
+            cluster=subject.cluster, without=frozenset([subject.export.id])
+        )
+        finder = NoticeFinder(names, context.indexes, redacted=config.redacted)
+        found = finder.of(planned.mir)
+        return found if subject.query is None else [*found, *comparisons_with_null(subject.query)]
 
     def _planned(self, planner: Planner, subject: _Subject, relation: Relation | None) -> Planned:
         if subject.deployed is not None:
@@ -244,6 +255,51 @@ class Explainer:
         return planner.dataflow(subject.export, relation, cluster=subject.cluster)
 
 
+def _timing(label: str, started: float) -> str:
+    return f"{label} time: {(time.perf_counter() - started) * 1000:.3f}ms"
+
+
+def _cluster(session: Session, subject: _Subject) -> str:
+    """The target cluster: queries of the system's relations, and cheap ones that read nothing, run beside the catalog.
+
+    Not where somebody has switched that off, nor in a transaction that has chosen its cluster already.
+    """
+    if subject.query is None or not isinstance(subject.export, PeekExport):
+        return subject.cluster
+    transaction = session.transaction
+    chosen = transaction is not None and not transaction.implicit and transaction.active
+    if chosen or session.get("auto_route_catalog_queries") != "on":
+        return subject.cluster
+    read = hir.depends_on(subject.query.relation)
+    if read:
+        return CATALOG_CLUSTER if read <= builtins().keys() else subject.cluster
+    return subject.cluster if _may_cost(subject.query.relation) else CATALOG_CLUSTER
+
+
+def _may_cost(query: hir.Relation) -> bool:
+    """Whether a query that reads nothing might take long: it aggregates, or calls a function (those of its bindings' scalars aside)."""
+    stack = [(query, True)]
+    while stack:
+        rel, counts = stack.pop()
+        if isinstance(rel, hir.CallTable | hir.Reduce):
+            return True
+        if isinstance(rel, hir.Constant) and rel.typ.columns:
+            # VALUES: a table function of its values.
+            return True
+        for outer in hir.relation_scalars(rel):
+            for scalar in hir.walk_scalar(outer):
+                if counts and isinstance(scalar, hir.Call | hir.Windowing):
+                    return True
+                if isinstance(scalar, hir.Exists | hir.Select):
+                    stack.append((scalar.relation, counts))
+        inputs = hir.relation_inputs(rel)
+        if isinstance(rel, hir.Let | hir.LetRec):
+            stack.extend((part, False) for part in inputs[:-1])
+            inputs = inputs[-1:]
+        stack.extend((part, counts) for part in inputs)
+    return False
+
+
 def _planned_text(
     planner: Planner,
     subject: _Subject,
@@ -251,25 +307,25 @@ def _planned_text(
     planned: Planned,
     config: ExplainConfig,
     names: Names,
-    cluster: str,
+    frame: Frame,
 ) -> str:
     """An optimized or a physical plan."""
     physical = plan.stage == "physical"
     pushed = {s.id: s.mfp for s in planned.plan.source_imports}
     if plan.format == "json":
         return lir_json(planned.plan, names) if physical else mir_json(planned.mir, names, pushed)
-    if plan.format == "sql" and physical:
-        return statements(planned)
-    if plan.format != "text":
+    if plan.format == "sql":
+        if physical:
+            return statements(planned)
         raise _unsupported_format(plan)
     finishing = subject.finishing
     if finishing is not None and not config.no_fast_path:
         fast = fast_path(planned.mir, finishing, planner.features())
         if fast is not None:
-            return explain_fast_path(fast, finishing, names, config, cluster=cluster)
+            return explain_fast_path(fast, finishing, names, config, frame)
     if physical:
-        return explain_lir(planned.plan, finishing, names, config, cluster=cluster)
-    return explain_mir(planned.mir, finishing, names, config, cluster=cluster, pushed=pushed)
+        return explain_lir(planned.plan, finishing, names, config, frame)
+    return explain_mir(planned.mir, finishing, names, config, frame, pushed=pushed)
 
 
 def statements(planned: Planned) -> str:

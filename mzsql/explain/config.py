@@ -11,11 +11,13 @@ from typing import Protocol
 
 import msgspec
 
-from mzsql.repr.errors import InvalidParameter, SqlSyntaxError
+from mzsql.repr.errors import InvalidParameter, SqlSyntaxError, Unsupported
 from mzsql.repr.ids import GlobalId
 
 #: Other spellings of options.
 _ALIASES = {"node_ids": "node_identifiers"}
+#: What is understood, and not there yet.
+_MISSING = frozenset({"equivalences", "filter_pushdown", "linear_chains"})
 
 
 class ExplainConfig(msgspec.Struct, frozen=True):
@@ -23,11 +25,13 @@ class ExplainConfig(msgspec.Struct, frozen=True):
 
     arity: bool = False
     cardinality: bool = False
+    column_names: bool = False
     equivalences: bool = False
     filter_pushdown: bool = False
     humanized_expressions: bool = False
     join_implementations: bool = False
     keys: bool = False
+    linear_chains: bool = False
     no_fast_path: bool = False
     no_notices: bool = False
     node_identifiers: bool = False
@@ -36,10 +40,17 @@ class ExplainConfig(msgspec.Struct, frozen=True):
     raw_plans: bool = False
     raw_syntax: bool = False
     redacted: bool = False
+    subtree_size: bool = False
     timing: bool = False
     types: bool = False
+    enable_cardinality_estimates: bool | None = None
     enable_eager_delta_joins: bool | None = None
+    enable_join_prioritize_arranged: bool | None = None
+    enable_letrec_fixpoint_analysis: bool | None = None
     enable_new_outer_join_lowering: bool | None = None
+    enable_projection_pushdown_after_relation_cse: bool | None = None
+    enable_reduce_mfp_fusion: bool | None = None
+    enable_variadic_left_join_lowering: bool | None = None
     reoptimize_imported_views: bool | None = None
 
     @staticmethod
@@ -57,7 +68,14 @@ class ExplainConfig(msgspec.Struct, frozen=True):
                     hint=f"Options are: {listed}.",
                 )
             values[key] = _truth(name, value)
+            if key in _MISSING and values[key]:
+                raise Unsupported(f"EXPLAIN … WITH ({name}) is not supported")
         return ExplainConfig(**values)
+
+    def overrides(self) -> dict[str, bool]:
+        """The optimizer's switches that are set for this statement, by name."""
+        values = {n: getattr(self, n) for n in self.__struct_fields__ if n.startswith("enable_")}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 def _truth(name: str, value: bool | int | str) -> bool:

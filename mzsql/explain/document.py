@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from mzsql.explain.config import ExplainConfig, Humanizer
+from mzsql.explain.dot import dot
 from mzsql.explain.lines import Lines
 from mzsql.explain.notices import Notice
 from mzsql.explain.physical import PhysicalPrinter
@@ -20,17 +23,31 @@ from mzsql.lir import plan as lir
 from mzsql.repr.ids import GlobalId
 
 
+class Frame(msgspec.Struct, frozen=True):
+    """What stands around the plans.
+
+    Attributes:
+        cluster: the target cluster; None leaves it out.
+        notices: remarks.
+        timing: how long planning took, a line; None where nobody asked.
+        as_dot: whether it is to be a graph: then the plans are all of it.
+    """
+
+    cluster: str | None = "quickstart"
+    notices: tuple[Notice, ...] = ()
+    timing: str | None = None
+    as_dot: bool = False
+
+
 def explain_lir(
     desc: lir.DataflowDescription,
     finishing: RowSetFinishing | None,
     humanizer: Humanizer,
     config: ExplainConfig,
-    *,
-    cluster: str | None = "quickstart",
-    notices: Sequence[Notice] = (),
+    frame: Frame | None = None,
 ) -> str:
-    """EXPLAIN PHYSICAL PLAN AS TEXT. `finishing` of a query; `cluster` None leaves out the target cluster."""
-    plans: list[str] = []
+    """EXPLAIN PHYSICAL PLAN AS TEXT or DOT. `finishing` of a query."""
+    plans: list[tuple[str, Lines]] = []
     with deep():
         for obj in reversed(desc.objects):
             is_root = obj is desc.objects[-1]
@@ -39,15 +56,14 @@ def explain_lir(
             )
             printer = PhysicalPrinter(humanizer, config)
             body = printer.plan(obj.plan, finishing if is_root else None, obj.typ.arity)
-            plans.append(f"{header}\n{body}")
+            plans.append((header, body))
         sources = source_blocks([(s.id, s.mfp) for s in desc.source_imports], humanizer, config)
     return assemble(
         plans,
         sources=sources,
         used_indexes=desc.index_imports,
         humanizer=humanizer,
-        cluster=cluster,
-        notices=() if config.no_notices else notices,
+        frame=frame or Frame(),
     )
 
 
@@ -77,16 +93,18 @@ def source_blocks(
 
 
 def assemble(
-    plans: Sequence[str],
+    plans: Sequence[tuple[str, Lines]],
     *,
-    sources: str,
-    used_indexes: Sequence[IndexImport],
     humanizer: Humanizer,
-    cluster: str | None,
-    notices: Sequence[Notice] = (),
+    frame: Frame,
+    sources: str = "",
+    used_indexes: Sequence[IndexImport] = (),
 ) -> str:
-    """Put the parts together."""
-    parts = ["\n".join(plans)]
+    """Put the parts together: plans with their headers (or none), and what they read."""
+    if frame.as_dot:
+        return dot(plans)
+    shown = (f"{header}\n{body.text()}" if header else body.text() for header, body in plans)
+    parts = ["\n".join(shown)]
     if sources:
         parts.append(sources)
     if used_indexes:
@@ -95,14 +113,16 @@ def assemble(
         for index in used_indexes:
             lines.add(1, f"- {humanizer.name(index.id)} ({', '.join(index.usages)})")
         parts.append(lines.text())
-    if cluster is not None:
-        parts.append(f"Target cluster: {cluster}\n")
-    if notices:
+    if frame.cluster is not None:
+        parts.append(f"Target cluster: {frame.cluster}\n")
+    if frame.notices:
         lines = Lines()
         lines.add(0, "Notices:")
-        for notice in notices:
+        for notice in frame.notices:
             lines.add(1, f"- Notice: {notice.message}")
             if notice.hint:
                 lines.add(2, f"Hint: {notice.hint}")
         parts.append(lines.text())
+    if frame.timing is not None:
+        parts.append(f"{frame.timing}\n")
     return "\n".join(parts)

@@ -8,10 +8,9 @@ import msgspec
 
 from mzsql.explain import scalars
 from mzsql.explain.config import ExplainConfig, Humanizer
-from mzsql.explain.document import assemble, source_blocks
+from mzsql.explain.document import Frame, assemble, source_blocks
 from mzsql.explain.lines import Lines
 from mzsql.explain.mir import MirPrinter, lookup, read_index, short
-from mzsql.explain.notices import Notice
 from mzsql.explain.physical import finish
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
@@ -28,11 +27,9 @@ def explain_fast_path(
     finishing: RowSetFinishing | None,
     humanizer: Humanizer,
     config: ExplainConfig,
-    *,
-    cluster: str | None = "quickstart",
-    notices: Sequence[Notice] = (),
+    frame: Frame | None = None,
 ) -> str:
-    """EXPLAIN OPTIMIZED or PHYSICAL PLAN AS TEXT of a fast path (reference explain-format 8)."""
+    """EXPLAIN OPTIMIZED or PHYSICAL PLAN AS TEXT or DOT of a fast path (reference explain-format 8)."""
     used: list[IndexImport] = []
     sources = ""
     if isinstance(plan, ConstantPlan):
@@ -52,12 +49,11 @@ def explain_fast_path(
         case _:
             pass
     return assemble(
-        [f"Explained Query (fast path):\n{body}"],
+        [("Explained Query (fast path):", body)],
         sources=sources,
         used_indexes=used,
         humanizer=humanizer,
-        cluster=cluster,
-        notices=() if config.no_notices else notices,
+        frame=frame or Frame(),
     )
 
 
@@ -71,13 +67,13 @@ def _peek(
     finishing: RowSetFinishing | None,
     humanizer: Humanizer,
     config: ExplainConfig,
-) -> str:
+) -> Lines:
     printer = scalars.ScalarPrinter(redacted=config.redacted)
     lines = Lines()
     level = 1
     mfp, names = _as_stored(plan, humanizer)
     if finishing is not None and not finishing.is_trivial(mfp.output_arity):
-        lines.add(level, finish(finishing, redacted=config.redacted))
+        lines.add(level, finish(finishing, redacted=config.redacted), node=True)
         level += 1
     match plan:
         case PeekIndexPlan(rows=rows) if rows is not None:
@@ -96,10 +92,10 @@ def _peek(
             leaf = f"PeekPersist {humanizer.name(plan.id)}"
     named = printer.naming(names) if config.humanized_expressions else printer
     for text in mfp_operators(mfp, named):
-        lines.add(level, text)
+        lines.add(level, text, node=True)
         level += 1
-    lines.add(level, leaf)
-    return lines.text()
+    lines.add(level, leaf, node=True)
+    return lines
 
 
 def _as_stored(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from mzsql.explain import scalars
 from mzsql.explain.config import ExplainConfig, Humanizer
-from mzsql.explain.document import assemble
+from mzsql.explain.document import Frame, assemble
 from mzsql.explain.lines import Lines
 from mzsql.explain.physical import finish, recursion_limit
 from mzsql.expr import functions
@@ -39,14 +39,14 @@ class HirPrinter:
         self._out = Lines()
         self._next = first_name
 
-    def query(self, query: hir.Query) -> str:
+    def query(self, query: hir.Query) -> Lines:
         """The whole of it."""
         level = 0
         if not query.finishing.is_trivial(len(query.input_types)):
-            self._out.add(level, finish(query.finishing, redacted=self._config.redacted))
+            self._out.add(level, finish(query.finishing, redacted=self._config.redacted), node=True)
             level += 1
         self._node(query.relation, level)
-        return self._out.text()
+        return self._out
 
     # --- relations ------------------------------------------------------------------------------
 
@@ -60,24 +60,24 @@ class HirPrinter:
         subqueries: _Subqueries = []
         text = self._operator(rel, subqueries)
         inputs = hir.relation_inputs(rel)
-        if not self._config.raw_syntax:
+        if not (self._config.raw or self._config.raw_syntax):
             virtual = except_parts(rel)
             if virtual is not None:
                 text, inputs = virtual
         if subqueries:
-            self._out.add(level, "Return")
-            self._out.add(level + 1, text)
+            self._out.add(level, "Return", node=True)
+            self._out.add(level + 1, text, node=True)
             self._children(rel, inputs, level + 2)
             self._out.add(level, "With")
             for name, relation in subqueries:
-                self._out.add(level + 1, f"cte l{name} =")
+                self._out.add(level + 1, f"cte l{name} =", node=True)
                 self._node(relation, level + 2)
             return
-        self._out.add(level, text)
+        self._out.add(level, text, node=True)
         self._children(rel, inputs, level + 1)
 
     def _children(self, rel: hir.Relation, inputs: Sequence[hir.Relation], level: int) -> None:
-        if isinstance(rel, hir.Constant):
+        if isinstance(rel, hir.Constant) and not rel.typ.columns:
             for row in rel.rows:
                 self._out.add(level, f"- {self._constants.row(row, rel.typ.columns)}")
         for part in inputs:
@@ -88,6 +88,14 @@ class HirPrinter:
             return self._scalar(expr, subqueries)
 
         match rel:
+            case hir.Constant(rows=rows, typ=typ) if typ.columns:
+                # VALUES: a table function that wraps its arguments into rows.
+                values = [
+                    self._constants.datum(value, column.type)
+                    for row in rows
+                    for value, column in zip(row, typ.columns, strict=True)
+                ]
+                return f"CallTable wrap{typ.arity}({', '.join(values)})"
             case hir.Constant(rows=rows):
                 return "Constant" if rows else "Constant <empty>"
             case hir.Get(id=gid):
@@ -147,19 +155,19 @@ class HirPrinter:
         while isinstance(body, hir.Let):
             bindings.append(body)
             body = body.body
-        self._out.add(level, "Return")
+        self._out.add(level, "Return", node=True)
         self._node(body, level + 1)
         self._out.add(level, "With")
         for let in reversed(bindings):
-            self._out.add(level + 1, f"cte l{let.id} =")
+            self._out.add(level + 1, f"cte l{let.id} =", node=True)
             self._node(let.value, level + 2)
 
     def _let_rec(self, rel: hir.LetRec, level: int) -> None:
-        self._out.add(level, "Return")
+        self._out.add(level, "Return", node=True)
         self._node(rel.body, level + 1)
         self._out.add(level, f"With Mutually Recursive{recursion_limit(rel.limit)}")
         for binding in reversed(rel.bindings):
-            self._out.add(level + 1, f"cte l{binding.id} =")
+            self._out.add(level + 1, f"cte l{binding.id} =", node=True)
             self._node(binding.value, level + 2)
 
     # --- scalars --------------------------------------------------------------------------------
@@ -231,10 +239,9 @@ def explain_hir(
     query: hir.Query,
     humanizer: Humanizer,
     config: ExplainConfig,
-    *,
-    cluster: str | None = "quickstart",
+    frame: Frame | None = None,
 ) -> str:
-    """EXPLAIN RAW PLAN AS TEXT."""
+    """EXPLAIN RAW PLAN AS TEXT or DOT."""
     names = [1]
     for node in hir.walk(query.relation):
         if isinstance(node, hir.Let):
@@ -243,4 +250,4 @@ def explain_hir(
             names.extend(binding.id + 1 for binding in node.bindings)
     with deep():
         body = HirPrinter(humanizer, config, max(names)).query(query)
-    return assemble([body], sources="", used_indexes=(), humanizer=humanizer, cluster=cluster)
+    return assemble([("", body)], humanizer=humanizer, frame=frame or Frame())

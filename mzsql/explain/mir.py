@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from mzsql.explain import scalars
 from mzsql.explain.column_names import ColumnNames
 from mzsql.explain.config import ExplainConfig, Humanizer
-from mzsql.explain.document import assemble, plan_header, source_blocks
+from mzsql.explain.document import Frame, assemble, plan_header, source_blocks
 from mzsql.explain.lines import Lines
-from mzsql.explain.notices import Notice
 from mzsql.explain.physical import finish, recursion_limit
 from mzsql.expr import functions
 from mzsql.expr import relation as mir
@@ -23,6 +22,7 @@ from mzsql.expr.typing import relation_type
 from mzsql.frontend.depth import deep
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationType
+from mzsql.transform.non_negative import non_negative
 
 #: How many rows of a constant are shown.
 MAX_ROWS = 20
@@ -40,19 +40,27 @@ class MirPrinter:
         self._out = Lines()
         self._built = built
         self._locals: dict[int, RelationType] = {}
-        self._names = ColumnNames(humanizer) if config.humanized_expressions else None
+        self._signs: dict[int, bool] = {}
+        self._is_raw = config.raw or config.raw_syntax
+        self._called = ColumnNames(humanizer)
+        self._names = self._called if config.humanized_expressions else None
 
-    def plan(self, rel: mir.Relation, finishing: RowSetFinishing | None, level: int) -> str:
+    def plan(self, rel: mir.Relation, finishing: RowSetFinishing | None, level: int) -> Lines:
         """A relation's body."""
         if finishing is not None and not finishing.is_trivial(mir.arity(rel)):
-            self._out.add(level, finish(finishing, redacted=self._config.redacted))
+            self._out.add(level, finish(finishing, redacted=self._config.redacted), node=True)
             level += 1
         self._node(rel, level)
-        return self._out.text()
+        return self._out
 
     def _annotations(self, rel: mir.Relation) -> str:
         parts: list[str] = []
         config = self._config
+        if config.subtree_size:
+            parts.append(f"subtree_size: {sum(1 for _ in mir.walk(rel))}")
+        if config.non_negative:
+            sign = non_negative(rel, self._signs)
+            parts.append(f"non_negative: {'true' if sign else 'false'}")
         if config.types or config.keys:
             typ = relation_type(rel, self._locals)
         if config.arity:
@@ -62,10 +70,16 @@ class MirPrinter:
         if config.keys:
             keys = ", ".join(f"[{', '.join(str(c) for c in key)}]" for key in typ.keys)
             parts.append(f'keys: "({keys})"')
+        if config.cardinality:
+            # Nobody counts rows: what is estimated is known to be unknown.
+            parts.append('cardinality: "<UNKNOWN>"')
+        if config.column_names:
+            names = (name or f"#{i}" for i, name in enumerate(self._called.of(rel)))
+            parts.append(f'column_names: "({", ".join(names)})"')
         return f" // {{ {', '.join(parts)} }}" if parts else ""
 
     def _head(self, level: int, text: str, rel: mir.Relation) -> None:
-        self._out.add(level, f"{text}{self._annotations(rel)}")
+        self._out.add(level, f"{text}{self._annotations(rel)}", node=True)
 
     def _node(self, rel: mir.Relation, level: int) -> None:
         match rel:
@@ -122,7 +136,9 @@ class MirPrinter:
 
     def _reduce(self, rel: mir.Reduce, print_: scalars.ScalarPrinter) -> str:
         key = print_.listed(rel.group_key)
-        if not rel.aggregates:
+        if not rel.aggregates and self._is_raw:
+            text = f"Reduce group_by=[{key}]"
+        elif not rel.aggregates:
             text = f"Distinct project=[{key}]"
         else:
             aggregates = ", ".join(print_.aggregate(a) for a in rel.aggregates)
@@ -191,26 +207,27 @@ class MirPrinter:
         while isinstance(body, mir.Let):
             bindings.append(body)
             self._locals[body.id] = relation_type(body.value, self._locals)
-            if self._names is not None:
-                self._names.bind(body.id, body.value)
+            self._signs[body.id] = non_negative(body.value, self._signs)
+            self._called.bind(body.id, body.value)
             body = body.body
         self._head(level, "Return", rel)
         self._node(body, level + 1)
         self._out.add(level, "With")
         for let in reversed(bindings):
-            self._out.add(level + 1, f"cte l{let.id} =")
+            self._out.add(level + 1, f"cte l{let.id} =", node=True)
             self._node(let.value, level + 2)
 
     def _let_rec(self, rel: mir.LetRec, level: int) -> None:
-        if self._names is not None:
-            self._names.of(rel)
+        self._called.of(rel)
         self._head(level, "Return", rel)
         self._node(rel.body, level + 1)
-        self._out.add(level, "With Mutually Recursive")
+        shared = rel.limits[0] if len(set(rel.limits)) == 1 else None
+        self._out.add(level, f"With Mutually Recursive{recursion_limit(shared)}")
         for local, value, limit in reversed(
             list(zip(rel.ids, rel.values, rel.limits, strict=True))
         ):
-            self._out.add(level + 1, f"cte{recursion_limit(limit)} l{local} =")
+            own = recursion_limit(None if shared else limit)
+            self._out.add(level + 1, f"cte{own} l{local} =", node=True)
             self._node(value, level + 2)
 
     # --- joins ----------------------------------------------------------------------------------
@@ -298,14 +315,13 @@ def explain_mir(
     finishing: RowSetFinishing | None,
     humanizer: Humanizer,
     config: ExplainConfig,
+    frame: Frame | None = None,
     *,
-    cluster: str | None = "quickstart",
     pushed: Mapping[GlobalId, MapFilterProject | None] | None = None,
-    notices: Sequence[Notice] = (),
 ) -> str:
-    """EXPLAIN OPTIMIZED PLAN AS TEXT of a dataflow. `pushed`: what lowering pushes into the reads of its sources."""
+    """EXPLAIN OPTIMIZED PLAN AS TEXT or DOT of a dataflow. `pushed`: what lowering pushes into the reads of its sources."""
     built = frozenset(obj.id for obj in df.objects)
-    plans: list[str] = []
+    plans: list[tuple[str, Lines]] = []
     with deep():
         for obj in reversed(df.objects):
             is_root = obj is df.objects[-1]
@@ -313,7 +329,7 @@ def explain_mir(
             body = MirPrinter(humanizer, config, built).plan(
                 obj.plan, finishing if is_root else None, 1
             )
-            plans.append(f"{header}\n{body}")
+            plans.append((header, body))
     known = pushed or {}
     sources = [(s.id, pushed_filters(known.get(s.id))) for s in df.source_imports]
     return assemble(
@@ -321,8 +337,7 @@ def explain_mir(
         sources=source_blocks(sources, humanizer, config, named=config.humanized_expressions),
         used_indexes=df.index_imports,
         humanizer=humanizer,
-        cluster=cluster,
-        notices=() if config.no_notices else notices,
+        frame=frame or Frame(),
     )
 
 
@@ -339,10 +354,9 @@ def explain_relation(
     finishing: RowSetFinishing | None,
     humanizer: Humanizer,
     config: ExplainConfig,
-    *,
-    cluster: str | None = "quickstart",
+    frame: Frame | None = None,
 ) -> str:
-    """EXPLAIN DECORRELATED or LOCALLY OPTIMIZED PLAN AS TEXT: a single relation, no header."""
+    """EXPLAIN DECORRELATED or LOCALLY OPTIMIZED PLAN AS TEXT or DOT: a single relation, no header."""
     with deep():
         body = MirPrinter(humanizer, config).plan(rel, finishing, 0)
-    return assemble([body], sources="", used_indexes=(), humanizer=humanizer, cluster=cluster)
+    return assemble([("", body)], humanizer=humanizer, frame=frame or Frame())

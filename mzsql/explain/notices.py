@@ -21,6 +21,7 @@ from mzsql.frontend import hir
 from mzsql.repr.datum import Datum
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationType, SqlType
+from mzsql.transform import IndexDesc
 
 
 class Notice(msgspec.Struct, frozen=True):
@@ -28,13 +29,6 @@ class Notice(msgspec.Struct, frozen=True):
 
     message: str
     hint: str = ""
-
-
-class KnownIndex(msgspec.Struct, frozen=True):
-    """An index that the plan could have used."""
-
-    id: GlobalId
-    key: tuple[sc.Scalar, ...]
 
 
 #: The values that an expression is said to be one of.
@@ -47,7 +41,7 @@ class NoticeFinder:
     def __init__(
         self,
         humanizer: Humanizer,
-        indexes: Callable[[GlobalId], Sequence[KnownIndex]],
+        indexes: Callable[[GlobalId], Sequence[IndexDesc]],
         *,
         redacted: bool = False,
     ) -> None:

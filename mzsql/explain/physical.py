@@ -28,14 +28,14 @@ class PhysicalPrinter:
         self._scalars = scalars.ScalarPrinter(redacted=config.redacted)
         self._out = Lines()
 
-    def plan(self, plan: lir.Plan, finishing: RowSetFinishing | None, arity: int) -> str:
+    def plan(self, plan: lir.Plan, finishing: RowSetFinishing | None, arity: int) -> Lines:
         """A plan's body, under its header."""
         level = 1
         if finishing is not None and not finishing.is_trivial(arity):
-            self._out.add(level, finish(finishing, redacted=self._config.redacted))
+            self._out.add(level, finish(finishing, redacted=self._config.redacted), node=True)
             level += 1
         self._node(plan, level)
-        return self._out.text()
+        return self._out
 
     # --- shared pieces --------------------------------------------------------------------------
 
@@ -45,7 +45,7 @@ class PhysicalPrinter:
     def _head(self, level: int, text: str, plan: lir.Plan) -> None:
         if self._config.node_identifiers:
             text = f"{text} // {{ node_id: {plan.lir_id} }}"
-        self._out.add(level, text)
+        self._out.add(level, text, node=True)
 
     def _mfp(self, level: int, mfp: MapFilterProject) -> None:
         for line in self._scalars.mfp_lines(mfp):
@@ -163,7 +163,7 @@ class PhysicalPrinter:
         self._node(body, level + 1)
         self._out.add(level, "With")
         for let in reversed(bindings):
-            self._out.add(level + 1, f"cte l{let.id} =")
+            self._out.add(level + 1, f"cte l{let.id} =", node=True)
             self._node(let.value, level + 2)
 
     def _let_rec(self, plan: lir.LetRec, level: int) -> None:
@@ -173,7 +173,7 @@ class PhysicalPrinter:
         for local, value, limit in reversed(
             list(zip(plan.ids, plan.values, plan.limits, strict=True))
         ):
-            self._out.add(level + 1, f"cte{recursion_limit(limit)} l{local} =")
+            self._out.add(level + 1, f"cte{recursion_limit(limit)} l{local} =", node=True)
             self._node(value, level + 2)
 
     # --- joins ----------------------------------------------------------------------------------

@@ -20,8 +20,8 @@ EXPLAIN_FORMATS = ("TEXT", "JSON", "SQL", "DOT")
 #: Options of EXPLAIN … WITH (…), words joined by spaces; ``node_ids`` is the older spelling of ``node identifiers``.
 EXPLAIN_OPTIONS = frozenset(
     """
-    arity|cardinality|column names|equivalences|filter pushdown|humanized expressions|join implementations|keys|node identifiers|
-    no fast path|no notices|non negative|raw plans|raw syntax|raw|redacted|subtree size|timing|types|
+    arity|cardinality|column names|equivalences|filter pushdown|humanized expressions|join implementations|keys|linear chains|
+    node identifiers|no fast path|no notices|non negative|raw plans|raw syntax|raw|redacted|subtree size|timing|types|
     enable eager delta joins|enable new outer join lowering|enable variadic left join lowering|enable letrec fixpoint analysis|
     enable reduce mfp fusion|enable cardinality estimates|enable join prioritize arranged|enable projection pushdown after relation cse|
     reoptimize imported views
@@ -82,6 +82,9 @@ class SessionParser(DefinitionParser):
         fmt = self._explain_format(EXPLAIN_FORMATS)
         self.at("FOR")
         replan = self.at("REPLAN")
+        # BROKEN says to expect that planning fails half-way; here it fails as a whole or not at all.
+        if not replan:
+            self.at("BROKEN")
         return st.Explain(
             self.source, stage or "optimized", fmt, options, self._explainee(replan), replan
         )

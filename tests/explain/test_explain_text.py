@@ -10,6 +10,7 @@ import pytest
 
 from mzsql.explain import (
     ExplainConfig,
+    Frame,
     Notice,
     explain_fast_path,
     explain_lir,
@@ -173,7 +174,7 @@ def test_the_optimized_plan_with_annotations(ctx: OptimizerContext) -> None:
     rel = mir.Project(mir.Filter(mir.Join((PETS, OWNERS), ()), (equal(0, 2),)), (1, 3))
     config = ExplainConfig.from_options({"arity": True, "join implementations": True})
     notice = Notice("An index is never used.", "Drop it.")
-    shown = explain_mir(optimized(rel, ctx), None, Names(), config, notices=[notice])
+    shown = explain_mir(optimized(rel, ctx), None, Names(), config, Frame(notices=(notice,)))
     assert shown == text(
         """
         Explained Query:
@@ -204,7 +205,7 @@ def test_bindings_print_last_first_and_the_finishing_on_top() -> None:
     inner = mir.Get(0, TYPES["u2"])
     rel = mir.Let(0, OWNERS, mir.Union((inner, mir.Negate(inner))))
     finishing = RowSetFinishing((ColumnOrder(1, True, False),), 3, 1, (1,))
-    assert explain_relation(rel, finishing, Names(), ExplainConfig(), cluster=None) == text(
+    assert explain_relation(rel, finishing, Names(), ExplainConfig(), Frame(cluster=None)) == text(
         """
         Finish order_by=[#1 desc nulls_first] limit=3 offset=1 output=[#1]
           Return

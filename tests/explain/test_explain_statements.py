@@ -1,0 +1,219 @@
+"""EXPLAIN as a statement: options, notices, formats, the cluster it runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+
+import msgspec
+import pytest
+
+import mzsql
+
+SETUP = (
+    "CREATE TABLE pets (id integer NOT NULL, owner integer, weight integer)",
+    "CREATE TABLE owners (id integer, town text)",
+    "CREATE INDEX pets_owner ON pets (owner)",
+    "CREATE INDEX owners_both ON owners (id, town)",
+    "CREATE VIEW heavy AS SELECT owner, max(weight) AS most FROM pets GROUP BY owner",
+)
+
+
+@pytest.fixture(scope="module")
+def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[mzsql.Connection]:
+    home: Path = tmp_path_factory.mktemp("explain")
+    con = mzsql.connect(str(home))
+    for statement in SETUP:
+        con.execute(statement)
+    yield con
+    con.close()
+
+
+def explain(con: mzsql.Connection, statement: str) -> str:
+    ((text,),) = con.execute(f"EXPLAIN {statement}").fetchall()
+    return str(text)
+
+
+def plan(block: str) -> str:
+    return dedent(block).lstrip("\n")
+
+
+def test_columns_are_called_as_in_what_they_are_read_from(con: mzsql.Connection) -> None:
+    shown = explain(
+        con,
+        "OPTIMIZED PLAN WITH (humanized expressions, no fast path) FOR "
+        "SELECT o.town, h.most + 1 FROM heavy h JOIN owners o ON h.owner = o.id WHERE h.most > 5",
+    )
+    assert "aggregates=[max(#2{weight})]" in shown or "aggregates=[max(#1{weight})]" in shown
+    assert "Join on=(#0{owner} = #2{id})" in shown
+    assert "{max_weight}" in shown
+    assert "#0{id}) IS NOT NULL" in shown
+
+
+def test_a_run_of_columns_carries_the_names_of_its_ends(con: mzsql.Connection) -> None:
+    shown = explain(
+        con,
+        "DECORRELATED PLAN WITH (humanized expressions) FOR SELECT id, owner, weight, 1 FROM pets",
+    )
+    assert "Map (1)" in shown
+    assert "Get materialize.public.pets" in shown
+    project = explain(
+        con,
+        "DECORRELATED PLAN WITH (humanized expressions) FOR "
+        "SELECT id, owner, weight FROM (SELECT *, id + 1 FROM pets) AS more",
+    )
+    assert "Project (#0{id}..=#2{weight})" in project
+
+
+def test_a_fast_path_is_over_rows_as_the_index_has_them(con: mzsql.Connection) -> None:
+    shown = explain(
+        con, "PHYSICAL PLAN WITH (humanized expressions) FOR SELECT * FROM pets WHERE owner = 7"
+    )
+    assert shown == plan(
+        """
+        Explained Query (fast path):
+          Project (#1{id}, #0{owner}, #2{weight})
+            ReadIndex on=materialize.public.pets pets_owner=[lookup value=(7)]
+
+        Used Indexes:
+          - materialize.public.pets_owner (lookup)
+
+        Target cluster: quickstart
+        """
+    )
+
+
+@pytest.mark.parametrize(
+    ("query", "usage"),
+    [
+        ("SELECT * FROM pets LIMIT 3", "fast path limit"),
+        ("SELECT * FROM pets ORDER BY weight LIMIT 3", "*** full scan ***"),
+    ],
+)
+def test_only_a_limit_without_an_order_reads_a_part(
+    con: mzsql.Connection, query: str, usage: str
+) -> None:
+    assert f"pets_owner ({usage})" in explain(con, f"OPTIMIZED PLAN FOR {query}")
+
+
+def test_an_index_that_is_too_wide_is_remarked_on(con: mzsql.Connection) -> None:
+    shown = explain(con, "SELECT * FROM owners WHERE id IN (1, 2) AND town > 'a'")
+    assert "Index materialize.public.owners_both on owners(id, town) is too wide" in shown
+    assert "`id IN (1, 2)`" in shown
+    assert shown.endswith("exactly matches your literal equalities: (id).\n")
+    one = explain(con, "SELECT * FROM owners WHERE town = 'Ulm'")
+    assert '`town = "Ulm"`' in one
+    assert "█" in explain(
+        con, "OPTIMIZED PLAN WITH (redacted) FOR SELECT * FROM owners WHERE id = 1"
+    )
+
+
+def test_an_index_that_fits_is_not(con: mzsql.Connection) -> None:
+    assert "Notices" not in explain(con, "SELECT * FROM owners WHERE id = 1 AND town = 'Ulm'")
+    silent = explain(con, "OPTIMIZED PLAN WITH (no notices) FOR SELECT * FROM owners WHERE id = 1")
+    assert "Notices" not in silent
+
+
+def test_the_same_index_twice_is_remarked_on(con: mzsql.Connection) -> None:
+    shown = explain(con, "CREATE INDEX again ON pets (owner)")
+    assert (
+        "Notice: Index materialize.public.again is identical to materialize.public.pets_owner"
+        in shown
+    )
+    assert "which is also defined on pets(owner)." in shown
+
+
+def test_a_comparison_with_null_is_remarked_on(con: mzsql.Connection) -> None:
+    assert "IS NOT NULL`" in explain(con, "SELECT * FROM pets WHERE owner = NULL")
+    assert "Notices" not in explain(con, "SELECT * FROM pets WHERE owner IS NULL")
+
+
+@pytest.mark.parametrize(
+    ("query", "cluster"),
+    [
+        ("SELECT 1, 'a'", "mz_catalog_server"),
+        ("SELECT 1 + 1", "quickstart"),
+        ("SELECT count(*)", "quickstart"),
+        ("SELECT * FROM (VALUES (1), (2)) AS v", "quickstart"),
+        ("WITH one AS (SELECT 1 AS n) SELECT * FROM one", "mz_catalog_server"),
+        ("SELECT name FROM mz_catalog.mz_tables", "mz_catalog_server"),
+        ("SELECT id FROM pets", "quickstart"),
+    ],
+)
+def test_cheap_queries_run_beside_the_catalog(
+    con: mzsql.Connection, query: str, cluster: str
+) -> None:
+    assert f"Target cluster: {cluster}\n" in explain(con, f"RAW PLAN FOR {query}")
+
+
+def test_nothing_is_routed_where_it_is_switched_off(con: mzsql.Connection) -> None:
+    con.execute("SET auto_route_catalog_queries = off")
+    try:
+        assert "Target cluster: quickstart\n" in explain(con, "RAW PLAN FOR SELECT 1")
+    finally:
+        con.execute("RESET auto_route_catalog_queries")
+
+
+def test_annotations_stand_in_one_brace(con: mzsql.Connection) -> None:
+    shown = explain(
+        con,
+        "OPTIMIZED PLAN WITH (arity, keys, types, non negative, subtree size, cardinality, "
+        "column names) FOR SELECT most FROM heavy",
+    )
+    assert (
+        'Project (#1) // { subtree_size: 4, non_negative: true, arity: 1, types: "(integer?)", '
+        'keys: "()", cardinality: "<UNKNOWN>", column_names: "(max_weight)" }'
+    ) in shown or (
+        'Project (#1) // { subtree_size: 3, non_negative: true, arity: 1, types: "(integer?)", '
+        'keys: "()", cardinality: "<UNKNOWN>", column_names: "(max_weight)" }'
+    ) in shown
+
+
+def test_timing_is_the_last_line(con: mzsql.Connection) -> None:
+    last = explain(con, "OPTIMIZED PLAN WITH (timing) FOR SELECT * FROM heavy").splitlines()[-1]
+    assert last.startswith("Optimization time: ")
+    assert last.endswith("ms")
+
+
+@pytest.mark.parametrize("option", ["linear chains", "equivalences", "filter pushdown"])
+def test_what_is_not_there_says_so(con: mzsql.Connection, option: str) -> None:
+    with pytest.raises(mzsql.NotSupportedError, match="not supported"):
+        explain(con, f"OPTIMIZED PLAN WITH ({option}) FOR SELECT 1")
+
+
+def test_a_limit_stands_over_all_recursive_bindings(con: mzsql.Connection) -> None:
+    query = (
+        "WITH MUTUALLY RECURSIVE (RETURN AT RECURSION LIMIT 3) n (i integer) AS "
+        "(SELECT 1 UNION SELECT i + 1 FROM n) SELECT * FROM n"
+    )
+    raw = explain(con, f"RAW PLAN FOR {query}")
+    assert "With Mutually Recursive [recursion_limit=3, return_at_limit]\n  cte l0 =\n" in raw
+    physical = explain(con, f"PHYSICAL PLAN FOR {query}")
+    assert "cte [recursion_limit=3, return_at_limit] l0 =\n" in physical
+
+
+@pytest.mark.parametrize(
+    "stage", ["RAW", "DECORRELATED", "LOCALLY OPTIMIZED", "OPTIMIZED", "PHYSICAL"]
+)
+def test_every_stage_is_json_and_a_graph(con: mzsql.Connection, stage: str) -> None:
+    query = (
+        "SELECT town, sum(weight) FROM pets JOIN owners ON owner = owners.id "
+        "WHERE town LIKE 'U%' GROUP BY town ORDER BY town LIMIT 5"
+    )
+    decoded = msgspec.json.decode(explain(con, f"{stage} PLAN AS JSON FOR {query}"))
+    assert ("plans" in decoded) == (stage in ("OPTIMIZED", "PHYSICAL"))
+    graph = explain(con, f"{stage} PLAN AS DOT FOR {query}")
+    assert graph.startswith("digraph plan {\n")
+    assert graph.endswith("}\n")
+    boxes = graph.count("[label = ")
+    assert boxes >= 4
+    # A tree for each plan: every box but its root is read by another one.
+    assert graph.count(" -> ") == boxes - 1
+    assert "pets" in graph
+
+
+def test_the_physical_plan_is_also_sql(con: mzsql.Connection) -> None:
+    assert "lir_" in explain(con, "PHYSICAL PLAN AS SQL FOR SELECT most + 1 FROM heavy")
+    with pytest.raises(mzsql.NotSupportedError, match="OPTIMIZED PLAN AS SQL"):
+        explain(con, "OPTIMIZED PLAN AS SQL FOR SELECT 1")
