@@ -73,7 +73,7 @@ def shortened(text: str) -> str:
 
 
 def _newlines(texts: pa.RecordBatch) -> int:
-    return sum(pc.sum(pc.count_substring(c, "\n")).as_py() or 0 for c in texts.columns)
+    return int(sum(pc.sum(pc.count_substring(c, "\n")).as_py() or 0 for c in texts.columns))
 
 
 class _Misshapen:

@@ -28,6 +28,8 @@ TRACEBACK_VARIABLE = "MZSQL_TRACEBACK"
 _USER_FAULT = 1
 _BUG = 70
 _INTERRUPTED = 130
+#: What a shell says of a command that SIGPIPE ended.
+_PIPE_CLOSED = 141
 
 app = typer.Typer(
     name="mzsql",
@@ -357,7 +359,24 @@ def report(error: BaseException) -> int:
 def main() -> None:
     """The entry point of the command ``mzsql``."""
     try:
-        app()
-    except (Exception, KeyboardInterrupt) as error:
-        sys.stdout.flush()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
+    except (Exception, KeyboardInterrupt, SystemExit) as error:
+        if _reader_is_gone(error):
+            # What the interpreter flushes at its end has nowhere to go either.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(_PIPE_CLOSED)
+        if isinstance(error, SystemExit):
+            raise
         sys.exit(report(error))
+
+
+def _reader_is_gone(error: BaseException) -> bool:
+    """Whether all that went wrong is that nobody reads what is printed any more, as behind ``| head -1``."""
+    if isinstance(error, StatementFailed):
+        error = error.error
+    # Typer ends with a status of its own where it meets one.
+    found = error.__context__ if isinstance(error, SystemExit) else error
+    return isinstance(found, BrokenPipeError)

@@ -1,7 +1,8 @@
 """One statement on the terminal: run, its rows printed, or as they come where they never end.
 
 Promise: rows of a SUBSCRIBE are printed when they arrive and each batch is flushed, so that a pipe sees them; Ctrl-C ends it as its end
-would, with the rows counted. COPY … TO STDOUT writes its bytes as they are; COPY … FROM STDIN loads what stdin gives.
+would, with the rows counted. COPY … TO STDOUT writes its bytes as they are and nothing else; COPY … FROM STDIN loads what stdin gives and
+prints how many rows that were, as psql does.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _CHUNK = 64 * 1024
 def run_statement(cursor: mzsql.Cursor, statement: str, style: str) -> None:
     """Run a statement and print what it gives, in the style ``table`` or ``csv``."""
     if cursor.is_copy(statement):
-        _copy(cursor, statement)
+        _copy(cursor, statement, style)
         return
     cursor.execute(statement)
     if cursor.streams:
@@ -28,12 +29,14 @@ def run_statement(cursor: mzsql.Cursor, statement: str, style: str) -> None:
         print_result(cursor, style)
 
 
-def _copy(cursor: mzsql.Cursor, statement: str) -> None:
-    with cursor.copy(statement) as copy:
-        if cursor.takes_data(statement):
+def _copy(cursor: mzsql.Cursor, statement: str, style: str) -> None:
+    if cursor.takes_data(statement):
+        with cursor.copy(statement) as copy:
             while data := sys.stdin.buffer.read(_CHUNK):
                 copy.write(data)
-            return
+        print_result(cursor, style)
+        return
+    with cursor.copy(statement) as copy:
         sys.stdout.flush()
         try:
             for data in copy:

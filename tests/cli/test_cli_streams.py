@@ -60,6 +60,32 @@ def test_rows_come_as_they_happen_and_ctrl_c_ends_it(env):
         assert (rest.decode(), errors.decode(), shown.returncode) == ("(3 rows)\n\n", "", 0)
 
 
+MANY = "SELECT * FROM generate_series(1, 200000) AS g(x)"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("SELECT 1",), (MANY,), ("--csv", MANY), (f"COPY ({MANY}) TO STDOUT",), ("SUBSCRIBE t",)],
+)
+def test_a_reader_that_goes_away_ends_it_silently(env, arguments):
+    with subprocess.Popen(
+        command("--env", env, *arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as shown:
+        watchdog = threading.Timer(WAIT, shown.kill)
+        watchdog.start()
+        if arguments != ("SELECT 1",):
+            assert shown.stdout.readline()
+        shown.stdout.close()
+        if arguments == ("SUBSCRIBE t",):
+            # it notices when it next has something to say
+            with mzsql.connect(env) as con:
+                con.execute("INSERT INTO t VALUES (7, 'x')")
+        errors = shown.stderr.read()
+        shown.wait(WAIT)
+        watchdog.cancel()
+        assert (errors.decode(), shown.returncode) == ("", 141)
+
+
 def test_a_subscribe_that_ends_is_printed_whole(env):
     with mzsql.connect(env) as con:
         ts = con.execute("SELECT * FROM t").timestamp
@@ -70,5 +96,7 @@ def test_a_subscribe_that_ends_is_printed_whole(env):
 def test_copy_writes_and_reads_bytes(env):
     out = "COPY (SELECT * FROM t ORDER BY k) TO STDOUT"
     assert run("--env", env, out) == "1\ta\n2\t\\N\n"
-    run("--env", env, "COPY t FROM STDIN", stdin=b"3\tb\\tc\n4\t\\N\n")
+    given = b"3\tb\\tc\n4\t\\N\n"
+    assert run("--env", env, "COPY t FROM STDIN", stdin=given) == "COPY 2\n"
+    assert run("--env", env, "--csv", "COPY t FROM STDIN", stdin=b"") == ""
     assert run("--env", env, f"{out} WITH (FORMAT csv)") == "1,a\n2,\n3,b\tc\n4,\n"
