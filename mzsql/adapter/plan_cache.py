@@ -22,7 +22,7 @@ from mzsql.expr.functions.table import Engine
 from mzsql.expr.relation import Relation, RowSetFinishing
 from mzsql.expr.scalar import Literal, walk
 from mzsql.lir.plan import Constant
-from mzsql.render.dataflow import finish, render, summed
+from mzsql.render.dataflow import finish, one_shot, summed
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType
 from mzsql.transform import OptimizerFeatures
@@ -125,10 +125,10 @@ class PlannedQuery:
         """
         if self._statement is None:
             if self.lookup is not None:
-                rendered = render(self.planned.plan, errors_in=lambda _: False)
+                rendered = one_shot(self.planned.plan, errors_in=lambda _: False)
             else:
-                rendered = render(self.planned.plan, errors_in=errors_in)
-            ast = rendered.oneshot(Engine.DUCKDB)
+                rendered = one_shot(self.planned.plan, errors_in=errors_in)
+            ast = rendered.statement(Engine.DUCKDB)
             # Rows without columns cannot be counted outside of the engine.
             finished = not self.columns
             finishing, columns = self.finishing, self.columns

@@ -38,7 +38,7 @@ from mzsql.compute.protocols import (
 from mzsql.compute.spark_session import step_session
 from mzsql.lir.plan import DataflowDescription, IndexExport
 from mzsql.persist import Clock, PersistClient, SystemClock
-from mzsql.render.dataflow import RenderedDataflow, render
+from mzsql.render.dataflow import RenderedDataflow, one_shot, render
 from mzsql.render.rendered import InputSpec
 from mzsql.repr.errors import DuplicateObject, InternalError, ObjectInUse, SqlError, UndefinedObject
 from mzsql.repr.frontier import Frontier, Timestamp, less_than
@@ -310,7 +310,7 @@ class ComputeController:
             NotReadable: an input is not complete in time, or not readable any more.
         """
         limit = self._settings.timeout if timeout is None else timeout
-        rendered = render(desc, errors_in=self._errors_in(desc))
+        rendered = one_shot(desc, errors_in=self._errors_in(desc))
         opened: list[Arrangement] = []
         try:
             snapshots: dict[str, Snapshot] = {}

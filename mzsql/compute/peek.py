@@ -24,7 +24,7 @@ from mzsql.compute.target import with_time
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.persist import PartRef
-from mzsql.render.dataflow import RenderedDataflow
+from mzsql.render.dataflow import OneShot
 from mzsql.repr.errors import DataError, InternalError
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
@@ -50,7 +50,7 @@ class Snapshot:
 
 
 def run_peek(
-    rendered: RenderedDataflow,
+    rendered: OneShot,
     snapshots: Mapping[str, Snapshot],
     as_of: Timestamp,
     *,
@@ -77,7 +77,7 @@ def run_peek(
     """
     small = sum(one.bytes for one in snapshots.values()) <= settings.driver_bytes
     engine = Engine.DUCKDB if small else Engine.SPARK
-    statement = rendered.oneshot(engine)
+    statement = rendered.statement(engine)
     if finish is not None:
         statement = finish(statement, engine)
     if engine is Engine.DUCKDB:
@@ -101,7 +101,7 @@ def _on_spark(
     snapshots: Mapping[str, Snapshot],
     as_of: Timestamp,
     make_session: Callable[[], SparkSession],
-    rendered: RenderedDataflow,
+    rendered: OneShot,
     interruptible: Interruptible | None,
 ) -> pa.Table:
     session = make_session()

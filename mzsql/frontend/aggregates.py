@@ -1,4 +1,4 @@
-"""Aggregates and window functions: collected while the expressions around them are planned.
+"""Aggregates: collected while the expressions around them are planned.
 
 Promise: an aggregate is planned over the rows before grouping and leaves a marker, a column of level -1, which the query planner turns
 into a column of the `Reduce`. FILTER becomes a CASE inside the aggregate, `avg` and the variances become sums and counts, as in
@@ -48,21 +48,6 @@ _DESUGARED = frozenset(
         "variance",
         "var_samp",
         "var_pop",
-    }
-)
-WINDOW_FUNCTIONS = frozenset(
-    {
-        "row_number",
-        "rank",
-        "dense_rank",
-        "percent_rank",
-        "cume_dist",
-        "ntile",
-        "lag",
-        "lead",
-        "first_value",
-        "last_value",
-        "nth_value",
     }
 )
 #: Aggregates whose result depends on the order of their input.
@@ -299,11 +284,3 @@ def _variance(collector: Collector, parts: _Call, value: Typed, condition: Typed
     if parts.name.startswith("stddev"):
         return function_call("sqrt", [variance], position)
     return variance
-
-
-# --- window functions ------------------------------------------------------------------------------
-
-
-def plan_window(_ctx: ExprContext, node: exp.Expr) -> Typed:
-    """A window function; it is refused when it is lowered, until windows are lowered."""
-    raise Unsupported("window functions are not supported", position=position_of(node))

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import expressions as exp
 
 from mzsql.expr import functions
+from mzsql.expr.functions.windows import WINDOW_FUNCTIONS
 from mzsql.expr.scalar import Literal
-from mzsql.frontend import aggregates, hir
+from mzsql.frontend import aggregates, hir, windows
 from mzsql.frontend.coerce import (
     Typed,
     call,
@@ -184,9 +185,9 @@ def _anonymous(ctx: ExprContext, node: exp.Expr) -> Typed:
         return special(ctx, node)
     if aggregates.is_aggregate(name):
         return _aggregate(ctx, node, None)
-    if name in aggregates.WINDOW_FUNCTIONS:
+    if name in WINDOW_FUNCTIONS:
         raise SqlError(
-            f"window function {name} requires an OVER clause",
+            f"window function pg_catalog.{name} requires an OVER clause",
             position=position_of(node),
             sqlstate="42809",
         )
@@ -243,11 +244,11 @@ def _filter(ctx: ExprContext, node: exp.Expr) -> Typed:
 def _window(ctx: ExprContext, node: exp.Expr) -> Typed:
     if not ctx.windows:
         raise SqlError(
-            f"window functions are not allowed in {ctx.clause}",
+            f"window functions are not allowed in {windows.clause_name(ctx.clause)}",
             position=position_of(node),
             sqlstate="42P20",
         )
-    return aggregates.plan_window(ctx, node)
+    return windows.plan_window(ctx, node)
 
 
 def _tuple(_ctx: ExprContext, node: exp.Expr) -> Typed:

@@ -18,7 +18,7 @@ from mzsql.frontend import hir
 from mzsql.frontend.aggregates import MARKER, Collector
 from mzsql.frontend.coerce import Typed, settle, to_boolean
 from mzsql.frontend.expressions import ExprContext
-from mzsql.frontend.hir_visit import map_columns
+from mzsql.frontend.hir_visit import map_columns, map_window
 from mzsql.frontend.nodes import position_of
 from mzsql.frontend.parse_pieces import fold
 from mzsql.frontend.projection import output_name
@@ -55,7 +55,8 @@ class SelectState:
         """The context of an expression of the select list, HAVING or ORDER BY."""
         ctx = ExprContext(self.planner, self.scope, clause, self.aggregates)
         ctx.positions = self.positions
-        ctx.windows = True
+        ctx.windows = clause != "HAVING"
+        ctx.named_windows = {fold(w.this): w for w in self.node.args.get("windows") or ()}
         if clause == "SELECT":
             ctx.table_functions = self.table_functions
             ctx.select = self
@@ -143,6 +144,7 @@ class SelectState:
         inner = target.this if isinstance(target, exp.Alias) else target
         ctx = self.context("GROUP BY")
         ctx.aggregates = None
+        ctx.windows = False
         return settle(ctx.plan(inner))
 
     def _only_output(self, node: exp.Expr) -> bool:
@@ -192,6 +194,8 @@ class SelectState:
                 return hir.Call(func, tuple(self._regroup(a) for a in args), typ)
             case hir.If(condition=c, then=then, otherwise=o):
                 return hir.If(self._regroup(c), self._regroup(then), self._regroup(o))
+            case hir.Windowing():
+                return map_window(expr, self._regroup)
             case _:
                 return map_columns(expr, self._regroup_column)
 
@@ -224,7 +228,11 @@ class SelectState:
         """The column of an item of ORDER BY."""
         if isinstance(spec, int):
             return outputs[spec]
-        return self.place(self.regroup(spec))
+        value = self.regroup(spec)
+        if value.expr in self.pending_scalars:
+            before = len(self.types) - len(self.pending_scalars)
+            return before + self.pending_scalars.index(value.expr)
+        return self.place(value)
 
     def mapped(self) -> hir.Relation:
         """The relation with all that was placed."""

@@ -34,14 +34,23 @@ def map_columns(scalar: hir.Scalar, rewrite: ColumnRewrite, depth: int = 0) -> h
         case hir.Select(relation=rel):
             return hir.Select(map_relation_columns(rel, rewrite, depth + 1))
         case hir.Windowing():
-            return msgspec.structs.replace(
-                scalar,
-                args=tuple(map_columns(a, rewrite, depth) for a in scalar.args),
-                partition_by=tuple(map_columns(a, rewrite, depth) for a in scalar.partition_by),
-                order_by=_orderings(scalar.order_by, rewrite, depth),
-            )
+            return map_window(scalar, lambda part: map_columns(part, rewrite, depth))
         case _:
             return scalar
+
+
+def map_window(
+    window: hir.Windowing, rewrite: Callable[[hir.Scalar], hir.Scalar]
+) -> hir.Windowing:
+    """Rewrite every expression of a window function."""
+    return msgspec.structs.replace(
+        window,
+        args=tuple(rewrite(a) for a in window.args),
+        partition_by=tuple(rewrite(a) for a in window.partition_by),
+        order_by=tuple(
+            hir.Ordering(rewrite(o.expr), o.desc, o.nulls_last) for o in window.order_by
+        ),
+    )
 
 
 def _orderings(

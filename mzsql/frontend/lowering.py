@@ -24,6 +24,7 @@ from mzsql.frontend import hir
 from mzsql.frontend.depth import deep
 from mzsql.frontend.hir_visit import map_columns, visit_relation_columns
 from mzsql.frontend.lower_join import lower_join
+from mzsql.frontend.lower_window import lower_window
 from mzsql.frontend.normalize_lets import normalize_lets
 from mzsql.frontend.quantified import conjuncts
 from mzsql.frontend.rel import Rel, constant_row, unit
@@ -47,7 +48,7 @@ def lower_query(query: hir.Query) -> LoweredQuery:
     """Decorrelate a query.
 
     Raises:
-        Unsupported: it has something that is not lowered yet, such as a window function.
+        Unsupported: it has something that is not lowered yet.
     """
     relation = lower_relation(query.relation)
     typ = relation_type(relation)
@@ -275,12 +276,20 @@ class Lowering:
         done = self.relation(rel.input, outer, cols, depth)
         group = [*range(shift), *(shift + k for k in rel.group_key)]
         order = tuple(msgspec.structs.replace(o, column=shift + o.column) for o in rel.order_key)
-        limit = None
-        if rel.limit is not None:
-            limit, same = self.scalar(rel.limit, done, cols, depth, {})
-            if same.arity != done.arity or _has_subquery(rel.limit):
-                raise Unsupported("a subquery in LIMIT is not supported")
-        return done.topk(group, order, limit, rel.offset, rel.expected_group_size)
+        if rel.limit is None:
+            return done.topk(group, order, None, rel.offset, rel.expected_group_size)
+        if not _has_subquery(rel.limit):
+            limit, _ = self.scalar(rel.limit, done, cols, depth, {})
+            return done.topk(group, order, limit, rel.offset, rel.expected_group_size)
+        # What the limit's subqueries answer depends on outer's columns alone: as a column of the group it parts no group.
+        arity = done.arity
+        done, found = self.subqueries([rel.limit], done, cols, depth)
+        limit, done = self.scalar(rel.limit, done, cols, depth, found)
+        column = done.arity
+        top = done.map([limit]).topk(
+            [*group, column], order, ms.Column(column), rel.offset, rel.expected_group_size
+        )
+        return top.project(range(arity))
 
     # --- subqueries ----------------------------------------------------------------------------------
 
@@ -453,9 +462,27 @@ class Lowering:
             case hir.If():
                 return self._if(scalar, rel, cols, depth, found)
             case hir.Windowing():
-                raise Unsupported("window functions are not supported")
+                return self._window(scalar, rel, cols, depth, found)
             case _:
                 return scalar, rel
+
+    def _window(
+        self,
+        node: hir.Windowing,
+        rel: Rel,
+        cols: ColumnMap,
+        depth: int,
+        found: Mapping[hir.Scalar, int],
+    ) -> tuple[ms.Scalar, Rel]:
+        parts: list[list[ms.Scalar]] = []
+        for exprs in (node.args, node.partition_by, [o.expr for o in node.order_by]):
+            done: list[ms.Scalar] = []
+            for expr in exprs:
+                lowered, rel = self.scalar(expr, rel, cols, depth, found)
+                done.append(lowered)
+            parts.append(done)
+        args, partition, order = parts
+        return ms.Column(rel.arity), lower_window(node, rel, cols.arity, args, partition, order)
 
     def _if(
         self,
@@ -553,6 +580,11 @@ def _is_row_wise(rel: hir.Relation) -> bool:
     """Whether a relation yields for each outer row what that row alone determines, without joins or grouping."""
     return all(
         isinstance(node, hir.Constant | hir.Project | hir.Map | hir.Filter | hir.CallTable)
+        and not any(
+            isinstance(part, hir.Windowing)
+            for scalar in hir.relation_scalars(node)
+            for part in hir.walk_scalar(scalar)
+        )
         for node in hir.walk(rel)
     )
 

@@ -199,6 +199,9 @@ class _Lowering:
         return _Lowered(node, body.forms, body.arity)
 
     def _flat_map(self, rel: mir.FlatMap, mfp: MapFilterProject) -> _Lowered:
+        window = reductions.unnested_window(rel, mfp)
+        if window is not None:
+            return self._window(*window)
         child = self._lower(rel.input)
         exprs = rel.exprs
         key = None
@@ -208,6 +211,19 @@ class _Lowering:
             exprs = tuple(sc.permute(e, dict(enumerate(form.permutation))) for e in exprs)
         node = lir.FlatMap(self._id(), child.plan, key, exprs, rel.func, rel.output, mfp)
         return _Lowered(node, RAW, mfp.output_arity)
+
+    def _window(self, rel: mir.Reduce, mfp: MapFilterProject) -> _Lowered:
+        """A window function's Reduce that puts out its lists' elements by itself."""
+        child = self._lower(rel.input)
+        form = child.forms.arranged[0] if child.forms.arranged else None
+        key_val = reductions.key_val_plan(rel, child.arity, form)
+        arity = len(rel.group_key) + 1
+        plan = lir.ReduceBasic(((0, rel.aggregates[0]),), fused_unnest_list=True)
+        key = None if form is None else form.key
+        after = MapFilterProject.identity(arity)
+        node = lir.Reduce(self._id(), child.plan, key, key_val, plan, after)
+        forms = lir.AvailableCollections(raw=False, arranged=(reduce_form(arity - 1, arity),))
+        return self._with_mfp(_Lowered(node, forms, arity), mfp)
 
     def _join(self, rel: mir.Join, mfp: MapFilterProject) -> _Lowered:
         children = [self._lower(part) for part in rel.inputs]

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from mzsql.expr import functions
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
+from mzsql.expr.functions import windows
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.lir import plan as lir
 from mzsql.lir import rows
@@ -111,6 +112,36 @@ def mfp_after(
     ).optimize()
     rest = MapFilterProject(mfp.input_arity, mfp.expressions, (), mfp.projection).optimize()
     return filters, None if rest.is_identity else rest
+
+
+def unnested_window(
+    rel: mir.FlatMap, mfp: MapFilterProject
+) -> tuple[mir.Reduce, MapFilterProject] | None:
+    """A window function's Reduce under an unnesting of its lists, and `mfp` over its key and an element; None for anything else.
+
+    The list itself must not be read, nor anything of the group but its list.
+    """
+    below: mir.Relation = rel.input
+    column = 0
+    if isinstance(rel.input, mir.Project) and len(rel.input.outputs) == 1:
+        below, column = rel.input.input, rel.input.outputs[0]
+    if rel.func != "unnest_list" or not isinstance(below, mir.Reduce):
+        return None
+    if len(below.group_key) != column or len(below.aggregates) != 1:
+        return None
+    if windows.parse(below.aggregates[0].func) is None or rel.exprs != (sc.Column(0),):
+        return None
+    read = [*mfp.expressions, *(p for _, p in mfp.predicates)]
+    if 0 in mfp.projection or any(0 in sc.support(e) for e in read):
+        return None
+    # What stood over (list, element) stands over (key …, element).
+    place = {1 + i: column + i for i in range(mfp.input_arity - 1 + len(mfp.expressions))}
+    return below, MapFilterProject(
+        column + 1,
+        tuple(sc.permute(e, place) for e in mfp.expressions),
+        tuple((at - 1 + column, sc.permute(p, place)) for at, p in mfp.predicates),
+        tuple(place[c] for c in mfp.projection),
+    )
 
 
 def top_k_plan(topk: mir.TopK, arity: int) -> lir.TopKPlan:

@@ -21,6 +21,7 @@ from mzsql.expr.scalar import support
 from mzsql.lir import plan as lir
 from mzsql.lir.forms import arrangement_form, reduce_form
 from mzsql.render import groups as g
+from mzsql.render import windows as w
 from mzsql.render.collection import Arranged, Collection
 from mzsql.render.naming import Shape, arranged_row, index_form
 from mzsql.render.paths import Layout, Probe, demand, trace_path
@@ -389,12 +390,17 @@ class ContentsRenderer(Renderer):
                 having=s.gt(total, s.num(0)),
             ),
         )
-        results = self.define(lid, "a", g.aggregated(self, node, groups, held, [], "a"))
-        errors = g.can_fail(groups)
-        items: list[Ast] = [col(f"c{i}") for i in range(len(groups.output))]
+        if w.window_of(node) is None:
+            query = g.aggregated(self, node, groups, held, [], "a")
+            errors, output = g.can_fail(groups), groups.output
+        else:
+            query = w.windowed(self, node, groups, held)
+            errors, output = w.can_fail(groups), w.output(node, groups)
+        results = self.define(lid, "a", query)
+        items: list[Ast] = [col(f"c{i}") for i in range(len(output))]
         items += [col(ERROR)] if errors else []
         items.append(named(big(1, self.engine), DIFF))
-        made = Collection(self.define(lid, "s", select(items, results)), groups.output, errors)
+        made = Collection(self.define(lid, "s", select(items, results)), output, errors)
         return self.apply(lid, "", groups.after, made)
 
     def _keep_rows(self, node: lir.Plan, changes: Collection) -> str:

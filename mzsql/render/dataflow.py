@@ -92,11 +92,48 @@ class RenderedDataflow:
 
     def oneshot(self, engine: Engine) -> exp.Expression:
         """The contents at one time: result columns c0 …, mz_error, mz_diff, over the ``snap_…`` relations. Not consolidated."""
+        return OneShot(self._shape).statement(engine)
+
+
+class OneShot:
+    """A dataflow's contents at one time: no state, so that every node there is can be rendered.
+
+    Attributes:
+        inputs: what it reads, as `RenderedDataflow.inputs`.
+    """
+
+    def __init__(self, shape: Shape) -> None:
+        self._shape = shape
+        self.desc = shape.desc
+        self.inputs: tuple[InputSpec, ...] = shape.inputs
+
+    @property
+    def lir_ids(self) -> tuple[int, ...]:
+        """Every node's id, ascending."""
+        nodes = (node for built in self.desc.objects for node in lir.walk(built.plan))
+        return tuple(sorted(node.lir_id for node in nodes))
+
+    @property
+    def output_columns(self) -> tuple[ColumnType, ...]:
+        """The columns c0 … of the result."""
+        renderer = ContentsRenderer(self._shape, Engine.DUCKDB)
+        root = self.desc.root
+        return export_of(renderer, renderer.render(root.plan), root.plan.lir_id).columns
+
+    def statement(self, engine: Engine) -> exp.Expression:
+        """Result columns c0 …, mz_error, mz_diff, over the ``snap_…`` relations. Not consolidated."""
         renderer = ContentsRenderer(self._shape, engine)
         root = self.desc.root
         made = export_of(renderer, renderer.render(root.plan), root.plan.lir_id)
         statement, _, _ = renderer.statement(made, [query for query, _ in renderer.diverted])
         return statement
+
+
+def one_shot(
+    desc: DataflowDescription, *, errors_in: Callable[[GlobalId], bool] = lambda _: True
+) -> OneShot:
+    """Render a query's dataflow, which is asked for its contents at one time only."""
+    return OneShot(Shape(desc, errors_in))
 
 
 def render(
@@ -294,4 +331,4 @@ def summed(
     return result
 
 
-__all__ = ["RenderedDataflow", "finish", "render", "summed"]
+__all__ = ["OneShot", "RenderedDataflow", "finish", "one_shot", "render", "summed"]

@@ -296,7 +296,7 @@ def aggregated(
 ) -> exp.Select:
     """Key ++ aggregates (and mz_error where one can fail) from consolidated rows key ++ values with positive mz_diff."""
     k = groups.arity
-    rows = _expanded(r, node, groups, rows, by, suffix)
+    rows = expanded(r, node, groups, rows, by, suffix)
     types = (*groups.key, *groups.values)
     keys: list[Ast] = [*(col(f"c{i}") for i in range(k)), *(col(n) for n in by)]
     # Sums first, what is made of them above: no engine lets every function stand around an aggregate.
@@ -341,7 +341,7 @@ def can_fail(groups: Groups) -> bool:
     )
 
 
-def _expanded(
+def expanded(
     r: Renderer, node: lir.Reduce, groups: Groups, rows: str, by: Sequence[str], suffix: str
 ) -> str:
     """Rows as often as their multiplicity where an aggregate needs that; numbered where one counts distinct values."""

@@ -47,6 +47,8 @@ from mzsql.render.statement import (
     window,
 )
 from mzsql.render.step_state import StepState
+from mzsql.render.windows import window_of
+from mzsql.repr.errors import Unsupported
 from mzsql.repr.types import ColumnType
 
 SIGN = "mz_sign"
@@ -55,6 +57,9 @@ NEXT = "mz_next"
 
 def reduce(r: StepState, node: lir.Reduce) -> Collection:
     """A Reduce's updates, arranged by its key."""
+    if window_of(node) is not None:
+        msg = "window functions cannot be maintained in a dataflow yet"
+        raise Unsupported(msg, hint="ask for them in a query over the view's rows")
     below = r.render(node.input)
     row = g.key_values(node, len(below.columns))
     groups = g.plan_groups(node, below.columns, output_types(row, below.columns))

@@ -13,6 +13,7 @@ import msgspec
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
 from mzsql.expr.evaluate import EvalError, Evaluator
+from mzsql.expr.functions import windows
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.typing import node_type, nullable
 from mzsql.repr.datum import Datum, Row
@@ -199,6 +200,8 @@ def _reduce(
 ) -> mir.Relation:
     if any(diff <= 0 for _, diff in inner.rows):
         return rel
+    if any(windows.parse(a.func) is not None for a in rel.aggregates):
+        return rel  # no aggregate of an engine: left to the dataflow
     rows = evaluator.aggregate_rows(rel.group_key, rel.aggregates, inner.rows, inner.typ.columns)
     if isinstance(rows, EvalError):
         return mir.Constant((), typ, rows.message)

@@ -130,8 +130,16 @@ CASES = [
     ("SELECT *", "SELECT * with no tables specified is not valid", None),
     ("SELECT a FROM t LIMIT -1", "LIMIT must not be negative", None),
     ("SELECT a FROM t LIMIT 'x'", None, None),
-    ("SELECT row_number() OVER () FROM t", "window functions are not supported", None),
-    ("SELECT row_number() FROM t", "window function row_number requires an OVER clause", None),
+    (
+        "SELECT a FROM t WHERE row_number() OVER () > 1",
+        "window functions are not allowed in WHERE",
+        None,
+    ),
+    (
+        "SELECT row_number() FROM t",
+        "window function pg_catalog.row_number requires an OVER clause",
+        None,
+    ),
     (
         "WITH q AS (SELECT 1), q AS (SELECT 2) SELECT 1",
         'WITH query name "q" specified more than once',

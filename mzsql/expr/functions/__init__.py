@@ -23,6 +23,7 @@ from mzsql.expr.functions import (
     records,
     strings,
     tables,
+    windows,
 )
 from mzsql.expr.functions.aggregates import ordered_key
 from mzsql.expr.functions.casts import find_cast
@@ -72,6 +73,7 @@ _SCALAR_MODULES: tuple[ModuleType, ...] = (
     mathematics,
     datetimes,
     records,
+    windows,
 )
 
 
@@ -117,7 +119,7 @@ def all_scalars() -> tuple[ScalarFunc, ...]:
 
 def aggregate(key: str) -> AggregateFunc:
     """The aggregate of a key, ordered ones (`ordered_key`) included; KeyError if there is none."""
-    found = _AGGREGATE_KEYS.get(key) or aggregates.ordered(key)
+    found = _AGGREGATE_KEYS.get(key) or aggregates.ordered(key) or windows.aggregate(key, aggregate)
     if found is None:
         raise KeyError(key)
     return found

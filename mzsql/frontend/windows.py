@@ -1,0 +1,305 @@
+"""Window functions: a call with an OVER clause to `hir.Windowing`.
+
+Promise: OVER clauses, named windows and frames follow PostgreSQL's rules and wording; which frames and options there are follows
+Materialize: frames in ROWS, the default one in RANGE, IGNORE NULLS for `lag` and `lead`. `avg` and the variances become window aggregates
+of sums and counts, as their grouped counterparts do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sqlglot import expressions as exp
+
+from mzsql.expr.functions import windows
+from mzsql.expr.scalar import Literal
+from mzsql.frontend import aggregates, hir
+from mzsql.frontend.coerce import Typed, call, cast, settle, unify
+from mzsql.frontend.nodes import function_name, position_of
+from mzsql.frontend.parse_pieces import fold
+from mzsql.repr import types as t
+from mzsql.repr.errors import (
+    DatatypeMismatch,
+    SqlError,
+    SqlSyntaxError,
+    UndefinedFunction,
+    UndefinedObject,
+    Unsupported,
+)
+
+if TYPE_CHECKING:
+    from mzsql.frontend.expressions import ExprContext
+
+#: The largest offset of a frame.
+MAX_OFFSET = 1_000_000
+_BOUNDS = {"preceding": 1, "current row": 2, "following": 3}
+
+
+@dataclass(frozen=True)
+class _Over:
+    """An OVER clause with the named windows that it builds on."""
+
+    partition: tuple[exp.Expr, ...]
+    order: tuple[exp.Expr, ...]
+    spec: exp.Expr | None
+
+
+@dataclass
+class _WindowCollector(aggregates.Collector):
+    """Makes a window aggregate of each aggregate."""
+
+    template: hir.Windowing | None = None
+
+    def add(self, aggregate: hir.Aggregate) -> Typed:
+        """The aggregate over the window."""
+        assert self.template is not None
+        made = replace_window(
+            self.template, aggregate.func, "aggregate", (aggregate.expr,), aggregate.typ
+        )
+        return Typed(made, aggregate.typ, aggregate.nullable)
+
+
+def replace_window(
+    template: hir.Windowing,
+    func: str,
+    kind: str,
+    args: tuple[hir.Scalar, ...],
+    typ: t.SqlType,
+) -> hir.Windowing:
+    """Another function over the same window."""
+    return hir.Windowing(
+        func,
+        kind,
+        args,
+        template.partition_by,
+        template.order_by,
+        typ,
+        template.frame,
+        template.ignore_nulls,
+    )
+
+
+def clause_name(clause: str) -> str:
+    """A clause as an error about window functions names it."""
+    return "ON clause" if clause == "JOIN conditions" else clause
+
+
+def plan_window(ctx: ExprContext, node: exp.Expr) -> Typed:
+    """A call with an OVER clause."""
+    func: exp.Expr = node.this
+    where: exp.Expr | None = None
+    nulls: str | None = None
+    while not isinstance(func, exp.Anonymous):
+        match func:
+            case exp.Filter():
+                where = func.expression.this
+            case exp.IgnoreNulls():
+                nulls = "ignore"
+            case exp.RespectNulls():
+                nulls = "respect"
+            case _:
+                raise Unsupported(
+                    "an OVER clause on this expression is not supported", position=position_of(node)
+                )
+        func = func.this
+    name = function_name(func)
+    position = position_of(func)
+    inner = replace(ctx, windows=False, table_functions=None, clause="window function arguments")
+    window = _window(inner, node)
+    if name in windows.WINDOW_FUNCTIONS:
+        _refuse_modifiers(func, where, position)
+        window = replace_options(window, name, nulls, position)
+        return _plain(inner, window, name, func)
+    if nulls is not None:
+        _refuse_nulls(position)
+    if not aggregates.is_aggregate(name):
+        raise SqlError(
+            f"OVER clause not allowed on {name}. The OVER clause can only be used with window "
+            "functions (including aggregations).",
+            position=position,
+            sqlstate="42809",
+        )
+    if any(isinstance(arg, exp.Distinct) for arg in func.expressions):
+        raise Unsupported("DISTINCT in window aggregates not yet supported", position=position)
+    return aggregates.plan_aggregate(inner, _WindowCollector(template=window), func, where)
+
+
+def _refuse_modifiers(func: exp.Expr, where: exp.Expr | None, position: int | None) -> None:
+    if where is not None:
+        raise Unsupported(
+            "FILTER in non-aggregate window functions not yet supported", position=position
+        )
+    if any(isinstance(arg, exp.Distinct) for arg in func.expressions):
+        raise Unsupported(
+            "DISTINCT in non-aggregate window functions not yet supported", position=position
+        )
+    if any(isinstance(arg, exp.Order) for arg in func.expressions):
+        raise Unsupported(
+            "ORDER BY in window function arguments not yet supported", position=position
+        )
+
+
+def _refuse_nulls(position: int | None) -> None:
+    raise Unsupported(
+        "IGNORE NULLS and RESPECT NULLS options for functions other than LAG and LEAD not yet supported",
+        position=position,
+    )
+
+
+def replace_options(
+    window: hir.Windowing, name: str, nulls: str | None, position: int | None
+) -> hir.Windowing:
+    """The window with the options that only some functions heed."""
+    if nulls is not None and name not in ("lag", "lead"):
+        _refuse_nulls(position)
+    return hir.Windowing(
+        name,
+        "scalar",
+        (),
+        window.partition_by,
+        window.order_by,
+        t.BIGINT,
+        window.frame if name in ("first_value", "last_value") else None,
+        nulls == "ignore",
+    )
+
+
+# --- functions ---------------------------------------------------------------------------------------
+
+
+def _plain(ctx: ExprContext, window: hir.Windowing, name: str, func: exp.Expr) -> Typed:
+    args = [ctx.plan(arg) for arg in func.expressions]
+    position = position_of(func)
+    most = 0 if name in windows.SCALAR else 3 if name in ("lag", "lead") else 1
+    if len(args) > most or (most and not args):
+        raise _no_such(name, args, position)
+    if name in windows.SCALAR:
+        return Typed(window, t.BIGINT, False)
+    if name in ("lag", "lead"):
+        argument = _lagged(name, args, position)
+        typ = argument.typ.fields[0][1].type
+    else:
+        argument = settle(args[0])
+        typ = argument.typ
+    made = replace_window(window, name, "value", (argument.expr,), typ)
+    return Typed(made, typ, True)
+
+
+def _lagged(name: str, args: list[Typed], position: int | None) -> Typed:
+    """The record of value, offset and default."""
+    one = Typed(Literal(1, t.INTEGER), t.INTEGER, False)
+    offset = cast(args[1] if len(args) > 1 else one, t.INTEGER, "implicit")
+    if offset is None:
+        raise _no_such(name, args, position)
+    null = Typed(Literal(None, t.UNKNOWN), t.UNKNOWN, True)
+    default = args[2] if len(args) > 2 else null
+    try:
+        (value, other), _ = unify([args[0], default], name, position)
+    except DatatypeMismatch:
+        raise _no_such(name, args, position) from None
+    return call("row", [value, offset, other])
+
+
+def _no_such(name: str, args: list[Typed], position: int | None) -> UndefinedFunction:
+    shown = ", ".join(t.type_name(a.typ) for a in args)
+    return UndefinedFunction(f"function {name}({shown}) does not exist", position=position)
+
+
+# --- OVER ----------------------------------------------------------------------------------------------
+
+
+def _window(ctx: ExprContext, node: exp.Expr) -> hir.Windowing:
+    over = _over(ctx, node)
+    partition = tuple(settle(ctx.plan(e)).expr for e in over.partition)
+    order = tuple(
+        hir.Ordering(
+            settle(ctx.plan(item.this)).expr,
+            bool(item.args.get("desc")),
+            not item.args.get("nulls_first"),
+        )
+        for item in over.order
+    )
+    frame = None if over.spec is None else _frame(over.spec)
+    return hir.Windowing("", "scalar", (), partition, order, t.BIGINT, frame)
+
+
+def _over(ctx: ExprContext, node: exp.Expr, seen: tuple[str, ...] = ()) -> _Over:
+    order = node.args.get("order")
+    own = _Over(
+        tuple(node.args.get("partition_by") or ()),
+        () if order is None else tuple(order.expressions),
+        node.args.get("spec"),
+    )
+    alias = node.args.get("alias")
+    if alias is None:
+        return own
+    name = fold(alias)
+    named = ctx.named_windows.get(name)
+    if named is None or name in seen:
+        raise UndefinedObject(f'window "{name}" does not exist', position=position_of(alias))
+    base = _over(ctx, named, (*seen, name))
+    if own.partition:
+        raise _cannot(f'override PARTITION BY clause of window "{name}"', alias)
+    if own.order and base.order:
+        raise _cannot(f'override ORDER BY clause of window "{name}"', alias)
+    if base.spec is not None and (own.order or own.spec is not None):
+        raise _cannot(f'copy window "{name}" because it has a frame clause', alias)
+    return _Over(base.partition, base.order or own.order, base.spec or own.spec)
+
+
+def _cannot(what: str, node: exp.Expr) -> SqlError:
+    return SqlError(f"cannot {what}", position=position_of(node), sqlstate="42P20")
+
+
+# --- frames --------------------------------------------------------------------------------------------
+
+
+def _frame(spec: exp.Expr) -> hir.WindowFrame | None:
+    units = str(spec.args.get("kind") or "range").lower()
+    if units == "groups":
+        raise Unsupported("GROUPS in window frames not yet supported", position=position_of(spec))
+    if spec.args.get("exclude"):
+        raise Unsupported("EXCLUDE in window frames not yet supported", position=position_of(spec))
+    start = _bound(spec.args.get("start"), spec.args.get("start_side"))
+    end = _bound(spec.args.get("end"), spec.args.get("end_side"))
+    _check_bounds(start, end)
+    for bound in (start, end):
+        if bound.offset is not None and bound.offset > MAX_OFFSET:
+            raise SqlError(
+                f"Window frame offsets greater than {MAX_OFFSET} are currently not supported"
+            )
+    if units == "rows":
+        return hir.WindowFrame("rows", start, end)
+    if (start.kind, end.kind) != ("unbounded preceding", "current row"):
+        raise Unsupported(
+            "RANGE in non-default window frames not yet supported", position=position_of(spec)
+        )
+    return None
+
+
+def _bound(value: object, side: object) -> hir.FrameBound:
+    if value is None or (isinstance(value, str) and value.upper() == "CURRENT ROW"):
+        return hir.FrameBound("current row")
+    direction = str(side).lower()
+    if isinstance(value, str):
+        return hir.FrameBound(f"unbounded {direction}")
+    if not isinstance(value, exp.Literal) or value.is_string or not str(value.this).isdigit():
+        node = value if isinstance(value, exp.Expr) else None
+        raise SqlSyntaxError(
+            "Expected literal unsigned integer as the offset of a window frame",
+            position=position_of(node),
+        )
+    return hir.FrameBound(direction, int(str(value.this)))
+
+
+def _check_bounds(start: hir.FrameBound, end: hir.FrameBound) -> None:
+    if start.kind == "unbounded following":
+        raise SqlSyntaxError("frame start cannot be UNBOUNDED FOLLOWING")
+    if end.kind == "unbounded preceding":
+        raise SqlSyntaxError("frame end cannot be UNBOUNDED PRECEDING")
+    first, last = _BOUNDS.get(start.kind, 0), _BOUNDS.get(end.kind, 4)
+    if first <= last:
+        return
+    shown = "current row" if start.kind == "current row" else "following row"
+    raise SqlSyntaxError(f"frame starting from {shown} cannot have preceding rows")

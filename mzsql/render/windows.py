@@ -1,0 +1,362 @@
+"""Window functions: a group's rows, each with its function's result, by the engine's own windows.
+
+Promise: results do not depend on an engine's order of equal rows: rows that the order leaves equal are put in order by all their
+columns, ascending, NULLs last; peers stay peers. Sums are exact, an overflow is an error of the rows it concerns. An unnested Reduce's
+rows are put out as they are; else they are gathered into a list.
+
+The trade-off on Spark: `lag` and `lead` take a literal offset only there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sqlglot import expressions as exp
+
+from mzsql.expr import functions
+from mzsql.expr.functions import sql as s
+from mzsql.expr.functions import windows as keys
+from mzsql.expr.functions.table import Engine, Sql
+from mzsql.expr.scalar import AggregateExpr, Call, Literal, Scalar
+from mzsql.lir import plan as lir
+from mzsql.render import groups as g
+from mzsql.render.renderer import Renderer
+from mzsql.render.statement import (
+    DIFF,
+    ERROR,
+    Ast,
+    big,
+    col,
+    named,
+    no_error,
+    null_of,
+    ordered,
+    select,
+    subquery,
+)
+from mzsql.repr.errors import Unsupported
+from mzsql.repr.types import INTEGER, ColumnType, SqlType
+
+#: What aggregates over a group's rows are made of, in either engine.
+_ENGINE_AGGREGATES = frozenset({"LIST", "COLLECT_LIST", "COUNT", "MIN", "MAX"})
+
+
+def window_of(node: lir.Reduce) -> keys.WindowFunc | None:
+    """The window function that a Reduce is made of; None of any other."""
+    if not isinstance(node.plan, lir.ReduceBasic) or len(node.plan.aggregates) != 1:
+        return None
+    return keys.parse(node.plan.aggregates[0][1].func)
+
+
+def fused(node: lir.Reduce) -> bool:
+    """Whether the Reduce puts out a row for each element of its lists."""
+    return isinstance(node.plan, lir.ReduceBasic) and node.plan.fused_unnest_list
+
+
+def output(node: lir.Reduce, groups: g.Groups) -> tuple[ColumnType, ...]:
+    """Types of the key and of the list, or its element."""
+    if not fused(node):
+        return groups.output
+    element = groups.aggregates[0].expr.typ.element
+    assert element is not None
+    return (*groups.key, ColumnType(element, nullable=False))
+
+
+@dataclass(frozen=True)
+class _Window:
+    """A window function over the columns that `_laid_out` gives: k… o… t… a…
+
+    Attributes:
+        func: the function.
+        by: the partition.
+        orders: its order.
+        ties: what puts equal rows in order.
+        argument: type of the argument.
+        expr: the aggregate's argument as planned.
+    """
+
+    func: keys.WindowFunc
+    engine: Engine
+    by: tuple[Ast, ...]
+    orders: tuple[exp.Ordered, ...]
+    ties: tuple[exp.Ordered, ...]
+    argument: SqlType | None
+    result: SqlType
+    expr: Scalar
+
+    def over(
+        self, function: Ast, order: Sequence[exp.Ordered], frame: keys.Frame | None = None
+    ) -> Ast:
+        """``function OVER (PARTITION BY … ORDER BY … [ROWS BETWEEN …])``."""
+        return self.over_parts(function, self.by, order, frame)
+
+    @staticmethod
+    def over_parts(
+        function: Ast,
+        by: Sequence[Ast],
+        order: Sequence[exp.Ordered],
+        frame: keys.Frame | None,
+    ) -> Ast:
+        """A window of any parts."""
+        return exp.Window(
+            this=function.copy(),
+            partition_by=[p.copy() for p in by],
+            order=exp.Order(expressions=[o.copy() for o in order]) if order else None,
+            spec=None if frame is None else _spec(frame),
+        )
+
+    @property
+    def total(self) -> tuple[exp.Ordered, ...]:
+        """An order without ties."""
+        return (*self.orders, *self.ties)
+
+
+def _spec(frame: keys.Frame) -> exp.WindowSpec:
+    def bound(at: int | None, unbounded: str) -> tuple[Ast | str, str | None]:
+        if at is None:
+            return "UNBOUNDED", unbounded
+        if at == 0:
+            return "CURRENT ROW", None
+        return s.num(abs(at)), "PRECEDING" if at < 0 else "FOLLOWING"
+
+    (start, start_side), (end, end_side) = (
+        bound(frame.start, "PRECEDING"),
+        bound(frame.end, "FOLLOWING"),
+    )
+    return exp.WindowSpec(
+        kind="ROWS", start=start, start_side=start_side, end=end, end_side=end_side
+    )
+
+
+def windowed(r: Renderer, node: lir.Reduce, groups: g.Groups, rows: str) -> exp.Select:
+    """Key ++ result (and mz_error where `can_fail`) from consolidated rows key ++ argument with positive mz_diff."""
+    func = window_of(node)
+    assert func is not None
+    k = groups.arity
+    one = groups.aggregates[0]
+    rows = g.expanded(r, node, groups, rows, [], "a")
+    payload = one.argument_type.type.fields[0][1].type
+    original = keys.original_type(func, payload)
+    laid_out = _laid_out(func, k, Sql(col(f"c{k}"), one.argument_type.type), original)
+    element = one.expr.typ.element
+    assert element is not None
+    result = element.fields[0][1].type
+    argument = None if func.kind == "scalar" else keys.argument_type(func, payload)
+    window = _Window(
+        func,
+        r.engine,
+        tuple(col(f"c{i}") for i in range(k)),
+        tuple(
+            ordered(col(f"o{i}"), desc=desc, nulls_last=last)
+            for i, (desc, last) in enumerate(func.order)
+        ),
+        tuple(ordered(col(f"t{i}")) for i in range(len(original.fields))),
+        argument,
+        result,
+        one.expr.expr,
+    )
+    parts, value, error = _function(window)
+    numbered = select(
+        [*(col(f"c{i}") for i in range(k)), col("mz_row"), *parts],
+        subquery(select(laid_out, rows), "b"),
+    )
+    record = s.cast(
+        s.struct(f1=s.cast(value, result, r.engine), f2=col("mz_row")), element, r.engine
+    )
+    items: list[Ast] = [*(col(f"c{i}") for i in range(k)), named(record, f"c{k}")]
+    if error is not None:
+        items.append(named(error, ERROR))
+    made = select(items, subquery(numbered, "w"))
+    if fused(node):
+        return made
+    name = r.define(node.lir_id, "w", made)
+    listed = s.call("COLLECT_LIST" if r.engine is Engine.SPARK else "LIST", col(f"c{k}"))
+    group: list[Ast] = [col(f"c{i}") for i in range(k)]
+    items = [*group, named(listed, f"c{k}")]
+    if error is not None:
+        items.append(named(exp.Max(this=col(ERROR)), ERROR))
+    gathered = select(items, name, group=group)
+    if not group:
+        gathered.set("having", exp.Having(this=s.gt(exp.Count(this=exp.Star()), s.num(0))))
+    return gathered
+
+
+def can_fail(groups: g.Groups) -> bool:
+    """Whether a window aggregate can fail."""
+    one = _wrapped(groups.aggregates[0])
+    return one is not None and bool(_rules(one))
+
+
+def _laid_out(func: keys.WindowFunc, k: int, record: Sql, original: SqlType) -> list[Ast]:
+    """Each row's key, its original row and what the window reads of it."""
+    payload = s.field(record.ast, "f1")
+    row = exp.Bracket(this=payload, expressions=[s.num(0)]) if func.kind == "scalar" else None
+    whole: Ast = s.field(payload, "f1") if row is None else row
+    items: list[Ast] = [*(col(f"c{i}") for i in range(k)), named(whole, "mz_row")]
+    items += [named(s.field(record.ast, f"f{i + 2}"), f"o{i}") for i in range(len(func.order))]
+    items += [named(s.field(whole, f"f{i + 1}"), f"t{i}") for i in range(len(original.fields))]
+    if func.kind == "scalar":
+        return items
+    given = s.field(payload, "f2")
+    if func.func in ("lag", "lead"):
+        items += [named(s.field(given, f"f{i + 1}"), f"a{i}") for i in range(3)]
+    else:
+        items.append(named(given, "a0"))
+    return items
+
+
+def _function(window: _Window) -> tuple[list[Ast], Ast, Ast | None]:
+    """Columns to compute in the window, the value above them, and its error message where there can be one."""
+    func = window.func
+    if func.kind == "aggregate":
+        return _aggregate(window)
+    if func.func == "row_number":
+        made = window.over(s.call("ROW_NUMBER"), window.total or (ordered(s.num(1)),))
+    elif func.kind == "scalar":
+        made = window.over(s.call(func.func.upper()), window.orders or (ordered(s.num(1)),))
+    elif func.func in ("lag", "lead"):
+        made = _shifted(window)
+    else:
+        made = _edge(window)
+    return [named(made, "v0")], col("v0"), None
+
+
+def _edge(window: _Window) -> Ast:
+    """The first or the last value of a frame."""
+    func, argument = window.func, window.argument
+    assert argument is not None
+    call = s.call(func.func.upper(), col("a0"))
+    if func.frame is not None:
+        if func.frame.is_empty:
+            return null_of(ColumnType(argument), window.engine)
+        return window.over(call, window.total or (ordered(s.num(1)),), func.frame)
+    everything = keys.Frame(None, None)
+    if func.func == "first_value":
+        return window.over(call, window.total or (ordered(s.num(1)),), everything)
+    # The default frame ends with the current row's last peer.
+    peers = (*window.by, *(o.this for o in window.orders))
+    return window.over_parts(call, peers, window.ties or (ordered(s.num(1)),), everything)
+
+
+def _shifted(window: _Window) -> Ast:
+    """The value so many rows away: the default outside of the partition, NULL where the offset is NULL."""
+    name, order = window.func.func.upper(), window.total or (ordered(s.num(1)),)
+    if window.engine is Engine.DUCKDB:
+        last: Ast = col("a2")
+        if window.func.ignore_nulls:
+            last = exp.IgnoreNulls(this=last)
+        offset = s.coalesce(s.big(col("a1")), big(0, window.engine))
+        call: Ast = exp.Anonymous(this=name, expressions=[col("a0"), offset, last])
+        return s.case((s.is_not_null(col("a1")), window.over(call, order)))
+    fixed = _literal_offset(window.expr)
+    if fixed is None:
+        msg = f"{window.func.func} with an offset that is not a literal is not supported over this much data"
+        raise Unsupported(msg, hint="write the offset as a number")
+    if fixed.value is None:
+        return s.cast(s.null(), window.result, window.engine)
+    call = exp.Anonymous(this=name, expressions=[col("a0"), s.num(int(str(fixed.value)))])
+    found = s.struct(f1=col("a0"))
+    there = exp.Anonymous(this=name, expressions=[found, s.num(int(str(fixed.value)))])
+    if window.func.ignore_nulls:
+        shifted = window.over(exp.IgnoreNulls(this=call), order)
+        return s.coalesce(shifted, col("a2"))
+    # Whether there is such a row is another question than whether its value is NULL.
+    outside = s.is_null(window.over(there, order))
+    return s.case((outside, col("a2")), otherwise=window.over(call, order))
+
+
+def _literal_offset(expr: Scalar) -> Literal | None:
+    """The offset of row(row(original, row(value, offset, default)), …) where it is a literal."""
+    for position in (0, 1, 1):
+        if not isinstance(expr, Call) or expr.func != "row":
+            return None
+        expr = expr.args[position]
+    return expr if isinstance(expr, Literal) and expr.typ == INTEGER else None
+
+
+# --- aggregates --------------------------------------------------------------------------------------
+
+
+def _wrapped(one: g.Aggregate) -> g.Aggregate | None:
+    """The aggregate inside a window aggregate."""
+    func = keys.parse(one.expr.func)
+    if func is None or func.kind != "aggregate":
+        return None
+    argument = keys.argument_type(func, one.argument_type.type.fields[0][1].type)
+    element = one.expr.typ.element
+    assert element is not None
+    inner = functions.aggregate(func.func)
+    expr = AggregateExpr(func.func, one.expr.expr, False, element.fields[0][1].type, inner.nullable)
+    parts = g.accumulator_types(inner, argument)
+    return g.Aggregate(expr, inner, 0, ColumnType(argument), 0, parts)
+
+
+def _rules(one: g.Aggregate) -> list[object]:
+    return [
+        rule
+        for rule in one.func.errors
+        if rule.possible is None or rule.possible([one.argument_type.type], one.expr.typ)
+    ]
+
+
+def _over_frame(window: _Window) -> Callable[[Ast], Ast]:
+    """Puts an aggregate over the window's frame; NULL where no row can lie in it."""
+    frame = window.func.frame
+    if frame is None:
+        return lambda made: window.over(made, window.orders)
+    if frame.is_empty:
+        return lambda _: s.null()
+    return lambda made: window.over(made, window.total or (ordered(s.num(1)),), frame)
+
+
+def _aggregate(window: _Window) -> tuple[list[Ast], Ast, Ast | None]:
+    assert window.argument is not None
+    engine, over = window.engine, _over_frame(window)
+    func = functions.aggregate(window.func.func)
+    value = Sql(col("a0"), window.argument)
+    if func.kind != "accumulable":
+        assert func.value is not None
+        made = func.value(engine, [value], window.result)
+        return [named(_windowed_parts(made, over), "v0")], col("v0"), None
+    expr = AggregateExpr(func.key, window.expr, False, window.result, func.nullable)
+    types = g.accumulator_types(func, window.argument)
+    one = g.Aggregate(expr, func, 0, ColumnType(window.argument), 0, types)
+    parts: list[Ast] = []
+    sums: list[Sql] = []
+    for i, part in enumerate(g.summands_of(one, engine, value, big(1, engine))):
+        zero = s.cast(s.num(0), types[i], engine)
+        total = s.coalesce(over(exp.Sum(this=part)), zero)
+        parts.append(named(s.cast(total, types[i], engine), f"v{i}"))
+        sums.append(Sql(col(f"v{i}"), types[i]))
+    assert func.finish is not None
+    finished = s.cast(func.finish(engine, sums, window.result), window.result, engine)
+    branches = g.error_branches(one, engine, sums)
+    error = s.case(*branches, otherwise=no_error(engine)) if branches else None
+    return parts, finished, error
+
+
+def _windowed_parts(made: Ast, over: Callable[[Ast], Ast]) -> Ast:
+    """An expression over a group's rows with every aggregate in it over a window."""
+
+    def visit(node: exp.Expression) -> exp.Expression:
+        aggregate = node.this if isinstance(node, exp.Filter) else node
+        if isinstance(aggregate, exp.AggFunc) or (
+            isinstance(aggregate, exp.Anonymous)
+            and str(aggregate.this).upper() in _ENGINE_AGGREGATES
+        ):
+            return over(node)
+        return node
+
+    holder = exp.Paren(this=made.copy())
+    return holder.transform(visit) if not _is_root(made) else over(made)
+
+
+def _is_root(made: Ast) -> bool:
+    inner = made.this if isinstance(made, exp.Filter) else made
+    return isinstance(inner, exp.AggFunc) or (
+        isinstance(inner, exp.Anonymous) and str(inner.this).upper() in _ENGINE_AGGREGATES
+    )
+
+
+__all__ = ["DIFF", "can_fail", "fused", "output", "window_of", "windowed"]
