@@ -23,6 +23,7 @@ from mzsql.frontend.coerce import (
     category,
     function_call,
     operator_call,
+    plain_name,
     require,
     resolve,
     settle,
@@ -31,7 +32,7 @@ from mzsql.frontend.coerce import (
 from mzsql.frontend.nodes import function_name, position_of
 from mzsql.repr import types as t
 from mzsql.repr.errors import UndefinedFunction, Unsupported
-from mzsql.repr.types import SqlType, type_name
+from mzsql.repr.types import SqlType
 
 if TYPE_CHECKING:
     from mzsql.frontend.expressions import ExprContext
@@ -143,7 +144,7 @@ def _ordered(
     wanted = 2 if parts.name == "string_agg" else 1
     if len(args) != wanted:
         raise UndefinedFunction(
-            f"function {parts.name}({', '.join(type_name(a.typ) for a in args)}) does not exist",
+            f"function {parts.name}({', '.join(plain_name(a.typ) for a in args)}) does not exist",
             position=parts.position,
         )
     if condition is not None and parts.name != "string_agg":
@@ -185,7 +186,7 @@ def _add(
 
 
 def _overload(name: str, args: list[Typed], position: int | None) -> Any:
-    shown = f"function {name}({', '.join(type_name(a.typ) for a in args)})"
+    shown = f"function {name}({', '.join(plain_name(a.typ) for a in args)})"
     try:
         func = resolve(functions.aggregates_named(name), [a.typ for a in args])
     except UndefinedFunction:
@@ -210,7 +211,7 @@ def _overload(name: str, args: list[Typed], position: int | None) -> Any:
 def _desugar(
     collector: Collector, parts: _Call, args: list[Typed], condition: Typed | None
 ) -> Typed:
-    shown = f"function {parts.name}({', '.join(type_name(a.typ) for a in args)})"
+    shown = f"function {parts.name}({', '.join(plain_name(a.typ) for a in args)})"
     if len(args) != 1:
         raise UndefinedFunction(f"{shown} does not exist", position=parts.position)
     (value,) = args

@@ -15,9 +15,11 @@ from mzsql.frontend import aggregates, hir, windows
 from mzsql.frontend.coerce import (
     Typed,
     call,
+    can_cast,
     explicit,
     function_call,
     operator_call,
+    plain_name,
     to_boolean,
     unify,
 )
@@ -37,8 +39,10 @@ from mzsql.repr.errors import (
     SqlError,
     SqlSyntaxError,
     UndefinedFunction,
+    UndefinedObject,
     Unsupported,
 )
+from mzsql.repr.types import SqlType
 
 if TYPE_CHECKING:
     from mzsql.frontend.expressions import ExprContext
@@ -72,7 +76,7 @@ def _coalesce(ctx: ExprContext, node: exp.Expr) -> Typed:
             f"Expected an expression in {name.upper()}", position=position_of(node)
         )
     values = [ctx.plan(e) for e in node.expressions]
-    done, _ = unify(values, name.upper(), position_of(node))
+    done, _ = unify(values, name, position_of(node))
     return done[0] if len(done) == 1 else call(name, done)
 
 
@@ -109,14 +113,23 @@ def _with_unit(
     found = functions.UNITS.get(unit.lower())
     if found is None:
         raise InvalidParameter(f"unit '{unit}' not recognized", position=position)
+    overloads = {func.args[0].kind for func in functions.scalars_named(f"{name}_{found}")}
+    if args[-1].typ.kind in _MOMENTS and not any(
+        can_cast(args[-1].typ, SqlType(kind), "implicit") for kind in overloads
+    ):
+        raise InvalidParameter(f"unit '{unit}' not recognized", position=position)
     return function_call(f"{name}_{found}", args, position, shown=name)
+
+
+_MOMENTS = frozenset({"date", "time", "timestamp", "timestamptz", "interval"})
 
 
 def _unit_function(ctx: ExprContext, node: exp.Expr) -> Typed:
     """date_part('year', x), date_trunc('month', x): the unit has to be a literal."""
     name = function_name(node)
     if len(node.expressions) != 2 or not node.expressions[0].is_string:
-        raise Unsupported(f"{name} takes a literal unit and one value", position=position_of(node))
+        args = [ctx.plan(e) for e in node.expressions]
+        return function_call(name, args, position_of(node))
     unit, value = node.expressions
     return _with_unit(ctx, name, unit.name, [ctx.plan(value)], position_of(node))
 
@@ -160,6 +173,47 @@ def _concat(ctx: ExprContext, node: exp.Expr) -> Typed:
 
 # --- calls ---------------------------------------------------------------------------------------
 
+
+def _pg_typeof(ctx: ExprContext, node: exp.Expr) -> Typed:
+    """The name of a type is known here; its argument is planned for its errors, not evaluated."""
+    if len(node.expressions) != 1:
+        raise UndefinedFunction("pg_typeof takes one argument", position=position_of(node))
+    name = plain_name(ctx.plan(node.expressions[0]).typ)
+    return Typed(Literal(name, t.TEXT), t.TEXT, False)
+
+
+#: The schemas that functions are in; those of Materialize's own have a prefix.
+_SCHEMAS = frozenset({"pg_catalog", "mz_catalog", "mz_internal"})
+
+
+def _qualified(ctx: ExprContext, node: exp.Dot) -> Typed:
+    """``pg_catalog.abs(x)``: a function of a schema."""
+    call_node = node.expression
+    if not isinstance(call_node, exp.Anonymous):
+        raise Unsupported("expression of kind 'dot' is not supported", position=position_of(node))
+    *databases, schema = [part.name.lower() for part in _parts(node.this)]
+    if databases and databases[-1] != "materialize":
+        raise UndefinedObject(f"unknown database '{databases[-1]}'", position=position_of(node))
+    name = function_name(call_node)
+    if schema == "mz_unsafe":
+        raise Unsupported("executing potentially dangerous functions is not supported")
+    own = name.startswith("mz_")
+    if schema not in _SCHEMAS or (schema == "pg_catalog") == own:
+        raise UndefinedFunction(
+            f'function "{schema}.{name}" does not exist', position=position_of(node)
+        )
+    return ctx.plan(call_node)
+
+
+def _parts(node: exp.Expr) -> list[exp.Expr]:
+    """The identifiers of a dotted name, left to right."""
+    if isinstance(node, exp.Dot):
+        return [*_parts(node.this), *_parts(node.expression)]
+    if isinstance(node, exp.Column):
+        return list(node.parts)
+    return [node]
+
+
 _SPECIAL: dict[str, Callable[[ExprContext, exp.Expr], Typed]] = {
     "coalesce": _coalesce,
     "greatest": _coalesce,
@@ -167,6 +221,7 @@ _SPECIAL: dict[str, Callable[[ExprContext, exp.Expr], Typed]] = {
     "nullif": _nullif,
     "date_part": _unit_function,
     "date_trunc": _unit_function,
+    "pg_typeof": _pg_typeof,
     "now": moment("current_timestamp", t.TIMESTAMPTZ),
     "mz_now": moment("mz_now", t.MZ_TIMESTAMP),
     "version": moment("version", t.TEXT),
@@ -234,11 +289,15 @@ def _filter(ctx: ExprContext, node: exp.Expr) -> Typed:
         function_name(call_node)
     ):
         raise SqlError(
-            "FILTER specified, but it is not an aggregate function",
+            f"FILTER specified, but {_called(call_node)} is not an aggregate function",
             position=position_of(node),
             sqlstate="42809",
         )
     return _aggregate(ctx, call_node, node.expression.this)
+
+
+def _called(node: exp.Expr) -> str:
+    return function_name(node) if isinstance(node, exp.Anonymous) else "it"
 
 
 def _window(ctx: ExprContext, node: exp.Expr) -> Typed:
@@ -282,6 +341,7 @@ def _collate(_ctx: ExprContext, node: exp.Expr) -> Typed:
 HANDLERS: dict[type[exp.Expr], Callable[[ExprContext, Any], Typed]] = {
     exp.Case: _case,
     exp.Cast: _cast,
+    exp.Dot: _qualified,
     exp.Extract: _extract,
     exp.Substring: _substring,
     exp.StrPosition: _position,

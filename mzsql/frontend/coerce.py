@@ -48,6 +48,7 @@ _CATEGORIES = {
 }
 _PREFERRED = frozenset({"boolean", "double", "text", "timestamptz", "interval"})
 _DECIMAL = re.compile(r"\s*([+-]?)(\d*)(?:\.(\d*))?\s*")
+_MODIFIED = frozenset({"numeric", "varchar", "char", "timestamp", "timestamptz"})
 _INTEGER_BOUNDS = {"smallint": 15, "integer": 31, "bigint": 63}
 
 
@@ -58,6 +59,11 @@ class Typed:
     expr: hir.Scalar
     typ: SqlType
     nullable: bool = True
+
+
+def plain_name(typ: SqlType) -> str:
+    """A type without its modifiers: what an overload is called by."""
+    return type_name(SqlType(typ.kind)) if typ.kind in _MODIFIED else type_name(typ)
 
 
 def category(typ: SqlType) -> str:
@@ -216,11 +222,12 @@ def require(value: Typed, target: SqlType, context: str, what: str, position: in
 
 
 def to_boolean(value: Typed, clause: str, position: int | None) -> Typed:
-    """A condition: ``argument of WHERE must be type boolean, not type integer``."""
+    """A condition: ``argument of WHERE must be type boolean, not type integer``, ``NOT argument must have type …``."""
     done = cast(value, BOOLEAN, "implicit")
     if done is None:
+        must = "must have" if clause.endswith(" argument") else "must be"
         raise DatatypeMismatch(
-            f"{clause} must be type boolean, not type {type_name(value.typ)}", position=position
+            f"{clause} {must} type boolean, not type {type_name(value.typ)}", position=position
         )
     return done
 
@@ -261,6 +268,9 @@ def common_type(values: Sequence[Typed], what: str, position: int | None) -> Sql
     best = known[0]
     for typ in known[1:]:
         best = _wider(best, typ, what, position)
+    if best.kind in ("varchar", "char") and len(known) < len(values):
+        # An untyped string may be longer than the declared length of the others.
+        return SqlType(best.kind)
     return best
 
 
@@ -430,7 +440,7 @@ def function_call(
     Raises:
         UndefinedFunction: ``function f(integer) does not exist``.
     """
-    subject = f"function {shown or name}({', '.join(type_name(a.typ) for a in args)})"
+    subject = f"function {shown or name}({', '.join(plain_name(a.typ) for a in args)})"
     func = _resolved(name, args, subject, position)
     return call(func.key, apply(func, args))
 
@@ -441,10 +451,24 @@ def operator_call(symbol: str, args: Sequence[Typed], position: int | None) -> T
     Raises:
         UndefinedFunction: ``operator does not exist: integer + boolean``.
     """
-    names = [type_name(a.typ) for a in args]
+    args = _beside_text(args) if symbol == "||" else args
+    names = [plain_name(a.typ) for a in args]
     shown = f"{names[0]} {symbol} {names[1]}" if len(args) == 2 else f"{symbol} {names[0]}"
     func = _resolved(symbol, args, f"operator: {shown}", position)
     return call(func.key, apply(func, args))
+
+
+_SHOWN_BESIDE_TEXT = frozenset(
+    {"number", "boolean", "datetime", "timespan", "uuid", "mz_timestamp"}
+)
+
+
+def _beside_text(args: Sequence[Typed]) -> Sequence[Typed]:
+    """``text || value``: the value as its text."""
+    kinds = [category(a.typ) for a in args]
+    if not {"string", "unknown"} & set(kinds) or not _SHOWN_BESIDE_TEXT & set(kinds):
+        return args
+    return [cast(a, TEXT, "explicit") or a for a in args]
 
 
 @lru_cache(maxsize=4096)
@@ -467,7 +491,9 @@ def _resolved(name: str, args: Sequence[Typed], shown: str, position: int | None
         kind, _, rest = shown.partition(": ")
         message = f"operator does not exist: {rest}" if rest else f"{kind} does not exist"
         hint = None
-        if functions.scalars_named(name):
+        if not functions.scalars_named(name) and not rest:
+            message = f'function "{name}" does not exist'
+        else:
             hint = "No overload matches the given argument types. You might need to add explicit type casts."
         raise UndefinedFunction(message, position=position, hint=hint)
     return func

@@ -18,6 +18,7 @@ from sqlglot.parsers.materialize import MaterializeParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from mzsql.frontend.numbered import without_tags
+from mzsql.frontend.parse_scalars import ScalarGrammar
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
 #: How many brackets may stand open at once.
@@ -142,7 +143,7 @@ def _shortened(text: str) -> str:
     return text if len(text) <= 64 else f"{text[:60]}…"
 
 
-class Parser(MaterializeParser):
+class Parser(ScalarGrammar):
     """The parser of queries and expressions; statements are in `mzsql.frontend.parse`."""
 
     # No call is rewritten: the table of functions decides what a name means.
@@ -383,15 +384,33 @@ class Parser(MaterializeParser):
             unit = self._curr.text.upper().rstrip("S")
             self._advance()
             if self._match_text_seq("TO"):
-                if not self._curr or self._curr.text.upper() not in _INTERVAL_FIELDS:
-                    self.expected(f"one of {', '.join(_INTERVAL_FIELDS)}")
-                unit = f"{unit} TO {self._curr.text.upper()}"
+                if not self._curr or self._curr.text.upper().rstrip("S") not in _INTERVAL_FIELDS:
+                    self._retreat(index + 1)
+                    self.expected("end of statement")
+                unit = f"{unit} TO {self._curr.text.upper().rstrip('S')}"
                 self._advance()
+            unit += self._second_precision(unit)
         node = exp.Interval(
             this=exp.Literal.string(token.text), unit=exp.Var(this=unit) if unit else None
         )
         node.meta.update(start=token.start, end=token.end)
         return node
+
+    def _second_precision(self, unit: str) -> str:
+        """The digits behind the point that ``SECOND(3)`` asks for."""
+        follows = self._curr and self._curr.token_type == TokenType.L_PAREN
+        if not follows or not unit.endswith("SECOND"):
+            return ""
+        self._advance()
+        if not self._curr or not self._curr.text.isdigit():
+            self.expected("literal unsigned integer")
+        digits = self._curr.text
+        if int(digits) > 6:
+            at = self._curr.start + 1
+            raise SyntaxProblem(f"SECOND precision must be (0, 6), have SECOND({digits})", at)
+        self._advance()
+        self._match_r_paren()
+        return f"({digits})"
 
     # --- pieces for statements ---------------------------------------------------------------------
 

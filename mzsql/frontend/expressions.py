@@ -32,6 +32,8 @@ from mzsql.repr.errors import (
     SqlSyntaxError,
     Unsupported,
 )
+from mzsql.repr.interval_text import FIELDS, Cut, parse_interval
+from mzsql.repr.values import datum_of
 
 if TYPE_CHECKING:
     from mzsql.frontend.grouping import SelectState
@@ -115,24 +117,22 @@ def _paren(ctx: ExprContext, node: exp.Expr) -> Typed:
 
 
 def _interval(_ctx: ExprContext, node: exp.Expr) -> Typed:
-    text = str(node.this.name)
     unit = node.args.get("unit")
-    if unit is not None and " TO " not in unit.name:
-        text = f"{text} {unit.name.lower()}" if _is_number(text) else text
-    elif unit is not None and not _is_number(text):
-        text = text.strip()
-    value = Typed(Literal(text, t.TEXT), t.TEXT, False)
-    done = cast(value, t.INTERVAL, "explicit")
-    assert done is not None
-    return done
+    span = parse_interval(str(node.this.name), None if unit is None else _cut_of(unit.name))
+    return Typed(Literal(datum_of(span, t.INTERVAL), t.INTERVAL), t.INTERVAL, False)
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+def _cut_of(unit: str) -> Cut:
+    """``MINUTE TO SECOND(2)``: the fields that the literal is cut to."""
+    fields, _, digits = unit.lower().rstrip(")").partition("(")
+    first, _, last = fields.partition(" to ")
+    if not last:
+        return Cut(first, None, int(digits) if digits else None)
+    if FIELDS.index(last) <= FIELDS.index(first):
+        raise SqlSyntaxError(
+            f"Invalid field range in INTERVAL '{unit}' qualifier; the first field must be larger than the last"
+        )
+    return Cut(last, first, int(digits) if digits else None)
 
 
 def _bytes(_ctx: ExprContext, node: exp.Expr) -> Typed:

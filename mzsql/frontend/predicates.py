@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 def _connector(ctx: ExprContext, node: exp.Expr) -> Typed:
     kind = type(node)
-    key, clause = ("and", "argument of AND") if kind is exp.And else ("or", "argument of OR")
+    key, clause = ("and", "AND argument") if kind is exp.And else ("or", "OR argument")
     operands: list[exp.Expr] = []
     while isinstance(node, kind):  # the chain is as long as the text, and leans to the left
         operands.append(node.expression)
@@ -60,7 +60,7 @@ def _not(ctx: ExprContext, node: exp.Expr) -> Typed:
         return _in(ctx, inner, negated=True)
     if isinstance(inner, exp.Between) and node.this is inner:
         return _between(ctx, inner, negated=True)
-    operand = to_boolean(ctx.plan(node.this), "argument of NOT", position_of(node.this))
+    operand = to_boolean(ctx.plan(node.this), "NOT argument", position_of(node.this))
     return call("not", [operand])
 
 

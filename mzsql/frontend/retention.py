@@ -12,7 +12,7 @@ from mzsql.frontend import statements as st
 from mzsql.frontend.catalog import CatalogItem, CatalogView
 from mzsql.frontend.names import find_item, item_named
 from mzsql.repr.errors import InvalidParameter, SqlError, Unsupported
-from mzsql.repr.interval import parse_interval
+from mzsql.repr.interval_text import parse_interval
 
 OPTION = "retain history"
 _DAY_MS = 86_400_000

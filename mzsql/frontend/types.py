@@ -52,10 +52,14 @@ _NAMED: dict[str, SqlType] = {
     "bytea": t.BYTEA,
     "string": t.TEXT,
     "bpchar": t.CHAR,
+    "oid": t.UINT4,
+    "name": SqlType("varchar", length=63),
     "numeric": t.NUMERIC,
     "json": t.JSONB,
     "jsonb": t.JSONB,
 }
+_SCHEMAS = frozenset({"pg_catalog", "mz_catalog"})
+_SYNONYMS = {"INTEGER": "INT", "DEC": "DECIMAL", "FLOAT": "DOUBLE", "CHARACTER": "CHAR"}
 _MAX_LENGTH = 10_485_760
 
 
@@ -66,6 +70,9 @@ def resolve_type(node: exp.DataType) -> SqlType:
         UndefinedObject: there is no such type.
         InvalidParameter: a modifier out of range.
     """
+    if not isinstance(node, exp.DataType):
+        # sqlglot's own words for PostgreSQL's object identifiers.
+        return _named(str(node.this), node)
     kind = node.this
     name = kind.value if isinstance(kind, exp.DType) else str(kind)
     if name in ("ARRAY", "LIST"):
@@ -76,11 +83,17 @@ def resolve_type(node: exp.DataType) -> SqlType:
     found = _KINDS.get(name)
     if found is None:
         spelled = node.args.get("kind") if kind is exp.DType.USERDEFINED else name.lower()
-        text = spelled.name if isinstance(spelled, exp.Expr) else str(spelled)
-        found = _NAMED.get(text.lower())
-        if found is None:
-            raise UndefinedObject(f'type "{text}" does not exist', position=_position(node))
+        if isinstance(spelled, exp.Dot) and spelled.this.name.lower() in _SCHEMAS:
+            spelled = spelled.expression
+        found = _named(spelled.name if isinstance(spelled, exp.Expr) else str(spelled), node)
     return _modified(found, node)
+
+
+def _named(text: str, node: exp.Expr) -> SqlType:
+    found = _NAMED.get(text.lower()) or _KINDS.get(_SYNONYMS.get(text.upper(), text.upper()))
+    if found is None:
+        raise UndefinedObject(f'type "{text}" does not exist', position=_position(node))
+    return found
 
 
 def _position(node: exp.Expr) -> int | None:

@@ -55,6 +55,9 @@ def spelled(func: ScalarFunc, args: list[str], result: SqlType) -> str | None:
                 return f"extract({unit} from {args[0]})"
             zone = ", 'UTC'" if func.key.endswith("_tstz") and prefix == "date_trunc_" else ""
             return f"{prefix[:-1]}('{unit}', {args[0]}{zone})"
+    if func.name == "make_timestamp":
+        # PostgreSQL's fields are integers.
+        return f"make_timestamp({', '.join(f'{arg}::integer' for arg in args[:5])}, {args[5]})"
     if not func.name[0].isalpha():
         return (
             f"({func.name} {args[0]})" if len(args) == 1 else f"({args[0]} {func.name} {args[1]})"

@@ -18,6 +18,7 @@ from mzsql.expr.functions import (
     casts,
     comparison,
     datetimes,
+    further,
     mathematics,
     numeric,
     records,
@@ -72,6 +73,7 @@ _SCALAR_MODULES: tuple[ModuleType, ...] = (
     strings,
     mathematics,
     datetimes,
+    further,
     records,
     windows,
 )

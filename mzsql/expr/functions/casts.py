@@ -63,8 +63,23 @@ def _plain(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
 
 def _shown_out_of_range(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
     """``"<value>" <type> out of range``."""
-    shown = to_text(args[0].ast, args[0].typ, engine)
+    shown = _rounded_text(args[0], engine)
     return s.concat(s.text('"'), shown, s.text(f'" {type_name(typ)} out of range'))
+
+
+def _rounded_text(arg: Sql, engine: Engine) -> Ast:
+    """A number as it was rounded before it was found too large for an integer."""
+    shown = to_text(arg.ast, arg.typ, engine)
+    if arg.typ.kind == "numeric":
+        return s.string(rescale(arg.ast, 0))
+    if arg.typ.kind not in FLOATS:
+        return shown
+    ast = s.double(arg.ast)
+    even = s.call("RINT", ast) if engine is Engine.SPARK else s.call("ROUND_EVEN", ast, s.num(0))
+    exact = s.lt(s.call("ABS", ast), s.double(s.num(2**53)))
+    return s.case(
+        (exact, s.string(s.try_cast(s.case((exact, even)), of("bigint"), engine))), otherwise=shown
+    )
 
 
 def _between_integers() -> list[Cast]:

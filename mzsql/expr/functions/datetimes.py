@@ -13,7 +13,7 @@ from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.calendar import DAY_MICROS
 from mzsql.expr.functions.declare import Ast, failed, of
 from mzsql.expr.functions.numeric import numeric
-from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Spelling, Sql
+from mzsql.expr.functions.table import Engine, ScalarFunc, Spelling, Sql
 from mzsql.repr.types import DATE, DOUBLE, INTEGER, INTERVAL, TIME, TIMESTAMP, TIMESTAMPTZ, SqlType
 
 _SYNONYMS: dict[str, tuple[str, ...]] = {
@@ -423,55 +423,6 @@ def _truncations() -> list[ScalarFunc]:
     return functions
 
 
-def _stride(args: Sequence[Sql]) -> Ast:
-    days = s.mul(s.wide(s.field(args[0].ast, "days")), s.num(DAY_MICROS))
-    return s.add(days, s.wide(s.field(args[0].ast, "micros")))
-
-
-def _bins() -> list[ScalarFunc]:
-    """``date_bin(stride, timestamp, origin)``: the start of the stride-long interval, counted from `origin`."""
-
-    def months(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-        return s.neq(s.field(args[0].ast, "months"), s.num(0))
-
-    def empty(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-        return s.lte(_stride(args), s.num(0))
-
-    functions = []
-    for kind in ("timestamp", "timestamptz"):
-
-        def value(engine: Engine, args: Sequence[Sql], typ: SqlType, kind: str = kind) -> Ast:
-            stride = _stride(args)
-            good = s.case((s.gt(stride, s.num(0)), stride))
-            micros, origin = (s.wide(calendar.micros(arg.ast, kind, engine)) for arg in args[1:])
-            row = s.variable("g0")
-            since, size = s.field(row, "s"), s.field(row, "w")
-            rest = s.mod(s.add(s.mod(since, size), size), size)
-            start = s.add(s.field(row, "o"), s.sub(since, rest))
-            body = calendar.timestamp_of_micros(start, typ, engine)
-            parts = s.struct(s=s.sub(micros, origin), w=good, o=origin)
-            return s.let(parts, "g0", body, engine)
-
-        functions.append(
-            ScalarFunc(
-                key=f"date_bin_{_SUFFIX[kind]}",
-                name="date_bin",
-                args=(INTERVAL, of(kind), of(kind)),
-                result=of(kind),
-                value=value,
-                errors=(
-                    ErrorRule(
-                        months,
-                        "timestamps cannot be binned into intervals containing months or years",
-                    ),
-                    ErrorRule(empty, "stride must be greater than zero"),
-                    failed(value, _OUT_OF_RANGE),
-                ),
-            )
-        )
-    return functions
-
-
 def _to_timestamp(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
     micros = s.mul(s.double(args[0].ast), s.double(s.num(1_000_000)))
     low, high = s.double(s.num(calendar.MIN_MICROS)), s.double(s.num(calendar.MAX_MICROS))
@@ -486,7 +437,6 @@ FUNCTIONS: tuple[ScalarFunc, ...] = (
     *intervals.FUNCTIONS,
     *_extracts(),
     *_truncations(),
-    *_bins(),
     ScalarFunc(
         key="to_timestamp",
         name="to_timestamp",

@@ -30,7 +30,7 @@ from mzsql.repr.types import (
 )
 
 
-def _fn(
+def declared(
     key: str,
     name: str,
     args: tuple[SqlType, ...],
@@ -39,13 +39,16 @@ def _fn(
     *errors: ErrorRule,
     monotone: bool = False,
 ) -> ScalarFunc:
+    """A row of the table of functions."""
     assert isinstance(result, SqlType) or callable(result)
     return ScalarFunc(
         key=key, name=name, args=args, result=result, value=value, errors=errors, monotone=monotone
     )
 
 
-def _call(function: str) -> Spelling:
+def engine_call(function: str) -> Spelling:
+    """The function of this name in every engine."""
+
     def value(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
         return s.cast(s.call(function, *(arg.ast for arg in args)), typ, engine)
 
@@ -59,7 +62,7 @@ def _abs() -> list[ScalarFunc]:
         return s.try_cast(s.case((s.lt(ast, s.num(0)), negated), otherwise=ast), typ, engine)
 
     functions = [
-        _fn(
+        declared(
             f"abs_{kind}",
             "abs",
             (of(kind),),
@@ -69,9 +72,11 @@ def _abs() -> list[ScalarFunc]:
         )
         for kind in SIGNED
     ]
-    functions += [_fn(f"abs_{kind}", "abs", (of(kind),), of(kind), _call("ABS")) for kind in FLOATS]
+    functions += [
+        declared(f"abs_{kind}", "abs", (of(kind),), of(kind), engine_call("ABS")) for kind in FLOATS
+    ]
     # Not ABS: Spark negates decimals with 34 digits only.
-    functions.append(_fn("abs_numeric", "abs", (NUMERIC,), same_type, integer_abs))
+    functions.append(declared("abs_numeric", "abs", (NUMERIC,), same_type, integer_abs))
     return functions
 
 
@@ -140,10 +145,12 @@ def _rounding() -> list[ScalarFunc]:
             for kind in FLOATS:
                 value = _whole_float(name)
                 functions.append(
-                    _fn(f"{sql_name}_{kind}", sql_name, (of(kind),), of(kind), value, monotone=True)
+                    declared(
+                        f"{sql_name}_{kind}", sql_name, (of(kind),), of(kind), value, monotone=True
+                    )
                 )
             functions.append(
-                _fn(
+                declared(
                     f"{sql_name}_numeric",
                     sql_name,
                     (NUMERIC,),
@@ -154,7 +161,7 @@ def _rounding() -> list[ScalarFunc]:
             )
     round_to, trunc_to = _at_place(half=True), _at_place(half=False)
     functions.append(
-        _fn(
+        declared(
             "round_numeric_to",
             "round",
             (NUMERIC, INTEGER),
@@ -163,7 +170,7 @@ def _rounding() -> list[ScalarFunc]:
             failed(round_to, OVERFLOW),
         )
     )
-    functions.append(_fn("trunc_numeric_to", "trunc", (NUMERIC, INTEGER), same_type, trunc_to))
+    functions.append(declared("trunc_numeric_to", "trunc", (NUMERIC, INTEGER), same_type, trunc_to))
     return functions
 
 
@@ -223,7 +230,8 @@ def _at_place(*, half: bool) -> Spelling:
     return value
 
 
-def _domain(condition: Callable[[Ast], Ast], message: str) -> ErrorRule:
+def domain(condition: Callable[[Ast], Ast], message: str) -> ErrorRule:
+    """A rule over the first argument."""
     return ErrorRule(lambda _e, args, _t: condition(args[0].ast), message)
 
 
@@ -257,7 +265,7 @@ def _plain_text(ast: Ast, engine: Engine) -> Ast:
     return s.call("FORMAT", s.text("{:.14e}"), fits)
 
 
-_ANY = s.is_not_null
+ANYTHING = s.is_not_null
 
 
 def _not_negative(ast: Ast) -> Ast:
@@ -280,7 +288,7 @@ def _numeric_default(_args: Sequence[SqlType]) -> SqlType:
     return numeric(DEFAULT_NUMERIC_SCALE)
 
 
-def _unary(
+def unary(
     name: str,
     function: str,
     valid: Callable[[Ast], Ast],
@@ -288,6 +296,7 @@ def _unary(
     also_numeric: bool = True,
     overflow: bool = False,
 ) -> list[ScalarFunc]:
+    """A function of a double, and of a numeric by way of one; `valid` says where it is defined."""
     value = _guarded(function, valid)
     rules = list(errors)
     if overflow:
@@ -298,13 +307,23 @@ def _unary(
                 s.not_(is_infinite(args[0].ast, engine)),
             )
 
+        def vanished(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+            return s.and_(
+                s.eq(value(engine, args, typ), s.num(0)),
+                s.neq(args[0].ast, s.num(0)),
+                s.not_(is_infinite(args[0].ast, engine)),
+            )
+
         rules.append(ErrorRule(beyond, "value out of range: overflow"))
-    functions = [_fn(f"{name}_double", name, (DOUBLE,), DOUBLE, value, *rules)]
+        rules.append(ErrorRule(vanished, "value out of range: underflow"))
+    functions = [declared(f"{name}_double", name, (DOUBLE,), DOUBLE, value, *rules)]
     if also_numeric:
         by_double = _on_doubles(value)
         rule = failed(by_double, OVERFLOW)
         functions.append(
-            _fn(f"{name}_numeric", name, (NUMERIC,), _numeric_default, by_double, *errors, rule)
+            declared(
+                f"{name}_numeric", name, (NUMERIC,), _numeric_default, by_double, *errors, rule
+            )
         )
     return functions
 
@@ -312,17 +331,18 @@ def _unary(
 def _logarithms() -> list[ScalarFunc]:
     functions = []
     for name, function in (("ln", "LN"), ("log10", "LOG10"), ("log", "LOG10")):
-        zero = _domain(_zero, f"function {name} is not defined for zero")
-        negative = _domain(_negative, f"function {name} is not defined for negative numbers")
-        functions += _unary(name, function, _positive, zero, negative)
+        shown = "ln" if name == "ln" else "log10"
+        zero = domain(_zero, f"function {shown} is not defined for zero")
+        negative = domain(_negative, f"function {shown} is not defined for negative numbers")
+        functions += unary(name, function, _positive, zero, negative)
     return functions
 
 
 def _roots() -> list[ScalarFunc]:
-    negative = _domain(_negative, "cannot take square root of a negative number")
-    functions = _unary("sqrt", "SQRT", _not_negative, negative)
-    functions += _unary("cbrt", "CBRT", _ANY, also_numeric=False)
-    functions += _unary("exp", "EXP", _ANY, overflow=True)
+    negative = domain(_negative, "cannot take square root of a negative number")
+    functions = unary("sqrt", "SQRT", _not_negative, negative)
+    functions += unary("cbrt", "CBRT", ANYTHING, also_numeric=False)
+    functions += unary("exp", "EXP", ANYTHING, overflow=True)
     return functions
 
 
@@ -377,9 +397,9 @@ def _power() -> list[ScalarFunc]:
     by_double = _on_doubles(value)
     functions = []
     for name in ("power", "pow"):
-        functions.append(_fn(f"{name}_double", name, (DOUBLE, DOUBLE), DOUBLE, value, *floats))
+        functions.append(declared(f"{name}_double", name, (DOUBLE, DOUBLE), DOUBLE, value, *floats))
         functions.append(
-            _fn(
+            declared(
                 f"{name}_numeric",
                 name,
                 (NUMERIC, NUMERIC),
@@ -392,44 +412,42 @@ def _power() -> list[ScalarFunc]:
     return functions
 
 
-def _trigonometry() -> list[ScalarFunc]:
-    nan = s.cast_to(s.text("NaN"), s.typed(exp.DType.DOUBLE))
-    infinity = s.cast_to(s.text("Infinity"), s.typed(exp.DType.DOUBLE))
+def _log_of_base() -> list[ScalarFunc]:
+    """``log(base, x)`` of numerics, by way of doubles."""
 
-    def finite(ast: Ast) -> Ast:
-        return s.neq(s.call("ABS", ast), infinity)
+    def quotient(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+        logs = [s.call("LN", s.case((_positive(arg.ast), s.double(arg.ast)))) for arg in args]
+        return s.div(logs[1], s.nullif(logs[0], s.double(s.num(0))))
 
-    def unit(ast: Ast) -> Ast:
-        return s.or_(s.between(ast, s.num(-1), s.num(1)), s.eq(ast, nan))
+    value = _on_doubles(quotient)
+    rules = []
+    for place in (0, 1):
+        for test, what in ((_zero, "zero"), (_negative, "negative numbers")):
 
-    def infinite(name: str) -> ErrorRule:
-        message = f"function {name} is only defined for finite arguments"
-        return ErrorRule(lambda e, args, _t: is_infinite(args[0].ast, e), message)
+            def holds(
+                _engine: Engine,
+                args: Sequence[Sql],
+                _typ: SqlType,
+                place: int = place,
+                test: Callable[[Ast], Ast] = test,
+            ) -> Ast:
+                return test(args[place].ast)
 
-    functions = []
-    for name in ("sin", "cos", "tan"):
-        functions += _unary(name, name.upper(), finite, infinite(name), also_numeric=False)
-    for name in ("asin", "acos"):
-        message = f"function {name} is defined for numbers between -1 and 1 inclusive"
-        rule = _domain(lambda ast: s.not_(unit(ast)), message)
-        functions += _unary(name, name.upper(), unit, rule, also_numeric=False)
-    functions += _unary("atan", "ATAN", _ANY, also_numeric=False)
-    for name in ("sinh", "cosh", "tanh"):
-        functions += _unary(name, name.upper(), _ANY, also_numeric=False)
-    cot = "function cot is only defined for finite arguments"
-    functions += _unary(
-        "cot",
-        "COT",
-        finite,
-        ErrorRule(lambda e, args, _t: is_infinite(args[0].ast, e), cot),
-        also_numeric=False,
-    )
-    functions += _unary("degrees", "DEGREES", _ANY, also_numeric=False, overflow=True)
-    functions += _unary("radians", "RADIANS", _ANY, also_numeric=False)
-    functions.append(_fn("atan2_double", "atan2", (DOUBLE, DOUBLE), DOUBLE, _call("ATAN2")))
-    pi = s.cast_to(s.text("3.141592653589793"), s.typed(exp.DType.DOUBLE))
-    functions.append(_fn("pi", "pi", (), DOUBLE, lambda _e, _a, _t: pi.copy()))
-    return functions
+            rules.append(ErrorRule(holds, f"function log is not defined for {what}"))
+    one = ErrorRule(lambda _e, args, _t: s.eq(args[0].ast, s.num(1)), "division by zero")
+    args = (NUMERIC, NUMERIC)
+    return [
+        declared(
+            "log_base_numeric",
+            "log",
+            args,
+            _numeric_default,
+            value,
+            *rules,
+            one,
+            failed(value, OVERFLOW),
+        )
+    ]
 
 
 def _named_modulo() -> list[ScalarFunc]:
@@ -466,8 +484,8 @@ def _sign() -> list[ScalarFunc]:
         return s.cast(signed, typ, engine)
 
     return [
-        _fn("sign_double", "sign", (DOUBLE,), DOUBLE, value, monotone=True),
-        _fn("sign_numeric", "sign", (NUMERIC,), whole_type, value, monotone=True),
+        declared("sign_double", "sign", (DOUBLE,), DOUBLE, value, monotone=True),
+        declared("sign_numeric", "sign", (NUMERIC,), whole_type, value, monotone=True),
     ]
 
 
@@ -476,7 +494,7 @@ _PORTABLE = frozenset({"sqrt", "pi"})
 
 
 def _from_libraries() -> list[ScalarFunc]:
-    return [*_roots(), *_logarithms(), *_power(), *_trigonometry()]
+    return [*_roots(), *_logarithms(), *_log_of_base(), *_power()]
 
 
 FUNCTIONS: tuple[ScalarFunc, ...] = (

@@ -18,7 +18,8 @@ from mzsql.expr.functions.declare import BOUNDS, FLOATS, INTEGERS, Ast, of
 from mzsql.expr.functions.numeric import OVERFLOW, rescale
 from mzsql.expr.functions.table import Engine, ErrorRule, Spelling, Sql
 from mzsql.repr.errors import SqlError
-from mzsql.repr.interval import Interval, parse_interval
+from mzsql.repr.interval import Interval
+from mzsql.repr.interval_text import parse_interval
 from mzsql.repr.types import SqlType, type_name
 
 
@@ -256,6 +257,38 @@ def _stamp(text: Ast, kind: str, engine: Engine) -> Ast:
     return calendar.timestamp_of_micros(s.case((good, micros)), of(kind), engine)
 
 
+def _mz_timestamp_parser() -> Parser:
+    """Milliseconds since 1970, or a date and time."""
+    stamp = _stamp_parser("timestamptz")
+    digits = "^[+]?[0-9]{1,19}$"
+
+    def value(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+        trimmed = s.trim_space(args[0].ast, engine)
+        number = s.wide(s.case((s.matches(trimmed, digits, engine), trimmed)))
+        moment = stamp.value(engine, args, of("timestamptz"))
+        millis = calendar.floor_div(calendar.micros(moment, "timestamptz", engine), 1000)
+        found = s.coalesce(number, s.wide(millis))
+        low, high = BOUNDS["mz_timestamp"]
+        inside = s.between(found, s.num(low), s.num(high))
+        return s.cast(s.case((inside, found)), of("mz_timestamp"), engine)
+
+    def unreadable(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+        trimmed = s.trim_space(args[0].ast, engine)
+        return s.not_(s.or_(s.matches(trimmed, digits, engine), s.matches(trimmed, _STAMP, engine)))
+
+    lead = "could not parse mz_timestamp: "
+    detail = (
+        "could not parse as number of milliseconds since epoch; could not parse as date and time"
+    )
+    return Parser(
+        value,
+        (
+            ErrorRule(unreadable, _invalid("mz_timestamp", lead + detail)),
+            _null_fails(value, _invalid("mz_timestamp", f"{lead}out of range for mz_timestamp")),
+        ),
+    )
+
+
 def _time_parser() -> Parser:
     pattern = f"^{_TIME}$"
 
@@ -405,6 +438,7 @@ PARSERS: dict[str, Parser] = {
     "timestamp": _stamp_parser("timestamp"),
     "timestamptz": _stamp_parser("timestamptz"),
     "time": _time_parser(),
+    "mz_timestamp": _mz_timestamp_parser(),
     "uuid": _uuid(),
     "bytea": _bytea(),
     "interval": _interval(),

@@ -222,6 +222,9 @@ def _md5(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
 
 
 def _as_text(arg: Sql, engine: Engine) -> Ast:
+    if arg.typ.kind == "boolean":
+        # A boolean among other values is shown as PostgreSQL outputs it, t or f.
+        return s.case((arg.ast, s.text("t")), (s.not_(arg.ast), s.text("f")))
     return to_text(arg.ast, arg.typ, engine)
 
 

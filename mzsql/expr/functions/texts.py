@@ -215,7 +215,7 @@ def time_text(micros: Ast) -> Ast:
 
 
 def interval_text(ast: Ast) -> Ast:
-    """PostgreSQL's default style: ``1 year 2 mons -3 days +04:05:06.7``, ``00:00:00`` of nothing."""
+    """Materialize's style: ``1 year 2 months -3 days +04:05:06.7``, ``00:00:00`` of nothing."""
     months, days, micros = (s.big(s.field(ast, name)) for name in ("months", "days", "micros"))
     years, mons = s.int_div(months, s.num(12)), s.mod(months, s.num(12))
     zero = s.num(0)
@@ -242,7 +242,7 @@ def interval_text(ast: Ast) -> Ast:
     )
     parts = [
         unit(years, "year", []),
-        unit(mons, "mon", [years]),
+        unit(mons, "month", [years]),
         unit(days, "day", [years, mons]),
         clock,
     ]

@@ -1,0 +1,49 @@
+"""The grammar of signs and of dates and times, where sqlglot's differs from PostgreSQL's or Materialize's.
+
+Promise: a minus before a number is part of the number, also before ``::`` (``-1::uint2`` casts minus one); any other prefix operator
+binds looser than ``+``, as PostgreSQL's does (``~1 + 1`` is ``~(1 + 1)``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from sqlglot import expressions as exp
+from sqlglot.parsers.materialize import MaterializeParser
+from sqlglot.tokenizer_core import TokenType
+
+
+def _minus(parser: Any) -> Any:
+    token = parser._prev
+    number = bool(parser._curr) and parser._curr.token_type == TokenType.NUMBER
+    operand = parser._parse_unary()
+    if operand is None:
+        parser.expected("an expression")
+    inner = operand
+    while number and isinstance(inner, exp.Cast | exp.AtTimeZone):
+        inner = inner.this
+    negative = exp.Neg(this=inner.copy() if inner is not operand else inner)
+    negative.meta.update(start=token.start, end=token.end)
+    if inner is operand:
+        return negative
+    inner.replace(negative)
+    return operand
+
+
+def _complement(parser: Any) -> Any:
+    operand = parser._parse_term()
+    if operand is None:
+        parser.expected("an expression")
+    return parser.expression(exp.BitwiseNot(this=operand))
+
+
+class ScalarGrammar(MaterializeParser):
+    """What the parser has for operators and literals of scalars."""
+
+    UNARY_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
+        **MaterializeParser.UNARY_PARSERS,
+        TokenType.DASH: _minus,
+        TokenType.TILDE: _complement,
+        TokenType.RLIKE: _complement,
+    }
