@@ -1,4 +1,4 @@
--- The replicas of each cluster: each is one Spark application that does all of the cluster's work.
+-- The replicas of each cluster: the oldest of a cluster does all of its work, in the process that leads; the others stand in for it.
 --
 -- id: the replica's id, the key of this relation
 -- name: the replica's name within its cluster

@@ -5,10 +5,12 @@
 -- managed: whether its replicas follow from a size and a replication factor
 -- size: the size of its replicas, a key of `mz_cluster_replica_sizes`; NULL where it is not managed
 -- replication_factor: how many replicas it has; NULL where it is not managed
+-- owner_id: the role that owns it, a key of `mz_roles`
 CREATE SOURCE mz_catalog.mz_clusters (
     id text NOT NULL,
     name text NOT NULL,
     managed boolean NOT NULL,
     size text,
-    replication_factor uint4
+    replication_factor uint4,
+    owner_id text NOT NULL
 );

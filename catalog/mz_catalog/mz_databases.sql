@@ -1,10 +1,12 @@
--- The databases; each environment has one, `materialize`.
+-- The databases; an environment begins with one, `materialize`.
 --
 -- id: the database's id, the key of this relation
 -- oid: the number by which PostgreSQL's tools know it
 -- name: the database's name
+-- owner_id: the role that owns it, a key of `mz_roles`
 CREATE SOURCE mz_catalog.mz_databases (
     id text NOT NULL,
     oid uint4 NOT NULL,
-    name text NOT NULL
+    name text NOT NULL,
+    owner_id text NOT NULL
 );

@@ -4,9 +4,11 @@
 -- oid: the number by which PostgreSQL's tools know it
 -- database_id: the database it is in, a key of `mz_databases`; NULL for a schema of the system, which every database shows
 -- name: the schema's name
+-- owner_id: the role that owns it, a key of `mz_roles`
 CREATE SOURCE mz_catalog.mz_schemas (
     id text NOT NULL,
     oid uint4 NOT NULL,
     database_id text,
-    name text NOT NULL
+    name text NOT NULL,
+    owner_id text NOT NULL
 );

@@ -11,10 +11,26 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
+from mzsql.adapter.catalog_objects import (
+    DATABASE,
+    DEFAULT_CLUSTER,
+    DEFAULT_ROLE,
+    DEFAULT_SCHEMA,
+    FIRST_DATABASE,
+    FIRST_ID,
+    FIRST_ROLE,
+    Cluster,
+    Database,
+    Replica,
+    Role,
+    Schema,
+    number,
+    schemas_of,
+)
 from mzsql.adapter.durable_map import Change, DurableMap
 from mzsql.expr.scalar import Scalar
 from mzsql.persist import PersistClient
@@ -30,9 +46,17 @@ from mzsql.repr.types import RelationDesc
 
 #: The format of an environment; a higher one is refused.
 FORMAT_VERSION = 1
-DATABASE = "materialize"
-DEFAULT_SCHEMA = "public"
-DEFAULT_CLUSTER = "quickstart"
+__all__ = [
+    "DATABASE",
+    "DEFAULT_CLUSTER",
+    "DEFAULT_ROLE",
+    "DEFAULT_SCHEMA",
+    "Cluster",
+    "Database",
+    "Replica",
+    "Role",
+    "Schema",
+]
 
 T = TypeVar("T")
 
@@ -42,7 +66,7 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         id: its global id.
-        schema: the schema's name; the database is always `DATABASE`.
+        schema: the schema's name.
         kind: table, view, materialized-view or index.
         create_sql: the statement that makes it, names qualified.
         desc: names and types of its columns; None for an index.
@@ -55,6 +79,8 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True):
         created_at: milliseconds since the epoch.
         as_of: the time at which a dataflow's result begins.
         retain_ms: how long its history is retained, in milliseconds; None: as long as by default.
+        database: the name of its schema's database.
+        owner: the id of the role that owns it.
     """
 
     id: GlobalId
@@ -73,28 +99,13 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True):
     created_at: int = 0
     as_of: int = 0
     retain_ms: int | None = None
+    database: str = DATABASE
+    owner: str = FIRST_ID
 
     @property
     def full_name(self) -> str:
         """``materialize.public.name``."""
-        return f"{DATABASE}.{self.schema}.{self.name}"
-
-
-class Replica(msgspec.Struct, frozen=True):
-    """A replica of a cluster."""
-
-    id: str
-    name: str
-    cluster_id: str
-    size: str
-    workers: int
-
-
-class Cluster(msgspec.Struct, frozen=True):
-    """A cluster."""
-
-    id: str
-    name: str
+        return f"{self.database}.{self.schema}.{self.name}"
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -142,7 +153,7 @@ class CatalogState(msgspec.Struct, frozen=True):
     items: dict[GlobalId, Item] = {}
     clusters: dict[str, Cluster] = {}
     replicas: dict[str, Replica] = {}
-    schemas: dict[str, str] = {}
+    schemas: dict[str, Schema] = {}
     counters: dict[str, int] = {}
     managed: dict[str, str] = {}
     arrangements: dict[str, str] = {}
@@ -150,18 +161,53 @@ class CatalogState(msgspec.Struct, frozen=True):
     lease: Lease | None = None
     standbys: dict[str, Standby] = {}
     deployment: Deployment | None = None
+    databases: dict[str, Database] = msgspec.field(
+        default_factory=lambda: {FIRST_ID: FIRST_DATABASE}
+    )
+    roles: dict[str, Role] = msgspec.field(default_factory=lambda: {FIRST_ID: FIRST_ROLE})
+    comments: dict[str, str] = {}
 
     @property
     def generation(self) -> int:
         """The deploy generation that is in charge; 0 where none was ever promoted."""
         return 0 if self.deployment is None else self.deployment.generation
 
-    def by_name(self, schema: str, name: str) -> Item | None:
+    def by_name(self, schema: str, name: str, database: str = DATABASE) -> Item | None:
         """The object of that name, or None. Relations and indexes share one name space, as in PostgreSQL."""
         for item in self.items.values():
-            if item.name == name and item.schema == schema:
+            if item.name == name and item.schema == schema and item.database == database:
                 return item
         return None
+
+    def database(self, name: str) -> Database | None:
+        """The database of that name, or None."""
+        return next((one for one in self.databases.values() if one.name == name), None)
+
+    def schema(self, database: str, name: str) -> tuple[str, Schema] | None:
+        """The schema of that name in a database, with its entry's key, or None."""
+        of = self.database(database)
+        for key, one in self.schemas.items():
+            if of is not None and one.name == name and one.database == of.id:
+                return key, one
+        return None
+
+    def cluster(self, name: str) -> Cluster | None:
+        """The cluster of that name, or None."""
+        return next((one for one in self.clusters.values() if one.name == name), None)
+
+    def role(self, name: str) -> Role | None:
+        """The role of that name, or None."""
+        return next((one for one in self.roles.values() if one.name == name), None)
+
+    def replicas_of(self, cluster_id: str) -> list[Replica]:
+        """A cluster's replicas, the oldest first."""
+        found = [one for one in self.replicas.values() if one.cluster_id == cluster_id]
+        return sorted(found, key=lambda one: number(one.id))
+
+    def serving(self, cluster: str | None) -> Replica | None:
+        """The replica that does a cluster's work: the oldest, which the others stand in for; None where it has none."""
+        of = None if cluster is None else self.cluster(cluster)
+        return next(iter(() if of is None else self.replicas_of(of.id)), None)
 
     def of_kind(self, *kinds: str) -> list[Item]:
         """Objects of these kinds in the order of their ids."""
@@ -191,12 +237,15 @@ class CatalogState(msgspec.Struct, frozen=True):
         return list(seen.values())
 
 
-_KINDS: dict[str, type] = {
+_KINDS: dict[str, Any] = {
     "meta": Meta,
     "item": Item,
     "cluster": Cluster,
     "replica": Replica,
-    "schema": str,
+    "schema": str | Schema,
+    "database": Database | None,
+    "role": Role | None,
+    "comment": str,
     "counter": int,
     "managed": str,
     "arrangement": str,
@@ -212,6 +261,9 @@ _FIELDS = {
     "cluster": "clusters",
     "replica": "replicas",
     "schema": "schemas",
+    "database": "databases",
+    "role": "roles",
+    "comment": "comments",
     "counter": "counters",
     "managed": "managed",
     "arrangement": "arrangements",
@@ -239,6 +291,14 @@ def _state(entries: Mapping[str, object]) -> CatalogState:
             fields[_FIELDS[kind]][name] = decoded
         else:
             single[kind] = decoded
+    # What every environment begins with is written only once it is changed, or dropped: then it is null.
+    first: dict[str, dict[str, object]] = {
+        "databases": {FIRST_ID: FIRST_DATABASE},
+        "roles": {FIRST_ID: FIRST_ROLE},
+    }
+    for field, known in first.items():
+        fields[field] = {k: v for k, v in {**known, **fields[field]}.items() if v is not None}
+    fields["schemas"] = dict(schemas_of(fields["schemas"]))
     return CatalogState(**fields, **single)  # type: ignore[arg-type]
 
 
@@ -290,13 +350,13 @@ def create_item(state: CatalogState, item: Item) -> Change:
         UndefinedTable: something that it depends on was dropped meanwhile.
         UndefinedObject: its schema or cluster does not exist.
     """
-    if item.schema not in state.schemas:
-        raise UndefinedObject(f"unknown schema '{item.schema}'")
-    taken = state.by_name(item.schema, item.name)
+    if state.schema(item.database, item.schema) is None:
+        raise UndefinedObject(f"unknown schema '{item.schema}'", sqlstate="3F000")
+    taken = state.by_name(item.schema, item.name, item.database)
     if taken is not None:
         noun = taken.kind.replace("-", " ")
         raise DuplicateObject(f'{noun} "{item.full_name}" already exists', sqlstate="42P07")
-    if item.cluster is not None and item.cluster not in {c.name for c in state.clusters.values()}:
+    if item.cluster is not None and state.cluster(item.cluster) is None:
         raise UndefinedObject(f"unknown cluster '{item.cluster}'")
     for gid in item.depends_on:
         if gid.startswith("u") and gid not in state.items:

@@ -19,6 +19,7 @@ from mzsql.adapter import catalog as cat
 from mzsql.adapter import show
 from mzsql.adapter.builtin import Builtin
 from mzsql.adapter.catalog import CatalogState
+from mzsql.adapter.closing import close_all
 from mzsql.adapter.copy_from import copy_from
 from mzsql.adapter.dataflows import Dataflows
 from mzsql.adapter.ddl import Definitions
@@ -29,6 +30,7 @@ from mzsql.adapter.explaining import Explainer
 from mzsql.adapter.group_commit import GroupCommit
 from mzsql.adapter.interrupt import Interrupt
 from mzsql.adapter.leader import seems_alive
+from mzsql.adapter.namespaces import Namespaces
 from mzsql.adapter.oracles import alter_oracle
 from mzsql.adapter.peek import Limits, Peeker
 from mzsql.adapter.planner import Planner
@@ -43,6 +45,7 @@ from mzsql.compute import RefreshStats
 from mzsql.frontend import bind_parameters, parse_statements, plan_statement
 from mzsql.frontend import plans as p
 from mzsql.frontend import statements as st
+from mzsql.frontend.catalog_plans import CATALOG_PLANS, ShowCreateClusterPlan
 from mzsql.location import Indeterminate, LocationError
 from mzsql.repr.errors import (
     IdleInTransactionTimeout,
@@ -93,6 +96,9 @@ class Coordinator:
         self._changes = Changes(env, self._queries, self._commits)
         self._transactions = Transactions(env, self._changes, self._define)
         self._definitions = Definitions(env, self.planner, self._queries, self._dataflows)
+        self._namespaces = Namespaces(
+            env, self.planner, self._dataflows, self._definitions.clean_up
+        )
         subscribes = Subscribes(env, self.planner, self._queries, self._peeker)
         self._streams = Streams(subscribes, self._run, self._plan_text)
         self._explainer = Explainer(self.planner, self._dataflows.deployed)
@@ -258,7 +264,7 @@ class Coordinator:
             )
         transaction.synced = self.env.clock.monotonic()
         self.env.sync()
-        plan = plan_statement(statement, self._catalog(session))
+        plan = self._plan(session, statement)
         term = self.env.oracle.term
         result = self._run(session, transaction, plan)
         try:
@@ -322,6 +328,8 @@ class Coordinator:
                 return _shown(*show.show_create(plan), "SHOW")
             case p.ShowVariablePlan():
                 return _shown(*show.show_variable(session, plan.name), "SHOW")
+            case ShowCreateClusterPlan():
+                return _shown(*show.show_create_cluster(plan, self.env.catalog.state), "SHOW")
             case _ if isinstance(plan, Streaming):
                 return self._streams.run(session, transaction, plan)
             case _:
@@ -332,7 +340,13 @@ class Coordinator:
 
     def _plan_text(self, session: Session, text: str) -> p.Plan:
         (statement,) = parse_statements(text)
-        return plan_statement(statement, self._catalog(session))
+        return self._plan(session, statement)
+
+    def _plan(self, session: Session, statement: st.Statement) -> p.Plan:
+        settings = self.env.catalog.state.system_settings
+        trusted = (settings.get(name) for name in _TABLE_KEYS)
+        keys = any(text is not None and _setting(text, False) is True for text in trusted)
+        return plan_statement(statement, self._catalog(session), table_keys=keys)
 
     def _define(self, session: Session, plan: p.Plan) -> Result:
         tag = tag_of(plan)
@@ -351,6 +365,8 @@ class Coordinator:
                 self._definitions.alter_retain(session, plan)
             case p.DropPlan():
                 self._definitions.drop(session, plan)
+            case _ if isinstance(plan, CATALOG_PLANS):
+                self._namespaces.run(session, plan)
         return Result(tag)
 
     def _select(self, session: Session, transaction: Transaction, plan: p.SelectPlan) -> Result:
@@ -393,6 +409,8 @@ class Coordinator:
             raise TransactionError(
                 "ALTER SYSTEM cannot run inside a transaction block", sqlstate="25001"
             )
+        if plan.name in _TABLE_KEYS and plan.values:
+            _setting(plan.values[0], False)
         if plan.name in OptimizerFeatures.__struct_fields__ and plan.values:
             _setting(plan.values[0], getattr(OptimizerFeatures(), plan.name))
 
@@ -410,15 +428,16 @@ class Coordinator:
         return Result("ALTER SYSTEM")
 
     def close(self) -> None:
-        """Stop leading and maintaining. Idempotent."""
+        """Stop leading and maintaining, whatever of it fails. Idempotent."""
         self._closed.set()
-        self._streams.close()
-        self._commits.close()
-        try:
-            self._dataflows.close()
-        finally:
-            self._peeker.close()
-            self.planner.close()
+        steps = (
+            self._streams.close,
+            self._commits.close,
+            self._dataflows.close,
+            self._peeker.close,
+            self.planner.close,
+        )
+        close_all(steps, self.env.clock)
 
 
 #: The statements that a failed transaction takes.
@@ -432,6 +451,10 @@ _BUGS = (AssertionError, LookupError, TypeError, ValueError, AttributeError, Run
 
 def _shown(desc: RelationDesc, rows: show.Rows, tag: str) -> Result:
     return Result(tag, desc, show.as_table(desc, rows), len(rows))
+
+
+#: Whether CREATE TABLE may declare keys that the optimizer then relies on, though nothing enforces them; both its names.
+_TABLE_KEYS = ("enable_table_keys", "unsafe_enable_table_keys")
 
 
 def _setting(text: str, default: bool | int) -> bool | int:

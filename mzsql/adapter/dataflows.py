@@ -16,7 +16,8 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from mzsql.adapter import catalog as cat
-from mzsql.adapter.catalog import CatalogState, Item
+from mzsql.adapter.catalog import CatalogState, Item, Replica
+from mzsql.adapter.catalog_objects import FIRST_ID, number
 from mzsql.adapter.closing import close_all
 from mzsql.adapter.environment import Environment
 from mzsql.adapter.expression_cache import GlobalExpressions
@@ -44,6 +45,8 @@ RETAIN_MS = 60_000
 KINDS = ("materialized-view", "index")
 #: Under this id is what failed of leading itself, not of one object.
 _LEADING = GlobalId("s0")
+#: What large queries run on where no cluster has a replica; it is in no catalog and maintains nothing.
+_NO_REPLICA = Replica("u0", "none", FIRST_ID, "1", 1)
 
 
 def _text(failure: Exception) -> str:
@@ -93,7 +96,10 @@ class Dataflows:
         self._planner = planner
         self._spark = spark
         self._lock = threading.RLock()
-        self._controller: ComputeController | None = None
+        # By the replica that each is: the oldest of every cluster that has dataflows.
+        self._controllers: dict[str, ComputeController] = {}
+        self._placed: dict[GlobalId, str] = {}
+        self._sizes: dict[str, int] = {}
         self._prepared: set[GlobalId] = set()
         self._installed: dict[GlobalId, GlobalExpressions | None] = {}
         self._failures: dict[GlobalId, str] = {}
@@ -131,9 +137,9 @@ class Dataflows:
         return self._leads
 
     @property
-    def controller(self) -> ComputeController | None:
-        """The compute controller, while this process leads and has dataflows."""
-        return self._controller
+    def controllers(self) -> tuple[ComputeController, ...]:
+        """The compute controllers, while this process leads and has dataflows: one for each cluster that has some."""
+        return tuple(self._controllers.values())
 
     def _changed(self) -> None:
         """Another process may have changed the catalog."""
@@ -241,9 +247,10 @@ class Dataflows:
         with self._lock:
             self._leads = False
             self._env.collections.disown_holds()
-            controller, self._controller = self._controller, None
+            controllers, self._controllers = self._controllers, {}
             self._installed.clear()
-        if controller is not None:
+            self._placed.clear()
+        for controller in controllers.values():
             controller.close()
 
     def _release_history(self) -> None:
@@ -265,11 +272,18 @@ class Dataflows:
     # --- installing ---------------------------------------------------------------------------
 
     def _reconcile(self, state: CatalogState) -> None:
-        wanted = {item.id: item for item in state.of_kind(*KINDS)}
-        for gid in [g for g in self._installed if g not in wanted]:
+        wanted = {
+            item.id: item
+            for item in state.of_kind(*KINDS)
+            if state.serving(item.cluster) is not None
+        }
+        self._give_up_replicas(state)
+        for gid in [g for g in self._installed if not self._stays(g, wanted.get(g), state)]:
             del self._installed[gid]
-            if self._controller is not None:
-                self._controller.drop(gid)
+            self._failures.pop(gid, None)
+            controller = self._controllers.get(self._placed.pop(gid, ""))
+            if controller is not None:
+                controller.drop(gid)
         missing = [item for gid, item in wanted.items() if gid not in self._installed]
         if not missing:
             return
@@ -283,17 +297,42 @@ class Dataflows:
             self._install(item, made[item.id])
         self._planner.remember_all(made)
 
+    def _stays(self, gid: GlobalId, item: Item | None, state: CatalogState) -> bool:
+        """Whether what is installed is so where it belongs."""
+        if item is None:
+            return False
+        serving = state.serving(item.cluster)
+        return serving is not None and self._placed.get(gid, serving.id) == serving.id
+
+    def _give_up_replicas(self, state: CatalogState) -> None:
+        """Close the controllers of replicas that are gone, or have another size; what ran there is installed where it now belongs."""
+        for replica_id in list(self._controllers):
+            replica = state.replicas.get(replica_id)
+            as_it_was = replica is not None and replica.workers == self._sizes[replica_id]
+            if as_it_was or replica_id == _NO_REPLICA.id:
+                continue
+            for gid in [g for g, at in self._placed.items() if at == replica_id]:
+                del self._placed[gid]
+                self._installed.pop(gid, None)
+                self._failures.pop(gid, None)
+            self._controllers.pop(replica_id).close()
+            if replica is None:
+                HydrationSink(self._env.manager, self._env.clock.now_ms).delete_replica(replica_id)
+            self._retired = False
+
     def _retire(self) -> None:
-        """Once after taking over: arrangements that an earlier leader left and nobody uses are given up."""
-        controller = self._controller
-        if self._retired or controller is None:
+        """After taking over, and when replicas are gone: arrangements that nobody uses any more are given up."""
+        if self._retired:
             return
-        if any(status.state == "waiting" for status in controller.status()):
-            return
+        for controller in self._controllers.values():
+            if any(status.state == "waiting" for status in controller.status()):
+                return
         try:
-            controller.retire_unused()
+            for controller in self._controllers.values():
+                controller.retire_unused()
         except ObjectInUse:
             return  # a dataflow has still to open what it may reuse; the next tick tries again
+        CatalogArrangements(self._env.catalog).retire_replicas(self._env.persist)
         self._retired = True
 
     def _failed(self, item: Item, failure: Exception) -> None:
@@ -305,8 +344,14 @@ class Dataflows:
 
     def _install(self, item: Item, expressions: GlobalExpressions) -> None:
         self._installed[item.id] = expressions
+        replica = self._env.catalog.state.serving(item.cluster)
+        if replica is None:
+            # Dropped since: the next look at the catalog finds it so.
+            self._installed.pop(item.id)
+            return
+        self._placed[item.id] = replica.id
         try:
-            self._controller_now().create_dataflow(
+            self._controller_of(replica).create_dataflow(
                 item.id,
                 expressions.plan,
                 output_shard=item.shard,
@@ -318,21 +363,24 @@ class Dataflows:
         else:
             self._failures.pop(item.id, None)
 
-    def _controller_now(self) -> ComputeController:
-        if self._controller is None:
+    def _controller_of(self, replica: Replica) -> ComputeController:
+        found = self._controllers.get(replica.id)
+        if found is None:
             assert self._spark is not None
             env = self._env
-            self._controller = ComputeController(
+            found = ComputeController(
                 env.persist,
                 self._spark,
                 env.collections,
                 CatalogArrangements(env.catalog),
                 HydrationSink(env.manager, env.clock.now_ms),
-                replica_id=next(iter(env.catalog.state.replicas), "u1"),
-                settings=ComputeSettings(workers=env.workers(), build=env.build),
+                replica_id=replica.id,
+                settings=ComputeSettings(workers=replica.workers, build=env.build),
                 clock=env.clock,
             )
-        return self._controller
+            self._controllers[replica.id] = found
+            self._sizes[replica.id] = replica.workers
+        return found
 
     def require_spark(self) -> None:
         """Check, before a dataflow is promised, that this process could run it if it came to that.
@@ -352,7 +400,11 @@ class Dataflows:
         if self._spark is None:
             return None
         with self._lock:
-            return self._controller_now()
+            for controller in self._controllers.values():
+                return controller
+            replicas = self._env.catalog.state.replicas.values()
+            first = min(replicas, key=lambda r: number(r.id), default=_NO_REPLICA)
+            return self._controller_of(first)
 
     def catch_up(self) -> None:
         """Bring this process in line with a DDL statement that it has just made."""
@@ -365,14 +417,14 @@ class Dataflows:
 
     def failure(self, gid: GlobalId) -> str | None:
         """Why an object's dataflow could not be installed, or failed when it ran last, if it did."""
-        controller = self._controller
+        controller = self._controllers.get(self._placed.get(gid, ""))
         if gid in self._failures or controller is None:
             return self._failures.get(gid)
         return next((one.error for one in controller.status() if one.object_id == gid), None)
 
     def refreshes(self) -> Iterable[RefreshStats]:
         """The latest refreshes."""
-        return () if self._controller is None else self._controller.refreshes()
+        return [one for each in tuple(self._controllers.values()) for one in each.refreshes()]
 
     def arrangements(self) -> Iterable[tuple[str, int, str, str, int, int]]:
         """Object, node, replica, shard, updates and bytes of each arrangement of the dataflows maintained here."""

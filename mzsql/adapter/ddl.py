@@ -14,6 +14,7 @@ import msgspec
 from mzsql.adapter import catalog as cat
 from mzsql.adapter.builtin import builtins
 from mzsql.adapter.catalog import CatalogState, Item
+from mzsql.adapter.catalog_commands import without_orphans
 from mzsql.adapter.dataflows import Dataflows
 from mzsql.adapter.durable_map import Change
 from mzsql.adapter.environment import Environment
@@ -22,6 +23,7 @@ from mzsql.adapter.planner import Planner
 from mzsql.adapter.queries import Queries
 from mzsql.adapter.session import Session
 from mzsql.adapter.walk import global_gets, unmaterializables
+from mzsql.expr.functions import Engine
 from mzsql.expr.relation import Relation
 from mzsql.frontend import lower_query
 from mzsql.frontend import plans as p
@@ -61,7 +63,7 @@ class Definitions:
             raise InvalidParameter(
                 f"system schema '{name.schema}' cannot be modified", sqlstate="42501"
             )
-        taken = self._env.catalog.state.by_name(name.schema, name.item)
+        taken = self._env.catalog.state.by_name(name.schema, name.item, str(name.database))
         if taken is None:
             return False
         kind = taken.kind.replace("-", " ")
@@ -100,6 +102,7 @@ class Definitions:
                 id=self._new_id(),
                 name=plan.name.item,
                 schema=plan.name.schema,
+                database=str(plan.name.database),
                 kind="table",
                 create_sql=plan.create_sql,
                 desc=plan.desc,
@@ -122,6 +125,7 @@ class Definitions:
             id=self._new_id(),
             name=plan.name.item,
             schema=plan.name.schema,
+            database=str(plan.name.database),
             kind="view",
             create_sql=plan.create_sql,
             desc=_with_keys(raw.desc, plan.query.desc),
@@ -154,6 +158,7 @@ class Definitions:
             id=self._new_id(),
             name=plan.name.item,
             schema=plan.name.schema,
+            database=str(plan.name.database),
             kind="materialized-view",
             create_sql=plan.create_sql,
             desc=_with_keys(raw.desc, plan.query.desc),
@@ -165,7 +170,7 @@ class Definitions:
         )
         self._deploy(item, view.mir, replaced)
         if replaced:
-            self._clean_up(replaced)
+            self.clean_up(replaced)
 
     def create_index(self, session: Session, plan: p.CreateIndexPlan) -> None:
         """CREATE INDEX."""
@@ -177,6 +182,7 @@ class Definitions:
             id=self._new_id(),
             name=plan.name.item,
             schema=plan.name.schema,
+            database=str(plan.name.database),
             kind="index",
             create_sql=plan.create_sql,
             depends_on=(plan.on.id,),
@@ -203,7 +209,8 @@ class Definitions:
 
     def _deploy(self, item: Item, relation: Relation | None, replaced: list[Item]) -> None:
         made = self._planner.deploy(item, relation, fresh=True)
-        render(made.plan)  # what cannot be maintained is refused now, not in the background
+        # What cannot be maintained is refused now, not in the background.
+        render(made.plan).step(Engine.SPARK, 0, 1)
         as_of = self._as_of(made)
         item = msgspec.structs.replace(item, as_of=as_of)
         inputs = [s.id for s in made.plan.source_imports]
@@ -256,11 +263,13 @@ class Definitions:
 
         def command(state: CatalogState) -> tuple[Change, list[Item]]:
             change = cat.drop_items(state, ids, cascade=plan.cascade)
-            return change, [state.items[GlobalId(k.removeprefix("item/"))] for k in change]
+            gone = [state.items[GlobalId(k.removeprefix("item/"))] for k in change]
+            return without_orphans(state, change), gone
 
-        self._clean_up(self._env.catalog.transact(command))
+        self.clean_up(self._env.catalog.transact(command))
 
-    def _clean_up(self, gone: list[Item]) -> None:
+    def clean_up(self, gone: list[Item]) -> None:
+        """What follows once objects are gone from the catalog: their dataflows, plans and shards go."""
         self._env.sync()
         self._dataflows.catch_up()
         self._planner.forget({item.id for item in gone})

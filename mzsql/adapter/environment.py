@@ -20,6 +20,7 @@ import msgspec
 from mzsql.adapter import catalog as cat
 from mzsql.adapter.builtin import builtins_by_name
 from mzsql.adapter.catalog import CatalogState, DurableCatalog, Item, Meta
+from mzsql.adapter.catalog_objects import SIZES
 from mzsql.adapter.closing import close_all
 from mzsql.adapter.durable_map import Change
 from mzsql.adapter.expression_cache import ExpressionCache
@@ -53,7 +54,6 @@ _EARLY_SECONDS, _REST_SECONDS = 0.05, 1.0
 _log = logging.getLogger(__name__)
 
 DEFAULT_SIZE = "2"
-SIZES: Mapping[str, int] = {str(n): n for n in (1, 2, 4, 8, 16, 32)}
 
 #: Builtin sources that are storage-managed collections, with whether they mirror state (else they are histories).
 MANAGED: Mapping[tuple[str, str], bool] = {
@@ -370,10 +370,10 @@ class Environment:
                 self._closing.wait(rest)
                 rest = min(2 * rest, _REST_SECONDS)
 
-    def workers(self) -> int:
-        """How many workers the default replica has."""
-        replicas = self.catalog.state.replicas.values()
-        return max((r.workers for r in replicas), default=1)
+    def workers(self, cluster: str | None) -> int:
+        """How many workers the replica has that does a cluster's work."""
+        serving = self.catalog.state.serving(cluster)
+        return 1 if serving is None else serving.workers
 
     def close(self) -> None:
         """Give everything up that this process holds. Idempotent.
@@ -476,7 +476,9 @@ def _check(
     missing = {f"{s}.{n}": persist.new_shard_id() for s, n in MANAGED}
 
     def bootstrap(state: CatalogState) -> tuple[Change, None]:
-        change = dict(cat.bootstrap(state, fresh, size=DEFAULT_SIZE, workers=SIZES[DEFAULT_SIZE]))
+        change = dict(
+            cat.bootstrap(state, fresh, size=DEFAULT_SIZE, workers=SIZES[DEFAULT_SIZE].total)
+        )
         if state.meta is None and catalog.generation:
             change.update(cat.promote(state, catalog.generation, this_process(), now))
         for name, shard in missing.items():

@@ -113,7 +113,7 @@ class IndexReads:
     # --- where it is --------------------------------------------------------------------------
 
     def _layout(self, item: Item, plan: PeekIndexPlan) -> Layout:
-        key = (item.id, item.version, self._env.workers())
+        key = (item.id, item.version, self._env.workers(item.cluster))
         with self._lock:
             known = self._layouts.get(key)
         if known is not None:
@@ -121,7 +121,7 @@ class IndexReads:
         desc = self._planner.deployed(item).plan
         arranged = index_desc(item.id, desc, render(desc))
         form = arrangement_form(plan.key, plan.typ.arity)
-        suffix = f"{arranged.fingerprint}/{self._env.workers()}/{self._env.build}"
+        suffix = f"{arranged.fingerprint}/{self._env.workers(item.cluster)}/{self._env.build}"
         made = Layout(suffix, arranged.columns, arranged.key_arity, form.permutation)
         with self._lock:
             self._layouts[key] = made
@@ -130,14 +130,8 @@ class IndexReads:
     def _collection(self, item: Item, layout: Layout) -> Collection | None:
         """The arrangement as a readable collection; None where no replica has filled it."""
         state = self._env.catalog.state
-        shard = next(
-            (
-                found
-                for replica in state.replicas
-                if (found := state.arrangements.get(f"{replica}/{layout.suffix}")) is not None
-            ),
-            None,
-        )
+        serving = state.serving(item.cluster)
+        shard = None if serving is None else state.arrangements.get(f"{serving.id}/{layout.suffix}")
         with self._lock:
             known = self._registered.get(item.id)
         if known is not None and known.shard == shard:

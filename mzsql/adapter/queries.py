@@ -212,7 +212,9 @@ class Queries:
             "current_role": session.user,
             "current_database": session.get("database"),
             "current_catalog": session.get("database"),
-            "current_schema": next((s for s in session.search_path if s in state.schemas), None),
+            "current_schema": next(
+                (s for s in session.search_path if state.schema(session.get("database"), s)), None
+            ),
             "mz_version": f"v{self._env.build}",
             "mz_environment_id": self._env.id,
             "version": f"PostgreSQL {session.get('server_version')} on mzsql {self._env.build}",
@@ -423,7 +425,7 @@ class Queries:
         """What a transaction's time must be fit for, once its time domain is settled and ``stored`` is known to be in it."""
         items = self._env.catalog.state.items
         if transaction.domain is None:
-            names = self._stored_in({items[gid].schema for gid in stored})
+            names = self._stored_in({(items[gid].database, items[gid].schema) for gid in stored})
             transaction.domain = TimeDomain(self.holds.acquire(names), names.values())
         read = [(gid, items[gid].full_name) for gid in stored]
         transaction.domain.check(read)
@@ -432,14 +434,17 @@ class Queries:
     def _hold_path(self, session: Session, transaction: Transaction) -> None:
         """Hold what a transaction is likely to read, whose time is fixed by a query that reads nothing: what unqualified names may mean."""
         if transaction.held is None:
-            transaction.held = self.holds.acquire(self._stored_in(session.search_path))
+            transaction.held = self.holds.acquire(
+                self._stored_in([(session.get("database"), s) for s in session.search_path])
+            )
 
-    def _stored_in(self, schemas: Collection[str | None]) -> dict[GlobalId, str]:
+    def _stored_in(self, schemas: Collection[tuple[str, str]]) -> dict[GlobalId, str]:
         """Ids and whole names of what has contents at times in some schemas."""
         return {
             item.id: item.full_name
             for item in self._env.catalog.state.items.values()
-            if item.schema in schemas and item.kind in ("table", "materialized-view")
+            if (item.database, item.schema) in schemas
+            and item.kind in ("table", "materialized-view")
         }
 
     def _run(

@@ -16,6 +16,7 @@ import msgspec
 import pyarrow as pa
 
 from mzsql.adapter.builtin import builtins
+from mzsql.adapter.catalog import DATABASE
 from mzsql.adapter.environment import Environment
 from mzsql.adapter.locations import locate
 from mzsql.adapter.results import expand, named
@@ -84,10 +85,12 @@ class EnvironmentReader:
         return SessionCatalog(self._env.sync(), lambda b: self._planner().builtin_desc(b))
 
     def relations(self) -> list[RelationInfo]:
-        """Every relation, users' first, each in the order of its id."""
+        """Every relation, users' first, each in the order of its id; those of other databases are not among them."""
         catalog = self._catalog()
         items = [
-            catalog.item(i.id) for i in catalog.state.of_kind("table", "view", "materialized-view")
+            catalog.item(i.id)
+            for i in catalog.state.of_kind("table", "view", "materialized-view")
+            if i.database == DATABASE
         ]
         items += [catalog.item(gid) for gid in builtins()]
         return [_info(item) for item in items]

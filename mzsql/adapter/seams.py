@@ -11,6 +11,7 @@ from mzsql.adapter.catalog import CatalogState, DurableCatalog
 from mzsql.adapter.durable_map import Change
 from mzsql.adapter.environment import MANAGED, Environment
 from mzsql.compute import ObjectHydrationStatus, OperatorHydrationStatus, StatusRow
+from mzsql.persist import PersistClient
 from mzsql.repr.ids import GlobalId
 from mzsql.storage import CollectionManager
 
@@ -55,6 +56,17 @@ class CatalogArrangements:
             for name, shard in self._catalog.state.arrangements.items()
             if name.startswith(prefix)
         }
+
+    def retire_replicas(self, persist: PersistClient) -> None:
+        """Finalize and forget what replicas have left that are not there any more."""
+        state = self._catalog.state
+        for name, shard in state.arrangements.items():
+            replica, _, fingerprint = name.partition("/")
+            if replica not in state.replicas:
+                # A crash may have come between the shard's name and the shard.
+                if persist.exists(shard):
+                    persist.finalize(shard)
+                self.remove(replica, fingerprint)
 
 
 class HydrationSink:

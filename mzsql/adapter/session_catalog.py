@@ -18,7 +18,7 @@ def user_item(item: Item) -> CatalogItem:
     """A user's object as the frontend sees it."""
     return CatalogItem(
         id=item.id,
-        name=FullName(DATABASE, item.schema, item.name),
+        name=FullName(item.database, item.schema, item.name),
         kind=item.kind,
         desc=item.desc,
         create_sql=item.create_sql,
@@ -72,19 +72,19 @@ class SessionCatalog:
         """The object of this name, or None."""
         if name.database is not None and name.schema in SYSTEM_SCHEMAS:
             return None
-        if name.database not in (None, DATABASE):
-            return None
+        database = name.database or self._database
         schemas = (
             (name.schema,) if name.schema is not None else (*SYSTEM_SCHEMAS, *self._search_path)
         )
         for schema in schemas:
-            builtin = builtins_by_name().get((schema, name.item))
-            if builtin is not None:
-                return self._builtin_item(builtin)
-            if schema not in SYSTEM_SCHEMAS and (name.database or self._database) == DATABASE:
-                item = self.state.by_name(schema, name.item)
-                if item is not None:
-                    return user_item(item)
+            if schema in SYSTEM_SCHEMAS:
+                builtin = builtins_by_name().get((schema, name.item))
+                if builtin is not None:
+                    return self._builtin_item(builtin)
+                continue
+            item = self.state.by_name(schema, name.item, database)
+            if item is not None:
+                return user_item(item)
         return None
 
     def _builtin_item(self, builtin: Builtin) -> CatalogItem:
@@ -109,12 +109,12 @@ class SessionCatalog:
         """Whether the schema exists."""
         if database is None:
             return schema in SYSTEM_SCHEMAS
-        return database == DATABASE and schema in self.state.schemas
+        return self.state.schema(database, schema) is not None
 
     def has_database(self, database: str) -> bool:
         """Whether the database exists."""
-        return database == DATABASE
+        return self.state.database(database) is not None
 
     def has_cluster(self, cluster: str) -> bool:
         """Whether the cluster exists."""
-        return any(c.name == cluster for c in self.state.clusters.values())
+        return self.state.cluster(cluster) is not None

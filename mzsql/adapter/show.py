@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
 from mzsql.adapter.builtin import builtins
 from mzsql.adapter.catalog import DATABASE, CatalogState, Item
+from mzsql.adapter.catalog_clusters import cluster_named, factor_of, size_of
+from mzsql.adapter.catalog_commands import item_comment_key
 from mzsql.adapter.session import READ_ONLY, Session
 from mzsql.explain.scalars import ScalarPrinter
 from mzsql.frontend import plans as p
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS
+from mzsql.frontend.catalog_plans import ShowCreateClusterPlan
+from mzsql.frontend.normalize import quoted
 from mzsql.repr.ids import sort_key
 from mzsql.repr.types import BOOLEAN, TEXT, ColumnType, RelationDesc, RelationType, type_name
 
@@ -44,79 +48,111 @@ def show_objects(plan: p.ShowObjectsPlan, state: CatalogState) -> tuple[Relation
     """The answer of SHOW TABLES and its like, ordered by name."""
     match plan.kind:
         case "columns":
-            return _columns(plan)
+            return _columns(plan, state)
         case "indexes":
             return _indexes(plan, state)
         case "schemas":
-            names = [*state.schemas, *SYSTEM_SCHEMAS]
-            return _named(plan, names, "name", "comment")
+            return _schemas(plan, state)
         case "databases":
-            return _named(plan, [DATABASE], "name", "comment")
+            named = {d.name: f"database/{d.id}" for d in state.databases.values()}
+            return _named(plan, named, state)
         case "roles":
-            return _named(plan, ["mzsql"], "name", "comment")
+            return _named(plan, {r.name: f"role/{r.id}" for r in state.roles.values()}, state)
         case "clusters":
-            replicas = {
-                c.name: ", ".join(
-                    f"{r.name} ({r.size})" for r in state.replicas.values() if r.cluster_id == c.id
-                )
-                for c in state.clusters.values()
-            }
-            found: Rows = [(n, replicas[n], "") for n in sorted(replicas) if like(plan.like, n)]
-            return text_desc("name", "replicas", "comment"), found
+            return _clusters(plan, state)
         case "cluster replicas":
-            names_of = {c.id: c.name for c in state.clusters.values()}
-            rows: Rows = [
-                (names_of[r.cluster_id], r.name, r.size, True, "") for r in state.replicas.values()
-            ]
-            return (
-                text_desc("cluster", "replica", "size", "ready", "comment", booleans=("ready",)),
-                [row for row in rows if like(plan.like, str(row[1]))],
-            )
+            return _replicas(plan, state)
         case "types":
-            return _named(plan, [], "name", "comment")
+            return _named(plan, {}, state)
         case _:
             return _items(plan, state)
 
 
 def _named(
-    plan: p.ShowObjectsPlan, names: Sequence[str], *columns: str
+    plan: p.ShowObjectsPlan, named: Mapping[str, str | None], state: CatalogState
 ) -> tuple[RelationDesc, Rows]:
-    found: Rows = [(n, *[""] * (len(columns) - 1)) for n in sorted(names) if like(plan.like, n)]
-    return text_desc(*columns), found
+    """Names, each with the comment under its key."""
+    found: Rows = [
+        (name, "" if key is None else state.comments.get(key, ""))
+        for name, key in sorted(named.items())
+        if like(plan.like, name)
+    ]
+    return text_desc("name", "comment"), found
+
+
+def _schemas(plan: p.ShowObjectsPlan, state: CatalogState) -> tuple[RelationDesc, Rows]:
+    """The schemas of a database, and those of the system, which every database shows."""
+    of = state.database(str((plan.schema or (DATABASE, ""))[0]))
+    named: dict[str, str | None] = dict.fromkeys(SYSTEM_SCHEMAS)
+    named.update(
+        {
+            one.name: f"schema/{one.id}"
+            for one in state.schemas.values()
+            if of is not None and one.database == of.id
+        }
+    )
+    return _named(plan, named, state)
+
+
+def _clusters(plan: p.ShowObjectsPlan, state: CatalogState) -> tuple[RelationDesc, Rows]:
+    rows: Rows = []
+    for cluster in sorted(state.clusters.values(), key=lambda c: c.name):
+        if like(plan.like, cluster.name):
+            replicas = ", ".join(f"{r.name} ({r.size})" for r in state.replicas_of(cluster.id))
+            comment = state.comments.get(f"cluster/{cluster.id}", "")
+            rows.append((cluster.name, replicas, comment))
+    return text_desc("name", "replicas", "comment"), rows
+
+
+def _replicas(plan: p.ShowObjectsPlan, state: CatalogState) -> tuple[RelationDesc, Rows]:
+    names = {c.id: c.name for c in state.clusters.values()}
+    rows: Rows = [
+        (names[r.cluster_id], r.name, r.size, True, state.comments.get(f"replica/{r.id}", ""))
+        for r in state.replicas.values()
+        if like(plan.like, r.name)
+    ]
+    desc = text_desc("cluster", "replica", "size", "ready", "comment", booleans=("ready",))
+    return desc, sorted(rows, key=lambda row: (str(row[0]), str(row[1])))
 
 
 def _items(plan: p.ShowObjectsPlan, state: CatalogState) -> tuple[RelationDesc, Rows]:
     kinds = _KINDS.get(plan.kind, ())
-    schema = "public" if plan.schema is None else plan.schema[1]
-    found: list[tuple[str, str, str | None]] = []
+    database, schema = plan.schema or (DATABASE, "public")
+    found: list[tuple[str, str, str | None, str]] = []
     if schema in SYSTEM_SCHEMAS:
         found = [
-            (b.name, b.kind, None)
+            (b.name, b.kind, None, "")
             for b in builtins().values()
             if b.schema == schema and b.kind in kinds
         ]
     else:
-        found = [(i.name, i.kind, i.cluster) for i in state.of_kind(*kinds) if i.schema == schema]
-    found = [row for row in sorted(found) if like(plan.like, row[0])]
+        found = [
+            (i.name, i.kind, i.cluster, state.comments.get(item_comment_key(i), ""))
+            for i in state.of_kind(*kinds)
+            if i.schema == schema and i.database == database
+        ]
+    found = [row for row in sorted(found, key=lambda r: r[:2]) if like(plan.like, row[0])]
     if plan.kind == "materialized views":
         mine = [row for row in found if plan.cluster in (None, row[2])]
-        return text_desc("name", "cluster", "comment"), [(n, c, "") for n, _, c in mine]
+        return text_desc("name", "cluster", "comment"), [(n, c, text) for n, _, c, text in mine]
     if plan.kind == "sources":
         return text_desc("name", "type", "cluster", "comment"), [
-            (n, "system", None, "") for n, _, _ in found
+            (n, "system", None, "") for n, _, _, _ in found
         ]
     if plan.kind == "objects":
-        return text_desc("name", "type", "comment"), [(n, kind, "") for n, kind, _ in found]
-    return text_desc("name", "comment"), [(n, "") for n, _, _ in found]
+        return text_desc("name", "type", "comment"), [(n, k, text) for n, k, _, text in found]
+    return text_desc("name", "comment"), [(n, text) for n, _, _, text in found]
 
 
-def _columns(plan: p.ShowObjectsPlan) -> tuple[RelationDesc, Rows]:
+def _columns(plan: p.ShowObjectsPlan, state: CatalogState) -> tuple[RelationDesc, Rows]:
     rows: Rows = []
     if plan.on is not None and plan.on.desc is not None:
         desc = plan.on.desc
-        for name, column in zip(desc.names, desc.typ.columns, strict=True):
+        for n, (name, column) in enumerate(zip(desc.names, desc.typ.columns, strict=True), 1):
             if like(plan.like, name):
-                rows.append((name, column.nullable, type_name(column.type).partition("(")[0], ""))
+                comment = state.comments.get(f"{plan.on.kind}/{plan.on.id}/{n}", "")
+                typ = type_name(column.type).partition("(")[0]
+                rows.append((name, column.nullable, typ, comment))
     return text_desc("name", "nullable", "type", "comment", booleans=("nullable",)), rows
 
 
@@ -136,7 +172,6 @@ def key_text(item: Item, state: CatalogState) -> list[str]:
 
 def _indexes(plan: p.ShowObjectsPlan, state: CatalogState) -> tuple[RelationDesc, Rows]:
     desc = text_desc("name", "on", "cluster", "key", "comment")
-    schema = None if plan.schema is None else plan.schema[1]
     rows: Rows = []
     for item in sorted(state.of_kind("index"), key=lambda i: (i.name, sort_key(i.id))):
         on = None if item.on_id is None else state.items.get(item.on_id)
@@ -144,10 +179,13 @@ def _indexes(plan: p.ShowObjectsPlan, state: CatalogState) -> tuple[RelationDesc
             continue
         if plan.on is not None and plan.on.id != on.id:
             continue
-        if plan.cluster not in (None, item.cluster) or schema not in (None, item.schema):
+        if plan.cluster not in (None, item.cluster):
+            continue
+        if plan.schema not in (None, (item.database, item.schema)):
             continue
         key = "{" + ",".join(key_text(item, state)) + "}"
-        rows.append((item.name, on.name, item.cluster, key, ""))
+        comment = state.comments.get(item_comment_key(item), "")
+        rows.append((item.name, on.name, item.cluster, key, comment))
     return desc, rows
 
 
@@ -155,6 +193,24 @@ def show_create(plan: p.ShowCreatePlan) -> tuple[RelationDesc, Rows]:
     """SHOW CREATE: the object's whole name and its statement."""
     text = plan.item.create_sql.rstrip().rstrip(";") + ";"
     return text_desc("name", "create_sql"), [(str(plan.item.name), text)]
+
+
+def show_create_cluster(
+    plan: ShowCreateClusterPlan, state: CatalogState
+) -> tuple[RelationDesc, Rows]:
+    """SHOW CREATE CLUSTER."""
+    cluster = cluster_named(state, plan.name)
+    if cluster.managed:
+        size = str(size_of(state, cluster)).replace("'", "''")
+        factor = factor_of(state, cluster)
+        options = f"MANAGED = true, REPLICATION FACTOR = {factor}, SIZE = '{size}'"
+    else:
+        replicas = ", ".join(
+            f"{quoted(r.name)} (SIZE = '{r.size}')" for r in state.replicas_of(cluster.id)
+        )
+        options = f"REPLICAS ({replicas})"
+    text = f"CREATE CLUSTER {quoted(cluster.name)} ({options})"
+    return text_desc("name", "create_sql"), [(cluster.name, text)]
 
 
 def show_variable(session: Session, name: str) -> tuple[RelationDesc, Rows]:

@@ -12,8 +12,10 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from mzsql.adapter.builtin import Builtin, builtins
-from mzsql.adapter.catalog import DATABASE, Item
-from mzsql.adapter.environment import SIZES, Environment
+from mzsql.adapter.catalog import Item
+from mzsql.adapter.catalog_clusters import factor_of, size_of
+from mzsql.adapter.catalog_objects import FIRST_ID, SIZES
+from mzsql.adapter.environment import Environment
 from mzsql.adapter.plugin_relations import plugin_rows
 from mzsql.compute import RefreshStats
 from mzsql.expr.scalar import Column
@@ -24,7 +26,6 @@ from mzsql.repr.frontier import Frontier
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationDesc, arrow_schema, type_name
 
-DATABASE_ID = "u1"
 #: PostgreSQL's oids of the types, for clients that ask.
 TYPE_OIDS = {
     "boolean": 16,
@@ -83,17 +84,20 @@ def oid(gid: str) -> int:
     return (20_000 if gid.startswith("u") else 10_000) + int(gid[1:])
 
 
-def _schema_id(schema: str, source: Source) -> str:
-    if schema in SYSTEM_SCHEMAS:
-        return f"s{SYSTEM_SCHEMAS.index(schema) + 1}"
-    return source.env.catalog.state.schemas[schema]
+def _system_schema_id(schema: str) -> str:
+    return f"s{SYSTEM_SCHEMAS.index(schema) + 1}"
+
+
+def _schema_id(item: Item, source: Source) -> str:
+    found = source.env.catalog.state.schema(item.database, item.schema)
+    if found is None:
+        raise InternalError(f"{item.full_name} is in no schema")
+    return found[1].id
 
 
 def _cluster_id(item: Item, source: Source) -> str | None:
-    for cluster in source.env.catalog.state.clusters.values():
-        if cluster.name == item.cluster:
-            return cluster.id
-    return None
+    cluster = None if item.cluster is None else source.env.catalog.state.cluster(item.cluster)
+    return None if cluster is None else cluster.id
 
 
 def _definition(create_sql: str) -> str:
@@ -105,16 +109,16 @@ def _definition(create_sql: str) -> str:
 
 def _tables(source: Source) -> Rows:
     for i in source.env.catalog.state.of_kind("table"):
-        yield i.id, oid(i.id), _schema_id(i.schema, source), i.name, i.create_sql
+        yield i.id, oid(i.id), _schema_id(i, source), i.name, i.create_sql
 
 
 def _views(source: Source) -> Rows:
     for b in builtins().values():
         if b.kind == "view":
-            yield b.id, oid(b.id), _schema_id(b.schema, source), b.name, b.query, b.sql
+            yield b.id, oid(b.id), _system_schema_id(b.schema), b.name, b.query, b.sql
     for i in source.env.catalog.state.of_kind("view"):
         definition = _definition(i.create_sql)
-        yield i.id, oid(i.id), _schema_id(i.schema, source), i.name, definition, i.create_sql
+        yield i.id, oid(i.id), _schema_id(i, source), i.name, definition, i.create_sql
 
 
 def _materialized_views(source: Source) -> Rows:
@@ -122,7 +126,7 @@ def _materialized_views(source: Source) -> Rows:
         yield (
             i.id,
             oid(i.id),
-            _schema_id(i.schema, source),
+            _schema_id(i, source),
             i.name,
             _cluster_id(i, source),
             _definition(i.create_sql),
@@ -130,10 +134,10 @@ def _materialized_views(source: Source) -> Rows:
         )
 
 
-def _sources(source: Source) -> Rows:
+def _sources(_: Source) -> Rows:
     for b in builtins().values():
         if b.kind == "source":
-            yield b.id, oid(b.id), _schema_id(b.schema, source), b.name, "system", b.sql
+            yield b.id, oid(b.id), _system_schema_id(b.schema), b.name, "system", b.sql
 
 
 def _indexes(source: Source) -> Rows:
@@ -179,21 +183,40 @@ def _columns(source: Source) -> Rows:
 
 def _schemas(source: Source) -> Rows:
     for number, name in enumerate(SYSTEM_SCHEMAS, start=1):
-        yield f"s{number}", oid(f"s{number}"), None, name
-    for name, gid in source.env.catalog.state.schemas.items():
-        yield gid, oid(gid), DATABASE_ID, name
+        yield f"s{number}", oid(f"s{number}"), None, name, FIRST_ID
+    for one in source.env.catalog.state.schemas.values():
+        yield one.id, oid(one.id), one.database, one.name, one.owner
 
 
-def _databases(_: Source) -> Rows:
-    yield DATABASE_ID, oid(DATABASE_ID), DATABASE
+def _databases(source: Source) -> Rows:
+    for one in source.env.catalog.state.databases.values():
+        yield one.id, oid(one.id), one.name, one.owner
+
+
+def _roles(source: Source) -> Rows:
+    for one in source.env.catalog.state.roles.values():
+        yield one.id, oid(one.id), one.name, True
+
+
+def _role_members(source: Source) -> Rows:
+    for one in source.env.catalog.state.roles.values():
+        for role in one.member_of:
+            yield role, one.id
+
+
+def _comments(source: Source) -> Rows:
+    """The parts of a comment's key: what kind of thing it is on, its id, and of a column its position."""
+    for key, text in source.env.catalog.state.comments.items():
+        kind, gid, *column = key.split("/")
+        label = "cluster-replica" if kind == "replica" else kind
+        yield gid, label, int(column[0]) if column else None, text
 
 
 def _clusters(source: Source) -> Rows:
     state = source.env.catalog.state
     for cluster in state.clusters.values():
-        replicas = [r for r in state.replicas.values() if r.cluster_id == cluster.id]
-        size = replicas[0].size if replicas else None
-        yield cluster.id, cluster.name, True, size, len(replicas)
+        size, factor = size_of(state, cluster), factor_of(state, cluster)
+        yield cluster.id, cluster.name, cluster.managed, size, factor, cluster.owner
 
 
 def _cluster_replicas(source: Source) -> Rows:
@@ -202,8 +225,8 @@ def _cluster_replicas(source: Source) -> Rows:
 
 
 def _sizes(_: Source) -> Rows:
-    for name, workers in SIZES.items():
-        yield name, 1, workers
+    for name, size in SIZES.items():
+        yield name, size.processes, size.workers
 
 
 def _dependencies(source: Source) -> Rows:
@@ -261,6 +284,9 @@ _DERIVED: dict[str, Callable[[Source], Rows]] = {
     "mz_catalog.mz_columns": _columns,
     "mz_catalog.mz_schemas": _schemas,
     "mz_catalog.mz_databases": _databases,
+    "mz_catalog.mz_roles": _roles,
+    "mz_catalog.mz_role_members": _role_members,
+    "mz_internal.mz_comments": _comments,
     "mz_catalog.mz_clusters": _clusters,
     "mz_catalog.mz_cluster_replicas": _cluster_replicas,
     "mz_catalog.mz_cluster_replica_sizes": _sizes,

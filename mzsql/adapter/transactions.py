@@ -16,6 +16,7 @@ from mzsql.adapter.environment import Environment
 from mzsql.adapter.results import Result
 from mzsql.adapter.session import Session, Transaction
 from mzsql.frontend import plans as p
+from mzsql.frontend.catalog_plans import CATALOG_PLANS
 from mzsql.persist import Batch
 from mzsql.repr.errors import TransactionError, Unsupported
 
@@ -165,4 +166,6 @@ def tag_of(plan: p.Plan) -> str:
             return f"ALTER {plan.kind.upper()}"
         case p.DropPlan():
             return f"DROP {plan.kind.replace('-', ' ').upper()}"
+        case _ if isinstance(plan, CATALOG_PLANS):
+            return plan.tag_text
     raise Unsupported(f"{type(plan).__name__} is not supported")

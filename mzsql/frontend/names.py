@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS, CatalogItem, CatalogView, FullName, PartialName
-from mzsql.frontend.statements import Name
+from mzsql.frontend.statements import Name, Show
 from mzsql.repr.errors import SqlError, UndefinedObject, UndefinedTable
 
 
@@ -82,6 +82,31 @@ def schema_named(catalog: CatalogView, name: Name) -> tuple[str | None, str]:
     if not catalog.has_schema(database, schema):
         raise UndefinedTable(f"unknown schema '{schema}'", position=name.position, sqlstate="3F000")
     return database, schema
+
+
+def shown_schema(statement: Show, catalog: CatalogView) -> tuple[str | None, str] | None:
+    """Whose objects SHOW lists: those of the schema named, else of the first of the search path that exists. For SHOW SCHEMAS it is a
+    database, the session's where none is named.
+
+    Raises:
+        UndefinedTable: there is no such schema or database.
+    """
+    named = statement.schema
+    if statement.kind == "schemas":
+        database = catalog.database if named is None else named.partial.item
+        if named is not None and not catalog.has_database(database):
+            raise UndefinedTable(
+                f"unknown database '{database}'", position=named.position, sqlstate="3D000"
+            )
+        return database, ""
+    if named is not None:
+        return schema_named(catalog, named)
+    if statement.on is not None or (statement.kind == "indexes" and statement.cluster is not None):
+        return None
+    for schema in catalog.search_path:
+        if catalog.has_schema(catalog.database, schema):
+            return catalog.database, schema
+    return catalog.database, "public"
 
 
 def cluster_name(catalog: CatalogView, name: Name | None) -> str:

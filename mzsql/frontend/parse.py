@@ -23,9 +23,6 @@ from mzsql.repr.errors import SqlError, SqlSyntaxError, Unsupported
 
 _UNSUPPORTED = (
     ("TAIL",),
-    ("GRANT",),
-    ("REVOKE",),
-    ("COMMENT",),
     ("ALTER",),
     ("TRUNCATE",),
     ("MERGE",),
@@ -147,4 +144,7 @@ _STATEMENTS: tuple[tuple[tuple[str, ...], Callable[[StatementParser], st.Stateme
     (("EXECUTE",), StatementParser.execute),
     (("DEALLOCATE",), StatementParser.deallocate),
     (("DISCARD",), StatementParser.discard),
+    (("GRANT",), StatementParser.grant),
+    (("REVOKE",), StatementParser.revoke),
+    (("COMMENT",), StatementParser.comment),
 )

@@ -6,19 +6,20 @@ from sqlglot import expressions as exp
 from sqlglot.tokenizer_core import TokenType
 
 from mzsql.frontend import statements as st
-from mzsql.frontend.parse_pieces import OBJECT_KINDS, Pieces
+from mzsql.frontend.parse_catalog import CatalogParser
+from mzsql.frontend.parse_pieces import OBJECT_KINDS
 from mzsql.frontend.retention import OPTION, retained_ms
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
 _UNSUPPORTED_CREATES = frozenset(
     """
-    SOURCE SINK SCHEMA DATABASE CLUSTER ROLE USER TYPE SECRET CONNECTION FUNCTION TRIGGER SEQUENCE
+    SOURCE SINK USER TYPE SECRET CONNECTION FUNCTION TRIGGER SEQUENCE
     EXTENSION NETWORK
     """.split()  # noqa: SIM905
 )
 
 
-class DefinitionParser(Pieces):
+class DefinitionParser(CatalogParser):
     """Parses definitions."""
 
     def create(self) -> st.Statement:
@@ -39,9 +40,19 @@ class DefinitionParser(Pieces):
             return self._create_index(default=True)
         if self.at("INDEX"):
             return self._create_index(default=False)
+        if self.at("SCHEMA"):
+            return self.create_schema()
+        if self.at("DATABASE"):
+            return self.create_database()
+        if self.at("CLUSTER"):
+            return self.create_cluster()
+        if self.at("ROLE"):
+            return self.create_role()
         words = self._next_words()
         if words not in _UNSUPPORTED_CREATES:
-            self.p.expected("one of DEFAULT INDEX, INDEX, MATERIALIZED VIEW, TABLE or VIEW")
+            self.p.expected(
+                "one of CLUSTER, DATABASE, DEFAULT INDEX, INDEX, MATERIALIZED VIEW, ROLE, SCHEMA, TABLE or VIEW"
+            )
         raise Unsupported(f"CREATE {words} is not supported", position=position)
 
     def _next_words(self) -> str:
@@ -124,22 +135,27 @@ class DefinitionParser(Pieces):
         return text
 
     def alter(self) -> st.Statement:
-        """ALTER … SET (RETAIN HISTORY FOR …), RESET (RETAIN HISTORY)."""
+        """ALTER … RENAME TO and its like, SET (RETAIN HISTORY FOR …), RESET (RETAIN HISTORY)."""
         position = self.position()
         kind = self.one_of(OBJECT_KINDS)
-        if kind in ("table", "view", "materialized view", "index"):
+        if kind is not None and kind != "source":
             if_exists = self.at("IF", "EXISTS")
-            name = self.name()
+            name = self.name_of(kind)
+            altered = self.alter_named(kind, name, if_exists=if_exists)
+            if altered is not None:
+                return altered
+        if kind in ("table", "view", "materialized view", "index"):
             setting = self.one_of((("SET",), ("RESET",)))
             if setting is not None and self.p._match(TokenType.L_PAREN):
                 self.need("RETAIN", "HISTORY")
                 text = self._retained() if setting == "set" else None
                 self.p._match_r_paren()
                 return st.AlterRetain(self.source, kind, name, text, if_exists)
+        what = "ALTER" if kind is None else f"this form of ALTER {kind.upper()}"
         raise Unsupported(
-            "ALTER statements other than SET (RETAIN HISTORY FOR …) and RESET (RETAIN HISTORY) of tables, materialized views and "
-            "indexes are not supported",
+            f"{what} is not supported",
             position=position,
+            hint="There are RENAME TO, SET SCHEMA, SET CLUSTER, SET (RETAIN HISTORY FOR …), SWAP WITH and OWNER TO.",
         )
 
     def _create_table(self) -> st.CreateTable:
@@ -243,15 +259,19 @@ class DefinitionParser(Pieces):
         retain = self._retention()
         return st.CreateIndex(self.source, name, on, keys, cluster, if_not_exists, retain)
 
-    def drop(self) -> st.Drop:
+    def drop(self) -> st.Statement:
         """DROP …"""
         position = self.position()
         kind = self.one_of(OBJECT_KINDS)
         if kind is None:
-            self.p.expected("one of INDEX, MATERIALIZED VIEW, SCHEMA, SOURCE, TABLE or VIEW")
+            self.p.expected(
+                "one of CLUSTER, DATABASE, INDEX, MATERIALIZED VIEW, ROLE, SCHEMA, SOURCE, TABLE or VIEW"
+            )
         assert kind is not None
-        if kind in ("schema", "database", "cluster", "source"):
-            raise Unsupported(f"DROP {kind.upper()} is not supported", position=position)
+        if kind == "source":
+            raise Unsupported("DROP SOURCE is not supported", position=position)
+        if kind in ("schema", "database", "cluster", "cluster replica", "role"):
+            return self.drop_named(kind)
         if_exists = self.at("IF", "EXISTS")
         names = [self.name()]
         while self.p._match(TokenType.COMMA):

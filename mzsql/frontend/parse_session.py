@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlglot.tokenizer_core import TokenType
 
+from mzsql.frontend import catalog_statements as cs
 from mzsql.frontend import statements as st
 from mzsql.frontend.parse_ddl import DefinitionParser
 from mzsql.frontend.parse_pieces import OBJECT_KINDS
@@ -150,6 +151,8 @@ class SessionParser(DefinitionParser):
             if kind is None:
                 self.p.expected("one of INDEX, MATERIALIZED VIEW, TABLE or VIEW")
             assert kind is not None
+            if kind == "cluster":
+                return cs.ShowCreateCluster(self.source, self.plain_name())
             return st.ShowCreate(self.source, kind, self.name())
         if self.at("COLUMNS"):
             if not self.at("FROM"):
@@ -201,6 +204,8 @@ class SessionParser(DefinitionParser):
         if self.at("TIME", "ZONE"):
             return st.SetVariable(self.source, "timezone", self._values(), local)
         if self.at("SCHEMA"):
+            if not self.at("TO"):
+                self.p._match(TokenType.EQ)
             return st.SetVariable(self.source, "search_path", self._values(), local)
         name = self.identifier()
         self._equals()

@@ -27,8 +27,9 @@ from mzsql.frontend.ddl import (
 )
 from mzsql.frontend.depth import deep
 from mzsql.frontend.dml import plan_copy_from, plan_delete, plan_insert, plan_update
-from mzsql.frontend.names import cluster_name, item_named, schema_named
+from mzsql.frontend.names import cluster_name, item_named, shown_schema
 from mzsql.frontend.parse import parse_statements
+from mzsql.frontend.plan_catalog import CATALOG_PLANNERS
 from mzsql.frontend.query import QueryPlanner
 from mzsql.frontend.retention import altered, missing, with_retention
 from mzsql.repr.errors import SqlError, Unsupported
@@ -128,7 +129,7 @@ def _show(statement: st.Show, catalog: CatalogView) -> plans.ShowObjectsPlan:
         raise SqlError(
             f"{on.name} is an {on.kind}, which has no columns or indexes", sqlstate="42809"
         )
-    schema = None if statement.schema is None else schema_named(catalog, statement.schema)
+    schema = shown_schema(statement, catalog)
     cluster = None if statement.cluster is None else cluster_name(catalog, statement.cluster)
     return plans.ShowObjectsPlan(statement.kind, schema, on, cluster, statement.like)
 
@@ -208,5 +209,6 @@ _PLANNERS: dict[type, Callable[[Any, CatalogView], plans.Plan]] = {
     st.Execute: plan_execute,
     st.Deallocate: lambda s, _c: plans.DeallocatePlan(s.name),
     st.Discard: lambda s, _c: plans.DiscardPlan(s.everything),
+    **CATALOG_PLANNERS,
     st.CopyTo: lambda s, c: plan_copy_to(s, c, plan_statement),
 }

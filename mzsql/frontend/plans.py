@@ -10,6 +10,7 @@ import msgspec
 
 from mzsql.expr.scalar import ColumnOrder, Scalar
 from mzsql.frontend.catalog import CatalogItem, FullName
+from mzsql.frontend.catalog_plans import CatalogPlan, ShowCreateClusterPlan
 from mzsql.frontend.hir import Query
 from mzsql.repr.types import ColumnType, RelationDesc, SqlType
 
@@ -344,13 +345,21 @@ Plan = (
     | BeginPlan
     | CommitPlan
     | RollbackPlan
+    | CatalogPlan
+    | ShowCreateClusterPlan
 )
 
 
 def is_read_only(plan: Plan) -> bool:
     """Whether carrying the plan out changes nothing durable."""
     return isinstance(
-        plan, SelectPlan | ExplainPlan | ShowObjectsPlan | ShowCreatePlan | ShowVariablePlan
+        plan,
+        SelectPlan
+        | ExplainPlan
+        | ShowObjectsPlan
+        | ShowCreatePlan
+        | ShowCreateClusterPlan
+        | ShowVariablePlan,
     )
 
 

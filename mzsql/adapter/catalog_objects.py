@@ -1,0 +1,100 @@
+"""What holds objects: databases, schemas, clusters with their replicas, roles; as the catalog keeps them.
+
+Promise: JSON of named fields, so fields come and go with defaults. What older versions wrote is read: a schema was its id alone, under its
+name; the first database and the first role were not written at all, and are there unless an entry says that they are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+#: The database, the schema, the cluster and the role that every environment begins with.
+DATABASE = "materialize"
+DEFAULT_SCHEMA = "public"
+DEFAULT_CLUSTER = "quickstart"
+DEFAULT_ROLE = "mzsql"
+FIRST_ID = "u1"
+
+
+class Size(msgspec.Struct, frozen=True):
+    """What a SIZE stands for: as many processes of so many workers each."""
+
+    processes: int
+    workers: int
+
+    @property
+    def total(self) -> int:
+        """Into how many parts a replica of this size cuts its work."""
+        return self.processes * self.workers
+
+
+SIZES: Mapping[str, Size] = {
+    **{str(n): Size(1, n) for n in (1, 2, 4, 8, 16, 32)},
+    **{f"{n}-1": Size(n, 1) for n in (2, 4, 8)},
+    **{f"{n}-{n}": Size(n, n) for n in (2, 4)},
+}
+
+
+class Database(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A database."""
+
+    id: str
+    name: str
+    owner: str = FIRST_ID
+
+
+class Schema(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A schema of a database, which is given by its id."""
+
+    id: str
+    name: str
+    database: str = FIRST_ID
+    owner: str = FIRST_ID
+
+
+class Role(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A role and the ids of the roles that it is a member of."""
+
+    id: str
+    name: str
+    member_of: tuple[str, ...] = ()
+
+
+class Replica(msgspec.Struct, frozen=True):
+    """A replica of a cluster."""
+
+    id: str
+    name: str
+    cluster_id: str
+    size: str
+    workers: int
+
+
+class Cluster(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A cluster; one that is `managed` has `replication_factor` replicas of `size`, where None: as many and such as there are."""
+
+    id: str
+    name: str
+    managed: bool = True
+    size: str | None = None
+    replication_factor: int | None = None
+    owner: str = FIRST_ID
+
+
+FIRST_DATABASE = Database(FIRST_ID, DATABASE)
+FIRST_ROLE = Role(FIRST_ID, DEFAULT_ROLE)
+
+
+def schemas_of(entries: Mapping[str, object]) -> dict[str, Schema]:
+    """Schemas by the keys of their entries: an older entry is an id under the name."""
+    found: dict[str, Schema] = {}
+    for key, value in entries.items():
+        found[key] = value if isinstance(value, Schema) else Schema(str(value), key)
+    return found
+
+
+def number(gid: str) -> int:
+    """The number of an id such as ``u7``."""
+    return int(gid[1:])

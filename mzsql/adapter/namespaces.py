@@ -1,0 +1,342 @@
+"""Statements about databases, schemas, clusters, roles, names and comments, carried out: each one compare-and-append on the catalog.
+
+Promise: as `mzsql.adapter.ddl`: what can be refused is refused before anything durable changes, what names mean is decided inside the
+compare-and-append. What goes with a schema, a database or a cluster is cleaned up as by DROP of each object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from mzsql.adapter import catalog_clusters as clusters
+from mzsql.adapter import catalog_commands as commands
+from mzsql.adapter import catalog_renames as renames
+from mzsql.adapter.catalog import CatalogState, Item, put
+from mzsql.adapter.catalog_objects import Role
+from mzsql.adapter.dataflows import Dataflows
+from mzsql.adapter.durable_map import Change
+from mzsql.adapter.environment import Environment
+from mzsql.adapter.planner import Planner
+from mzsql.adapter.session import Session
+from mzsql.adapter.session_catalog import SessionCatalog
+from mzsql.frontend import catalog_plans as cp
+from mzsql.frontend import parse_statements, plan_statement
+from mzsql.frontend import plans as p
+from mzsql.frontend.catalog import SYSTEM_SCHEMAS, FullName
+from mzsql.repr.errors import (
+    DependentObjects,
+    DuplicateObject,
+    InvalidParameter,
+    SqlError,
+    UndefinedObject,
+    UndefinedTable,
+)
+from mzsql.repr.ids import GlobalId
+
+Command = Callable[[CatalogState], Change]
+
+
+class Namespaces:
+    """Runs these statements.
+
+    Args:
+        env, planner, dataflows: the coordinator's.
+        clean_up: what follows once objects are gone from the catalog.
+    """
+
+    def __init__(
+        self,
+        env: Environment,
+        planner: Planner,
+        dataflows: Dataflows,
+        clean_up: Callable[[list[Item]], None],
+    ) -> None:
+        self._env = env
+        self._planner = planner
+        self._dataflows = dataflows
+        self._clean_up = clean_up
+
+    def run(self, session: Session, plan: cp.CatalogPlan) -> None:
+        """Carry a statement out."""
+        self._env.require_writable()
+        match plan:
+            case cp.CreateSchemaPlan() | cp.CreateDatabasePlan() | cp.CreateRolePlan():
+                self._create(session, plan)
+            case cp.CreateClusterPlan() | cp.CreateReplicaPlan():
+                self._create_cluster(session, plan)
+            case cp.DropNamedPlan():
+                self._drop(session, plan)
+            case cp.MembershipPlan():
+                self._transact(lambda state: self._membership(state, plan))
+            case _:
+                self._alter(session, plan)
+
+    def _transact(self, command: Command) -> None:
+        self._env.catalog.transact(lambda state: (command(state), None))
+        self._env.sync()
+
+    # --- CREATE -------------------------------------------------------------------------------
+
+    def _create(
+        self,
+        session: Session,
+        plan: cp.CreateSchemaPlan | cp.CreateDatabasePlan | cp.CreateRolePlan,
+    ) -> None:
+        match plan:
+            case cp.CreateSchemaPlan():
+                if plan.name in SYSTEM_SCHEMAS or plan.name.startswith(("mz_", "pg_")):
+                    raise _reserved("schema", plan.name)
+                self._made(
+                    session,
+                    lambda state: commands.create_schema(state, plan.database, plan.name),
+                    skip=plan.if_not_exists,
+                )
+            case cp.CreateDatabasePlan():
+                self._made(
+                    session,
+                    lambda state: commands.create_database(state, plan.name),
+                    skip=plan.if_not_exists,
+                )
+            case cp.CreateRolePlan():
+                if plan.name == "public" or plan.name.startswith(("mz_", "pg_")):
+                    raise _reserved("role", plan.name)
+                self._transact(lambda state: commands.create_role(state, plan.name))
+
+    def _made(self, session: Session, command: Command, *, skip: bool) -> None:
+        try:
+            self._transact(command)
+        except DuplicateObject as taken:
+            if not skip:
+                raise
+            session.notice(f"{taken.message}, skipping")
+
+    def _create_cluster(
+        self, session: Session, plan: cp.CreateClusterPlan | cp.CreateReplicaPlan
+    ) -> None:
+        if isinstance(plan, cp.CreateClusterPlan):
+            if plan.name.startswith(("mz_", "pg_")):
+                raise _reserved("cluster", plan.name)
+            _note_ignored(session, plan.options.ignored)
+            self._made(
+                session,
+                lambda state: clusters.create_cluster(state, plan.name, plan.options),
+                skip=plan.if_not_exists,
+            )
+            return
+        _note_ignored(session, plan.ignored)
+        self._made(
+            session,
+            lambda state: clusters.create_replica(state, plan.cluster, plan.replica),
+            skip=plan.if_not_exists,
+        )
+        self._dataflows.catch_up()
+
+    # --- DROP ---------------------------------------------------------------------------------
+
+    def _drop(self, session: Session, plan: cp.DropNamedPlan) -> None:
+        missing: list[str] = []
+
+        def command(state: CatalogState) -> tuple[Change, list[Item]]:
+            missing.clear()
+            change: dict[str, bytes | None] = {}
+            for target in dict.fromkeys(plan.targets):
+                try:
+                    change.update(self._dropped(session, state, plan, target))
+                except (UndefinedObject, UndefinedTable):
+                    if not target.if_exists:
+                        raise
+                    missing.append(str(target))
+            gone = [
+                state.items[GlobalId(key.removeprefix("item/"))]
+                for key in change
+                if key.startswith("item/")
+            ]
+            return commands.without_orphans(state, change), gone
+
+        self._clean_up(self._env.catalog.transact(command))
+        for name in missing:
+            session.notice(f'{plan.kind} "{name}" does not exist, skipping')
+
+    @staticmethod
+    def _dropped(
+        session: Session, state: CatalogState, plan: cp.DropNamedPlan, target: cp.Target
+    ) -> Change:
+        name = target.name[-1]
+        match plan.kind:
+            case "schema":
+                database = target.name[0]
+                if name in SYSTEM_SCHEMAS:
+                    raise InvalidParameter(
+                        f"system schema '{name}' cannot be modified", sqlstate="42501"
+                    )
+                return commands.drop_schemas(state, [(database, name)], cascade=plan.cascade)
+            case "database":
+                return commands.drop_database(state, name, cascade=plan.cascade)
+            case "cluster":
+                return clusters.drop_clusters(state, [name], cascade=plan.cascade)
+            case "cluster replica":
+                return clusters.drop_replicas(state, [(target.name[0], name)])
+            case _:
+                return commands.drop_role(state, name, session.user)
+
+    # --- ALTER, COMMENT -----------------------------------------------------------------------
+
+    def _alter(self, session: Session, plan: cp.CatalogPlan) -> None:
+        target = plan.name if isinstance(plan, cp.AlterClusterPlan) else plan.target  # type: ignore[union-attr]
+        if isinstance(plan, cp.AlterClusterPlan):
+            _note_ignored(session, plan.options.ignored)
+            target = cp.Target("cluster", (plan.name,), None, plan.if_exists)
+        assert isinstance(target, cp.Target)
+        missing = target.is_item and target.item is None
+        if not missing:
+            try:
+                self._transact(lambda state: self._altered(state, plan, target))
+            except (UndefinedObject, UndefinedTable):
+                if not target.if_exists or self._exists(target):
+                    raise
+                missing = True
+        if missing:
+            session.notice(f'{target.kind} "{target}" does not exist, skipping')
+        else:
+            self._dataflows.catch_up()
+
+    def _exists(self, target: cp.Target) -> bool:
+        try:
+            self._holder(self._env.catalog.state, target)
+        except (UndefinedObject, UndefinedTable):
+            return False
+        return True
+
+    def _altered(self, state: CatalogState, plan: cp.CatalogPlan, target: cp.Target) -> Change:
+        match plan:
+            case cp.AlterClusterPlan():
+                return clusters.alter_cluster(state, plan.name, plan.options)
+            case cp.RenamePlan():
+                return self._renamed(state, target, plan.to)
+            case cp.SwapPlan():
+                one, other = target.name[-1], plan.other.name[-1]
+                if target.kind == "cluster":
+                    return renames.rename_clusters(state, {one: other, other: one})
+                swapped = {one: other, other: one}
+                return renames.rename_schemas(state, target.name[0], swapped, self._check)
+            case cp.SetSchemaPlan():
+                assert target.item is not None
+                assert plan.to is not None
+                return renames.set_schema(state, target.item.id, plan.to, self._check)
+            case cp.SetClusterPlan():
+                assert target.item is not None
+                return renames.set_cluster(state, target.item.id, plan.cluster)
+            case cp.SetOwnerPlan():
+                role = commands.role_named(state, plan.role)
+                kind, key, holder = self._holder(state, target)
+                return dict([put(kind, key, msgspec.structs.replace(holder, owner=role.id))])
+            case cp.CommentPlan():
+                return commands.comment(
+                    state, self._comment_key(state, target, plan.column), plan.text
+                )
+        raise AssertionError(plan)
+
+    def _renamed(self, state: CatalogState, target: cp.Target, to: str) -> Change:
+        name = target.name[-1]
+        if target.item is not None:
+            old = renames.name_of(renames.live(state, target.item.id))
+            new = FullName(old.database, old.schema, to)
+            return renames.rename_items(state, {target.item.id: new}, self._check)
+        match target.kind:
+            case "schema":
+                if to.startswith(("mz_", "pg_")) or to in SYSTEM_SCHEMAS:
+                    raise _reserved("schema", to)
+                return renames.rename_schemas(state, target.name[0], {name: to}, self._check)
+            case "cluster":
+                if to.startswith(("mz_", "pg_")):
+                    raise _reserved("cluster", to)
+                return renames.rename_clusters(state, {name: to})
+            case _:
+                return clusters.rename_replica(state, target.name[0], name, to)
+
+    @staticmethod
+    def _holder(state: CatalogState, target: cp.Target) -> tuple[str, str, msgspec.Struct]:
+        """The entry of what a statement is about: its kind, its key, what it holds."""
+        name = target.name[-1]
+        if target.item is not None:
+            return "item", target.item.id, renames.live(state, target.item.id)
+        match target.kind:
+            case "schema":
+                key, schema = commands.schema_named(state, target.name[0], name)
+                return "schema", key, schema
+            case "database":
+                database = commands.database_named(state, name)
+                return "database", database.id, database
+            case "cluster":
+                cluster = clusters.cluster_named(state, name)
+                return "cluster", cluster.id, cluster
+            case "cluster replica":
+                replica = clusters.replica_named(state, target.name[0], name)
+                return "replica", replica.id, replica
+            case _:
+                role = commands.role_named(state, name)
+                return "role", role.id, role
+
+    def _comment_key(self, state: CatalogState, target: cp.Target, column: int | None) -> str:
+        kind, key, holder = self._holder(state, target)
+        if isinstance(holder, Item):
+            return commands.item_comment_key(holder, column)
+        return f"{kind}/{holder.id if kind == 'schema' else key}"  # type: ignore[attr-defined]
+
+    @staticmethod
+    def _membership(state: CatalogState, plan: cp.MembershipPlan) -> Change:
+        change: dict[str, bytes | None] = {}
+        for role in plan.roles:
+            for member in plan.members:
+                made = commands.grant(state, role, member, revoke=plan.revoke)
+                roles = {**state.roles, commands.role_named(state, member).id: _only_role(made)}
+                state = msgspec.structs.replace(state, roles=roles)
+                change.update(made)
+        return change
+
+    def _check(self, before: Item, after: Item, then: CatalogState) -> None:
+        """Refuse a rename under which a definition would mean something else."""
+        if before.create_sql == after.create_sql or before.kind == "table":
+            return
+        old = self._meaning(self._env.catalog.state, before)
+        try:
+            same = self._meaning(then, after) == old
+        except SqlError:
+            same = False
+        if not same:
+            noun = before.kind.replace("-", " ")
+            raise DependentObjects(
+                f'cannot rename: the definition of {noun} "{before.full_name}" would change its meaning',
+                detail=f"It would be: {after.create_sql}",
+                hint="Drop it, rename, and create it again.",
+            )
+
+    def _meaning(self, state: CatalogState, item: Item) -> object:
+        catalog = SessionCatalog(state, self._planner.builtin_desc)
+        (statement,) = parse_statements(item.create_sql)
+        plan = plan_statement(statement, catalog)
+        if isinstance(plan, p.CreateIndexPlan):
+            return plan.on.id, plan.keys
+        assert isinstance(plan, p.CreateViewPlan | p.CreateMaterializedViewPlan)
+        return plan.query
+
+
+def _only_role(change: Change) -> Role:
+    ((_, value),) = change.items()
+    assert value is not None
+    return msgspec.json.decode(value, type=Role)
+
+
+def _reserved(kind: str, name: str) -> SqlError:
+    return InvalidParameter(
+        f"unacceptable {kind} name '{name}'",
+        detail='The names of the system begin with "mz_" and "pg_".',
+        sqlstate="42939",
+    )
+
+
+def _note_ignored(session: Session, options: tuple[str, ...]) -> None:
+    for option in options:
+        session.notice(f"{option} has no effect")

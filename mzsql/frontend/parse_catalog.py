@@ -1,0 +1,370 @@
+"""Statements about databases, schemas, clusters, roles, names and comments, parsed."""
+
+from __future__ import annotations
+
+from sqlglot.tokenizer_core import TokenType
+
+from mzsql.frontend import catalog_statements as cs
+from mzsql.frontend import statements as st
+from mzsql.frontend.catalog import PartialName
+from mzsql.frontend.parse_pieces import Pieces
+from mzsql.repr.errors import SqlSyntaxError, Unsupported
+
+#: Options of clusters, and of their replicas; values of the latter three pieces are checked when they are planned.
+CLUSTER_OPTIONS = (
+    ("AVAILABILITY", "ZONES"),
+    ("DISK",),
+    ("INTROSPECTION", "INTERVAL"),
+    ("INTROSPECTION", "DEBUGGING"),
+    ("MANAGED",),
+    ("REPLICAS",),
+    ("REPLICATION", "FACTOR"),
+    ("SIZE",),
+    ("SCHEDULE",),
+    ("WORKLOAD", "CLASS"),
+)
+REPLICA_OPTIONS = (
+    ("AVAILABILITY", "ZONE"),
+    ("BILLED", "AS"),
+    ("COMPUTE", "ADDRESSES"),
+    ("COMPUTECTL", "ADDRESSES"),
+    ("DISK",),
+    ("INTERNAL",),
+    ("INTROSPECTION", "INTERVAL"),
+    ("INTROSPECTION", "DEBUGGING"),
+    ("SIZE",),
+    ("STORAGE", "ADDRESSES"),
+    ("STORAGECTL", "ADDRESSES"),
+    ("WORKERS",),
+)
+_ATTRIBUTES = (
+    ("INHERIT",),
+    ("NOINHERIT",),
+    ("CREATECLUSTER",),
+    ("NOCREATECLUSTER",),
+    ("CREATEDB",),
+    ("NOCREATEDB",),
+    ("CREATEROLE",),
+    ("NOCREATEROLE",),
+    ("LOGIN",),
+    ("NOLOGIN",),
+    ("SUPERUSER",),
+    ("NOSUPERUSER",),
+    ("PASSWORD",),
+)
+_COMMENTED = (
+    ("MATERIALIZED", "VIEW"),
+    ("TABLE",),
+    ("VIEW",),
+    ("COLUMN",),
+    ("INDEX",),
+    ("SCHEMA",),
+    ("DATABASE",),
+    ("CLUSTER", "REPLICA"),
+    ("CLUSTER",),
+    ("ROLE",),
+    ("SOURCE",),
+    ("SINK",),
+    ("TYPE",),
+    ("FUNCTION",),
+    ("CONNECTION",),
+    ("SECRET",),
+)
+#: Kinds that have no schema: their names are of one part.
+_PLAIN = ("database", "cluster", "role")
+
+
+def _words(options: tuple[tuple[str, ...], ...]) -> str:
+    firsts = dict.fromkeys(words[0] for words in options)
+    return "one of " + " or ".join(firsts)
+
+
+class CatalogParser(Pieces):
+    """Parses these statements."""
+
+    def plain_name(self) -> st.Name:
+        """A name of one part."""
+        position = self.position()
+        return st.Name(PartialName(self.identifier()), position)
+
+    def replica_name(self) -> st.Name:
+        """cluster.replica"""
+        position = self.position()
+        cluster = self.identifier()
+        if not self.p._match(TokenType.DOT):
+            self.p.expected("dot")
+        return st.Name(PartialName(self.identifier(), cluster), position)
+
+    def schema_name(self) -> st.Name:
+        """[database.]schema"""
+        name = self.name()
+        if name.partial.database is not None:
+            raise SqlSyntaxError(
+                f"schema name '{name}' cannot have more than two components",
+                position=name.position,
+            )
+        return name
+
+    def name_of(self, kind: str) -> st.Name:
+        """A name as things of this kind have."""
+        if kind in _PLAIN:
+            return self.plain_name()
+        if kind == "cluster replica":
+            return self.replica_name()
+        return self.schema_name() if kind == "schema" else self.name()
+
+    # --- CREATE -------------------------------------------------------------------------------
+
+    def create_schema(self) -> cs.CreateSchema:
+        """CREATE SCHEMA, its first word taken."""
+        if_not_exists = self.if_not_exists()
+        return cs.CreateSchema(self.source, self.schema_name(), if_not_exists)
+
+    def create_database(self) -> cs.CreateDatabase:
+        """CREATE DATABASE, its first word taken."""
+        if_not_exists = self.if_not_exists()
+        return cs.CreateDatabase(self.source, self.plain_name(), if_not_exists)
+
+    def create_role(self) -> cs.CreateRole:
+        """CREATE ROLE, its first word taken."""
+        name = self.plain_name()
+        self.at("WITH")
+        return cs.CreateRole(self.source, name, self._attributes())
+
+    def _attributes(self) -> tuple[tuple[str, int], ...]:
+        found: list[tuple[str, int]] = []
+        while self.p._curr:
+            position = self.position()
+            attribute = self.one_of(_ATTRIBUTES)
+            if attribute is None:
+                self.p.expected(_words(_ATTRIBUTES))
+            assert attribute is not None
+            if attribute == "password":
+                raise Unsupported("passwords of roles are not supported", position=position)
+            found.append((attribute.upper(), position))
+        return tuple(found)
+
+    def create_cluster(self) -> cs.CreateCluster | cs.CreateReplica:
+        """CREATE CLUSTER [REPLICA], its first word taken."""
+        if self.at("REPLICA"):
+            if_not_exists = self.if_not_exists()
+            name = self.replica_name()
+            options = self._options_of(REPLICA_OPTIONS)
+            return cs.CreateReplica(self.source, name, options, if_not_exists)
+        if_not_exists = self.if_not_exists()
+        name = self.plain_name()
+        options = self._options_of(CLUSTER_OPTIONS)
+        if self._at_word("FEATURES"):
+            raise Unsupported("FEATURES of clusters are not supported", position=self.position())
+        return cs.CreateCluster(self.source, name, options, if_not_exists)
+
+    def _at_word(self, word: str) -> bool:
+        return bool(self.p._curr and self.p._curr.text.upper() == word)
+
+    def _options_of(self, known: tuple[tuple[str, ...], ...]) -> tuple[cs.Option, ...]:
+        """Options separated by commas, in parentheses or without."""
+        if not self.p._match(TokenType.L_PAREN):
+            return self._option_list(known)
+        found = self._option_list(known)
+        self.p._match_r_paren()
+        return found
+
+    def _option_list(
+        self, known: tuple[tuple[str, ...], ...], *, values: bool = True
+    ) -> tuple[cs.Option, ...]:
+        found: list[cs.Option] = []
+        while True:
+            option = self._option(known, values=values)
+            if any(one.name == option.name for one in found):
+                raise SqlSyntaxError(
+                    f"{option.name} specified more than once", position=option.position
+                )
+            found.append(option)
+            if not self.p._match(TokenType.COMMA):
+                return tuple(found)
+
+    def _option(self, known: tuple[tuple[str, ...], ...], *, values: bool) -> cs.Option:
+        position = self.position()
+        name = self.one_of(known)
+        if name is None:
+            self.p.expected(_words(known))
+        assert name is not None
+        if not values:
+            return cs.Option(name.upper(), None, position)
+        self.p._match(TokenType.EQ)
+        if name == "replicas":
+            return cs.Option("REPLICAS", self._replicas(), position)
+        at = self.p._curr
+        quoted = bool(at) and at.token_type in (TokenType.STRING, TokenType.IDENTIFIER)
+        return cs.Option(name.upper(), self._option_value(), position, quoted)
+
+    def _option_value(self) -> str | int | bool | tuple[str, ...] | None:
+        """A value; True where none stands there."""
+        p = self.p
+        token = p._curr
+        if not token or token.token_type in (TokenType.COMMA, TokenType.R_PAREN):
+            return True
+        if p._match(TokenType.L_BRACKET):
+            return self._list()
+        p._advance()
+        if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER):
+            return str(token.text)
+        if token.token_type == TokenType.NUMBER and str(token.text).isdigit():
+            return int(token.text)
+        word = str(token.text).lower()
+        if word in ("true", "on"):
+            return True
+        if word in ("false", "off"):
+            return False
+        if word == "null":
+            return None
+        if word == "interval":
+            return self.string()
+        if not (word[:1].isalpha() or word[:1] == "_"):
+            p._retreat(p._index - 1)
+            p.expected("option value")
+        return word
+
+    def _list(self) -> tuple[str, ...]:
+        found: list[str] = []
+        while found or not self._at(TokenType.R_BRACKET):
+            found.append(self.string())
+            if not self.p._match(TokenType.COMMA):
+                break
+        if not self.p._match(TokenType.R_BRACKET):
+            self.p.expected("right square bracket")
+        return tuple(found)
+
+    def _replicas(self) -> tuple[cs.ReplicaSpec, ...]:
+        if not self.p._match(TokenType.L_PAREN):
+            self.p.expected("left parenthesis")
+        found: list[cs.ReplicaSpec] = []
+        while found or not self._at(TokenType.R_PAREN):
+            position = self.position()
+            name = self.identifier()
+            if not self.p._match(TokenType.L_PAREN):
+                self.p.expected("left parenthesis")
+            found.append(cs.ReplicaSpec(name, self._option_list(REPLICA_OPTIONS), position))
+            self.p._match_r_paren()
+            if not self.p._match(TokenType.COMMA):
+                break
+        self.p._match_r_paren()
+        return tuple(found)
+
+    # --- DROP ---------------------------------------------------------------------------------
+
+    def drop_named(self, kind: str) -> cs.DropNamed:
+        """DROP SCHEMA and its like, the kind taken."""
+        if_exists = self.at("IF", "EXISTS")
+        names = [self.name_of(kind)]
+        while self.p._match(TokenType.COMMA):
+            names.append(self.name_of(kind))
+        cascade: bool | None = None
+        if kind in ("schema", "database", "cluster"):
+            if self.at("CASCADE"):
+                cascade = True
+            elif self.at("RESTRICT"):
+                cascade = False
+        return cs.DropNamed(self.source, kind, tuple(names), if_exists, cascade)
+
+    # --- ALTER --------------------------------------------------------------------------------
+
+    def alter_named(self, kind: str, name: st.Name, *, if_exists: bool) -> st.Statement | None:
+        """What stands behind ALTER kind name, where it is one of these; None where it is not."""
+        source = self.source
+        if self.at("RENAME", "TO"):
+            if kind in ("database", "role"):
+                raise Unsupported(
+                    f"ALTER {kind.upper()} … RENAME TO is not supported", position=name.position
+                )
+            return cs.Rename(source, kind, name, self.identifier(), if_exists)
+        if self.at("OWNER", "TO"):
+            return cs.SetOwner(source, kind, name, self.identifier(), if_exists)
+        if kind in ("schema", "cluster") and self.at("SWAP", "WITH"):
+            return cs.Swap(source, kind, name, self.name_of(kind), if_exists)
+        if kind in ("table", "view", "materialized view") and self.at("SET", "SCHEMA"):
+            return cs.SetSchema(source, kind, name, self.schema_name(), if_exists)
+        if kind in ("materialized view", "index") and self.at("SET", "CLUSTER"):
+            return cs.SetCluster(source, kind, name, self.plain_name(), if_exists)
+        if kind == "cluster":
+            return self._alter_cluster(name, if_exists=if_exists)
+        if kind == "role" and not self._at_word("SET") and not self._at_word("RESET"):
+            self.at("WITH")
+            return cs.AlterRole(source, name, self._attributes())
+        return None
+
+    def _alter_cluster(self, name: st.Name, *, if_exists: bool) -> cs.AlterCluster:
+        setting = self.one_of((("SET",), ("RESET",)))
+        if setting is None:
+            self.p.expected("one of OWNER or RENAME or RESET or SET or SWAP")
+        if not self.p._match(TokenType.L_PAREN):
+            self.p.expected("left parenthesis")
+        options = self._option_list(CLUSTER_OPTIONS, values=setting == "set")
+        self.p._match_r_paren()
+        return cs.AlterCluster(self.source, name, options, setting == "reset", if_exists)
+
+    # --- GRANT, COMMENT -----------------------------------------------------------------------
+
+    def grant(self) -> cs.Membership:
+        """GRANT role TO role, its first word taken."""
+        return self._membership("TO", revoke=False)
+
+    def revoke(self) -> cs.Membership:
+        """REVOKE role FROM role, its first word taken."""
+        return self._membership("FROM", revoke=True)
+
+    def _membership(self, preposition: str, *, revoke: bool) -> cs.Membership:
+        position = self.position()
+        roles = self._privilege_free_names(position)
+        if not self.at(preposition):
+            self._refuse_privileges(position)
+        self.at("GROUP")
+        members = self._plain_names()
+        return cs.Membership(self.source, roles, members, revoke)
+
+    def _privilege_free_names(self, position: int) -> tuple[st.Name, ...]:
+        words = ("SELECT", "INSERT", "UPDATE", "DELETE", "USAGE", "CREATE", "ALL")
+        if any(self._at_word(word) for word in words):
+            self._refuse_privileges(position)
+        return self._plain_names()
+
+    def _plain_names(self) -> tuple[st.Name, ...]:
+        found = [self.plain_name()]
+        while self.p._match(TokenType.COMMA):
+            found.append(self.plain_name())
+        return tuple(found)
+
+    def _refuse_privileges(self, position: int) -> None:
+        raise Unsupported(
+            "privileges on objects are not supported",
+            position=position,
+            hint="Every role may do everything; GRANT role TO role records a membership.",
+        )
+
+    def comment(self) -> cs.Comment:
+        """COMMENT ON … IS …, its first word taken."""
+        self.need("ON")
+        position = self.position()
+        kind = self.one_of(_COMMENTED)
+        if kind is None:
+            self.p.expected(_words(_COMMENTED))
+        assert kind is not None
+        if kind in ("source", "sink", "type", "function", "connection", "secret"):
+            raise Unsupported(f"COMMENT ON {kind.upper()} is not supported", position=position)
+        name, column = self._commented(kind)
+        self.need("IS")
+        text = None if self.at("NULL") else self.string()
+        return cs.Comment(self.source, kind, name, column, text)
+
+    def _commented(self, kind: str) -> tuple[st.Name, str | None]:
+        if kind != "column":
+            return self.name_of(kind), None
+        position = self.position()
+        parts = [self.identifier()]
+        while self.p._match(TokenType.DOT):
+            parts.append(self.identifier())
+        if not 2 <= len(parts) <= 4:
+            raise SqlSyntaxError(
+                "need to specify an object and a column", position=position, sqlstate="42601"
+            )
+        return st.Name(PartialName(*reversed(parts[:-1])), position), parts[-1]
