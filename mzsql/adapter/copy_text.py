@@ -55,7 +55,7 @@ class TextRows(msgspec.Struct, frozen=True):
     @property
     def lines(self) -> int:
         """How many lines they are."""
-        rows = self.texts.num_rows
+        rows: int = self.texts.num_rows
         return rows + (_newlines(self.texts) if self.spread else 0)
 
     def where(self, row: int, column: str | None = None, field: int | None = None) -> str:

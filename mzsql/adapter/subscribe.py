@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 
 from mzsql.adapter import show
 from mzsql.adapter.builtin import builtins
+from mzsql.adapter.closing import close_all
 from mzsql.adapter.environment import Environment
 from mzsql.adapter.interrupt import USER_REQUEST, current
 from mzsql.adapter.peek import Peeker
@@ -491,5 +492,4 @@ class Subscribes:
         """End every subscription. Idempotent."""
         with self._lock:
             running = list(self._running)
-        for one in running:
-            one.close()
+        close_all([one.close for one in running], self._env.clock)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from mzsql.adapter.closing import close_all
 from mzsql.adapter.coordinator import Coordinator
 from mzsql.adapter.environment import Environment
 from mzsql.adapter.locations import Locations, locate
@@ -208,20 +209,23 @@ class Connection:
             self._let_go()
 
     def _let_go(self) -> None:
-        """Give everything back, the environment with it where this was its last connection."""
-        for stream in list(self._streams):
-            stream.close()
+        """Give everything back, whatever of it fails; the environment with it where this was its last connection."""
         _connections.discard(self)
+        steps = [stream.close for stream in list(self._streams)]
         if self._mz_spark is not None:
-            self._mz_spark.unregister()
-        with _open_lock:
-            self._shared.users -= 1
-            last = self._shared.users == 0
-            if last and _open.get(self._key) is self._shared:
-                del _open[self._key]
-        if last:
+            steps.append(self._mz_spark.unregister)
+        try:
             with user_errors():
-                self._shared.close()
+                close_all(steps, self._shared.env.clock)
+        finally:
+            with _open_lock:
+                self._shared.users -= 1
+                last = self._shared.users == 0
+                if last and _open.get(self._key) is self._shared:
+                    del _open[self._key]
+            if last:
+                with user_errors():
+                    self._shared.close()
 
     def __enter__(self) -> Connection:
         return self

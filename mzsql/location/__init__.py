@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from mzsql.location.around import Around, blob_around, consensus_around
 from mzsql.location.attempts import attempted, observing
-from mzsql.location.deadlines import at_most, caller_left, seconds_left, waiting
+from mzsql.location.deadlines import at_most, caller_left, caller_limit, seconds_left, waiting
 from mzsql.location.errors import (
     ContestedScheme,
     Determinate,
@@ -95,6 +95,7 @@ __all__ = [
     "attempted",
     "blob_around",
     "caller_left",
+    "caller_limit",
     "consensus_around",
     "default_registry",
     "hookimpl",

@@ -25,6 +25,11 @@ def caller_left() -> float | None:
     return None if left is None else left()
 
 
+def caller_limit() -> Left | None:
+    """What `caller_left` asks, for whoever asks it again later, perhaps on another thread: a caller may cut its time short."""
+    return _left.get()
+
+
 def seconds_left() -> float | None:
     """Seconds that the caller of the backend still waits, `LEAST_SECONDS` at least; `None`: it set no limit."""
     left = caller_left()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 import uuid
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -38,20 +39,32 @@ class SystemClock:
 
 
 class Deadline:
-    """The moment a call must have ended; made at its start from its timeout in seconds."""
+    """The moment a call must have ended; made at its start from its timeout in seconds.
 
-    def __init__(self, clock: Clock, timeout: float) -> None:
+    Args:
+        clock: what time is told by.
+        timeout: seconds from now.
+        caller_left: what the caller still waits, asked at any later moment: it may be cut short (`mzsql.location.deadlines`).
+    """
+
+    def __init__(
+        self, clock: Clock, timeout: float, caller_left: Callable[[], float] | None = None
+    ) -> None:
         self._clock = clock
         self.timeout = timeout
         self._end = clock.monotonic() + timeout
+        self._caller_left = caller_left
 
     def remaining(self) -> float:
         """Seconds left, never below 0."""
-        return max(0.0, self._end - self._clock.monotonic())
+        left = self._end - self._clock.monotonic()
+        if self._caller_left is not None:
+            left = min(left, self._caller_left())
+        return max(0.0, left)
 
     def passed(self) -> bool:
         """Whether no time is left."""
-        return self._clock.monotonic() >= self._end
+        return self.remaining() <= 0
 
     def progress(self) -> None:
         """A step of the call was got done; that leaves it no more time."""

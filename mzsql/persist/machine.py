@@ -27,7 +27,7 @@ from mzsql.location import (
     LocationError,
     UsageError,
     Versioned,
-    caller_left,
+    caller_limit,
     waiting,
 )
 from mzsql.persist.clock import Clock, Deadline, SystemClock, new_id, new_timed_id
@@ -83,8 +83,10 @@ class Context(msgspec.Struct, frozen=True):
             timeout = self.settings.timeout
         elif not isinstance(timeout, int | float):
             raise UsageError(f"a timeout is a number of seconds, not {timeout!r}")
-        left = caller_left()
-        return Deadline(self.clock, timeout if left is None else min(timeout, max(0.0, left)))
+        limit = caller_limit()
+        if limit is None:
+            return Deadline(self.clock, timeout)
+        return Deadline(self.clock, min(timeout, max(0.0, limit())), limit)
 
     def retrying(self, act: Callable[[], T], deadline: Deadline) -> T:
         """``act()``, retried; see `mzsql.persist.retry.retrying`. The backend that it calls is told how long it has."""

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import msgspec
 import pyarrow as pa
 
-from mzsql.location import Determinate, Indeterminate, LocationError
+from mzsql.location import Determinate, Indeterminate, LocationError, caller_limit, waiting
 from mzsql.persist import Clock, ExpiredHandle, PersistClient, SystemClock, UpperMismatch
 from mzsql.repr.errors import InternalError, NotReadable, UndefinedTable
 from mzsql.repr.frontier import Timestamp
@@ -31,6 +31,8 @@ from mzsql.storage.tables import empty_updates
 _log = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 0.5
+_NO_LIMIT = 7 * 86_400.0
+"""Seconds that are more than any backend waits by itself."""
 
 #: A row as Python values of the collection's Arrow types; these collections hold metadata, never a user's data.
 ManagedRow: TypeAlias = tuple[Any, ...]
@@ -87,6 +89,7 @@ class ManagedCollection:
         self._upper = 0
         self._reconcile = True
         self._closing = threading.Event()
+        self._closer: Callable[[], float] | None = None
         self._thread = threading.Thread(target=self._run, name=f"mzsql-{name}", daemon=True)
         self._thread.start()
 
@@ -110,8 +113,12 @@ class ManagedCollection:
             raise InternalError(f"the writer of {self._name} failed: {self._failure}")
 
     def close(self) -> None:
-        """Write what waits and stop. Idempotent. What a backend that fails now does not take is lost, and logged."""
+        """Write what waits and stop. Idempotent. What a backend that fails now does not take is lost, and logged.
+
+        The writer waits for its backends no longer than the caller does (`mzsql.location.waiting`).
+        """
         if self._thread.is_alive():
+            self._closer = caller_limit()
             self._closing.set()
             self._queue.put(None)
             self._thread.join()
@@ -123,7 +130,15 @@ class ManagedCollection:
 
     # --- the writer's thread ------------------------------------------------------------------
 
+    def _left(self) -> float:
+        """Seconds that a backend may take: no limit but its own until somebody who has one closes this."""
+        return _NO_LIMIT if self._closer is None else self._closer()
+
     def _run(self) -> None:
+        with waiting(self._left):
+            self._serve()
+
+    def _serve(self) -> None:
         try:
             # The first write retracts what an earlier process left (a differential collection starts empty).
             if self._differential:

@@ -453,7 +453,11 @@ class Collections:
         with self._lock:
             watchers = list(self._watchers.values())
         for callback in watchers:
-            callback()
+            try:
+                callback()
+            except Exception:
+                # The others are told all the same, and whoever tells goes on.
+                _log.exception("a watcher of the collections failed")
 
     def _follow(self) -> None:
         wal = self.tables.wal

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+import mzsql
 from mzsql.adapter.coordinator import Coordinator
 from mzsql.adapter.environment import Environment
 from mzsql.adapter.locations import locate
 from mzsql.adapter.session import Session
 from mzsql.location import Determinate, LocationError
 from mzsql.repr.errors import QueryCanceled
+from mzsql.repr.ids import GlobalId
+from mzsql.repr.types import TEXT, ColumnType
 
 #: Well below the time that persist goes on by itself.
 PATIENCE = 30.0
@@ -36,10 +41,12 @@ def coordinator(env: Environment) -> Iterator[Coordinator]:
 
 
 @contextlib.contextmanager
-def outage(env: Environment) -> Iterator[None]:
-    """Consensus takes no call."""
+def outage(env: Environment, failed: threading.Event | None = None) -> Iterator[None]:
+    """Consensus takes no call; ``failed`` is set with the first one."""
 
     def fails(*_: object) -> None:
+        if failed is not None:
+            failed.set()
         raise Determinate("the store cannot be reached")
 
     with pytest.MonkeyPatch.context() as patch:
@@ -67,6 +74,123 @@ def test_a_statement_timeout_ends_a_statement_that_meets_an_outage(
     (result,) = coordinator.execute(session, "SELECT a FROM t")
     assert result.rows is not None
     assert result.rows.num_rows == 1
+
+
+@pytest.mark.parametrize(
+    "statement", ["SELECT a FROM t", "INSERT INTO t VALUES (2)", "CREATE TABLE u (a int)"]
+)
+def test_a_cancel_ends_a_statement_without_a_timeout_that_meets_an_outage(
+    env: Environment, coordinator: Coordinator, statement: str
+) -> None:
+    session = Session()
+    coordinator.execute(session, "CREATE TABLE t (a int); INSERT INTO t VALUES (1)")
+    coordinator.execute(session, "SET statement_timeout = 0")
+    ended: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            coordinator.execute(session, statement)
+        except BaseException as failure:
+            ended.append(failure)
+
+    failed = threading.Event()
+    with outage(env, failed):
+        running = threading.Thread(target=run)
+        running.start()
+        assert failed.wait(PATIENCE)
+        session.cancel()
+        running.join(PATIENCE)
+        assert not running.is_alive()
+    (failure,) = ended
+    assert isinstance(failure, QueryCanceled)
+    assert failure.message == "canceling statement due to user request"
+    (result,) = coordinator.execute(session, "SELECT a FROM t")
+    assert result.rows is not None
+    assert result.rows.num_rows == 1
+
+
+def test_a_watcher_that_fails_keeps_nobody_from_being_told(
+    env: Environment, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = threading.Semaphore(0)
+    collections = env.collections
+
+    def fails() -> None:
+        raise ZeroDivisionError
+
+    ends = [collections.watch(fails), collections.watch(lambda: told.release())]
+    other = Environment.open(env.locations)
+    try:
+        for n in range(2):
+            # by the thread that follows what others do
+            other.reach(other.clock.now_ms())
+            assert told.acquire(timeout=PATIENCE), n
+            while told.acquire(blocking=False):
+                pass
+    finally:
+        other.close()
+        for end in ends:
+            end()
+    assert "a watcher of the collections failed" in caplog.text
+
+
+def test_a_coordinator_closes_everything_whatever_fails(
+    env: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = Coordinator(env, spark=None)
+    coordinator_parts = (opened.commits, opened.dataflows, opened.planner)
+    closed: list[str] = []
+    for part in coordinator_parts:
+        close = part.close
+
+        def noted(part: object = part, close: Callable[[], None] = close) -> None:
+            close()
+            closed.append(type(part).__name__)
+            raise Determinate("it did not close well")
+
+        monkeypatch.setattr(part, "close", noted)
+    with pytest.raises(Determinate, match="it did not close well"):
+        opened.close()
+    assert closed == ["GroupCommit", "Dataflows", "Planner"]
+
+
+def test_a_connection_lets_go_of_everything_whatever_fails(tmp_path: Path) -> None:
+    class Failing:
+        busy = False
+
+        def close(self) -> None:
+            raise Determinate("it did not close well")
+
+    con = mzsql.connect(tmp_path / "other")
+    shared, failing, also = con.coordinator, Failing(), Failing()
+    for stream in (failing, also):
+        con.follow(cast("Any", stream))
+    with pytest.raises(mzsql.Error, match="it did not close well"):
+        con.close()
+    assert con.closed
+    with mzsql.connect(tmp_path / "other") as again:
+        assert again.coordinator is not shared
+
+
+def test_what_a_managed_collection_has_to_write_keeps_a_close_no_longer_than_the_rest(
+    env: Environment,
+) -> None:
+    gid, shard = GlobalId("s9999"), env.persist.new_shard_id()
+    env.manager.register(gid, shard, (ColumnType(TEXT),), differential=True, name="statuses")
+    env.manager.flush(gid)
+    failed = threading.Event()
+    with outage(env, failed):
+        env.manager.append(gid, [(("a",), 1)])
+        assert failed.wait(PATIENCE)
+        closing = threading.Thread(target=lambda: _closed(env))
+        closing.start()
+        closing.join(PATIENCE)
+        assert not closing.is_alive()
+
+
+def _closed(env: Environment) -> None:
+    with contextlib.suppress(LocationError):
+        env.close()
 
 
 def test_an_environment_is_closed_wholly_and_soon_in_an_outage(
