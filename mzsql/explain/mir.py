@@ -97,6 +97,9 @@ class MirPrinter:
                 return
             case mir.Join():
                 self._join(rel, level)
+                if isinstance(rel.implementation, mir.IndexedFilter):
+                    # One line says it all: the index and the keys.
+                    return
             case _:
                 self._head(level, self._operator(rel), rel)
         for part in mir.inputs(rel):

@@ -88,6 +88,7 @@ _NAMED = {
     "list": "ListCreate",
 }
 _TRIMS = {"btrim": "Trim", "trim": "Trim", "ltrim": "TrimLeading", "rtrim": "TrimTrailing"}
+_ITEMS = {"array_item": "ArrayCreate", "list_item": "ListCreate"}
 #: Functions of fixed arity that are variadic there.
 _VARIADIC = frozenset({"Substr", "PadLeading", "PadTrailing", "Greatest", "Least", "Coalesce"})
 #: Of two types that are added, what stands second.
@@ -167,6 +168,8 @@ def scalar_func(key: str, args: int, typ: SqlType) -> tuple[str, Any]:
         if func.name.startswith(f"{prefix}_"):
             unit = camel(func.name.removeprefix(f"{prefix}_"))
             return "CallUnary", {f"{camel(prefix)}{in_function(func.args[0])}": unit}
+    if func.key in _ITEMS:
+        return "CallVariadic", {_ITEMS[func.key]: {"elem_type": scalar_type(typ.fields[0][1].type)}}
     name = _name(func)
     if func.variadic is not None or (args != 1 and (args > 2 or name in _VARIADIC)):
         payload = {"elem_type": scalar_type(typ.element)} if typ.element is not None else None

@@ -86,6 +86,12 @@ def test_a_long_text_has_a_longer_length() -> None:
         ("add_time_interval", 2, TIME, ("CallBinary", "AddTimeInterval")),
         ("mul_double_interval", 2, INTERVAL, ("CallBinary", "MulInterval")),
         ("and", 3, BOOLEAN, ("CallVariadic", "And")),
+        (
+            "array_item",
+            1,
+            SqlType("record", fields=(("f1", ColumnType(DATE)),)),
+            ("CallVariadic", {"ArrayCreate": {"elem_type": "Date"}}),
+        ),
         ("coalesce", 1, TEXT, ("CallVariadic", "Coalesce")),
         ("substr_from", 2, TEXT, ("CallVariadic", "Substr")),
         ("btrim", 1, TEXT, ("CallUnary", {"TrimWhitespace": None})),
@@ -101,7 +107,8 @@ def test_a_function_has_the_name_of_its_variant(
 def test_every_function_and_aggregate_has_a_name() -> None:
     for func in functions.all_scalars():
         count = len(func.args) or 1
-        kind, name = variants.scalar_func(func.key, count, SqlType("text"))
+        typ = SqlType("record", fields=(("f1", ColumnType(TEXT)),))
+        kind, name = variants.scalar_func(func.key, count, typ)
         assert kind in ("CallUnary", "CallBinary", "CallVariadic")
         assert name
     for aggregate in functions.all_aggregates():

@@ -84,6 +84,24 @@ def test_a_fast_path_is_over_rows_as_the_index_has_them(con: mzsql.Connection) -
     )
 
 
+def test_a_lookup_is_one_line(con: mzsql.Connection) -> None:
+    shown = explain(
+        con, "OPTIMIZED PLAN WITH (no fast path) FOR SELECT * FROM pets WHERE owner = 7"
+    )
+    assert shown == plan(
+        """
+        Explained Query:
+          Project (#0..=#2)
+            ReadIndex on=materialize.public.pets pets_owner=[lookup value=(7)]
+
+        Used Indexes:
+          - materialize.public.pets_owner (lookup)
+
+        Target cluster: quickstart
+        """
+    )
+
+
 @pytest.mark.parametrize(
     ("query", "usage"),
     [

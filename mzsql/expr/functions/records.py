@@ -52,7 +52,22 @@ def getter(key: str) -> ScalarFunc:
     )
 
 
+def _item(kind: str) -> ScalarFunc:
+    """One value that ``array_agg`` or ``list_agg`` collects: a record of one field, which stands for (and prints as) a container of one."""
+    return ScalarFunc(
+        key=f"{kind}_item",
+        name=f"{kind}_item",
+        args=(ANY,),
+        result=record_type,
+        value=_row,
+        explain=f"{kind}[{{0}}]",
+        strict=False,
+    )
+
+
 FUNCTIONS: tuple[ScalarFunc, ...] = (
+    _item("array"),
+    _item("list"),
     ScalarFunc(
         key="row",
         name="row",
