@@ -51,6 +51,8 @@ _DESUGARED = frozenset(
         "var_pop",
     }
 )
+#: What wraps a value that is collected.
+_ITEMS = {"array_agg": "array_item", "list_agg": "list_item"}
 #: Aggregates whose result depends on the order of their input.
 _ORDERED = frozenset({"array_agg", "list_agg", "string_agg"})
 
@@ -153,7 +155,7 @@ def _ordered(
         args = [
             require(a, t.TEXT, "implicit", "argument of string_agg", parts.position) for a in args
         ]
-    value = call("row", [settle(a) for a in args])
+    value = call(_ITEMS.get(parts.name, "row"), [settle(a) for a in args])
     row = call("row", [value, *keys])
     func = functions.aggregate(functions.ordered_key(parts.name, tuple(order)))
     expr = row.expr
