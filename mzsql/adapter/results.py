@@ -7,7 +7,6 @@ each copy. An error row fails the read with its message.
 from __future__ import annotations
 
 import decimal
-import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from mzsql.repr.datum import Datum, Row
 from mzsql.repr.errors import DataError, InternalError
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.types import ColumnType, RelationDesc, SqlType, arrow_schema, arrow_type
+from mzsql.repr.values import arrow_value
 
 if TYPE_CHECKING:
     from mzsql.adapter.copy_to import CopyOut
@@ -88,11 +88,6 @@ def named(rows: pa.Table, desc: RelationDesc) -> pa.Table:
     return pa.table(columns, names=list(desc.names)) if columns else rows
 
 
-def _list_decoder(element: SqlType) -> Callable[[Any], Any]:
-    decode = decoder(element)
-    return lambda v: [None if x is None else decode(x) for x in json.loads(v)]
-
-
 def _interval(value: Any) -> Any:
     months, days, micros = str(value).split(" ")
     return {"months": int(months), "days": int(days), "micros": int(micros)}
@@ -113,9 +108,8 @@ def decoder(typ: SqlType) -> Callable[[Any], Any]:
             return lambda v: v
         case "interval":
             return _interval
-        case "list" | "array":
-            assert typ.element is not None
-            return _list_decoder(typ.element)
+        case "list" | "array" | "map" | "record":
+            return lambda v: arrow_value(v, typ)
         case _:
             return lambda v: v
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from mzsql.expr.evaluate import datum_text
 from mzsql.repr.types import INTERVAL, SqlType
+from mzsql.repr.values import Map, arrow_text
 
 
 @functools.total_ordering
@@ -146,7 +147,7 @@ def _elements(typ: SqlType) -> Callable[[Any], Any]:
 def _pairs(typ: SqlType) -> Callable[[Any], Any]:
     assert typ.element is not None
     one = _optional(typ.element)
-    return lambda v: {k: one(x) for k, x in v}
+    return lambda v: Map({k: one(x) for k, x in v}, arrow_text(v, typ))
 
 
 def _fields(typ: SqlType) -> Callable[[Any], Any]:

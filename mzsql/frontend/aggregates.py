@@ -1,4 +1,4 @@
-"""Aggregates: collected while the expressions around them are planned.
+"""Aggregates and window functions: collected while the expressions around them are planned.
 
 Promise: an aggregate is planned over the rows before grouping and leaves a marker, a column of level -1, which the query planner turns
 into a column of the `Reduce`. FILTER becomes a CASE inside the aggregate, `avg` and the variances become sums and counts, as in
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import expressions as exp
 
 from mzsql.expr import functions
+from mzsql.expr.functions import collecting
 from mzsql.expr.scalar import Literal
 from mzsql.frontend import hir
 from mzsql.frontend.coerce import (
@@ -54,7 +55,7 @@ _DESUGARED = frozenset(
 #: What wraps a value that is collected.
 _ITEMS = {"array_agg": "array_item", "list_agg": "list_item"}
 #: Aggregates whose result depends on the order of their input.
-_ORDERED = frozenset({"array_agg", "list_agg", "string_agg"})
+_ORDERED = {"string_agg": 2, **collecting.ARGUMENTS}
 
 
 @dataclass
@@ -143,14 +144,11 @@ def _ordered(
     for item in parts.order:
         keys.append(settle(ctx.plan(item.this)))
         order.append((bool(item.args.get("desc")), not item.args.get("nulls_first")))
-    wanted = 2 if parts.name == "string_agg" else 1
-    if len(args) != wanted:
+    if len(args) != _ORDERED[parts.name]:
         raise UndefinedFunction(
             f"function {parts.name}({', '.join(plain_name(a.typ) for a in args)}) does not exist",
             position=parts.position,
         )
-    if condition is not None and parts.name != "string_agg":
-        raise Unsupported(f"FILTER with {parts.name} is not supported", position=parts.position)
     if parts.name == "string_agg":
         args = [
             require(a, t.TEXT, "implicit", "argument of string_agg", parts.position) for a in args

@@ -16,6 +16,7 @@ from mzsql.frontend.coerce import (
     Typed,
     call,
     can_cast,
+    empty,
     explicit,
     function_call,
     operator_call,
@@ -23,6 +24,7 @@ from mzsql.frontend.coerce import (
     to_boolean,
     unify,
 )
+from mzsql.frontend.containers import is_empty_constructor, of_query
 from mzsql.frontend.nodes import (
     function_name,
     known,
@@ -96,6 +98,8 @@ def _nullif(ctx: ExprContext, node: exp.Expr) -> Typed:
 
 def _cast(ctx: ExprContext, node: exp.Expr) -> Typed:
     target = resolve_type(node.args["to"])
+    if is_empty_constructor(node.this) and target.element is not None:
+        return empty(target)
     return explicit(ctx.plan(node.this), target, position_of(node))
 
 
@@ -238,6 +242,12 @@ def _anonymous(ctx: ExprContext, node: exp.Expr) -> Typed:
     special = _SPECIAL.get(name)
     if special is not None:
         return special(ctx, node)
+    if (
+        name in ("array", "list")
+        and node.expressions
+        and isinstance(node.expressions[0], exp.Query)
+    ):
+        return of_query(ctx, node, name)
     if aggregates.is_aggregate(name):
         return _aggregate(ctx, node, None)
     if name in WINDOW_FUNCTIONS:
@@ -254,8 +264,9 @@ def _anonymous(ctx: ExprContext, node: exp.Expr) -> Typed:
 
 def _table_function(ctx: ExprContext, node: exp.Expr, name: str) -> Typed:
     if ctx.table_functions is None:
+        clause = ctx.clause if " " in ctx.clause else f"{ctx.clause} clause"
         raise SqlError(
-            f"table functions are not allowed in {ctx.clause} (function {name})",
+            f"table functions are not allowed in {clause} (function pg_catalog.{name})",
             position=position_of(node),
             sqlstate="0A000",
         )
@@ -274,7 +285,7 @@ def _aggregate(ctx: ExprContext, node: exp.Expr, where: exp.Expr | None) -> Type
         )
     inner = replace(
         ctx,
-        clause="an aggregate",
+        clause="aggregate function calls",
         table_functions=None,
         windows=False,
         positions={},
@@ -308,10 +319,6 @@ def _window(ctx: ExprContext, node: exp.Expr) -> Typed:
             sqlstate="42P20",
         )
     return windows.plan_window(ctx, node)
-
-
-def _tuple(_ctx: ExprContext, node: exp.Expr) -> Typed:
-    raise Unsupported("row values are not supported here", position=position_of(node))
 
 
 def _star(_ctx: ExprContext, node: exp.Expr) -> Typed:
@@ -351,7 +358,6 @@ HANDLERS: dict[type[exp.Expr], Callable[[ExprContext, Any], Typed]] = {
     exp.Anonymous: _anonymous,
     exp.Filter: _filter,
     exp.Window: _window,
-    exp.Tuple: _tuple,
     exp.Star: _star,
     exp.Placeholder: _parameter,
     exp.Parameter: _parameter,

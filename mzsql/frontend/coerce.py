@@ -14,14 +14,23 @@ from functools import lru_cache
 from typing import Any
 
 from mzsql.expr import functions
+from mzsql.expr.functions.polymorphic import bind, common, is_polymorphic
 from mzsql.expr.scalar import Literal
-from mzsql.frontend import hir
+from mzsql.frontend import container_literals, hir
 from mzsql.frontend.placeholders import decided
-from mzsql.repr.errors import DatatypeMismatch, SqlError, UndefinedFunction, UndefinedObject
+from mzsql.repr.errors import (
+    DatatypeMismatch,
+    SqlError,
+    UndefinedFunction,
+    UndefinedObject,
+    Unsupported,
+)
+from mzsql.repr.jsonb import canonical
 from mzsql.repr.types import (
     BOOLEAN,
     DEFAULT_NUMERIC_SCALE,
     TEXT,
+    UNKNOWN,
     SqlType,
     type_name,
 )
@@ -49,6 +58,7 @@ _CATEGORIES = {
 _PREFERRED = frozenset({"boolean", "double", "text", "timestamptz", "interval"})
 _DECIMAL = re.compile(r"\s*([+-]?)(\d*)(?:\.(\d*))?\s*")
 _MODIFIED = frozenset({"numeric", "varchar", "char", "timestamp", "timestamptz"})
+_CONTAINERS = frozenset({"array", "list", "map", "record"})
 _INTEGER_BOUNDS = {"smallint": 15, "integer": 31, "bigint": 63}
 
 
@@ -137,6 +147,8 @@ def cast(value: Typed, target: SqlType, context: str) -> Typed | None:
     if value.typ.kind == "unknown":
         return _from_unknown(value, target, context)
     keys = functions.find_cast(value.typ, target, context)
+    if keys is None and target.kind in _CONTAINERS and context == "explicit":
+        return _read_text(value, target)
     if keys is None:
         return None
     plain = _wider_literal(value, target)
@@ -152,6 +164,56 @@ def cast(value: Typed, target: SqlType, context: str) -> Typed | None:
         typ = target if wanted else func.result_type([out.typ])
         out = call(key, [out], typ)
     return out
+
+
+def _read_text(value: Typed, target: SqlType) -> Typed | None:
+    """A text as an array, list or map: a constant is read while the statement is planned."""
+    if category(value.typ) != "string":
+        return None
+    if not isinstance(value.expr, Literal):
+        raise Unsupported(
+            f"reading {type_name(target)} from a text that is no constant is not supported"
+        )
+    if value.expr.value is None:
+        return Typed(Literal(None, target), target, True)
+    return read_container(str(value.expr.value), target)
+
+
+def read_container(text: str, target: SqlType) -> Typed:
+    """The array, list, map or record that a text spells; its elements are read as texts of their type.
+
+    Raises:
+        DataError: ``invalid input syntax for type array: …``.
+    """
+    parsed = container_literals.parse(text, target)
+
+    def element(item: Any, typ: SqlType) -> Typed:
+        if item is None:
+            return Typed(Literal(None, typ), typ, True)
+        if isinstance(item, str):
+            done = cast(Typed(Literal(item, UNKNOWN), UNKNOWN, False), typ, "explicit")
+            if done is None:
+                raise Unsupported(f"reading {type_name(typ)} from a text is not supported")
+            return done
+        return built(item, typ)
+
+    def built(items: Any, typ: SqlType) -> Typed:
+        inner = typ.element
+        assert inner is not None
+        if typ.kind == "map":
+            values = [element(item, inner) for item in items.values()]
+            keys = [Typed(Literal(key, TEXT), TEXT, False) for key in items]
+            pairs = [part for pair in zip(keys, values, strict=True) for part in pair]
+            return empty(typ) if not pairs else call("map", pairs, typ)
+        made = [element(item, inner) for item in items]
+        return empty(typ) if not made else call(typ.kind, made, typ)
+
+    return built(parsed, target)
+
+
+def empty(typ: SqlType) -> Typed:
+    """An array, list or map without elements."""
+    return Typed(Literal("{}" if typ.kind == "map" else "[]", typ), typ, False)
 
 
 def _wider_literal(value: Typed, target: SqlType) -> Typed | None:
@@ -184,6 +246,8 @@ def _from_unknown(value: Typed, target: SqlType, context: str) -> Typed | None:
         simple = _literal(text, target)
         if simple is not None:
             return simple
+        if target.kind in _CONTAINERS:
+            return read_container(text, target)
         typed = Typed(Literal(text, TEXT), TEXT, False)
     else:
         typed = Typed(value.expr, TEXT, value.nullable)
@@ -195,6 +259,8 @@ def _from_unknown(value: Typed, target: SqlType, context: str) -> Typed | None:
 
 def _literal(text: str, target: SqlType) -> Typed | None:
     """The typed literal that a quoted text is without any doubt; None where the cast is to decide."""
+    if target.kind == "jsonb":
+        return Typed(Literal(canonical(text), target), target, False)
     if target.kind == "numeric":
         match = _DECIMAL.fullmatch(text)
         if match is None or not (match[2] or match[3]) or target.scale is not None:
@@ -282,7 +348,13 @@ def _wider(a: SqlType, b: SqlType, what: str, position: int | None) -> SqlType:
             return SqlType("numeric", scale=max(a.effective_scale, b.effective_scale))
         if a.kind in ("varchar", "char"):
             return SqlType(a.kind)
-        return a
+        wider = common([a, b])
+        if wider is None:
+            raise DatatypeMismatch(
+                f"{what} types {type_name(a)} and {type_name(b)} cannot be matched",
+                position=position,
+            )
+        return wider
     if {a.kind, b.kind} & {"numeric"} and category(a) == category(b) == "number":
         number, other = (a, b) if a.kind == "numeric" else (b, a)
         if functions.find_cast(other, SqlType("numeric"), "implicit") is not None:
@@ -323,15 +395,23 @@ def _is_any(typ: SqlType) -> bool:
     return typ.kind == "any"
 
 
-def _params(func: Any, count: int) -> tuple[SqlType, ...] | None:
-    """The types of `count` arguments, or None where the function does not take as many."""
+def _params(func: Any, given: Sequence[SqlType]) -> tuple[SqlType, ...] | None:
+    """The parameters' types for these arguments, or None where the function does not take as many, or no such element."""
     args: tuple[SqlType, ...] = func.args
     variadic: SqlType | None = getattr(func, "variadic", None)
+    count = len(given)
     if len(args) == count:
-        return args
+        return bind(args, given)
     if variadic is not None and count >= max(len(args), 1):
-        return (*args, *(variadic for _ in range(count - len(args))))
+        return bind((*args, *(variadic for _ in range(count - len(args)))), given)
     return None
+
+
+def _fits(arg: SqlType, param: SqlType) -> bool:
+    """Whether an argument may stand for a parameter."""
+    if _is_any(param) or (arg.kind == param.kind and arg.kind not in _CONTAINERS):
+        return True
+    return can_cast(arg, param, "implicit")
 
 
 def resolve(candidates: Sequence[Any], args: Sequence[SqlType]) -> Any | None:
@@ -343,11 +423,8 @@ def resolve(candidates: Sequence[Any], args: Sequence[SqlType]) -> Any | None:
     fitting = [
         (func, params)
         for func in candidates
-        if (params := _params(func, len(args))) is not None
-        and all(
-            _is_any(p) or a.kind == p.kind or can_cast(a, p, "implicit")
-            for a, p in zip(args, params, strict=True)
-        )
+        if (params := _params(func, args)) is not None
+        and all(_fits(a, p) for a, p in zip(args, params, strict=True))
     ]
     exact = [
         f for f, params in fitting if all(_same(a, p) for a, p in zip(args, params, strict=True))
@@ -417,9 +494,19 @@ def _by_unknowns(fitting: Any, args: Sequence[SqlType]) -> Any | None:
     return fitting[0][0] if fitting else None
 
 
+def polymorphic_problem(candidates: Sequence[Any], args: Sequence[SqlType]) -> str | None:
+    """Why no overload of a function over any elements fits, where that is since nothing is known of them."""
+    polymorphic = any(is_polymorphic(func.args) for func in candidates)
+    if not polymorphic or any(a.element is not None for a in args):
+        return None
+    if not any(a.kind == "unknown" for a in args):
+        return None
+    return "could not determine polymorphic type because input has type unknown"
+
+
 def apply(func: Any, args: Sequence[Typed]) -> list[Typed]:
     """The arguments as the overload wants them; arguments it takes of any type are brought to a common one."""
-    params = _params(func, len(args))
+    params = _params(func, [a.typ for a in args])
     assert params is not None
     out: list[Typed] = []
     for arg, param in zip(args, params, strict=True):
@@ -489,6 +576,9 @@ def _resolved(name: str, args: Sequence[Typed], shown: str, position: int | None
         ) from None
     if func is None:
         kind, _, rest = shown.partition(": ")
+        problem = polymorphic_problem(functions.scalars_named(name), [a.typ for a in args])
+        if problem is not None and not rest:
+            raise UndefinedFunction(problem, position=position)
         message = f"operator does not exist: {rest}" if rest else f"{kind} does not exist"
         hint = None
         if not functions.scalars_named(name) and not rest:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import expressions as exp
 
 from mzsql.expr.scalar import Literal, Unmaterializable
-from mzsql.frontend import aggregates, calls, hir, predicates
+from mzsql.frontend import aggregates, calls, containers, hir, predicates
 from mzsql.frontend.coerce import (
     Typed,
     cast,
@@ -30,6 +30,7 @@ from mzsql.frontend.scope import Scope
 from mzsql.repr import types as t
 from mzsql.repr.errors import (
     SqlSyntaxError,
+    UndefinedColumn,
     Unsupported,
 )
 from mzsql.repr.interval_text import FIELDS, Cut, parse_interval
@@ -84,14 +85,23 @@ def _spelled(node: exp.Expr) -> str:
 
 
 def _column(ctx: ExprContext, node: exp.Expr) -> Typed:
-    if isinstance(node.this, exp.Star):
-        raise SqlSyntaxError("wildcard in invalid position", position=position_of(node))
     parts = tuple(
         fold(node.args[part]) for part in ("catalog", "db", "table") if node.args.get(part)
     )
     position = position_of(node)
+    if isinstance(node.this, exp.Star):
+        row = containers.whole_row(ctx, parts, position) if parts else None
+        if row is None:
+            raise SqlSyntaxError("wildcard in invalid position", position=position)
+        return row
     name = fold(node.this)
-    level, index = ctx.scope.resolve(parts or None, name, position)
+    try:
+        level, index = ctx.scope.resolve(parts or None, name, position)
+    except UndefinedColumn:
+        row = containers.whole_row(ctx, (*parts, name), position)
+        if row is None:
+            raise
+        return row
     if level == 0:
         ctx.positions.setdefault(index, position)
     typ = ctx.scope.item(level, index).typ
@@ -163,4 +173,5 @@ _HANDLERS: dict[type[exp.Expr], Callable[[ExprContext, Any], Typed]] = {
     exp.CurrentSchema: moment("current_schema", t.TEXT),
     **predicates.HANDLERS,
     **calls.HANDLERS,
+    **containers.HANDLERS,
 }

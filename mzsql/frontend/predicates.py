@@ -19,6 +19,7 @@ from mzsql.frontend.coerce import (
     operator_call,
     to_boolean,
 )
+from mzsql.frontend.containers import elements_query
 from mzsql.frontend.hir_visit import shifted
 from mzsql.frontend.nodes import (
     combine,
@@ -279,6 +280,8 @@ def _within(value: Typed, low: Typed, high: Typed, position: int | None, *, nega
 
 def _in(ctx: ExprContext, node: exp.Expr, *, negated: bool = False) -> Typed:
     query = node.args.get("query")
+    if len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Values):
+        (query,) = node.expressions
     if query is not None:
         done = _any_all(ctx, node.this, "=", query, position_of(node), every=False)
         return negate(done) if negated else done
@@ -304,10 +307,10 @@ def _in(ctx: ExprContext, node: exp.Expr, *, negated: bool = False) -> Typed:
 def _quantified(ctx: ExprContext, node: exp.Expr, symbol: str) -> Typed:
     quantifier = node.expression
     query = unparen(quantifier.this)
-    if isinstance(query, exp.Subquery | exp.Query | exp.Values):
-        every = isinstance(quantifier, exp.All)
-        return _any_all(ctx, node.this, symbol, query, position_of(node), every=every)
-    raise Unsupported("ANY and ALL of an array are not supported", position=position_of(node))
+    if not isinstance(query, exp.Subquery | exp.Query | exp.Values):
+        query = elements_query(query)
+    every = isinstance(quantifier, exp.All)
+    return _any_all(ctx, node.this, symbol, query, position_of(node), every=every)
 
 
 def _any_all(
@@ -328,8 +331,10 @@ def _any_all(
     )
     planned = ctx.planner.subquery(query, ctx.scope)
     if len(planned.types) != len(lefts):
-        problem = "too many" if len(planned.types) > len(lefts) else "too few"
-        raise SqlSyntaxError(f"subquery has {problem} columns", position=position)
+        raise SqlSyntaxError(
+            f"subquery has {len(planned.types)} columns available but {len(lefts)} columns specified",
+            position=position,
+        )
     moved = [Typed(shifted(v.expr, 1), v.typ, v.nullable) for v in lefts]
     rights = [Typed(hir.Column(i), c.type, c.nullable) for i, c in enumerate(planned.types)]
     comparison = compare_rows(symbol, moved, rights, position)
@@ -346,6 +351,8 @@ def _exists(ctx: ExprContext, node: exp.Expr) -> Typed:
 
 def _scalar_subquery(ctx: ExprContext, node: exp.Expr) -> Typed:
     planned = ctx.planner.subquery(node, ctx.scope)
+    if len(planned.names) == 1:
+        node.meta["column"] = planned.names[0]  # what names the value in a select list
     if len(planned.types) != 1:
         raise SqlSyntaxError(
             f"Expected subselect to return 1 column, got {len(planned.types)} columns",
@@ -373,4 +380,5 @@ HANDLERS: dict[type[exp.Expr], Callable[[ExprContext, Any], Typed]] = {
     exp.Exists: _exists,
     exp.Subquery: _scalar_subquery,
     exp.Select: _scalar_subquery,
+    exp.Values: _scalar_subquery,
 }

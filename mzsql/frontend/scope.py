@@ -1,7 +1,8 @@
 """Scopes: which columns a name can mean, and how far out they are.
 
-Promise: names resolve as in PostgreSQL: innermost scope first; within one, exactly one visible column must bear the name. A scope that
-stands on the left of a join is a level of its own for what stands on the right, visible there only under LATERAL.
+Promise: names resolve as in PostgreSQL: innermost query first; within one, exactly one visible column must bear the name. A scope that
+stands on the left of a join is a level of its own for what stands on the right, visible there only under LATERAL; those of one FROM
+clause are looked through together, as no one of them is nearer than another.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ class ScopeItem:
         typ: its type.
         unqualified: whether it can be meant without its table's name (one side's column of a USING join cannot).
         starred: whether `*` expands to it.
+        aliases: further tables it is of (``x`` of ``USING (…) AS x``).
+        place: where it stands in its table.
+        scalar: whether its table's name means the value itself, as that of a function of one column does, and no record.
     """
 
     name: str
@@ -34,19 +38,32 @@ class ScopeItem:
     typ: ColumnType
     unqualified: bool = True
     starred: bool = True
+    aliases: tuple[TableName, ...] = ()
+    scalar: bool = False
+    place: int = 0
+
+    def is_of(self, table: TableName) -> bool:
+        """Whether a table's name, as a reference gives it, means a table that the column is of."""
+        return any(matches(full, table) for full in self.tables())
+
+    def tables(self) -> tuple[TableName, ...]:
+        """The tables it is of."""
+        return self.aliases if self.table is None else (self.table, *self.aliases)
 
 
 @dataclass(frozen=True)
 class Scope:
     """The columns of a relation, and the scopes around it.
 
-    `reachable` is False for the left side of a join that is not LATERAL; `tables` are names in scope that have no column.
+    `reachable` is False for the left side of a join that is not LATERAL; `tables` are names in scope that have no column; `left` says
+    that it is the left side of a join, seen from the right.
     """
 
     items: tuple[ScopeItem, ...] = ()
     outer: Scope | None = None
     reachable: bool = True
     tables: tuple[TableName, ...] = ()
+    left: bool = False
 
     def types(self) -> tuple[ColumnType, ...]:
         """The columns' types."""
@@ -69,7 +86,23 @@ class Scope:
 
     def table_names(self) -> set[TableName]:
         """The tables that have a name here."""
-        return {item.table for item in self.items if item.table is not None} | set(self.tables)
+        return {table for item in self.items for table in item.tables()} | set(self.tables)
+
+    def blocked(self) -> Scope:
+        """The same, with the left sides of the joins around out of reach, as for a subquery in FROM that is not LATERAL."""
+        if not self.left:
+            return self
+        outer = self.outer
+        return replace(self, reachable=False, outer=None if outer is None else outer.blocked())
+
+    def queries(self) -> Iterator[list[tuple[int, Scope]]]:
+        """The levels, those that are left sides in one FROM clause together."""
+        together: list[tuple[int, Scope]] = []
+        for level, scope in self.levels():
+            together.append((level, scope))
+            if not (scope.left and scope.outer is not None and scope.outer.left):
+                yield together
+                together = []
 
     def resolve(self, table: TableName | None, name: str, position: int | None) -> tuple[int, int]:
         """Level and index of a column.
@@ -79,16 +112,18 @@ class Scope:
         """
         if table is not None:
             return self._resolve_qualified(table, name, position)
-        for level, scope in self.levels():
-            if not scope.reachable:
-                continue
+        for together in self.queries():
             found = [
-                i for i, item in enumerate(scope.items) if item.name == name and item.unqualified
+                (level, i)
+                for level, scope in together
+                if scope.reachable
+                for i, item in enumerate(scope.items)
+                if item.name == name and item.unqualified
             ]
             if len(found) > 1:
                 raise AmbiguousColumn(f'column reference "{name}" is ambiguous', position=position)
             if found:
-                return level, found[0]
+                return found[0]
         raise UndefinedColumn(
             f'column "{name}" does not exist', position=position, hint=self._similar(name)
         )
@@ -96,25 +131,44 @@ class Scope:
     def _resolve_qualified(
         self, table: TableName, name: str, position: int | None
     ) -> tuple[int, int]:
-        blocked = False
         shown = ".".join((*table, name))
-        for level, scope in self.levels():
-            known = [t for t in scope.table_names() if matches(t, table)]
-            if not known:
-                continue
-            if not scope.reachable:
-                blocked = True
-                continue
-            found = [
-                i
-                for i, item in enumerate(scope.items)
-                if item.name == name and item.table is not None and matches(item.table, table)
-            ]
-            if len(found) > 1:
-                raise AmbiguousColumn(f'column reference "{shown}" is ambiguous', position=position)
-            if found:
-                return level, found[0]
+        found = self.find_table(table, position)
+        if found is None:
             raise UndefinedColumn(f'column "{shown}" does not exist', position=position)
+        level, scope = found
+        columns = [
+            i for i, item in enumerate(scope.items) if item.name == name and item.is_of(table)
+        ]
+        if len(columns) > 1:
+            raise AmbiguousColumn(f'column reference "{name}" is ambiguous', position=position)
+        if columns:
+            return level, columns[0]
+        raise UndefinedColumn(f'column "{shown}" does not exist', position=position)
+
+    def find_table(self, table: TableName, position: int | None) -> tuple[int, Scope] | None:
+        """Level and scope of the innermost table that a reference's qualifier means; None where no table bears the name.
+
+        Raises:
+            AmbiguousColumn: several tables to the left do.
+            UndefinedTable: the one that does cannot be reached from here.
+        """
+        blocked = False
+        for together in self.queries():
+            known = [
+                (level, scope)
+                for level, scope in together
+                if any(matches(t, table) for t in scope.table_names())
+            ]
+            reachable = [(level, scope) for level, scope in known if scope.reachable]
+            if len(reachable) > 1:
+                raise AmbiguousColumn(
+                    f'table reference "{".".join(table)}" is ambiguous',
+                    position=position,
+                    sqlstate="42P09",
+                )
+            if reachable:
+                return reachable[0]
+            blocked = blocked or bool(known)
         if blocked:
             raise UndefinedTable(
                 f'invalid reference to FROM-clause entry for table "{".".join(table)}"',
@@ -122,7 +176,7 @@ class Scope:
                 hint=f'There is an entry for table "{table[-1]}", but it cannot be referenced from this part of the query: '
                 "say LATERAL.",
             )
-        raise UndefinedColumn(f'column "{shown}" does not exist', position=position)
+        return None
 
     def _similar(self, name: str) -> str | None:
         """A hint at a column whose name differs in case or by a letter."""
@@ -135,29 +189,32 @@ class Scope:
             return [i for i, item in enumerate(self.items) if item.starred]
         if not any(matches(t, table) for t in self.table_names()):
             raise UndefinedTable(
-                f'no table named "{".".join(table)}" in scope', position=position, sqlstate="42P01"
+                f"no table named '{'.'.join(table)}' in scope", position=position, sqlstate="42P01"
             )
-        seen: dict[str, int] = {}
-        found: list[int] = []
-        for i, item in enumerate(self.items):
-            if item.table is not None and matches(item.table, table):
-                seen.setdefault(item.name, i)
-                found.append(i)
-        return found
+        found = [i for i, item in enumerate(self.items) if item.is_of(table)]
+        # USING moves columns to the front or out of sight; a table's own order is not touched by that.
+        return sorted(found, key=lambda i: self.items[i].place)
 
     def renamed(self, table: TableName | None, names: tuple[str, ...]) -> Scope:
-        """The same columns under a table alias and, the first ones, under new names."""
-        items = tuple(
-            replace(
-                item,
-                table=table if table is not None else item.table,
-                name=names[i] if i < len(names) else item.name,
-                unqualified=True,
-                starred=True,
+        """The same columns under a table alias and, the first ones, under new names; what `*` passes over has no name then."""
+        items: list[ScopeItem] = []
+        given = iter(names)
+        for item in self.items:
+            if not item.starred:
+                items.append(replace(item, table=None, unqualified=False, aliases=()))
+                continue
+            items.append(
+                replace(
+                    item,
+                    table=table if table is not None else item.table,
+                    name=next(given, item.name),
+                    unqualified=True,
+                    aliases=(),
+                    place=len(items),
+                )
             )
-            for i, item in enumerate(self.items)
-        )
-        return Scope(items, self.outer, self.reachable, () if table is None else (table,))
+        tables = () if table is None else (table,)
+        return Scope(tuple(items), self.outer, self.reachable, tables)
 
 
 def matches(full: TableName, given: TableName) -> bool:

@@ -80,6 +80,11 @@ def resolve_type(node: exp.DataType) -> SqlType:
         if not isinstance(element, exp.DataType):
             raise UndefinedObject('type "array" does not exist')
         return SqlType(name.lower(), element=resolve_type(element))
+    if name == "MAP":
+        key, value = node.expressions
+        if resolve_type(key).kind != "text":
+            raise Unsupported("the keys of a map are of type text")
+        return SqlType("map", element=resolve_type(value))
     found = _KINDS.get(name)
     if found is None:
         spelled = node.args.get("kind") if kind is exp.DType.USERDEFINED else name.lower()
@@ -90,10 +95,19 @@ def resolve_type(node: exp.DataType) -> SqlType:
 
 
 def _named(text: str, node: exp.Expr) -> SqlType:
-    found = _NAMED.get(text.lower()) or _KINDS.get(_SYNONYMS.get(text.upper(), text.upper()))
+    low, upper = text.lower(), text.upper()
+    found = _NAMED.get(low) or _array_of(low) or _KINDS.get(_SYNONYMS.get(upper, upper))
     if found is None:
         raise UndefinedObject(f'type "{text}" does not exist', position=_position(node))
     return found
+
+
+def _array_of(name: str) -> SqlType | None:
+    """``_int4``: PostgreSQL's own name of an array's type."""
+    element = _NAMED.get(name[1:]) if name.startswith("_") else None
+    if name == "_text":
+        element = t.TEXT
+    return None if element is None else SqlType("array", element=element)
 
 
 def _position(node: exp.Expr) -> int | None:

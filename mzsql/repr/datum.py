@@ -18,6 +18,8 @@ time                                   int, microseconds since midnight
 timestamp, timestamptz                 int, microseconds since 1970-01-01 00:00:00 (UTC)
 interval                               str, ``"<months> <days> <microseconds>"``
 list, array                            str, JSON array of the elements' Datums
+record                                 str, JSON array of the fields' Datums
+map                                    str, JSON object of the values' Datums, its keys in order
 =====================================  ==========================================================================
 """
 

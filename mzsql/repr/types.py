@@ -129,7 +129,9 @@ def type_name(typ: SqlType) -> str:
     if typ.kind == "list" and typ.element is not None:
         return f"{type_name(typ.element)} list"
     if typ.kind == "array" and typ.element is not None:
-        return f"{type_name(typ.element)}[]"
+        # An array's dimensions are no part of its type's name.
+        shown = type_name(typ.element)
+        return shown if typ.element.kind == "array" else f"{shown}[]"
     if typ.kind == "map" and typ.element is not None:
         return f"map[text=>{type_name(typ.element)}]"
     if typ.kind == "record":

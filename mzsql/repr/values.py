@@ -10,6 +10,7 @@ import datetime as dt
 import json
 import math
 import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Context, Decimal
 from typing import Any
 
@@ -19,6 +20,7 @@ import pyarrow as pa
 from mzsql.repr.datum import Datum
 from mzsql.repr.errors import DataError, DatatypeMismatch
 from mzsql.repr.interval import Interval, clock_text
+from mzsql.repr.jsonb import canonical
 from mzsql.repr.types import SqlType, type_name
 
 _EPOCH_DATE = dt.date(1970, 1, 1)
@@ -41,6 +43,29 @@ class Jsonb(msgspec.Struct, frozen=True):
     def value(self) -> Any:
         """dict, list, str, int, Decimal, bool or None."""
         return json.loads(self.text, parse_float=Decimal)
+
+
+class Map(Mapping[str, Any]):
+    """A map's value: a mapping whose ``str()`` is the map's text."""
+
+    def __init__(self, items: Mapping[str, Any], text: str = "") -> None:
+        self._items = dict(items)
+        self._text = text
+
+    def __getitem__(self, key: str) -> Any:
+        return self._items[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __str__(self) -> str:
+        return self._text or str(self._items)
+
+    def __repr__(self) -> str:
+        return f"Map({self._items!r})"
 
 
 def python_value(datum: Datum, typ: SqlType) -> Any:
@@ -76,6 +101,11 @@ def python_value(datum: Datum, typ: SqlType) -> Any:
                 python_value(item, column.type)
                 for item, (_, column) in zip(items, typ.fields, strict=True)
             )
+        case "map":
+            assert typ.element is not None
+            entries = json.loads(str(datum)).items()
+            items = {key: python_value(item, typ.element) for key, item in entries}
+            return Map(items, datum_text(datum, typ))
         case _:
             return datum
 
@@ -125,7 +155,7 @@ def datum_of(value: Any, typ: SqlType) -> Datum:
         case "uuid", (uuid.UUID() | str()):
             return str(value)
         case "jsonb", (Jsonb() | str()):
-            return str(value)
+            return canonical(str(value))
         case "bytea", (bytes() | bytearray() | memoryview()):
             return bytes(value).hex()
         case "interval", _:
@@ -139,8 +169,18 @@ def datum_of(value: Any, typ: SqlType) -> Datum:
             items = value.values() if isinstance(value, dict) else value
             pairs = zip(items, typ.fields, strict=True)
             return json.dumps([datum_of(item, column.type) for item, (_, column) in pairs])
+        case "map", Mapping():
+            return _map_datum(value.items(), typ, datum_of)
         case _:
             raise _mismatch(value, typ)
+
+
+def _map_datum(
+    items: Iterable[tuple[str, Any]], typ: SqlType, inner: Callable[[Any, SqlType], Datum]
+) -> Datum:
+    """Entries in the order of their keys, so that equal maps have equal datums."""
+    assert typ.element is not None
+    return json.dumps({key: inner(item, typ.element) for key, item in sorted(items)})
 
 
 def _mismatch(value: object, typ: SqlType) -> DatatypeMismatch:
@@ -214,6 +254,9 @@ def datum_text(datum: Datum, typ: SqlType) -> str:
             return _braced(json.loads(str(datum)), typ.element)
         case "record":
             return _record_text(json.loads(str(datum)), typ)
+        case "map":
+            assert typ.element is not None
+            return _map_text(json.loads(str(datum)), typ.element)
         case _:
             return str(datum)
 
@@ -288,10 +331,33 @@ def _braced(items: list[Any], element: SqlType) -> str:
         if item is None:
             parts.append("NULL")
             continue
-        text = datum_text(item, element)
-        plain = element.kind in ("list", "array") or not _needs_quotes(text)
+        text = element_text(item, element)
+        plain = element.kind in ("list", "array", "map") or not _needs_quotes(text)
         parts.append(text if plain else _quoted(text))
     return f"{{{','.join(parts)}}}"
+
+
+def element_text(datum: Datum, typ: SqlType) -> str:
+    """The text of a value inside another one: there a boolean is one letter."""
+    if typ.kind == "boolean":
+        return "t" if datum else "f"
+    return datum_text(datum, typ)
+
+
+def _map_text(entries: dict[str, Any], element: SqlType) -> str:
+    parts = []
+    for key, item in sorted(entries.items()):
+        shown = "NULL"
+        if item is not None:
+            shown = element_text(item, element)
+            if element.kind not in ("map", "list", "array") and _map_quotes(shown):
+                shown = _quoted(shown)
+        parts.append(f"{_quoted(key) if _map_quotes(key) else key}=>{shown}")
+    return f"{{{','.join(parts)}}}"
+
+
+def _map_quotes(text: str) -> bool:
+    return _needs_quotes(text) or "=>" in text
 
 
 def _needs_quotes(text: str) -> bool:
@@ -310,7 +376,7 @@ def _record_text(items: list[Any], typ: SqlType) -> str:
         if item is None:
             parts.append("")
             continue
-        text = datum_text(item, column.type)
+        text = element_text(item, column.type)
         special = any(char in '(),"\\' or char.isspace() for char in text)
         doubled = text.replace("\\", "\\\\").replace('"', '""')
         parts.append(f'"{doubled}"' if special or not text else text)
@@ -341,6 +407,10 @@ def arrow_value(datum: Datum, typ: SqlType) -> Any:
                 f"f{i}": arrow_value(item, column.type)
                 for i, (item, (_, column)) in enumerate(pairs, start=1)
             }
+        case "map":
+            assert typ.element is not None
+            entries = json.loads(str(datum)).items()
+            return [(key, arrow_value(item, typ.element)) for key, item in entries]
         case _:
             return datum
 
@@ -353,6 +423,11 @@ def datums(array: pa.Array | pa.ChunkedArray, typ: SqlType) -> list[Datum]:
     elif kind == "date":
         array = array.cast(pa.int32())
     return [_datum(value, typ) for value in array.to_pylist()]
+
+
+def arrow_text(value: Any, typ: SqlType) -> str:
+    """The text of a value as Arrow hands it out in Python; not of NULL."""
+    return datum_text(_nested(value, typ), typ)
 
 
 def _datum(value: Any, typ: SqlType) -> Datum:
@@ -369,6 +444,8 @@ def _datum(value: Any, typ: SqlType) -> Datum:
         case "record":
             pairs = zip(value.values(), typ.fields, strict=True)
             return json.dumps([_nested(item, column.type) for item, (_, column) in pairs])
+        case "map":
+            return _map_datum(value.items() if isinstance(value, Mapping) else value, typ, _nested)
         case "real" | "double":
             return float(value)
         case "interval" | "bytea":

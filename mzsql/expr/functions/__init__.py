@@ -17,11 +17,14 @@ from mzsql.expr.functions import (
     arithmetic,
     casts,
     comparison,
+    containers,
     datetimes,
     further,
+    jsonb,
     mathematics,
     numeric,
     records,
+    rows_from,
     strings,
     tables,
     windows,
@@ -75,6 +78,8 @@ _SCALAR_MODULES: tuple[ModuleType, ...] = (
     datetimes,
     further,
     records,
+    containers,
+    jsonb,
     windows,
 )
 
@@ -138,8 +143,9 @@ def all_aggregates() -> tuple[AggregateFunc, ...]:
 
 
 def table_func(key: str) -> TableFunc:
-    """The table function of a key; KeyError if there is none."""
-    return _TABLE_KEYS[key]
+    """The table function of a key, several side by side (`rows_from.key`) included; KeyError if there is none."""
+    found = _TABLE_KEYS.get(key)
+    return rows_from.combined(key, _TABLE_KEYS) if found is None else found
 
 
 def table_funcs_named(name: str) -> tuple[TableFunc, ...]:

@@ -10,9 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from sqlglot import expressions as exp
 
+from mzsql.expr.functions import collecting
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.comparison import ANY, ORDERABLE
 from mzsql.expr.functions.declare import FLOATS, INTEGERS, Ast, of
@@ -244,19 +246,6 @@ def _extreme(name: str, kind: str) -> AggregateFunc:
     )
 
 
-def _fields(typ: SqlType) -> tuple[SqlType, ...]:
-    return tuple(column.type for _, column in typ.fields)
-
-
-def _elements_type(kind: str) -> Callable[[Sequence[SqlType]], SqlType]:
-    def rule(args: Sequence[SqlType]) -> SqlType:
-        first = _fields(args[0])[0]
-        # The argument's record: (record of the function's arguments, the order's expressions …).
-        return SqlType(kind, element=_fields(first)[0])
-
-    return rule
-
-
 #: The order of an ordered aggregate: for each order expression, whether it descends and whether NULLs come last.
 Order = tuple[tuple[bool, bool], ...]
 
@@ -309,21 +298,16 @@ def _sorted(rows: Sql, order: Order, engine: Engine) -> Ast:
     return s.call("ARRAY_SORT", s.call("COLLECT_LIST", rows.ast), compare)
 
 
-def _items(ordered: Ast, engine: Engine, field: str) -> Ast:
-    name = "TRANSFORM" if engine is Engine.SPARK else "LIST_TRANSFORM"
-    item = s.field(s.field(s.variable("x0"), "f1"), field)
-    return s.call(name, ordered, s.lambda_(("x0",), item))
-
-
-def _array_agg(base: str, order: Order) -> AggregateFunc:
-    def value(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-        return _items(_sorted(args[0], order, engine), engine, "f1")
+def _collecting(base: str, order: Order) -> AggregateFunc:
+    def value(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+        rows = _sorted(args[0], order, engine)
+        return collecting.collected(base, rows, args[0].typ, typ, engine)
 
     return AggregateFunc(
         key=ordered_key(base, order),
         name=base,
         args=(ANY,),
-        result=_elements_type("array" if base == "array_agg" else "list"),
+        result=lambda args: collecting.result(base, args[0]),
         kind="basic",
         ignores_nulls=False,
         value=value,
@@ -395,8 +379,7 @@ def _first_separator_length(kept: Ast, engine: Engine) -> Ast:
 
 #: Aggregates whose key carries an order: the row for each order is made when it is asked for.
 _ORDERED: dict[str, Callable[[Order], AggregateFunc]] = {
-    "array_agg": lambda order: _array_agg("array_agg", order),
-    "list_agg": lambda order: _array_agg("list_agg", order),
+    **{base: partial(_collecting, base) for base in collecting.ARGUMENTS},
     "string_agg": _string_agg,
 }
 
@@ -423,4 +406,9 @@ FUNCTIONS: tuple[AggregateFunc, ...] = (
     _plain_array_agg("list_agg"),
     # Of two arguments: a call is planned with `ordered_key`, over row(row(value, separator), order …).
     replace(_string_agg(()), args=(TEXT, TEXT)),
+    *(
+        replace(_collecting(base, ()), args=(ANY,) * count)
+        for base, count in collecting.ARGUMENTS.items()
+        if base not in ("array_agg", "list_agg")
+    ),
 )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from sqlglot import expressions as exp
 
-from mzsql.expr.functions import calendar, parsing
+from mzsql.expr.functions import calendar, jsonb_text, parsing
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.arithmetic import in_range, is_infinite
 from mzsql.expr.functions.declare import BOUNDS, FLOATS, INTEGERS, SIGNED, STRINGS, Ast, failed, of
@@ -396,7 +396,65 @@ def _readings() -> list[Cast]:
     ]
 
 
-CASTS: tuple[Cast, ...] = (*_numbers(), *_booleans(), *_texts(), *_times(), *_readings())
+def _jsonb() -> list[Cast]:
+    """From text, where it is a document; to what a document's scalar is."""
+
+    def read(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+        jsonb_text.duckdb(engine, "a text as jsonb")
+        return jsonb_text.canonical(args[0].ast)
+
+    def broken(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+        jsonb_text.duckdb(engine, "a text as jsonb")
+        return s.not_(jsonb_text.is_document(args[0].ast))
+
+    def message(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+        return s.concat(
+            s.text('invalid input syntax for type jsonb: expected value: "'),
+            args[0].ast,
+            s.text('"'),
+        )
+
+    def scalar(target: str) -> Cast:
+        reader = parsing.PARSERS[target].value
+
+        def value(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+            jsonb_text.duckdb(engine)
+            return reader(engine, args, typ)
+
+        def wrong(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+            del typ
+            jsonb_text.duckdb(engine)
+            kind = "^(true|false)$" if target == "boolean" else "^-?[0-9]"
+            return s.not_(s.matches(args[0].ast, kind, engine))
+
+        def shown(_engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+            found = s.case(
+                *(
+                    (jsonb_text.is_kind(args[0].ast, kind), s.text(name))
+                    for kind, name in _JSON_KINDS.items()
+                ),
+                otherwise=s.text("number"),
+            )
+            plain = type_name(SqlType(typ.kind))
+            return s.concat(s.text("cannot cast jsonb "), found, s.text(f" to type {plain}"))
+
+        return _cast("jsonb", target, EXPLICIT, value, ErrorRule(wrong, shown))
+
+    readers = [
+        _cast(source, "jsonb", EXPLICIT, read, ErrorRule(broken, message)) for source in STRINGS
+    ]
+    return [*readers, *(scalar(target) for target in ("boolean", "numeric", "double"))]
+
+
+_JSON_KINDS = {
+    "OBJECT": "object",
+    "ARRAY": "array",
+    "VARCHAR": "string",
+    "BOOLEAN": "boolean",
+    "NULL": "null",
+}
+
+CASTS: tuple[Cast, ...] = (*_jsonb(), *_numbers(), *_booleans(), *_texts(), *_times(), *_readings())
 FUNCTIONS: tuple[ScalarFunc, ...] = tuple(cast.func for cast in CASTS)
 
 _BY_TYPES: dict[tuple[str, str], list[Cast]] = {}
@@ -429,11 +487,51 @@ def find_cast(source: SqlType, target: SqlType, context: str) -> tuple[str, ...]
                 and source.length <= target.length
             )
             return () if longer else _length_cast(source, target, context)
-        return () if source.element == target.element and source.fields == target.fields else None
+        return _container_cast(source, target, context)
+    if source.kind == "jsonb" and target.kind in (*INTEGERS, "real") and context == EXPLICIT:
+        through = "double" if target.kind == "real" else "numeric"
+        return (f"jsonb_to_{through}", f"{through}_to_{target.kind}")
+    if source.kind in _CONTAINERS:
+        return _from_container(source, target, context)
     found = _length_cast(source, target, context)
     if found is not None or source.kind not in ("varchar", "char") or target.kind == "text":
         return found
     return None
+
+
+_CONTAINERS = ("array", "list", "map", "record")
+
+
+def _container_cast(source: SqlType, target: SqlType, context: str) -> tuple[str, ...] | None:
+    """Between two of a kind: where each element, or field, has a cast."""
+    if source.element == target.element and source.fields == target.fields:
+        return ()
+    if source.kind == "record":
+        pairs = list(zip(source.fields, target.fields, strict=False))
+        if len(source.fields) != len(target.fields) or any(
+            find_cast(old.type, new.type, context) is None for (_, old), (_, new) in pairs
+        ):
+            return None
+        return ("record_to_record",)
+    if source.element is None or target.element is None:
+        return None
+    if find_cast(source.element, target.element, context) is None:
+        return None
+    return (f"{source.kind}_to_{target.kind}",)
+
+
+def _from_container(source: SqlType, target: SqlType, context: str) -> tuple[str, ...] | None:
+    """To text where a value is stored or a cast is written; an array is read as a list where a cast is written."""
+    if target.kind in STRINGS and context != IMPLICIT:
+        first = (f"{source.kind}_to_text",)
+        return first if target.kind == "text" else (*first, f"text_to_{target.kind}")
+    if (source.kind, target.kind) != ("array", "list") or context != EXPLICIT:
+        return None
+    if source.element is None or target.element is None:
+        return None
+    if find_cast(source.element, target.element, context) is None:
+        return None
+    return ("array_to_list",)
 
 
 def _length_cast(source: SqlType, target: SqlType, context: str) -> tuple[str, ...] | None:

@@ -65,6 +65,13 @@ def literal(value: Datum, typ: SqlType, engine: Engine) -> Ast:
                 for i, (item, (_, column)) in enumerate(parts, start=1)
             }
             return s.cast(s.struct(**fields), typ, engine)
+        case "map":
+            assert typ.element is not None
+            entries = json.loads(str(value))
+            keys = s.array(*(s.text(key) for key in entries))
+            values = s.array(*(literal(item, typ.element, engine) for item in entries.values()))
+            name = "MAP_FROM_ARRAYS" if engine is Engine.SPARK else "MAP"
+            return s.cast(s.call(name, keys, values), typ, engine)
         case _:
             return s.cast(s.text(str(value)), typ, engine)
 

@@ -154,6 +154,7 @@ class TableFunc:
         output: names and types of the columns it yields.
         rows: (engine, arguments, column types) to an AST of an array of the rows (one column: of its values; several: of structs
             with fields f1, f2, …), which the renderer unnests.
+        columns: the columns' types where they depend on the arguments'.
     """
 
     key: str
@@ -163,3 +164,8 @@ class TableFunc:
     output: RelationType
     rows: Spelling
     errors: tuple[ErrorRule, ...] = ()
+    columns: Callable[[Sequence[SqlType]], RelationType] | None = None
+
+    def output_type(self, args: Sequence[SqlType]) -> RelationType:
+        """The columns for arguments of these types."""
+        return self.output if self.columns is None else self.columns(args)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mzsql.expr.functions import calendar
+from mzsql.expr.functions import calendar, unnesting
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.declare import Ast, of
-from mzsql.expr.functions.table import Engine, ErrorRule, Spelling, Sql, TableFunc
+from mzsql.expr.functions.jsonb_tables import FUNCTIONS as JSONB_FUNCTIONS
+from mzsql.expr.functions.table import Engine, ErrorRule, Sql, TableFunc
 from mzsql.repr.types import INTERVAL, ColumnType, RelationType, SqlType
 
 #: The most rows that a table function yields for one row of its input.
@@ -129,19 +130,6 @@ def _times(kind: str) -> TableFunc:
     )
 
 
-def _unnest(kind: str) -> TableFunc:
-    spelling: Spelling = lambda _engine, args, _typ: args[0].ast.copy()  # noqa: E731
-    return TableFunc(
-        key=f"unnest_{kind}",
-        name="unnest",
-        args=(SqlType(kind),),
-        names=("unnest",),
-        # The element's type is the argument's: the frontend puts it into the FlatMap's output.
-        output=RelationType((ColumnType(SqlType("any")),)),
-        rows=spelling,
-    )
-
-
 FUNCTIONS: tuple[TableFunc, ...] = (
     *(
         _integers(kind, stepped=stepped)
@@ -150,5 +138,6 @@ FUNCTIONS: tuple[TableFunc, ...] = (
     ),
     _times("timestamp"),
     _times("timestamptz"),
-    *(_unnest(kind) for kind in ("list", "array")),
+    *unnesting.FUNCTIONS,
+    *JSONB_FUNCTIONS,
 )

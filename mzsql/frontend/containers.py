@@ -1,0 +1,306 @@
+"""Values that hold others: constructors, subscripts, fields, and the operators on them and on jsonb.
+
+Promise: the elements of a constructor are brought to one type as the branches of a CASE are. Subscripts go by the type of what they stand
+behind: an array, a list (through all its layers), a map, jsonb; a slice keeps the type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import expressions as exp
+
+from mzsql.expr.scalar import Literal
+from mzsql.frontend import hir
+from mzsql.frontend.coerce import Typed, call, cast, operator_call, require, settle, unify
+from mzsql.frontend.nodes import position_of, unparen
+from mzsql.frontend.parse_pieces import fold
+from mzsql.repr import types as t
+from mzsql.repr.errors import SqlError, SqlSyntaxError, UndefinedColumn, Unsupported
+from mzsql.repr.types import SqlType, type_name
+
+if TYPE_CHECKING:
+    from mzsql.frontend.expressions import ExprContext
+
+_NAMES: dict[type[exp.Expr], str] = {exp.Array: "array", exp.List: "list", exp.ToMap: "map"}
+#: The largest bound of a slice that is left out.
+_END = 2**31 - 1
+
+
+def is_empty_constructor(node: exp.Expr) -> bool:
+    """Whether a node is ``ARRAY[]``, ``LIST[]`` or ``MAP[]``, which only a cast gives a type."""
+    node = unparen(node)
+    if isinstance(node, exp.ToMap):
+        return isinstance(node.this, exp.Struct) and not node.this.expressions
+    return isinstance(node, exp.Array | exp.List) and not node.expressions
+
+
+def _refuse_empty(node: exp.Expr) -> None:
+    if is_empty_constructor(node):
+        raise SqlError(
+            f"cannot determine type of empty {_NAMES[type(node)]}",
+            position=position_of(node),
+            hint=f"Cast it to the type that is meant, as in {_NAMES[type(node)].upper()}[]::…",
+            sqlstate="42P18",
+        )
+
+
+def _sequence(ctx: ExprContext, node: exp.Expr) -> Typed:
+    kind = _NAMES[type(node)]
+    _refuse_empty(node)
+    values, element = unify(
+        [ctx.plan(e) for e in node.expressions], kind.upper(), position_of(node)
+    )
+    done = call(kind, values, SqlType(kind, element=element))
+    return Typed(done.expr, done.typ, False)
+
+
+def _map(ctx: ExprContext, node: exp.Expr) -> Typed:
+    if not isinstance(node.this, exp.Struct):
+        return _of_query(ctx, node.this, "map", position_of(node))
+    _refuse_empty(node)
+    entries = node.this.expressions
+    keys = [
+        require(ctx.plan(e.this), t.TEXT, "implicit", "map key", position_of(e.this))
+        for e in entries
+    ]
+    values, element = unify([ctx.plan(e.expression) for e in entries], "MAP", position_of(node))
+    pairs = [part for pair in zip(keys, values, strict=True) for part in pair]
+    done = call("map", pairs, SqlType("map", element=element))
+    return Typed(done.expr, done.typ, False)
+
+
+def _row(ctx: ExprContext, node: exp.Expr) -> Typed:
+    """``(a, b)``, a record."""
+    done = call("row", [settle(ctx.plan(e)) for e in node.expressions])
+    return Typed(done.expr, done.typ, False)
+
+
+def of_query(ctx: ExprContext, node: exp.Expr, kind: str) -> Typed:
+    """``ARRAY(query)``, ``LIST(query)``: the rows of the query's one column, in its order."""
+    return _of_query(ctx, node.expressions[0], kind, position_of(node))
+
+
+def _of_query(ctx: ExprContext, query: Any, kind: str, position: int | None) -> Typed:
+    if kind == "map":
+        raise Unsupported("MAP of a query is not supported", position=position)
+    order = query.args.get("order")
+    inner = query.copy()
+    if order is not None and (len(inner.selects) != 1 or inner.args.get("limit")):
+        order = None
+    item = exp.column(exp.to_identifier("mz_item"), table=exp.to_identifier("mz_rows"))
+    alias = exp.TableAlias(
+        this=exp.to_identifier("mz_rows"), columns=[exp.to_identifier("mz_item")]
+    )
+    aggregated = exp.Anonymous(this=f"{kind}_agg", expressions=[item])
+    outer = exp.Select(expressions=[aggregated])
+    if order is not None:
+        inner, aggregated = _ordered(inner, item, order, kind)
+        outer = exp.Select(expressions=[aggregated])
+        names = [f"mz_order{i}" for i in range(len(order.expressions))]
+        alias = exp.TableAlias(
+            this=exp.to_identifier("mz_rows"),
+            columns=[exp.to_identifier(name) for name in ("mz_item", *names)],
+        )
+    outer.set("from_", exp.From(this=exp.Subquery(this=inner, alias=alias)))
+    found = ctx.plan(exp.Subquery(this=outer))
+    none = cast(Typed(Literal("{}", t.UNKNOWN), t.UNKNOWN, False), found.typ, "explicit")
+    assert none is not None
+    return call("coalesce", [found, none], found.typ)
+
+
+def _ordered(
+    inner: Any, item: exp.Expr, order: exp.Expr, kind: str
+) -> tuple[exp.Expr, exp.Anonymous]:
+    """The query with what it is ordered by as further columns, and the aggregate in that order."""
+    keys: list[exp.Expr] = []
+    for i, ordered in enumerate(order.expressions):
+        by = ordered.this
+        if isinstance(by, exp.Literal) and not by.is_string:
+            by = unparen(inner.selects[0])
+            by = by.this if isinstance(by, exp.Alias) else by
+        inner.append("expressions", exp.alias_(by.copy(), f"mz_order{i}"))
+        key = exp.column(exp.to_identifier(f"mz_order{i}"), table=exp.to_identifier("mz_rows"))
+        again = ordered.copy()
+        again.set("this", key)
+        keys.append(again)
+    inner.set("order", None)
+    return inner, exp.Anonymous(
+        this=f"{kind}_agg", expressions=[exp.Order(this=item, expressions=keys)]
+    )
+
+
+# --- subscripts and fields -----------------------------------------------------------------------
+
+
+def _subscript(ctx: ExprContext, node: exp.Expr) -> Typed:
+    value = ctx.plan(node.this)
+    parts = node.expressions
+    position = position_of(node)
+    if any(isinstance(part, exp.Slice) for part in parts):
+        return _slice(ctx, value, parts, position)
+    for part in parts:
+        value = _at(value, ctx.plan(part), position)
+    return value
+
+
+def _at(value: Typed, index: Typed, position: int | None) -> Typed:
+    kind = value.typ.kind
+    if kind == "map":
+        return operator_call("->", [value, index], position)
+    if kind == "jsonb":
+        return operator_call("->", [value, index], position)
+    if kind not in ("array", "list"):
+        raise SqlError(
+            f"cannot subscript type {type_name(value.typ)}", position=position, sqlstate="42804"
+        )
+    return call(f"{kind}_get", [value, _index(index, kind, position)])
+
+
+def _index(index: Typed, kind: str, position: int | None) -> Typed:
+    done = cast(index, t.BIGINT, "assignment")
+    if done is None or index.typ.kind in ("boolean", "text"):
+        raise SqlError(
+            f"subscript (indexing) of {kind} must be of type bigint, not type {type_name(index.typ)}",
+            position=position,
+            sqlstate="42804",
+        )
+    return done
+
+
+def _slice(
+    ctx: ExprContext, value: Typed, parts: Sequence[exp.Expr], position: int | None
+) -> Typed:
+    kind = value.typ.kind
+    if kind not in ("array", "list"):
+        raise SqlError(
+            f"cannot slice type {type_name(value.typ)}", position=position, sqlstate="42804"
+        )
+    layers, typ = 0, value.typ
+    while typ.kind == kind and typ.element is not None:
+        layers, typ = layers + 1, typ.element
+    if len(parts) > layers:
+        raise SqlError(
+            f"cannot slice into {layers + 1} layers; {kind} only has {layers} "
+            f"layer{'' if layers == 1 else 's'}",
+            position=position,
+            sqlstate="42804",
+        )
+    bounds: list[Typed] = []
+    for part in parts:
+        if not isinstance(part, exp.Slice):
+            raise SqlSyntaxError("cannot mix subscripts and slices", position=position)
+        for end, otherwise in ((part.this, 1), (part.expression, _END)):
+            given = Typed(Literal(otherwise, t.BIGINT), t.BIGINT, False)
+            bounds.append(_index(ctx.plan(end), kind, position) if end is not None else given)
+    return call(f"{kind}_slice", [value, *bounds], value.typ)
+
+
+def _field(ctx: ExprContext, node: exp.Expr) -> Typed:
+    """``(record).field``; a function with its schema's name."""
+    name = node.expression
+    if isinstance(name, exp.Anonymous):
+        return ctx.plan(_unqualified(node, name))
+    value = ctx.plan(node.this)
+    position = position_of(node)
+    if isinstance(name, exp.Star):
+        raise SqlSyntaxError("wildcard in invalid position", position=position)
+    if value.typ.kind != "record":
+        raise SqlError(
+            f"type {type_name(value.typ)} is not composite", position=position, sqlstate="42809"
+        )
+    return field_of(value, fold(name), position)
+
+
+def field_of(value: Typed, name: str, position: int | None) -> Typed:
+    """A record's field by its name."""
+    for i, (field, column) in enumerate(value.typ.fields, start=1):
+        if field == name:
+            return call(f"record_get_{i}", [value], column.type)
+    raise UndefinedColumn(f"field {name} not found in data type record", position=position)
+
+
+def whole_row(ctx: ExprContext, table: tuple[str, ...], position: int | None) -> Typed | None:
+    """A table's row as a record, by the table's name; None where no table bears it."""
+    found = ctx.scope.find_table(table, position)
+    if found is None:
+        return None
+    level, scope = found
+    of_table = [(i, item) for i, item in enumerate(scope.items) if item.is_of(table)]
+    columns = [
+        (item.name, Typed(hir.Column(i, level), item.typ.type, item.typ.nullable))
+        for i, item in of_table
+        if item.starred or item.table == table
+    ]
+    if level == 0:
+        for i, _ in of_table:
+            ctx.positions.setdefault(i, position)
+    if len(columns) == 1 and of_table[0][1].scalar:
+        return columns[0][1]
+    fields = tuple((name, t.ColumnType(c.typ, c.nullable)) for name, c in columns)
+    done = call("row", [c for _, c in columns], SqlType("record", fields=fields))
+    return Typed(done.expr, done.typ, False)
+
+
+#: Schemas in which every function is one of the system's.
+_SCHEMAS = frozenset({"pg_catalog", "mz_catalog", "mz_internal", "mz_unsafe", "information_schema"})
+
+
+def _unqualified(node: exp.Expr, func: exp.Expr) -> exp.Expr:
+    """The call without its schema.
+
+    Raises:
+        UndefinedColumn: no such schema holds functions.
+    """
+    parts = [fold(part) for part in node.this.find_all(exp.Identifier)]
+    if not parts or parts[-1] not in _SCHEMAS:
+        shown = ".".join((*parts, str(func.this)))
+        raise SqlError(
+            f'function "{shown}" does not exist', position=position_of(node), sqlstate="42883"
+        )
+    return func
+
+
+# --- operators -----------------------------------------------------------------------------------
+
+_OPERATORS: dict[type[exp.Expr], str] = {
+    exp.JSONBExtract: "#>",
+    exp.JSONBExtractScalar: "#>>",
+    exp.JSONBContainsTopKey: "?",
+    exp.JSONBContainsAnyTopKeys: "?|",
+    exp.JSONBContainsAllTopKeys: "?&",
+    exp.JSONBDeleteAtPath: "#-",
+    exp.ArrayOverlaps: "&&",
+    exp.Adjacent: "-|-",
+    exp.ExtendsLeft: "&<",
+    exp.ExtendsRight: "&>",
+}
+
+
+def _operator(ctx: ExprContext, node: exp.Expr) -> Typed:
+    args = [ctx.plan(node.this), ctx.plan(node.expression)]
+    return operator_call(_OPERATORS[type(node)], args, position_of(node))
+
+
+def elements_query(array: exp.Expr) -> exp.Expr:
+    """``(SELECT mz_element FROM unnest(array))``: what ANY and ALL of an array range over."""
+    alias = exp.TableAlias(
+        this=exp.to_identifier("mz_elements"), columns=[exp.to_identifier("mz_element")]
+    )
+    source = exp.Table(this=exp.Anonymous(this="unnest", expressions=[array.copy()]), alias=alias)
+    element = exp.column(exp.to_identifier("mz_element"), table=exp.to_identifier("mz_elements"))
+    return exp.Select(expressions=[element], from_=exp.From(this=source))
+
+
+#: The handlers of this module's nodes.
+HANDLERS: dict[type[exp.Expr], Callable[[ExprContext, Any], Typed]] = {
+    exp.Array: _sequence,
+    exp.List: _sequence,
+    exp.ToMap: _map,
+    exp.Tuple: _row,
+    exp.Bracket: _subscript,
+    exp.Dot: _field,
+    **dict.fromkeys(_OPERATORS, _operator),
+}
+__all__ = ["HANDLERS", "elements_query", "is_empty_constructor", "of_query"]

@@ -1,0 +1,124 @@
+"""The grammar of arrays, lists, maps, records and jsonb: constructors in brackets, subscripts, arrows.
+
+Promise: what a user wrote is what comes out: subscripts keep their numbers, a key behind ``->`` stays the expression that it is, and a
+bracket in a constructor is a constructor of the same kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from sqlglot import expressions as exp
+from sqlglot.parsers.materialize import MaterializeParser
+from sqlglot.tokenizer_core import TokenType
+
+_WORDS: dict[str, type[exp.Expression]] = {"ARRAY": exp.Array, "LIST": exp.List}
+
+
+def _arrow(kind: type[exp.Expression]) -> Callable[[Any, Any, Any], Any]:
+    """An operator whose right side is an expression like any other; sqlglot makes a path of it."""
+
+    def build(parser: Any, this: Any, key: Any) -> Any:
+        return parser.expression(kind(this=this, expression=key))
+
+    return build
+
+
+class ContainerGrammar(MaterializeParser):
+    """What the parser has for values that hold others."""
+
+    # ``j -> 'a'`` as an argument is an operator, no lambda; there are no arguments by name.
+    LAMBDAS: ClassVar[dict[TokenType, Any]] = {}
+    TYPED_LAMBDA_ARGS: ClassVar[bool] = False
+    JSON_OPERATORS: ClassVar[dict[TokenType, Any]] = {
+        **MaterializeParser.JSON_OPERATORS,
+        TokenType.ARROW: _arrow(exp.JSONExtract),
+        TokenType.DARROW: _arrow(exp.JSONExtractScalar),
+    }
+
+    def _parse_type(self, *args: Any, **kwargs: Any) -> Any:
+        made = self._constructor()
+        return (
+            super()._parse_type(*args, **kwargs) if made is None else self._parse_column_ops(made)
+        )
+
+    def _constructor(self) -> Any:
+        """``ARRAY[…]``, ``LIST[…]`` or ``MAP[…]``, if one begins here."""
+        if not self._next or self._next.token_type != TokenType.L_BRACKET:
+            return None
+        word = self._curr
+        if word.token_type in (TokenType.IDENTIFIER, TokenType.STRING):
+            return None
+        kind = word.text.upper()
+        if kind not in (*_WORDS, "MAP"):
+            return None
+        self._advance()
+        made = self._map_entries() if kind == "MAP" else self._items(_WORDS[kind])
+        made.meta.update(start=word.start, end=word.end)
+        return made
+
+    def _items(self, kind: type[exp.Expression]) -> Any:
+        self._advance()
+        items: list[Any] = []
+        if not self._match(TokenType.R_BRACKET):
+            items = self._parse_csv(lambda: self._item(kind))
+            self._close_bracket()
+        return self.expression(kind(expressions=items))
+
+    def _item(self, kind: type[exp.Expression]) -> Any:
+        """An element; in brackets without a word it is a constructor of the same kind."""
+        if self._curr and self._curr.token_type == TokenType.L_BRACKET:
+            return self._parse_column_ops(self._items(kind))
+        return self._parse_disjunction()
+
+    def _close_bracket(self) -> None:
+        if not self._match(TokenType.R_BRACKET):
+            self.raise_error("Expected right square bracket")
+
+    def _parse_map(self) -> Any:
+        if self._match(TokenType.L_PAREN):
+            query = self._parse_wrapped_query()
+            return self.expression(exp.ToMap(this=query))
+        if not self._curr or self._curr.token_type != TokenType.L_BRACKET:
+            self.raise_error("Expected left square bracket")
+        return self._map_entries()
+
+    def _parse_wrapped_query(self) -> Any:
+        query = self._parse_select()
+        if query is None:
+            self.raise_error("Expected a query")
+        query = self._parse_query_modifiers(self._parse_set_operations(query))
+        self._match_r_paren()
+        return query
+
+    def _map_entries(self) -> Any:
+        self._advance()
+        entries: list[Any] = []
+        if not self._match(TokenType.R_BRACKET):
+            entries = self._parse_csv(self._map_entry)
+            self._close_bracket()
+        return self.expression(exp.ToMap(this=self.expression(exp.Struct(expressions=entries))))
+
+    def _map_entry(self) -> Any:
+        key = self._parse_disjunction()
+        if not self._match(TokenType.FARROW):
+            self.raise_error("Expected =>")
+        if self._curr and self._curr.token_type == TokenType.L_BRACKET:
+            value: Any = self._map_entries()
+        else:
+            value = self._parse_disjunction()
+        return self.expression(exp.PropertyEQ(this=key, expression=value))
+
+    def _parse_bracket(self, this: Any = None) -> Any:
+        if not self._curr or self._curr.token_type != TokenType.L_BRACKET:
+            return this
+        if this is None:
+            self.raise_error("Expected an expression")
+        self._advance()
+        parts = self._parse_csv(self._subscript)
+        self._close_bracket()
+        return self._parse_bracket(self.expression(exp.Bracket(this=this, expressions=parts)))
+
+    def _subscript(self) -> Any:
+        return self._parse_slice(self._parse_disjunction())
