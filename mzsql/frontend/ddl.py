@@ -294,10 +294,9 @@ def _index_key(ctx: ExprContext, node: exp.Expr, on: CatalogItem) -> Scalar:
 
 
 def default_key(typ: RelationType) -> tuple[int, ...]:
-    """The key of a default index: a unique key, the shortest one, else all columns."""
-    if typ.keys:
-        return min(typ.keys, key=lambda key: (len(key), key))
-    return tuple(range(typ.arity))
+    """The key of a default index: a unique key, the shortest one, else all columns (also of what has one row at most)."""
+    shortest = min(typ.keys, key=lambda key: (len(key), key), default=())
+    return shortest or tuple(range(typ.arity))
 
 
 def _index_name(

@@ -237,7 +237,7 @@ class DefinitionParser(CatalogParser):
     def _create_index(self, *, default: bool) -> st.CreateIndex:
         if_not_exists = self.if_not_exists()
         name = None
-        if not default and self.p._curr and self.p._curr.text.upper() not in ("ON", "IN"):
+        if self.p._curr and self.p._curr.text.upper() not in ("ON", "IN"):
             name = self.name()
         cluster = self.in_cluster()
         self.need("ON")
