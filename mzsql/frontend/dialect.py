@@ -18,6 +18,8 @@ from sqlglot.parsers.materialize import MaterializeParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from mzsql.frontend.numbered import without_tags
+from mzsql.frontend.parse_containers import ContainerGrammar
+from mzsql.frontend.parse_queries import QueryGrammar
 from mzsql.frontend.parse_scalars import ScalarGrammar
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
@@ -143,7 +145,7 @@ def _shortened(text: str) -> str:
     return text if len(text) <= 64 else f"{text[:60]}…"
 
 
-class Parser(ScalarGrammar):
+class Parser(QueryGrammar, ContainerGrammar, ScalarGrammar):
     """The parser of queries and expressions; statements are in `mzsql.frontend.parse`."""
 
     # No call is rewritten: the table of functions decides what a name means.
@@ -185,6 +187,9 @@ class Parser(ScalarGrammar):
         elif message.startswith("Expected END"):
             text = f"Expected END, found {describe(self._curr or None)}"
             at = self._curr or None
+        elif message.startswith("Found multiple"):
+            which = "OFFSET" if "OFFSET" in message else "LIMIT/FETCH"
+            text = f"multiple {which} clauses not allowed"
         elif message.startswith("Expected table name"):
             text = f"Expected identifier, found {describe(at)}"
         elif message.startswith("Expected ") and ", found" not in message:

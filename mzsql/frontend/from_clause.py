@@ -1,8 +1,8 @@
 """FROM: tables, subqueries, table functions, and the joins between them.
 
 Promise: a relation's scope names its columns; the right side of every join is planned one scope further in, its left side reachable only
-under LATERAL (table functions always are). USING and NATURAL put the merged columns first, as SQL says; both sides' own columns stay
-reachable by their table's name.
+under LATERAL (table functions always are). A comma binds weaker than JOIN, so what stands between commas is a join of its own. USING and
+NATURAL put the merged columns first, as SQL says; both sides' own columns stay reachable by their table's name.
 """
 
 from __future__ import annotations
@@ -12,17 +12,14 @@ from typing import TYPE_CHECKING
 
 from sqlglot import expressions as exp
 
-from mzsql.expr import functions
 from mzsql.expr.scalar import Literal
-from mzsql.frontend import hir
+from mzsql.frontend import hir, table_functions
 from mzsql.frontend.catalog import CatalogItem, PartialName
 from mzsql.frontend.coerce import (
     Typed,
-    apply,
     call,
     combine_types,
     operator_call,
-    resolve,
     to_boolean,
 )
 from mzsql.frontend.expressions import ExprContext
@@ -36,11 +33,10 @@ from mzsql.repr.errors import (
     SqlError,
     SqlSyntaxError,
     UndefinedColumn,
-    UndefinedFunction,
     UndefinedTable,
     Unsupported,
 )
-from mzsql.repr.types import ColumnType, type_name
+from mzsql.repr.types import ColumnType
 
 if TYPE_CHECKING:
     from mzsql.frontend.query import QueryPlanner
@@ -62,11 +58,43 @@ def plan_from(planner: QueryPlanner, node: exp.Select, outer: Scope | None) -> F
         return UNIT, Scope((), outer)
     if clause.this is None:
         raise SqlSyntaxError("Expected identifier, found EOF", position=position_of(node))
-    relation, scope = _factor(planner, clause.this, Scope((), outer), first=True)
-    scope = replace(scope, outer=outer)
-    for join in [*(node.args.get("joins") or ()), *(node.args.get("laterals") or ())]:
-        relation, scope = _join(planner, relation, scope, join)
+    relation: hir.Relation = UNIT
+    scope: Scope | None = None
+    for first, joins in _between_commas(clause.this, node):
+        around = outer if scope is None else replace(scope, left=True)
+        right, right_scope = _joined(planner, first, joins, around)
+        if scope is None:
+            relation, scope = right, replace(right_scope, outer=outer)
+        else:
+            relation, scope = _inner(relation, right, _product(scope, right_scope))
+    assert scope is not None
     _refuse_duplicates(scope, node)
+    return relation, scope
+
+
+def _between_commas(first: exp.Expr, node: exp.Expr) -> list[tuple[exp.Expr, list[exp.Expr]]]:
+    """The relations that commas separate, each with the joins that follow it."""
+    for lateral in node.args.get("laterals") or ():
+        raise SqlSyntaxError(
+            "Expected end of statement, found LATERAL", position=position_of(lateral)
+        )
+    found: list[tuple[exp.Expr, list[exp.Expr]]] = [(first, [])]
+    for join in node.args.get("joins") or ():
+        if join.meta.get("comma"):
+            found.append((join.this, []))
+        else:
+            found[-1][1].append(join)
+    return found
+
+
+def _joined(
+    planner: QueryPlanner, first: exp.Expr, joins: list[exp.Expr], around: Scope | None
+) -> Factor:
+    """Relations joined one after the other; `around` is what stands to the left of them all, and the scopes outside."""
+    relation, scope = _factor(planner, first, around)
+    scope = replace(scope, outer=around)
+    for join in joins:
+        relation, scope = _join(planner, relation, scope, join)
     return relation, scope
 
 
@@ -85,15 +113,14 @@ def _refuse_duplicates(scope: Scope, node: exp.Expr) -> None:
 # --- factors ---------------------------------------------------------------------------------------
 
 
-def _factor(planner: QueryPlanner, node: exp.Expr, left: Scope, *, first: bool = False) -> Factor:
-    """One relation of a FROM clause. `left` is what stands to its left; for the first, only the scopes around."""
-    blocked = left.outer if first else replace(left, reachable=False)
-    lateral = left.outer if first else left
+def _factor(planner: QueryPlanner, node: exp.Expr, lateral: Scope | None) -> Factor:
+    """One relation of a FROM clause. `lateral` is what stands to its left, which only LATERAL reaches, and the scopes outside."""
+    blocked = None if lateral is None else lateral.blocked()
     match node:
         case exp.Table():
             relation, scope = _table(planner, node, blocked, lateral)
         case exp.Subquery():
-            relation, scope = _derived(planner, node, blocked)
+            relation, scope = _derived(planner, node, lateral)
         case exp.Values():
             done = planner.values(node, blocked)
             items = [ScopeItem(n, None, c) for n, c in zip(done.names, done.types, strict=True)]
@@ -108,9 +135,12 @@ def _factor(planner: QueryPlanner, node: exp.Expr, left: Scope, *, first: bool =
             raise Unsupported(
                 "this form of a FROM clause is not supported", position=position_of(node)
             )
-    for join in [*(node.args.get("joins") or ()), *(node.args.get("laterals") or ())]:
-        # A parenthesized join: its own names see only each other and what is around.
-        relation, scope = _join(planner, relation, replace(scope, outer=blocked), join)
+    if not node.args.get("joins"):
+        return relation, scope
+    # A join of its own: its names see each other and, under LATERAL, what stands to the left of it.
+    scope = replace(scope, outer=lateral)
+    for join in node.args["joins"]:
+        relation, scope = _join(planner, relation, scope, join)
     return relation, scope
 
 
@@ -198,16 +228,17 @@ def _aliased(scope: Scope, alias: exp.Expr | None, name: TableName | None = None
         fold(c.this) if isinstance(c, exp.ColumnDef) else fold(c)
         for c in alias.args.get("columns") or ()
     )
-    if len(columns) > len(scope.items):
+    visible = sum(item.starred for item in scope.items)
+    if len(columns) > visible:
         raise SqlSyntaxError(
-            f"{table} has {len(scope.items)} columns available but {len(columns)} columns specified",
+            f"{table} has {visible} columns available but {len(columns)} columns specified",
             position=position_of(alias),
             sqlstate="42P10",
         )
     return scope.renamed((table,) if table else name, columns)
 
 
-def _derived(planner: QueryPlanner, node: exp.Subquery, outer: Scope | None) -> Factor:
+def _derived(planner: QueryPlanner, node: exp.Subquery, lateral: Scope | None) -> Factor:
     inner = node.this
     alias = node.args.get("alias")
     if (
@@ -219,11 +250,11 @@ def _derived(planner: QueryPlanner, node: exp.Subquery, outer: Scope | None) -> 
         )
     ):
         # (a JOIN b …): a join in parentheses; its tables keep their names unless the whole has an alias.
-        relation, scope = _factor(planner, inner, Scope((), outer), first=True)
+        relation, scope = _factor(planner, inner, lateral)
         if alias is not None:
             scope = _aliased(scope, alias)
         return relation, scope
-    done = planner.query(inner, outer).finish()
+    done = planner.query(inner, None if lateral is None else lateral.blocked()).finish()
     items = [ScopeItem(n, None, c) for n, c in zip(done.names, done.types, strict=True)]
     return done.relation, _aliased(Scope(tuple(items)), alias)
 
@@ -241,68 +272,35 @@ def _lateral(planner: QueryPlanner, node: exp.Lateral, left: Scope | None) -> Fa
 def _call_in_from(
     planner: QueryPlanner, node: exp.Expr, func: exp.Expr, left: Scope | None
 ) -> Factor:
-    name = function_name(func)
-    if node.args.get("ordinality"):
-        raise Unsupported("WITH ORDINALITY is not supported", position=position_of(node))
-    relation, items = table_function(planner, func, left)
-    alias = node.args.get("alias")
-    if alias is not None and alias.this and not alias.args.get("columns") and len(items) == 1:
-        # f(x) AS a: both the relation and its one column are a.
-        items = (replace(items[0], name=fold(alias.this)),)
-    return relation, _aliased(Scope(items), alias, (name,))
+    if node.args.get("db"):
+        func = exp.Dot(this=node.args["db"].copy(), expression=func)
+    return _calls_in_from(planner, node, [func], left, function_name(table_functions.call_of(func)))
 
 
 def _rows_from(planner: QueryPlanner, node: exp.Table, left: Scope | None) -> Factor:
-    calls = node.args["rows_from"]
-    if len(calls) != 1:
-        raise Unsupported(
-            "ROWS FROM with several functions is not supported", position=position_of(node)
-        )
-    (only,) = calls
-    only = only.copy()
-    only.set("alias", node.args.get("alias"))
-    return _table(planner, only, left, left)
+    calls = [call.this for call in node.args["rows_from"]]
+    return _calls_in_from(planner, node, calls, left, None)
 
 
-def table_function(
-    planner: QueryPlanner, node: exp.Expr, left: Scope | None
-) -> tuple[hir.Relation, tuple[ScopeItem, ...]]:
-    """A table function's call; its arguments may read what stands to its left.
-
-    Raises:
-        UndefinedFunction: ``function f(integer) does not exist``.
-    """
-    name = function_name(node)
-    ctx = ExprContext(planner, Scope((), left), "the arguments of a table function in FROM")
-    args = [ctx.plan(e) for e in node.expressions]
-    candidates = functions.table_funcs_named(name)
-    if candidates and name == "generate_series" and len(args) == 2:
-        args.append(_one(args))
-    func = resolve(candidates, [a.typ for a in args])
-    if func is None:
-        shown = f"function {name}({', '.join(type_name(a.typ) for a in args)})"
-        raise UndefinedFunction(f"{shown} does not exist", position=position_of(node))
-    done = apply(func, args)
-    relation = hir.CallTable(func.key, tuple(a.expr for a in done), func.output)
-    names = func.names or tuple(name for _ in func.output.columns)
-    items = tuple(ScopeItem(n, None, c) for n, c in zip(names, func.output.columns, strict=True))
-    return relation, items
-
-
-def _one(args: list[Typed]) -> Typed:
-    """The step that generate_series has by itself: 1 of the wider type."""
-    kinds = {a.typ.kind for a in args}
-    typ = t.BIGINT if "bigint" in kinds else t.INTEGER
-    return Typed(Literal(1, typ), typ, False)
+def _calls_in_from(
+    planner: QueryPlanner,
+    node: exp.Expr,
+    calls: list[exp.Expr],
+    left: Scope | None,
+    name: str | None,
+) -> Factor:
+    alias = node.args.get("alias")
+    numbered = bool(node.args.get("ordinality"))
+    if name is None:
+        name = function_name(table_functions.call_of(calls[0]))
+    relation, items = table_functions.in_from(planner, calls, left, alias, numbered=numbered)
+    return relation, _aliased(Scope(items), alias, (name,))
 
 
 # --- joins -----------------------------------------------------------------------------------------
 
 
 def _join(planner: QueryPlanner, relation: hir.Relation, scope: Scope, join: exp.Expr) -> Factor:
-    if isinstance(join, exp.Lateral):
-        right, right_scope = _factor(planner, join, scope)
-        return _inner(relation, right, _product(scope, right_scope))
     side, kind = str(join.args.get("side") or "").upper(), str(join.args.get("kind") or "").upper()
     method = str(join.args.get("method") or "").upper()
     if kind not in ("", "INNER", "OUTER", "CROSS") or method not in ("", "NATURAL"):
@@ -311,8 +309,8 @@ def _join(planner: QueryPlanner, relation: hir.Relation, scope: Scope, join: exp
             position=position_of(join),
         )
     how = _KINDS[side]
-    right, right_scope = _factor(planner, join.this, scope)
-    if how in ("right", "full") and _is_lateral(join.this) and _reaches_left(right):
+    right, right_scope = _factor(planner, join.this, replace(scope, left=True))
+    if how in ("right", "full") and _reaches_left(right):
         raise SqlError(
             "the combining JOIN type must be INNER or LEFT for a LATERAL reference",
             position=position_of(join),
@@ -331,10 +329,12 @@ def _join(planner: QueryPlanner, relation: hir.Relation, scope: Scope, join: exp
         _outer_side(right_scope, how in ("left", "full")),
     )
     if on is None:
-        if how != "inner" or kind == "INNER":
+        if kind != "CROSS":
             raise SqlSyntaxError("Expected ON, or USING after JOIN", position=position_of(join))
         return _inner(relation, right, both)
     plain = _product(scope, right_scope)
+    # LATERAL alone reaches what stands to the left of a join of its own.
+    plain = replace(plain, outer=None if plain.outer is None else plain.outer.blocked())
     ctx = ExprContext(planner, plain, "JOIN conditions")
     condition = to_boolean(ctx.plan(on), "argument of JOIN/ON", position_of(on))
     return hir.Join(relation, right, condition.expr, how), both
@@ -342,10 +342,6 @@ def _join(planner: QueryPlanner, relation: hir.Relation, scope: Scope, join: exp
 
 def _bare(node: exp.Expr) -> exp.Expr:
     return node.this if isinstance(node, exp.Column) else node
-
-
-def _is_lateral(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Lateral) or isinstance(getattr(node, "this", None), exp.Anonymous)
 
 
 def _reaches_left(right: hir.Relation) -> bool:
@@ -445,4 +441,12 @@ def _using(
     outputs = tuple(i for i, _ in columns)
     if outputs != tuple(range(len(scope.items) + len(scalars))):
         relation = hir.Project(relation, outputs)
-    return relation, replace(scope, items=tuple(item for _, item in columns))
+    items = [item for _, item in columns]
+    tables = scope.tables
+    written = node.meta.get("alias")
+    if written is not None:
+        alias = (fold(written),)
+        for i in range(len(merged)):
+            items[i] = replace(items[i], aliases=(*items[i].aliases, alias))
+        tables = (*tables, alias)
+    return relation, replace(scope, items=tuple(items), tables=tables)

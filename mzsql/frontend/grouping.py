@@ -7,13 +7,11 @@ function``; `place` gives it a column.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sqlglot import expressions as exp
 
-from mzsql.expr.scalar import Literal
 from mzsql.frontend import hir
 from mzsql.frontend.aggregates import MARKER, Collector
 from mzsql.frontend.coerce import Typed, settle, to_boolean
@@ -22,8 +20,7 @@ from mzsql.frontend.hir_visit import map_columns, map_window
 from mzsql.frontend.nodes import position_of
 from mzsql.frontend.parse_pieces import fold
 from mzsql.frontend.projection import output_name
-from mzsql.frontend.scope import Scope, ScopeItem
-from mzsql.repr import types as t
+from mzsql.frontend.scope import Scope
 from mzsql.repr.errors import AmbiguousColumn, GroupingError, SqlError, SqlSyntaxError, Unsupported
 from mzsql.repr.types import ColumnType
 
@@ -50,6 +47,8 @@ class SelectState:
     grouped: bool = False
     having: Typed | None = None
     keys: dict[hir.Scalar, int] = field(default_factory=dict)
+    #: What the select list is made of: an expression and its value, without the expression for a column of a wildcard.
+    items: list[tuple[exp.Expr | None, Typed]] = field(default_factory=list)
 
     def context(self, clause: str) -> ExprContext:
         """The context of an expression of the select list, HAVING or ORDER BY."""
@@ -72,7 +71,7 @@ class SelectState:
         ordinal = ordinal_of(node, len(items), clause)
         if ordinal is not None:
             return ordinal
-        named = _output_named(node, items, clause)
+        named = _output_named(node, items)
         if named is not None:
             return named
         value = settle(self.context(clause).plan(node))
@@ -127,19 +126,20 @@ class SelectState:
 
     def _group_key(self, node: exp.Expr) -> Typed:
         outputs = self.node.expressions
-        ordinal = ordinal_of(node, len(outputs), "GROUP BY")
+        ordinal = ordinal_of(node, len(self.items), "GROUP BY")
         target: exp.Expr = node
         if ordinal is not None:
-            target = outputs[ordinal]
-            if isinstance(target, exp.Star):
-                raise Unsupported(
-                    "GROUP BY <ordinal> of a wildcard is not supported", position=position_of(node)
-                )
+            origin, value = self.items[ordinal]
+            if origin is None:
+                return value
+            target = origin
         elif self._only_output(node):
             name = fold(node.this)
             matching = [o for o in outputs if isinstance(o, exp.Alias) and output_name(o) == name]
             if len(matching) > 1:
-                raise AmbiguousColumn(f'GROUP BY "{name}" is ambiguous', position=position_of(node))
+                raise AmbiguousColumn(
+                    f'column reference "{name}" is ambiguous', position=position_of(node)
+                )
             target = matching[0]
         inner = target.this if isinstance(target, exp.Alias) else target
         ctx = self.context("GROUP BY")
@@ -259,7 +259,7 @@ def ordinal_of(node: exp.Expr, count: int, clause: str) -> int | None:
     return int(text) - 1
 
 
-def _output_named(node: exp.Expr, items: list[tuple[str, Typed]], clause: str) -> int | None:
+def _output_named(node: exp.Expr, items: list[tuple[str, Typed]]) -> int | None:
     """The output column that a bare name means; ambiguous where different values bear it."""
     if not isinstance(node, exp.Column) or node.args.get("table"):
         return None
@@ -268,31 +268,5 @@ def _output_named(node: exp.Expr, items: list[tuple[str, Typed]], clause: str) -
     if not found:
         return None
     if any(items[i][1].expr != items[found[0]][1].expr for i in found):
-        raise AmbiguousColumn(f'{clause} "{name}" is ambiguous', position=position_of(node))
+        raise AmbiguousColumn(f'column reference "{name}" is ambiguous', position=position_of(node))
     return found[0]
-
-
-def add_table_function(
-    ctx: ExprContext,
-    node: exp.Expr,
-    plan: Callable[[QueryPlanner, exp.Expr, Scope], tuple[hir.Relation, tuple[ScopeItem, ...]]],
-) -> Typed:
-    """Join a table function laterally to the FROM clause's rows; its column."""
-    select = ctx.select
-    assert select is not None
-    assert ctx.table_functions is not None
-    ctx.table_functions.append(node)
-    relation, items = plan(ctx.planner, node, select.scope)
-    if len(items) != 1:
-        raise Unsupported(
-            "a table function of several columns in SELECT is not supported",
-            position=position_of(node),
-        )
-    true = Literal(True, t.BOOLEAN)
-    select.relation = hir.Join(select.relation, relation, true, "inner")
-    (item,) = items
-    hidden = ScopeItem(item.name, None, item.typ, unqualified=False, starred=False)
-    scope = select.scope
-    select.scope = Scope((*scope.items, hidden), scope.outer, scope.reachable, scope.tables)
-    ctx.scope = select.scope
-    return Typed(hir.Column(len(scope.items)), item.typ.type, item.typ.nullable)

@@ -1,7 +1,7 @@
 """Select lists: wildcards expanded, names given.
 
-Promise: a column is named as PostgreSQL names it: by its alias, the column it is, the function it calls, the type it casts to, ``case``,
-else ``?column?``.
+Promise: a column is named as PostgreSQL names it: by its alias, the column it is, the function it calls; where there is none of these by
+the type it casts to, ``case``, else ``?column?``. A subquery is named as its column is.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from mzsql.frontend.grouping import SelectState
 
 _KINDS: dict[type[exp.Expr], str] = {
-    exp.Case: "case",
     exp.Exists: "exists",
     exp.Array: "array",
     exp.Extract: "extract",
@@ -46,41 +45,50 @@ _TYPE_NAMES = {
 }
 
 
+#: Names that only stand where nothing inside has a better one.
+_WEAK = frozenset({exp.Boolean, exp.Interval})
+
+
 def output_name(node: exp.Expr) -> str:
-    """The name of a select list's item that has no alias."""
+    """The name of a select list's item that has no alias; its subqueries have been planned."""
+    return _named(node)[0]
+
+
+def _named(node: exp.Expr) -> tuple[str, bool]:
+    """A name, and whether it is better than that of a type the value is cast to."""
     match node:
         case exp.Alias():
-            return fold(node.args["alias"])
+            return fold(node.args["alias"]), True
+        case exp.Column(this=exp.Star()):
+            return fold(node.args["table"]), True
         case exp.Column() | exp.Dot():
             last = node.this if isinstance(node, exp.Column) else node.expression
-            return fold(last)
+            return fold(last), True
         case exp.Anonymous():
-            return function_name(node)
+            return function_name(node), True
         case exp.Paren() | exp.Filter() | exp.Window() | exp.IgnoreNulls() | exp.RespectNulls():
-            return output_name(node.this)
+            return _named(node.this)
+        case exp.Bracket():
+            return _named(node.this)
         case exp.Cast():
-            inner = output_name(node.this)
-            if inner != "?column?":
-                return inner
+            inner, good = _named(node.this)
+            if good:
+                return inner, True
             kind = node.args["to"].this
             name = kind.value if isinstance(kind, exp.DType) else str(kind)
-            return _TYPE_NAMES.get(name, name.lower())
-        case exp.Subquery() | exp.Select():
-            return _subquery_name(node)
+            return _TYPE_NAMES.get(name, name.lower()), False
+        case exp.Case():
+            default = node.args.get("default")
+            name, good = ("case", False) if default is None else _named(default)
+            return (name, True) if good else ("case", False)
+        case exp.Subquery() | exp.Select() | exp.Values():
+            name = str(node.meta.get("column", "?column?"))
+            return name, name != "?column?"
         case exp.Trim():
-            return _TRIMS.get(str(node.args.get("position")), "btrim")
+            return _TRIMS.get(str(node.args.get("position")), "btrim"), True
         case _:
-            return _KINDS.get(type(node), "?column?")
-
-
-def _subquery_name(node: exp.Expr) -> str:
-    inner: exp.Expr = node
-    while isinstance(inner, exp.Subquery):
-        inner = inner.this
-    if isinstance(inner, exp.Select) and inner.expressions:
-        first = inner.expressions[0]
-        return "?column?" if isinstance(first, exp.Star) else output_name(first)
-    return "?column?"
+            known = _KINDS.get(type(node), "?column?")
+            return known, known != "?column?" and type(node) not in _WEAK
 
 
 def plan_select_items(select: SelectState) -> list[tuple[str, Typed]]:
@@ -95,10 +103,13 @@ def plan_select_items(select: SelectState) -> list[tuple[str, Typed]]:
                 for part in ("catalog", "db", "table")
                 if isinstance(node, exp.Column) and node.args.get(part)
             )
-            items.extend(_expanded(select, table or None, node))
+            expanded = _expanded(select, table or None, node)
+            items.extend(expanded)
+            select.items.extend((None, value) for _, value in expanded)
             continue
         value = ctx.plan(node.this if isinstance(node, exp.Alias) else node)
         items.append((output_name(node), value))
+        select.items.append((node, value))
     return items
 
 

@@ -15,14 +15,14 @@ from sqlglot import expressions as exp
 
 from mzsql.expr.relation import RowSetFinishing
 from mzsql.expr.scalar import ColumnOrder, Literal
-from mzsql.frontend import grouping, hir
+from mzsql.frontend import grouping, hir, table_functions
 from mzsql.frontend.catalog import CatalogView, FullName
 from mzsql.frontend.coerce import Typed, cast, settle, to_boolean, unify
 from mzsql.frontend.expressions import ExprContext
-from mzsql.frontend.from_clause import plan_from, table_function
+from mzsql.frontend.from_clause import plan_from
+from mzsql.frontend.limits import is_null, literal_count, plan_limit
 from mzsql.frontend.nodes import position_of
 from mzsql.frontend.parse_pieces import fold
-from mzsql.frontend.placeholders import undecided
 from mzsql.frontend.planned import Cte, Pending, Planned, limit_inside, project
 from mzsql.frontend.projection import plan_select_items
 from mzsql.frontend.scope import Scope, ScopeItem
@@ -31,8 +31,6 @@ from mzsql.frontend.types import resolve_type
 from mzsql.repr import types as t
 from mzsql.repr.errors import (
     DatatypeMismatch,
-    InvalidParameter,
-    InvalidTextRepresentation,
     SqlError,
     SqlSyntaxError,
     Unsupported,
@@ -64,7 +62,7 @@ class QueryPlanner:
         """A SELECT statement's query, with its finishing."""
         pending = self.query(node, None)
         limit = _constant_limit(pending.limit)
-        if pending.limit is not None and limit is None and not _is_null(pending.limit):
+        if pending.limit is not None and limit is None and not is_null(pending.limit):
             pending = limit_inside(pending)
         types = tuple(pending.types[c] for c in pending.project)
         desc = RelationDesc(pending.names, RelationType(types))
@@ -159,14 +157,19 @@ class QueryPlanner:
         name = fold(cte.args["alias"].this)
         declared = names[name]
         done = self.query(cte.this, outer, keep_unknown=True).finish()
-        if len(done.types) != len(declared.types):
-            raise DatatypeMismatch(
-                f'WITH MUTUALLY RECURSIVE query "{name}" declared {len(declared.types)} columns, '
-                f"but its query has {len(done.types)}",
-                position=position_of(cte.args["alias"]),
-            )
         wanted = [c.type for c in declared.types]
-        cast_to = self.cast_columns(done, wanted, "assignment", f'WITH query "{name}" column')
+        have = [t.TEXT if c.type.kind == "unknown" else c.type for c in done.types]
+        differs = DatatypeMismatch(
+            f'WITH MUTUALLY RECURSIVE query "{name}" declared types ({_listed(wanted)}), '
+            f"but query returns types ({_listed(have)})",
+            position=position_of(cte.args["alias"]),
+        )
+        if len(have) != len(wanted):
+            raise differs
+        try:
+            cast_to = self.cast_columns(done, wanted, "assignment", "")
+        except DatatypeMismatch:
+            raise differs from None
         return hir.RecursiveBinding(
             name, declared.id, cast_to.relation, RelationType(declared.types)
         )
@@ -220,7 +223,7 @@ class QueryPlanner:
                     types.append(ColumnType(planned.typ, planned.nullable))
                     column = len(types) - 1
             order.append(_column_order(item, column))
-        limit, offset = self._limit(node, None)
+        limit, offset = plan_limit(self, node, None)
         return Pending(
             relation,
             tuple(types),
@@ -230,68 +233,6 @@ class QueryPlanner:
             offset,
             tuple(range(len(done.types))),
         )
-
-    def _limit(self, node: exp.Expr, outer: Scope | None) -> tuple[Typed | None, int]:
-        limit: Typed | None = None
-        clause = node.args.get("limit")
-        if clause is not None:
-            amount = (
-                clause.expression if isinstance(clause, exp.Limit) else clause.args.get("count")
-            )
-            if isinstance(clause, exp.Fetch):
-                options = clause.args.get("limit_options")
-                if options is not None and (
-                    options.args.get("with_ties") or options.args.get("percent")
-                ):
-                    raise Unsupported(
-                        "FETCH … WITH TIES and PERCENT are not supported",
-                        position=position_of(clause),
-                    )
-            amount = exp.Literal.number(1) if amount is None else amount
-            limit = self._limit_amount(amount, outer)
-        offset = node.args.get("offset")
-        return limit, 0 if offset is None else self._offset(offset.expression)
-
-    def _limit_amount(self, node: exp.Expr, outer: Scope | None) -> Typed | None:
-        if isinstance(node, exp.Null) or (
-            isinstance(node, exp.Column | exp.Var | exp.All) and node.name.upper() == "ALL"
-        ):
-            return None
-        ctx = ExprContext(self, Scope((), outer), "LIMIT")
-        value = ctx.plan(node)
-        if isinstance(value.expr, Literal) and str(value.expr.value).startswith("-"):
-            raise InvalidParameter("LIMIT must not be negative", position=position_of(node))
-        done = cast(value, t.BIGINT, "assignment")
-        if done is None:
-            raise DatatypeMismatch(
-                f"argument of LIMIT must be type bigint, not type {t.type_name(value.typ)}",
-                position=position_of(node),
-            )
-        plain = _literal_count(value)
-        if plain is None and value.typ.kind == "unknown" and not _is_null(value):
-            text = value.expr.value if isinstance(value.expr, Literal) else ""
-            if undecided(text):
-                return done
-            raise InvalidTextRepresentation(
-                f'invalid input syntax for type bigint: "{text}"', position=position_of(node)
-            )
-        if plain is not None and plain < 0:
-            raise InvalidParameter("LIMIT must not be negative", position=position_of(node))
-        return done if plain is None else Typed(Literal(plain, t.BIGINT), t.BIGINT, False)
-
-    def _offset(self, node: exp.Expr) -> int:
-        value = ExprContext(self, Scope(), "OFFSET").plan(node)
-        if isinstance(value.expr, Literal) and value.expr.value is None:
-            return 0
-        if isinstance(value.expr, Literal) and undecided(value.expr.value):
-            cast(value, t.BIGINT, "assignment")
-            return 0
-        found = _literal_count(value)
-        if found is None:
-            raise Unsupported("OFFSET must be an integer literal", position=position_of(node))
-        if found < 0:
-            raise InvalidParameter("OFFSET must not be negative", position=position_of(node))
-        return found
 
     # --- set operations and VALUES ---------------------------------------------------------------
 
@@ -451,7 +392,7 @@ class QueryPlanner:
             mapped = select.mapped()
             select.relation = hir.TopK(mapped, keys, columns, one, 0, size)
             select.pending_scalars = []
-        limit, offset = self._limit(node, outer)
+        limit, offset = plan_limit(self, node, outer)
         size = sizes.get("limit input group size", sizes.get("expected group size"))
         relation = select.mapped()
         return Pending(
@@ -480,21 +421,18 @@ class QueryPlanner:
             columns.append(_column_order(item, outputs.index(column)))
         relation = hir.Distinct(project(select.mapped(), outputs, len(select.types)))
         types = tuple(select.types[c] for c in outputs)
-        limit, offset = self._limit(node, outer)
+        limit, offset = plan_limit(self, node, outer)
         return Pending(
             relation, types, names, tuple(columns), limit, offset, tuple(range(len(outputs)))
         )
 
     def select_list_table_function(self, ctx: ExprContext, node: exp.Expr) -> Typed:
         """A table function in a select list: joined laterally, once for equal calls."""
-        assert ctx.table_functions is not None
-        if ctx.table_functions:
-            raise Unsupported(
-                "several table functions in one SELECT are not supported",
-                position=position_of(node),
-                hint="Put them into the FROM clause.",
-            )
-        return grouping.add_table_function(ctx, node, table_function)
+        return table_functions.in_select(ctx, node)
+
+
+def _listed(types: Sequence[SqlType]) -> str:
+    return ", ".join(t.type_name(typ) for typ in types)
 
 
 def _is_wrapper(node: exp.Expr) -> bool:
@@ -526,22 +464,8 @@ def _column_order(item: exp.Expr, column: int) -> ColumnOrder:
     return ColumnOrder(column, bool(item.args.get("desc")), not item.args.get("nulls_first"))
 
 
-def _literal_count(value: Typed) -> int | None:
-    """A literal whole number."""
-    if not isinstance(value.expr, Literal) or value.expr.value is None:
-        return None
-    try:
-        return int(str(value.expr.value))
-    except ValueError:
-        return None
-
-
-def _is_null(value: Typed) -> bool:
-    return isinstance(value.expr, Literal) and value.expr.value is None
-
-
 def _constant_limit(value: Typed | None) -> int | None:
-    return None if value is None else _literal_count(value)
+    return None if value is None else literal_count(value)
 
 
 def _mapped(relation: hir.Relation, scalars: tuple[hir.Scalar, ...]) -> hir.Relation:

@@ -186,7 +186,7 @@ class Model:
         )
         test = f"rn > {rel.offset}"
         if rel.limit is not None:
-            test += f" AND rn <= {rel.offset} + ({self.scalar(rel.limit, inner)})"
+            test += f" AND coalesce(rn <= {rel.offset} + ({self.scalar(rel.limit, inner)}), true)"
         return f"SELECT {_cols(inner, '1::BIGINT AS d')} FROM {numbered} WHERE {test}"
 
 

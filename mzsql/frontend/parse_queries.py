@@ -1,0 +1,97 @@
+"""The grammar of queries where sqlglot's differs: commas in FROM, names of USING joins, VALUES wherever a query may stand.
+
+Promise: what the planner must tell apart stands in a node's `meta`: ``comma`` of a `Join` that a comma wrote (it binds weaker than JOIN),
+``alias`` of one whose merged columns have a table name (``USING (…) AS x``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlglot import expressions as exp
+from sqlglot.parsers.materialize import MaterializeParser
+from sqlglot.tokenizer_core import TokenType
+
+#: What may follow the rows of VALUES inside of parentheses, besides a table alias.
+_GOES_ON = frozenset(
+    {
+        TokenType.UNION,
+        TokenType.EXCEPT,
+        TokenType.INTERSECT,
+        TokenType.ORDER_BY,
+        TokenType.LIMIT,
+        TokenType.OFFSET,
+        TokenType.FETCH,
+    }
+)
+
+
+class QueryGrammar(MaterializeParser):
+    """What the parser has for queries."""
+
+    def _parse_join(self, *args: Any, **kwargs: Any) -> exp.Join | None:
+        comma = bool(self._curr) and self._curr.token_type == TokenType.COMMA
+        join = super()._parse_join(*args, **kwargs)
+        if join is None:
+            return None
+        if comma:
+            join.meta["comma"] = True
+        elif join.args.get("using") and self._at_join_alias():
+            self._advance()
+            name = self._parse_id_var()
+            if name is None:
+                self.raise_error("Expected identifier")
+            join.meta["alias"] = name
+        return join
+
+    def _at_join_alias(self) -> bool:
+        """Whether ``AS name`` follows, and not the AS OF of a statement."""
+        if not self._curr or self._curr.token_type != TokenType.ALIAS:
+            return False
+        return not (
+            self._next
+            and self._next.token_type == TokenType.VAR
+            and self._next.text.upper() == "OF"
+        )
+
+    def _parse_derived_table_values(self, *args: Any, **kwargs: Any) -> exp.Values | None:
+        if self._goes_on_after_values():
+            return None  # (VALUES … UNION …), (VALUES … LIMIT 1): a query in parentheses
+        return super()._parse_derived_table_values(*args, **kwargs)
+
+    def _goes_on_after_values(self) -> bool:
+        if not self._curr or self._curr.token_type != TokenType.L_PAREN:
+            return False
+        if not self._next or self._next.token_type != TokenType.VALUES:
+            return False
+        depth = 0
+        for token in self._tokens[self._index :]:
+            kind = token.token_type
+            if kind in (TokenType.L_PAREN, TokenType.L_BRACKET):
+                depth += 1
+            elif kind in (TokenType.R_PAREN, TokenType.R_BRACKET):
+                depth -= 1
+                if depth == 0:
+                    return False
+            elif depth == 1 and kind in _GOES_ON:
+                return True
+        return False
+
+    def _parse_function_call(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
+        if (
+            self._curr
+            and self._curr.token_type == TokenType.EXISTS
+            and self._next
+            and self._next.token_type == TokenType.L_PAREN
+        ):
+            token = self._curr
+            self._advance(2)
+            query = self._parse_select()
+            if query is None:
+                self.raise_error("Expected a query")
+            query = self._parse_query_modifiers(self._parse_set_operations(query))
+            self._match_r_paren()
+            node = exp.Exists(this=query)
+            node.meta.update(start=token.start, end=token.end)
+            return node
+        return super()._parse_function_call(*args, **kwargs)
