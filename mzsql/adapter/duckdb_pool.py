@@ -8,12 +8,13 @@ connections to it are kept for the next query.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import duckdb
 import pyarrow as pa
 
 from mzsql.adapter.interrupt import current
+from mzsql.compute import recursion
 from mzsql.expr.engines import duckdb_connection
 from mzsql.repr.errors import InternalError
 
@@ -30,10 +31,16 @@ class DuckDbPool:
         self._idle: list[duckdb.DuckDBPyConnection] = []
         self._closed = False
 
-    def query(self, statement: str, relations: Mapping[str, pa.Table]) -> pa.Table:
-        """The statement's result over the given relations.
+    def query(
+        self,
+        statement: str,
+        relations: Mapping[str, pa.Table],
+        loops: Sequence[recursion.LoopText] = (),
+    ) -> pa.Table:
+        """The statement's result over the given relations, and over what the recursions `loops` come to.
 
         Raises:
+            DataError: a recursion reached a limit that is an error.
             QueryCanceled: the statement that this thread runs was cancelled, or its time was over.
         """
         interrupt = current()
@@ -43,9 +50,12 @@ class DuckDbPool:
             for name, table in relations.items():
                 connection.register(name, table)
             with interrupt.on_interrupt(connection.interrupt):
+                recursion.run(connection, loops, interrupt.check)
                 result = connection.sql(statement).to_arrow_table()
             for name in relations:
                 connection.unregister(name)
+            for name in recursion.tables(loops):
+                connection.execute(f'DROP TABLE IF EXISTS "{name}"')
         except BaseException:
             # What ended half way may have left something behind.
             connection.close()

@@ -204,7 +204,7 @@ class Peeker:
         """The answer by DuckDB, over the inputs' contents."""
         statement = query.statement(self._has_errors)
         relations = {f"snap_{gid}": tables[gid] for gid in statement.inputs}
-        result = self._duckdb.query(statement.text, relations)
+        result = self._duckdb.query(statement.text, relations, statement.loops)
         if statement.finished:
             return _checked(result)
         return cut(expand(result, "the result"), query.finishing)

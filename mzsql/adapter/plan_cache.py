@@ -16,6 +16,7 @@ import msgspec
 from mzsql.adapter.planner import Planned
 from mzsql.adapter.row_reads import RowRead, row_read
 from mzsql.adapter.walk import node_scalars
+from mzsql.compute.recursion import LoopText, texts
 from mzsql.expr import relation as r
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine
@@ -53,11 +54,13 @@ class Statement(msgspec.Struct, frozen=True):
         text: what DuckDB runs, over ``snap_…`` relations.
         inputs: the ids of those relations.
         finished: whether the text skips, cuts off, projects and copies; else it comes as `summed` gives it.
+        loops: recursions to be run before.
     """
 
     text: str
     inputs: tuple[GlobalId, ...]
     finished: bool
+    loops: tuple[LoopText, ...] = ()
 
 
 class PlannedQuery:
@@ -128,7 +131,7 @@ class PlannedQuery:
                 rendered = one_shot(self.planned.plan, errors_in=lambda _: False)
             else:
                 rendered = one_shot(self.planned.plan, errors_in=errors_in)
-            ast = rendered.statement(Engine.DUCKDB)
+            ast, loops = rendered.rendered(Engine.DUCKDB)
             # Rows without columns cannot be counted outside of the engine.
             finished = not self.columns
             finishing, columns = self.finishing, self.columns
@@ -138,7 +141,7 @@ class PlannedQuery:
                 else summed(ast, finishing, columns)
             )
             inputs = tuple(one.id for one in rendered.inputs)
-            self._statement = Statement(to_sql(ast, Engine.DUCKDB), inputs, finished)
+            self._statement = Statement(to_sql(ast, Engine.DUCKDB), inputs, finished, texts(loops))
         return self._statement
 
 

@@ -25,7 +25,7 @@ from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.persist import PartRef
 from mzsql.render.dataflow import OneShot
-from mzsql.repr.errors import DataError, InternalError
+from mzsql.repr.errors import DataError, InternalError, Unsupported
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import arrow_schema
@@ -77,7 +77,12 @@ def run_peek(
     """
     small = sum(one.bytes for one in snapshots.values()) <= settings.driver_bytes
     engine = Engine.DUCKDB if small else Engine.SPARK
-    statement = rendered.statement(engine)
+    statement, loops = rendered.rendered(engine)
+    if loops:
+        raise Unsupported(
+            "WITH MUTUALLY RECURSIVE over more data than fits this process is not supported",
+            hint="narrow down what the query reads, or raise the limits of the environment",
+        )
     if finish is not None:
         statement = finish(statement, engine)
     if engine is Engine.DUCKDB:

@@ -21,6 +21,7 @@ from mzsql.frontend.numbered import without_tags
 from mzsql.frontend.parse_containers import ContainerGrammar
 from mzsql.frontend.parse_queries import QueryGrammar
 from mzsql.frontend.parse_scalars import ScalarGrammar
+from mzsql.frontend.parse_recursion import recursion_limit
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
 #: How many brackets may stand open at once.
@@ -240,7 +241,7 @@ class Parser(QueryGrammar, ContainerGrammar, ScalarGrammar):
                 position=self._prev.start + 1,
             )
         recursive = self._match_text_seq("MUTUALLY", "RECURSIVE")
-        limit = self._recursion_limit() if recursive else None
+        limit = recursion_limit(self) if recursive else None
         ctes = self._parse_csv(self._recursive_binding if recursive else self._parse_cte)
         if not ctes:
             self.expected("identifier")
@@ -248,19 +249,6 @@ class Parser(QueryGrammar, ContainerGrammar, ScalarGrammar):
         if recursive:
             node.meta["mutually_recursive"] = limit
         return node
-
-    def _recursion_limit(self) -> dict[str, Any]:
-        if not self._match(TokenType.L_PAREN):
-            return {}
-        found: dict[str, Any] = {"return_at": self._match_text_seq("RETURN", "AT")}
-        if not found["return_at"]:
-            self._match_text_seq("ERROR", "AT")
-        if not self._match_text_seq("RECURSION", "LIMIT"):
-            self.expected("RECURSION LIMIT")
-        self._match(TokenType.EQ)
-        found["limit"] = self.whole_number()
-        self._match_r_paren()
-        return found
 
     def _recursive_binding(self) -> exp.CTE:
         name = self._parse_id_var()

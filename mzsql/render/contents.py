@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 
 from sqlglot import expressions as exp
 
@@ -25,6 +26,7 @@ from mzsql.render import windows as w
 from mzsql.render.collection import Arranged, Collection
 from mzsql.render.naming import Shape, arranged_row, index_form
 from mzsql.render.paths import Layout, Probe, demand, trace_path
+from mzsql.render.recursion import Binding, Loop, consolidated, nothing, strictest
 from mzsql.render.renderer import Renderer
 from mzsql.render.rows import mapped, output_types
 from mzsql.render.statement import (
@@ -83,6 +85,9 @@ class ContentsRenderer(Renderer):
         super().__init__(shape, engine)
         self.filled = filled
         self.emitted = emitted
+        self.loops: list[Loop] = []
+        self._numbers = count()
+        self._recursive: dict[int, Collection] = {}
 
     @property
     def hydrating(self) -> bool:
@@ -113,6 +118,38 @@ class ContentsRenderer(Renderer):
         """The rows."""
         name = self.define(node.lir_id, "", self.literal_rows(node))
         return Collection(name, node.columns, errors=node.error is not None)
+
+    # --- recursion ---
+
+    def recursion(self, node: lir.LetRec) -> Collection:
+        """The body over what the bindings come to; `loops` says how a runner gets there."""
+        if self.hydrating:
+            return super().recursion(node)
+        for local in node.ids:
+            columns = _binding_columns(node, local)
+            made = Collection(f"rec_{next(self._numbers)}", columns, errors=True)
+            self._recursive[local] = made
+            self._fingerprints[local] = made.relation
+        bindings: list[Binding] = []
+        for local, value in zip(node.ids, node.values, strict=True):
+            inner = ContentsRenderer(self.shape, self.engine)
+            inner._numbers, inner._recursive = self._numbers, dict(self._recursive)
+            inner._pending, inner._fingerprints = dict(self._pending), dict(self._fingerprints)
+            inner._shared = {at: replace(one, arranged={}) for at, one in self._recursive.items()}
+            done = inner.render(value)
+            whole, _, _ = inner.statement(done, [query for query, _ in inner.diverted])
+            bindings.append(
+                Binding(
+                    self._recursive[local].relation,
+                    nothing(done.columns, self.engine),
+                    tuple(inner.loops),
+                    consolidated(whole, len(done.columns), self.engine),
+                )
+            )
+        self.loops.append(Loop(tuple(bindings), strictest(node.limits)))
+        for local in node.ids:
+            self._shared[local] = replace(self._recursive[local], arranged={})
+        return self.render(node.body)
 
     # --- what is kept ---
 
@@ -492,6 +529,14 @@ class ContentsRenderer(Renderer):
         body = union_all(branches)
         ctes, others = self.out.reached(body)
         return self.out.finish(body), tuple(sorted(others)), ctes
+
+
+def _binding_columns(node: lir.LetRec, local: int) -> tuple[ColumnType, ...]:
+    """The columns of a recursive binding, as those who read it know them."""
+    for part in lir.walk(node):
+        if isinstance(part, lir.Get) and part.id == local:
+            return part.columns
+    return ()  # nobody reads it
 
 
 def _product() -> exp.Alias:

@@ -20,6 +20,7 @@ from mzsql.lir.plan import DataflowDescription
 from mzsql.render.collection import Collection
 from mzsql.render.contents import ContentsRenderer, Unfilled
 from mzsql.render.naming import Shape
+from mzsql.render.recursion import Loop
 from mzsql.render.rendered import ArrangementSpec, HydrationStage, InputSpec, Lookup, Step
 from mzsql.render.statement import (
     DIFF,
@@ -92,7 +93,7 @@ class RenderedDataflow:
 
     def oneshot(self, engine: Engine) -> exp.Expression:
         """The contents at one time: result columns c0 …, mz_error, mz_diff, over the ``snap_…`` relations. Not consolidated."""
-        return OneShot(self._shape).statement(engine)
+        return OneShot(self._shape).rendered(engine)[0]
 
 
 class OneShot:
@@ -120,13 +121,13 @@ class OneShot:
         root = self.desc.root
         return export_of(renderer, renderer.render(root.plan), root.plan.lir_id).columns
 
-    def statement(self, engine: Engine) -> exp.Expression:
-        """Result columns c0 …, mz_error, mz_diff, over the ``snap_…`` relations. Not consolidated."""
+    def rendered(self, engine: Engine) -> tuple[exp.Expression, tuple[Loop, ...]]:
+        """Result columns c0 …, mz_error, mz_diff, over the ``snap_…`` relations, not consolidated; recursions to be run before."""
         renderer = ContentsRenderer(self._shape, engine)
         root = self.desc.root
         made = export_of(renderer, renderer.render(root.plan), root.plan.lir_id)
         statement, _, _ = renderer.statement(made, [query for query, _ in renderer.diverted])
-        return statement
+        return statement, tuple(renderer.loops)
 
 
 def one_shot(

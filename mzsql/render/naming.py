@@ -73,6 +73,10 @@ class Shape:
             case lir.Let(id=local, value=value, body=body):
                 bound = self.content(value, scope)
                 return self.content(body, {**scope, local: bound})
+            case lir.LetRec(ids=ids, values=values, limits=limits, body=body):
+                inside = {**scope, **{local: _digest("rec", str(i)) for i, local in enumerate(ids)}}
+                kids = [self.content(kid, inside) for kid in (*values, body)]
+                return _digest("LetRec", _json(limits), *kids)
             case lir.ArrangeBy(input=below):
                 return self.content(below, scope)
             case _:

@@ -88,8 +88,7 @@ class Renderer(ABC):
                 made = self.render(body)
                 return replace(made, relation=self._alias(node.lir_id, made))
             case lir.LetRec():
-                msg = "WITH MUTUALLY RECURSIVE is not supported yet"
-                raise Unsupported(msg)
+                return self.recursion(node)
             case lir.Mfp():
                 return self._mfp(node)
             case lir.FlatMap():
@@ -108,6 +107,12 @@ class Renderer(ABC):
                 return self._union(node)
             case lir.ArrangeBy():
                 return self._arrange_by(node)
+
+    def recursion(self, node: lir.LetRec) -> Collection:
+        """A recursion: in one-shot queries only."""
+        del node
+        msg = "WITH MUTUALLY RECURSIVE cannot be maintained in a dataflow yet"
+        raise Unsupported(msg, hint="use it in a query that is answered once")
 
     @abstractmethod
     def constant(self, node: lir.Constant) -> Collection:

@@ -1,0 +1,72 @@
+"""The recursion limit of WITH MUTUALLY RECURSIVE: ``(RETURN AT RECURSION LIMIT = 10)``.
+
+Promise: at most one limit, greater than zero; whatever else stands there is refused in Materialize's words.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlglot.tokenizer_core import TokenType
+
+from mzsql.repr.errors import SqlError, SqlSyntaxError
+
+_INVALID = "Invalid WITH MUTUALLY RECURSIVE recursion limit."
+_KINDS = {
+    "": "RECURSION LIMIT",
+    "error": "ERROR AT RECURSION LIMIT",
+    "return": "RETURN AT RECURSION LIMIT",
+}
+
+
+def recursion_limit(parser: Any) -> dict[str, Any]:
+    """What stands in parentheses behind WITH MUTUALLY RECURSIVE, if anything: ``limit`` and ``return_at``."""
+    if not parser._match(TokenType.L_PAREN):
+        return {}
+    found: list[tuple[str, int]] = []
+    while True:
+        found.append(_option(parser))
+        if not parser._match(TokenType.COMMA):
+            break
+    parser._match_r_paren()
+    kinds = [kind for kind, _ in found]
+    for kind in kinds:
+        if kinds.count(kind) > 1:
+            raise SqlSyntaxError(f"{_KINDS[kind]} specified more than once")
+    if len(found) > 1:
+        listed = ", ".join(_KINDS.values())
+        raise SqlError(
+            f"{_INVALID} More than one recursion limit given. Please give at most one of {listed}.",
+            sqlstate="42601",
+        )
+    ((kind, limit),) = found
+    if limit == 0:
+        raise SqlError(f"{_INVALID} Recursion limit has to be greater than 0.", sqlstate="22023")
+    return {"return_at": kind == "return", "limit": limit}
+
+
+def _option(parser: Any) -> tuple[str, int]:
+    kind = ""
+    if parser._match_text_seq("RETURN", "AT"):
+        kind = "return"
+    elif parser._match_text_seq("ERROR", "AT"):
+        kind = "error"
+    if not parser._match_text_seq("RECURSION", "LIMIT"):
+        parser.expected("RECURSION LIMIT" if kind else "one of RECURSION or RETURN or ERROR")
+    parser._match(TokenType.EQ)
+    token = parser._curr
+    if parser._match(TokenType.DASH):
+        parser._advance()
+        raise _not_a_limit(kind, "invalid unsigned numeric value: invalid digit found in string")
+    if not token or token.token_type in (TokenType.R_PAREN, TokenType.COMMA):
+        raise _not_a_limit(kind, "must provide an unsigned integer value")
+    parser._advance()
+    if token.token_type != TokenType.NUMBER:
+        raise _not_a_limit(kind, "cannot use value as number")
+    if not token.text.isdigit():
+        raise _not_a_limit(kind, "invalid unsigned numeric value: invalid digit found in string")
+    return kind, int(token.text)
+
+
+def _not_a_limit(kind: str, why: str) -> SqlSyntaxError:
+    return SqlSyntaxError(f"invalid {_KINDS[kind]}: {why}")

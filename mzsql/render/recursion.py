@@ -1,0 +1,85 @@
+"""WITH MUTUALLY RECURSIVE at one time: what a runner repeats until nothing changes.
+
+Promise: bindings begin empty and are computed in order, each from the latest contents of those before it and the last contents of the
+others, until a round changes none of them. An error row counts once however often it is met, so that errors reach a fixpoint too.
+
+The trade-off: every round computes its bindings anew from whole contents; nothing is carried over but the contents themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import expressions as exp
+
+from mzsql.expr.functions import sql as s
+from mzsql.expr.functions.table import Engine
+from mzsql.render.statement import (
+    DIFF,
+    ERROR,
+    Ast,
+    big,
+    col,
+    named,
+    no_error,
+    null_of,
+    select,
+    subquery,
+)
+from mzsql.repr.types import ColumnType
+
+
+@dataclass(frozen=True)
+class Binding:
+    """One binding.
+
+    Attributes:
+        relation: its contents as statements read them: c0 …, mz_error, mz_diff.
+        empty: a query of no rows of its types, for the beginning.
+        loops: recursions inside it, to be run before `statement` in every round.
+        statement: its contents, consolidated.
+    """
+
+    relation: str
+    empty: exp.Expression
+    loops: tuple[Loop, ...]
+    statement: exp.Expression
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A recursion; `limit` is (rounds, whether to go on with what there is after them instead of failing)."""
+
+    bindings: tuple[Binding, ...]
+    limit: tuple[int, bool] | None
+
+
+def consolidated(statement: exp.Expression, arity: int, engine: Engine) -> exp.Expression:
+    """A statement of c0 …, mz_error, mz_diff with equal rows added up; an error counts once."""
+    row: list[Ast] = [*(col(f"c{i}") for i in range(arity)), col(ERROR)]
+    body = statement.copy()
+    with_ = body.args.get("with_")
+    body.set("with_", None)
+    total = exp.Sum(this=col(DIFF))
+    times = s.case((s.is_null(col(ERROR)), s.big(total)), otherwise=big(1, engine))
+    made = select(
+        [*row, named(s.big(times), DIFF)],
+        subquery(body, "q"),
+        group=row,
+        having=s.neq(total, s.num(0)),
+    )
+    if with_ is not None:
+        made.set("with_", with_)
+    return made
+
+
+def nothing(columns: tuple[ColumnType, ...], engine: Engine) -> exp.Expression:
+    """No rows of these columns."""
+    items: list[Ast] = [named(null_of(t, engine), f"c{i}") for i, t in enumerate(columns)]
+    items += [named(no_error(engine), ERROR), named(big(0, engine), DIFF)]
+    return exp.Select(expressions=items, where=exp.Where(this=s.boolean(value=False)))
+
+
+def strictest(limits: tuple[tuple[int, bool] | None, ...]) -> tuple[int, bool] | None:
+    """The limit that ends a recursion first."""
+    return min((limit for limit in limits if limit is not None), default=None)
