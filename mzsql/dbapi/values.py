@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from mzsql.expr.evaluate import datum_text
 from mzsql.repr.types import INTERVAL, SqlType
-from mzsql.repr.values import Map, arrow_text
+from mzsql.repr.values import Map, arrow_text, datums, float_text, python_value
 
 
 @functools.total_ordering
@@ -157,7 +157,14 @@ def _fields(typ: SqlType) -> Callable[[Any], Any]:
 
 def python_column(column: pa.ChunkedArray, typ: SqlType) -> list[Any]:
     """A result's column as Python values."""
-    values: list[Any] = column.to_pylist()
+    if typ.kind == "real":
+        # The fewest digits that name the float of four bytes, as PostgreSQL's text has them.
+        return [None if v is None else float(float_text(v, "real")) for v in column.to_pylist()]
+    try:
+        values: list[Any] = column.to_pylist()
+    except OverflowError:
+        # Dates before the year 1 and after 9999 have no object in Python: they are given as their text.
+        return [None if d is None else python_value(d, typ) for d in datums(column, typ)]
     convert = converter(typ)
     if convert is None:
         return values
