@@ -25,6 +25,10 @@ _JOINS = {
     "full": "FullOuterJoin",
 }
 _VARIADIC = {"and": " AND ", "or": " OR "}
+#: The frame of a window that names none: it is not shown.
+_DEFAULT_FRAME = hir.WindowFrame(
+    "range", hir.FrameBound("unbounded preceding"), hir.FrameBound("current row")
+)
 #: Subqueries of a node, with the names they were given.
 _Subqueries = list[tuple[int, hir.Relation]]
 
@@ -206,20 +210,33 @@ class HirPrinter:
         if expr.partition_by:
             keys = ", ".join(self._scalar(e, subqueries) for e in expr.partition_by)
             parts.append(f"partition by [{keys}]")
-        if expr.order_by:
-            order = ", ".join(
-                f"{self._scalar(o.expr, subqueries)} {'desc' if o.desc else 'asc'} "
-                f"{'nulls_last' if o.nulls_last else 'nulls_first'}"
-                for o in expr.order_by
-            )
-            parts.append(f"order by [{order}]")
-        return f"{expr.func}({args}) over ({' '.join(parts)})"
+        order = ", ".join(
+            f"{self._scalar(o.expr, subqueries)} {'desc' if o.desc else 'asc'} "
+            f"{'nulls_last' if o.nulls_last else 'nulls_first'}"
+            for o in expr.order_by
+        )
+        parts.append(f"order by [{order}]")
+        if expr.frame is not None and expr.frame != _DEFAULT_FRAME:
+            parts.append(_frame(expr.frame))
+        is_aggregate = expr.kind == "aggregate"
+        name = scalars.aggregate_name(expr.func) if is_aggregate else expr.func
+        nulls = " ignore nulls" if expr.ignore_nulls else ""
+        return f"{name}({args}){nulls} over ({' '.join(parts)})"
 
     def _named(self, relation: hir.Relation, subqueries: _Subqueries) -> int:
         name = self._next
         self._next += 1
         subqueries.append((name, relation))
         return name
+
+
+def _frame(frame: hir.WindowFrame) -> str:
+    """``rows between 2 preceding and current row``."""
+    start, end = (
+        bound.kind if bound.offset is None else f"{bound.offset} {bound.kind}"
+        for bound in (frame.start, frame.end)
+    )
+    return f"{frame.units} between {start} and {end}"
 
 
 def except_parts(rel: hir.Relation) -> tuple[str, tuple[hir.Relation, ...]] | None:

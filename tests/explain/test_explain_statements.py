@@ -194,6 +194,30 @@ def test_timing_is_the_last_line(con: mzsql.Connection) -> None:
     assert last.endswith("ms")
 
 
+@pytest.mark.parametrize(
+    ("call", "shown"),
+    [
+        ("row_number() OVER ()", "row_number() over (order by [])"),
+        (
+            "lag(weight, 2) IGNORE NULLS OVER (ORDER BY id)",
+            "lag(row(#2, 2, null)) ignore nulls over (order by [#0 asc nulls_last])",
+        ),
+        (
+            "sum(weight) OVER (PARTITION BY owner ORDER BY id DESC ROWS BETWEEN 2 PRECEDING AND "
+            "UNBOUNDED FOLLOWING)",
+            "sum(#2) over (partition by [#1] order by [#0 desc nulls_first] "
+            "rows between 2 preceding and unbounded following)",
+        ),
+        (
+            "first_value(id) OVER (ORDER BY id RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)",
+            "first_value(#0) over (order by [#0 asc nulls_last])",
+        ),
+    ],
+)
+def test_a_window_function_says_its_window(con: mzsql.Connection, call: str, shown: str) -> None:
+    assert f"Map ({shown})\n" in explain(con, f"RAW PLAN FOR SELECT {call} FROM pets")
+
+
 @pytest.mark.parametrize("option", ["linear chains", "equivalences", "filter pushdown"])
 def test_what_is_not_there_says_so(con: mzsql.Connection, option: str) -> None:
     with pytest.raises(mzsql.NotSupportedError, match="not supported"):
