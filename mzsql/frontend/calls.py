@@ -257,6 +257,12 @@ def _anonymous(ctx: ExprContext, node: exp.Expr) -> Typed:
             sqlstate="42809",
         )
     args = [ctx.plan(e) for e in node.expressions]
+    if name == "jsonb_build_object" and len(args) % 2:
+        raise InvalidParameter(
+            "argument list must have even number of elements",
+            position=position_of(node),
+            hint="The arguments of jsonb_build_object() are keys and values by turns.",
+        )
     if not functions.scalars_named(name) and functions.table_funcs_named(name):
         return _table_function(ctx, node, name)
     return function_call(name, args, position_of(node))

@@ -146,6 +146,8 @@ def cast(value: Typed, target: SqlType, context: str) -> Typed | None:
     """`value` as `target`; None where there is no such cast in `context`."""
     if value.typ.kind == "unknown":
         return _from_unknown(value, target, context)
+    if value.typ.kind == target.kind == "array":
+        target = _of_dimensions(target, _dimensions(value.typ))
     keys = functions.find_cast(value.typ, target, context)
     if keys is None and target.kind in _CONTAINERS and context == "explicit":
         return _read_text(value, target)
@@ -164,6 +166,23 @@ def cast(value: Typed, target: SqlType, context: str) -> Typed | None:
         typ = target if wanted else func.result_type([out.typ])
         out = call(key, [out], typ)
     return out
+
+
+def _dimensions(typ: SqlType) -> int:
+    count = 0
+    while typ.kind == "array" and typ.element is not None:
+        count, typ = count + 1, typ.element
+    return count
+
+
+def _of_dimensions(array: SqlType, count: int) -> SqlType:
+    """An array's type with so many dimensions, which are no part of the type that a statement writes."""
+    typ = array
+    while typ.kind == "array" and typ.element is not None:
+        typ = typ.element
+    for _ in range(count):
+        typ = SqlType("array", element=typ)
+    return typ
 
 
 def _read_text(value: Typed, target: SqlType) -> Typed | None:
@@ -185,6 +204,10 @@ def read_container(text: str, target: SqlType) -> Typed:
     Raises:
         DataError: ``invalid input syntax for type array: …``.
     """
+    if target.kind == "array":
+        opening = "".join(text.split())
+        braces = len(opening) - len(opening.lstrip("{"))
+        target = _of_dimensions(target, max(braces, 1))
     parsed = container_literals.parse(text, target)
 
     def element(item: Any, typ: SqlType) -> Typed:
