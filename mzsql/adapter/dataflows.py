@@ -291,6 +291,9 @@ class Dataflows:
         for item in missing:
             try:
                 made[item.id] = self._planner.deploy(item)
+                if not state.items.keys() >= set(made[item.id].index_imports):
+                    # An index was dropped that was kept for it where it ran until now.
+                    made[item.id] = self._planner.deploy(item, fresh=True)
             except Exception as failure:
                 self._failed(item, failure)
         for item in _indexes_first([i for i in missing if i.id in made], made):
