@@ -243,11 +243,11 @@ def _shifted(window: _Window) -> Ast:
     """The value so many rows away: the default outside of the partition, NULL where the offset is NULL."""
     name, order = window.func.func.upper(), window.total or (ordered(s.num(1)),)
     if window.engine is Engine.DUCKDB:
-        last: Ast = col("a2")
-        if window.func.ignore_nulls:
-            last = exp.IgnoreNulls(this=last)
         offset = s.coalesce(s.big(col("a1")), big(0, window.engine))
-        call: Ast = exp.Anonymous(this=name, expressions=[col("a0"), offset, last])
+        kind = exp.Lag if name == "LAG" else exp.Lead
+        call: Ast = kind(this=col("a0"), offset=offset, default=col("a2"))
+        if window.func.ignore_nulls:
+            call = exp.IgnoreNulls(this=call)
         return s.case((s.is_not_null(col("a1")), window.over(call, order)))
     fixed = _literal_offset(window.expr)
     if fixed is None:
