@@ -19,6 +19,7 @@ from mzsql.frontend.coerce import (
     empty,
     explicit,
     function_call,
+    numeric_literal,
     operator_call,
     plain_name,
     to_boolean,
@@ -31,6 +32,7 @@ from mzsql.frontend.nodes import (
     moment,
     null_value,
     position_of,
+    unparen,
 )
 from mzsql.frontend.placeholders import placeholder
 from mzsql.frontend.types import resolve_type
@@ -100,7 +102,25 @@ def _cast(ctx: ExprContext, node: exp.Expr) -> Typed:
     target = resolve_type(node.args["to"])
     if is_empty_constructor(node.this) and target.element is not None:
         return empty(target)
+    number = unparen(node.this)
+    sign = "-" if isinstance(number, exp.Neg) else ""
+    number = unparen(number.this) if sign else number
+    if target.kind in ("real", "double") and isinstance(number, exp.Literal):
+        text = str(number.this)
+        if not number.is_string and not _exact(text):
+            # More digits than a numeric has are no matter for a float.
+            literal = Typed(Literal(f"{sign}{text}", t.UNKNOWN), t.UNKNOWN, False)
+            return explicit(literal, target, position_of(node))
     return explicit(ctx.plan(node.this), target, position_of(node))
+
+
+def _exact(text: str) -> bool:
+    """Whether a number as written fits a numeric."""
+    try:
+        numeric_literal(text)
+    except (SqlError, ValueError):
+        return False
+    return True
 
 
 def _extract(ctx: ExprContext, node: exp.Expr) -> Typed:

@@ -143,9 +143,9 @@ def _modified(base: SqlType, node: exp.DataType) -> SqlType:
     if params and base.kind in ("timestamp", "timestamptz", "time", "interval"):
         if not 0 <= params[0] <= 6:
             raise InvalidParameter("precision for type timestamp must be between 0 and 6")
-        if params[0] != 6:
+        if params[0] != 6 and base.kind in ("time", "interval"):
             raise Unsupported(f"{t.type_name(base)} with a precision is not supported")
-        return base
+        return base if params[0] == 6 else SqlType(base.kind, length=params[0])
     if params:
         raise InvalidParameter(f"type modifier is not allowed for type {t.type_name(base)!r}")
     return base

@@ -26,7 +26,7 @@ class SqlType(msgspec.Struct, frozen=True, tag=False, omit_defaults=True, cache_
             varchar, char, bytea, date, time, timestamp, timestamptz, interval, uuid, jsonb, mz_timestamp, list, array,
             record, map, unknown (the type of an untyped NULL or string literal before coercion).
         scale: digits behind the point of a numeric; None is `DEFAULT_NUMERIC_SCALE`, undeclared.
-        length: the declared maximum of varchar or char, in characters; None is unbounded.
+        length: the declared maximum of varchar or char, in characters, or the digits of a timestamp's seconds; None is unbounded.
         element: the element's type of a list, array or map.
         fields: names and types of a record's fields.
     """
@@ -124,6 +124,8 @@ def type_name(typ: SqlType) -> str:
     base = _NAMES.get(typ.kind, typ.kind)
     if typ.kind == "numeric" and typ.scale is not None:
         return f"numeric({NUMERIC_PRECISION},{typ.scale})"
+    if typ.length is not None and typ.kind in ("timestamp", "timestamptz"):
+        return base.replace("timestamp", f"timestamp({typ.length})")
     if typ.length is not None:
         return f"{base}({typ.length})"
     if typ.kind == "list" and typ.element is not None:

@@ -41,7 +41,7 @@ CASES = [
     ("SELECT 1 FROM t, t", 'table name "t" specified more than once', None),
     ("SELECT a + true FROM t", "operator does not exist: integer + boolean", "a + true"),
     ("SELECT - s FROM t", "operator does not exist: - text", None),
-    ("SELECT nofunc(a) FROM t", "function nofunc(integer) does not exist", "nofunc"),
+    ("SELECT nofunc(a) FROM t", 'function "nofunc" does not exist', "nofunc"),
     ("SELECT sum(s) FROM t", "function sum(text) does not exist", "sum"),
     ("SELECT lower(a, b) FROM t", "function lower(integer, integer) does not exist", "lower"),
     ("SELECT * FROM nofunc(1)", "function nofunc(integer) does not exist", None),
@@ -74,7 +74,7 @@ CASES = [
         None,
     ),
     ("SELECT * FROM t WHERE a", "argument of WHERE must be type boolean, not type integer", "a"),
-    ("SELECT * FROM t WHERE NOT a", "argument of NOT must be type boolean, not type integer", None),
+    ("SELECT * FROM t WHERE NOT a", "NOT argument must have type boolean, not type integer", None),
     (
         "SELECT * FROM t JOIN u ON t.a",
         "argument of JOIN/ON must be type boolean, not type integer",
@@ -87,7 +87,7 @@ CASES = [
     ),
     (
         "SELECT coalesce(a, true) FROM t",
-        "COALESCE types integer and boolean cannot be matched",
+        "coalesce types integer and boolean cannot be matched",
         None,
     ),
     (

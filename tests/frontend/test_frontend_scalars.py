@@ -28,6 +28,13 @@ SELECT date_trunc('hour', interval '1 day 05:06:07') = interval '1 day 5 hours'
 SELECT date_trunc('year', interval '14 months') = interval '1 year'
 SELECT interval '1-2 3' hour = interval '1 year 2 months 3 hours'
 SELECT interval '12:34' minute to second = interval '12 minutes 34 seconds'
+SELECT '20070201'::date, '0044-03-15 BC'::date::text, '2007-02-01 3:04 PM'::timestamp, '2007-02-01 12:04 am'::timestamp
+SELECT '2007-07-01 15:04:05 America/New_York'::timestamptz::text, '2007-02-01 15:04:05 -3:30'::timestamptz::text
+SELECT '12345-01-02'::date::text
+SELECT '2000-01-01 00:00:00.9996'::timestamp(3), '2000-01-01 00:00:00.125'::timestamptz(0)::text
+SELECT timestamp '1999-12-31 23:59:59.96'::timestamp(1)
+SELECT justify_interval(interval '1 month -1 hour') = interval '29 days 23 hours'
+SELECT 3.4e38::real::text, -3.4e38::float8, 1.1::real + 0::real = 1.1::real
 """
 
 

@@ -312,6 +312,14 @@ def _times() -> list[Cast]:
         value = s.struct(months=s.num(0), days=s.num(0), micros=args[0].ast)
         return s.case((s.is_not_null(args[0].ast), s.cast(value, typ, engine)))
 
+    def rounded(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+        """To the digits of the type, halves upwards."""
+        unit = 10 ** (6 - (6 if typ.length is None else typ.length))
+        micros = calendar.micros(args[0].ast, args[0].typ.kind, engine)
+        half = s.add(s.wide(micros), s.wide(s.num(unit // 2)))
+        whole = s.mul(s.wide(calendar.floor_div(half, unit)), s.wide(s.num(unit)))
+        return calendar.timestamp_of_micros(whole, typ, engine)
+
     def of_interval(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         day = s.num(calendar.DAY_MICROS)
         return s.mod(s.add(s.mod(s.field(args[0].ast, "micros"), day), day), day)
@@ -324,6 +332,10 @@ def _times() -> list[Cast]:
         _cast("timestamptz", "timestamp", ASSIGNMENT, _plain, monotone=True),
         _cast("timestamp", "date", ASSIGNMENT, day, monotone=True),
         _cast("timestamptz", "date", ASSIGNMENT, day, monotone=True),
+        *(
+            _cast(kind, kind, IMPLICIT, rounded, failed(rounded, "timestamp out of range"))
+            for kind in ("timestamp", "timestamptz")
+        ),
         _cast("timestamp", "time", ASSIGNMENT, clock),
         _cast("timestamptz", "time", ASSIGNMENT, clock),
         _cast("time", "interval", IMPLICIT, as_interval, monotone=True),
@@ -476,6 +488,8 @@ def find_cast(source: SqlType, target: SqlType, context: str) -> tuple[str, ...]
     """
     if source == target or source.kind == "unknown":
         return ()
+    if target.kind in ("timestamp", "timestamptz") and target.length is not None:
+        return _to_precision(source, target, context)
     if source.kind == target.kind:
         if source.kind == "numeric":
             same = target.scale is None or target.effective_scale == source.effective_scale
@@ -532,6 +546,17 @@ def _from_container(source: SqlType, target: SqlType, context: str) -> tuple[str
     if find_cast(source.element, target.element, context) is None:
         return None
     return ("array_to_list",)
+
+
+def _to_precision(source: SqlType, target: SqlType, context: str) -> tuple[str, ...] | None:
+    """First to the type itself, then to its digits."""
+    first = find_cast(source, of(target.kind), context)
+    if source.kind == target.kind:
+        first = ()
+    finer = source.length is None or source.length > (target.length or 0)
+    if first is None or (source.kind == target.kind and not finer):
+        return first
+    return (*first, f"{target.kind}_to_{target.kind}")
 
 
 def _length_cast(source: SqlType, target: SqlType, context: str) -> tuple[str, ...] | None:

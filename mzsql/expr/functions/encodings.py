@@ -17,7 +17,7 @@ from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.declare import Ast, asts, engines
 from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Spelling, Sql
 from mzsql.repr.errors import Unsupported
-from mzsql.repr.types import BOOLEAN, BYTEA, INTEGER, TEXT, SqlType
+from mzsql.repr.types import BOOLEAN, BYTEA, INTEGER, TEXT, UUID, SqlType
 
 
 def _fn(
@@ -425,7 +425,26 @@ def _bytes() -> list[ScalarFunc]:
     return functions
 
 
+def _uuid5(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    """A name's UUID of version 5: the first half of a SHA-1 over the name space's bytes and the name's."""
+    space = s.call("REPLACE", args[0].ast, s.text("-"), s.text(""))
+    digest = s.call(
+        "LOWER",
+        s.call("SHA1", s.call("UNHEX", s.concat(space, s.call("HEX", args[1].ast)))),
+    )
+    variant = s.call("SUBSTRING", digest, s.num(17), s.num(1))
+    marked = s.call("TRANSLATE", variant, s.text("0123456789abcdef"), s.text("89ab89ab89ab89ab"))
+    pieces = [
+        s.call("SUBSTRING", digest, s.num(at), s.num(n))
+        for at, n in ((1, 8), (9, 4), (14, 3), (18, 3), (21, 12))
+    ]
+    first, second, third, fourth, last = pieces
+    dash = s.text("-")
+    return s.concat(first, dash, second, dash, s.text("5"), third, dash, marked, fourth, dash, last)
+
+
 FUNCTIONS: tuple[ScalarFunc, ...] = (
+    _fn("uuid_generate_v5", "uuid_generate_v5", (UUID, TEXT), UUID, _uuid5),
     _fn("initcap", "initcap", (TEXT,), TEXT, _initcap),
     _fn("chr", "chr", (INTEGER,), TEXT, _chr, *_CHR_ERRORS),
     _fn("encode", "encode", (BYTEA, TEXT), TEXT, _encode, _FORMAT_RULE),

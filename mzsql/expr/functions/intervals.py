@@ -227,6 +227,49 @@ def _justified(*, days: bool) -> Spelling:
     return value
 
 
+def _justified_wholly(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    """Days of hours, months of days, then all of one sign (`justify_interval`)."""
+    months, day, micros = _parts(args[0])
+    clock, span = s.variable("k0"), s.variable("k1")
+    high, low = s.field(span, "h"), s.field(span, "l")
+    rest = s.field(span, "c")
+    one, month, unit = (s.wide(s.num(n)) for n in (1, 30, DAY_MICROS))
+    # A month borrowed or lent, then a day.
+    up = s.and_(
+        s.gt(high, s.num(0)),
+        s.or_(s.lt(low, s.num(0)), s.and_(s.eq(low, s.num(0)), s.lt(rest, s.num(0)))),
+    )
+    down = s.and_(
+        s.lt(high, s.num(0)),
+        s.or_(s.gt(low, s.num(0)), s.and_(s.eq(low, s.num(0)), s.gt(rest, s.num(0)))),
+    )
+    last = s.variable("k2")
+    h, d, c = (s.field(last, name) for name in ("h", "l", "c"))
+    later = s.and_(s.gt(d, s.num(0)), s.lt(c, s.num(0)))
+    sooner = s.and_(s.lt(d, s.num(0)), s.gt(c, s.num(0)))
+    done = build(
+        h,
+        s.case((later, s.sub(d, one)), (sooner, s.add(d, one)), otherwise=d),
+        s.case((later, s.add(c, unit)), (sooner, s.sub(c, unit)), otherwise=c),
+        engine,
+    )
+    signed = s.struct(
+        h=s.wide(s.case((up, s.sub(high, one)), (down, s.add(high, one)), otherwise=high)),
+        l=s.wide(s.case((up, s.add(low, month)), (down, s.sub(low, month)), otherwise=low)),
+        c=rest,
+    )
+    whole = _plain_carry(months, s.field(clock, "h"), 30, engine)
+    joined = s.struct(h=whole[0], l=whole[1], c=s.field(clock, "l"))
+    inner = s.let(joined, "k1", s.let(signed, "k2", done, engine), engine)
+    days, left = _plain_carry(day, micros, DAY_MICROS, engine)
+    return s.let(s.struct(h=days, l=left), "k0", inner, engine)
+
+
+def _plain_carry(high: Ast, small: Ast, unit: int, engine: Engine) -> tuple[Ast, Ast]:
+    rest = s.mod(small, s.wide(s.num(unit)))
+    return s.wide(s.add(high, _exact(s.sub(small, rest), unit, engine))), s.wide(rest)
+
+
 def _exact(multiple: Ast, unit: int, engine: Engine) -> Ast:
     if engine is Engine.SPARK:
         return s.wide(s.int_div(multiple, s.wide(s.num(unit))))
@@ -272,6 +315,14 @@ FUNCTIONS: tuple[ScalarFunc, ...] = (
     _binary("mul_interval_double", "*", (INTERVAL, DOUBLE), _scaled(divide=False)),
     _binary("mul_double_interval", "*", (DOUBLE, INTERVAL), _swap(_scaled(divide=False))),
     _binary("div_interval_double", "/", (INTERVAL, DOUBLE), _scaled(divide=True), _DIVISION),
+    ScalarFunc(
+        key="justify_interval",
+        name="justify_interval",
+        args=(INTERVAL,),
+        result=INTERVAL,
+        value=_justified_wholly,
+        errors=(ErrorRule(_lost(_justified_wholly), _out_of_range("")),),
+    ),
     _justify("justify_hours", days=False),
     _justify("justify_days", days=True),
 )

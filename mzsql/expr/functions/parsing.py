@@ -20,6 +20,7 @@ from mzsql.expr.functions.table import Engine, ErrorRule, Spelling, Sql
 from mzsql.repr.errors import SqlError
 from mzsql.repr.interval import Interval
 from mzsql.repr.interval_text import parse_interval
+from mzsql.repr.moment_text import read_moment
 from mzsql.repr.types import SqlType, type_name
 
 
@@ -219,8 +220,21 @@ def _day(text: Ast, pattern: str) -> Ast:
     return s.try_cast_to(s.case((real, padded)), s.typed(exp.DType.DATE))
 
 
+def _known_moment(arg: Sql, kind: str) -> int | None:
+    """Microseconds since 1970 that the text of a constant stands for, within the calendar; None of anything else."""
+    known = s.literal_of(arg.ast)
+    if known is None or not known.is_string:
+        return None
+    found = read_moment(known.name, zoned=kind == "timestamptz")
+    inside = found is not None and calendar.MIN_MICROS <= found <= calendar.MAX_MICROS
+    return found if inside else None
+
+
 def _date_parser() -> Parser:
     def value(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+        known = _known_moment(args[0], "date")
+        if known is not None:
+            return calendar.date_of_days(s.num(known // calendar.DAY_MICROS), engine)
         text = s.trim_space(args[0].ast, engine)
         return s.case((s.matches(text, _STAMP, engine), _day(text, _STAMP)))
 
@@ -229,6 +243,8 @@ def _date_parser() -> Parser:
 
 def _calendar_errors(kind: str, pattern: str, value: Spelling) -> tuple[ErrorRule, ...]:
     def unreadable(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+        if kind != "time" and _known_moment(args[0], kind) is not None:
+            return s.boolean(False)
         return s.not_(s.matches(s.trim_space(args[0].ast, engine), pattern, engine))
 
     def out_of_range(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
@@ -239,6 +255,9 @@ def _calendar_errors(kind: str, pattern: str, value: Spelling) -> tuple[ErrorRul
 
 def _stamp_parser(kind: str) -> Parser:
     def value(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+        known = _known_moment(args[0], kind)
+        if known is not None:
+            return calendar.timestamp_of_micros(s.num(known), of(kind), engine)
         body = _stamp(s.variable("t0"), kind, engine)
         return s.let(s.trim_space(args[0].ast, engine), "t0", body, engine)
 
