@@ -15,6 +15,7 @@ from collections.abc import Iterable
 import msgspec
 
 from mzsql.expr import relation as mir
+from mzsql.expr.canonical import ordered, rank
 from mzsql.expr.scalar import (
     Call,
     Column,
@@ -32,6 +33,22 @@ from mzsql.expr.scalar import (
 
 #: Of these any argument's failure may come to nothing: another one decides.
 _FORGIVING = frozenset({"and", "or"})
+
+
+def _surely_evaluated(expr: Scalar) -> frozenset[Scalar]:
+    """The parts of an expression, itself included, whose failure is its own."""
+    if isinstance(expr, Column | Literal | LiteralError):
+        return frozenset()
+    kids = children(expr)
+    if isinstance(expr, Call) and expr.func in _FORGIVING and kids:
+        below = [frozenset.intersection(*map(_surely_evaluated, kids))]
+    else:
+        below = [
+            _surely_evaluated(kid)
+            for position, kid in enumerate(kids)
+            if not _only_where_it_stands(expr, position)
+        ]
+    return frozenset({expr}).union(*below)
 
 
 def _only_where_it_stands(expr: Scalar, position: int) -> bool:
@@ -86,15 +103,9 @@ class MapFilterProject(msgspec.Struct, frozen=True, tag="mfp", cache_hash=True):
     def filter(self, preds: Iterable[Scalar]) -> MapFilterProject:
         """Keep the rows for which every one of `preds` (over the output's columns) is true."""
         place = dict(enumerate(self.projection))
-        known = {pred for _, pred in self.predicates}
-        predicates = list(self.predicates)
-        for pred in preds:
-            moved = permute(pred, place)
-            if moved not in known:
-                known.add(moved)
-                predicates.append(placed(moved))
-        predicates.sort(key=lambda entry: entry[0])
-        return msgspec.structs.replace(self, predicates=tuple(predicates))
+        found = [pred for _, pred in self.predicates]
+        found.extend(permute(pred, place) for pred in preds)
+        return msgspec.structs.replace(self, predicates=_in_order(found))
 
     def project(self, columns: Iterable[int]) -> MapFilterProject:
         """Put out only the columns (of the output) that are named, in that order."""
@@ -120,15 +131,20 @@ def placed(pred: Scalar) -> tuple[int, Scalar]:
 
 
 def _in_order(predicates: Iterable[Scalar]) -> tuple[tuple[int, Scalar], ...]:
-    """Predicates with their positions; one that can fail is not asked before those that stand before it, which may drop the row."""
-    latest, found = 0, []
+    """Predicates with their positions, in canonical order, equal ones once.
+
+    One that can fail is not asked before those that stand before it, which may drop the row.
+    """
+    latest = 0
+    at: dict[Scalar, int] = {}
     for pred in predicates:
         position, _ = placed(pred)
         if position < latest and _may_error(pred):
             position = latest
         latest = max(latest, position)
-        found.append((position, pred))
-    return tuple(sorted(found, key=lambda entry: entry[0]))
+        at.setdefault(pred, position)
+    found = ordered(at, lambda pred: (at[pred], rank(pred)), _may_error)
+    return tuple((at[pred], pred) for pred in found)
 
 
 def compose(first: MapFilterProject, then: MapFilterProject) -> MapFilterProject:
@@ -218,12 +234,18 @@ class _Shared:
         if known is not None:
             return Column(known)
         kids = children(expr)
+        if eager and isinstance(expr, Call) and expr.func in _FORGIVING:
+            # What each operand evaluates fails in each, so that none forgives it.
+            surely = _surely_evaluated(expr) - {expr}
+            for part in walk(kids[0]):
+                if part in surely:
+                    self.memoize(part)
         parts: list[Scalar] = []
         for position, kid in enumerate(kids):
             there = eager and not _only_where_it_stands(expr, position)
             parts.append(self.memoize(kid, eager=there))
         new = with_children(expr, parts) if kids else expr
-        if not eager and _may_error(expr):
+        if not eager and new not in self._columns and _may_error(expr):
             return new
         return Column(self.column(new))
 

@@ -220,7 +220,7 @@ def _filter_type(typ: RelationType, predicates: Sequence[Scalar]) -> RelationTyp
 def _join_type(join: mir.Join, inputs: Sequence[RelationType]) -> RelationType:
     columns = [column for part in inputs for column in part.columns]
     for cls in join.equivalences:
-        if any(not nullable(expr, columns) for expr in cls):
+        if any(isinstance(expr, Column) and not columns[expr.index].nullable for expr in cls):
             for expr in cls:
                 if isinstance(expr, Column):
                     columns[expr.index] = ColumnType(columns[expr.index].type, False)

@@ -1,9 +1,16 @@
-"""CanonicalizeMfp: each run of maps, filters and projections in one normal form: optimized, then map, filter, project."""
+"""CanonicalizeMfp: each run of maps, filters and projections in one normal form.
+
+Promise: optimized, then map, filter, project; cheap predicates first, but none that can fail before one that it stood behind.
+"""
 
 from __future__ import annotations
 
+import msgspec
+
 from mzsql.expr import relation as mir
-from mzsql.expr.mfp import extract_mfp, to_relation
+from mzsql.expr.canonical import by_cost, ordered
+from mzsql.expr.mfp import MapFilterProject, extract_mfp, placed, to_relation
+from mzsql.transform.scalars import may_error
 from mzsql.transform.visit import replace_inputs
 
 
@@ -12,4 +19,11 @@ def canonicalize_mfp(rel: mir.Relation) -> mir.Relation:
     mfp, below = extract_mfp(rel)
     kids = mir.inputs(below)
     new = replace_inputs(below, kids, [canonicalize_mfp(kid) for kid in kids])
-    return new if mfp.is_identity else to_relation(mfp.optimize(), new)
+    return new if mfp.is_identity else to_relation(canonical(mfp), new)
+
+
+def canonical(mfp: MapFilterProject) -> MapFilterProject:
+    """The optimized MFP, its predicates in the order in which a Filter has them."""
+    done = mfp.optimize()
+    preds = ordered([pred for _, pred in done.predicates], by_cost, may_error)
+    return msgspec.structs.replace(done, predicates=tuple(placed(pred) for pred in preds))

@@ -14,7 +14,9 @@ import msgspec
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
 from mzsql.expr.mfp import extract_mfp, to_relation
-from mzsql.transform.visit import replace_inputs
+from mzsql.repr.types import BOOLEAN
+from mzsql.transform.canonicalize_mfp import canonical
+from mzsql.transform.visit import filtered, replace_inputs
 
 #: Types whose equal values are the same value in every respect (not so: 0.0 and -0.0, intervals, padded characters).
 _EXACT = frozenset(
@@ -69,6 +71,11 @@ def equivalence_propagation(rel: mir.Relation) -> mir.Relation:
     return _visit(rel, {})[0]
 
 
+def literal_lifting(rel: mir.Relation) -> mir.Relation:
+    """The same, and parts of a group key that are literals put out above the Reduce instead."""
+    return _visit(rel, {}, lift=True)[0]
+
+
 def project_firsts(rel: mir.Relation) -> mir.Relation:
     """Where a join's own columns are put out, the first of equal ones is put out for all: the others need not be carried."""
     mfp, below = extract_mfp(rel)
@@ -80,16 +87,18 @@ def project_firsts(rel: mir.Relation) -> mir.Relation:
     firsts = _visit(new, {})[1].firsts
     width = mfp.input_arity
     outputs = tuple(firsts[c] if c < width else c for c in mfp.projection)
-    return to_relation(msgspec.structs.replace(mfp, projection=outputs), new)
+    return to_relation(canonical(msgspec.structs.replace(mfp, projection=outputs)), new)
 
 
-def _visit(rel: mir.Relation, locals_: Mapping[int, Facts]) -> tuple[mir.Relation, Facts]:
+def _visit(
+    rel: mir.Relation, locals_: Mapping[int, Facts], *, lift: bool = False
+) -> tuple[mir.Relation, Facts]:
     if isinstance(rel, mir.Let):
-        value, of_value = _visit(rel.value, locals_)
-        body, of_body = _visit(rel.body, {**locals_, rel.id: of_value})
+        value, of_value = _visit(rel.value, locals_, lift=lift)
+        body, of_body = _visit(rel.body, {**locals_, rel.id: of_value}, lift=lift)
         return mir.Let(rel.id, value, body), of_body
     kids = mir.inputs(rel)
-    parts = [_visit(kid, locals_) for kid in kids]
+    parts = [_visit(kid, locals_, lift=lift) for kid in kids]
     rel = replace_inputs(rel, kids, [part for part, _ in parts])
     facts = [known for _, known in parts]
     match rel:
@@ -107,7 +116,8 @@ def _visit(rel: mir.Relation, locals_: Mapping[int, Facts]) -> tuple[mir.Relatio
         case mir.Join():
             return _join(rel, _side_by_side(facts))
         case mir.Reduce():
-            return _reduce(rel, facts[0])
+            fixed = _fixed_keys(rel, facts[0]) if lift else {}
+            return _without_fixed(rel, fixed, facts[0]) if fixed else _reduce(rel, facts[0])
         case mir.TopK() | mir.Negate() | mir.Threshold() | mir.ArrangeBy():
             return rel, facts[0]
         case mir.Union():
@@ -187,7 +197,9 @@ def _map(rel: mir.Map, facts: Facts) -> tuple[mir.Relation, Facts]:
     literals = dict(facts.literals)
     done: list[sc.Scalar] = []
     for scalar in rel.scalars:
-        expr = Facts(tuple(firsts), literals).read(scalar)
+        # A column that is passed on stays a column.
+        known = Facts(tuple(firsts), {} if isinstance(scalar, sc.Column) else literals)
+        expr = known.read(scalar)
         done.append(expr)
         column = len(firsts)
         firsts.append(firsts[expr.index] if isinstance(expr, sc.Column) else column)
@@ -212,18 +224,73 @@ def _reduce(rel: mir.Reduce, facts: Facts) -> tuple[mir.Relation, Facts]:
     return new, Facts(tuple(output), literals)
 
 
+def _fixed_keys(rel: mir.Reduce, facts: Facts) -> dict[int, sc.Literal]:
+    """The parts of a group key that are literals (of no rows there are no groups, whatever the key)."""
+    return {
+        position: facts.literals[e.index]
+        for position, e in enumerate(rel.group_key)
+        if isinstance(e, sc.Column) and e.index in facts.literals
+    }
+
+
+def _without_fixed(
+    rel: mir.Reduce, fixed: Mapping[int, sc.Literal], facts: Facts
+) -> tuple[mir.Relation, Facts]:
+    """The Reduce over the rest of the key, the literals put back above it."""
+    width = len(rel.group_key)
+    rest = [position for position in range(width) if position not in fixed]
+    key = tuple(rel.group_key[position] for position in rest)
+    inner, known = _reduce(msgspec.structs.replace(rel, group_key=key), facts)
+    below = len(rest) + len(rel.aggregates)
+    scalars = tuple(fixed[position] for position in sorted(fixed))
+    place = {position: number for number, position in enumerate(rest)}
+    place |= {position: below + number for number, position in enumerate(sorted(fixed))}
+    outputs = [place[position] for position in range(width)]
+    outputs.extend(range(len(rest), below))
+    above, facts_above = _map(mir.Map(inner, scalars), known)
+    return _project(mir.Project(above, tuple(outputs)), outputs, facts_above)
+
+
 def _join(rel: mir.Join, facts: Facts) -> tuple[mir.Relation, Facts]:
-    """Columns that are the same literal on all sides need no lookup to be equal."""
+    """What equals a literal on one side is filtered for it on every side; then no lookup is needed for it to be equal."""
     pairs = [[e.index for e in cls if isinstance(e, sc.Column)] for cls in rel.equivalences]
-    if isinstance(rel.implementation, mir.Unplanned):
-        kept = tuple(cls for cls in rel.equivalences if not _is_settled(cls, facts))
-        rel = msgspec.structs.replace(rel, equivalences=kept)
-    return rel, facts.equate(pairs)
+    if not isinstance(rel.implementation, mir.Unplanned):
+        return rel, facts.equate(pairs)
+    kept: list[tuple[sc.Scalar, ...]] = []
+    wanted: dict[int, list[sc.Scalar]] = {}
+    literals = dict(facts.literals)
+    for cls in rel.equivalences:
+        found = [literals.get(e.index) if isinstance(e, sc.Column) else None for e in cls]
+        literal = next((known for known in found if known is not None), None)
+        homes = [_home(rel, e) for e in cls]
+        if literal is None or None in homes:
+            kept.append(cls)
+            continue
+        for expr, known, home in zip(cls, found, homes, strict=True):
+            if known == literal:
+                continue
+            assert home is not None
+            number, start = home
+            local = sc.permute(expr, {c: c - start for c in sc.support(expr)})
+            equal = sc.Call(f"eq_{literal.typ.kind}", (local, literal), BOOLEAN)
+            wanted.setdefault(number, []).append(equal)
+            if known is None and isinstance(expr, sc.Column):
+                literals[expr.index] = literal
+    inputs = tuple(filtered(part, wanted.get(i, ())) for i, part in enumerate(rel.inputs))
+    rel = msgspec.structs.replace(rel, inputs=inputs, equivalences=tuple(kept))
+    return rel, Facts(facts.firsts, literals).equate(pairs)
 
 
-def _is_settled(cls: Sequence[sc.Scalar], facts: Facts) -> bool:
-    values = {facts.literals.get(e.index) if isinstance(e, sc.Column) else None for e in cls}
-    return len(values) == 1 and None not in values
+def _home(rel: mir.Join, expr: sc.Scalar) -> tuple[int, int] | None:
+    """The one input that an expression reads, and where its columns start."""
+    reads = sc.support(expr)
+    start = 0
+    for number, part in enumerate(rel.inputs):
+        end = start + mir.arity(part)
+        if reads and all(start <= c < end for c in reads):
+            return number, start
+        start = end
+    return None
 
 
 def _side_by_side(parts: Sequence[Facts]) -> Facts:

@@ -20,7 +20,7 @@ from mzsql.repr.datum import Datum, Row
 from mzsql.repr.types import ColumnType, RelationType
 from mzsql.transform.context import OptimizerContext
 from mzsql.transform.fusion import conjuncts
-from mzsql.transform.scalars import TRUE, may_error, simplify
+from mzsql.transform.scalars import TRUE, may_error, simplify, without_redundant_not_nulls
 from mzsql.transform.visit import rewrite, rewrite_typed
 
 #: The most rows a folded constant may have.
@@ -73,6 +73,7 @@ def simplify_node(
             columns = list(types[0].columns)
             preds = [simplify(p, columns, ctx) for p in conjuncts(predicates)]
             preds = [p for p in dict.fromkeys(conjuncts(tuple(preds))) if p != TRUE]
+            preds = without_redundant_not_nulls(preds)
             return mir.Filter(rel.input, tuple(preds)) if preds else rel.input
         case mir.Reduce(group_key=key, aggregates=aggregates):
             columns = list(types[0].columns)

@@ -11,6 +11,7 @@ import msgspec
 from mzsql.expr import functions
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
+from mzsql.expr.canonical import cost, rank
 from mzsql.repr.types import BOOLEAN
 from mzsql.transform.visit import filtered, mapped, project, rewrite
 
@@ -80,13 +81,69 @@ def _reduce(rel: mir.Reduce) -> mir.Relation:
     )
     if aggregates != rel.aggregates:
         rel = msgspec.structs.replace(rel, aggregates=aggregates)
+    rel = _absorbed(rel)
+    if not rel.aggregates:
+        inner = _without_distinct(rel.input)
+        if inner is not None:
+            rel = msgspec.structs.replace(rel, input=inner)
     key = tuple(dict.fromkeys(rel.group_key))
     distinct = tuple(dict.fromkeys(rel.aggregates))
-    if len(key) == len(rel.group_key) and len(distinct) == len(rel.aggregates):
+    if key == rel.group_key and len(distinct) == len(rel.aggregates):
         return rel
     outputs = [key.index(expr) for expr in rel.group_key]
     outputs.extend(len(key) + distinct.index(a) for a in rel.aggregates)
     return project(msgspec.structs.replace(rel, group_key=key, aggregates=distinct), outputs)
+
+
+#: How large an expression of a Reduce may become by taking in what a Map below it computes.
+_ABSORBED = 200
+
+
+def _map_below(rel: mir.Relation) -> mir.Map | mir.Project | None:
+    """The relation, if it is a Map, or a Project that stands on one."""
+    top = rel
+    while isinstance(rel, mir.Project):
+        rel = rel.input
+    return top if isinstance(rel, mir.Map) and isinstance(top, mir.Map | mir.Project) else None
+
+
+def _absorbed(rel: mir.Reduce) -> mir.Reduce:
+    """The Reduce with the Maps right below it, and the Projects among them, written into its expressions."""
+    while (below := _map_below(rel.input)) is not None:
+        columns: list[sc.Scalar]
+        if isinstance(below, mir.Project):
+            columns = [sc.Column(c) for c in below.outputs]
+        else:
+            columns = [sc.Column(c) for c in range(mir.arity(below.input))]
+            for scalar in below.scalars:
+                columns.append(sc.substitute(scalar, columns))
+        key = tuple(sc.substitute(e, columns) for e in rel.group_key)
+        aggregates = tuple(
+            msgspec.structs.replace(a, expr=sc.substitute(a.expr, columns)) for a in rel.aggregates
+        )
+        if any(cost(e) > _ABSORBED for e in (*key, *(a.expr for a in aggregates))):
+            return rel
+        rel = msgspec.structs.replace(rel, input=below.input, group_key=key, aggregates=aggregates)
+    return rel
+
+
+def _without_distinct(rel: mir.Relation) -> mir.Relation | None:
+    """What a DISTINCT is over without another one below row-wise operators: it takes care of both."""
+    match rel:
+        case mir.Reduce(input=inner, group_key=key, aggregates=()):
+            width = mir.arity(inner)
+            return project(mapped(inner, key), range(width, width + len(key)))
+        case mir.Project(outputs=outputs):
+            below = _without_distinct(rel.input)
+            return None if below is None else project(below, outputs)
+        case mir.Map(scalars=scalars):
+            below = _without_distinct(rel.input)
+            return None if below is None else mapped(below, scalars)
+        case mir.Filter(predicates=predicates):
+            below = _without_distinct(rel.input)
+            return None if below is None else filtered(below, predicates)
+        case _:
+            return None
 
 
 def _top_k(rel: mir.TopK) -> mir.Relation:
@@ -218,11 +275,5 @@ def merge_classes(
             else:
                 rest.append(other)
         merged = [*rest, new]
-    found = [tuple(sorted(cls, key=_expr_order)) for cls in merged if len(cls) > 1]
-    return tuple(sorted(found, key=lambda cls: [_expr_order(e) for e in cls]))
-
-
-def _expr_order(expr: sc.Scalar) -> tuple[int, int, bytes]:
-    if isinstance(expr, sc.Column):
-        return (0, expr.index, b"")
-    return (1, min(sc.support(expr), default=0), msgspec.json.encode(expr))
+    found = [tuple(sorted(cls, key=rank)) for cls in merged if len(cls) > 1]
+    return tuple(sorted(found, key=lambda cls: [rank(e) for e in cls]))

@@ -17,6 +17,7 @@ from mzsql.expr import scalar as sc
 from mzsql.expr.mfp import MapFilterProject, extract_mfp
 from mzsql.expr.typing import relation_type
 from mzsql.transform.context import OptimizerContext
+from mzsql.transform.fusion import merge_classes
 from mzsql.transform.join_order import (
     JoinGraph,
     JoinInput,
@@ -27,7 +28,7 @@ from mzsql.transform.join_order import (
     linear_order,
     new_arrangements,
 )
-from mzsql.transform.predicates import filter_characteristics
+from mzsql.transform.predicates import FilterCharacteristics, filter_characteristics
 from mzsql.transform.visit import filtered, mapped, project
 
 
@@ -39,12 +40,25 @@ def join_implementation(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relatio
 class _Planner:
     def __init__(self, ctx: OptimizerContext) -> None:
         self._ctx = ctx
+        self._lookups: set[int] = set()  # bindings that are lookups in an index
+
+    def _is_lookup(self, rel: mir.Relation) -> bool:
+        _, below = extract_mfp(rel)
+        match below:
+            case mir.Join(implementation=mir.IndexedFilter()):
+                return True
+            case mir.Get(id=gid):
+                return gid in self._lookups
+            case _:
+                return False
 
     def visit(self, rel: mir.Relation, arranged: Mapping[int, tuple[Key, ...]]) -> mir.Relation:
         """Bottom-up; `arranged`: the keys by which bindings are arranged."""
         if isinstance(rel, mir.Let):
             value = self.visit(rel.value, arranged)
             inner = {**arranged, rel.id: self._arrangements(value, arranged)}
+            if self._is_lookup(value):
+                self._lookups.add(rel.id)
             return mir.Let(rel.id, value, self.visit(rel.body, inner))
         kids = mir.inputs(rel)
         new = [self.visit(kid, arranged) for kid in kids]
@@ -67,8 +81,9 @@ class _Planner:
                 return (*keys, *self._arrangements(inner, arranged))
             case mir.Reduce(group_key=group):
                 return (tuple(sc.Column(i) for i in range(len(group))),)
-            case mir.Join(implementation=mir.IndexedFilter()):
-                return ()
+            case mir.Join(implementation=mir.IndexedFilter(coll=coll)):
+                # A few rows of the collection: arranging them counts for nothing where the whole is arranged so.
+                return tuple(index.key for index in self._ctx.indexes(coll))
             case mir.Threshold(input=inner):
                 return (tuple(sc.Column(i) for i in range(mir.arity(inner))),)
             case _:
@@ -118,13 +133,15 @@ class _Planner:
         for key in inner:
             if all(c in place for expr in key for c in sc.support(expr)):
                 available[tuple(sc.permute(expr, place) for expr in key)] = key
-        predicates = [pred for _, pred in mfp.predicates]
+        filters = filter_characteristics(pred for _, pred in mfp.predicates)
+        if self._is_lookup(below):
+            filters |= FilterCharacteristics(literal_equality=True)
         typ = relation_type(part)
         facts = JoinInput(
             arity=typ.arity,
             unique_keys=typ.keys,
             arrangements=tuple(available),
-            filters=filter_characteristics(predicates),
+            filters=filters,
         )
         return _Part(part, facts, mfp, below, available)
 
@@ -191,6 +208,10 @@ def _implement(
     classes = tuple(
         tuple(_rebased(expr, place, scalars, total) for expr in cls) for cls in rel.equivalences
     )
+    # Columns that were equal below a lifted projection are one column now.
+    members = [expr for cls in classes for expr in cls]
+    if len(set(members)) < len(members):
+        classes = merge_classes(classes)
     planned = mir.Join(tuple(inputs), classes, _renamed(plan, new_keys))
     early = [p for p in predicates if all(c < total for c in sc.support(p))]
     late = [p for p in predicates if p not in early]

@@ -161,8 +161,12 @@ def linear_order(graph: JoinGraph) -> LinearOrder:
         order = LinearOrder(Step(graph.score(start, key), start, key), steps)
         scores = _accumulated([order.start.score, *(step.score for step in steps)])
         options.append(((min(scores), scores), order))
-    best = max(options, key=lambda option: option[0])
-    return best[1]
+    (_, scores), chosen = max(options, key=lambda option: option[0])
+    first, *later = (
+        Step(score, step.relation, step.key)
+        for score, step in zip(scores, (chosen.start, *chosen.steps), strict=True)
+    )
+    return LinearOrder(first, tuple(later))
 
 
 def _accumulated(scores: list[Score]) -> list[Score]:

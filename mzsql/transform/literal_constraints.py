@@ -1,12 +1,15 @@
 """LiteralConstraints: equality of an indexed key with literals becomes a lookup in the index.
 
-Promise: a Filter over an indexed object that fixes every part of an index's key to one of a few literals (by ``=``, by OR of such, as IN
-gives) reads only these keys: an `IndexedFilter` join of the object with the constant keys. The longest key wins, then the oldest index.
+Promise: a Filter over an indexed object that leaves but a few values of an index's key possible (by ``=``, by AND and OR of such, as IN
+gives) reads only these keys: an `IndexedFilter` join of the object with the constant keys. The longest key wins, then the youngest index.
+What the lookup does not say wholly stays as a filter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+import msgspec
 
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
@@ -15,6 +18,7 @@ from mzsql.repr.datum import Datum, Row
 from mzsql.repr.types import ColumnType, RelationType
 from mzsql.transform.context import IndexDesc, OptimizerContext
 from mzsql.transform.fusion import conjuncts
+from mzsql.transform.scalars import simplify
 from mzsql.transform.visit import replace_inputs
 
 #: The most keys that one lookup has.
@@ -25,8 +29,8 @@ def literal_constraints(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relatio
     """Plan lookups everywhere."""
     mfp, below = extract_mfp(rel)
     if isinstance(below, mir.Get) and not isinstance(below.id, int) and mfp.predicates:
-        found = _best(mfp, ctx.indexes(below.id))
-        return rel if found is None else _lookup(below, mfp, *found)
+        found = _best(mfp, below, ctx.indexes(below.id), ctx)
+        return rel if found is None else _lookup(below, mfp, found)
     kids = mir.inputs(below)
     new = replace_inputs(below, kids, [literal_constraints(kid, ctx) for kid in kids])
     return rel if new is below else _rebuilt(rel, new)
@@ -43,79 +47,162 @@ def _rebuilt(rel: mir.Relation, below: mir.Relation) -> mir.Relation:
     return below
 
 
-_Found = tuple[IndexDesc, list[Row], list[sc.Scalar]]
+#: Values of some parts of an index's key, by the part's position.
+_Fixed = dict[int, Datum]
 
 
-def _best(mfp: MapFilterProject, indexes: Sequence[IndexDesc]) -> _Found | None:
-    """The index, the keys to look up, and the predicates that the lookup makes needless."""
+class _Found(msgspec.Struct, frozen=True):
+    """An index, the keys to look up, and the predicates that the lookup makes needless."""
+
+    index: IndexDesc
+    rows: tuple[Row, ...]
+    used: tuple[sc.Scalar, ...]
+
+
+def _best(
+    mfp: MapFilterProject, get: mir.Get, indexes: Sequence[IndexDesc], ctx: OptimizerContext
+) -> _Found | None:
+    """The index with the longest key; of several the last one made."""
     predicates = conjuncts(tuple(p for at, p in mfp.predicates if at <= mfp.input_arity))
     best: _Found | None = None
     for index in indexes:
-        rows: list[Row] = [()]
-        used: list[sc.Scalar] = []
-        for expr in index.key:
-            fixed = _fixed_by(expr, predicates)
-            if fixed is None:
-                break
-            values, preds = fixed
-            rows = [(*row, value) for row in rows for value in values]
-            used.extend(p for p in preds if p not in used)
-        else:
-            if (
-                rows
-                and len(rows) <= MAX_ROWS
-                and (best is None or len(index.key) > len(best[0].key))
-            ):
-                best = (index, rows, used)
+        key = [simplify(expr, get.typ.columns, ctx) for expr in index.key]
+        found = _match(index, predicates, key)
+        if found is not None and (best is None or len(index.key) >= len(best.index.key)):
+            best = found
     return best
 
 
-def _fixed_by(
-    expr: sc.Scalar, predicates: Sequence[sc.Scalar]
-) -> tuple[list[Datum], list[sc.Scalar]] | None:
+def _match(
+    index: IndexDesc, predicates: Sequence[sc.Scalar], key: Sequence[sc.Scalar]
+) -> _Found | None:
+    """The keys of an index that the predicates leave possible, where they leave but a few."""
+    options: list[_Fixed] = [{}]
+    used: list[sc.Scalar] = []
     for pred in predicates:
-        values = _values(expr, pred)
-        if values is not None:
-            return values, [pred]
-    return None
+        said = _options(pred, key)
+        if said is None:
+            continue
+        fixed, exact = said
+        if len(options) * len(fixed) > MAX_ROWS:
+            continue
+        merged = [_merged(one, other) for one in options for other in fixed]
+        options = [option for option in merged if option is not None]
+        if exact:
+            used.append(pred)
+    width = len(index.key)
+    if any(len(option) != width for option in options):
+        return None
+    rows = {tuple(option[part] for part in range(width)): None for option in options}
+    ordered_rows = tuple(sorted(rows, key=lambda row: [_datum_order(value) for value in row]))
+    return _Found(index, ordered_rows, tuple(used))
 
 
-def _values(expr: sc.Scalar, pred: sc.Scalar) -> list[Datum] | None:
-    """The literals that `pred` says `expr` is one of."""
-    match pred:
-        case sc.Call(func=func, args=(left, right)) if func.startswith("eq_"):
-            for side, other in ((left, right), (right, left)):
-                if side == expr and isinstance(other, sc.Literal) and other.value is not None:
-                    return [other.value]
+def _merged(one: _Fixed, other: _Fixed) -> _Fixed | None:
+    """Both; None where they contradict each other."""
+    for part in one.keys() & other.keys():
+        if one[part] != other[part]:
             return None
+    return {**one, **other}
+
+
+def _options(pred: sc.Scalar, key: Sequence[sc.Scalar]) -> tuple[list[_Fixed], bool] | None:
+    """What a predicate says of the key's parts: one of several combinations; and whether it says nothing else. None: it says nothing."""
+    for part, expr in enumerate(key):
+        said = _literal_of(expr, pred)
+        if said is not None:
+            return [{part: value} for value in said], True
+    match pred:
         case sc.Call(func="or", args=args):
-            found: list[Datum] = []
+            alternatives: list[_Fixed] = []
+            whole = True
             for arg in args:
-                values = _values(expr, arg)
-                if values is None:
+                inner = _options(arg, key)
+                if inner is None:
                     return None
-                found.extend(value for value in values if value not in found)
-            return sorted(found, key=_datum_order)
+                alternatives.extend(inner[0])
+                whole = whole and inner[1]
+                if len(alternatives) > MAX_ROWS:
+                    return None
+            return alternatives, whole
+        case sc.Call(func="and", args=args):
+            options: list[_Fixed] = [{}]
+            exact = True
+            for arg in args:
+                inner = _options(arg, key)
+                if inner is None:
+                    exact = False
+                    continue
+                if len(options) * len(inner[0]) > MAX_ROWS:
+                    return None
+                merged = [_merged(one, other) for one in options for other in inner[0]]
+                options = [option for option in merged if option is not None]
+                exact = exact and inner[1]
+            return None if options == [{}] else (options, exact)
         case _:
             return None
 
 
-def _datum_order(value: Datum) -> tuple[str, float, str]:
-    if isinstance(value, str):
-        return ("text", 0.0, value)
-    return ("number", float(value or 0), "")
+def _literal_of(expr: sc.Scalar, pred: sc.Scalar) -> list[Datum] | None:
+    """The literal that `pred` says `expr` is (none: there is no such value); None where it says no such thing."""
+    if not (isinstance(pred, sc.Call) and pred.func.startswith("eq_") and len(pred.args) == 2):
+        # A boolean is true where it is the predicate itself.
+        return [True] if pred == expr and not isinstance(expr, sc.Column) else None
+    left, right = pred.args
+    for side, other in ((left, right), (right, left)):
+        if not isinstance(other, sc.Literal) or other.value is None:
+            continue
+        if side == expr:
+            return [other.value]
+        if isinstance(side, sc.Call) and side.args == (expr,) and side.func in _WIDENINGS:
+            low, high = _WIDENINGS[side.func]
+            if isinstance(other.value, int):
+                return [other.value] if low <= other.value <= high else []
+    return None
 
 
-def _lookup(
-    get: mir.Get, mfp: MapFilterProject, index: IndexDesc, rows: list[Row], used: list[sc.Scalar]
-) -> mir.Relation:
+def _widenings() -> dict[str, tuple[int, int]]:
+    """Casts of integers that lose nothing, with the least and the greatest value that is cast."""
+    ranges = {
+        "smallint": (-(2**15), 2**15 - 1),
+        "integer": (-(2**31), 2**31 - 1),
+        "bigint": (-(2**63), 2**63 - 1),
+        "uint2": (0, 2**16 - 1),
+        "uint4": (0, 2**32 - 1),
+        "uint8": (0, 2**64 - 1),
+    }
+    return {
+        f"{narrow}_to_{wide}": (low, high)
+        for narrow, (low, high) in ranges.items()
+        for wide, (least, greatest) in ranges.items()
+        if narrow != wide and least <= low and high <= greatest
+    }
+
+
+_WIDENINGS = _widenings()
+
+
+def _datum_order(value: Datum) -> tuple[int, float, str]:
+    if isinstance(value, int | float):
+        return (0, float(value), "")
+    return (1, 0.0, value if isinstance(value, str) else repr(value))
+
+
+def _lookup(get: mir.Get, mfp: MapFilterProject, found: _Found) -> mir.Relation:
     assert not isinstance(get.id, int)
+    index = found.index
     arity = get.typ.arity
+    rest = tuple(
+        (at, part) for at, p in mfp.predicates for part in conjuncts((p,)) if part not in found.used
+    )
+    left = MapFilterProject(arity, mfp.expressions, rest, mfp.projection)
+    if not found.rows:
+        return to_relation(left, mir.Constant((), get.typ))
     key_types = tuple(
         ColumnType(sc.scalar_type(expr, get.typ.columns), False) for expr in index.key
     )
     keys = tuple(range(len(index.key)))
-    constant = mir.Constant(tuple((row, 1) for row in rows), RelationType(key_types, (keys,)))
+    constant = mir.Constant(tuple((row, 1) for row in found.rows), RelationType(key_types, (keys,)))
     classes = tuple((expr, sc.Column(arity + i)) for i, expr in enumerate(index.key))
     join = mir.Join(
         (
@@ -123,8 +210,6 @@ def _lookup(
             mir.ArrangeBy(constant, (tuple(sc.Column(i) for i in keys),)),
         ),
         classes,
-        mir.IndexedFilter(get.id, index.id, index.key, tuple(rows)),
+        mir.IndexedFilter(get.id, index.id, index.key, found.rows),
     )
-    rest = tuple((at, p) for at, p in mfp.predicates if p not in used)
-    left = MapFilterProject(arity, mfp.expressions, rest, mfp.projection)
     return to_relation(left, mir.Project(join, tuple(range(arity))))

@@ -14,13 +14,13 @@ from mzsql.repr.types import RelationType
 from mzsql.transform.visit import replace_inputs, rewrite
 
 
-def normalize_lets(rel: mir.Relation) -> mir.Relation:
-    """Flatten, inline, renumber."""
+def normalize_lets(rel: mir.Relation, *, inline_mfp: bool = False) -> mir.Relation:
+    """Flatten, inline, renumber; with `inline_mfp` a binding that is a Get under maps, filters and projections is inlined too."""
     if not any(isinstance(node, mir.Let | mir.LetRec) for node in mir.walk(rel)):
         return rel
     bindings, body = _Hoist().run(rel)
     while True:
-        smaller, body = _inline(bindings, body)
+        smaller, body = _inline(bindings, body, inline_mfp=inline_mfp)
         if len(smaller) == len(bindings):
             break
         bindings = smaller
@@ -84,7 +84,9 @@ def _uses(rel: mir.Relation, counts: dict[int, int]) -> None:
             counts[node.id] = counts.get(node.id, 0) + 1
 
 
-def _inline(bindings: list[_Binding], body: mir.Relation) -> tuple[list[_Binding], mir.Relation]:
+def _inline(
+    bindings: list[_Binding], body: mir.Relation, *, inline_mfp: bool
+) -> tuple[list[_Binding], mir.Relation]:
     counts: dict[int, int] = {}
     for _, value in bindings:
         _uses(value, counts)
@@ -102,15 +104,17 @@ def _inline(bindings: list[_Binding], body: mir.Relation) -> tuple[list[_Binding
         if used == 0:
             continue
         new = rewrite(value, put)
-        if used == 1 or _is_trivial(new):
+        if used == 1 or _is_trivial(new, inline_mfp=inline_mfp):
             replacement[local] = new
         else:
             kept.append((local, new))
     return kept, rewrite(body, put)
 
 
-def _is_trivial(value: mir.Relation) -> bool:
+def _is_trivial(value: mir.Relation, *, inline_mfp: bool) -> bool:
     """Whether a value is no work: a Get, or a constant of a row or none."""
+    while inline_mfp and isinstance(value, mir.Map | mir.Filter | mir.Project):
+        value = value.input
     if isinstance(value, mir.Get):
         return True
     return isinstance(value, mir.Constant) and len(value.rows) <= 1

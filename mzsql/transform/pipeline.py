@@ -12,7 +12,11 @@ from dataclasses import dataclass
 from mzsql.expr import relation as mir
 from mzsql.transform.canonicalize_mfp import canonicalize_mfp
 from mzsql.transform.context import OptimizerContext
-from mzsql.transform.equivalence_propagation import equivalence_propagation, project_firsts
+from mzsql.transform.equivalence_propagation import (
+    equivalence_propagation,
+    literal_lifting,
+    project_firsts,
+)
 from mzsql.transform.fold_constants import fold_constants
 from mzsql.transform.fusion import fusion
 from mzsql.transform.join_implementation import join_implementation
@@ -22,7 +26,7 @@ from mzsql.transform.predicate_pushdown import predicate_pushdown
 from mzsql.transform.projection_pushdown import projection_pushdown
 from mzsql.transform.reduce_elision import reduce_elision
 from mzsql.transform.redundant_join import redundant_join
-from mzsql.transform.relation_cse import relation_cse
+from mzsql.transform.relation_cse import relation_cse, relation_cse_inline_mfp
 from mzsql.transform.threshold_elision import threshold_elision
 from mzsql.transform.union_cancel import union_branch_cancellation
 
@@ -88,14 +92,14 @@ LOGICAL: tuple[Stage, ...] = (
         ),
     ),
     plain(canonicalize_mfp),
-    plain(relation_cse),
+    plain(relation_cse_inline_mfp),
 )
 
 PHYSICAL: tuple[Stage, ...] = (
     Fixpoint(
         "narrow",
         (
-            plain(equivalence_propagation),
+            plain(literal_lifting),
             contextual(fold_constants),
             plain(projection_pushdown),
             plain(fusion),

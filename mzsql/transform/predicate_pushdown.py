@@ -7,15 +7,18 @@ remains, and an IS NOT NULL on one of its members.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
+from mzsql.expr import functions
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
+from mzsql.expr.canonical import rank
 from mzsql.expr.typing import nullable, relation_type
 from mzsql.repr.types import BOOLEAN, ColumnType
 from mzsql.transform.fusion import conjuncts, merge_classes
+from mzsql.transform.scalars import may_error
 from mzsql.transform.visit import filtered, replace_inputs, rewrite
 
 
@@ -139,6 +142,7 @@ def _join(rel: mir.Join, preds: Sequence[sc.Scalar]) -> mir.Relation:
         homes = _localize(pred, merged, owner)
         if not homes:
             stay.append(pred)
+            homes = _implied(pred, owner)
         for home, moved in homes:
             start = starts[home]
             shift = {c: c - start for c in sc.support(moved)}
@@ -160,9 +164,9 @@ def _as_equivalence(
             right_homes = {owner[c] for c in sc.support(right)}
             if len(left_homes) != 1 or len(right_homes) != 1 or left_homes == right_homes:
                 return None
-            if not nullable(left, columns) or not nullable(right, columns):
-                return (left, right), []
-            return (left, right), [is_not_null(left)]
+            return (left, right), [
+                known for side in (left, right) for known in not_null(side, columns)
+            ]
         case sc.Call(func="or", args=(either, other)):
             sides = _null_safe(either, other) or _null_safe(other, either)
             if sides is None:
@@ -190,6 +194,18 @@ def _null_safe(equal: sc.Scalar, nulls: sc.Scalar) -> tuple[sc.Scalar, sc.Scalar
             return left, right
         case _:
             return None
+
+
+def not_null(expr: sc.Scalar, columns: Sequence[ColumnType]) -> list[sc.Scalar]:
+    """Predicates that keep the rows in which an expression is not NULL, over single columns where that is the same."""
+    if not nullable(expr, columns):
+        return []
+    match expr:
+        case sc.Call(func=key, args=args) if args:
+            func = functions.scalar(key)
+            if func.strict and not func.introduces_nulls:
+                return [known for arg in args for known in not_null(arg, columns)]
+    return [is_not_null(expr)]
 
 
 def is_not_null(expr: sc.Scalar) -> sc.Scalar:
@@ -230,6 +246,35 @@ def _null_safe_equal(left: sc.Scalar, right: sc.Scalar, columns: Sequence[Column
     return sc.Call("or", (equal, sc.Call("and", nulls, BOOLEAN)), BOOLEAN)
 
 
+def _implied(pred: sc.Scalar, owner: Sequence[int]) -> list[tuple[int, sc.Scalar]]:
+    """What ``(a AND b) OR (c AND d)`` says of single inputs, where each alternative says something of them: ``a OR c``."""
+    if not (isinstance(pred, sc.Call) and pred.func == "or"):
+        return []
+    alternatives = [conjuncts((arg,)) for arg in pred.args]
+    found: list[tuple[int, sc.Scalar]] = []
+    for home in sorted({owner[c] for c in sc.support(pred)}):
+        parts: list[sc.Scalar] = []
+        for members in alternatives:
+            # What can fail may be forgiven where it stands, so it stays there.
+            own = [p for p in members if _reads(p, owner) == {home} and not may_error(p)]
+            if not own:
+                break
+            parts.append(own[0] if len(own) == 1 else sc.Call("and", tuple(own), BOOLEAN))
+        else:
+            distinct = sorted(dict.fromkeys(parts), key=rank)
+            found.append(
+                (
+                    home,
+                    distinct[0] if len(distinct) == 1 else sc.Call("or", tuple(distinct), BOOLEAN),
+                )
+            )
+    return found
+
+
+def _reads(expr: sc.Scalar, owner: Sequence[int]) -> set[int]:
+    return {owner[c] for c in sc.support(expr)}
+
+
 def _localize(
     pred: sc.Scalar, classes: Sequence[tuple[sc.Scalar, ...]], owner: Sequence[int]
 ) -> list[tuple[int, sc.Scalar]]:
@@ -238,22 +283,33 @@ def _localize(
     if not reads:
         return []
     found: list[tuple[int, sc.Scalar]] = []
+    columns_only = pred == is_not_null(sc.Column(min(reads)))
+    class_of = {e.index: cls for cls in classes for e in cls if isinstance(e, sc.Column)}
     for home in sorted(set(owner)):
-        mapping: dict[int, int] = {}
+        columns: dict[int, sc.Scalar] = {}
         for column in reads:
             if owner[column] == home:
-                mapping[column] = column
+                columns[column] = sc.Column(column)
                 continue
-            cls = next((c for c in classes if sc.Column(column) in c), ())
-            match = next(
-                (e.index for e in cls if isinstance(e, sc.Column) and owner[e.index] == home), None
-            )
+            # The first is a column, where there is one.
+            match = next((e for e in class_of.get(column, ()) if _reads(e, owner) == {home}), None)
+            if columns_only and not isinstance(match, sc.Column):
+                match = None
             if match is None:
                 break
-            mapping[column] = match
+            columns[column] = match
         else:
-            found.append((home, sc.permute(pred, mapping)))
+            found.append((home, _read_through(pred, columns)))
     return found
+
+
+def _read_through(pred: sc.Scalar, columns: Mapping[int, sc.Scalar]) -> sc.Scalar:
+    """A predicate with columns replaced by what equals them."""
+
+    def replace(node: sc.Scalar) -> sc.Scalar:
+        return columns[node.index] if isinstance(node, sc.Column) else node
+
+    return sc.transform(pred, replace)
 
 
 # --- bindings -----------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ class FilterCharacteristics:
         literal_equality: a column equals a literal (``e``).
         like: a LIKE (``l``).
         is_null: IS NULL (``n``).
-        inequality: how many comparisons with a literal other than equality (``i``, once).
+        inequality: how many comparisons with a literal other than equality (``i`` for each).
         any_filter: any filter but IS NOT NULL (``f``).
     """
 
@@ -41,10 +41,10 @@ class FilterCharacteristics:
             ("e", self.literal_equality),
             ("l", self.like),
             ("n", self.is_null),
-            ("i", self.inequality > 0),
+            ("i", self.inequality),
             ("f", self.any_filter),
         )
-        return "".join(letter for letter, there in flags if there)
+        return "".join(letter * there for letter, there in flags)
 
 
 _ORDERINGS = ("lt_", "lte_", "gt_", "gte_")
@@ -62,6 +62,11 @@ def _one(pred: sc.Scalar) -> FilterCharacteristics:
     match pred:
         case sc.Call(func="not", args=(sc.Call(func="is_null"),)):
             return FilterCharacteristics()
+        case sc.Call(func="or", args=args):
+            inside = filter_characteristics(args)
+            return FilterCharacteristics(
+                inside.literal_equality, inside.like, inside.is_null, inside.inequality, True
+            )
         case sc.Call(func="is_null"):
             return FilterCharacteristics(is_null=True, any_filter=True)
         case sc.Call(func=func, args=args):

@@ -7,14 +7,59 @@ from collections.abc import Sequence
 from mzsql.expr import functions
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
-from mzsql.expr.typing import nullable
+from mzsql.expr.typing import normalize_keys, nullable, relation_type
 from mzsql.repr.types import BOOLEAN, ColumnType, RelationType
-from mzsql.transform.visit import mapped, project, rewrite_typed
+from mzsql.transform.provenance import Exprs, trace
+from mzsql.transform.visit import Bindings, mapped, project, rewrite_typed
 
 
 def reduce_elision(rel: mir.Relation) -> mir.Relation:
     """Replace the Reduces over unique keys."""
-    return rewrite_typed(rel, _elide)
+    return rewrite_typed(rel, _elide, _keys_of_padding)
+
+
+def _keys_of_padding(rel: mir.Relation, typ: RelationType, bindings: Bindings) -> RelationType:
+    """The keys of a union of a relation and what it lacks of another one, padded: what an outer join or a scalar subquery makes."""
+    if not isinstance(rel, mir.Union) or len(rel.inputs) != 2:
+        return typ
+    found = list(typ.keys)
+    for base, rest in (rel.inputs, rel.inputs[::-1]):
+        lacking = _lacking(rest)
+        if lacking is None:
+            continue
+        outputs, part, whole = lacking
+        if part != base:
+            continue
+        if not outputs:
+            # A row for the want of one: one at most where `base` has one at most.
+            single = isinstance(whole, mir.Constant) and whole.rows == (((), 1),)
+            if single and () in relation_type(base, bindings.types).keys:
+                found.append(())
+            continue
+        columns: Exprs = tuple(sc.Column(c) for c in outputs)
+        stages = trace(base, columns, bindings.values)
+        if (whole, tuple(sc.Column(c) for c in range(len(outputs)))) not in stages:
+            continue
+        # Each row of `whole` is padded once, unless `base` has it, at most once for each of its keys.
+        base_keys = set(relation_type(base, bindings.types).keys)
+        for key in relation_type(whole, bindings.types).keys:
+            moved = tuple(sorted(outputs[c] for c in key))
+            if moved in base_keys and all(outputs[c] == c for c in key):
+                found.append(moved)
+    return RelationType(typ.columns, normalize_keys(found))
+
+
+def _lacking(rel: mir.Relation) -> tuple[tuple[int, ...], mir.Relation, mir.Relation] | None:
+    """Of ``Map(Union(Negate(Project(base)), whole))`` the projection, the base and the whole."""
+    if not isinstance(rel, mir.Map) or not isinstance(rel.input, mir.Union):
+        return None
+    match rel.input.inputs:
+        case (mir.Negate(input=minus), whole) | (whole, mir.Negate(input=minus)):
+            if isinstance(minus, mir.Project):
+                return minus.outputs, minus.input, whole
+            return tuple(range(mir.arity(minus))), minus, whole
+        case _:
+            return None
 
 
 def _elide(rel: mir.Relation, types: Sequence[RelationType]) -> mir.Relation:

@@ -14,9 +14,18 @@ from mzsql.transform.visit import replace_inputs
 
 def relation_cse(rel: mir.Relation) -> mir.Relation:
     """Bind what is repeated."""
+    return normalize_lets(_shared(rel))
+
+
+def relation_cse_inline_mfp(rel: mir.Relation) -> mir.Relation:
+    """Bind what is repeated, but what only reads an object row by row: each reader may find an index of its own for it."""
+    return normalize_lets(_shared(rel), inline_mfp=True)
+
+
+def _shared(rel: mir.Relation) -> mir.Relation:
     if any(isinstance(node, mir.LetRec) for node in mir.walk(rel)):
-        return normalize_lets(rel)
-    return normalize_lets(_Anf().run(rel))
+        return rel
+    return _Anf().run(rel)
 
 
 class _Anf:

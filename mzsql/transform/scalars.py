@@ -10,13 +10,16 @@ from collections.abc import Sequence
 
 from mzsql.expr import functions
 from mzsql.expr import scalar as sc
+from mzsql.expr.canonical import rank
 from mzsql.expr.evaluate import EvalError
-from mzsql.expr.typing import nullable
+from mzsql.expr.typing import nullable, strict_columns
 from mzsql.repr.types import BOOLEAN, ColumnType
 from mzsql.transform.context import OptimizerContext
 
 TRUE = sc.Literal(True, BOOLEAN)
 FALSE = sc.Literal(False, BOOLEAN)
+#: Functions whose two arguments may change places.
+_SYMMETRIC = ("eq_", "not_eq_")
 
 
 def simplify(expr: sc.Scalar, columns: Sequence[ColumnType], ctx: OptimizerContext) -> sc.Scalar:
@@ -73,6 +76,9 @@ def _call(node: sc.Call, columns: Sequence[ColumnType], ctx: OptimizerContext) -
             return _not(node, arg)
         case sc.Call(func="is_null", args=(arg,)):
             return _is_null(node, arg, columns)
+        case sc.Call(func=func_key, args=(left, right)) if func_key.startswith(_SYMMETRIC):
+            if rank(right) < rank(left):
+                node = sc.Call(func_key, (right, left), node.typ)
         case sc.Call(func="coalesce", args=args):
             simpler = _coalesce(node, args, columns)
             if simpler is not node:
@@ -99,19 +105,66 @@ def _evaluate(node: sc.Call, ctx: OptimizerContext) -> sc.Scalar:
 
 
 def _and_or(node: sc.Call) -> sc.Scalar:
-    """AND and OR flattened, without neutral and repeated arguments; decided where one argument decides."""
+    """AND and OR flattened, without neutral, repeated and absorbed arguments, in order; decided where one argument decides."""
     neutral, deciding = (TRUE, FALSE) if node.func == "and" else (FALSE, TRUE)
-    flat: list[sc.Scalar] = []
+    flat: dict[sc.Scalar, None] = {}
     for arg in node.args:
-        parts = arg.args if isinstance(arg, sc.Call) and arg.func == node.func else (arg,)
-        flat.extend(part for part in parts if part not in flat and part != neutral)
+        for part in _parts(arg, node.func):
+            if part != neutral:
+                flat[part] = None
     if deciding in flat:
         return deciding  # whatever the others are, errors included
     if not flat:
         return neutral
-    if len(flat) == 1:
-        return flat[0]
-    return sc.Call(node.func, tuple(flat), BOOLEAN)
+    kept = _without_absorbed(list(flat), "or" if node.func == "and" else "and")
+    if len(kept) == 1:
+        return kept[0]
+    return _factored(sc.Call(node.func, tuple(sorted(kept, key=rank)), BOOLEAN))
+
+
+def _parts(arg: sc.Scalar, func: str) -> tuple[sc.Scalar, ...]:
+    return arg.args if isinstance(arg, sc.Call) and arg.func == func else (arg,)
+
+
+def _without_absorbed(args: list[sc.Scalar], other: str) -> list[sc.Scalar]:
+    """``x OR (x AND y)`` is ``x``, and the other way around, unless y can fail."""
+    if not any(isinstance(arg, sc.Call) and arg.func == other for arg in args):
+        return args
+    members = {arg: frozenset(_parts(arg, other)) for arg in args}
+    single = {arg for arg in args if len(members[arg]) == 1}
+    several = [arg for arg in args if len(members[arg]) > 1]
+    # Few are compared with each other: what stands alone is found by itself.
+    small = several if len(several) <= _COMPARED else []
+
+    def absorbed(arg: sc.Scalar) -> bool:
+        own = members[arg]
+        if len(own) == 1 or may_error(arg):
+            return False
+        return bool(own & single) or any(members[one] < own for one in small)
+
+    return [arg for arg in args if not absorbed(arg)]
+
+
+#: How many disjunctions of a conjunction, or the reverse, are compared with each other.
+_COMPARED = 100
+
+
+def _factored(node: sc.Call) -> sc.Scalar:
+    """``(a AND b) OR (a AND c)`` as ``a AND (b OR c)``, and the other way around."""
+    other = "or" if node.func == "and" else "and"
+    if not all(isinstance(arg, sc.Call) and arg.func == other for arg in node.args):
+        return node
+    members = [_parts(arg, other) for arg in node.args]
+    common = set(members[0]).intersection(*members[1:])
+    if not common:
+        return node
+    shared = [part for part in members[0] if part in common]
+    rests: list[sc.Scalar] = []
+    for parts in members:
+        rest = tuple(part for part in parts if part not in common)
+        rests.append(rest[0] if len(rest) == 1 else _and_or(sc.Call(other, rest, BOOLEAN)))
+    inner = _and_or(sc.Call(node.func, tuple(rests), BOOLEAN))
+    return _and_or(sc.Call(other, (*shared, inner), BOOLEAN))
 
 
 def _not(node: sc.Call, arg: sc.Scalar) -> sc.Scalar:
@@ -171,3 +224,32 @@ def _coalesce(node: sc.Call, args: Sequence[sc.Scalar], columns: Sequence[Column
     if len(kept) == 1:
         return kept[0]
     return node if len(kept) == len(args) else sc.Call(node.func, tuple(kept), node.typ)
+
+
+def without_redundant_not_nulls(predicates: Sequence[sc.Scalar]) -> list[sc.Scalar]:
+    """Predicates without each ``x IS NOT NULL`` for a column whose NULL another predicate rejects, without failing, anyway."""
+    rejected: set[int] = set()
+    for pred in predicates:
+        if _not_null_column(pred) is None:
+            rejected |= _rejects(pred)
+    return [p for p in predicates if _not_null_column(p) not in rejected]
+
+
+def _not_null_column(pred: sc.Scalar) -> int | None:
+    match pred:
+        case sc.Call(func="not", args=(sc.Call(func="is_null", args=(sc.Column(index=index),)),)):
+            return index
+        case _:
+            return None
+
+
+def _rejects(pred: sc.Scalar) -> frozenset[int]:
+    """Columns whose NULL makes a predicate NULL before anything in it can fail."""
+    found = strict_columns(pred)
+    for node in sc.walk(pred):
+        fails = isinstance(node, sc.Call) and functions.scalar(node.func).may_error
+        if isinstance(node, sc.LiteralError):
+            return frozenset()
+        if fails:
+            found &= strict_columns(node)
+    return found

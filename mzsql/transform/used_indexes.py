@@ -6,7 +6,7 @@ redirected to an index that is used anyway, else goes to one on a unique key, el
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -15,18 +15,27 @@ from mzsql.expr import scalar as sc
 from mzsql.expr.dataflow import IndexExport, IndexImport, MirDataflow, MirSource
 from mzsql.repr.ids import GlobalId, sort_key
 from mzsql.transform.context import IndexDesc, OptimizerContext
-from mzsql.transform.visit import rewrite
+from mzsql.transform.visit import replace_inputs
 
 FULL_SCAN = "*** full scan ***"
 DELTA_FIRST = "delta join 1st input (full scan)"
 DELTA_LOOKUP = "delta join lookup"
 DIFFERENTIAL = "differential join"
 LOOKUP = "lookup"
+PLAN_ROOT = "plan root (no new arrangement)"
 INDEX_EXPORT = "index export"
 
 Key = tuple[sc.Scalar, ...]
-#: For each object the keys by which it is asked for (None: any way to scan it), and how each is used.
-Requests = dict[GlobalId, dict[Key | None, list[str]]]
+#: How a relation is read: by an arrangement by a key (None: any way to scan it), and for what.
+Ask = tuple[Key | None, str]
+#: For each object how it is asked for.
+Requests = dict[GlobalId, list[Ask]]
+_SCAN: Ask = (None, FULL_SCAN)
+#: In this order several usages of an index are told.
+_ORDER = (
+    *(FULL_SCAN, PLAN_ROOT, LOOKUP, DIFFERENTIAL, DELTA_LOOKUP, DELTA_FIRST),
+    INDEX_EXPORT,
+)
 
 
 def annotate_imports(
@@ -35,24 +44,28 @@ def annotate_imports(
     """Choose indexes, annotate Gets, and import exactly what is read; `readable`: everything that could be."""
     built = {obj.id for obj in df.objects}
     requests: Requests = {}
-    for obj in df.objects:
-        _collect(obj.plan, requests)
-    chosen: dict[GlobalId, list[tuple[IndexDesc, list[str]]]] = {}
-    for gid, asked in requests.items():
-        if gid not in built:
-            chosen[gid] = _choose(ctx.indexes(gid), asked, readable[gid], df)
 
-    def access(node: mir.Relation) -> mir.Relation:
-        if not isinstance(node, mir.Get) or isinstance(node.id, int) or node.id in built:
-            return node
-        uses = chosen[node.id]
-        if not uses:
-            return msgspec.structs.replace(node, access=mir.AccessPersist())
-        pairs = tuple((index.id, usages[0]) for index, usages in uses)
-        return msgspec.structs.replace(node, access=mir.AccessIndex(pairs))
+    def note(get: mir.Get, asked: Sequence[Ask]) -> mir.Relation:
+        assert not isinstance(get.id, int)
+        if get.id not in built:
+            requests.setdefault(get.id, []).extend(asked)
+        return get
+
+    for obj in df.objects:
+        _Readers(note).visit(obj.plan, ())
+    chosen = {
+        gid: _choose(ctx.indexes(gid), asked, readable[gid], df) for gid, asked in requests.items()
+    }
+
+    def access(get: mir.Get, asked: Sequence[Ask]) -> mir.Relation:
+        assert not isinstance(get.id, int)
+        if get.id in built:
+            return get
+        return msgspec.structs.replace(get, access=_access(chosen[get.id], asked))
 
     objects = tuple(
-        msgspec.structs.replace(obj, plan=rewrite(obj.plan, access)) for obj in df.objects
+        msgspec.structs.replace(obj, plan=_Readers(access).visit(obj.plan, ()))
+        for obj in df.objects
     )
     indexes = tuple(
         IndexImport(index.id, gid, index.key, readable[gid].typ, tuple(usages))
@@ -67,42 +80,75 @@ def annotate_imports(
     )
 
 
+_Chosen = list[tuple[IndexDesc, list[str]]]
+
+
+def _access(chosen: _Chosen, asked: Sequence[Ask]) -> mir.AccessPersist | mir.AccessIndex:
+    """What one Get reads: for each way in which it is asked for the index chosen for that."""
+    if not chosen:
+        return mir.AccessPersist()
+    uses: dict[GlobalId, list[str]] = {}
+    for key, wanted in asked:
+        index = next((i for i, _ in chosen if i.key == key), None)
+        usage = FULL_SCAN if index is None else wanted
+        if index is None:
+            index = next(i for i, usages in chosen if FULL_SCAN in usages)
+        have = uses.setdefault(index.id, [])
+        if usage not in have:
+            have.append(usage)
+    return mir.AccessIndex(
+        tuple(
+            (gid, ", ".join(sorted(uses[gid], key=_ORDER.index)))
+            for gid in sorted(uses, key=sort_key)
+        )
+    )
+
+
 # --- what is asked for --------------------------------------------------------------------------
 
 
-def _collect(plan: mir.Relation, requests: Requests) -> None:
-    """Note for every Get of a catalog object how its parents use it."""
-    locals_: dict[int, mir.Relation] = {}
-    for node in mir.walk(plan):
-        if isinstance(node, mir.Let):
-            locals_[node.id] = node.value
-    seen: set[int] = set()  # Gets that a join accounts for, by identity
-    for node in mir.walk(plan):
-        if isinstance(node, mir.Join):
-            _collect_join(node, requests, seen, locals_)
-    for node in mir.walk(plan):
-        match node:
-            case mir.ArrangeBy(input=mir.Get(id=gid) as get, keys=keys):
-                if not isinstance(gid, int) and id(get) not in seen:
-                    seen.add(id(get))
-                    for key in keys:
-                        _ask(requests, gid, key, None)
-            case mir.Get(id=gid) if not isinstance(gid, int) and id(node) not in seen:
-                _ask(requests, gid, None, FULL_SCAN)
+class _Readers:
+    """Visits the Gets of catalog objects with how their readers use them; what `leaf` makes of each stands in its place."""
+
+    def __init__(self, leaf: Callable[[mir.Get, Sequence[Ask]], mir.Relation]) -> None:
+        self._leaf = leaf
+        self._locals: dict[int, list[Ask]] = {}
+
+    def visit(self, rel: mir.Relation, asked: Sequence[Ask]) -> mir.Relation:
+        """The relation with its Gets replaced; `asked`: how an arrangement of it, or it itself, is used."""
+        match rel:
+            case mir.Let(id=local):
+                body = self.visit(rel.body, asked)
+                value = self.visit(rel.value, self._locals.get(local, ()))
+                return mir.Let(local, value, body)
+            case mir.Get(id=gid) if isinstance(gid, int):
+                have = self._locals.setdefault(gid, [])
+                have.extend(ask for ask in asked or (_SCAN,) if ask not in have)
+                return rel
+            case mir.Get():
+                return self._leaf(rel, asked or (_SCAN,))
+            case mir.ArrangeBy(keys=keys):
+                by_key = [ask for ask in asked if ask[0] is not None]
+                inner = by_key or [(key, PLAN_ROOT) for key in keys]
+                return mir.ArrangeBy(
+                    self.visit(rel.input, inner if _is_read(rel.input) else ()), keys
+                )
+            case mir.Join():
+                uses = _of_join(rel)
+                parts = [self.visit(part, uses[i]) for i, part in enumerate(rel.inputs)]
+                return mir.with_inputs(rel, parts)
             case _:
-                pass
+                kids = mir.inputs(rel)
+                return replace_inputs(rel, kids, [self.visit(kid, ()) for kid in kids])
 
 
-def _ask(requests: Requests, gid: GlobalId, key: Key | None, usage: str | None) -> None:
-    usages = requests.setdefault(gid, {}).setdefault(key, [])
-    if usage is not None and usage not in usages:
-        usages.append(usage)
+def _is_read(rel: mir.Relation) -> bool:
+    return isinstance(rel, mir.Get)
 
 
-def _collect_join(
-    join: mir.Join, requests: Requests, seen: set[int], locals_: Mapping[int, mir.Relation]
-) -> None:
-    usage: dict[int, dict[Key, str]] = {i: {} for i in range(len(join.inputs))}
+def _of_join(join: mir.Join) -> list[list[Ask]]:
+    """How each input's arrangements are used."""
+    usage: list[dict[Key, str]] = [{} for _ in join.inputs]
     match join.implementation:
         case mir.Differential(start=start, start_key=start_key, order=order):
             if start_key is not None:
@@ -115,36 +161,20 @@ def _collect_join(
                     usage[step.input][step.key] = DELTA_LOOKUP
             if usage[0]:
                 # The first input's own changes are found by scanning one of its arrangements.
-                first = min(usage[0], key=repr)
-                if len(usage[0]) == 1 or usage[0][first] == DELTA_LOOKUP:
-                    usage[0][first] = DELTA_FIRST
+                usage[0][min(usage[0], key=repr)] = DELTA_FIRST
         case mir.IndexedFilter(key=key):
             usage[0][key] = LOOKUP
         case _:
             pass
-    for position, part in enumerate(join.inputs):
-        base = part
-        if isinstance(base, mir.Get) and isinstance(base.id, int):
-            base = locals_.get(base.id, base)
-        if isinstance(base, mir.ArrangeBy):
-            base = base.input
-        if isinstance(base, mir.Get) and not isinstance(base.id, int):
-            seen.add(id(base))
-            for key, how in usage[position].items():
-                _ask(requests, base.id, key, how)
-            if not usage[position]:
-                _ask(requests, base.id, None, FULL_SCAN)
+    return [list(uses.items()) for uses in usage]
 
 
 # --- what is chosen -----------------------------------------------------------------------------
 
 
 def _choose(
-    indexes: Sequence[IndexDesc],
-    asked: Mapping[Key | None, list[str]],
-    source: MirSource,
-    df: MirDataflow,
-) -> list[tuple[IndexDesc, list[str]]]:
+    indexes: Sequence[IndexDesc], asked: Sequence[Ask], source: MirSource, df: MirDataflow
+) -> _Chosen:
     """The indexes to import, each with its usages; none: the shard is read."""
     if not indexes:
         return []
@@ -152,15 +182,16 @@ def _choose(
     for index in indexes:
         by_key.setdefault(index.key, index)
     chosen: dict[GlobalId, tuple[IndexDesc, list[str]]] = {}
-    scans: list[str] = []
-    for key, usages in asked.items():
-        index_by_key = by_key.get(key) if key is not None else None
-        if index_by_key is not None:
-            have = chosen.setdefault(index_by_key.id, (index_by_key, []))[1]
-            have.extend(u for u in usages if u not in have)
-        else:
-            scans.append(FULL_SCAN)
-    if scans:
+    scanned = False
+    for key, usage in asked:
+        found = by_key.get(key) if key is not None else None
+        if found is None:
+            scanned = True
+            continue
+        have = chosen.setdefault(found.id, (found, []))[1]
+        if usage not in have:
+            have.append(usage)
+    if scanned:
         index = _scan_index(indexes, [entry[0] for entry in chosen.values()], source)
         have = chosen.setdefault(index.id, (index, []))[1]
         if FULL_SCAN not in have:
@@ -168,6 +199,8 @@ def _choose(
     if isinstance(df.export, IndexExport) and df.export.on_id == source.id:
         for _, usages in chosen.values():
             usages.append(INDEX_EXPORT)
+    for _, usages in chosen.values():
+        usages.sort(key=_ORDER.index)
     return list(chosen.values())
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from mzsql.expr import relation as mir
 from mzsql.expr.scalar import Scalar
@@ -29,21 +30,33 @@ def rewrite(rel: mir.Relation, f: Callable[[mir.Relation], mir.Relation]) -> mir
     return done[0]
 
 
+@dataclass(frozen=True)
+class Bindings:
+    """What local ids stand for: values and their types."""
+
+    values: Mapping[int, mir.Relation]
+    types: Mapping[int, RelationType]
+
+
 def rewrite_typed(
     rel: mir.Relation,
     f: Callable[[mir.Relation, Sequence[RelationType]], mir.Relation],
+    refine: Callable[[mir.Relation, RelationType, Bindings], RelationType] | None = None,
 ) -> mir.Relation:
     """Rewrite bottom-up with types: `f` sees each node after its inputs were rewritten, and the types of these inputs.
 
-    What `f` puts in place of a node must have as many columns of the same types.
+    What `f` puts in place of a node must have as many columns of the same types. `refine` may add to a node's type what is known beyond
+    it; it is told the bindings.
     """
     done: list[tuple[mir.Relation, RelationType]] = []
     locals_: dict[int, RelationType] = {}
+    values: dict[int, mir.Relation] = {}
+    bindings = Bindings(values, locals_)
     stack: list[mir.Relation | tuple[mir.Relation] | int] = [rel]
     while stack:
         task = stack.pop()
         if isinstance(task, int):
-            locals_[task] = done[-1][1]
+            values[task], locals_[task] = done[-1]
             continue
         if not isinstance(task, tuple):
             kids = mir.inputs(task)
@@ -60,7 +73,8 @@ def rewrite_typed(
         new = [part for part, _ in parts]
         types = [typ for _, typ in parts]
         node = f(replace_inputs(node, kids, new), types)
-        done.append((node, _type_of(node, new, types, locals_)))
+        typ = _type_of(node, new, types, locals_)
+        done.append((node, typ if refine is None else refine(node, typ, bindings)))
     return done[0][0]
 
 

@@ -1,0 +1,131 @@
+"""The canonical order of scalar expressions: of predicates, of what a commutative function is applied to.
+
+Promise: a total order that depends on the expressions alone, so that plans of the same meaning come out alike. Columns stand before
+literals, these before calls with one, two and more arguments; functions are ordered as Materialize orders them. A predicate that can fail
+is never put before one that stood before it and may drop the row.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from mzsql.expr.scalar import Call, Column, If, Literal, LiteralError, Scalar, Unmaterializable
+
+#: A key of the order; comparable with any other one.
+Rank = tuple[Any, ...]
+
+_UNARY = ("not", "is_null", "is_true", "is_false")
+_BINARY = (
+    *("+", "&", "|", "#", "<<", ">>", "-", "*", "/", "%", "round"),
+    *("=", "<>", "<", "<=", ">", ">="),
+)
+_VARIADIC = ("coalesce", "greatest", "least", "concat", "and", "or")
+_COMPARISONS = frozenset({"=", "<>", "<", "<=", ">", ">="})
+_UNARY_RANK = {name: number for number, name in enumerate(_UNARY)}
+_BINARY_RANK = {name: number for number, name in enumerate(_BINARY)}
+_VARIADIC_RANK = {name: number for number, name in enumerate(_VARIADIC)}
+#: With a literal pattern these are functions of one argument.
+_MATCHES = frozenset({"~~", "!~~", "~~*", "!~~*", "~", "!~", "~*", "!~*", "like", "ilike"})
+_LAST = 1000
+
+
+def rank(expr: Scalar) -> Rank:
+    """Where an expression stands among all others."""
+    match expr:
+        case Column(index=index):
+            return (0, index)
+        case Literal(value=value, typ=typ):
+            return (1, typ.kind, _datum(value))
+        case LiteralError(message=message):
+            return (1, "", (3, 0.0, message))
+        case Unmaterializable(func=func):
+            return (2, func)
+        case If():
+            return (6, rank(expr.condition), rank(expr.then), rank(expr.otherwise))
+        case Call(func=func, args=args):
+            name, kind = _kind(expr)
+            ranks = tuple(rank(arg) for arg in args)
+            if kind == 3:
+                return (3, _UNARY_RANK.get(name, _LAST), func, *reversed(ranks))
+            table = _BINARY_RANK if kind == 4 else _VARIADIC_RANK
+            return (kind, table.get(name, _LAST), "" if name in _COMPARISONS else func, *ranks)
+
+
+def _kind(call: Call) -> tuple[str, int]:
+    """The function's name, and 3, 4 or 5 for one, two or any number of arguments."""
+    # The table of functions is read at call time: it is made of modules that need this package.
+    from mzsql.expr import functions  # noqa: PLC0415
+
+    name = functions.scalar(call.func).name
+    count = len(call.args)
+    if count == 1 and name not in _VARIADIC_RANK:
+        return name, 3
+    if count == 2 and name not in _VARIADIC_RANK:
+        pattern = name in _MATCHES and isinstance(call.args[1], Literal)
+        return name, 3 if pattern else 4
+    return name, 5
+
+
+def _datum(value: object) -> tuple[int, float, str]:
+    if value is None:
+        return (2, 0.0, "")
+    if isinstance(value, int | float) and value == value:  # noqa: PLR0124 -- NaN is ordered by its text
+        try:
+            return (0, float(value), repr(value))
+        except OverflowError:
+            return (0, float("inf") if value > 0 else float("-inf"), repr(value))
+    return (1, 0.0, value if isinstance(value, str) else repr(value))
+
+
+def cost(expr: Scalar) -> int:
+    """How much work an expression looks like: its nodes but the literals."""
+    total = 0
+    stack = [expr]
+    while stack:
+        node = stack.pop()
+        match node:
+            case Literal() | LiteralError():
+                continue
+            case Call(args=args):
+                stack.extend(args)
+            case If():
+                stack.extend((node.condition, node.then, node.otherwise))
+            case _:
+                pass
+        total += 1
+    return total
+
+
+def by_cost(expr: Scalar) -> Rank:
+    """Cheap predicates first."""
+    return (cost(expr), rank(expr))
+
+
+def ordered(
+    predicates: Iterable[Scalar],
+    key: Callable[[Scalar], Rank],
+    can_fail: Callable[[Scalar], bool],
+) -> list[Scalar]:
+    """Predicates by `key`, except that one that can fail waits for all that stand before it: they may drop the row.
+
+    Applied to its own result it changes nothing.
+    """
+    preds = list(predicates)
+    failing = [can_fail(pred) for pred in preds]
+    heap = [(key(pred), i) for i, pred in enumerate(preds) if not failing[i]]
+    heapq.heapify(heap)
+    done = [False] * len(preds)
+    result: list[Scalar] = []
+    first = 0
+    while len(result) < len(preds):
+        while done[first]:
+            first += 1
+        if failing[first]:
+            heapq.heappush(heap, (key(preds[first]), first))
+            failing[first] = False
+        _, chosen = heapq.heappop(heap)
+        done[chosen] = True
+        result.append(preds[chosen])
+    return result

@@ -1,0 +1,100 @@
+"""Where the values of a relation's columns come from.
+
+Promise: whatever `trace` names holds: for every row of the relation there is a row of the stage's relation in which its expressions have
+these values, all of them in one row. Multiplicities are not negative where a plan means a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mzsql.expr import relation as mir
+from mzsql.expr import scalar as sc
+
+Exprs = tuple[sc.Scalar, ...]
+#: A relation and expressions over it, in whose values others are found.
+Stage = tuple[mir.Relation, Exprs]
+
+
+def own_stages(part: mir.Relation, values: Mapping[int, mir.Relation]) -> set[Stage]:
+    """The input itself, and what it has one row for each row, or each distinct value, of."""
+    exprs: Exprs = tuple(sc.Column(c) for c in range(mir.arity(part)))
+    found: set[Stage] = set()
+    while True:
+        found.add((part, exprs))
+        match part:
+            case mir.Get(id=local) if isinstance(local, int) and local in values:
+                part = values[local]
+            case mir.Project(outputs=outputs):
+                columns = [sc.Column(c) for c in outputs]
+                exprs = tuple(sc.substitute(e, columns) for e in exprs)
+                part = part.input
+            case mir.Map():
+                exprs = _through_map(part, exprs)
+                part = part.input
+            case mir.Reduce(group_key=key) if _reads_only(exprs, len(key)):
+                # Every value of the key is there, once.
+                exprs = tuple(sc.substitute(e, key) for e in exprs)
+                part = part.input
+            case _:
+                return found
+
+
+def trace(rel: mir.Relation, exprs: Exprs, values: Mapping[int, mir.Relation]) -> dict[Stage, None]:
+    """What the values of `exprs` stem from: stages in one row of which they stand for every row of `rel`, together."""
+    found: dict[Stage, None] = {}
+    while True:
+        found[rel, exprs] = None
+        match rel:
+            case mir.Get(id=local) if isinstance(local, int) and local in values:
+                rel = values[local]
+            case mir.Project(outputs=outputs):
+                columns = [sc.Column(c) for c in outputs]
+                exprs = tuple(sc.substitute(e, columns) for e in exprs)
+                rel = rel.input
+            case mir.Map():
+                exprs = _through_map(rel, exprs)
+                rel = rel.input
+            case mir.Filter() | mir.TopK() | mir.Threshold() | mir.Negate() | mir.ArrangeBy():
+                rel = rel.input
+            case mir.Reduce(group_key=key) if _reads_only(exprs, len(key)):
+                exprs = tuple(sc.substitute(e, key) for e in exprs)
+                rel = rel.input
+            case mir.FlatMap() if _reads_only(exprs, mir.arity(rel.input)):
+                rel = rel.input
+            case mir.Join():
+                step = _into_join(rel, exprs)
+                if step is None:
+                    return found
+                rel, exprs = step
+            case mir.Union(inputs=inputs):
+                parts = [trace(part, exprs, values) for part in inputs]
+                common = [s for s in parts[0] if all(s in part for part in parts[1:])]
+                return {**found, **dict.fromkeys(common)}
+            case _:
+                return found
+
+
+def _reads_only(exprs: Exprs, width: int) -> bool:
+    return all(c < width for e in exprs for c in sc.support(e))
+
+
+def _through_map(rel: mir.Map, exprs: Exprs) -> Exprs:
+    """Expressions over a Map's output over its input."""
+    columns: list[sc.Scalar] = [sc.Column(c) for c in range(mir.arity(rel.input))]
+    for scalar in rel.scalars:
+        columns.append(sc.substitute(scalar, columns))
+    return tuple(sc.substitute(e, columns) for e in exprs)
+
+
+def _into_join(rel: mir.Join, exprs: Exprs) -> Stage | None:
+    """The one input of a join that the expressions read, and they over it."""
+    reads = {c for e in exprs for c in sc.support(e)}
+    start = 0
+    for part in rel.inputs:
+        width = mir.arity(part)
+        if reads and all(start <= c < start + width for c in reads):
+            shift = {c: c - start for c in reads}
+            return part, tuple(sc.permute(e, shift) for e in exprs)
+        start += width
+    return None
