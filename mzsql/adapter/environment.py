@@ -41,7 +41,7 @@ from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.version import VERSION
 from mzsql.storage import Collection, CollectionManager, Collections, Tables, WriteAheadLog
-from mzsql.storage.collections import FOLLOW_SECONDS
+from mzsql.storage.following import FOLLOW_SECONDS
 
 #: The one shard whose name must be known before anything can be read.
 CATALOG_SHARD = "s00000000-0000-4000-8000-000000000001"

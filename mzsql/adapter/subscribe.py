@@ -31,7 +31,7 @@ from mzsql.adapter.peek import Peeker
 from mzsql.adapter.planner import Planner
 from mzsql.adapter.queries import Queries
 from mzsql.adapter.session import Session
-from mzsql.adapter.subscribe_inputs import Input, PolledInput, StoredInput
+from mzsql.adapter.subscribe_inputs import CatalogNews, Input, PolledInput, StoredInput
 from mzsql.adapter.subscribe_output import OutputRows
 from mzsql.adapter.walk import unmaterializables
 from mzsql.compute.transient import TransientDataflow, bounded_connection, load
@@ -105,6 +105,7 @@ class Subscription:
         as_of: Timestamp,
         up_to: Frontier,
         ended: Callable[[Subscription], None],
+        news: CatalogNews,
     ) -> None:
         self.desc: RelationDesc = plan.desc
         self.as_of = as_of
@@ -113,6 +114,7 @@ class Subscription:
         self._contents = contents
         self._up_to = up_to
         self._ended = ended
+        self._news, self._looked = news, -1
         self._output = OutputRows(plan)
         self._lock = threading.Lock()
         self._cancelled = False
@@ -324,7 +326,7 @@ class Subscription:
         if now - self._ticked < _TICK_SECONDS:
             return
         self._ticked = now
-        self._env.sync()
+        self._looked = self._news.sync(self._looked)
         wanted = self._plan.progress or self._up_to is not None or self._waits_for_clock()
         clock = self._env.clock.now_ms()
         if (
@@ -355,6 +357,7 @@ class Subscribes:
         # The collector may end a forgotten subscription in any thread, at any moment.
         self._lock = threading.RLock()
         self._running: set[Subscription] = set()
+        self._news = CatalogNews(env)
 
     @property
     def running(self) -> int:
@@ -368,6 +371,7 @@ class Subscribes:
             InvalidParameter: AS OF is gone already; UP TO lies before AS OF.
             Unsupported: the query cannot be maintained.
         """
+        self._news.heed()
         as_of = self._time(plan.as_of, "AS OF")
         up_to = self._time(plan.up_to, "UP TO")
         with self._lock:
@@ -384,7 +388,7 @@ class Subscribes:
                 f"subscribe as of {at} (inclusive) up to the same bound {at} (exclusive) is guaranteed to be empty"
             )
         contents = self._contents(plan, sources, at, flow_plan)
-        made = Subscription(self._env, plan, contents, at, up_to, self._forget)
+        made = Subscription(self._env, plan, contents, at, up_to, self._forget, self._news)
         with self._lock:
             self._running.add(made)
         return made

@@ -7,6 +7,7 @@ different then is an update at the latest complete time; that costs its whole co
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -67,6 +68,8 @@ class StoredInput:
         self._name = meta.name
         self._is_table = meta.kind == TABLE
         self._hold = env.collections.hold(gid, as_of)
+        # A table moves with the log, which the process follows anyway.
+        self._unfollow = None if self._is_table else env.collections.followers.follow(gid)
 
     @property
     def since(self) -> Frontier:
@@ -95,8 +98,9 @@ class StoredInput:
         return upper is None or upper > past
 
     def patience(self, pause: float) -> float:
-        """A table moves with the log, of which this process hears; a view some time later, and is looked for ever less often."""
-        return POLL_SECONDS if self._is_table else min(pause * 1.5, POLL_SECONDS)
+        """This process hears of what moves; where nobody can tell it of a view, that is looked for ever less often."""
+        told = self._is_table or self._env.collections.followers.told(self._gid)
+        return POLL_SECONDS if told else min(pause * 1.5, POLL_SECONDS)
 
     def snapshot(self, as_of: Timestamp) -> pa.RecordBatchReader:
         """The shard's contents, read piece by piece."""
@@ -116,8 +120,38 @@ class StoredInput:
         self._hold.downgrade(since)
 
     def close(self) -> None:
-        """Release the hold."""
+        """Release the hold, and follow no more."""
+        if self._unfollow is not None:
+            self._unfollow()
         self._hold.release()
+
+
+class CatalogNews:
+    """Whether the catalog may have changed since somebody looked at it: for drops by other processes. Thread-safe."""
+
+    def __init__(self, env: Environment) -> None:
+        self._env = env
+        self._lock = threading.Lock()
+        self._told: bool | None = None
+        self._number = 0
+
+    def heed(self) -> None:
+        """Be told from now on, where Consensus can."""
+        with self._lock:
+            if self._told is None:
+                self._told = self._env.follow_catalog(self._heard)
+
+    def _heard(self) -> None:
+        with self._lock:
+            self._number += 1
+
+    def sync(self, seen: int) -> int:
+        """Look at the catalog where it may have changed since the look numbered ``seen``; this one's number."""
+        with self._lock:
+            told, number = self._told, self._number
+        if not told or number != seen:
+            self._env.sync()
+        return number
 
 
 class PolledInput:

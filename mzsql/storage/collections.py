@@ -32,14 +32,13 @@ from mzsql.repr.errors import Fenced, NotReadable, SqlError, UndefinedTable
 from mzsql.repr.frontier import Frontier, Timestamp, join, meet, show
 from mzsql.repr.ids import GlobalId
 from mzsql.storage.collection import ARRANGEMENT, TABLE, Collection, Hold, OpenCollection, looked_up
+from mzsql.storage.following import FOLLOW_SECONDS, Followers
 from mzsql.storage.tables import Tables, TableShard, empty_updates
 
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-#: A follower that Consensus wakes asks again after so long, in case it was not woken.
-FOLLOW_SECONDS = 60.0
 #: A wait that ends earlier and has seen nothing is followed by a pause of that length.
 _EARLY_SECONDS = 0.02
 
@@ -73,6 +72,7 @@ class Collections:
         self._stop = threading.Event()
         self._told = False
         self._owns_holds = False
+        self.followers = Followers(lambda gid: self._get(gid).reader, self.notify)
 
     # --- what there is ------------------------------------------------------------------------
 
@@ -166,9 +166,8 @@ class Collections:
 
     def seen_upper(self, gid: GlobalId) -> Frontier:
         """The collection's upper as last seen, where this process is told when it moves; else as `upper`. Asks nobody it need not."""
-        if self._told and self.meta(gid).kind == TABLE:
-            return self.tables.wal.state.upper
-        return self.upper(gid)
+        told = self._told if self.meta(gid).kind == TABLE else self.followers.told(gid)
+        return self.known_upper(gid) if told else self.upper(gid)
 
     def known_upper(self, gid: GlobalId) -> Frontier:
         """The collection's upper as last seen here; asks nobody."""
@@ -465,13 +464,15 @@ class Collections:
         while not self._stop.is_set():
             began = self._clock.monotonic()
             try:
+                if wal.notified and not self._told:
+                    wal.follow()
+                    self._told = True  # from here on no move is missed
                 state = wal.next_move(seen, FOLLOW_SECONDS)
             except SqlError as failure:
                 self._told = False
                 if not self._stop.wait(0.5):
                     _log.warning("the write-ahead log cannot be followed for now: %s", failure)
                 continue
-            self._told = wal.notified
             if state.upper > seen:
                 seen = state.upper
                 self.notify()
@@ -481,6 +482,7 @@ class Collections:
     def close(self) -> None:
         """Stop following and give all handles up; the holds that survive processes stay. Idempotent."""
         self._stop.set()
+        self.followers.close()
         if not self.tables.wal.notified:
             self.join()
         with self._lock:
@@ -495,3 +497,4 @@ class Collections:
         """Wait for the thread that follows the log to end: it may be in a wait that ends when Consensus is closed."""
         if self._follower is not None and self._follower is not threading.current_thread():
             self._follower.join(timeout)
+        self.followers.join(timeout)

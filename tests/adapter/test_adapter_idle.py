@@ -26,7 +26,7 @@ from mzsql.location import (
     open_oracle,
 )
 from mzsql.persist import Settings
-from mzsql.storage.collections import FOLLOW_SECONDS
+from mzsql.storage.following import FOLLOW_SECONDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -141,14 +141,39 @@ def test_an_idle_subscription_asks_for_little_and_hears_of_a_write(
             rows: list[Any] = []
             fetching = threading.Thread(target=lambda: rows.append(cursor.fetchone()))
             fetching.start()
-            time.sleep(1.0)
+            requests.settle()
             requests.counts.clear()
-            time.sleep(WINDOW / 2)
-            # once a second it looks for what was dropped, and for the log until its follower is known to be told
-            assert requests.total <= allowed(WINDOW / 2) + 4 * WINDOW / 2, requests.counts
+            time.sleep(WINDOW)
+            # nothing is maintained here, so that no lease is renewed either
+            assert set(requests.counts) <= {("consensus", "wait")}, requests.counts
+            assert requests.total <= 3 * (math.floor(WINDOW / FOLLOW_SECONDS) + 1)
             con.execute("INSERT INTO t VALUES (2)")
             fetching.join(30)
             assert [row[2:] for row in rows] == [(2,)]
+
+
+def test_an_idle_subscription_hears_of_a_drop_by_another_process(tmp_path: Path) -> None:
+    env = tmp_path / "env"
+    with mzsql.connect(env) as con:
+        con.execute("CREATE TABLE t (a int); INSERT INTO t VALUES (1)")
+        with con.subscribe("SUBSCRIBE t") as cursor:
+            assert cursor.fetchone()[2:] == (1,)
+            found: list[BaseException] = []
+
+            def fetch() -> None:
+                try:
+                    cursor.fetchone()
+                except mzsql.Error as failure:
+                    found.append(failure)
+
+            fetching = threading.Thread(target=fetch)
+            fetching.start()
+            program = (
+                f"import mzsql\nwith mzsql.connect({str(env)!r}) as c: c.execute('DROP TABLE t')"
+            )
+            subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+            fetching.join(30)
+            assert "was dropped" in str(found)
 
 
 def test_an_idle_process_hears_of_what_another_does(tmp_path: Path, requests: Requests) -> None:
