@@ -25,9 +25,13 @@ from mzsql.adapter.catalog_objects import (
     FIRST_ROLE,
     Cluster,
     Database,
+    Deployment,
+    Lease,
+    Meta,
     Replica,
     Role,
     Schema,
+    Standby,
     number,
     schemas_of,
 )
@@ -53,9 +57,13 @@ __all__ = [
     "DEFAULT_SCHEMA",
     "Cluster",
     "Database",
+    "Deployment",
+    "Lease",
+    "Meta",
     "Replica",
     "Role",
     "Schema",
+    "Standby",
 ]
 
 T = TypeVar("T")
@@ -106,44 +114,6 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True):
     def full_name(self) -> str:
         """``materialize.public.name``."""
         return f"{self.database}.{self.schema}.{self.name}"
-
-
-class Lease(msgspec.Struct, frozen=True):
-    """Who leads: a token, the wall-clock time at which the lease lapses, and the deploy generation."""
-
-    token: str
-    expires_at: int
-    generation: int
-    who: str
-
-
-class Deployment(msgspec.Struct, frozen=True):
-    """The deploy generation that was promoted last: which, by whom, and when, in milliseconds since the epoch."""
-
-    generation: int
-    who: str
-    promoted_at: int
-
-
-class Standby(msgspec.Struct, frozen=True):
-    """A process that waits to lead: who it is, and since when, in milliseconds since the epoch."""
-
-    who: str
-    since: int
-
-
-class Meta(msgspec.Struct, frozen=True):
-    """What an environment is: written once, checked at every open.
-
-    `blob_marked` says that its Blob store holds the environment's id, as those of environments made by older programs may not.
-    """
-
-    environment_id: str
-    format_version: int
-    wal_shard: str
-    cache_shard: str
-    created_at: int
-    blob_marked: bool = False
 
 
 class CatalogState(msgspec.Struct, frozen=True):
@@ -406,45 +376,6 @@ def check_generation(state: CatalogState, generation: int) -> None:
         f"this process is of generation {generation}",
         hint=f"Connect again, as of generation {newer.generation} or without naming one; what this process has not committed is lost.",
     )
-
-
-def alter_retention(
-    state: CatalogState, gid: GlobalId, retain_ms: int | None, create_sql: str
-) -> Change:
-    """Change how long an object retains history, and the statement that says so.
-
-    Raises:
-        UndefinedTable: it was dropped meanwhile.
-    """
-    item = state.items.get(gid)
-    if item is None:
-        raise UndefinedTable(f"unknown catalog item '{gid}': it was dropped meanwhile")
-    altered = msgspec.structs.replace(item, retain_ms=retain_ms, create_sql=create_sql)
-    return dict([put("item", gid, altered)])
-
-
-def retention(state: CatalogState, default_ms: int) -> dict[GlobalId, int]:
-    """How long each stored collection is readable in the past, in milliseconds: as long as it says, and as long as an index needs it.
-
-    An index that retains history is read with what it is on, so all that is stored below that retains at least as much.
-    """
-    found = {
-        item.id: default_ms if item.retain_ms is None else item.retain_ms
-        for item in state.items.values()
-        if item.shard is not None
-    }
-    for index in state.of_kind("index"):
-        if index.retain_ms is None or index.on_id is None:
-            continue
-        pending = [index.on_id]
-        while pending:
-            gid = pending.pop()
-            item = state.items.get(gid)
-            if gid in found:
-                found[gid] = max(found[gid], index.retain_ms)
-            elif item is not None:
-                pending += item.depends_on
-    return found
 
 
 class DurableCatalog:

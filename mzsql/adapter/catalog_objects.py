@@ -1,4 +1,4 @@
-"""What holds objects: databases, schemas, clusters with their replicas, roles; as the catalog keeps them.
+"""What holds objects (databases, schemas, clusters with their replicas, roles), and who leads; as the catalog keeps them.
 
 Promise: JSON of named fields, so fields come and go with defaults. What older versions wrote is read: a schema was its id alone, under its
 name; the first database and the first role were not written at all, and are there unless an entry says that they are not.
@@ -81,6 +81,44 @@ class Cluster(msgspec.Struct, frozen=True, omit_defaults=True):
     size: str | None = None
     replication_factor: int | None = None
     owner: str = FIRST_ID
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """Who leads: a token, the wall-clock time at which the lease lapses, and the deploy generation."""
+
+    token: str
+    expires_at: int
+    generation: int
+    who: str
+
+
+class Deployment(msgspec.Struct, frozen=True):
+    """The deploy generation that was promoted last: which, by whom, and when, in milliseconds since the epoch."""
+
+    generation: int
+    who: str
+    promoted_at: int
+
+
+class Standby(msgspec.Struct, frozen=True):
+    """A process that waits to lead: who it is, and since when, in milliseconds since the epoch."""
+
+    who: str
+    since: int
+
+
+class Meta(msgspec.Struct, frozen=True):
+    """What an environment is: written once, checked at every open.
+
+    `blob_marked` says that its Blob store holds the environment's id, as those of environments made by older programs may not.
+    """
+
+    environment_id: str
+    format_version: int
+    wal_shard: str
+    cache_shard: str
+    created_at: int
+    blob_marked: bool = False
 
 
 FIRST_DATABASE = Database(FIRST_ID, DATABASE)

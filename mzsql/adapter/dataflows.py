@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from mzsql.adapter import catalog as cat
 from mzsql.adapter.catalog import CatalogState, Item, Replica
 from mzsql.adapter.catalog_objects import FIRST_ID, number
+from mzsql.adapter.catalog_retention import retention
 from mzsql.adapter.closing import close_all
 from mzsql.adapter.environment import Environment
 from mzsql.adapter.expression_cache import GlobalExpressions
@@ -263,7 +263,7 @@ class Dataflows:
         read_ts = self._env.oracle.read_ts()
         retained = {
             gid: max(0, read_ts - ms)
-            for gid, ms in cat.retention(self._env.catalog.state, RETAIN_MS).items()
+            for gid, ms in retention(self._env.catalog.state, RETAIN_MS).items()
         }
         self._env.collections.release_history(max(0, read_ts - RETAIN_MS), retained)
         self._release_at = now + RELEASE_SECONDS

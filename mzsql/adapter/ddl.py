@@ -15,6 +15,7 @@ from mzsql.adapter import catalog as cat
 from mzsql.adapter.builtin import builtins
 from mzsql.adapter.catalog import CatalogState, Item
 from mzsql.adapter.catalog_commands import without_orphans
+from mzsql.adapter.catalog_retention import alter_retention
 from mzsql.adapter.dataflows import Dataflows
 from mzsql.adapter.durable_map import Change
 from mzsql.adapter.environment import Environment
@@ -242,7 +243,7 @@ class Definitions:
             return
 
         def command(state: CatalogState) -> tuple[Change, None]:
-            return cat.alter_retention(state, item.id, plan.retain_ms, plan.create_sql), None
+            return alter_retention(state, item.id, plan.retain_ms, plan.create_sql), None
 
         self._env.catalog.transact(command)
         self._env.sync()
