@@ -15,6 +15,7 @@ from mzsql.explain.lines import Lines
 from mzsql.explain.physical import finish, recursion_limit
 from mzsql.expr import functions
 from mzsql.expr import relation as mir
+from mzsql.expr import scalar as sc
 from mzsql.expr.dataflow import MirDataflow, PeekExport
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.relation import RowSetFinishing
@@ -348,7 +349,11 @@ def pushed_filters(mfp: MapFilterProject | None) -> MapFilterProject | None:
     """What MIR says of a read: its filters; projections are lowering's doing. None where there are none."""
     if mfp is None:
         return None
-    preds = [pred for at, pred in mfp.predicates if at <= mfp.input_arity]
+    # What a filter computes first is part of it: it reads the source's columns alone.
+    columns: list[sc.Scalar] = [sc.Column(i) for i in range(mfp.input_arity)]
+    for expr in mfp.expressions:
+        columns.append(sc.substitute(expr, columns))
+    preds = [sc.substitute(pred, columns) for _, pred in mfp.predicates]
     return MapFilterProject.identity(mfp.input_arity).filter(preds) if preds else None
 
 

@@ -188,6 +188,12 @@ def test_annotations_stand_in_one_brace(con: mzsql.Connection) -> None:
     ) in shown
 
 
+def test_a_source_says_its_filters_over_its_own_columns(con: mzsql.Connection) -> None:
+    con.execute("CREATE TABLE stock (a integer, b integer)")
+    shown = explain(con, "SELECT a + b FROM stock WHERE a > 0 AND a + b > 7")
+    assert "Source materialize.public.stock\n  filter=((#0 > 0) AND ((#0 + #1) > 7))\n" in shown
+
+
 def test_timing_is_the_last_line(con: mzsql.Connection) -> None:
     last = explain(con, "OPTIMIZED PLAN WITH (timing) FOR SELECT * FROM heavy").splitlines()[-1]
     assert last.startswith("Optimization time: ")
