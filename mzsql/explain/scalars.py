@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from mzsql.expr import functions
 from mzsql.expr.evaluate import datum_text
+from mzsql.expr.functions import windows
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.scalar import (
     AggregateExpr,
@@ -37,6 +38,9 @@ def quoted(text: str) -> str:
 
 def aggregate_name(key: str) -> str:
     """What EXPLAIN calls an aggregate: its name, with its order where it has one."""
+    window = windows.parse(key)
+    if window is not None and window.kind == "aggregate":
+        return window.shown(aggregate_name(window.func))
     return key if "[" in key else functions.aggregate(key).name
 
 
