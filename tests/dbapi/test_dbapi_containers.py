@@ -90,6 +90,8 @@ _ROWS = [
     'SELECT * FROM jsonb_each_text(\'{"b": null, "a": "x"}\') ORDER BY key',
     "SELECT e FROM jsonb_array_elements_text('[1, \"x\", null]') AS e ORDER BY e",
     'SELECT jsonb_object_keys(\'{"b": 1, "a": 2}\') AS k ORDER BY k',
+    "SELECT x FROM generate_series('2021-01-31'::timestamp, '2021-06-01', '1 month') AS x ORDER BY x",
+    "SELECT x FROM generate_series('2021-05-31'::timestamp, '2021-01-31', '-1 month -1 day') AS x ORDER BY x",
     "SELECT generate_subscripts(ARRAY[5, 6], 1) AS i ORDER BY i",
     "SELECT n, x FROM generate_series(1, 2) AS n, LATERAL unnest(ARRAY[n, n * 10]) AS x ORDER BY n, x",
 ]

@@ -140,7 +140,7 @@ def test_dates_have_their_calendar(day: dt.date) -> None:
         (Interval(1, 2, 3), t.INTERVAL, "1 2 3", "1 month 2 days 00:00:00.000003"),
         (b"\xff\x00", t.BYTEA, "ff00", "\\xff00"),
         (uuid.UUID(int=7), t.UUID, str(uuid.UUID(int=7)), str(uuid.UUID(int=7))),
-        (Jsonb('{"a": 1}'), t.JSONB, '{"a": 1}', '{"a": 1}'),
+        (Jsonb('{"a":1}'), t.JSONB, '{"a":1}', '{"a":1}'),
         (
             ["a", None, "b c"],
             SqlType("list", element=t.TEXT),

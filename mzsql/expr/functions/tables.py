@@ -90,6 +90,34 @@ def _integers(kind: str, *, stepped: bool) -> TableFunc:
     )
 
 
+def _by_months(args: Sequence[Sql], kind: str, engine: Engine) -> Ast:
+    """From step to step, as a month's length depends on where it begins; at most as many steps as shortest months fit in."""
+    start, stop = (s.cast(arg.ast, of("timestamp"), engine) for arg in args[:2])
+    months, days, micros = (s.field(args[2].ast, part) for part in ("months", "days", "micros"))
+    step = s.add(
+        s.add(s.call("TO_MONTHS", months), s.call("TO_DAYS", days)),
+        s.call("TO_MICROSECONDS", micros),
+    )
+    day = s.num(calendar.DAY_MICROS)
+    shortest = s.add(
+        s.mul(s.hugeint(s.add(s.mul(s.big(months), s.num(28)), s.big(days))), day),
+        s.hugeint(micros),
+    )
+    ends = [s.hugeint(calendar.micros(arg.ast, kind, engine)) for arg in args[:2]]
+    steps = s.int_div(
+        s.call("ABS", s.sub(ends[1], ends[0])), s.call("GREATEST", s.call("ABS", shortest), day)
+    )
+    done, item = s.variable("gm0"), s.variable("gm1")
+    following = s.add(s.call("LIST_EXTRACT", done, s.num(-1)), step)
+    grow = s.lambda_(("gm0", "gm2"), s.call("LIST_APPEND", done, following))
+    every = s.call(
+        "LIST_REDUCE", s.call("RANGE", s.add(s.big(steps), s.num(1))), grow, s.array(start)
+    )
+    forth = s.and_(s.gt(shortest, s.num(0)), s.lte(item, stop))
+    back = s.and_(s.lt(shortest, s.num(0)), s.gte(item, stop))
+    return s.call("LIST_FILTER", every, s.lambda_(("gm1",), s.or_(forth, back)))
+
+
 def _times(kind: str) -> TableFunc:
     """By an interval without months: its length in microseconds is the step."""
 
@@ -102,13 +130,21 @@ def _times(kind: str) -> TableFunc:
         step = s.case((s.eq(s.field(args[2].ast, "months"), s.num(0)), step_micros(args)))
         micros = s.add(s.wide(start), s.mul(s.wide(s.variable("i0")), step))
         body = calendar.timestamp_of_micros(micros, of(kind), engine)
-        return _series(engine, start, stop, step, body)
+        even = _series(engine, start, stop, step, body)
+        if engine is Engine.SPARK:
+            return even
+        by_months = s.neq(s.field(args[2].ast, "months"), s.num(0))
+        array = SqlType("array", element=of(kind))
+        uneven = s.cast(_by_months(args, kind, engine), array, engine)
+        return s.case((by_months, uneven), otherwise=s.cast(even, array, engine))
 
     def zero(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         no_months = s.eq(s.field(args[2].ast, "months"), s.num(0))
         return s.and_(no_months, s.eq(step_micros(args), s.num(0)))
 
-    def months(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    def months(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+        if engine is Engine.DUCKDB:
+            return s.boolean(False)
         return s.neq(s.field(args[2].ast, "months"), s.num(0))
 
     def long(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
@@ -123,7 +159,10 @@ def _times(kind: str) -> TableFunc:
         output=_one(kind),
         rows=rows,
         errors=(
-            ErrorRule(months, "generate_series by an interval of months or years is not supported"),
+            ErrorRule(
+                months,
+                "generate_series by an interval of months or years is not supported in a dataflow",
+            ),
             ErrorRule(zero, "step size cannot equal zero"),
             ErrorRule(long, f"generate_series yields more than {MAX_ROWS} rows"),
         ),
