@@ -46,8 +46,8 @@ from mzsql.storage.following import FOLLOW_SECONDS
 #: The one shard whose name must be known before anything can be read.
 CATALOG_SHARD = "s00000000-0000-4000-8000-000000000001"
 
-#: How long a close waits for a thread to come back from a Consensus that was closed.
-_JOIN_SECONDS = 0.5
+#: How long a close waits for a thread to come back from a Consensus that was closed: at once, on a machine that is not overloaded.
+_JOIN_SECONDS = 5.0
 #: How long a follower of the catalog rests when Consensus answers at once, doubled each time in a row; and at most, or where it fails.
 _EARLY_SECONDS, _REST_SECONDS = 0.05, 1.0
 
