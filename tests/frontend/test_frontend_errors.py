@@ -44,7 +44,7 @@ CASES = [
     ("SELECT nofunc(a) FROM t", 'function "nofunc" does not exist', "nofunc"),
     ("SELECT sum(s) FROM t", "function sum(text) does not exist", "sum"),
     ("SELECT lower(a, b) FROM t", "function lower(integer, integer) does not exist", "lower"),
-    ("SELECT * FROM nofunc(1)", "function nofunc(integer) does not exist", None),
+    ("SELECT * FROM nofunc(1)", 'function "nofunc" does not exist', None),
     ("SELECT a::nope FROM t", 'type "nope" does not exist', "nope"),
     ("SELECT a::date FROM t", "CAST does not support casting from integer to date", None),
     (
@@ -185,7 +185,7 @@ CASES = [
     ("VALUES (1, 2), (3)", "VALUES lists must all be the same length", None),
     (
         "SELECT generate_series(1, 2) FROM t WHERE generate_series(1, 2) > 1",
-        "table functions are not allowed in WHERE (function generate_series)",
+        "table functions are not allowed in WHERE clause (function pg_catalog.generate_series)",
         None,
     ),
     # --- syntax
