@@ -58,6 +58,7 @@ def plan_from(planner: QueryPlanner, node: exp.Select, outer: Scope | None) -> F
         return UNIT, Scope((), outer)
     if clause.this is None:
         raise SqlSyntaxError("Expected identifier, found EOF", position=position_of(node))
+    outer = None if outer is None else replace(outer, base=True)
     relation: hir.Relation = UNIT
     scope: Scope | None = None
     for first, joins in _between_commas(clause.this, node):

@@ -56,7 +56,7 @@ class Scope:
     """The columns of a relation, and the scopes around it.
 
     `reachable` is False for the left side of a join that is not LATERAL; `tables` are names in scope that have no column; `left` says
-    that it is the left side of a join, seen from the right.
+    that it is the left side of a join, seen from the right; `base` that a query's own FROM clause ends before it.
     """
 
     items: tuple[ScopeItem, ...] = ()
@@ -64,6 +64,7 @@ class Scope:
     reachable: bool = True
     tables: tuple[TableName, ...] = ()
     left: bool = False
+    base: bool = False
 
     def types(self) -> tuple[ColumnType, ...]:
         """The columns' types."""
@@ -90,7 +91,7 @@ class Scope:
 
     def blocked(self) -> Scope:
         """The same, with the left sides of the joins around out of reach, as for a subquery in FROM that is not LATERAL."""
-        if not self.left:
+        if not self.left or self.base:
             return self
         outer = self.outer
         return replace(self, reachable=False, outer=None if outer is None else outer.blocked())
@@ -100,7 +101,8 @@ class Scope:
         together: list[tuple[int, Scope]] = []
         for level, scope in self.levels():
             together.append((level, scope))
-            if not (scope.left and scope.outer is not None and scope.outer.left):
+            outer = scope.outer
+            if outer is None or not (scope.left and outer.left) or outer.base:
                 yield together
                 together = []
 

@@ -170,6 +170,8 @@ SELECT * FROM t, u FULL JOIN LATERAL (SELECT t.a + 1 AS k FROM w) q ON q.k = u.c
 SELECT * FROM t CROSS JOIN (u LEFT JOIN LATERAL (SELECT t.a + u.c AS k) q ON true)
 SELECT * FROM t LEFT JOIN (u JOIN LATERAL (SELECT t.b AS k WHERE u.c = t.a) q ON true) ON true
 SELECT * FROM t, generate_series(1, 2) g LEFT JOIN u ON u.c = g
+SELECT * FROM t, LATERAL (SELECT * FROM (SELECT a AS k) z WHERE true) q
+SELECT * FROM t, LATERAL (SELECT * FROM (SELECT b AS k) z LEFT JOIN LATERAL (SELECT b + k AS l) y ON true) q
 SELECT x.a, x.*, t.b FROM t JOIN w USING (a) AS x
 SELECT x.a, x.b FROM t LEFT JOIN w USING (b, a) AS x WHERE x.a > 1
 SELECT x.a, t.a, w.a FROM t FULL JOIN w USING (a) AS x
