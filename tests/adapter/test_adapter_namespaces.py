@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -12,6 +13,9 @@ import pytest
 import mzsql
 from mzsql.adapter import catalog as cat
 from mzsql.adapter.catalog_objects import Schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture
@@ -311,3 +315,40 @@ def test_a_comment_goes_with_what_it_is_on(con: mzsql.Connection) -> None:
     con.execute("DROP SCHEMA z CASCADE")
     left = rows(con, "SELECT object_type, comment FROM mz_internal.mz_comments")
     assert left == [("cluster", "c")]
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+@pytest.mark.long
+def test_a_view_goes_on_when_its_replica_size_cluster_and_names_change(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    with mzsql.connect(str(tmp_path / "env"), spark=spark) as con:
+        con.execute("SET statement_timeout = '5 min'")
+        con.execute("CREATE TABLE t (a int, b int); INSERT INTO t VALUES (1, 10)")
+        con.execute("CREATE CLUSTER c REPLICAS (r1 (SIZE '1'), r2 (SIZE '2'))")
+        con.execute(
+            "CREATE MATERIALIZED VIEW v IN CLUSTER c AS SELECT a, sum(b) AS s FROM t GROUP BY a"
+        )
+        con.execute("CREATE INDEX i IN CLUSTER c ON v (a)")
+        expected = {1: 10}
+        changes = (
+            "DROP CLUSTER REPLICA c.r1",
+            "ALTER CLUSTER c RENAME TO d",
+            "ALTER MATERIALIZED VIEW v SET CLUSTER quickstart",
+            "ALTER CLUSTER quickstart SET (SIZE '1')",
+            "ALTER TABLE t RENAME TO u; ALTER TABLE u RENAME TO t",
+        )
+        for number, change in enumerate(changes, start=1):
+            con.execute(change)
+            con.execute(f"INSERT INTO t VALUES (1, 1), ({number + 1}, {number})")
+            expected[1] += 1
+            expected[number + 1] = expected.get(number + 1, 0) + number
+            assert dict(rows(con, "SELECT a, s FROM v")) == expected
+        with pytest.raises(mzsql.Error, match='cannot drop cluster "d"'):
+            con.execute("DROP CLUSTER d")
+        con.execute("DROP CLUSTER d CASCADE")
+        assert rows(con, "SHOW INDEXES") == []
+        assert dict(rows(con, "SELECT a, s FROM v")) == expected
+        state = con.coordinator.env.catalog.state
+        assert {name.partition("/")[0] for name in state.arrangements} <= set(state.replicas)
