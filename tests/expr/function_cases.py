@@ -204,7 +204,12 @@ def takes_constants(func: ScalarFunc) -> bool:
 def takes_containers(func: ScalarFunc) -> bool:
     """Functions of arrays, lists, maps and records have values, and comparisons, of their own."""
     given = (*func.args, *(() if func.variadic is None else (func.variadic,)))
-    return any(arg.kind in ("array", "list", "map", "record", "anyelement") for arg in given)
+    kinds = ("array", "list", "map", "record", "anyelement")
+    if func.name in (*kinds, "jsonb_build_object") or (
+        func.name == "cast" and func.key.partition("_to_")[0] in kinds
+    ):
+        return True
+    return any(arg.kind in kinds for arg in given)
 
 
 def same(left: object, right: object, *, exact: bool = True) -> bool:
