@@ -20,8 +20,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 from mzsql.frontend.numbered import without_tags
 from mzsql.frontend.parse_containers import ContainerGrammar
 from mzsql.frontend.parse_queries import QueryGrammar
-from mzsql.frontend.parse_scalars import ScalarGrammar
 from mzsql.frontend.parse_recursion import recursion_limit
+from mzsql.frontend.parse_scalars import ScalarGrammar
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
 #: How many brackets may stand open at once.

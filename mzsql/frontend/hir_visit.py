@@ -39,9 +39,7 @@ def map_columns(scalar: hir.Scalar, rewrite: ColumnRewrite, depth: int = 0) -> h
             return scalar
 
 
-def map_window(
-    window: hir.Windowing, rewrite: Callable[[hir.Scalar], hir.Scalar]
-) -> hir.Windowing:
+def map_window(window: hir.Windowing, rewrite: Callable[[hir.Scalar], hir.Scalar]) -> hir.Windowing:
     """Rewrite every expression of a window function."""
     return msgspec.structs.replace(
         window,

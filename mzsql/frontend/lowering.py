@@ -29,7 +29,6 @@ from mzsql.frontend.normalize_lets import normalize_lets
 from mzsql.frontend.quantified import conjuncts
 from mzsql.frontend.rel import Rel, constant_row, unit
 from mzsql.repr.datum import Datum
-from mzsql.repr.errors import Unsupported
 from mzsql.repr.types import BIGINT, BOOLEAN, ColumnType, RelationDesc, RelationType, SqlType
 
 _TOO_MANY = "more than one record produced in subquery"
