@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mzsql.expr import relation as mir
+from mzsql.location import Determinate, caller_left
 from mzsql.transform.canonicalize_mfp import canonicalize_mfp
 from mzsql.transform.context import OptimizerContext
 from mzsql.transform.equivalence_propagation import (
@@ -117,10 +118,21 @@ PHYSICAL: tuple[Stage, ...] = (
 )
 
 
+def _check_time() -> None:
+    left = caller_left()
+    if left is not None and left <= 0:
+        raise Determinate("the statement was over before it was planned")
+
+
 def run(stages: Sequence[Stage], rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:
-    """Run stages one after another."""
+    """Run stages one after another.
+
+    Raises:
+        Determinate: whoever waits for the plan does not wait any longer (`mzsql.location.deadlines`).
+    """
     for stage in stages:
         if isinstance(stage, Transform):
+            _check_time()
             rel = stage.run(rel, ctx)
             continue
         for _ in range(LIMIT):

@@ -11,6 +11,7 @@ from commit_kit import Place, opened
 from ctrl_c_kit import ctrl_c_at
 
 from mzsql.adapter.interrupt import NO_LIMIT, Interrupt, Watch, current, running
+from mzsql.adapter.session import Session
 from mzsql.location import seconds_left
 from mzsql.repr.errors import QueryCanceled
 
@@ -212,3 +213,12 @@ def test_ctrl_c_at_any_moment_at_which_limits_are_set_leaves_none_of_them_behind
         while moments < 120 and interrupted_at(place, moments + 1):
             moments += 1
         assert moments > 20
+
+
+def test_a_timeout_ends_planning_too(tmp_path: Path) -> None:
+    depth = 64
+    with opened(tmp_path / "env") as (place,):
+        session = Session()
+        place.run("SET statement_timeout = '200 ms'", session)
+        with pytest.raises(QueryCanceled, match="canceling statement due to statement timeout"):
+            place.run("SELECT " + "(SELECT " * depth + "1" + ")" * depth, session)
