@@ -82,7 +82,7 @@ class Pieces:
         return st.Name(PartialName(*reversed(parts)), position)
 
     def string(self) -> str:
-        """A string literal's value; ``E'\\t'`` is one, too."""
+        r"""A string literal's value; ``E'\t'`` is one, too."""
         if not self.p._match_set((TokenType.STRING, TokenType.BYTE_STRING)):
             self.p.expected("literal string")
         return str(self.p._prev.text)

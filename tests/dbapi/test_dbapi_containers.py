@@ -93,6 +93,9 @@ _ROWS = [
     "SELECT x FROM generate_series('2021-01-31'::timestamp, '2021-06-01', '1 month') AS x ORDER BY x",
     "SELECT x FROM generate_series('2021-05-31'::timestamp, '2021-01-31', '-1 month -1 day') AS x ORDER BY x",
     "SELECT generate_subscripts(ARRAY[5, 6], 1) AS i ORDER BY i",
+    "SELECT i, j ? s, j @> k, k <@ j, (j || k) IS NULL, (j - s) IS NULL, (j -> s) IS NULL"
+    " FROM (VALUES (1, NULL::jsonb, 'a', '[1]'::jsonb), (2, '{\"a\": 1}', NULL, NULL), (3, '[1, 2]', 'a', '[1]'))"
+    " AS v (i, j, s, k) WHERE i <> 2 OR s IS NULL ORDER BY i",
     "SELECT n, x FROM generate_series(1, 2) AS n, LATERAL unnest(ARRAY[n, n * 10]) AS x ORDER BY n, x",
 ]
 

@@ -55,7 +55,6 @@ _UNLIKE: dict[str, set[Datum]] = {
     "double_to_varchar": {2e23},
     "double_to_char": {2e23},
     "text_to_numeric": {"NaN"},  # NaN is not carried by our numerics
-    "text_to_jsonb": {"1e400", "1e-400"},  # more digits than a number of jsonb may have
     "text_to_date": {"Infinity"},
     "text_to_timestamp": {"Infinity"},
     "text_to_timestamptz": {"Infinity"},
@@ -91,6 +90,8 @@ def _comparable() -> list[Case]:
         kinds = [CASES.columns[i].type.kind for i in case.columns] + [case.expr.typ.kind]
         if any(kind not in TYPES for kind in kinds) or case.func.key in DIFFERENT:
             continue
+        if "jsonb" in kinds:
+            continue  # its text is Materialize's; compared as documents in tests/dbapi
         if not is_alias(case.func.key) and case.func.name not in ("row", "record_get"):
             found.append(case)
     return found

@@ -29,6 +29,16 @@ def _only(build: Callable[..., Ast]) -> Spelling:
     return value
 
 
+def _strictly(build: Callable[[Ast, Ast], Ast]) -> Callable[[Ast, Ast], Ast]:
+    """NULL where an argument is: DuckDB's functions of lists take NULLs for elements, or for nothing."""
+
+    def built(left: Ast, right: Ast) -> Ast:
+        unknown = s.or_(s.is_null(left), s.is_null(right))
+        return s.case((unknown, s.null()), otherwise=build(left, right))
+
+    return built
+
+
 def _func(
     key: str,
     name: str,
@@ -356,7 +366,7 @@ FUNCTIONS: tuple[ScalarFunc, ...] = (
         "?",
         (JSONB, TEXT),
         BOOLEAN,
-        _only(_has_key),
+        _only(_strictly(_has_key)),
         "({0} ? {1})",
         nulls=False,
     ),
@@ -365,7 +375,7 @@ FUNCTIONS: tuple[ScalarFunc, ...] = (
         "@>",
         (JSONB, JSONB),
         BOOLEAN,
-        _only(_contains),
+        _only(_strictly(_contains)),
         "({0} @> {1})",
         nulls=False,
         errors=(_too_deep(1),),
@@ -375,15 +385,27 @@ FUNCTIONS: tuple[ScalarFunc, ...] = (
         "<@",
         (JSONB, JSONB),
         BOOLEAN,
-        _only(_contained),
+        _only(_strictly(_contained)),
         "({0} <@ {1})",
         nulls=False,
         errors=(_too_deep(0),),
     ),
-    _func("jsonb_concat", "||", (JSONB, JSONB), JSONB, _only(_concat), "({0} || {1})"),
-    _func("jsonb_delete_string", "-", (JSONB, TEXT), JSONB, _only(_without_key), "({0} - {1})"),
+    _func("jsonb_concat", "||", (JSONB, JSONB), JSONB, _only(_strictly(_concat)), "({0} || {1})"),
     _func(
-        "jsonb_delete_int64", "-", (JSONB, BIGINT), JSONB, _only(_without_element), "({0} - {1})"
+        "jsonb_delete_string",
+        "-",
+        (JSONB, TEXT),
+        JSONB,
+        _only(_strictly(_without_key)),
+        "({0} - {1})",
+    ),
+    _func(
+        "jsonb_delete_int64",
+        "-",
+        (JSONB, BIGINT),
+        JSONB,
+        _only(_strictly(_without_element)),
+        "({0} - {1})",
     ),
     _func("jsonb_typeof", "jsonb_typeof", (JSONB,), TEXT, _only(_typeof), nulls=False),
     _func("jsonb_array_length", "jsonb_array_length", (JSONB,), INTEGER, _only(j.length)),
