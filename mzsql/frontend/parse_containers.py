@@ -111,6 +111,9 @@ class ContainerGrammar(MaterializeParser):
         return self.expression(exp.PropertyEQ(this=key, expression=value))
 
     def _parse_bracket(self, this: Any = None) -> Any:
+        if this is not None and self._curr and self._curr.token_type == TokenType.L_BRACE:
+            # sqlglot asks as long as a bracket of any kind stands there.
+            self.raise_error("Expected end of statement")
         if not self._curr or self._curr.token_type != TokenType.L_BRACKET:
             return this
         if this is None:

@@ -69,7 +69,7 @@ def survive(catalog: MemoryCatalog, text: str) -> None:
 
 def test_the_texts_are_good_to_begin_with(catalog: MemoryCatalog) -> None:
     refused = {text for text in TEXTS if outcome(catalog, text) is not None}
-    assert refused == {TEXTS[-1], *(text for text in VIEWS if '"Odd Name"' in text)}
+    assert refused == {*(text for text in VIEWS if '"Odd Name"' in text)}
 
 
 def test_truncated_statements(catalog: MemoryCatalog) -> None:
@@ -111,6 +111,8 @@ def test_words_in_any_order(catalog: MemoryCatalog, text: str) -> None:
 @example("E'\\")
 @example("SELECT 1e999999999")
 @example("SELECT .")
+@example("SELECT a {")
+@example("SELECT 1 = b{ FROM t")
 @example("SELECT 0x")
 @example("SELECT U&'\\'")
 def test_any_characters(catalog: MemoryCatalog, text: str) -> None:
