@@ -6,6 +6,7 @@ import pytest
 
 from mzsql.adapter import catalog as cat
 from mzsql.adapter.catalog import CatalogState, Item
+from mzsql.adapter.catalog_objects import Schema
 from mzsql.adapter.expression_cache import (
     ExpressionCache,
     GlobalExpressions,
@@ -160,4 +161,4 @@ def test_an_index_invalidates_dependents_through_plain_views_only() -> None:
     state = CatalogState(items={i.id: i for i in made})
     assert dependents_of_index(state, u(1)) == {u(1), u(2), u(3), u(5)}
     assert dependents_of_index(state, u(3)) == {u(3), u(4)}
-    assert cat.create_item(CatalogState(schemas={"public": "u1"}), made[0])
+    assert cat.create_item(CatalogState(schemas={"public": Schema("u1", "public")}), made[0])

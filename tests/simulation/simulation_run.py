@@ -453,6 +453,10 @@ def _closed(world: World, client: PersistClient) -> None:
     client.close()
 
 
+PATIENCE = 60.0
+"""Seconds for each piece of tidying: what is left to merge by then may take longer than the limit that the run plays with."""
+
+
 class Audit:
     """The last look at a shard."""
 
@@ -509,13 +513,13 @@ class Audit:
     def _tidy(self) -> None:
         """Maintained to rest, there is little left, and nothing beside it."""
         truth, client, shard_id = self.truth, self.client, self.shard.shard_id
-        client.maintain(shard_id)
+        client.maintain(shard_id, timeout=PATIENCE)
         state = self._state()
         bound = self._bound(state)
         if len(state.trace) > bound:
             truth.fail(f"{len(state.trace)} batches are left, more than {bound}")
-        client.maintain(shard_id, full=True)
-        client.maintain(shard_id)
+        client.maintain(shard_id, full=True, timeout=PATIENCE)
+        client.maintain(shard_id, timeout=PATIENCE)
         state = self._state()
         if len(state.trace) > 1:
             truth.fail(f"{len(state.trace)} batches are left of a full compaction")
