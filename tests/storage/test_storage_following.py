@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from mzsql.location import Determinate, consensus_around, open_blob, open_consensus
-from mzsql.persist import PersistClient
+from mzsql.persist import PersistClient, Settings
 from mzsql.repr.errors import UndefinedTable
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import INTEGER, ColumnType
@@ -32,7 +32,11 @@ class Site:
         self.blob = open_blob(f"file:{path}/blob")
         url = f"sqlite:{path}/consensus.db"
         self.stores = [consensus_around(open_consensus(url), self._counted), open_consensus(url)]
-        here, self.there = (PersistClient(self.blob, store) for store in self.stores)
+        # A store that fails is asked again for as long as an operation may take.
+        settings = Settings(timeout=2.0)
+        here, self.there = (
+            PersistClient(self.blob, store, settings=settings) for store in self.stores
+        )
         self.shard = here.new_shard_id()
         log = WriteAheadLog(here, here.new_shard_id())
         self.collections = Collections(here, Tables(here, log))
