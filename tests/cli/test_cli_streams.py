@@ -65,7 +65,14 @@ MANY = "SELECT * FROM generate_series(1, 200000) AS g(x)"
 
 @pytest.mark.parametrize(
     "arguments",
-    [("SELECT 1",), (MANY,), ("--csv", MANY), (f"COPY ({MANY}) TO STDOUT",), ("SUBSCRIBE t",)],
+    [
+        (MANY,),
+        ("SUBSCRIBE t",),
+        *(
+            pytest.param(seldom, marks=pytest.mark.long)
+            for seldom in [("SELECT 1",), ("--csv", MANY), (f"COPY ({MANY}) TO STDOUT",)]
+        ),
+    ],
 )
 def test_a_reader_that_goes_away_ends_it_silently(env, arguments):
     with subprocess.Popen(
