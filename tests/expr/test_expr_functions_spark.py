@@ -13,6 +13,7 @@ from mzsql.expr.evaluate import EvalError, Evaluator
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.table import Engine, Sql
 from mzsql.repr.datum import Datum
+from mzsql.repr.errors import Unsupported
 from mzsql.repr.types import SqlType, arrow_schema
 from mzsql.repr.values import arrow_value, datums
 
@@ -76,6 +77,16 @@ def _spark_answers(session: SparkSession, cases: list[Case]) -> list[list[Datum 
     return answers
 
 
+def _in_spark(case: Case) -> bool:
+    """Whether it has a spelling for Spark; what has none is refused where a dataflow is made."""
+    try:
+        spell.value(case.expr, _columns(), Engine.SPARK)
+        spell.error(case.expr, _columns(), Engine.SPARK)
+    except Unsupported:
+        return False
+    return True
+
+
 def _own_spelling(key: str) -> bool:
     """Not one that only wraps another: a field as a double, a text cut to length."""
     if is_alias(key):
@@ -91,7 +102,7 @@ def _own_spelling(key: str) -> bool:
 @pytest.mark.spark
 def test_every_function_is_the_same_in_spark_and_duckdb(session: SparkSession) -> None:
     evaluator = Evaluator()
-    cases = [case for case in CASES.cases if _own_spelling(case.func.key)]
+    cases = [case for case in CASES.cases if _own_spelling(case.func.key) and _in_spark(case)]
     wrong: list[str] = []
     for start in range(0, len(cases), _CHUNK):
         chunk = cases[start : start + _CHUNK]
@@ -117,8 +128,8 @@ def test_aggregates_are_the_same_in_spark_and_duckdb(session: SparkSession) -> N
     items, expected, types = [], [], []
     columns = _columns()
     for func in functions.all_aggregates():
-        if len(func.args) != 1:
-            continue
+        if len(func.args) != 1 or "order_by" in func.key:
+            continue  # the latter collect rows made for them
         wanted = "integer" if func.args[0].kind == "any" else func.args[0].kind
         index = next(i for i, column in enumerate(CASES.columns) if column.type.kind == wanted)
         source = columns[index]
@@ -127,8 +138,11 @@ def test_aggregates_are_the_same_in_spark_and_duckdb(session: SparkSession) -> N
         found = evaluator.aggregate_rows(
             [], [aggregate], [(row, 1) for row in CASES.rows], CASES.columns
         )
+        try:
+            value, message = _aggregate_asts(func, source, typ)
+        except Unsupported:
+            continue
         expected.append(found if isinstance(found, EvalError) else found[0][0])
-        value, message = _aggregate_asts(func, source, typ)
         items.append(
             f"{to_sql(value, Engine.SPARK)} AS v{len(types)}, {to_sql(message, Engine.SPARK)} AS e{len(types)}"
         )
