@@ -135,6 +135,7 @@ def test_what_cannot_be_is_refused(env: str, statement: str, message: str) -> No
 
 
 @pytest.mark.spark
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_views_and_indexes_retain_history_too(env: str, spark: SparkSession) -> None:
     with mzsql.connect(env, spark=spark) as con:

@@ -161,6 +161,7 @@ def test_a_single_case_of_a_backend_that_serves_more(shell: Shell) -> None:
     assert "1 passed, 0 failed" in ran.stdout
 
 
+@pytest.mark.long
 def test_a_profile_keeps_its_password_to_itself(shell: Shell) -> None:
     install(shell.site, "strange", PLUGIN)
     shell.env["MZSQL_PROFILE_PROD_BLOB"] = f"forgetful://me:{SENTINEL}@h"
@@ -246,6 +247,7 @@ def test_what_a_plugin_prints_is_not_the_commands_output(shell: Shell) -> None:
     assert json.loads(ran.stdout)["passed"], ran.stderr
 
 
+@pytest.mark.long
 def test_two_on_one_scheme_are_shown(shell: Shell) -> None:
     install(shell.site, "strange", PLUGIN)
     install(shell.site, "other", PLUGIN.replace('"forgetful": Forgetful(), ', ""))

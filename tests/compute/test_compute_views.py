@@ -79,7 +79,8 @@ def check_totals(world, times):
 
 
 @pytest.mark.parametrize(
-    ("seed", "engine", "steps"), [(1, "spark", 2), (2, "duckdb", 12), (3, "duckdb", 12)]
+    ("seed", "engine", "steps"),
+    [(1, "spark", 2), (2, "duckdb", 12), pytest.param(3, "duckdb", 12, marks=pytest.mark.long)],
 )
 def test_a_view_stays_right_over_random_steps_and_restarts(world, seed, engine, steps):
     changes = Changes(seed)
@@ -107,7 +108,8 @@ def test_a_view_stays_right_over_random_steps_and_restarts(world, seed, engine, 
     controller.close()
 
 
-@pytest.mark.parametrize("blob", ["file", pytest.param("mem", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("blob", ["file", "mem"])
 def test_what_exceeds_the_driver_is_left_to_spark(spark, tmp_path, blob):
     """With bounds of next to nothing every delta, lookup and result goes through Parquet, and is as right."""
     with PersistClient.open(

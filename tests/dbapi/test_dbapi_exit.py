@@ -54,7 +54,7 @@ def run(script: str, env: Path) -> tuple[int, str]:
     ("end", "code", "says"),
     [
         ("", 0, ""),
-        ("raise SystemExit", 0, ""),
+        pytest.param("raise SystemExit", 0, "", marks=pytest.mark.long),
         ("raise SystemExit(3)", 3, ""),
         ("raise ValueError('mine')", 1, "ValueError: mine"),
         (FORKED + "raise ValueError('mine')", 1, "ValueError: mine"),

@@ -322,6 +322,7 @@ def test_no_operation_outlasts_its_time(impatient, direct, proxy, through_proxy,
         assert time.monotonic() - start < 20
 
 
+@pytest.mark.long
 def test_a_caller_that_waits_less_than_the_url_allows(direct, proxy, through_proxy, opened):
     """The limits of a URL that states none are 45 and 15 seconds; the caller has one, also for what goes over other threads."""
     patient = opened(url=through_proxy, **SMALL)
@@ -369,6 +370,7 @@ def test_no_listing_outlasts_its_time(impatient, direct, proxy):
     _fails_in_time(Determinate, lambda: list(impatient.list_keys_and_metadata("")))
 
 
+@pytest.mark.long
 def test_no_head_of_an_answer_outlasts_its_time(impatient, direct, proxy):
     """It has no end; and what may have been done is not said to have failed."""
     direct.set("p", b"1")
@@ -405,6 +407,7 @@ def test_a_connection_that_ends_in_the_middle_of_a_continue(through_proxy, direc
     assert direct.get("k") is None
 
 
+@pytest.mark.long
 def test_more_callers_than_requests_at_once(direct, through_proxy, proxy, opened):
     """Eight callers, and a read in thirteen ranges, wait for one of two places."""
     direct.set("k", LONG)
