@@ -7,7 +7,9 @@ SHELL := bash
 
 BIN := .venv/bin
 READY := .venv/.ready
+# Many tests of every day wait more than they work; those that take longer mind how long they wait.
 JOBS ?= 3
+LONG_JOBS ?= 2
 BENCH ?=
 PYTEST := $(BIN)/python -m pytest
 
@@ -46,7 +48,7 @@ test: java $(READY)  ## the tests of every day
 
 .PHONY: test-long
 test-long: java $(READY)  ## the tests that take longer
-	$(PYTEST) -m long -n $(JOBS) --dist loadfile --timeout 1200
+	$(PYTEST) -m long -n $(LONG_JOBS) --dist loadfile --timeout 1200
 
 .PHONY: test-fresh
 test-fresh: $(READY)  ## the tests of every day without Spark, with new examples where they are drawn
