@@ -16,7 +16,7 @@ from mzsql.frontend import statements as st
 from mzsql.frontend.catalog import CatalogItem, CatalogView, FullName, PartialName
 from mzsql.frontend.coerce import cast, settle
 from mzsql.frontend.expressions import ExprContext
-from mzsql.frontend.names import cluster_name, find_item, item_named, new_name
+from mzsql.frontend.names import cluster_name, expect_kind, find_item, item_named, new_name
 from mzsql.frontend.nodes import position_of
 from mzsql.frontend.normalize import normalize_create_sql, quoted, quoted_list, quoted_name
 from mzsql.frontend.query import QueryPlanner
@@ -348,24 +348,7 @@ def plan_drop(statement: st.Drop, catalog: CatalogView) -> plans.DropPlan:
                 continue
         else:
             found = item_named(catalog, name)
-        _expect_droppable(found, statement.kind, name)
+        expect_kind(found, statement.kind, name, "DROP")
         if found not in items:
             items.append(found)
     return plans.DropPlan(statement.kind, tuple(items), tuple(missing), statement.cascade)
-
-
-def _expect_droppable(item: CatalogItem, kind: str, name: st.Name) -> None:
-    if item.name.database is None:
-        raise SqlError(
-            f"system item '{item.name}' cannot be modified",
-            position=name.position,
-            sqlstate="42501",
-        )
-    found = item.kind.replace("-", " ")
-    if found != kind:
-        raise SqlError(
-            f"{item.name} is not {'an' if kind == 'index' else 'a'} {kind}",
-            position=name.position,
-            hint=f"Use DROP {found.upper()}.",
-            sqlstate="42809",
-        )

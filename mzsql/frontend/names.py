@@ -121,3 +121,22 @@ def cluster_name(catalog: CatalogView, name: Name | None) -> str:
             f"unknown cluster '{cluster}'", position=None if name is None else name.position
         )
     return cluster
+
+
+def expect_kind(item: CatalogItem, kind: str, name: Name, verb: str) -> None:
+    """Refuse to ``verb`` (DROP, ALTER) an object that is of another kind than the statement says, or the system's."""
+    if item.name.database is None:
+        raise SqlError(
+            f"system item '{item.name}' cannot be modified",
+            position=name.position,
+            sqlstate="42501",
+        )
+    found = item.kind.replace("-", " ")
+    # As in PostgreSQL, statements about tables and about views say which they mean.
+    if found != kind:
+        raise SqlError(
+            f"{item.name} is not {'an' if kind == 'index' else 'a'} {kind}",
+            position=name.position,
+            hint=f"Use {verb} {found.upper()}.",
+            sqlstate="42809",
+        )

@@ -8,8 +8,15 @@ from typing import Any
 from mzsql.frontend import catalog_plans as cp
 from mzsql.frontend import catalog_statements as cs
 from mzsql.frontend import statements as st
-from mzsql.frontend.catalog import SYSTEM_SCHEMAS, CatalogItem, CatalogView, FullName
-from mzsql.frontend.names import check_qualifiers, cluster_name, find_item, item_named, schema_named
+from mzsql.frontend.catalog import SYSTEM_SCHEMAS, CatalogView, FullName
+from mzsql.frontend.names import (
+    check_qualifiers,
+    cluster_name,
+    expect_kind,
+    find_item,
+    item_named,
+    schema_named,
+)
 from mzsql.repr.errors import (
     InvalidParameter,
     SqlError,
@@ -48,7 +55,7 @@ def target_of(
         item = find_item(catalog, name) if if_exists else item_named(catalog, name)
         if item is None:
             return cp.Target(kind, (str(name),), None, if_exists)
-        _expect(item, kind, name, verb)
+        expect_kind(item, kind, name, verb)
         names = tuple(
             part for part in (item.name.database, item.name.schema, item.name.item) if part
         )
@@ -72,24 +79,6 @@ def _schema(name: st.Name, catalog: CatalogView, verb: str, *, if_exists: bool) 
     if not if_exists:
         schema_named(catalog, name)
     return database, partial.item
-
-
-def _expect(item: CatalogItem, kind: str, name: st.Name, verb: str) -> None:
-    if item.name.database is None:
-        raise SqlError(
-            f"system item '{item.name}' cannot be modified",
-            position=name.position,
-            sqlstate="42501",
-        )
-    found = item.kind.replace("-", " ")
-    # As in PostgreSQL, ALTER TABLE and ALTER VIEW say which they mean.
-    if found != kind:
-        raise SqlError(
-            f"{item.name} is not {'an' if kind == 'index' else 'a'} {kind}",
-            position=name.position,
-            hint=f"Use {verb} {found.upper()}.",
-            sqlstate="42809",
-        )
 
 
 # --- CREATE and DROP ------------------------------------------------------------------------------

@@ -43,7 +43,8 @@ ORDERABLE = (
 #: Further kinds that can be told apart but not ordered.
 EQUATABLE = (*ORDERABLE, "jsonb")
 
-_OPERATORS: dict[str, tuple[str, str, Callable[[Ast, Ast], Ast]]] = {
+#: Symbol, negation and spelling of each comparison.
+OPERATORS: dict[str, tuple[str, str, Callable[[Ast, Ast], Ast]]] = {
     "eq": ("=", "not_eq", s.eq),
     "not_eq": ("!=", "eq", s.neq),
     "lt": ("<", "gte", s.lt),
@@ -54,7 +55,7 @@ _OPERATORS: dict[str, tuple[str, str, Callable[[Ast, Ast], Ast]]] = {
 
 
 def _comparison(op: str, kind: str) -> ScalarFunc:
-    symbol, negation, build = _OPERATORS[op]
+    symbol, negation, build = OPERATORS[op]
 
     def value(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         left, right = (arg.ast for arg in args)
@@ -169,7 +170,7 @@ def _extreme(function: str) -> Spelling:
 
 
 FUNCTIONS: tuple[ScalarFunc, ...] = (
-    *(_comparison(op, kind) for op in _OPERATORS for kind in ORDERABLE),
+    *(_comparison(op, kind) for op in OPERATORS for kind in ORDERABLE),
     *(_comparison(op, "jsonb") for op in ("eq", "not_eq")),
     *_logic(),
     ScalarFunc(

@@ -6,45 +6,18 @@ order of their keys, each key once, the last value given for it. Elements compar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from mzsql.expr.functions import sql as s
-from mzsql.expr.functions.comparison import ANY
+from mzsql.expr.functions.comparison import ANY, OPERATORS
 from mzsql.expr.functions.container_casts import CASTS, duckdb_only
 from mzsql.expr.functions.declare import Ast
 from mzsql.expr.functions.polymorphic import ARRAY, ELEMENT, LIST, LISTS, MAP, RECORD
-from mzsql.expr.functions.table import Engine, ErrorRule, ResultRule, ScalarFunc, Spelling, Sql
+from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Spelling, Sql
 from mzsql.repr.types import BIGINT, BOOLEAN, INTEGER, TEXT, SqlType
 
 _TEXTS = SqlType("array", element=TEXT)
 _TEXT_LIST = SqlType("list", element=TEXT)
-
-
-def _func(
-    key: str,
-    name: str,
-    args: Sequence[SqlType],
-    result: ResultRule,
-    value: Spelling,
-    *,
-    errors: tuple[ErrorRule, ...] = (),
-    explain: str = "",
-    strict: bool = True,
-    introduces_nulls: bool = False,
-    variadic: SqlType | None = None,
-) -> ScalarFunc:
-    return ScalarFunc(
-        key=key,
-        name=name,
-        args=tuple(args),
-        result=result,
-        value=value,
-        variadic=variadic,
-        explain=explain,
-        strict=strict,
-        introduces_nulls=introduces_nulls,
-        errors=errors,
-    )
 
 
 def same(spark: str, duckdb: str) -> Spelling:
@@ -79,7 +52,7 @@ def _constructor(kind: str) -> ScalarFunc:
     def result(args: Sequence[SqlType]) -> SqlType:
         return SqlType(kind, element=args[0])
 
-    return _func(kind, kind, (), result, _items, strict=False, variadic=ANY)
+    return ScalarFunc(kind, kind, (), result, _items, strict=False, variadic=ANY)
 
 
 def _map(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
@@ -368,18 +341,9 @@ def _map_build_type(args: Sequence[SqlType]) -> SqlType:
 
 # --- comparisons ---------------------------------------------------------------------------------
 
-_COMPARISONS: dict[str, tuple[str, str, Callable[[Ast, Ast], Ast]]] = {
-    "eq": ("=", "not_eq", s.eq),
-    "not_eq": ("!=", "eq", s.neq),
-    "lt": ("<", "gte", s.lt),
-    "lte": ("<=", "gt", s.lte),
-    "gt": (">", "lte", s.gt),
-    "gte": (">=", "lt", s.gte),
-}
-
 
 def _comparison(op: str, param: SqlType) -> ScalarFunc:
-    symbol, negation, build = _COMPARISONS[op]
+    symbol, negation, build = OPERATORS[op]
     kind = param.kind
 
     def value(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
@@ -407,19 +371,21 @@ def _of_arrays() -> list[ScalarFunc]:
     del infix
     return [
         _constructor("array"),
-        _func("array_get", "array_get", (ARRAY, BIGINT), _element, _get, introduces_nulls=True),
-        _func("array_slice", "array_slice", (ARRAY,), _first, _slice, variadic=BIGINT),
-        _func(
+        ScalarFunc(
+            "array_get", "array_get", (ARRAY, BIGINT), _element, _get, introduces_nulls=True
+        ),
+        ScalarFunc("array_slice", "array_slice", (ARRAY,), _first, _slice, variadic=BIGINT),
+        ScalarFunc(
             "array_length", "array_length", (ARRAY, BIGINT), INTEGER, _upper, introduces_nulls=True
         ),
-        _func(
+        ScalarFunc(
             "array_upper", "array_upper", (ARRAY, BIGINT), INTEGER, _upper, introduces_nulls=True
         ),
-        _func(
+        ScalarFunc(
             "array_lower", "array_lower", (ARRAY, BIGINT), INTEGER, _lower, introduces_nulls=True
         ),
-        _func("cardinality_array", "cardinality", (ARRAY,), INTEGER, _length),
-        _func(
+        ScalarFunc("cardinality_array", "cardinality", (ARRAY,), INTEGER, _length),
+        ScalarFunc(
             "array_concat",
             "||",
             (ARRAY, ARRAY),
@@ -429,7 +395,7 @@ def _of_arrays() -> list[ScalarFunc]:
             strict=False,
             introduces_nulls=True,
         ),
-        _func(
+        ScalarFunc(
             "array_cat",
             "array_cat",
             (ARRAY, ARRAY),
@@ -438,9 +404,11 @@ def _of_arrays() -> list[ScalarFunc]:
             strict=False,
             introduces_nulls=True,
         ),
-        _func("array_append", "array_append", (ARRAY, ELEMENT), _first, _append, strict=False),
-        _func("array_prepend", "array_prepend", (ELEMENT, ARRAY), _second, _prepend, strict=False),
-        _func(
+        ScalarFunc("array_append", "array_append", (ARRAY, ELEMENT), _first, _append, strict=False),
+        ScalarFunc(
+            "array_prepend", "array_prepend", (ELEMENT, ARRAY), _second, _prepend, strict=False
+        ),
+        ScalarFunc(
             "array_concat_element",
             "||",
             (ARRAY, ELEMENT),
@@ -449,7 +417,7 @@ def _of_arrays() -> list[ScalarFunc]:
             explain="({0} || {1})",
             strict=False,
         ),
-        _func(
+        ScalarFunc(
             "element_concat_array",
             "||",
             (ELEMENT, ARRAY),
@@ -458,14 +426,16 @@ def _of_arrays() -> list[ScalarFunc]:
             explain="({0} || {1})",
             strict=False,
         ),
-        _func(
+        ScalarFunc(
             "array_contains_array", "@>", (ARRAY, ARRAY), BOOLEAN, _has_all, explain="({0} @> {1})"
         ),
-        _func(
+        ScalarFunc(
             "array_contained_array", "<@", (ARRAY, ARRAY), BOOLEAN, _within, explain="({0} <@ {1})"
         ),
-        _func("array_overlap", "&&", (ARRAY, ARRAY), BOOLEAN, _overlap, explain="({0} && {1})"),
-        _func(
+        ScalarFunc(
+            "array_overlap", "&&", (ARRAY, ARRAY), BOOLEAN, _overlap, explain="({0} && {1})"
+        ),
+        ScalarFunc(
             "array_remove",
             "array_remove",
             (ARRAY, ELEMENT),
@@ -474,7 +444,7 @@ def _of_arrays() -> list[ScalarFunc]:
             strict=False,
             introduces_nulls=True,
         ),
-        _func(
+        ScalarFunc(
             "array_position",
             "array_position",
             (ARRAY, ELEMENT),
@@ -483,7 +453,7 @@ def _of_arrays() -> list[ScalarFunc]:
             strict=False,
             introduces_nulls=True,
         ),
-        _func(
+        ScalarFunc(
             "array_position_from",
             "array_position",
             (ARRAY, ELEMENT, INTEGER),
@@ -492,7 +462,7 @@ def _of_arrays() -> list[ScalarFunc]:
             strict=False,
             introduces_nulls=True,
         ),
-        _func(
+        ScalarFunc(
             "array_to_string",
             "array_to_string",
             (ARRAY, TEXT),
@@ -500,7 +470,7 @@ def _of_arrays() -> list[ScalarFunc]:
             _to_string,
             introduces_nulls=True,
         ),
-        _func(
+        ScalarFunc(
             "array_to_string_null",
             "array_to_string",
             (ARRAY, TEXT, TEXT),
@@ -516,10 +486,10 @@ def _of_lists() -> list[ScalarFunc]:
     deep = ErrorRule(_too_deep, _too_deep_message)
     return [
         _constructor("list"),
-        _func("list_get", "list_get", (LIST, BIGINT), _element, _get, introduces_nulls=True),
-        _func("list_slice", "list_slice", (LIST,), _first, _slice, variadic=BIGINT),
-        _func("list_length", "list_length", (LIST,), INTEGER, _length),
-        _func(
+        ScalarFunc("list_get", "list_get", (LIST, BIGINT), _element, _get, introduces_nulls=True),
+        ScalarFunc("list_slice", "list_slice", (LIST,), _first, _slice, variadic=BIGINT),
+        ScalarFunc("list_length", "list_length", (LIST,), INTEGER, _length),
+        ScalarFunc(
             "list_length_max",
             "list_length_max",
             (LIST, BIGINT),
@@ -528,9 +498,9 @@ def _of_lists() -> list[ScalarFunc]:
             errors=(deep,),
             introduces_nulls=True,
         ),
-        _func("list_n_layers", "list_n_layers", (LIST,), INTEGER, _layers),
-        _func("list_ndims", "list_ndims", (LIST,), INTEGER, _layers),
-        _func(
+        ScalarFunc("list_n_layers", "list_n_layers", (LIST,), INTEGER, _layers),
+        ScalarFunc("list_ndims", "list_ndims", (LIST,), INTEGER, _layers),
+        ScalarFunc(
             "list_concat",
             "||",
             (LIST, LIST),
@@ -540,7 +510,7 @@ def _of_lists() -> list[ScalarFunc]:
             strict=False,
             introduces_nulls=True,
         ),
-        _func(
+        ScalarFunc(
             "list_cat",
             "list_cat",
             (LIST, LIST),
@@ -549,9 +519,11 @@ def _of_lists() -> list[ScalarFunc]:
             strict=False,
             introduces_nulls=True,
         ),
-        _func("list_append", "list_append", (LIST, ELEMENT), _first, _append, strict=False),
-        _func("list_prepend", "list_prepend", (ELEMENT, LIST), _second, _prepend, strict=False),
-        _func(
+        ScalarFunc("list_append", "list_append", (LIST, ELEMENT), _first, _append, strict=False),
+        ScalarFunc(
+            "list_prepend", "list_prepend", (ELEMENT, LIST), _second, _prepend, strict=False
+        ),
+        ScalarFunc(
             "list_concat_element",
             "||",
             (LIST, ELEMENT),
@@ -560,7 +532,7 @@ def _of_lists() -> list[ScalarFunc]:
             explain="({0} || {1})",
             strict=False,
         ),
-        _func(
+        ScalarFunc(
             "element_concat_list",
             "||",
             (ELEMENT, LIST),
@@ -569,9 +541,13 @@ def _of_lists() -> list[ScalarFunc]:
             explain="({0} || {1})",
             strict=False,
         ),
-        _func("list_contains_list", "@>", (LIST, LIST), BOOLEAN, _has_all, explain="({0} @> {1})"),
-        _func("list_contained_list", "<@", (LIST, LIST), BOOLEAN, _within, explain="({0} <@ {1})"),
-        _func(
+        ScalarFunc(
+            "list_contains_list", "@>", (LIST, LIST), BOOLEAN, _has_all, explain="({0} @> {1})"
+        ),
+        ScalarFunc(
+            "list_contained_list", "<@", (LIST, LIST), BOOLEAN, _within, explain="({0} <@ {1})"
+        ),
+        ScalarFunc(
             "list_remove",
             "list_remove",
             (LIST, ELEMENT),
@@ -588,8 +564,8 @@ def _of_maps() -> list[ScalarFunc]:
     all_keys = _has_keys("?&", "LIST_HAS_ALL")
     pairs = SqlType("list", element=RECORD)
     return [
-        _func("map", "map", (), _map_type, _map, strict=False, variadic=ANY),
-        _func(
+        ScalarFunc("map", "map", (), _map_type, _map, strict=False, variadic=ANY),
+        ScalarFunc(
             "map_get",
             "->",
             (MAP, TEXT),
@@ -598,17 +574,21 @@ def _of_maps() -> list[ScalarFunc]:
             explain="({0} -> {1})",
             introduces_nulls=True,
         ),
-        _func("map_contains_key", "?", (MAP, TEXT), BOOLEAN, _has_key, explain="({0} ? {1})"),
-        _func(
+        ScalarFunc("map_contains_key", "?", (MAP, TEXT), BOOLEAN, _has_key, explain="({0} ? {1})"),
+        ScalarFunc(
             "map_contains_any_keys", "?|", (MAP, _TEXTS), BOOLEAN, any_keys, explain="({0} ?| {1})"
         ),
-        _func(
+        ScalarFunc(
             "map_contains_all_keys", "?&", (MAP, _TEXTS), BOOLEAN, all_keys, explain="({0} ?& {1})"
         ),
-        _func("map_contains_map", "@>", (MAP, MAP), BOOLEAN, _map_contains, explain="({0} @> {1})"),
-        _func("map_contained_map", "<@", (MAP, MAP), BOOLEAN, _map_within, explain="({0} <@ {1})"),
-        _func("map_length", "map_length", (MAP,), INTEGER, _map_length),
-        _func(
+        ScalarFunc(
+            "map_contains_map", "@>", (MAP, MAP), BOOLEAN, _map_contains, explain="({0} @> {1})"
+        ),
+        ScalarFunc(
+            "map_contained_map", "<@", (MAP, MAP), BOOLEAN, _map_within, explain="({0} <@ {1})"
+        ),
+        ScalarFunc("map_length", "map_length", (MAP,), INTEGER, _map_length),
+        ScalarFunc(
             "map_build", "map_build", (pairs,), _map_build_type, _map_build, introduces_nulls=True
         ),
     ]
@@ -618,7 +598,7 @@ FUNCTIONS: tuple[ScalarFunc, ...] = (
     *_of_arrays(),
     *_of_lists(),
     *_of_maps(),
-    *(_comparison(op, param) for op in _COMPARISONS for param in (ARRAY, LIST, MAP, RECORD)),
+    *(_comparison(op, param) for op in OPERATORS for param in (ARRAY, LIST, MAP, RECORD)),
     *CASTS,
 )
 __all__ = ["FUNCTIONS", "LISTS", "at", "dimension", "map_of_entries", "same"]

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from sqlglot import expressions as exp
 
 from mzsql.expr.functions import sql as s
-from mzsql.expr.functions.table import Engine, ErrorRule, Spelling, Sql
+from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Spelling, Sql
+from mzsql.repr.errors import Unsupported
 from mzsql.repr.types import SqlType
 
 Ast = exp.Expression
@@ -70,3 +71,34 @@ def failed(value: Spelling, message: str | Spelling, result: SqlType | None = No
 def when(condition: Callable[..., Ast], message: str | Spelling) -> ErrorRule:
     """A rule whose condition is the same in every engine, over the arguments' ASTs."""
     return ErrorRule(asts(condition), message)
+
+
+def scalar(
+    key: str,
+    name: str,
+    args: tuple[SqlType, ...],
+    result: SqlType,
+    value: Spelling,
+    *errors: ErrorRule,
+    explain: str = "",
+) -> ScalarFunc:
+    """A strict function and the ways it fails."""
+    return ScalarFunc(
+        key=key, name=name, args=args, result=result, value=value, errors=errors, explain=explain
+    )
+
+
+def constant_text(arg: Sql, what: str) -> str | None:
+    """The text of a constant argument; None for NULL.
+
+    Raises:
+        Unsupported: it is no constant.
+    """
+    ast = arg.ast
+    while isinstance(ast, exp.Cast | exp.Paren):
+        ast = ast.this
+    if isinstance(ast, exp.Null):
+        return None
+    if not isinstance(ast, exp.Literal):
+        raise Unsupported(f"{what} that is not a constant is not supported")
+    return str(ast.name)

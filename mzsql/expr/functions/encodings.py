@@ -14,21 +14,10 @@ from collections.abc import Callable, Sequence
 from sqlglot import expressions as exp
 
 from mzsql.expr.functions import sql as s
-from mzsql.expr.functions.declare import Ast, asts, engines
+from mzsql.expr.functions.declare import Ast, asts, engines, scalar
 from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Spelling, Sql
 from mzsql.repr.errors import Unsupported
 from mzsql.repr.types import BOOLEAN, BYTEA, INTEGER, TEXT, UUID, SqlType
-
-
-def _fn(
-    key: str,
-    name: str,
-    args: tuple[SqlType, ...],
-    result: SqlType,
-    value: Spelling,
-    *errors: ErrorRule,
-) -> ScalarFunc:
-    return ScalarFunc(key=key, name=name, args=args, result=result, value=value, errors=errors)
 
 
 def _join(items: Ast, engine: Engine) -> Ast:
@@ -351,20 +340,20 @@ def _crc32(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
 
 def _digests() -> list[ScalarFunc]:
     functions = [
-        _fn("md5_bytea", "md5", (BYTEA,), TEXT, asts(lambda ast: s.call("MD5", ast))),
+        scalar("md5_bytea", "md5", (BYTEA,), TEXT, asts(lambda ast: s.call("MD5", ast))),
         *(
-            _fn(name, name, (BYTEA,), BYTEA, _digest(name))
+            scalar(name, name, (BYTEA,), BYTEA, _digest(name))
             for name in _DIGESTS
             if name[:3] == "sha" and name != "sha1"
         ),
     ]
     for kind, typ in (("text", TEXT), ("bytea", BYTEA)):
         functions += [
-            _fn(
+            scalar(
                 f"digest_{kind}", "digest", (typ, TEXT), BYTEA, _named_digest, _unknown_algorithm(1)
             ),
-            _fn(f"hmac_{kind}", "hmac", (typ, typ, TEXT), BYTEA, _hmac, _unknown_algorithm(2)),
-            _fn(f"crc32_{kind}", "crc32", (typ,), SqlType("uint4"), _crc32),
+            scalar(f"hmac_{kind}", "hmac", (typ, typ, TEXT), BYTEA, _hmac, _unknown_algorithm(2)),
+            scalar(f"crc32_{kind}", "crc32", (typ,), SqlType("uint4"), _crc32),
         ]
     return functions
 
@@ -402,8 +391,8 @@ def _bytes() -> list[ScalarFunc]:
     functions = []
     for name in ("substring", "substr"):
         functions += [
-            _fn(f"{name}_bytea", name, (BYTEA, INTEGER), BYTEA, _bytes_between),
-            _fn(
+            scalar(f"{name}_bytea", name, (BYTEA, INTEGER), BYTEA, _bytes_between),
+            scalar(
                 f"{name}_bytea_for",
                 name,
                 (BYTEA, INTEGER, INTEGER),
@@ -412,9 +401,9 @@ def _bytes() -> list[ScalarFunc]:
                 _NEGATIVE,
             ),
         ]
-    functions.append(_fn("concat_bytea", "||", (BYTEA, BYTEA), BYTEA, asts(s.concat)))
+    functions.append(scalar("concat_bytea", "||", (BYTEA, BYTEA), BYTEA, asts(s.concat)))
     functions.append(
-        _fn(
+        scalar(
             "bit_length_bytea",
             "bit_length",
             (BYTEA,),
@@ -444,11 +433,11 @@ def _uuid5(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
 
 
 FUNCTIONS: tuple[ScalarFunc, ...] = (
-    _fn("uuid_generate_v5", "uuid_generate_v5", (UUID, TEXT), UUID, _uuid5),
-    _fn("initcap", "initcap", (TEXT,), TEXT, _initcap),
-    _fn("chr", "chr", (INTEGER,), TEXT, _chr, *_CHR_ERRORS),
-    _fn("encode", "encode", (BYTEA, TEXT), TEXT, _encode, _FORMAT_RULE),
-    _fn(
+    scalar("uuid_generate_v5", "uuid_generate_v5", (UUID, TEXT), UUID, _uuid5),
+    scalar("initcap", "initcap", (TEXT,), TEXT, _initcap),
+    scalar("chr", "chr", (INTEGER,), TEXT, _chr, *_CHR_ERRORS),
+    scalar("encode", "encode", (BYTEA, TEXT), TEXT, _encode, _FORMAT_RULE),
+    scalar(
         "decode",
         "decode",
         (TEXT, TEXT),
@@ -457,9 +446,9 @@ FUNCTIONS: tuple[ScalarFunc, ...] = (
         _FORMAT_RULE,
         ErrorRule(lambda e, args, typ: s.is_null(_decode(e, args, typ)), _undecodable),
     ),
-    _fn("convert_from", "convert_from", (BYTEA, TEXT), TEXT, _convert_from, *_CONVERT_ERRORS),
+    scalar("convert_from", "convert_from", (BYTEA, TEXT), TEXT, _convert_from, *_CONVERT_ERRORS),
     *(
-        _fn(f"constant_time_eq_{kind}", "constant_time_eq", (typ, typ), BOOLEAN, asts(s.eq))
+        scalar(f"constant_time_eq_{kind}", "constant_time_eq", (typ, typ), BOOLEAN, asts(s.eq))
         for kind, typ in (("text", TEXT), ("bytea", BYTEA))
     ),
     *_digests(),

@@ -10,29 +10,15 @@ import re
 import zoneinfo
 from collections.abc import Sequence
 
-from sqlglot import expressions as exp
-
 from mzsql.expr.functions import calendar, datetimes, intervals
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.calendar import DAY_MICROS
-from mzsql.expr.functions.declare import Ast, failed, of
+from mzsql.expr.functions.declare import Ast, constant_text, failed, of, scalar
 from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Spelling, Sql
-from mzsql.repr.errors import Unsupported
 from mzsql.repr.types import BIGINT, DOUBLE, INTERVAL, TEXT, TIME, TIMESTAMP, TIMESTAMPTZ, SqlType
 
 _STAMPS = ("timestamp", "timestamptz")
 _OUT = "timestamp out of range"
-
-
-def _fn(
-    key: str,
-    name: str,
-    args: tuple[SqlType, ...],
-    result: SqlType,
-    value: Spelling,
-    *errors: ErrorRule,
-) -> ScalarFunc:
-    return ScalarFunc(key=key, name=name, args=args, result=result, value=value, errors=errors)
 
 
 # --- bins --------------------------------------------------------------------------------------------
@@ -92,8 +78,10 @@ def _bins() -> list[ScalarFunc]:
     for kind, suffix in (("timestamp", "ts"), ("timestamptz", "tstz")):
         typ, errors = of(kind), _bin_errors()
         functions += [
-            _fn(f"date_bin_{suffix}", "date_bin", (INTERVAL, typ, typ), typ, _bin, *errors),
-            _fn(f"date_bin_unix_epoch_{suffix}", "date_bin", (INTERVAL, typ), typ, _bin, *errors),
+            scalar(f"date_bin_{suffix}", "date_bin", (INTERVAL, typ, typ), typ, _bin, *errors),
+            scalar(
+                f"date_bin_unix_epoch_{suffix}", "date_bin", (INTERVAL, typ), typ, _bin, *errors
+            ),
         ]
     return functions
 
@@ -159,7 +147,7 @@ _ZERO = frozenset({"utc", "z", "gmt", "zulu"})
 
 def _zone(arg: Sql) -> str | int | None:
     """A zone's name, or the seconds that it is east of UTC; None of NULL or of a name that there is not."""
-    text = _zone_text(arg)
+    text = constant_text(arg, "a time zone")
     if text is None:
         return None
     low = text.strip().lower()
@@ -172,17 +160,6 @@ def _zone(arg: Sql) -> str | int | None:
             return None
         return -seconds if match[1] == "+" else seconds
     return next((name for name in zoneinfo.available_timezones() if name.lower() == low), None)
-
-
-def _zone_text(arg: Sql) -> str | None:
-    ast = arg.ast
-    while isinstance(ast, exp.Cast | exp.Paren):
-        ast = ast.this
-    if isinstance(ast, exp.Null):
-        return None
-    if not isinstance(ast, exp.Literal):
-        raise Unsupported("a time zone that is not a constant is not supported")
-    return ast.name
 
 
 def _in_zone(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
@@ -222,7 +199,7 @@ def _clock_in_zone(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
 
 _UNKNOWN_ZONE = ErrorRule(
     lambda _engine, args, _typ: s.boolean(
-        _zone_text(args[0]) is not None and _zone(args[0]) is None
+        constant_text(args[0], "a time zone") is not None and _zone(args[0]) is None
     ),
     lambda _engine, args, _typ: s.concat(s.text("invalid time zone '"), args[0].ast, s.text("'")),
 )
@@ -241,8 +218,10 @@ def _zones() -> list[ScalarFunc]:
         ("timestamptz", TIMESTAMP, "tstz"),
     ):
         functions += [
-            _fn(f"timezone_{suffix}", "timezone", (TEXT, of(kind)), other, _in_zone, _UNKNOWN_ZONE),
-            _fn(
+            scalar(
+                f"timezone_{suffix}", "timezone", (TEXT, of(kind)), other, _in_zone, _UNKNOWN_ZONE
+            ),
+            scalar(
                 f"timezone_i{suffix}",
                 "timezone",
                 (INTERVAL, of(kind)),
@@ -257,7 +236,7 @@ def _zones() -> list[ScalarFunc]:
         "a time of day without a date has no offset in a named time zone",
     )
     functions.append(
-        _fn("timezone_t", "timezone", (TEXT, TIME), TIME, _clock_in_zone, _UNKNOWN_ZONE, clock)
+        scalar("timezone_t", "timezone", (TEXT, TIME), TIME, _clock_in_zone, _UNKNOWN_ZONE, clock)
     )
     return functions
 
@@ -360,7 +339,9 @@ def _truncated(unit: str) -> Spelling:
 
 def _interval_truncations() -> list[ScalarFunc]:
     return [
-        _fn(f"date_trunc_{unit}_iv", f"date_trunc_{unit}", (INTERVAL,), INTERVAL, _truncated(unit))
+        scalar(
+            f"date_trunc_{unit}_iv", f"date_trunc_{unit}", (INTERVAL,), INTERVAL, _truncated(unit)
+        )
         for unit in (*_MONTHS_OF, "day", *_MICROS_OF)
     ]
 
@@ -395,7 +376,7 @@ def _any_unit(name: str, kind: str, found: dict[str, ScalarFunc]) -> ScalarFunc:
         ),
     )
     result = sample.result_type([of(kind)])
-    return _fn(f"{name}_any_{kind}", name, (TEXT, of(kind)), result, value, message)
+    return scalar(f"{name}_any_{kind}", name, (TEXT, of(kind)), result, value, message)
 
 
 def _any_units() -> list[ScalarFunc]:
@@ -413,7 +394,7 @@ def _any_units() -> list[ScalarFunc]:
 FUNCTIONS: tuple[ScalarFunc, ...] = (
     *_bins(),
     *(
-        _fn(
+        scalar(
             f"age_{kind}",
             "age",
             (of(kind), of(kind)),
@@ -425,7 +406,7 @@ FUNCTIONS: tuple[ScalarFunc, ...] = (
     ),
     *_zones(),
     *_interval_truncations(),
-    _fn(
+    scalar(
         "make_timestamp",
         "make_timestamp",
         (BIGINT,) * 5 + (DOUBLE,),

@@ -13,12 +13,10 @@ from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from sqlglot import expressions as exp
 
 from mzsql.expr.functions import sql as s
-from mzsql.expr.functions.declare import Ast
+from mzsql.expr.functions.declare import Ast, constant_text
 from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Spelling, Sql
-from mzsql.repr.errors import Unsupported
 from mzsql.repr.types import BOOLEAN, CHAR, TEXT, SqlType
 
 _FLAGS = frozenset("cgimnsx")
@@ -34,20 +32,8 @@ def problem(pattern: str) -> str | None:
     return None
 
 
-def _constant(arg: Sql, what: str) -> str | None:
-    """The text of a constant; None for NULL."""
-    ast = arg.ast
-    while isinstance(ast, exp.Cast | exp.Paren):
-        ast = ast.this
-    if isinstance(ast, exp.Null):
-        return None
-    if not isinstance(ast, exp.Literal):
-        raise Unsupported(f"{what} that is not a constant is not supported")
-    return ast.name
-
-
 def _pattern(args: Sequence[Sql], place: int, flags: str) -> str | None:
-    text = _constant(args[place], "a regular expression")
+    text = constant_text(args[place], "a regular expression")
     if text is None:
         return None
     inline = "".join(letter for letter in "ims" if letter in flags)
@@ -56,11 +42,11 @@ def _pattern(args: Sequence[Sql], place: int, flags: str) -> str | None:
 
 def _invalid(place: int) -> ErrorRule:
     def condition(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-        known = _constant(args[place], "a regular expression")
+        known = constant_text(args[place], "a regular expression")
         return s.boolean(known is not None and problem(known) is not None)
 
     def message(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-        known = _constant(args[place], "a regular expression") or ""
+        known = constant_text(args[place], "a regular expression") or ""
         return s.text(f"invalid regular expression: {problem(known)}")
 
     return ErrorRule(condition, message)
@@ -123,13 +109,15 @@ def groups(pattern: str) -> int:
 
 def _flags(args: Sequence[Sql], place: int) -> str:
     return (
-        (_constant(args[place], "flags of a regular expression") or "") if len(args) > place else ""
+        (constant_text(args[place], "flags of a regular expression") or "")
+        if len(args) > place
+        else ""
     )
 
 
 def _replace(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
     flags = _flags(args, 3)
-    pattern, replacement = _pattern(args, 1, flags), _constant(args[2], "a replacement")
+    pattern, replacement = _pattern(args, 1, flags), constant_text(args[2], "a replacement")
     if pattern is None or replacement is None or problem(pattern) is not None:
         return s.cast(s.null(), TEXT, engine)
     count = groups(pattern)

@@ -12,7 +12,7 @@ from sqlglot import expressions as exp
 
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.comparison import ANY
-from mzsql.expr.functions.declare import Ast, asts, engines
+from mzsql.expr.functions.declare import Ast, asts, engines, scalar
 from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Spelling, Sql
 from mzsql.expr.functions.texts import to_text
 from mzsql.repr.types import BOOLEAN, BYTEA, CHAR, INTEGER, TEXT, SqlType
@@ -20,20 +20,6 @@ from mzsql.repr.types import BOOLEAN, BYTEA, CHAR, INTEGER, TEXT, SqlType
 #: The most bytes that `repeat`, `lpad` and `rpad` may make.
 MAX_RESULT = 100 * 1024 * 1024
 _TOO_LARGE = "requested length too large"
-
-
-def _fn(
-    key: str,
-    name: str,
-    args: tuple[SqlType, ...],
-    result: SqlType,
-    value: Spelling,
-    *errors: ErrorRule,
-    explain: str = "",
-) -> ScalarFunc:
-    return ScalarFunc(
-        key=key, name=name, args=args, result=result, value=value, errors=errors, explain=explain
-    )
 
 
 def _native(function: str) -> Spelling:
@@ -264,7 +250,7 @@ def _substrings() -> list[ScalarFunc]:
         # Materialize prints both as substr.
         prefix = "substr" if name == "substring" else "substr_short"
         functions += [
-            _fn(
+            scalar(
                 f"{prefix}_from",
                 name,
                 (TEXT, INTEGER),
@@ -272,7 +258,7 @@ def _substrings() -> list[ScalarFunc]:
                 asts(lambda text, start: _substring(text, start, None)),
                 explain="substr({0}, {1})",
             ),
-            _fn(
+            scalar(
                 f"{prefix}_from_for",
                 name,
                 (TEXT, INTEGER, INTEGER),
@@ -295,7 +281,7 @@ def _trims() -> list[ScalarFunc]:
     ):
         for count, value in _trim(function).items():
             key = name if count == 1 else f"{name}_characters"
-            functions.append(_fn(key, name, _texts(count), TEXT, value))
+            functions.append(scalar(key, name, _texts(count), TEXT, value))
     return functions
 
 
@@ -303,9 +289,9 @@ def _pads() -> list[ScalarFunc]:
     functions = []
     for name in ("lpad", "rpad"):
         value = asts(_pad(name.upper()))
-        functions.append(_fn(name, name, (TEXT, INTEGER), TEXT, value, _PAD_TOO_LONG))
+        functions.append(scalar(name, name, (TEXT, INTEGER), TEXT, value, _PAD_TOO_LONG))
         fill = (TEXT, INTEGER, TEXT)
-        functions.append(_fn(f"{name}_fill", name, fill, TEXT, value, _PAD_TOO_LONG))
+        functions.append(scalar(f"{name}_fill", name, fill, TEXT, value, _PAD_TOO_LONG))
     return functions
 
 
@@ -313,7 +299,7 @@ def _likes() -> list[ScalarFunc]:
     functions = []
     for name, operator, insensitive in (("like", "~~", False), ("ilike", "~~*", True)):
         functions.append(
-            _fn(
+            scalar(
                 name,
                 operator,
                 _texts(2),
@@ -325,7 +311,7 @@ def _likes() -> list[ScalarFunc]:
         )
         # Of a char its blanks count, which a cast to text would take away.
         functions.append(
-            _fn(
+            scalar(
                 f"{name}_char",
                 operator,
                 (CHAR, TEXT),
@@ -349,26 +335,26 @@ def _lengths() -> list[ScalarFunc]:
         duckdb=lambda ast: s.integer(s.call("BIT_LENGTH", ast)),
     )
     functions = [
-        _fn("char_length", name, (TEXT,), INTEGER, asts(_length), explain="char_length({0})")
+        scalar("char_length", name, (TEXT,), INTEGER, asts(_length), explain="char_length({0})")
         if name == "char_length"
-        else _fn(
+        else scalar(
             f"char_length_{name}", name, (TEXT,), INTEGER, asts(_length), explain="char_length({0})"
         )
         for name in ("char_length", "length", "character_length")
     ]
-    functions.append(_fn("octet_length", "octet_length", (TEXT,), INTEGER, octets))
-    functions.append(_fn("octet_length_char", "octet_length", (CHAR,), INTEGER, octets))
-    functions.append(_fn("bit_length", "bit_length", (TEXT,), INTEGER, bits))
+    functions.append(scalar("octet_length", "octet_length", (TEXT,), INTEGER, octets))
+    functions.append(scalar("octet_length_char", "octet_length", (CHAR,), INTEGER, octets))
+    functions.append(scalar("bit_length", "bit_length", (TEXT,), INTEGER, bits))
     for name in ("length", "octet_length"):
-        bytes_length = _fn(f"{name}_bytea", name, (BYTEA,), INTEGER, asts(_utf8_length))
+        bytes_length = scalar(f"{name}_bytea", name, (BYTEA,), INTEGER, asts(_utf8_length))
         functions.append(bytes_length)
     return functions
 
 
 FUNCTIONS: tuple[ScalarFunc, ...] = (
-    _fn("concat_text", "||", _texts(2), TEXT, asts(s.concat), explain="({0} || {1})"),
+    scalar("concat_text", "||", _texts(2), TEXT, asts(s.concat), explain="({0} || {1})"),
     *(
-        _fn(name, name, (TEXT,), TEXT, _native(name.upper()))
+        scalar(name, name, (TEXT,), TEXT, _native(name.upper()))
         for name in ("upper", "lower", "reverse")
     ),
     *_substrings(),
@@ -376,12 +362,14 @@ FUNCTIONS: tuple[ScalarFunc, ...] = (
     *_pads(),
     *_likes(),
     *_lengths(),
-    _fn("left", "left", (TEXT, INTEGER), TEXT, asts(_left)),
-    _fn("right", "right", (TEXT, INTEGER), TEXT, asts(_right)),
-    _fn("position", "position", _texts(2), INTEGER, asts(_position)),
-    _fn("strpos", "strpos", _texts(2), INTEGER, asts(lambda text, needle: _position(needle, text))),
-    _fn("replace", "replace", _texts(3), TEXT, asts(_replace)),
-    _fn(
+    scalar("left", "left", (TEXT, INTEGER), TEXT, asts(_left)),
+    scalar("right", "right", (TEXT, INTEGER), TEXT, asts(_right)),
+    scalar("position", "position", _texts(2), INTEGER, asts(_position)),
+    scalar(
+        "strpos", "strpos", _texts(2), INTEGER, asts(lambda text, needle: _position(needle, text))
+    ),
+    scalar("replace", "replace", _texts(3), TEXT, asts(_replace)),
+    scalar(
         "repeat",
         "repeat",
         (TEXT, INTEGER),
@@ -389,10 +377,10 @@ FUNCTIONS: tuple[ScalarFunc, ...] = (
         engines(spark=_repeat, duckdb=_repeat_duck),
         _TOO_LONG,
     ),
-    _fn(
+    scalar(
         "split_part", "split_part", (TEXT, TEXT, INTEGER), TEXT, asts(_split_part), _FIELD_POSITION
     ),
-    _fn(
+    scalar(
         "starts_with",
         "starts_with",
         _texts(2),
@@ -402,9 +390,9 @@ FUNCTIONS: tuple[ScalarFunc, ...] = (
             duckdb=lambda text, prefix: s.call("STARTS_WITH", text, prefix),
         ),
     ),
-    _fn("translate", "translate", _texts(3), TEXT, _native("TRANSLATE")),
-    _fn("ascii", "ascii", (TEXT,), INTEGER, asts(lambda ast: s.integer(s.call("ASCII", ast)))),
-    _fn("md5", "md5", (TEXT,), TEXT, _md5),
+    scalar("translate", "translate", _texts(3), TEXT, _native("TRANSLATE")),
+    scalar("ascii", "ascii", (TEXT,), INTEGER, asts(lambda ast: s.integer(s.call("ASCII", ast)))),
+    scalar("md5", "md5", (TEXT,), TEXT, _md5),
     ScalarFunc(
         key="concat",
         name="concat",
