@@ -385,6 +385,7 @@ class Coordinator:
             at_least=plan.at_least,
             read_ts=read_ts,
             transaction=None if transaction.implicit or as_of is not None else transaction,
+            spelled=True,
         )
         if as_of is None and not transaction.implicit and answer.ts is not None:
             transaction.read_ts = answer.ts

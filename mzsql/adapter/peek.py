@@ -19,11 +19,12 @@ from sqlglot import expressions as exp
 
 from mzsql.adapter import system_rows
 from mzsql.adapter.builtin import builtins
+from mzsql.adapter.constants import answered
 from mzsql.adapter.duckdb_pool import DuckDbPool
 from mzsql.adapter.environment import Environment
 from mzsql.adapter.interrupt import current
 from mzsql.adapter.plan_cache import PlannedQuery
-from mzsql.adapter.results import constant_table, expand
+from mzsql.adapter.results import expand
 from mzsql.adapter.row_reads import RowRead, cut, evaluated, narrowed, placed
 from mzsql.adapter.snapshots import ENTRY_BYTES, SnapshotCache, StoredContents
 from mzsql.compute import ComputeSettings
@@ -33,7 +34,7 @@ from mzsql.expr.functions.table import Engine
 from mzsql.expr.scalar import support
 from mzsql.persist import Filters, PartRef
 from mzsql.render.dataflow import finish
-from mzsql.repr.errors import DataError, NotReadable
+from mzsql.repr.errors import NotReadable
 from mzsql.repr.frontier import Timestamp, show
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import arrow_schema
@@ -147,11 +148,10 @@ class Peeker:
             QueryCanceled: the statement was cancelled, or its time was over.
         """
         constant = query.constant
-        finishing = query.finishing
-        if constant is not None and not finishing.order_by and finishing.limit is None:
-            if constant.error is not None:
-                raise DataError(constant.error)
-            return cut(constant_table(constant.rows, constant.columns), finishing)
+        if constant is not None:
+            rows = answered(constant, query.finishing)
+            if rows is not None:
+                return rows
         read = query.read
         if read is not None and query.columns and not overlay and read.id not in builtins():
             rows = self._rows_of(read, as_of)

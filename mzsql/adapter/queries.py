@@ -352,6 +352,7 @@ class Queries:
         overlay: Overlay | None = None,
         transaction: Transaction | None = None,
         linear: bool = False,
+        spelled: bool = False,
     ) -> Answer:
         """A query's answer.
 
@@ -364,6 +365,7 @@ class Queries:
             overlay: what the transaction has written to tables.
             transaction: the transaction that it is in: its first query settles what it may read, and when.
             linear: whether every acknowledged write must be seen whatever the isolation.
+            spelled: whether constants that no column holds come as texts (`mzsql.adapter.results.constant_table`).
 
         Raises:
             TransactionError: it reads what lies outside of the transaction's time domain.
@@ -391,7 +393,8 @@ class Queries:
             if calls:
                 value = self.values(session, ts, time.time_ns() // 1000)
             rows = self._run(session, relation, query, ts, overlay, value)
-        return Answer(named(rows, query.desc), query.desc, ts, self.base_tables(inputs))
+        found = named(rows, query.desc, spelled=spelled)
+        return Answer(found, query.desc, ts, self.base_tables(inputs))
 
     def _by_index(
         self, session: Session, relation: Relation, query: hir.Query, at: Timestamp
@@ -485,8 +488,6 @@ class Queries:
 
     def read_relation(self, session: Session, gid: GlobalId, as_of: Timestamp | None) -> Answer:
         """All rows of any relation, as ``TABLE x`` gives them."""
-        from mzsql.expr.relation import RowSetFinishing  # noqa: PLC0415
-
         desc = self._planner.desc(gid)
         get = hir.Get(gid, desc.typ)
         finishing = RowSetFinishing((), None, 0, tuple(range(desc.arity)))

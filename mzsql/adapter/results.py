@@ -15,7 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mzsql.expr.exact import is_held
 from mzsql.repr.datum import Datum, Row
+from mzsql.repr.decimals import carried
 from mzsql.repr.errors import DataError, InternalError
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.types import ColumnType, RelationDesc, SqlType, arrow_schema, arrow_type
@@ -77,15 +79,48 @@ def expand(updates: pa.Table, name: str) -> pa.Table:
     return rows.take(pa.array(np.repeat(np.arange(len(counts)), counts)))
 
 
-def named(rows: pa.Table, desc: RelationDesc) -> pa.Table:
-    """The columns under the relation's names, with exactly its Arrow types."""
+def named(rows: pa.Table, desc: RelationDesc, *, spelled: bool = False) -> pa.Table:
+    """The columns under the relation's names, with exactly its Arrow types but for constants that come as texts where `spelled`."""
     schema = arrow_schema(desc.typ.columns)
     columns = [
-        column if column.type == field.type else column.cast(field.type)
+        column if _as_is(column.type, field.type) else column.cast(field.type)
         for column, field in zip(rows.columns, schema, strict=True)
     ]
     # Column names of a result may repeat, which only the list form of Table's constructor allows.
-    return pa.table(columns, names=list(desc.names)) if columns else rows
+    if not columns:
+        return rows
+    table = pa.table(columns, names=list(desc.names))
+    return table if spelled else as_columns(table, desc)
+
+
+def as_columns(rows: pa.Table, desc: RelationDesc) -> pa.Table:
+    """A result whose constants are in the columns' Arrow types, digits beyond a column's scale rounded.
+
+    Raises:
+        NotCarried: a constant that no column holds.
+    """
+    types = [column.type for column in desc.typ.columns]
+    if all(
+        not pa.types.is_string(given.type) or pa.types.is_string(arrow_type(typ))
+        for given, typ in zip(rows.columns, types, strict=False)
+    ):
+        return rows
+    columns = []
+    for given, typ in zip(rows.columns, types, strict=True):
+        wanted = arrow_type(typ)
+        if given.type != wanted and pa.types.is_string(given.type):
+            values = [None if v is None else arrow_value(v, typ) for v in given.to_pylist()]
+            columns.append(pa.chunked_array([pa.array(values, wanted)]))
+        else:
+            columns.append(given)
+    return pa.table(columns, names=rows.column_names)
+
+
+def _as_is(given: pa.DataType, wanted: pa.DataType) -> bool:
+    spelled = pa.types.is_string(given)
+    return bool(
+        given == wanted or (spelled and (pa.types.is_nested(wanted) or pa.types.is_decimal(wanted)))
+    )
 
 
 def _interval(value: Any) -> Any:
@@ -97,9 +132,7 @@ def decoder(typ: SqlType) -> Callable[[Any], Any]:
     """From a `Datum` that is not None to what Arrow takes for the type."""
     match typ.kind:
         case "numeric":
-            quantum = decimal.Decimal(1).scaleb(-typ.effective_scale)
-            context = decimal.Context(prec=60)
-            return lambda v: decimal.Decimal(v).quantize(quantum, context=context)
+            return lambda v: carried(v, typ)
         case "uint8":
             return lambda v: decimal.Decimal(v)
         case "bytea":
@@ -108,14 +141,25 @@ def decoder(typ: SqlType) -> Callable[[Any], Any]:
             return lambda v: v
         case "interval":
             return _interval
-        case "list" | "array" | "map" | "record":
+        case "list" | "array" | "map" | "record" | "range":
             return lambda v: arrow_value(v, typ)
         case _:
             return lambda v: v
 
 
-def constant_table(rows: Sequence[tuple[Row, int]], columns: Sequence[ColumnType]) -> pa.Table:
-    """The rows of a constant relation as columns c0 …, each copy a row."""
+def constant_table(
+    rows: Sequence[tuple[Row, int]], columns: Sequence[ColumnType], *, spelled: bool = False
+) -> pa.Table:
+    """The rows of a constant relation as columns c0 …, each copy a row.
+
+    Args:
+        rows: the rows and how often each is there.
+        columns: the columns' types.
+        spelled: whether a column with a number that its Arrow type cannot hold comes as texts, each the value's datum.
+
+    Raises:
+        NotCarried: there is such a number, and `spelled` is false.
+    """
     flat: list[tuple[Datum, ...]] = []
     for row, diff in rows:
         if diff < 0:
@@ -123,6 +167,9 @@ def constant_table(rows: Sequence[tuple[Row, int]], columns: Sequence[ColumnType
         flat += [row] * diff
     arrays = []
     for i, column in enumerate(columns):
+        if spelled and not all(is_held(row[i], column.type) for row in flat):
+            arrays.append(pa.array([row[i] for row in flat], pa.string()))
+            continue
         decode = decoder(column.type)
         values = [None if row[i] is None else decode(row[i]) for row in flat]
         arrays.append(pa.array(values, arrow_type(column.type)))

@@ -14,7 +14,7 @@ import pyarrow as pa
 from mzsql.adapter.copy_to import CopyOut, to_files
 from mzsql.adapter.cursors import Cursors
 from mzsql.adapter.prepared import PreparedStatements
-from mzsql.adapter.results import Result
+from mzsql.adapter.results import Result, as_columns
 from mzsql.adapter.session import READ_ONLY, Session, Transaction
 from mzsql.adapter.subscribe import Subscribes
 from mzsql.frontend import plans as p
@@ -132,6 +132,7 @@ class Streams:
                 copy=CopyOut(plan, stream.desc, stream.batches(), stream.close),
             )
         desc, rows = self._query(session, transaction, plan.plan)
+        rows = as_columns(rows, desc)
         if plan.path is None:
             return Result("COPY", desc, copy=CopyOut(plan, desc, iter([rows])))
         count = to_files(plan, plan.path, desc, rows)

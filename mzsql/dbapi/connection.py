@@ -25,7 +25,7 @@ from mzsql.adapter.coordinator import Coordinator
 from mzsql.adapter.environment import Environment
 from mzsql.adapter.locations import Locations, locate
 from mzsql.adapter.reader import EnvironmentReader
-from mzsql.adapter.results import Result
+from mzsql.adapter.results import Result, as_columns
 from mzsql.adapter.session import Notice, Session
 from mzsql.adapter.subscribe import Subscription
 from mzsql.dbapi.cursor import Cursor
@@ -343,7 +343,11 @@ class Connection:
                 hint="Run them on the connection: subscribe(), or a cursor's copy().",
                 sqlstate="0A000",
             )
-        return results[-1].rows if results else None
+        last = results[-1] if results else None
+        if last is None or last.rows is None or last.desc is None:
+            return None if last is None else last.rows
+        with user_errors():
+            return as_columns(last.rows, last.desc)
 
     def run(self, sql: str, params: Parameters, stdin: Path | None = None) -> list[Result]:
         """Run SQL; what each statement answers. Cursors use this.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from mzsql.adapter.copy_to import CopyOut
-from mzsql.adapter.results import Result
+from mzsql.adapter.results import Result, as_columns
 from mzsql.adapter.subscribe import Subscription
 from mzsql.dbapi.copying import Copy
 from mzsql.dbapi.errors import InterfaceError, NotSupportedError, ProgrammingError, user_errors
@@ -310,7 +310,10 @@ class Cursor:
             return pa.concat_tables([self._stream.no_rows(), *tables])
         if self._result is None or self._result.rows is None:
             raise self._no_rows()
-        return self._result.rows
+        if self._result.desc is None:
+            return self._result.rows
+        with user_errors():
+            return as_columns(self._result.rows, self._result.desc)
 
     def arrow(self) -> pa.Table:
         """The whole result as an Arrow table."""

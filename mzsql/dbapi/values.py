@@ -18,7 +18,8 @@ from typing import Any
 import pyarrow as pa
 
 from mzsql.expr.evaluate import datum_text
-from mzsql.repr.types import INTERVAL, SqlType
+from mzsql.repr.decimals import numeric_text
+from mzsql.repr.types import INTERVAL, SqlType, arrow_type
 from mzsql.repr.values import Map, arrow_text, datums, float_text, python_value
 
 
@@ -88,8 +89,7 @@ class Jsonb:
 
 def _numeric(value: decimal.Decimal) -> decimal.Decimal:
     """A numeric of undeclared scale without the zeros that its carrier adds."""
-    normal = value.normalize()
-    return normal.quantize(decimal.Decimal(1)) if normal.as_tuple().exponent > 0 else normal  # type: ignore[operator]
+    return decimal.Decimal(numeric_text(value))
 
 
 def _time(micros: int) -> dt.time:
@@ -157,6 +157,9 @@ def _fields(typ: SqlType) -> Callable[[Any], Any]:
 
 def python_column(column: pa.ChunkedArray, typ: SqlType) -> list[Any]:
     """A result's column as Python values."""
+    if pa.types.is_string(column.type) and not pa.types.is_string(arrow_type(typ)):
+        # Constants that no column holds come as their texts.
+        return [None if v is None else python_value(v, typ) for v in column.to_pylist()]
     if typ.kind == "real":
         # The fewest digits that name the float of four bytes, as PostgreSQL's text has them.
         return [None if v is None else float(float_text(v, "real")) for v in column.to_pylist()]

@@ -1,28 +1,53 @@
 """Evaluating expressions over a handful of rows, in process.
 
-Promise: the answers are those of the DuckDB spelling, which the differential tests hold equal to Spark's and PostgreSQL's; one that
-fails yields an `EvalError` with its message. Thread-safe. For constants and folding, not for data: rows come as datums.
+Promise: the answers are those of the DuckDB spelling, which the differential tests hold equal to Spark's and PostgreSQL's; numerics of
+constants have up to 39 digits instead (`mzsql.expr.exact`). One that fails yields an `EvalError` with its message. Thread-safe. For
+constants and folding, not for data: rows come as datums.
 """
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Sequence
+from decimal import Decimal
 
 import msgspec
 import pyarrow as pa
 from sqlglot import expressions as exp
 
-from mzsql.expr import functions, spell
+from mzsql.expr import exact, functions, spell
 from mzsql.expr.engines import duckdb_connection, to_sql
+from mzsql.expr.folded_windows import argument_of, evaluated
 from mzsql.expr.functions import sql as s
+from mzsql.expr.functions import windows
+from mzsql.expr.functions.declare import BOUNDS, INTEGERS
 from mzsql.expr.functions.sql import Ast
 from mzsql.expr.functions.table import Engine, Sql
 from mzsql.expr.mfp import MapFilterProject
-from mzsql.expr.scalar import AggregateExpr, Literal, Scalar, scalar_type, substitute
+from mzsql.expr.order import sort_key
+from mzsql.expr.scalar import (
+    AggregateExpr,
+    Column,
+    Literal,
+    LiteralError,
+    Scalar,
+    scalar_type,
+    substitute,
+    support,
+    walk,
+)
 from mzsql.repr.datum import Datum, Diff, Row
 from mzsql.repr.errors import InternalError
-from mzsql.repr.types import BIGINT, BOOLEAN, ColumnType, SqlType, arrow_schema, arrow_type
+from mzsql.repr.types import (
+    BIGINT,
+    BOOLEAN,
+    ColumnType,
+    SqlType,
+    arrow_schema,
+    arrow_type,
+    type_name,
+)
 from mzsql.repr.values import arrow_value, datum_of, datum_text, datums, python_value
 
 __all__ = ["EvalError", "Evaluator", "datum_text", "datum_to_python", "python_to_datum"]
@@ -32,6 +57,10 @@ python_to_datum = datum_of
 
 #: How many constants' values are kept.
 _CACHED = 10_000
+#: For so many rows an engine is asked of each by itself, where an expression needs one beside numerics.
+_ASKED_ROWS = 500
+#: Table functions that take a container apart.
+_UNNESTING = frozenset({"unnest_array", "unnest_list"})
 
 
 class EvalError(msgspec.Struct, frozen=True):
@@ -41,12 +70,17 @@ class EvalError(msgspec.Struct, frozen=True):
 
 
 class Evaluator:
-    """An in-process DuckDB connection that evaluates expressions; one may serve many threads."""
+    """An in-process DuckDB connection that evaluates expressions; one may serve many threads.
 
-    def __init__(self) -> None:
+    Args:
+        exact_numerics: whether numerics of constants are computed in Python's decimals; else every answer is DuckDB's.
+    """
+
+    def __init__(self, *, exact_numerics: bool = True) -> None:
         self._connection = duckdb_connection()
         self._connection.execute("SET threads = 1")
         self._lock = threading.Lock()
+        self._exact = exact_numerics
         self._constants: dict[Scalar, Datum | EvalError] = {}
 
     def close(self) -> None:
@@ -59,19 +93,63 @@ class Evaluator:
     ) -> tuple[Datum | EvalError, ...]:
         """Each expression's value over one row (none for constants)."""
         if row:
-            literals = [Literal(v, c.type) for v, c in zip(row, columns, strict=True)]
-            exprs = [substitute(expr, literals) for expr in exprs]
+            exprs = [_over(expr, row, columns) for expr in exprs]
         missing = [expr for expr in dict.fromkeys(exprs) if expr not in self._constants]
         if missing:
-            found = self._select(missing, [], None)[0]
+            found = dict(zip(missing, self._constant_values(missing), strict=True))
             if len(self._constants) > _CACHED:
                 self._constants.clear()
-            self._constants.update(zip(missing, found, strict=True))
-            return tuple(
-                dict(zip(missing, found, strict=True)).get(expr, self._constants.get(expr))
-                for expr in exprs
-            )
+            self._constants.update(found)
+            return tuple(found.get(expr, self._constants.get(expr)) for expr in exprs)
         return tuple(self._constants[expr] for expr in exprs)
+
+    def _constant_values(self, exprs: Sequence[Scalar]) -> list[Datum | EvalError]:
+        found: dict[Scalar, Datum | EvalError] = {}
+        if self._exact:
+            for expr in exprs:
+                if isinstance(expr, Literal | LiteralError) or exact.concerns(expr):
+                    found[expr] = self._reduced(expr)
+                elif (refused := _refused(expr)) is not None:
+                    found[expr] = EvalError(refused)
+        others = [expr for expr in exprs if expr not in found]
+        if others:
+            (values,) = self._select(others, [], None)
+            found.update(zip(others, values, strict=True))
+        return [found[expr] for expr in exprs]
+
+    def _reduced(self, expr: Scalar) -> Datum | EvalError:
+        done = exact.reduced(expr, self._ask)
+        return EvalError(done.message) if isinstance(done, LiteralError) else done.value
+
+    def _ask(self, expr: Scalar) -> Literal | LiteralError:
+        """The value of an expression of constants without numerics of ours."""
+        (found,) = self.evaluate([expr])
+        typ = scalar_type(expr, ())
+        if isinstance(found, EvalError):
+            return LiteralError(found.message, typ)
+        return Literal(found, typ)
+
+    def _folded(
+        self, exprs: Sequence[Scalar], rows: Sequence[Row], columns: Sequence[ColumnType]
+    ) -> list[tuple[Datum | EvalError, ...]]:
+        """As `evaluate_rows`, for rows of constants: their numerics have all their digits."""
+        if not self._exact or not rows or not exprs:
+            return self.evaluate_rows(exprs, rows, columns)
+        unfit = {
+            i
+            for i, column in enumerate(columns)
+            if any(exact.refusal(row[i], column.type) is not None for row in rows)
+        }
+        engine = [i for i, expr in enumerate(exprs) if _for_engine(expr, len(rows), unfit)]
+        found: dict[int, Sequence[Datum | EvalError]] = {}
+        if engine:
+            given = [tuple(None if i in unfit else v for i, v in enumerate(r)) for r in rows]
+            answers = self.evaluate_rows([exprs[i] for i in engine], given, columns)
+            found.update(zip(engine, zip(*answers, strict=True), strict=True))
+        for i, expr in enumerate(exprs):
+            if i not in found:
+                found[i] = [self._reduced(_over(expr, row, columns)) for row in rows]
+        return list(zip(*(found[i] for i in range(len(exprs))), strict=True))
 
     def evaluate_rows(
         self, exprs: Sequence[Scalar], rows: Sequence[Row], columns: Sequence[ColumnType]
@@ -97,7 +175,7 @@ class Evaluator:
         for position in range(mfp.input_arity, mfp.input_arity + len(mfp.expressions) + 1):
             while predicates and predicates[0][0] <= position:
                 _, predicate = predicates.pop(0)
-                kept = self.evaluate_rows([predicate], [values[i] for i in alive], types)
+                kept = self._folded([predicate], [values[i] for i in alive], types)
                 failed = _first_error(kept)
                 if failed is not None:
                     return failed
@@ -105,7 +183,7 @@ class Evaluator:
             if position == mfp.input_arity + len(mfp.expressions):
                 break
             expr = mfp.expressions[position - mfp.input_arity]
-            found = self.evaluate_rows([expr], [values[i] for i in alive], types)
+            found = self._folded([expr], [values[i] for i in alive], types)
             failed = _first_error(found)
             if failed is not None:
                 return failed
@@ -119,6 +197,10 @@ class Evaluator:
         self, func: str, exprs: Sequence[Scalar], row: Row, columns: Sequence[ColumnType]
     ) -> list[Row] | EvalError:
         """The rows that a table function of one column yields for one row of its input."""
+        if func in _UNNESTING:
+            (datum,) = self.evaluate(exprs, row, columns)
+            typ = scalar_type(exprs[0], columns)
+            return datum if isinstance(datum, EvalError) else _elements(datum, typ)
         table = functions.table_func(func)
         given = self.evaluate(exprs, row, columns)
         args = []
@@ -147,7 +229,7 @@ class Evaluator:
     ) -> list[Row] | EvalError:
         """The rows of a Reduce over constant rows: the key's values, then the aggregates'; no row for no group."""
         exprs = [*group_key, *(a.expr for a in aggregates)]
-        found = self.evaluate_rows(exprs, [row for row, _ in rows], columns)
+        found = self._folded(exprs, [row for row, _ in rows], columns)
         failed = _first_error(found)
         if failed is not None:
             return failed
@@ -177,6 +259,17 @@ class Evaluator:
             for value, diff in values:
                 counts[value] = counts.get(value, 0) + diff
             values = [(value, 1) for value, count in counts.items() if count > 0]
+        window = windows.parse(aggregate.func)
+        if window is not None:
+            return self._windowed(window, aggregate, typ, values)
+        if self._exact:
+            known = _simple_aggregate(aggregate, typ, values)
+            if known is not None:
+                return known.value if isinstance(known, _Known) else known
+            refusals = (exact.refusal(value, typ) for value, _ in values)
+            refused = next((message for message in refusals if message is not None), None)
+            if refused is not None:
+                return EvalError(refused)
         source, times = Sql(_column("c0"), typ), _column("d0")
         if func.accumulate is None:
             assert func.value is not None
@@ -205,6 +298,30 @@ class Evaluator:
         if message is not None:
             return EvalError(message)
         return datums(result.column(0), aggregate.typ)[0]
+
+    def _windowed(
+        self,
+        window: windows.WindowFunc,
+        aggregate: AggregateExpr,
+        typ: SqlType,
+        values: Sequence[tuple[Datum, Diff]],
+    ) -> Datum | EvalError:
+        """What a partition amounts to: its rows, each with its window function's result."""
+        element = aggregate.typ.element
+        assert element is not None
+        inner = msgspec.structs.replace(aggregate, func=window.func, typ=element.fields[0][1].type)
+        failures: list[EvalError] = []
+
+        def whole(frame: Sequence[Datum]) -> Datum:
+            found = self._aggregate(inner, argument_of(window, typ), [(v, 1) for v in frame])
+            if not isinstance(found, EvalError):
+                return found
+            failures.append(found)
+            return None
+
+        rows = [value for value, diff in values for _ in range(max(diff, 0))]
+        listed = evaluated(window, typ, rows, whole)
+        return failures[0] if failures else listed
 
     def _select(
         self,
@@ -288,3 +405,66 @@ def _typed(column: pa.ChunkedArray, typ: SqlType) -> pa.ChunkedArray:
 
 def _first_error(rows: Sequence[Sequence[Datum | EvalError]]) -> EvalError | None:
     return next((v for row in rows for v in row if isinstance(v, EvalError)), None)
+
+
+def _over(expr: Scalar, row: Row, columns: Sequence[ColumnType]) -> Scalar:
+    """An expression with a row's values in it."""
+    literals = [Literal(v, c.type) for v, c in zip(row, columns, strict=True)]
+    return substitute(expr, literals)
+
+
+def _for_engine(expr: Scalar, rows: int, unfit: set[int]) -> bool:
+    """Whether an engine computes an expression over rows of constants, those of whose columns that no engine holds are `unfit`."""
+    if isinstance(expr, Column | Literal) or not unfit.isdisjoint(support(expr)):
+        return False
+    return not exact.concerns(expr) or (rows > _ASKED_ROWS and not exact.is_closed(expr))
+
+
+def _refused(expr: Scalar) -> str | None:
+    """Why no engine can compute an expression; None where one can."""
+    refusals = (
+        exact.refusal(node.value, node.typ) for node in walk(expr) if isinstance(node, Literal)
+    )
+    return next((message for message in refusals if message is not None), None)
+
+
+def _elements(datum: Datum, typ: SqlType) -> list[Row]:
+    """The elements of an array, through all its dimensions, or of a list."""
+    if datum is None:
+        return []
+    items: list[Datum] = json.loads(str(datum))
+    if typ.kind == "array" and typ.element is not None and typ.element.kind == "array":
+        return [row for item in items for row in _elements(item, typ.element)]
+    return [(item,) for item in items]
+
+
+class _Known(msgspec.Struct, frozen=True):
+    """A value that is known, NULL perhaps."""
+
+    value: Datum
+
+
+def _simple_aggregate(
+    aggregate: AggregateExpr, typ: SqlType, values: Sequence[tuple[Datum, Diff]]
+) -> _Known | EvalError | None:
+    """A count, a sum of whole numbers or numerics, an extreme, with all their digits; None of any other aggregate."""
+    name, _, kind = aggregate.func.partition("_")
+    kept = [(value, diff) for value, diff in values if value is not None]
+    if aggregate.func == "count":
+        return _Known(sum(diff for _, diff in kept))
+    if kind != typ.kind or name not in ("sum", "min", "max"):
+        return None
+    if not kept:
+        return _Known(None)
+    if name != "sum":
+        key = sort_key(typ)
+        return _Known((max if name == "max" else min)((v for v, _ in kept), key=key))
+    if kind not in (*INTEGERS, "numeric"):
+        return None
+    found = exact.total([(Decimal(str(value)), diff) for value, diff in kept])
+    if aggregate.typ.kind == "numeric":
+        return _Known(found)
+    low, high = BOUNDS[aggregate.typ.kind]
+    if not low <= int(found) <= high:
+        return EvalError(f'"{found}" {type_name(aggregate.typ)} out of range')
+    return _Known(int(found))

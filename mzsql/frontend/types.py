@@ -132,7 +132,7 @@ def _modified(base: SqlType, node: exp.DataType) -> SqlType:
             raise InvalidParameter(
                 f"scale for type numeric must be between 0 and precision {precision}"
             )
-        return SqlType("numeric", scale=min(scale, t.NUMERIC_PRECISION))
+        return SqlType("numeric", scale=scale)
     if base.kind in ("varchar", "char"):
         length = params[0] if params else (1 if base.kind == "char" else None)
         if length is not None and not 1 <= length <= _MAX_LENGTH:

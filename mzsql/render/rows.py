@@ -251,6 +251,7 @@ def _layered(
 
 
 def _needed(made: Plan, done: int) -> frozenset[int]:
-    """The columns that something above layer `done` reads."""
-    later = (*made.layers[done:], *made.predicates, *made.outputs)
+    """The columns that something above layer `done` reads; a layer's failure is asked for above all of them."""
+    failing = (expr for expr in made.layers[:done] if may_fail(expr, made.types))
+    later = (*made.layers[done:], *made.predicates, *made.outputs, *failing)
     return frozenset[int]().union(*(support(expr) for expr in later))

@@ -40,7 +40,8 @@ class SqlType(msgspec.Struct, frozen=True, tag=False, omit_defaults=True, cache_
     @property
     def effective_scale(self) -> int:
         """The scale that a numeric is carried with."""
-        return DEFAULT_NUMERIC_SCALE if self.scale is None else self.scale
+        # A scale of 39, which only constants have, is carried with the 38 digits that there are.
+        return DEFAULT_NUMERIC_SCALE if self.scale is None else min(self.scale, NUMERIC_PRECISION)
 
     def __str__(self) -> str:
         return type_name(self)

@@ -11,14 +11,15 @@ import json
 import math
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from decimal import Context, Decimal
+from decimal import Decimal
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
 from mzsql.repr.datum import Datum
-from mzsql.repr.errors import DataError, DatatypeMismatch
+from mzsql.repr.decimals import EXACT, carried, numeric_text, shown
+from mzsql.repr.errors import DatatypeMismatch
 from mzsql.repr.interval import Interval, clock_text
 from mzsql.repr.jsonb import canonical
 from mzsql.repr.types import SqlType, type_name
@@ -26,8 +27,6 @@ from mzsql.repr.types import SqlType, type_name
 _EPOCH_DATE = dt.date(1970, 1, 1)
 _EPOCH = dt.datetime(1970, 1, 1)
 _DAY_MICROS = 86_400_000_000
-#: More digits than any numeric has.
-_WIDE = Context(prec=80)
 _INTEGERS = frozenset({"smallint", "integer", "bigint", "uint2", "uint4", "uint8", "mz_timestamp"})
 
 
@@ -74,7 +73,7 @@ def python_value(datum: Datum, typ: SqlType) -> Any:
         return None
     match typ.kind:
         case "numeric":
-            return Decimal(str(datum))
+            return shown(str(datum), typ)
         case "bytea":
             return bytes.fromhex(str(datum))
         case "date":
@@ -149,7 +148,7 @@ def datum_of(value: Any, typ: SqlType) -> Datum:
         case (("uint8" | "mz_timestamp"), Decimal()):
             return int(value)
         case "numeric", (Decimal() | int()) if not isinstance(value, bool):
-            return _plain(Decimal(value))
+            return numeric_text(Decimal(value))
         case (("text" | "varchar" | "char" | "unknown"), str()):
             return value
         case "uuid", (uuid.UUID() | str()):
@@ -219,16 +218,6 @@ def _moment_datum(value: Any, typ: SqlType) -> Datum:
             raise _mismatch(value, typ)
 
 
-def _plain(number: Decimal) -> str:
-    """Plain decimal notation with the number's own digits."""
-    if number.is_nan():
-        return "NaN"
-    if number.is_infinite():
-        raise DataError("numeric field overflow", sqlstate="22003")
-    text = f"{number:f}"
-    return text[1:] if text.startswith("-") and not number else text
-
-
 def datum_text(datum: Datum, typ: SqlType) -> str:
     """PostgreSQL's text of a value; NULL has none, so it must not be asked for."""
     assert datum is not None
@@ -238,7 +227,7 @@ def datum_text(datum: Datum, typ: SqlType) -> str:
         case "real" | "double":
             return float_text(float(datum), typ.kind)
         case "numeric":
-            return trimmed(str(datum))
+            return numeric_text(Decimal(str(datum)))
         case "bytea":
             return f"\\x{datum}"
         case "date":
@@ -259,11 +248,6 @@ def datum_text(datum: Datum, typ: SqlType) -> str:
             return _map_text(json.loads(str(datum)), typ.element)
         case _:
             return str(datum)
-
-
-def trimmed(number: str) -> str:
-    """A decimal without trailing zeros behind the point."""
-    return number.rstrip("0").rstrip(".") if "." in number else number
 
 
 def float_text(value: float, kind: str) -> str:
@@ -389,8 +373,7 @@ def arrow_value(datum: Datum, typ: SqlType) -> Any:
         return None
     match typ.kind:
         case "numeric":
-            quantum = Decimal(1).scaleb(-typ.effective_scale)
-            return Decimal(str(datum)).quantize(quantum, context=_WIDE)
+            return carried(str(datum), typ)
         case "uint8":
             return Decimal(int(datum))
         case "bytea":
@@ -435,7 +418,8 @@ def _datum(value: Any, typ: SqlType) -> Datum:
         return None
     match typ.kind:
         case "numeric":
-            return _plain(value.quantize(Decimal(1).scaleb(-typ.effective_scale), context=_WIDE))
+            # A text is a constant that no column could carry.
+            return numeric_text(EXACT.create_decimal(value))
         case "uint8":
             return int(value)
         case "list" | "array":

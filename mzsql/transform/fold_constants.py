@@ -6,6 +6,7 @@ of its rows fails. Constants beyond `LIMIT` rows are left to the dataflow.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -25,6 +26,8 @@ from mzsql.transform.visit import rewrite, rewrite_typed
 
 #: The most rows a folded constant may have.
 LIMIT = 10_000
+#: The most rows over which window functions are folded.
+WINDOW_LIMIT = 500
 
 
 def fold_constants(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:
@@ -201,8 +204,9 @@ def _reduce(
 ) -> mir.Relation:
     if any(diff <= 0 for _, diff in inner.rows):
         return rel
-    if any(windows.parse(a.func) is not None for a in rel.aggregates):
-        return rel  # no aggregate of an engine: left to the dataflow
+    many = sum(diff for _, diff in inner.rows) > WINDOW_LIMIT
+    if many and any(windows.parse(a.func) is not None for a in rel.aggregates):
+        return rel  # left to the dataflow
     rows = evaluator.aggregate_rows(rel.group_key, rel.aggregates, inner.rows, inner.typ.columns)
     if isinstance(rows, EvalError):
         return mir.Constant((), typ, rows.message)
@@ -216,7 +220,7 @@ def _flat_map(
     output: list[tuple[Row, int]] = []
     for row, diff in inner.rows:
         values = evaluator.evaluate(rel.exprs, row, inner.typ.columns)
-        expected = _series_length(rel.func, values)
+        expected = series_length(rel.func, values)
         if rel.output.arity != 1 or expected is None or len(output) + expected > LIMIT:
             return rel
         rows = evaluator.table_rows(rel.func, rel.exprs, row, inner.typ.columns)
@@ -226,8 +230,12 @@ def _flat_map(
     return constant(output, typ)
 
 
-def _series_length(func: str, values: Sequence[Datum | EvalError]) -> int | None:
-    """How many rows a series of integers has (an error or a NULL argument: none to speak of); None for other functions."""
+def series_length(func: str, values: Sequence[Datum | EvalError]) -> int | None:
+    """How many rows a series of integers or a container's elements are (an error or a NULL argument: none to speak of); None for other
+    functions.
+    """
+    if func in ("unnest_array", "unnest_list"):
+        return len(json.loads(values[0])) if isinstance(values[0], str) else 0
     if not func.startswith("generate_series_"):
         return None
     if not all(isinstance(v, int) for v in values):

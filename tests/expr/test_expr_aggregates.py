@@ -15,7 +15,7 @@ from mzsql.expr.scalar import AggregateExpr, Call, Column, Literal
 from mzsql.repr.datum import Datum
 from mzsql.repr.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, TEXT, ColumnType, SqlType
 
-EVALUATOR = Evaluator()
+EVALUATOR = Evaluator(exact_numerics=False)
 WIDE = Context(prec=100)
 CENTS = SqlType("numeric", scale=2)
 

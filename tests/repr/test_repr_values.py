@@ -128,7 +128,7 @@ def test_dates_have_their_calendar(day: dt.date) -> None:
     ("value", "typ", "datum", "text"),
     [
         (True, t.BOOLEAN, True, "true"),
-        (Decimal("1.50"), SqlType("numeric", scale=2), "1.50", "1.5"),
+        (Decimal("1.50"), SqlType("numeric", scale=2), "1.5", "1.5"),
         (dt.time(12, 34, 56, 500000), t.TIME, 45296500000, "12:34:56.5"),
         (dt.datetime(1969, 12, 31, 23, 59, 59), t.TIMESTAMP, -1_000_000, "1969-12-31 23:59:59"),
         (

@@ -18,7 +18,7 @@ from mzsql.expr.functions import collecting
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.comparison import ANY, ORDERABLE
 from mzsql.expr.functions.declare import FLOATS, INTEGERS, Ast, of
-from mzsql.expr.functions.numeric import OVERFLOW, numeric, rescale
+from mzsql.expr.functions.numeric import OVERFLOW, numeric, rescale, same_type
 from mzsql.expr.functions.table import AggregateFunc, Engine, ErrorRule, Sql
 from mzsql.repr.types import BIGINT, BOOLEAN, NUMERIC_PRECISION, TEXT, SqlType, type_name
 
@@ -130,7 +130,7 @@ def _sum_numeric() -> AggregateFunc:
         key="sum_numeric",
         name="sum",
         args=(of("numeric"),),
-        result=lambda args: numeric(args[0].effective_scale),
+        result=same_type,
         kind="accumulable",
         accumulators=(("sum", of("numeric")), ("large", numeric(0)), ("count", BIGINT)),
         accumulate=accumulate,

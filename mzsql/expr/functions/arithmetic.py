@@ -13,7 +13,16 @@ from collections.abc import Sequence
 from sqlglot import expressions as exp
 
 from mzsql.expr.functions import sql as s
-from mzsql.expr.functions.declare import BOUNDS, FLOATS, INTEGERS, SIGNED, Ast, failed, of
+from mzsql.expr.functions.declare import (
+    BOUNDS,
+    FLOATS,
+    INTEGERS,
+    SIGNED,
+    UNSIGNED,
+    Ast,
+    failed,
+    of,
+)
 from mzsql.expr.functions.numeric import DIVISION_BY_ZERO
 from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Spelling, Sql
 from mzsql.repr.types import SqlType, type_name
@@ -50,7 +59,7 @@ def _integer_value(op: str, kind: str) -> Spelling:
     def spelling(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         a, b = (arg.ast for arg in args)
         if op == "div":
-            return _divide(a, b, kind, engine)
+            return divide(a, b, kind, engine)
         if op == "mod":
             safe = s.nullif(b, s.num(0))
             # The smallest integer modulo -1 overflows on its way to 0; modulo 1 it does not, and gives the same.
@@ -62,7 +71,8 @@ def _integer_value(op: str, kind: str) -> Spelling:
     return spelling
 
 
-def _divide(a: Ast, b: Ast, kind: str, engine: Engine) -> Ast:
+def divide(a: Ast, b: Ast, kind: str, engine: Engine) -> Ast:
+    """The whole quotient of two integers of a kind, NULL where there is none."""
     safe = s.nullif(b, s.num(0))
     if kind == "uint8":
         # decimal(20, 0): a quotient rounded to 18 digits may round up to a whole; the remainder taken off first, it is exact.
@@ -192,18 +202,39 @@ def _negate_float(kind: str) -> ScalarFunc:
     )
 
 
+def _signed_bits(ast: Ast) -> Ast:
+    """The bigint with the bits of a uint8."""
+    wide, size = s.wide(ast), s.num(2**64)
+    return s.big(s.case((s.gte(wide, s.num(2**63)), s.sub(wide, size)), otherwise=wide))
+
+
+def _unsigned_bits(ast: Ast) -> Ast:
+    """The uint8 with the bits of a bigint."""
+    wide = s.wide(ast)
+    return s.case((s.lt(wide, s.num(0)), s.add(wide, s.num(2**64))), otherwise=wide)
+
+
 def _bitwise(op: str, kind: str) -> ScalarFunc:
     symbol = {"bit_and": "&", "bit_or": "|", "bit_xor": "#", "bit_not": "~"}[op]
 
     def value(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
         asts = [arg.ast.copy() for arg in args]
+        if op == "bit_not" and kind in UNSIGNED:
+            return s.cast(s.sub(s.wide(s.num(BOUNDS[kind][1])), s.wide(asts[0])), typ, engine)
         if op == "bit_not":
             return s.cast(exp.Paren(this=exp.BitwiseNot(this=asts[0])), typ, engine)
+        if kind == "uint8":
+            asts = [_signed_bits(ast) for ast in asts]
         if op == "bit_xor" and engine is Engine.DUCKDB:
-            return s.cast(s.call("XOR", *asts), typ, engine)
-        nodes = {"bit_and": exp.BitwiseAnd, "bit_or": exp.BitwiseOr, "bit_xor": exp.BitwiseXor}
-        both = nodes[op](this=asts[0], expression=asts[1])
-        return s.cast(exp.Paren(this=both), typ, engine)
+            both = s.call("XOR", *asts)
+        else:
+            nodes = {
+                "bit_and": exp.BitwiseAnd,
+                "bit_or": exp.BitwiseOr,
+                "bit_xor": exp.BitwiseXor,
+            }
+            both = exp.Paren(this=nodes[op](this=asts[0], expression=asts[1]))
+        return s.cast(_unsigned_bits(both) if kind == "uint8" else both, typ, engine)
 
     unary = op == "bit_not"
     return ScalarFunc(
@@ -217,7 +248,11 @@ def _bitwise(op: str, kind: str) -> ScalarFunc:
 
 
 FUNCTIONS: tuple[ScalarFunc, ...] = (
-    *(_bitwise(op, kind) for op in ("bit_and", "bit_or", "bit_xor", "bit_not") for kind in SIGNED),
+    *(
+        _bitwise(op, kind)
+        for op in ("bit_and", "bit_or", "bit_xor", "bit_not")
+        for kind in INTEGERS
+    ),
     *(_integer(op, kind) for op in _NAMES for kind in INTEGERS),
     *(_float(op, kind) for op in _NAMES for kind in FLOATS),
     *(_negate(kind) for kind in SIGNED),

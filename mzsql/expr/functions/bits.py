@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mzsql.expr.functions import sql as s
-from mzsql.expr.functions.declare import SIGNED, Ast, engines, of
+from mzsql.expr.functions.arithmetic import divide
+from mzsql.expr.functions.declare import SIGNED, UNSIGNED, Ast, engines, of
 from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Spelling, Sql
-from mzsql.repr.types import BIGINT, BYTEA, INTEGER, SqlType
+from mzsql.repr.types import BIGINT, BYTEA, INTEGER, UINT4, SqlType
 
 _WIDTH = {"smallint": 32, "integer": 32, "bigint": 64}
 
@@ -74,18 +75,48 @@ def _product(ast: Ast, power: Ast, width: int, kind: str) -> Ast:
     )
 
 
+_UNSIGNED_BITS = {"uint2": 16, "uint4": 32, "uint8": 64}
+
+
+def _unsigned_shift(left: bool, kind: str) -> Spelling:
+    """By a power of two: what a shift to the left loses goes first, so that nothing overflows."""
+    bits = _UNSIGNED_BITS[kind]
+    width = max(bits, 32)
+
+    def value(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+        ast, count = (arg.ast for arg in args)
+        by = s.integer(s.mod(count, s.num(width)))
+        find = "ELEMENT_AT" if engine is Engine.SPARK else "LIST_EXTRACT"
+        powers = s.array(*(s.wide(s.num(2**n)) for n in range(width)))
+        power = s.call(find, powers, s.add(by, s.num(1)))
+        if not left:
+            return divide(
+                ast, s.cast(power, typ, engine) if bits == 64 else s.big(power), kind, engine
+            )
+        kept = s.array(*(s.wide(s.num(2 ** max(0, bits - n))) for n in range(width)))
+        room = s.call(find, kept, s.add(by, s.num(1)))
+        shifted = s.mul(s.mod(s.wide(ast), room), power)
+        return s.cast(s.case((s.lt(by, s.num(bits)), shifted), otherwise=s.num(0)), typ, engine)
+
+    return value
+
+
 def _shifts() -> list[ScalarFunc]:
+    spelled = [
+        *((kind, INTEGER, _shift) for kind in SIGNED),
+        *((kind, UINT4, _unsigned_shift) for kind in UNSIGNED),
+    ]
     return [
         ScalarFunc(
             key=f"{key}_{kind}",
             name=symbol,
-            args=(of(kind), INTEGER),
+            args=(of(kind), count),
             result=of(kind),
-            value=_shift(key == "bit_shift_left", kind),
+            value=shift(key == "bit_shift_left", kind),
             explain=f"({{0}} {symbol} {{1}})",
         )
         for key, symbol in (("bit_shift_left", "<<"), ("bit_shift_right", ">>"))
-        for kind in SIGNED
+        for kind, count, shift in spelled
     ]
 
 

@@ -8,235 +8,21 @@ read is an error in Materialize's words. The contexts are PostgreSQL's: ``implic
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from sqlglot import expressions as exp
-
-from mzsql.expr.functions import calendar, jsonb_text, parsing
+from mzsql.expr.functions import calendar, jsonb_text, number_casts, parsing
 from mzsql.expr.functions import sql as s
-from mzsql.expr.functions.arithmetic import in_range, is_infinite
-from mzsql.expr.functions.declare import BOUNDS, FLOATS, INTEGERS, SIGNED, STRINGS, Ast, failed, of
-from mzsql.expr.functions.numeric import OVERFLOW, numeric, rescale
-from mzsql.expr.functions.table import Engine, ErrorRule, ResultRule, ScalarFunc, Spelling, Sql
+from mzsql.expr.functions.arithmetic import in_range
+from mzsql.expr.functions.cast_rows import ASSIGNMENT, EXPLICIT, IMPLICIT, Cast
+from mzsql.expr.functions.cast_rows import cast_row as _cast
+from mzsql.expr.functions.cast_rows import plain as _plain
+from mzsql.expr.functions.declare import FLOATS, INTEGERS, SIGNED, STRINGS, Ast, failed, of
+from mzsql.expr.functions.number_casts import integer_to_numeric, shown_out_of_range
+from mzsql.expr.functions.numeric import numeric, rescale
+from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Sql
 from mzsql.expr.functions.texts import micros_of_day, to_text
-from mzsql.repr.types import NUMERIC_PRECISION, SqlType, type_name
+from mzsql.repr.types import SqlType, type_name
 
-IMPLICIT, ASSIGNMENT, EXPLICIT = "implicit", "assignment", "explicit"
 _RANK = {IMPLICIT: 0, ASSIGNMENT: 1, EXPLICIT: 2}
-
-
-@dataclass(frozen=True)
-class Cast:
-    """A row of the table of casts."""
-
-    func: ScalarFunc
-    source: str
-    target: str
-    context: str
-
-
-def _cast(
-    source: str,
-    target: str,
-    context: str,
-    value: Spelling,
-    *errors: ErrorRule,
-    result: ResultRule | None = None,
-    key: str = "",
-    monotone: bool = False,
-) -> Cast:
-    func = ScalarFunc(
-        key=key or f"{source}_to_{target}",
-        name="cast",
-        args=(of(source),),
-        result=of(target) if result is None else result,
-        value=value,
-        errors=errors,
-        monotone=monotone,
-    )
-    return Cast(func, source, target, context)
-
-
-def _plain(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-    return s.cast(args[0].ast, typ, engine)
-
-
-def _shown_out_of_range(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-    """``"<value>" <type> out of range``."""
-    shown = _rounded_text(args[0], engine)
-    return s.concat(s.text('"'), shown, s.text(f'" {type_name(typ)} out of range'))
-
-
-def _rounded_text(arg: Sql, engine: Engine) -> Ast:
-    """A number as it was rounded before it was found too large for an integer."""
-    shown = to_text(arg.ast, arg.typ, engine)
-    if arg.typ.kind == "numeric":
-        return s.string(rescale(arg.ast, 0))
-    if arg.typ.kind not in FLOATS:
-        return shown
-    ast = s.double(arg.ast)
-    even = s.call("RINT", ast) if engine is Engine.SPARK else s.call("ROUND_EVEN", ast, s.num(0))
-    exact = s.lt(s.call("ABS", ast), s.double(s.num(2**53)))
-    return s.case(
-        (exact, s.string(s.try_cast(s.case((exact, even)), of("bigint"), engine))), otherwise=shown
-    )
-
-
-def _between_integers() -> list[Cast]:
-    casts = []
-    for source in INTEGERS:
-        for target in INTEGERS:
-            if source == target:
-                continue
-            (low, high), (least, most) = BOUNDS[source], BOUNDS[target]
-
-            def value(
-                engine: Engine, args: Sequence[Sql], _typ: SqlType, target: str = target
-            ) -> Ast:
-                return in_range(args[0].ast, target, engine)
-
-            if least <= low and high <= most:
-                casts.append(_cast(source, target, IMPLICIT, _plain, monotone=True))
-            else:
-                rule = failed(value, _shown_out_of_range)
-                casts.append(_cast(source, target, ASSIGNMENT, value, rule, monotone=True))
-    return casts
-
-
-def _integer_to_numeric(_engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-    return rescale(args[0].ast, typ.effective_scale)
-
-
-def _fits_not(args: Sequence[SqlType], typ: SqlType) -> bool:
-    """Whether an integer of this type may have more digits than the numeric has in front of the point."""
-    digits = len(str(BOUNDS[args[0].kind][1]))
-    return digits > NUMERIC_PRECISION - typ.effective_scale
-
-
-def _numeric_to_integer(target: str) -> Spelling:
-    def value(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-        # To a whole number first: Spark truncates when it casts a decimal to an integer.
-        return in_range(rescale(args[0].ast, 0), target, engine)
-
-    return value
-
-
-def decimal_to_double(ast: Ast, engine: Engine) -> Ast:
-    """The nearest double; DuckDB's own cast divides doubles, its text parser rounds rightly."""
-    return s.double(s.string(ast) if engine is Engine.DUCKDB else ast)
-
-
-def _float_to_decimal(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-    # The shortest digits that name the float, as a person wrote it: 1.1 stays 1.1. Larger magnitudes overflow anyway.
-    ast = args[0].ast
-    fits = s.lt(s.call("ABS", s.double(ast)), s.num("1e38"))
-    return rescale(to_text(s.case((fits, ast)), args[0].typ, engine), typ.effective_scale)
-
-
-def _float_to_integer(target: str) -> Spelling:
-    def value(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-        low, high = BOUNDS[target]
-        ast = s.double(args[0].ast)
-        even = (
-            s.call("RINT", ast) if engine is Engine.SPARK else s.call("ROUND_EVEN", ast, s.num(0))
-        )
-        # The upper bound of bigint is not a double: the next power of two is, and is already too large.
-        inside = s.and_(s.gte(even, s.double(s.num(low))), s.lt(even, s.double(s.num(high + 1))))
-        return s.try_cast(s.case((inside, even)), of(target), engine)
-
-    return value
-
-
-def _to_real(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    return s.try_cast(args[0].ast, of("real"), engine)
-
-
-def _real_overflow(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-    value = _to_real(engine, args, typ)
-    lost = s.or_(s.is_null(value), is_infinite(value, engine))
-    return s.and_(lost, s.not_(is_infinite(args[0].ast, engine)))
-
-
-def _real_underflow(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-    return s.and_(s.eq(_to_real(engine, args, typ), s.num(0)), s.neq(args[0].ast, s.num(0)))
-
-
-def _decimal_to_real(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    carrier = s.typed(exp.DType.FLOAT)
-    return s.cast_to(s.string(args[0].ast) if engine is Engine.DUCKDB else args[0].ast, carrier)
-
-
-def _numbers() -> list[Cast]:
-    casts = _between_integers()
-    scale_zero = numeric(0)
-    for kind in INTEGERS:
-        full = ErrorRule(failed(_integer_to_numeric, OVERFLOW).condition, OVERFLOW, _fits_not)
-        casts.append(
-            _cast(
-                kind,
-                "numeric",
-                IMPLICIT,
-                _integer_to_numeric,
-                full,
-                result=scale_zero,
-                monotone=True,
-            )
-        )
-        back = _numeric_to_integer(kind)
-        rule = failed(back, _shown_out_of_range)
-        casts.append(_cast("numeric", kind, ASSIGNMENT, back, rule, monotone=True))
-        for target in FLOATS:
-            casts.append(_cast(kind, target, IMPLICIT, _integer_to_float, monotone=True))
-            whole = _float_to_integer(kind)
-            rule = failed(whole, _shown_out_of_range)
-            casts.append(_cast(target, kind, ASSIGNMENT, whole, rule, monotone=True))
-    for kind in FLOATS:
-        value = _float_to_decimal
-        finite = ErrorRule(
-            _not_finite,
-            f"function casting {type_name(of(kind))} to numeric is only defined for finite arguments",
-        )
-        casts.append(_cast(kind, "numeric", ASSIGNMENT, value, finite, failed(value, OVERFLOW)))
-    wider = ErrorRule(
-        failed(_integer_to_numeric, OVERFLOW).condition,
-        OVERFLOW,
-        lambda args, typ: typ.effective_scale > args[0].effective_scale,
-    )
-    overflow = ErrorRule(_real_overflow, "value out of range: overflow")
-    underflow = ErrorRule(_real_underflow, "value out of range: underflow")
-    casts += [
-        _cast("numeric", "numeric", IMPLICIT, _integer_to_numeric, wider, monotone=True),
-        _cast("numeric", "double", IMPLICIT, _decimal_to_double, monotone=True),
-        _cast("numeric", "real", IMPLICIT, _decimal_to_real, monotone=True),
-        _cast("real", "double", IMPLICIT, _plain, monotone=True),
-        _cast("double", "real", ASSIGNMENT, _to_real, overflow, underflow, monotone=True),
-    ]
-    return casts
-
-
-def _not_finite(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    nan = s.cast_to(s.text("NaN"), s.typed(exp.DType.DOUBLE))
-    return s.or_(is_infinite(args[0].ast, engine), s.eq(s.double(args[0].ast), nan))
-
-
-def _decimal_to_double(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    return decimal_to_double(args[0].ast, engine)
-
-
-def _integer_to_float(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-    if args[0].typ.kind == "uint8" and engine is Engine.DUCKDB:
-        return s.cast(s.string(args[0].ast), typ, engine)
-    return s.cast(args[0].ast, typ, engine)
-
-
-def _booleans() -> list[Cast]:
-    casts = []
-    for kind in ("integer", "bigint"):
-        casts.append(_cast("boolean", kind, EXPLICIT, _plain))
-        casts.append(
-            _cast(kind, "boolean", EXPLICIT, lambda _e, args, _t: s.neq(args[0].ast, s.num(0)))
-        )
-    return casts
 
 
 def _texts() -> list[Cast]:
@@ -359,7 +145,7 @@ def _mz_timestamps() -> list[Cast]:
         return calendar.timestamp_of_micros(s.mul(s.wide(args[0].ast), s.num(unit)), typ, engine)
 
     casts = [
-        _cast(kind, "mz_timestamp", IMPLICIT, from_number, failed(from_number, _shown_out_of_range))
+        _cast(kind, "mz_timestamp", IMPLICIT, from_number, failed(from_number, shown_out_of_range))
         for kind in (*INTEGERS, "numeric")
     ]
     casts += [
@@ -368,7 +154,7 @@ def _mz_timestamps() -> list[Cast]:
             "mz_timestamp",
             IMPLICIT,
             from_time,
-            failed(from_time, _shown_out_of_range),
+            failed(from_time, shown_out_of_range),
             monotone=True,
         )
         for kind in ("date", "timestamp", "timestamptz")
@@ -391,7 +177,7 @@ def _mz_timestamps() -> list[Cast]:
             "mz_timestamp",
             "numeric",
             ASSIGNMENT,
-            _integer_to_numeric,
+            integer_to_numeric,
             result=numeric(0),
             monotone=True,
         )
@@ -466,7 +252,13 @@ _JSON_KINDS = {
     "NULL": "null",
 }
 
-CASTS: tuple[Cast, ...] = (*_jsonb(), *_numbers(), *_booleans(), *_texts(), *_times(), *_readings())
+CASTS: tuple[Cast, ...] = (
+    *_jsonb(),
+    *number_casts.CASTS,
+    *_texts(),
+    *_times(),
+    *_readings(),
+)
 FUNCTIONS: tuple[ScalarFunc, ...] = tuple(cast.func for cast in CASTS)
 
 _BY_TYPES: dict[tuple[str, str], list[Cast]] = {}
@@ -492,8 +284,11 @@ def find_cast(source: SqlType, target: SqlType, context: str) -> tuple[str, ...]
         return _to_precision(source, target, context)
     if source.kind == target.kind:
         if source.kind == "numeric":
-            same = target.scale is None or target.effective_scale == source.effective_scale
-            return () if same else ("numeric_to_numeric",)
+            # What is not declared may have more digits than the column that carries it: constants have.
+            kept = target.scale in (None, source.scale) or (
+                context == IMPLICIT and target.effective_scale == source.effective_scale
+            )
+            return () if kept else ("numeric_to_numeric",)
         if source.kind in ("varchar", "char"):
             longer = target.length is None or (
                 source.kind == "varchar"
@@ -505,8 +300,10 @@ def find_cast(source: SqlType, target: SqlType, context: str) -> tuple[str, ...]
     if source.kind == "jsonb" and target.kind in (*INTEGERS, "real") and context == EXPLICIT:
         through = "double" if target.kind == "real" else "numeric"
         return (f"jsonb_to_{through}", f"{through}_to_{target.kind}")
-    if source.kind in _CONTAINERS:
+    if source.kind in (*_CONTAINERS, "range"):
         return _from_container(source, target, context)
+    if source.kind in STRINGS and target.kind in ("array", "list", "map", "range"):
+        return _reading(source, target, context)
     found = _length_cast(source, target, context)
     if found is not None or source.kind not in ("varchar", "char") or target.kind == "text":
         return found
@@ -514,6 +311,15 @@ def find_cast(source: SqlType, target: SqlType, context: str) -> tuple[str, ...]
 
 
 _CONTAINERS = ("array", "list", "map", "record")
+
+
+def _reading(source: SqlType, target: SqlType, context: str) -> tuple[str, ...] | None:
+    """From a text where a cast is written and what is inside can be read."""
+    inner = target.element
+    if context != EXPLICIT or inner is None or find_cast(of("text"), inner, EXPLICIT) is None:
+        return None
+    first = () if source.kind == "text" else (f"{source.kind}_to_text",)
+    return (*first, f"text_to_{target.kind}")
 
 
 def _container_cast(source: SqlType, target: SqlType, context: str) -> tuple[str, ...] | None:

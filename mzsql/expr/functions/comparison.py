@@ -13,6 +13,7 @@ from sqlglot import expressions as exp
 
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.declare import Ast, asts, of
+from mzsql.expr.functions.numeric import common_numeric
 from mzsql.expr.functions.table import Engine, ScalarFunc, Spelling, Sql
 from mzsql.repr.types import BOOLEAN, SqlType
 
@@ -59,7 +60,7 @@ def _comparison(op: str, kind: str) -> ScalarFunc:
 
     def value(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         left, right = (arg.ast for arg in args)
-        if kind == "numeric" and args[0].typ != args[1].typ:
+        if kind == "numeric" and args[0].typ.effective_scale != args[1].typ.effective_scale:
             return _numeric_comparison(build, args)
         if kind == "char" and args[0].typ != args[1].typ:
             # Blanks at the end do not count: chars of one length have the same number of them.
@@ -155,7 +156,7 @@ def _common(args: Sequence[SqlType]) -> SqlType:
     """The type all branches share; for numerics the largest scale."""
     first = args[0]
     if first.kind == "numeric":
-        return SqlType("numeric", scale=max(arg.effective_scale for arg in args))
+        return common_numeric(args)
     return first
 
 

@@ -16,6 +16,7 @@ from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.sql import Ast
 from mzsql.expr.functions.table import Engine
 from mzsql.repr.datum import Datum
+from mzsql.repr.decimals import carried, numeric_text
 from mzsql.repr.types import SqlType
 from mzsql.repr.values import datum_text, interval_of
 
@@ -41,7 +42,8 @@ def literal(value: Datum, typ: SqlType, engine: Engine) -> Ast:
         case "real" | "double":
             return s.cast(s.text(_float(float(value))), typ, engine)
         case "numeric":
-            return s.cast(s.text(str(value)), typ, engine)
+            # Rounded to the digits of the carrier, or refused, here: an engine would fail while it runs.
+            return s.cast(s.text(numeric_text(carried(str(value), typ))), typ, engine)
         case "bytea":
             return s.call("UNHEX", s.text(str(value)))
         case "date":

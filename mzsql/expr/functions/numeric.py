@@ -7,8 +7,10 @@ The rules, all of them (s1, s2 the operands' scales; `decimal(38, s)` the carrie
 * divide: 18 digits behind the point, rounded half away from zero.
 * sums keep the scale.
 
-What does not fit in front of the point is ``numeric field overflow``, never a wrapped or a shortened number. PostgreSQL's numeric
-has more digits; the trade-off buys columns that Spark, DuckDB, Arrow and Parquet all hold natively. NaN is not carried.
+A numeric without a declared scale is carried with 18 digits behind the point, and what is computed of it has no declared scale either:
+such a number is shown without zeros at its end. What does not fit in front of the point is an error, never a wrapped or a shortened
+number. PostgreSQL's numeric has more digits; the trade-off buys columns that Spark, DuckDB, Arrow and Parquet all hold natively. NaN is
+not carried. Constants are no columns: theirs are up to 39 digits and NaN (`mzsql.expr.exact`).
 
 Promise: every spelling is exact to the last digit of its result's scale in both engines, though Spark rounds quotients to a
 scale of its own and DuckDB turns them into doubles.
@@ -25,7 +27,9 @@ from mzsql.expr.functions.declare import Ast, failed
 from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Spelling, Sql
 from mzsql.repr.types import DEFAULT_NUMERIC_SCALE, NUMERIC, NUMERIC_PRECISION, SqlType
 
+#: What a cast says, and what an operation says.
 OVERFLOW = "numeric field overflow"
+OUT_OF_RANGE = "value out of range: overflow"
 #: Digits behind the point that a product may be cut to, and that a quotient has.
 _CAP = DEFAULT_NUMERIC_SCALE
 
@@ -35,25 +39,37 @@ def numeric(scale: int) -> SqlType:
     return SqlType("numeric", scale=scale)
 
 
+def common_numeric(types: Sequence[SqlType]) -> SqlType:
+    """The numeric that holds all of these: declared where all are."""
+    scale = max(typ.effective_scale for typ in types)
+    if any(typ.scale is None for typ in types):
+        return NUMERIC if scale == DEFAULT_NUMERIC_SCALE else numeric(scale)
+    return numeric(max(typ.scale or 0 for typ in types))
+
+
 def add_type(args: Sequence[SqlType]) -> SqlType:
     """The type of a sum, difference or remainder."""
-    return numeric(max(arg.effective_scale for arg in args))
+    return common_numeric(args)
 
 
 def mul_type(args: Sequence[SqlType]) -> SqlType:
     """The type of a product."""
     left, right = (arg.effective_scale for arg in args)
-    return numeric(left + right if left + right <= _CAP else max(left, right, _CAP))
+    declared = all(arg.scale is not None for arg in args)
+    if declared and left + right <= _CAP:
+        return numeric(left + right)
+    scale = max(left, right, _CAP)
+    return NUMERIC if scale == _CAP else numeric(scale)
 
 
 def div_type(_args: Sequence[SqlType]) -> SqlType:
     """The type of a quotient."""
-    return numeric(_CAP)
+    return NUMERIC
 
 
 def same_type(args: Sequence[SqlType]) -> SqlType:
     """The type of the first argument."""
-    return numeric(args[0].effective_scale)
+    return SqlType("numeric", scale=args[0].scale)
 
 
 def rescale(ast: Ast, scale: int) -> Ast:
@@ -229,7 +245,7 @@ def _binary(
         result=rule,
         value=value,
         explain=f"({{0}} {symbol} {{1}})",
-        errors=(*more, failed(value, OVERFLOW)),
+        errors=(*more, failed(value, OUT_OF_RANGE)),
         monotone=monotone,
     )
 

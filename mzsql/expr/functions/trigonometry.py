@@ -10,7 +10,8 @@ from sqlglot import expressions as exp
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.arithmetic import is_infinite
 from mzsql.expr.functions.declare import Ast
-from mzsql.expr.functions.mathematics import ANYTHING, declared, domain, engine_call, unary
+from mzsql.expr.functions.mathematics import ANYTHING, domain, unary
+from mzsql.expr.functions.rounding import declared, engine_call
 from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Sql
 from mzsql.repr.types import DOUBLE, SqlType
 

@@ -1,0 +1,184 @@
+"""Window functions over constants.
+
+Promise: what the engines' windows give (`mzsql.render.windows`): rows that the order leaves equal are put in order by all their columns,
+ascending, NULLs last, and stay peers. Numerics have all their digits. Aggregates are those of the evaluator, a call for each row.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from mzsql.expr.functions.windows import WindowFunc, argument_type, original_type
+from mzsql.expr.order import Key, in_order, sort_key
+from mzsql.repr.datum import Datum
+from mzsql.repr.types import SqlType
+
+#: The value of an aggregate over some datums.
+Aggregate = Callable[[Sequence[Datum]], Datum]
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    """A row of the partition: its original row, the keys of the order, the function's argument."""
+
+    row: str
+    fields: tuple[Datum, ...]
+    keys: tuple[Datum, ...]
+    argument: Datum
+
+
+def evaluated(
+    window: WindowFunc, argument: SqlType, values: Sequence[Datum], aggregate: Aggregate
+) -> Datum:
+    """The list of records of a result and its row that a partition amounts to.
+
+    Args:
+        window: the function.
+        argument: the type of the aggregated record: the payload, then the keys of the order.
+        values: the records.
+        aggregate: the aggregate that a window aggregate wraps.
+    """
+    payload = argument.fields[0][1].type
+    types = [column.type for _, column in argument.fields[1:]]
+    original = [column.type for _, column in original_type(window, payload).fields]
+    entries = _in_order(window, [_entry(window, value) for value in values], types, original)
+    peers = _peers(entries, types)
+    match window.kind:
+        case "scalar":
+            results = [_position(window.func, i, peers) for i in range(len(entries))]
+        case "value" if window.func in ("lag", "lead"):
+            results = _shifted(window, entries)
+        case "value":
+            results = [_edge(window, entries, peers, i) for i in range(len(entries))]
+        case _:
+            results = _aggregated(window, entries, peers, aggregate)
+    return json.dumps(
+        [json.dumps([found, entry.row]) for found, entry in zip(results, entries, strict=True)]
+    )
+
+
+def argument_of(window: WindowFunc, argument: SqlType) -> SqlType:
+    """The type of what a window aggregate aggregates."""
+    return argument_type(window, argument.fields[0][1].type)
+
+
+def _entry(window: WindowFunc, value: Datum) -> _Entry:
+    payload, *keys = json.loads(str(value))
+    parts = json.loads(payload)
+    given = None if window.kind == "scalar" else parts[1]
+    return _Entry(parts[0], tuple(json.loads(parts[0])), tuple(keys), given)
+
+
+def _in_order(
+    window: WindowFunc,
+    entries: Sequence[_Entry],
+    types: Sequence[SqlType],
+    original: Sequence[SqlType],
+) -> list[_Entry]:
+    keys: list[Key[_Entry]] = [
+        (_key(i), typ, desc, last)
+        for i, (typ, (desc, last)) in enumerate(zip(types, window.order, strict=True))
+    ]
+    keys += [(_field(i), typ, False, True) for i, typ in enumerate(original)]
+    return in_order(entries, keys)
+
+
+def _key(position: int) -> Callable[[_Entry], Datum]:
+    return lambda entry: entry.keys[position]
+
+
+def _field(position: int) -> Callable[[_Entry], Datum]:
+    return lambda entry: entry.fields[position]
+
+
+def _peers(entries: Sequence[_Entry], types: Sequence[SqlType]) -> list[tuple[int, int]]:
+    """For each row the first and the last of the rows that the order leaves equal."""
+    compared = [
+        tuple(
+            None if key is None else sort_key(typ)(key)
+            for key, typ in zip(entry.keys, types, strict=True)
+        )
+        for entry in entries
+    ]
+    found: list[tuple[int, int]] = []
+    start = 0
+    for i in range(1, len(entries) + 1):
+        if i == len(entries) or compared[i] != compared[start]:
+            found += [(start, i - 1)] * (i - start)
+            start = i
+    return found
+
+
+def _position(func: str, i: int, peers: Sequence[tuple[int, int]]) -> Datum:
+    if func == "row_number":
+        return i + 1
+    if func == "rank":
+        return peers[i][0] + 1
+    return len({first for first, _ in peers[: i + 1]})
+
+
+def _shifted(window: WindowFunc, entries: Sequence[_Entry]) -> list[Datum]:
+    """The value so many rows away: the default outside of the partition, NULL where the offset is NULL."""
+    parts = [json.loads(str(entry.argument)) for entry in entries]
+    values = [value for value, _, _ in parts]
+    results: list[Datum] = []
+    for i, (_, offset, default) in enumerate(parts):
+        if offset is None:
+            results.append(None)
+            continue
+        step = -int(offset) if window.func == "lag" else int(offset)
+        at = _away(values, i, step) if window.ignore_nulls else i + step
+        results.append(values[at] if at is not None and 0 <= at < len(values) else default)
+    return results
+
+
+def _away(values: Sequence[Datum], start: int, step: int) -> int | None:
+    """The position of the value so many known values away."""
+    if step == 0:
+        return start if values[start] is not None else None
+    direction = 1 if step > 0 else -1
+    left, at = abs(step), start
+    while left and 0 <= at + direction < len(values):
+        at += direction
+        if values[at] is not None:
+            left -= 1
+    return None if left else at
+
+
+def _frame(
+    window: WindowFunc, i: int, count: int, peers: Sequence[tuple[int, int]]
+) -> tuple[int, int]:
+    """The first row of a row's frame, and the one behind its last."""
+    frame = window.frame
+    if frame is None:
+        return 0, peers[i][1] + 1
+    start = 0 if frame.start is None else max(0, i + frame.start)
+    end = count if frame.end is None else min(count, i + frame.end + 1)
+    return start, max(start, end)
+
+
+def _edge(
+    window: WindowFunc, entries: Sequence[_Entry], peers: Sequence[tuple[int, int]], i: int
+) -> Datum:
+    start, end = _frame(window, i, len(entries), peers)
+    if start >= end:
+        return None
+    return entries[start if window.func == "first_value" else end - 1].argument
+
+
+def _aggregated(
+    window: WindowFunc,
+    entries: Sequence[_Entry],
+    peers: Sequence[tuple[int, int]],
+    aggregate: Aggregate,
+) -> list[Datum]:
+    known: dict[tuple[int, int], Datum] = {}
+    results = []
+    for i in range(len(entries)):
+        frame = _frame(window, i, len(entries), peers)
+        if frame not in known:
+            known[frame] = aggregate([entry.argument for entry in entries[slice(*frame)]])
+        results.append(known[frame])
+    return results

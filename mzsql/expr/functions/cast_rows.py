@@ -1,0 +1,54 @@
+"""What a row of the table of casts is.
+
+Promise: the contexts are PostgreSQL's: ``implicit`` anywhere, ``assignment`` when a value is stored, ``explicit`` only where written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mzsql.expr.functions import sql as s
+from mzsql.expr.functions.declare import Ast, of
+from mzsql.expr.functions.table import Engine, ErrorRule, ResultRule, ScalarFunc, Spelling, Sql
+from mzsql.repr.types import SqlType
+
+IMPLICIT, ASSIGNMENT, EXPLICIT = "implicit", "assignment", "explicit"
+
+
+@dataclass(frozen=True)
+class Cast:
+    """A row of the table of casts."""
+
+    func: ScalarFunc
+    source: str
+    target: str
+    context: str
+
+
+def cast_row(
+    source: str,
+    target: str,
+    context: str,
+    value: Spelling,
+    *errors: ErrorRule,
+    result: ResultRule | None = None,
+    key: str = "",
+    monotone: bool = False,
+) -> Cast:
+    """A cast that is spelled so, and the ways it fails."""
+    func = ScalarFunc(
+        key=key or f"{source}_to_{target}",
+        name="cast",
+        args=(of(source),),
+        result=of(target) if result is None else result,
+        value=value,
+        errors=errors,
+        monotone=monotone,
+    )
+    return Cast(func, source, target, context)
+
+
+def plain(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+    """The engines' own cast, which cannot fail."""
+    return s.cast(args[0].ast, typ, engine)
