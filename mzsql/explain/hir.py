@@ -236,7 +236,8 @@ def _frame(frame: hir.WindowFrame) -> str:
         bound.kind if bound.offset is None else f"{bound.offset} {bound.kind}"
         for bound in (frame.start, frame.end)
     )
-    return f"{frame.units} between {start} and {end}"
+    exclude = f" exclude {frame.exclude}" if frame.exclude else ""
+    return f"{frame.units} between {start} and {end}{exclude}"
 
 
 def except_parts(rel: hir.Relation) -> tuple[str, tuple[hir.Relation, ...]] | None:

@@ -7,7 +7,8 @@ Materialize; so a `Reduce` has only aggregates of the table of functions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import expressions as exp
@@ -25,14 +26,14 @@ from mzsql.frontend.coerce import (
     function_call,
     operator_call,
     plain_name,
-    require,
     resolve,
     settle,
     to_boolean,
 )
+from mzsql.frontend.hir_visit import map_columns
 from mzsql.frontend.nodes import function_name, position_of
 from mzsql.repr import types as t
-from mzsql.repr.errors import UndefinedFunction, Unsupported
+from mzsql.repr.errors import SqlSyntaxError, UndefinedFunction, Unsupported
 from mzsql.repr.types import SqlType
 
 if TYPE_CHECKING:
@@ -52,6 +53,9 @@ _DESUGARED = frozenset(
         "var_pop",
     }
 )
+#: Aggregates that a PostgreSQL or CockroachDB user may know and that there are not.
+_UNSUPPORTED = frozenset({"concat_agg"})
+_HINT = "No overload matches the given argument types. You might need to add explicit type casts."
 #: What wraps a value that is collected.
 _ITEMS = {"array_agg": "array_item", "list_agg": "list_item"}
 #: Aggregates whose result depends on the order of their input.
@@ -74,7 +78,7 @@ class Collector:
 
 def is_aggregate(name: str) -> bool:
     """Whether a name means an aggregate."""
-    return name in _DESUGARED or (
+    return name in (_DESUGARED | _UNSUPPORTED) or (
         name not in ("any", "all") and bool(functions.aggregates_named(name))
     )
 
@@ -112,23 +116,61 @@ def plan_aggregate(
     parts = _take_apart(node)
     condition = None
     if where is not None:
-        condition = to_boolean(ctx.plan(where), "argument of FILTER", parts.position)
-    if parts.star or (parts.name == "count" and not parts.args):
-        if parts.name != "count" or parts.distinct:
-            raise UndefinedFunction(
-                f"{parts.name}(*) specified, but {parts.name} is not count"
-                if parts.name != "count"
-                else "DISTINCT * is not supported",
-                position=parts.position,
-            )
+        inner = replace(
+            ctx,
+            clause="FILTER",
+            aggregates=None,
+            windows=False,
+            table_functions=None,
+            inside_aggregate=False,
+        )
+        condition = to_boolean(inner.plan(where), "argument of FILTER", parts.position)
+    _refuse_unknown(parts)
+    if parts.star:
         true = Typed(Literal(True, t.BOOLEAN), t.BOOLEAN, False)
         return _add(collector, "count", [true], condition, False, parts.position)
     args = [ctx.plan(a) for a in parts.args]
+    _refuse_outer([*args, *([] if condition is None else [condition])], parts.position)
     if parts.name in _ORDERED:
         return _ordered(ctx, collector, parts, args, condition)
     if parts.name in _DESUGARED:
         return _desugar(collector, parts, args, condition)
     return _add(collector, parts.name, args, condition, parts.distinct, parts.position)
+
+
+def _refuse_unknown(parts: _Call) -> None:
+    """What a call may look like and no aggregate is."""
+    if parts.name in _UNSUPPORTED:
+        raise Unsupported(f"{parts.name} not yet supported", position=parts.position)
+    if parts.name == "count" and not parts.args:
+        raise SqlSyntaxError(
+            "count(*) must be used to call a parameterless aggregate function",
+            position=parts.position,
+            sqlstate="42809",
+        )
+    if parts.star and parts.name != "count":
+        raise UndefinedFunction(f"function {parts.name}() does not exist", position=parts.position)
+    if parts.star and parts.distinct:
+        raise UndefinedFunction("DISTINCT * is not supported", position=parts.position)
+
+
+def _refuse_outer(values: Sequence[Typed], position: int | None) -> None:
+    """An aggregate whose columns are all of an enclosing query would be that query's."""
+    inner = outer = False
+
+    def visit(depth: int, column: hir.Column) -> hir.Scalar:
+        nonlocal inner, outer
+        inner = inner or column.level == depth
+        outer = outer or column.level > depth
+        return column
+
+    for value in values:
+        map_columns(value.expr, visit)
+    if outer and not inner:
+        raise Unsupported(
+            "aggregate functions that refer exclusively to outer columns not yet supported",
+            position=position,
+        )
 
 
 def _ordered(
@@ -144,15 +186,13 @@ def _ordered(
     for item in parts.order:
         keys.append(settle(ctx.plan(item.this)))
         order.append((bool(item.args.get("desc")), not item.args.get("nulls_first")))
+    shown = f"function {parts.name}({', '.join(plain_name(a.typ) for a in args)})"
     if len(args) != _ORDERED[parts.name]:
-        raise UndefinedFunction(
-            f"function {parts.name}({', '.join(plain_name(a.typ) for a in args)}) does not exist",
-            position=parts.position,
-        )
+        raise UndefinedFunction(f"{shown} does not exist", position=parts.position)
+    if parts.name == "array_agg" and args[0].typ.kind == "unknown":
+        raise _not_unique(shown, parts.position)
     if parts.name == "string_agg":
-        args = [
-            require(a, t.TEXT, "implicit", "argument of string_agg", parts.position) for a in args
-        ]
+        args = _texts(args, shown, parts.position)
     value = call(_ITEMS.get(parts.name, "row"), [settle(a) for a in args])
     row = call("row", [value, *keys])
     func = functions.aggregate(functions.ordered_key(parts.name, tuple(order)))
@@ -161,6 +201,25 @@ def _ordered(
         expr = hir.If(condition.expr, expr, Literal(None, row.typ))
     typ = func.result_type([row.typ])
     return collector.add(hir.Aggregate(func.key, expr, parts.distinct, typ, func.nullable))
+
+
+def _texts(args: list[Typed], shown: str, position: int | None) -> list[Typed]:
+    """The arguments of string_agg."""
+    if any(a.typ.kind == "bytea" for a in args):
+        raise Unsupported("string_agg on BYTEA not yet supported", position=position)
+    texts = [cast(a, t.TEXT, "implicit") for a in args]
+    if any(text is None for text in texts):
+        raise UndefinedFunction(f"{shown} does not exist", position=position, hint=_HINT)
+    return [text for text in texts if text is not None]
+
+
+def _not_unique(shown: str, position: int | None) -> UndefinedFunction:
+    return UndefinedFunction(
+        f"{shown} is not unique",
+        position=position,
+        hint="Could not choose a best candidate. You might need to add explicit type casts.",
+        sqlstate="42725",
+    )
 
 
 def _add(
@@ -190,17 +249,12 @@ def _overload(name: str, args: list[Typed], position: int | None) -> Any:
     try:
         func = resolve(functions.aggregates_named(name), [a.typ for a in args])
     except UndefinedFunction:
-        raise UndefinedFunction(
-            f"{shown} is not unique",
-            position=position,
-            hint="Could not choose a best candidate. You might need to add explicit type casts.",
-            sqlstate="42725",
-        ) from None
+        raise _not_unique(shown, position) from None
     if func is None:
         raise UndefinedFunction(
             f"{shown} does not exist",
             position=position,
-            hint="No overload matches the given argument types. You might need to add explicit type casts.",
+            hint=_HINT,
         )
     return func
 
@@ -211,7 +265,9 @@ def _overload(name: str, args: list[Typed], position: int | None) -> Any:
 def _desugar(
     collector: Collector, parts: _Call, args: list[Typed], condition: Typed | None
 ) -> Typed:
-    shown = f"function {parts.name}({', '.join(plain_name(a.typ) for a in args)})"
+    # As in Materialize an average is a sum's: what cannot be added up has none.
+    name = "sum" if parts.name == "avg" else parts.name
+    shown = f"function {name}({', '.join(plain_name(a.typ) for a in args)})"
     if len(args) != 1:
         raise UndefinedFunction(f"{shown} does not exist", position=parts.position)
     (value,) = args
@@ -219,8 +275,10 @@ def _desugar(
         raise UndefinedFunction(
             f"{shown} does not exist",
             position=parts.position,
-            hint="No overload matches the given argument types. You might need to add explicit type casts.",
+            hint=_HINT,
         )
+    if value.typ.kind == "unknown" and parts.name == "avg":
+        raise _not_unique(shown, parts.position)
     if value.typ.kind == "unknown":
         value = cast(value, t.DOUBLE, "implicit") or value
     if parts.name == "avg":

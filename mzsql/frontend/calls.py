@@ -12,6 +12,7 @@ from mzsql.expr import functions
 from mzsql.expr.functions.windows import WINDOW_FUNCTIONS
 from mzsql.expr.scalar import Literal
 from mzsql.frontend import aggregates, hir, windows
+from mzsql.frontend.clauses import not_allowed
 from mzsql.frontend.coerce import (
     Typed,
     call,
@@ -290,9 +291,8 @@ def _anonymous(ctx: ExprContext, node: exp.Expr) -> Typed:
 
 def _table_function(ctx: ExprContext, node: exp.Expr, name: str) -> Typed:
     if ctx.table_functions is None:
-        clause = ctx.clause if " " in ctx.clause else f"{ctx.clause} clause"
         raise SqlError(
-            f"table functions are not allowed in {clause} (function pg_catalog.{name})",
+            not_allowed("table functions", ctx.clause, name),
             position=position_of(node),
             sqlstate="0A000",
         )
@@ -306,7 +306,7 @@ def _aggregate(ctx: ExprContext, node: exp.Expr, where: exp.Expr | None) -> Type
         )
     if ctx.aggregates is None:
         raise GroupingError(
-            f"aggregate functions are not allowed in {ctx.clause} (function {function_name(node)})",
+            not_allowed("aggregate functions", ctx.clause, function_name(node)),
             position=position_of(node),
         )
     inner = replace(
@@ -337,10 +337,18 @@ def _called(node: exp.Expr) -> str:
     return function_name(node) if isinstance(node, exp.Anonymous) else "it"
 
 
+def _window_name(node: exp.Expr) -> str:
+    """The name of the function that an OVER clause is of."""
+    func = node.this
+    while isinstance(func, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
+        func = func.this
+    return function_name(func) if isinstance(func, exp.Anonymous) else ""
+
+
 def _window(ctx: ExprContext, node: exp.Expr) -> Typed:
     if not ctx.windows:
         raise SqlError(
-            f"window functions are not allowed in {windows.clause_name(ctx.clause)}",
+            not_allowed("window functions", ctx.clause, _window_name(node)),
             position=position_of(node),
             sqlstate="42P20",
         )

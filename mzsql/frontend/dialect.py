@@ -19,6 +19,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from mzsql.frontend.numbered import without_tags
 from mzsql.frontend.parse_containers import ContainerGrammar
+from mzsql.frontend.parse_options import group_size_options
 from mzsql.frontend.parse_queries import QueryGrammar
 from mzsql.frontend.parse_recursion import recursion_limit
 from mzsql.frontend.parse_scalars import ScalarGrammar
@@ -29,12 +30,6 @@ MAX_NESTING = 256
 
 _GRAMMAR_FUNCTIONS = ("CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM")
 _INTERVAL_FIELDS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
-_GROUP_SIZE_OPTIONS = (
-    ("AGGREGATE", "INPUT", "GROUP", "SIZE"),
-    ("DISTINCT", "ON", "INPUT", "GROUP", "SIZE"),
-    ("LIMIT", "INPUT", "GROUP", "SIZE"),
-    ("EXPECTED", "GROUP", "SIZE"),
-)
 _PUNCTUATION = {
     TokenType.L_PAREN: "left parenthesis",
     TokenType.R_PAREN: "right parenthesis",
@@ -285,10 +280,7 @@ class Parser(QueryGrammar, ContainerGrammar, ScalarGrammar):
         this = super()._parse_query_modifiers(this)
         if isinstance(this, exp.Select) and self._at_options():
             self._advance()
-            found: dict[str, int] = {}
-            for key, value in self._parse_wrapped_csv(self._group_size_option):
-                found[key] = value
-            this.meta["group_size_options"] = found
+            this.meta["group_size_options"] = group_size_options(self)
             this = super()._parse_query_modifiers(this)
         return this
 
@@ -299,15 +291,6 @@ class Parser(QueryGrammar, ContainerGrammar, ScalarGrammar):
             and self._curr.text.upper() == "OPTIONS"
             and self._next
             and self._next.token_type == TokenType.L_PAREN
-        )
-
-    def _group_size_option(self) -> Any:
-        for words in _GROUP_SIZE_OPTIONS:
-            if self._match_text_seq(*words):
-                self._match(TokenType.EQ)
-                return (" ".join(words).lower(), self.whole_number())
-        return self.expected(
-            "one of AGGREGATE INPUT GROUP SIZE, DISTINCT ON INPUT GROUP SIZE, LIMIT INPUT GROUP SIZE"
         )
 
     def _at_as_of(self) -> bool:

@@ -421,9 +421,10 @@ def _using(
             Typed(hir.Column(c), scope.items[c].typ.type, scope.items[c].typ.nullable)
             for c in (a, b)
         ]
-        conditions.append(operator_call("=", sides, position_of(node)))
+        alike = combine_types(sides, name, position_of(node))
+        conditions.append(operator_call("=", alike, position_of(node)))
         if how == "full":
-            both = call("coalesce", combine_types(sides, name, position_of(node)))
+            both = call("coalesce", alike)
             item = ScopeItem(name, None, ColumnType(both.typ, both.nullable))
             merged.append((len(scope.items) + len(scalars), item))
             scalars.append(both.expr)

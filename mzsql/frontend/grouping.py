@@ -21,6 +21,7 @@ from mzsql.frontend.nodes import position_of
 from mzsql.frontend.parse_pieces import fold
 from mzsql.frontend.projection import output_name
 from mzsql.frontend.scope import Scope
+from mzsql.frontend.windows import named_windows
 from mzsql.repr.errors import AmbiguousColumn, GroupingError, SqlError, SqlSyntaxError, Unsupported
 from mzsql.repr.types import ColumnType
 
@@ -55,7 +56,7 @@ class SelectState:
         ctx = ExprContext(self.planner, self.scope, clause, self.aggregates)
         ctx.positions = self.positions
         ctx.windows = clause != "HAVING"
-        ctx.named_windows = {fold(w.this): w for w in self.node.args.get("windows") or ()}
+        ctx.named_windows = named_windows(self.node)
         if clause == "SELECT":
             ctx.table_functions = self.table_functions
             ctx.select = self

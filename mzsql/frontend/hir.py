@@ -66,18 +66,22 @@ class Ordering(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class FrameBound(msgspec.Struct, frozen=True, cache_hash=True):
-    """``kind``: unbounded preceding, preceding, current row, following, unbounded following; `offset` for the two with one."""
+    """``kind``: unbounded preceding, preceding, current row, following, unbounded following; `offset` for the two with one.
+
+    A count, or a distance as a text in quotes.
+    """
 
     kind: str
-    offset: int | None = None
+    offset: int | str | None = None
 
 
 class WindowFrame(msgspec.Struct, frozen=True, cache_hash=True):
-    """A frame; `units` is rows, range or groups."""
+    """A frame; `units` is rows, range or groups, `exclude` empty or current row, group, ties."""
 
     units: str
     start: FrameBound
     end: FrameBound
+    exclude: str = ""
 
 
 class Windowing(msgspec.Struct, frozen=True, tag="windowing", cache_hash=True):

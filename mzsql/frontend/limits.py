@@ -11,21 +11,19 @@ from typing import TYPE_CHECKING
 
 from sqlglot import expressions as exp
 
-from mzsql.expr.evaluate import EvalError, Evaluator
-from mzsql.expr.scalar import Literal, Unmaterializable
-from mzsql.frontend import hir
+from mzsql.expr.scalar import Literal
 from mzsql.frontend.coerce import Typed, cast
 from mzsql.frontend.expressions import ExprContext
 from mzsql.frontend.nodes import position_of
 from mzsql.frontend.placeholders import undecided
-from mzsql.frontend.scalars import constant_scalar
+from mzsql.frontend.scalars import constant_value, is_constant, of_parameters
 from mzsql.frontend.scope import Scope
 from mzsql.repr import types as t
 from mzsql.repr.errors import (
-    DataError,
     DatatypeMismatch,
     InvalidParameter,
     InvalidTextRepresentation,
+    SqlSyntaxError,
     Unsupported,
 )
 
@@ -67,12 +65,14 @@ def _limit_amount(planner: QueryPlanner, node: exp.Expr, outer: Scope | None) ->
 
 def _offset(planner: QueryPlanner, node: exp.Expr) -> int:
     position = position_of(node)
+    if any(True for _ in node.find_all(exp.Column, exp.Query)):
+        raise SqlSyntaxError("OFFSET must be an integer constant", position=position)
     value = _amount(ExprContext(planner, Scope(), "OFFSET").plan(node), "OFFSET", position)
-    if is_null(value) or _of_parameters(value.expr):
+    if is_null(value) or of_parameters(value.expr):
         return 0  # without its parameters' values a statement is only prepared
     found = literal_count(value)
     if found is None:
-        raise Unsupported("OFFSET must be a constant", position=position)
+        raise SqlSyntaxError("OFFSET must be an integer constant", position=position)
     return found
 
 
@@ -92,40 +92,16 @@ def _amount(value: Typed, clause: str, position: int | None) -> Typed:
                 f"argument of {clause} must be type bigint, not type {t.type_name(value.typ)}",
                 position=position,
             )
-        if not _is_constant(done.expr):
+        if not is_constant(done.expr):
             return done
-        found = _evaluated(done, clause)
+        found = constant_value(done, clause)
         if found is None:
             return Typed(Literal(None, t.BIGINT), t.BIGINT, True)
+        assert isinstance(found, int)
         count = found
     if count < 0:
         raise InvalidParameter(f"{clause} must not be negative", position=position)
     return Typed(Literal(count, t.BIGINT), t.BIGINT, False)
-
-
-def _evaluated(value: Typed, clause: str) -> int | None:
-    evaluator = Evaluator()
-    try:
-        (found,) = evaluator.evaluate([constant_scalar(value, clause)])
-    finally:
-        evaluator.close()
-    if isinstance(found, EvalError):
-        raise DataError(found.message)
-    assert found is None or isinstance(found, int)
-    return found
-
-
-def _is_constant(scalar: hir.Scalar) -> bool:
-    variable = hir.Column | hir.Exists | hir.Select | hir.Windowing | Unmaterializable
-    return not _of_parameters(scalar) and not any(
-        isinstance(part, variable) for part in hir.walk_scalar(scalar)
-    )
-
-
-def _of_parameters(scalar: hir.Scalar) -> bool:
-    return any(
-        isinstance(part, Literal) and undecided(part.value) for part in hir.walk_scalar(scalar)
-    )
 
 
 def literal_count(value: Typed) -> int | None:

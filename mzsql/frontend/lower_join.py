@@ -14,19 +14,20 @@ from typing import TYPE_CHECKING
 from mzsql.expr import scalar as ms
 from mzsql.expr.typing import nullable
 from mzsql.frontend import hir
-from mzsql.frontend.hir_visit import visit_relation_columns
 from mzsql.frontend.rel import Rel
 from mzsql.repr.datum import Datum
 from mzsql.repr.types import BOOLEAN, SqlType
 
 if TYPE_CHECKING:
-    from mzsql.frontend.lowering import ColumnMap, Lowering
+    from mzsql.frontend.lower_scope import ColumnMap
+    from mzsql.frontend.lowering import Lowering
 
 
 def lower_join(lowering: Lowering, join: hir.Join, outer: Rel, cols: ColumnMap, depth: int) -> Rel:
     """A join applied to `outer`: outer's columns, the left's, the right's."""
     left = lowering.relation(join.left, outer, cols, depth)
-    if _reads_left(join.right):
+    # The left's columns are level 1 to the right side.
+    if any(level == 1 for level, _ in lowering.reads.of(join.right).columns):
         return lowering.let_in(left, lambda get: _lateral(lowering, join, get, cols, depth))
 
     def with_left(get_left: Rel) -> Rel:
@@ -36,18 +37,6 @@ def lower_join(lowering: Lowering, join: hir.Join, outer: Rel, cols: ColumnMap, 
         )
 
     return lowering.let_in(left, with_left)
-
-
-def _reads_left(right: hir.Relation) -> bool:
-    """Whether the right side reads the left's columns, which are level 1 to it."""
-    found: list[bool] = []
-
-    def visit(at: int, column: hir.Column) -> None:
-        if column.level == at + 1:
-            found.append(True)
-
-    visit_relation_columns(right, visit)
-    return bool(found)
 
 
 def _lateral(lowering: Lowering, join: hir.Join, left: Rel, cols: ColumnMap, depth: int) -> Rel:

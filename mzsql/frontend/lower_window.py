@@ -25,19 +25,21 @@ def window_key(window: hir.Windowing) -> str:
     return windows.WindowFunc(window.func, window.kind, order, frame, window.ignore_nulls).key
 
 
-def frame_of(frame: hir.WindowFrame) -> windows.Frame | None:
-    """A frame in rows; None for the default one."""
-    if frame.units == "range":
-        return None
-    return windows.Frame(_offset(frame.start), _offset(frame.end))
+def frame_of(frame: hir.WindowFrame) -> windows.Frame:
+    """A frame of the clause as an aggregate's key says it."""
+    bounds = (frame.start, frame.end)
+    start, end = (_offset(bound) for bound in bounds)
+    before, after = (b.offset if isinstance(b.offset, str) else "" for b in bounds)
+    return windows.Frame(start, end, frame.units, frame.exclude, (before, after))
 
 
 def _offset(bound: hir.FrameBound) -> int | None:
+    count = 1 if isinstance(bound.offset, str) else bound.offset or 0
     match bound.kind:
         case "preceding":
-            return -(bound.offset or 0)
+            return -count
         case "following":
-            return bound.offset
+            return count
         case "current row":
             return 0
         case _:

@@ -22,8 +22,16 @@ from mzsql.expr.relation import RowSetFinishing
 from mzsql.expr.typing import relation_type
 from mzsql.frontend import hir
 from mzsql.frontend.depth import deep
-from mzsql.frontend.hir_visit import map_columns, visit_relation_columns
 from mzsql.frontend.lower_join import lower_join
+from mzsql.frontend.lower_scope import ColumnMap, CteBinding
+from mzsql.frontend.lower_shape import (
+    Reads,
+    collect,
+    has_subquery,
+    independent,
+    is_row_wise,
+    of_nothing,
+)
 from mzsql.frontend.lower_window import lower_window
 from mzsql.frontend.normalize_lets import normalize_lets
 from mzsql.frontend.quantified import conjuncts
@@ -69,41 +77,13 @@ def lower_relation(relation: hir.Relation) -> mir.Relation:
         return normalize_lets(done.mir)
 
 
-@dataclass(frozen=True)
-class ColumnMap:
-    """Where columns of enclosing scopes stand in `outer`: (level, index) to position; `arity` is outer's."""
-
-    positions: Mapping[tuple[int, int], int]
-    arity: int
-
-    def get(self, level: int, index: int) -> int:
-        """The position of a column in a relation lowered over outer."""
-        return self.arity + index if level == 0 else self.positions[level, index]
-
-    def enter_scope(self, arity: int) -> ColumnMap:
-        """The map inside a scope over a relation with `arity` columns of its own, all of which stay in outer."""
-        moved = {(level + 1, i): p for (level, i), p in self.positions.items()}
-        moved.update({(1, i): self.arity + i for i in range(arity)})
-        return ColumnMap(moved, self.arity + arity)
-
-
-@dataclass(frozen=True)
-class CteBinding:
-    """A lowered CTE: its value stands over `outer`, whose columns `columns` locates as seen from scope depth `depth`."""
-
-    id: int
-    typ: RelationType
-    outer: Rel
-    columns: ColumnMap
-    depth: int
-
-
 @dataclass
 class Lowering:
     """The state of one lowering: fresh local ids and the CTEs in scope."""
 
     next_id: int = 0
     ctes: dict[int, CteBinding] = field(default_factory=dict)
+    reads: Reads = field(default_factory=Reads)
 
     # --- let ---------------------------------------------------------------------------------------
 
@@ -215,7 +195,7 @@ class Lowering:
         rest = list(scalars)
         while rest:
             arity = rel.arity
-            batch = _independent(rest, arity - cols.arity)
+            batch = independent(rest, arity - cols.arity)
             rest = rest[len(batch) :]
             rel, found = self.subqueries(batch, rel, cols, depth)
             done: list[ms.Scalar] = []
@@ -267,7 +247,7 @@ class Lowering:
         reduced = done.reduce(key, aggregates, rel.expected_group_size)
         if rel.group_key:
             return reduced
-        defaults = [(_of_nothing(a), a.typ) for a in aggregates]
+        defaults = [(of_nothing(a), a.typ) for a in aggregates]
         return self.lookup(outer, reduced, defaults)
 
     def _topk(self, rel: hir.TopK, outer: Rel, cols: ColumnMap, depth: int) -> Rel:
@@ -277,7 +257,7 @@ class Lowering:
         order = tuple(msgspec.structs.replace(o, column=shift + o.column) for o in rel.order_key)
         if rel.limit is None:
             return done.topk(group, order, None, rel.offset, rel.expected_group_size)
-        if not _has_subquery(rel.limit):
+        if not has_subquery(rel.limit):
             limit, _ = self.scalar(rel.limit, done, cols, depth, {})
             return done.topk(group, order, limit, rel.offset, rel.expected_group_size)
         # What the limit's subqueries answer depends on outer's columns alone: as a column of the group it parts no group.
@@ -306,7 +286,7 @@ class Lowering:
 
         `apply` is given the keyed outer relation and the map of columns inside it, and yields its columns followed by new ones.
         """
-        if not distinct_outer and _is_row_wise(inner):
+        if not distinct_outer and is_row_wise(inner):
             inside = cols.enter_scope(outer.arity - cols.arity)
             return self.let_in(outer, lambda get: apply(get, inside))
         needed = sorted(self._outer_columns(inner, depth))
@@ -328,19 +308,12 @@ class Lowering:
 
     def _outer_columns(self, inner: hir.Relation, depth: int) -> set[tuple[int, int]]:
         """The columns outside `inner` that it reads, by level as seen from inside; those that its CTEs were made over too."""
-        found: set[tuple[int, int]] = set()
-
-        def visit(at: int, column: hir.Column) -> None:
-            if column.level > at:
-                found.add((column.level - at, column.index))
-
-        visit_relation_columns(inner, visit)
-        bound = _bound_inside(inner)
-        for node in hir.walk(inner):
-            if isinstance(node, hir.Get) and isinstance(node.id, int) and node.id not in bound:
-                cte = self.ctes[node.id]
-                inwards = depth - cte.depth + 1
-                found |= {(level + inwards, i) for level, i in cte.columns.positions}
+        reads = self.reads.of(inner)
+        found = set(reads.columns)
+        for local in reads.ctes:
+            cte = self.ctes[local]
+            inwards = depth - cte.depth + 1
+            found |= {(level + inwards, i) for level, i in cte.columns.positions}
         return found
 
     def existential(
@@ -386,7 +359,7 @@ class Lowering:
         """`rel` joined with the value of every subquery in `scalars` (but those inside a CASE); where each value stands."""
         wanted: list[hir.Exists | hir.Select] = []
         for scalar in scalars:
-            _collect(scalar, wanted)
+            collect(scalar, wanted)
         if not wanted:
             return rel, {}
         found: dict[hir.Scalar, int] = {}
@@ -492,7 +465,7 @@ class Lowering:
         found: Mapping[hir.Scalar, int],
     ) -> tuple[ms.Scalar, Rel]:
         condition, rel = self.scalar(node.condition, rel, cols, depth, found)
-        if not _has_subquery(node.then) and not _has_subquery(node.otherwise):
+        if not has_subquery(node.then) and not has_subquery(node.otherwise):
             then, rel = self.scalar(node.then, rel, cols, depth, found)
             otherwise, rel = self.scalar(node.otherwise, rel, cols, depth, found)
             return ms.If(condition, then, otherwise), rel
@@ -514,88 +487,3 @@ class Lowering:
             ),
         )
         return ms.Column(arity), grown
-
-
-# --- what is inside ----------------------------------------------------------------------------------
-
-
-def _independent(scalars: Sequence[hir.Scalar], arity: int) -> list[hir.Scalar]:
-    """The first scalars that read no column appended among themselves; at least one."""
-    batch: list[hir.Scalar] = []
-    for scalar in scalars:
-        if batch and any(
-            isinstance(n, hir.Column) and n.level == 0 and n.index >= arity
-            for n in hir.walk_scalar(scalar)
-        ):
-            break
-        if batch and _has_subquery(scalar) and _reads_new(scalar, arity):
-            break
-        batch.append(scalar)
-    return batch
-
-
-def _reads_new(scalar: hir.Scalar, arity: int) -> bool:
-    new: list[bool] = []
-
-    def visit(at: int, column: hir.Column) -> hir.Scalar:
-        if column.level == at and column.index >= arity:
-            new.append(True)
-        return column
-
-    map_columns(scalar, visit)
-    return bool(new)
-
-
-def _collect(scalar: hir.Scalar, found: list[hir.Exists | hir.Select]) -> None:
-    """The subqueries of a scalar, left to right; those inside a CASE's branches are left to it."""
-    match scalar:
-        case hir.Exists() | hir.Select():
-            found.append(scalar)
-        case hir.If(condition=condition, then=then, otherwise=otherwise):
-            _collect(condition, found)
-            if not _has_subquery(then) and not _has_subquery(otherwise):
-                return
-        case _:
-            for child in hir.scalar_children(scalar):
-                _collect(child, found)
-
-
-def _has_subquery(scalar: hir.Scalar) -> bool:
-    return any(isinstance(n, hir.Exists | hir.Select) for n in hir.walk_scalar(scalar))
-
-
-def _bound_inside(rel: hir.Relation) -> set[int]:
-    """The CTEs that a relation defines itself; siblings elsewhere may bear the same ids."""
-    found: set[int] = set()
-    for node in hir.walk(rel):
-        if isinstance(node, hir.Let):
-            found.add(node.id)
-        elif isinstance(node, hir.LetRec):
-            found.update(binding.id for binding in node.bindings)
-    return found
-
-
-def _is_row_wise(rel: hir.Relation) -> bool:
-    """Whether a relation yields for each outer row what that row alone determines, without joins or grouping."""
-    return all(
-        isinstance(node, hir.Constant | hir.Project | hir.Map | hir.Filter | hir.CallTable)
-        and not any(
-            isinstance(part, hir.Windowing)
-            for scalar in hir.relation_scalars(node)
-            for part in hir.walk_scalar(scalar)
-        )
-        for node in hir.walk(rel)
-    )
-
-
-def _of_nothing(aggregate: ms.AggregateExpr) -> Datum:
-    """An aggregate's value over no rows."""
-    match aggregate.func:
-        case "count":
-            return 0
-        case "any":
-            return False
-        case "all":
-            return True
-        case _:
-            return None

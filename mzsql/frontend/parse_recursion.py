@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlglot.tokenizer_core import TokenType
 
+from mzsql.frontend.parse_options import unsigned_option
 from mzsql.repr.errors import SqlError, SqlSyntaxError
 
 _INVALID = "Invalid WITH MUTUALLY RECURSIVE recursion limit."
@@ -53,20 +54,4 @@ def _option(parser: Any) -> tuple[str, int]:
         kind = "error"
     if not parser._match_text_seq("RECURSION", "LIMIT"):
         parser.expected("RECURSION LIMIT" if kind else "one of RECURSION or RETURN or ERROR")
-    parser._match(TokenType.EQ)
-    token = parser._curr
-    if parser._match(TokenType.DASH):
-        parser._advance()
-        raise _not_a_limit(kind, "invalid unsigned numeric value: invalid digit found in string")
-    if not token or token.token_type in (TokenType.R_PAREN, TokenType.COMMA):
-        raise _not_a_limit(kind, "must provide an unsigned integer value")
-    parser._advance()
-    if token.token_type != TokenType.NUMBER:
-        raise _not_a_limit(kind, "cannot use value as number")
-    if not token.text.isdigit():
-        raise _not_a_limit(kind, "invalid unsigned numeric value: invalid digit found in string")
-    return kind, int(token.text)
-
-
-def _not_a_limit(kind: str, why: str) -> SqlSyntaxError:
-    return SqlSyntaxError(f"invalid {_KINDS[kind]}: {why}")
+    return kind, unsigned_option(parser, _KINDS[kind])

@@ -13,7 +13,6 @@ from mzsql.frontend import hir
 from mzsql.frontend.coerce import (
     Typed,
     call,
-    cast,
     exact_numeric,
     function_call,
     operator_call,
@@ -28,10 +27,11 @@ from mzsql.frontend.nodes import (
     position_of,
     unparen,
 )
+from mzsql.frontend.rows import Operand, compare, operand, query_sides, same, subquery_value
 from mzsql.repr import types as t
 from mzsql.repr.errors import (
+    SqlError,
     SqlSyntaxError,
-    UndefinedFunction,
     Unsupported,
 )
 from mzsql.repr.types import SqlType
@@ -86,23 +86,8 @@ def _is(ctx: ExprContext, node: exp.Expr) -> Typed:
 
 def _same(ctx: ExprContext, node: exp.Expr) -> Typed:
     """IS NOT DISTINCT FROM."""
-    left, right = ctx.plan(node.this), ctx.plan(node.expression)
-    return same_value(left, right, position_of(node))
-
-
-def same_value(left: Typed, right: Typed, position: int | None) -> Typed:
-    """Whether two values are equal, NULL being equal to NULL."""
-    if left.typ.kind == "unknown" and right.typ.kind == "unknown":
-        left, right = known(left), known(right)
-    elif left.typ.kind == "unknown":
-        left = cast(left, right.typ, "implicit") or left
-    elif right.typ.kind == "unknown":
-        right = cast(right, left.typ, "implicit") or right
-    equal = operator_call("=", [left, right], position)
-    left_null, right_null = call("is_null", [left]), call("is_null", [right])
-    both = combine("and", [left_null, right_null])
-    neither = combine("and", [equal, negate(left_null), negate(right_null)])
-    return combine("or", [neither, both])
+    left, right = operand(ctx, node.this), operand(ctx, node.expression)
+    return same(left, right, position_of(node))
 
 
 def _distinct_from(ctx: ExprContext, node: exp.Expr) -> Typed:
@@ -138,49 +123,18 @@ _OPERATORS: dict[type[exp.Expr], str] = {
     exp.ArrayContainsAll: "@>",
     exp.ArrayContainedBy: "<@",
 }
+_COMPARISONS = frozenset({"=", "<>", "<", "<=", ">", ">="})
 
 
 def _binary(ctx: ExprContext, node: exp.Expr) -> Typed:
     symbol = _OPERATORS[type(node)]
     if isinstance(node.expression, exp.Any | exp.All):
         return _quantified(ctx, node, symbol)
-    left, right = unparen(node.this), unparen(node.expression)
-    if isinstance(left, exp.Tuple) and isinstance(right, exp.Tuple):
-        return _row_comparison(ctx, symbol, left, right, position_of(node))
+    if symbol in _COMPARISONS:
+        left, right = operand(ctx, node.this), operand(ctx, node.expression)
+        return compare(symbol, left, right, position_of(node))
     planned = [ctx.plan(node.this), ctx.plan(node.expression)]
     return operator_call(symbol, planned, position_of(node))
-
-
-def _row_comparison(
-    ctx: ExprContext, symbol: str, left: exp.Expr, right: exp.Expr, position: int | None
-) -> Typed:
-    if len(left.expressions) != len(right.expressions):
-        raise SqlSyntaxError("unequal number of entries in row expressions", position=position)
-    lefts = [ctx.plan(e) for e in left.expressions]
-    rights = [ctx.plan(e) for e in right.expressions]
-    return compare_rows(symbol, lefts, rights, position)
-
-
-def compare_rows(
-    symbol: str, lefts: list[Typed], rights: list[Typed], position: int | None
-) -> Typed:
-    """Rows compared: equality column by column, order lexicographically."""
-    pairs = list(zip(lefts, rights, strict=True))
-    if symbol == "=":
-        return combine("and", [operator_call("=", list(p), position) for p in pairs])
-    if symbol == "<>":
-        return combine("or", [operator_call("<>", list(p), position) for p in pairs])
-    if symbol not in ("<", "<=", ">", ">="):
-        raise UndefinedFunction(
-            f"operator does not exist: record {symbol} record", position=position
-        )
-    strict = symbol[0]
-    out = operator_call(symbol, list(pairs[-1]), position)
-    for pair in reversed(pairs[:-1]):
-        before = operator_call(strict, list(pair), position)
-        equal = operator_call("=", list(pair), position)
-        out = combine("or", [before, combine("and", [equal, out])])
-    return out
 
 
 def _unary(symbol: str) -> Callable[[ExprContext, exp.Expr], Typed]:
@@ -204,8 +158,10 @@ def _negative(ctx: ExprContext, node: exp.Expr) -> Typed:
             if int(text) <= 2**bits:
                 typ = SqlType(kind)
                 return Typed(Literal(-int(text), typ), typ, False)
+    plain = exact_numeric(text)
+    assert isinstance(plain.expr, Literal)
     del ctx
-    return exact_numeric(text, "-")
+    return Typed(Literal(f"-{plain.expr.value}", plain.typ), plain.typ, False)
 
 
 def _like(ctx: ExprContext, node: exp.Expr) -> Typed:
@@ -292,14 +248,10 @@ def _in(ctx: ExprContext, node: exp.Expr, *, negated: bool = False) -> Typed:
             "Expected an expression, found right parenthesis", position=position_of(node)
         )
     symbol, key = ("<>", "and") if negated else ("=", "or")
-    left = unparen(node.this)
     position = position_of(node)
-    if isinstance(left, exp.Tuple):
-        rows = [unparen(e) for e in node.expressions]
-        return combine(key, [_row_comparison(ctx, symbol, left, row, position) for row in rows])
-    value = ctx.plan(node.this)
-    members = [ctx.plan(e) for e in node.expressions]
-    return combine(key, [operator_call(symbol, [value, m], position) for m in members])
+    left = operand(ctx, node.this)
+    members = [operand(ctx, e) for e in node.expressions]
+    return combine(key, [compare(symbol, left, m, position) for m in members])
 
 
 def _quantified(ctx: ExprContext, node: exp.Expr, symbol: str) -> Typed:
@@ -321,21 +273,15 @@ def _any_all(
     every: bool,
 ) -> Typed:
     """``left symbol ANY|ALL (query)``: the comparison mapped over the query's rows, then reduced."""
-    target = unparen(left)
-    lefts = (
-        [ctx.plan(e) for e in target.expressions]
-        if isinstance(target, exp.Tuple)
-        else [ctx.plan(left)]
-    )
+    target = operand(ctx, left)
     planned = ctx.planner.subquery(query, ctx.scope)
-    if len(planned.types) != len(lefts):
-        raise SqlSyntaxError(
-            f"subquery has {len(planned.types)} columns available but {len(lefts)} columns specified",
-            position=position,
+    outer, inner = query_sides(target, planned, position)
+    moved = tuple(Typed(shifted(v.expr, 1), v.typ, v.nullable) for v in outer.values)
+    comparison = compare(symbol, Operand(moved, outer.row), inner, position)
+    if comparison.typ.kind != "boolean":
+        raise SqlError(
+            "op ANY/ALL requires operator to yield boolean", position=position, sqlstate="42809"
         )
-    moved = [Typed(shifted(v.expr, 1), v.typ, v.nullable) for v in lefts]
-    rights = [Typed(hir.Column(i), c.type, c.nullable) for i, c in enumerate(planned.types)]
-    comparison = compare_rows(symbol, moved, rights, position)
     mapped = hir.Map(planned.relation, (comparison.expr,))
     column = hir.Column(len(planned.types))
     aggregate = hir.Aggregate("all" if every else "any", column, False, t.BOOLEAN, True)
@@ -348,15 +294,13 @@ def _exists(ctx: ExprContext, node: exp.Expr) -> Typed:
 
 
 def _scalar_subquery(ctx: ExprContext, node: exp.Expr) -> Typed:
-    planned = ctx.planner.subquery(node, ctx.scope)
-    if len(planned.names) == 1:
-        node.meta["column"] = planned.names[0]  # what names the value in a select list
-    if len(planned.types) != 1:
+    value, several = subquery_value(ctx, node)
+    if several:
         raise SqlSyntaxError(
-            f"Expected subselect to return 1 column, got {len(planned.types)} columns",
+            f"Expected subselect to return 1 column, got {len(value.typ.fields)} columns",
             position=position_of(node),
         )
-    return Typed(hir.Select(planned.relation), planned.types[0].type, True)
+    return value
 
 
 #: The handlers of this module's nodes.

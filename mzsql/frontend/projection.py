@@ -12,6 +12,7 @@ from sqlglot import expressions as exp
 
 from mzsql.frontend import hir
 from mzsql.frontend.coerce import Typed
+from mzsql.frontend.containers import record_fields
 from mzsql.frontend.nodes import function_name, position_of
 from mzsql.frontend.parse_pieces import fold
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
@@ -96,6 +97,11 @@ def plan_select_items(select: SelectState) -> list[tuple[str, Typed]]:
     ctx = select.context("SELECT")
     items: list[tuple[str, Typed]] = []
     for node in select.node.expressions:
+        if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Star):
+            parts = record_fields(ctx.plan(node.this), position_of(node))
+            items.extend(parts)
+            select.items.extend((None, value) for _, value in parts)
+            continue
         star = _star_of(node)
         if star is not None:
             table = tuple(

@@ -17,11 +17,12 @@ from mzsql.expr.relation import RowSetFinishing
 from mzsql.expr.scalar import ColumnOrder, Literal
 from mzsql.frontend import grouping, hir, table_functions
 from mzsql.frontend.catalog import CatalogView, FullName
-from mzsql.frontend.coerce import Typed, as_common, cast, settle, to_boolean, unify
+from mzsql.frontend.coerce import Typed, cast, settle, to_boolean, unify
 from mzsql.frontend.expressions import ExprContext
 from mzsql.frontend.from_clause import plan_from
 from mzsql.frontend.limits import is_null, literal_count, plan_limit
 from mzsql.frontend.nodes import position_of
+from mzsql.frontend.ordering import check_distinct_on, column_order, limit_size, order_items
 from mzsql.frontend.parse_pieces import fold
 from mzsql.frontend.planned import Cte, Pending, Planned, limit_inside, project
 from mzsql.frontend.projection import plan_select_items
@@ -211,10 +212,10 @@ class QueryPlanner:
         scope = Scope(items)
         relation, types = done.relation, list(done.types)
         order: list[ColumnOrder] = []
-        for item in _order_items(node):
+        for item in order_items(node):
             column = grouping.ordinal_of(item.this, len(done.types), "ORDER BY")
             if column is None:
-                ctx = ExprContext(self, scope, "ORDER BY")
+                ctx = ExprContext(self, scope, "ORDER BY clause of a set expression")
                 planned = settle(ctx.plan(item.this))
                 if isinstance(planned.expr, hir.Column) and planned.expr.level == 0:
                     column = planned.expr.index
@@ -222,7 +223,7 @@ class QueryPlanner:
                     relation = hir.Map(relation, (planned.expr,))
                     types.append(ColumnType(planned.typ, planned.nullable))
                     column = len(types) - 1
-            order.append(_column_order(item, column))
+            order.append(column_order(item, column))
         limit, offset = plan_limit(self, node, None)
         return Pending(
             relation,
@@ -295,7 +296,7 @@ class QueryPlanner:
         types: list[ColumnType] = []
         for i, (have, typ) in enumerate(zip(planned.types, wanted, strict=True)):
             value = Typed(hir.Column(i), have.type, have.nullable)
-            done = as_common(value, typ) if context == "implicit" else cast(value, typ, context)
+            done = cast(value, typ, context)
             if done is None:
                 raise DatatypeMismatch(
                     f"{what} types {t.type_name(typ)} and {t.type_name(have.type)} cannot be matched"
@@ -370,7 +371,7 @@ class QueryPlanner:
         items = plan_select_items(select)
         if not keep_unknown:
             items = [(name, settle(value)) for name, value in items]
-        order = [(item, select.plan_order_item(item, items)) for item in _order_items(node)]
+        order = [(item, select.plan_order_item(item, items)) for item in order_items(node)]
         distinct = node.args.get("distinct")
         on = select.plan_distinct_on(distinct, items) if distinct is not None else None
         select.group()
@@ -382,21 +383,27 @@ class QueryPlanner:
         if distinct is not None and on is None:
             return self._select_distinct(select, node, names, outputs, order, outer)
         placed = [(item, select.place_order(spec, outputs)) for item, spec in order]
-        columns = tuple(_column_order(item, column) for item, column in placed)
+        columns = tuple(column_order(item, column) for item, column in placed)
         sizes = node.meta.get("group_size_options", {})
         if on is not None:
             keys = tuple(dict.fromkeys(select.place_order(spec, outputs) for spec in on))
-            _check_distinct_on(keys, columns, position_of(node))
+            check_distinct_on(keys, columns, position_of(node))
             one = Literal(1, t.BIGINT)
             size = sizes.get("distinct on input group size", sizes.get("expected group size"))
             mapped = select.mapped()
             select.relation = hir.TopK(mapped, keys, columns, one, 0, size)
             select.pending_scalars = []
         limit, offset = plan_limit(self, node, outer)
-        size = sizes.get("limit input group size", sizes.get("expected group size"))
         relation = select.mapped()
         return Pending(
-            relation, tuple(select.types), names, columns, limit, offset, tuple(outputs), size
+            relation,
+            tuple(select.types),
+            names,
+            columns,
+            limit,
+            offset,
+            tuple(outputs),
+            limit_size(node),
         )
 
     def _select_distinct(
@@ -418,13 +425,13 @@ class QueryPlanner:
                     position=position_of(item),
                     sqlstate="42P10",
                 )
-            columns.append(_column_order(item, outputs.index(column)))
+            columns.append(column_order(item, outputs.index(column)))
         relation = hir.Distinct(project(select.mapped(), outputs, len(select.types)))
         types = tuple(select.types[c] for c in outputs)
         limit, offset = plan_limit(self, node, outer)
-        return Pending(
-            relation, types, names, tuple(columns), limit, offset, tuple(range(len(outputs)))
-        )
+        project_all = tuple(range(len(outputs)))
+        size = limit_size(node)
+        return Pending(relation, types, names, tuple(columns), limit, offset, project_all, size)
 
     def select_list_table_function(self, ctx: ExprContext, node: exp.Expr) -> Typed:
         """A table function in a select list: joined laterally, once for equal calls."""
@@ -455,15 +462,6 @@ def _alias_name(node: exp.Expr) -> str:
     return fold(node.this) if isinstance(node, exp.ColumnDef) else fold(node)
 
 
-def _order_items(node: exp.Expr) -> list[exp.Expr]:
-    order = node.args.get("order")
-    return [] if order is None else list(order.expressions)
-
-
-def _column_order(item: exp.Expr, column: int) -> ColumnOrder:
-    return ColumnOrder(column, bool(item.args.get("desc")), not item.args.get("nulls_first"))
-
-
 def _constant_limit(value: Typed | None) -> int | None:
     return None if value is None else literal_count(value)
 
@@ -480,18 +478,3 @@ def _refuse_unknown_clauses(node: exp.Select) -> None:
                 f"the clause {key.strip('_').upper()} is not supported in SELECT",
                 position=position_of(node),
             )
-
-
-def _check_distinct_on(
-    keys: tuple[int, ...], order: tuple[ColumnOrder, ...], position: int | None
-) -> None:
-    leading = [o.column for o in order[: len(keys)]]
-    left = set(keys)
-    for column in leading:
-        if column not in left and left:
-            raise SqlSyntaxError(
-                "SELECT DISTINCT ON expressions must match initial ORDER BY expressions",
-                position=position,
-                sqlstate="42P10",
-            )
-        left.discard(column)

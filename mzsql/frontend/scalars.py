@@ -6,9 +6,12 @@ Promise: a scalar without subqueries and outer columns is the same tree in MIR; 
 from __future__ import annotations
 
 from mzsql.expr import scalar as ms
+from mzsql.expr.evaluate import EvalError, Evaluator
 from mzsql.frontend import hir
 from mzsql.frontend.coerce import Typed
-from mzsql.repr.errors import SqlError, Unsupported
+from mzsql.frontend.placeholders import undecided
+from mzsql.repr.datum import Datum
+from mzsql.repr.errors import DataError, SqlError, Unsupported
 
 
 def plain_scalar(value: hir.Scalar, what: str) -> ms.Scalar:
@@ -40,3 +43,34 @@ def constant_scalar(value: Typed, what: str) -> ms.Scalar:
     if ms.support(scalar):
         raise SqlError(f"{what} cannot contain column references", sqlstate="42P10")
     return scalar
+
+
+def constant_value(value: Typed, what: str) -> Datum:
+    """What an expression that `is_constant` comes to.
+
+    Raises:
+        DataError: it fails.
+    """
+    evaluator = Evaluator()
+    try:
+        (found,) = evaluator.evaluate([constant_scalar(value, what)])
+    finally:
+        evaluator.close()
+    if isinstance(found, EvalError):
+        raise DataError(found.message)
+    return found
+
+
+def is_constant(scalar: hir.Scalar) -> bool:
+    """Whether a scalar has one value, known while the statement is planned."""
+    variable = hir.Column | hir.Exists | hir.Select | hir.Windowing | ms.Unmaterializable
+    return not of_parameters(scalar) and not any(
+        isinstance(part, variable) for part in hir.walk_scalar(scalar)
+    )
+
+
+def of_parameters(scalar: hir.Scalar) -> bool:
+    """Whether a scalar reads a parameter of a statement that is only prepared."""
+    return any(
+        isinstance(part, ms.Literal) and undecided(part.value) for part in hir.walk_scalar(scalar)
+    )

@@ -1,8 +1,7 @@
 """Window functions: a call with an OVER clause to `hir.Windowing`.
 
-Promise: OVER clauses, named windows and frames follow PostgreSQL's rules and wording; which frames and options there are follows
-Materialize: frames in ROWS, the default one in RANGE, IGNORE NULLS for `lag` and `lead`. `avg` and the variances become window aggregates
-of sums and counts, as their grouped counterparts do.
+Promise: OVER clauses, named windows and frames follow PostgreSQL's rules and wording; the other options are Materialize's: IGNORE NULLS for
+`lag` and `lead`. `avg` and the variances become window aggregates of sums and counts, as their grouped counterparts do.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from mzsql.frontend import aggregates, hir
 from mzsql.frontend.coerce import Typed, call, cast, settle, unify
 from mzsql.frontend.nodes import function_name, position_of
 from mzsql.frontend.parse_pieces import fold
+from mzsql.frontend.window_frames import plan_frame
 from mzsql.repr import types as t
 from mzsql.repr.errors import (
     DatatypeMismatch,
     SqlError,
-    SqlSyntaxError,
     UndefinedFunction,
     UndefinedObject,
     Unsupported,
@@ -30,10 +29,6 @@ from mzsql.repr.errors import (
 
 if TYPE_CHECKING:
     from mzsql.frontend.expressions import ExprContext
-
-#: The largest offset of a frame.
-MAX_OFFSET = 1_000_000
-_BOUNDS = {"preceding": 1, "current row": 2, "following": 3}
 
 
 @dataclass(frozen=True)
@@ -80,9 +75,23 @@ def replace_window(
     )
 
 
-def clause_name(clause: str) -> str:
-    """A clause as an error about window functions names it."""
-    return "ON clause" if clause == "JOIN conditions" else clause
+def named_windows(select: exp.Expr) -> dict[str, exp.Expr]:
+    """The WINDOW clause.
+
+    Raises:
+        SqlError: ``window "w" is already defined``.
+    """
+    found: dict[str, exp.Expr] = {}
+    for window in select.args.get("windows") or ():
+        name = fold(window.this)
+        if name in found:
+            raise SqlError(
+                f'window "{name}" is already defined',
+                position=position_of(window.this),
+                sqlstate="42P20",
+            )
+        found[name] = window
+    return found
 
 
 def plan_window(ctx: ExprContext, node: exp.Expr) -> Typed:
@@ -212,15 +221,12 @@ def _no_such(name: str, args: list[Typed], position: int | None) -> UndefinedFun
 def _window(ctx: ExprContext, node: exp.Expr) -> hir.Windowing:
     over = _over(ctx, node)
     partition = tuple(settle(ctx.plan(e)).expr for e in over.partition)
+    keys = [settle(ctx.plan(item.this)) for item in over.order]
     order = tuple(
-        hir.Ordering(
-            settle(ctx.plan(item.this)).expr,
-            bool(item.args.get("desc")),
-            not item.args.get("nulls_first"),
-        )
-        for item in over.order
+        hir.Ordering(key.expr, bool(item.args.get("desc")), not item.args.get("nulls_first"))
+        for key, item in zip(keys, over.order, strict=True)
     )
-    frame = None if over.spec is None else _frame(over.spec)
+    frame = None if over.spec is None else plan_frame(ctx, over.spec, keys)
     return hir.Windowing("", "scalar", (), partition, order, t.BIGINT, frame)
 
 
@@ -243,63 +249,15 @@ def _over(ctx: ExprContext, node: exp.Expr, seen: tuple[str, ...] = ()) -> _Over
         raise _cannot(f'override PARTITION BY clause of window "{name}"', alias)
     if own.order and base.order:
         raise _cannot(f'override ORDER BY clause of window "{name}"', alias)
-    if base.spec is not None and (own.order or own.spec is not None):
-        raise _cannot(f'copy window "{name}" because it has a frame clause', alias)
+    if base.spec is not None and "order" in node.args:  # in parentheses, that is
+        raise SqlError(
+            f'cannot copy window "{name}" because it has a frame clause',
+            position=position_of(alias),
+            hint=None if own.order or own.spec else "Omit the parentheses in this OVER clause.",
+            sqlstate="42P20",
+        )
     return _Over(base.partition, base.order or own.order, base.spec or own.spec)
 
 
 def _cannot(what: str, node: exp.Expr) -> SqlError:
     return SqlError(f"cannot {what}", position=position_of(node), sqlstate="42P20")
-
-
-# --- frames --------------------------------------------------------------------------------------------
-
-
-def _frame(spec: exp.Expr) -> hir.WindowFrame | None:
-    units = str(spec.args.get("kind") or "range").lower()
-    if units == "groups":
-        raise Unsupported("GROUPS in window frames not yet supported", position=position_of(spec))
-    if spec.args.get("exclude"):
-        raise Unsupported("EXCLUDE in window frames not yet supported", position=position_of(spec))
-    start = _bound(spec.args.get("start"), spec.args.get("start_side"))
-    end = _bound(spec.args.get("end"), spec.args.get("end_side"))
-    _check_bounds(start, end)
-    for bound in (start, end):
-        if bound.offset is not None and bound.offset > MAX_OFFSET:
-            raise SqlError(
-                f"Window frame offsets greater than {MAX_OFFSET} are currently not supported"
-            )
-    if units == "rows":
-        return hir.WindowFrame("rows", start, end)
-    if (start.kind, end.kind) != ("unbounded preceding", "current row"):
-        raise Unsupported(
-            "RANGE in non-default window frames not yet supported", position=position_of(spec)
-        )
-    return None
-
-
-def _bound(value: object, side: object) -> hir.FrameBound:
-    if value is None or (isinstance(value, str) and value.upper() == "CURRENT ROW"):
-        return hir.FrameBound("current row")
-    direction = str(side).lower()
-    if isinstance(value, str):
-        return hir.FrameBound(f"unbounded {direction}")
-    if not isinstance(value, exp.Literal) or value.is_string or not str(value.this).isdigit():
-        node = value if isinstance(value, exp.Expr) else None
-        raise SqlSyntaxError(
-            "Expected literal unsigned integer as the offset of a window frame",
-            position=position_of(node),
-        )
-    return hir.FrameBound(direction, int(str(value.this)))
-
-
-def _check_bounds(start: hir.FrameBound, end: hir.FrameBound) -> None:
-    if start.kind == "unbounded following":
-        raise SqlSyntaxError("frame start cannot be UNBOUNDED FOLLOWING")
-    if end.kind == "unbounded preceding":
-        raise SqlSyntaxError("frame end cannot be UNBOUNDED PRECEDING")
-    first, last = _BOUNDS.get(start.kind, 0), _BOUNDS.get(end.kind, 4)
-    if first <= last:
-        return
-    shown = "current row" if start.kind == "current row" else "following row"
-    raise SqlSyntaxError(f"frame starting from {shown} cannot have preceding rows")

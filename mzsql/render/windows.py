@@ -4,7 +4,7 @@ Promise: results do not depend on an engine's order of equal rows: rows that the
 columns, ascending, NULLs last; peers stay peers. Sums are exact, an overflow is an error of the rows it concerns. An unnested Reduce's
 rows are put out as they are; else they are gathered into a list.
 
-The trade-off on Spark: `lag` and `lead` take a literal offset only there.
+The trade-off on Spark: there `lag` and `lead` take a literal offset only, and there are no frames in groups, with distances or exclusions.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from mzsql.render.statement import (
     subquery,
 )
 from mzsql.repr.errors import Unsupported
+from mzsql.repr.interval_text import parse_interval
 from mzsql.repr.types import INTEGER, ColumnType, SqlType
 
 #: What aggregates over a group's rows are made of, in either engine.
@@ -72,6 +73,7 @@ class _Window:
         by: the partition.
         orders: its order.
         ties: what puts equal rows in order.
+        order_types: the types that the order compares.
         argument: type of the argument.
         expr: the aggregate's argument as planned.
     """
@@ -84,6 +86,7 @@ class _Window:
     argument: SqlType | None
     result: SqlType
     expr: Scalar
+    order_types: tuple[SqlType, ...] = ()
 
     def over(
         self, function: Ast, order: Sequence[exp.Ordered], frame: keys.Frame | None = None
@@ -91,8 +94,8 @@ class _Window:
         """``function OVER (PARTITION BY … ORDER BY … [ROWS BETWEEN …])``."""
         return self.over_parts(function, self.by, order, frame)
 
-    @staticmethod
     def over_parts(
+        self,
         function: Ast,
         by: Sequence[Ast],
         order: Sequence[exp.Ordered],
@@ -103,7 +106,7 @@ class _Window:
             this=function.copy(),
             partition_by=[p.copy() for p in by],
             order=exp.Order(expressions=[o.copy() for o in order]) if order else None,
-            spec=None if frame is None else _spec(frame),
+            spec=None if frame is None else _spec(frame, self.order_types),
         )
 
     @property
@@ -112,21 +115,52 @@ class _Window:
         return (*self.orders, *self.ties)
 
 
-def _spec(frame: keys.Frame) -> exp.WindowSpec:
-    def bound(at: int | None, unbounded: str) -> tuple[Ast | str, str | None]:
+def _spec(frame: keys.Frame, order: Sequence[SqlType]) -> exp.WindowSpec:
+    def bound(at: int | None, unbounded: str, distance: str) -> tuple[Ast | str, str | None]:
         if at is None:
             return "UNBOUNDED", unbounded
+        if distance:
+            return _distance(distance, order[0]), "PRECEDING" if at < 0 else "FOLLOWING"
         if at == 0:
             return "CURRENT ROW", None
         return s.num(abs(at)), "PRECEDING" if at < 0 else "FOLLOWING"
 
     (start, start_side), (end, end_side) = (
-        bound(frame.start, "PRECEDING"),
-        bound(frame.end, "FOLLOWING"),
+        bound(frame.start, "PRECEDING", frame.distances[0]),
+        bound(frame.end, "FOLLOWING", frame.distances[1]),
     )
     return exp.WindowSpec(
-        kind="ROWS", start=start, start_side=start_side, end=end, end_side=end_side
+        kind=frame.units.upper(),
+        start=start,
+        start_side=start_side,
+        end=end,
+        end_side=end_side,
+        exclude=exp.Var(this=frame.exclude.upper()) if frame.exclude else None,
     )
+
+
+def _distance(quoted: str, order: SqlType) -> Ast:
+    """A distance in a column of an order, as DuckDB adds it."""
+    text = quoted.strip("'")
+    if order.kind in ("date", "timestamp", "timestamptz"):
+        span = parse_interval(text)
+        days = s.add(s.call("TO_MONTHS", s.num(span.months)), s.call("TO_DAYS", s.num(span.days)))
+        return s.add(days, s.call("TO_MICROSECONDS", s.num(span.microseconds)))
+    if order.kind in ("real", "double"):
+        return s.double(s.text(text))
+    scale = (
+        max(order.effective_scale, len(text.partition(".")[2])) if order.kind == "numeric" else 0
+    )
+    return s.cast_to(s.text(text), s.decimal_type(38, scale))
+
+
+def _measured(column: Ast, order: SqlType) -> Ast:
+    """A column of an order in a type that distances can be added to without leaving it."""
+    if order.kind in ("real", "double"):
+        return s.double(column)
+    if order.kind in ("smallint", "integer", "bigint", "uint2", "uint4", "uint8"):
+        return s.cast_to(column, s.decimal_type(38, 0))
+    return column
 
 
 def windowed(r: Renderer, node: lir.Reduce, groups: g.Groups, rows: str) -> exp.Select:
@@ -143,18 +177,21 @@ def windowed(r: Renderer, node: lir.Reduce, groups: g.Groups, rows: str) -> exp.
     assert element is not None
     result = element.fields[0][1].type
     argument = None if func.kind == "scalar" else keys.argument_type(func, payload)
+    _check_engine(func, r.engine)
+    order_types = tuple(c.type for _, c in one.argument_type.type.fields[1 : len(func.order) + 1])
     window = _Window(
         func,
         r.engine,
         tuple(col(f"c{i}") for i in range(k)),
         tuple(
-            ordered(col(f"o{i}"), desc=desc, nulls_last=last)
+            ordered(_key(func, i, order_types[i]), desc=desc, nulls_last=last)
             for i, (desc, last) in enumerate(func.order)
         ),
         tuple(ordered(col(f"t{i}")) for i in range(len(original.fields))),
         argument,
         result,
         one.expr.expr,
+        order_types,
     )
     parts, value, error = _function(window)
     numbered = select(
@@ -180,6 +217,24 @@ def windowed(r: Renderer, node: lir.Reduce, groups: g.Groups, rows: str) -> exp.
     if not group:
         gathered.set("having", exp.Having(this=s.gt(exp.Count(this=exp.Star()), s.num(0))))
     return gathered
+
+
+def _key(func: keys.WindowFunc, position: int, typ: SqlType) -> Ast:
+    """A column of the order; one that a frame measures distances in is as wide as they need."""
+    column = col(f"o{position}")
+    measured = func.frame is not None and any(func.frame.distances)
+    return _measured(column, typ) if measured else column
+
+
+def _check_engine(func: keys.WindowFunc, engine: Engine) -> None:
+    frame = func.frame
+    if engine is not Engine.SPARK or frame is None or (frame.units == "rows" and frame.is_plain):
+        return
+    if func.kind == "value" or not frame.is_plain:
+        raise Unsupported(
+            f"the window frame {frame} is not supported over this much data",
+            hint="use a frame in ROWS",
+        )
 
 
 def can_fail(groups: g.Groups) -> bool:
@@ -230,6 +285,11 @@ def _edge(window: _Window) -> Ast:
     if func.frame is not None:
         if func.frame.is_empty:
             return null_of(ColumnType(argument), window.engine)
+        if func.frame.units != "rows":
+            # Among peers the order of all columns says which is first, as everywhere.
+            chosen = exp.Order(this=col("a0"), expressions=[o.copy() for o in window.total])
+            ordered_call = exp.Anonymous(this=func.func.upper(), expressions=[chosen])
+            return window.over(ordered_call, window.orders, func.frame)
         return window.over(call, window.total or (ordered(s.num(1)),), func.frame)
     everything = keys.Frame(None, None)
     if func.func == "first_value":
@@ -307,6 +367,8 @@ def _over_frame(window: _Window) -> Callable[[Ast], Ast]:
         return lambda made: window.over(made, window.orders)
     if frame.is_empty:
         return lambda _: s.null()
+    if frame.units != "rows":
+        return lambda made: window.over(made, window.orders, frame)
     return lambda made: window.over(made, window.total or (ordered(s.num(1)),), frame)
 
 

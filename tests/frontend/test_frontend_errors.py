@@ -64,13 +64,13 @@ CASES = [
     ),
     (
         "SELECT * FROM t WHERE sum(a) > 1",
-        "aggregate functions are not allowed in WHERE (function sum)",
+        "aggregate functions are not allowed in WHERE clause (function pg_catalog.sum)",
         "sum",
     ),
     ("SELECT sum(sum(a)) FROM t", "nested aggregate functions are not allowed", None),
     (
         "SELECT a FROM t GROUP BY sum(a)",
-        "aggregate functions are not allowed in GROUP BY (function sum)",
+        "aggregate functions are not allowed in GROUP BY clause (function pg_catalog.sum)",
         None,
     ),
     ("SELECT * FROM t WHERE a", "argument of WHERE must be type boolean, not type integer", "a"),
@@ -169,7 +169,7 @@ CASES = [
     ("SELECT a FROM t LIMIT 'x'", None, None),
     (
         "SELECT a FROM t WHERE row_number() OVER () > 1",
-        "window functions are not allowed in WHERE",
+        "window functions are not allowed in WHERE clause (function pg_catalog.row_number)",
         None,
     ),
     (
@@ -188,6 +188,65 @@ CASES = [
         "table functions are not allowed in WHERE clause (function pg_catalog.generate_series)",
         None,
     ),
+    (
+        "SELECT count(*) FILTER (WHERE count(a) > 1) FROM t",
+        "aggregate functions are not allowed in FILTER (function pg_catalog.count)",
+        "count(a)",
+    ),
+    (
+        "SELECT a FROM t UNION SELECT a FROM u ORDER BY sum(a)",
+        "aggregate functions are not allowed in ORDER BY clause of a set expression (function pg_catalog.sum)",
+        "sum",
+    ),
+    (
+        "SELECT a FROM t UNION SELECT a FROM u ORDER BY lag(a) OVER ()",
+        "window functions are not allowed in ORDER BY clause of a set expression (function pg_catalog.lag)",
+        None,
+    ),
+    (
+        "SELECT 1 FROM t JOIN u ON list_agg(t.a) = NULL",
+        "aggregate functions are not allowed in ON clause (function mz_catalog.list_agg)",
+        "list_agg",
+    ),
+    (
+        "SELECT (SELECT count(t.a)) FROM t",
+        "aggregate functions that refer exclusively to outer columns not yet supported",
+        "count",
+    ),
+    (
+        "SELECT count() FROM t",
+        "count(*) must be used to call a parameterless aggregate function",
+        "count",
+    ),
+    ("SELECT sum(*) FROM t", "function sum() does not exist", "sum"),
+    ("SELECT avg(s) FROM t", "function sum(text) does not exist", "avg"),
+    ("SELECT avg(NULL)", "function sum(unknown) is not unique", "avg"),
+    ("SELECT array_agg(NULL)", "function array_agg(unknown) is not unique", "array_agg"),
+    (
+        "SELECT string_agg(a, ',') FROM t",
+        "function string_agg(integer, unknown) does not exist",
+        "string_agg",
+    ),
+    (
+        "SELECT 1 FROM t JOIN (SELECT DATE '2024-01-01' AS a) d USING (a)",
+        'NATURAL/USING join column "a" types integer and date cannot be matched',
+        None,
+    ),
+    ("SELECT a FROM t OFFSET b", "OFFSET must be an integer constant", None),
+    (
+        "SELECT a + ANY (SELECT 1) FROM t",
+        "op ANY/ALL requires operator to yield boolean",
+        None,
+    ),
+    ("SELECT (1, 2) = (SELECT 1)", "unequal number of entries in row expressions", None),
+    (
+        "SELECT (1, 2) IN (SELECT 1)",
+        "subquery has 1 columns available but 2 columns specified",
+        None,
+    ),
+    ("SELECT (SELECT 1, 2)", "Expected subselect to return 1 column, got 2 columns", None),
+    ("SELECT (SELECT)", "Expected subselect to return 1 column, got 0 columns", None),
+    ("SELECT (a).* FROM t", "type integer is not composite", None),
     # --- syntax
     ("SELECT 1 FROM", "Expected identifier, found EOF", ""),
     ("SELECT (1", "Expected right parenthesis, found EOF", ""),

@@ -224,6 +224,22 @@ SELECT 1 UNION SELECT '3'
 SELECT a, s FROM t EXCEPT SELECT NULL, 'z' EXCEPT ALL SELECT 1, 'x'
 SELECT CASE WHEN a = 1 THEN 1 / (a - 1 + 1) WHEN a IS NULL THEN 1 ELSE 0 END FROM t
 SELECT s FROM t WHERE s NOT LIKE '%y' AND s ILIKE 'Y%' OR s LIKE '_'
+SELECT (a, b) = (SELECT c, d FROM u WHERE c = 4 LIMIT 1) FROM t
+SELECT a, (a, b) <> (SELECT c, d FROM u WHERE c = 5) FROM t
+SELECT a, (a, b) < (SELECT max(c), max(d) FROM u), (a, b) = (SELECT c, d FROM u WHERE c = 99) FROM t
+SELECT ROW(a, b) = ROW(1, 10), ROW(a, b) IN (ROW(1, 10), ROW(2, 3)), ROW(a, b) >= ROW(2, 3) FROM t
+SELECT (a, b) IS NOT DISTINCT FROM (3, NULL), (a, s) IS DISTINCT FROM (1, 'x') FROM t
+SELECT count(*) FROM (SELECT a, b FROM t) q JOIN (SELECT a, b FROM t) r ON q = r
+SELECT count(*) FROM (SELECT a, b FROM t) q JOIN (SELECT a, b FROM w) r ON q <> r
+SELECT a, (a, b) IN (SELECT c, d FROM u), (a, b) = ANY (SELECT c, d FROM u), (a, b) <> ALL (SELECT c, d FROM u WHERE c IS NOT NULL) FROM t
+SELECT count(*) FROM (SELECT FROM t) q
+SELECT 1 FROM (SELECT) q
+SELECT a, EXISTS (SELECT FROM u WHERE u.c = t.a) FROM t
+SELECT a, d FROM t JOIN (SELECT c::bigint AS a, d FROM u) q USING (a)
+SELECT a, t.a, q.a FROM t FULL JOIN (SELECT c::bigint AS a, d FROM u) q USING (a)
+SELECT (q).a, (q).s FROM (SELECT a, s FROM t) q
+SELECT (q).* FROM (SELECT a, s FROM t) q
+SELECT ((SELECT 2) UNION SELECT 2), (((SELECT 3)) UNION SELECT 3)
 """
 
 

@@ -27,8 +27,11 @@ SCALAR = frozenset({"row_number", "rank", "dense_rank"})
 VALUE = frozenset({"lag", "lead", "first_value", "last_value"})
 WINDOW_FUNCTIONS = SCALAR | VALUE
 
-_BOUND = r"(?:unbounded preceding|\d+ preceding|current row|\d+ following|unbounded following)"
-_FRAME = rf"(?: rows between (?P<start>{_BOUND}) and (?P<end>{_BOUND}))?"
+_BOUND = r"(?:current row|(?:unbounded|\d+|'[^']*') (?:preceding|following))"
+_FRAME = (
+    rf"(?: (?P<units>rows|range|groups) between (?P<start>{_BOUND}) and (?P<end>{_BOUND})"
+    r"(?: exclude (?P<exclude>current row|group|ties))?)?"
+)
 _PLAIN = re.compile(
     r"(?P<func>\w+)\[(?P<nulls>ignore_nulls=true, )?order_by=\[(?P<order>[^\]]*)\]" + _FRAME + r"\]"
 )
@@ -37,35 +40,60 @@ _WRAPPED = re.compile(r"window_agg\[(?P<func>.+) order_by=\[(?P<order>[^\]]*)\]"
 
 @dataclass(frozen=True)
 class Frame:
-    """ROWS BETWEEN two bounds; a bound counts rows from the current one, None is unbounded."""
+    """A frame between two bounds.
+
+    Attributes:
+        start, end: how many rows or groups from the current one; None is unbounded. Where there is a distance, only the sign counts.
+        units: rows, range or groups.
+        exclude: what is left out: nothing, or current row, group, ties.
+        distances: of RANGE, each bound's distance as a text in quotes; empty where it has none.
+    """
 
     start: int | None
     end: int | None
+    units: str = "rows"
+    exclude: str = ""
+    distances: tuple[str, str] = ("", "")
 
     @property
     def is_empty(self) -> bool:
         """Whether no row can lie in it."""
         return self.start is not None and self.end is not None and self.start > self.end
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether every engine has it: no groups, no distances, nothing left out."""
+        return self.units != "groups" and not self.exclude and not any(self.distances)
+
     def __str__(self) -> str:
-        return f"rows between {_shown(self.start, 'preceding')} and {_shown(self.end, 'following')}"
+        start = _shown(self.start, "preceding", self.distances[0])
+        end = _shown(self.end, "following", self.distances[1])
+        exclude = f" exclude {self.exclude}" if self.exclude else ""
+        return f"{self.units} between {start} and {end}{exclude}"
 
 
-def _shown(bound: int | None, unbounded: str) -> str:
+def _shown(bound: int | None, unbounded: str, distance: str) -> str:
     if bound is None:
         return f"unbounded {unbounded}"
+    if distance:
+        return f"{distance} {'preceding' if bound < 0 else 'following'}"
     if bound == 0:
         return "current row"
     return f"{-bound} preceding" if bound < 0 else f"{bound} following"
 
 
 def _bound(text: str) -> int | None:
-    first, side = text.split()
+    first, side = text.rsplit(" ", 1)
     if first == "unbounded":
         return None
     if first == "current":
         return 0
-    return -int(first) if side == "preceding" else int(first)
+    count = 1 if first.startswith("'") else int(first)
+    return -count if side == "preceding" else count
+
+
+def _distance(text: str) -> str:
+    return text.rsplit(" ", 1)[0] if text.startswith("'") else ""
 
 
 @dataclass(frozen=True)
@@ -118,7 +146,13 @@ def parse(key: str) -> WindowFunc | None:
     assert ordered is not None
     frame = None
     if match["start"] is not None:
-        frame = Frame(_bound(match["start"]), _bound(match["end"]))
+        frame = Frame(
+            _bound(match["start"]),
+            _bound(match["end"]),
+            match["units"],
+            match["exclude"] or "",
+            (_distance(match["start"]), _distance(match["end"])),
+        )
     nulls = kind == "value" and match["nulls"] is not None
     return WindowFunc(match["func"], kind, ordered[1], frame, nulls)
 

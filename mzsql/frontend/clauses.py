@@ -1,0 +1,24 @@
+"""How errors name the clauses that an expression stands in, and the functions that may not stand there."""
+
+from __future__ import annotations
+
+#: Clauses that are called so: ``WHERE clause``; the others (LIMIT, VALUES, FILTER, …) go by their word alone.
+_CLAUSES = frozenset(
+    {"SELECT", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "DISTINCT ON", "RETURNING"}
+)
+#: Functions of Materialize's own that bear no ``mz_``.
+_OWN = frozenset({"csv_extract", "list_agg", "map_agg", "regexp_extract", "unnest"})
+
+
+def clause_words(clause: str) -> str:
+    """A clause as an error names it: ``WHERE clause``, ``ON clause``, ``LIMIT``."""
+    if clause == "JOIN conditions":
+        return "ON clause"
+    return f"{clause} clause" if clause in _CLAUSES else clause
+
+
+def not_allowed(what: str, clause: str, name: str) -> str:
+    """``aggregate functions are not allowed in WHERE clause (function pg_catalog.sum)``."""
+    own = name in _OWN or name.startswith("mz_")
+    schema = "mz_catalog" if own else "pg_catalog"
+    return f"{what} are not allowed in {clause_words(clause)} (function {schema}.{name})"

@@ -1,0 +1,42 @@
+"""ORDER BY, and what of a SELECT goes by its order: DISTINCT ON, the sizes of the inputs of a limit."""
+
+from __future__ import annotations
+
+from sqlglot import expressions as exp
+
+from mzsql.expr.scalar import ColumnOrder
+from mzsql.repr.errors import SqlSyntaxError
+
+
+def order_items(node: exp.Expr) -> list[exp.Expr]:
+    """The items of a query's ORDER BY."""
+    order = node.args.get("order")
+    return [] if order is None else list(order.expressions)
+
+
+def column_order(item: exp.Expr, column: int) -> ColumnOrder:
+    """The order that an item of ORDER BY asks for of the column it stands in."""
+    return ColumnOrder(column, bool(item.args.get("desc")), not item.args.get("nulls_first"))
+
+
+def limit_size(node: exp.Expr) -> int | None:
+    """What OPTIONS says of the rows that a LIMIT chooses from."""
+    sizes = node.meta.get("group_size_options", {})
+    size: int | None = sizes.get("limit input group size", sizes.get("expected group size"))
+    return size
+
+
+def check_distinct_on(
+    keys: tuple[int, ...], order: tuple[ColumnOrder, ...], position: int | None
+) -> None:
+    """DISTINCT ON keeps the first row of the order only where the order begins with its expressions."""
+    leading = [o.column for o in order[: len(keys)]]
+    left = set(keys)
+    for column in leading:
+        if column not in left and left:
+            raise SqlSyntaxError(
+                "SELECT DISTINCT ON expressions must match initial ORDER BY expressions",
+                position=position,
+                sqlstate="42P10",
+            )
+        left.discard(column)
