@@ -7,7 +7,6 @@ the one with most exact matches wins, then the one with most preferred types, th
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,9 +17,10 @@ from mzsql.expr.functions.polymorphic import bind, common, is_polymorphic
 from mzsql.expr.scalar import Literal
 from mzsql.frontend import container_literals, hir
 from mzsql.frontend.placeholders import decided
+from mzsql.repr.decimals import numeric_text, parsed
 from mzsql.repr.errors import (
+    DataError,
     DatatypeMismatch,
-    SqlError,
     UndefinedFunction,
     UndefinedObject,
     Unsupported,
@@ -29,6 +29,7 @@ from mzsql.repr.jsonb import canonical
 from mzsql.repr.types import (
     BOOLEAN,
     DEFAULT_NUMERIC_SCALE,
+    NUMERIC,
     TEXT,
     UNKNOWN,
     SqlType,
@@ -56,7 +57,6 @@ _CATEGORIES = {
     "interval": "timespan",
 }
 _PREFERRED = frozenset({"boolean", "double", "text", "timestamptz", "interval"})
-_DECIMAL = re.compile(r"\s*([+-]?)(\d*)(?:\.(\d*))?\s*")
 _MODIFIED = frozenset({"numeric", "varchar", "char", "timestamp", "timestamptz"})
 _CONTAINERS = frozenset({"array", "list", "map", "record"})
 _INTEGER_BOUNDS = {"smallint": 15, "integer": 31, "bigint": 63}
@@ -148,11 +148,15 @@ def cast(value: Typed, target: SqlType, context: str) -> Typed | None:
         return _from_unknown(value, target, context)
     if value.typ.kind == target.kind == "array":
         target = _of_dimensions(target, _dimensions(value.typ))
+    if category(value.typ) == "string" and target.element is not None and context == "explicit":
+        constant = _read_text(value, target)
+        if constant is not None:
+            return constant
     keys = functions.find_cast(value.typ, target, context)
-    if keys is None and target.kind in _CONTAINERS and context == "explicit":
-        return _read_text(value, target)
     if keys is None:
         return None
+    if target.kind == value.typ.kind == "numeric" and not keys:
+        return _as_numeric(value, target, context)
     plain = _wider_literal(value, target)
     if plain is not None:
         return plain
@@ -166,6 +170,21 @@ def cast(value: Typed, target: SqlType, context: str) -> Typed | None:
         typ = target if wanted else func.result_type([out.typ])
         out = call(key, [out], typ)
     return out
+
+
+def _as_numeric(value: Typed, target: SqlType, context: str) -> Typed:
+    """A numeric as a numeric of another declaration where the table of casts asks for nothing.
+
+    What is stored without a scale keeps the digits that a column has; what was computed is brought to the scale that a cast declares,
+    since a constant may have more digits than its type says.
+    """
+    finer = value.typ.effective_scale > DEFAULT_NUMERIC_SCALE
+    if context == "assignment" and target.scale is None and finer:
+        return call("numeric_to_numeric", [value], target)
+    computed = isinstance(value.expr, hir.Call) and functions.scalar(value.expr.func).name != "cast"
+    if context == "explicit" and target.scale is not None and computed:
+        return call("numeric_to_numeric", [value], target)
+    return value
 
 
 def _dimensions(typ: SqlType) -> int:
@@ -285,17 +304,12 @@ def _literal(text: str, target: SqlType) -> Typed | None:
     if target.kind == "jsonb":
         return Typed(Literal(canonical(text), target), target, False)
     if target.kind == "numeric":
-        match = _DECIMAL.fullmatch(text)
-        if match is None or not (match[2] or match[3]) or target.scale is not None:
+        if target.scale is not None:
             return None
-        digits = len(match[2]) + len(match[3] or "")
-        if digits > 38 or len(match[3] or "") > DEFAULT_NUMERIC_SCALE:
+        try:
+            return exact_numeric(text)
+        except (DataError, ValueError):
             return None
-        plain = exact_numeric(f"{match[2] or '0'}.{match[3]}" if match[3] else match[2] or "0")
-        if match[1] != "-":
-            return plain
-        assert isinstance(plain.expr, Literal)
-        return Typed(Literal(f"-{plain.expr.value}", plain.typ), plain.typ, False)
     return None
 
 
@@ -368,7 +382,7 @@ def _wider(a: SqlType, b: SqlType, what: str, position: int | None) -> SqlType:
         return a
     if a.kind == b.kind:
         if a.kind == "numeric":
-            return SqlType("numeric", scale=max(a.effective_scale, b.effective_scale))
+            return common_numeric([a, b])
         if a.kind in ("varchar", "char"):
             return SqlType(a.kind)
         wider = common([a, b])
@@ -391,12 +405,26 @@ def _wider(a: SqlType, b: SqlType, what: str, position: int | None) -> SqlType:
     return b if forward and (not backward or b.kind in _PREFERRED) else a
 
 
+def as_common(value: Typed, typ: SqlType) -> Typed | None:
+    """`value` as the type that it has in common with others; a numeric gets the scale in which all of them are carried."""
+    if typ.kind != "numeric":
+        return cast(value, typ, "implicit")
+    if isinstance(value.expr, Literal) and value.typ.kind == "numeric":
+        return Typed(Literal(value.expr.value, typ), typ, value.nullable)
+    done = cast(value, typ, "implicit")
+    if done is None or done.typ.effective_scale == typ.effective_scale:
+        return done
+    if isinstance(done.expr, Literal):
+        return Typed(Literal(done.expr.value, typ), typ, done.nullable)
+    return call("numeric_to_numeric", [done], typ)
+
+
 def unify(values: Sequence[Typed], what: str, position: int | None) -> tuple[list[Typed], SqlType]:
     """All values as their common type."""
     typ = common_type(values, what, position)
     done: list[Typed] = []
     for value in values:
-        out = cast(value, typ, "implicit")
+        out = as_common(value, typ)
         if out is None:
             raise DatatypeMismatch(
                 f"{what} types {type_name(typ)} and {type_name(value.typ)} cannot be matched",

@@ -158,10 +158,8 @@ def _negative(ctx: ExprContext, node: exp.Expr) -> Typed:
             if int(text) <= 2**bits:
                 typ = SqlType(kind)
                 return Typed(Literal(-int(text), typ), typ, False)
-    plain = exact_numeric(text)
-    assert isinstance(plain.expr, Literal)
     del ctx
-    return Typed(Literal(f"-{plain.expr.value}", plain.typ), plain.typ, False)
+    return exact_numeric(text, "-")
 
 
 def _like(ctx: ExprContext, node: exp.Expr) -> Typed:

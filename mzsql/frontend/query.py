@@ -17,7 +17,7 @@ from mzsql.expr.relation import RowSetFinishing
 from mzsql.expr.scalar import ColumnOrder, Literal
 from mzsql.frontend import grouping, hir, table_functions
 from mzsql.frontend.catalog import CatalogView, FullName
-from mzsql.frontend.coerce import Typed, cast, settle, to_boolean, unify
+from mzsql.frontend.coerce import Typed, as_common, cast, settle, to_boolean, unify
 from mzsql.frontend.expressions import ExprContext
 from mzsql.frontend.from_clause import plan_from
 from mzsql.frontend.limits import is_null, literal_count, plan_limit
@@ -296,7 +296,7 @@ class QueryPlanner:
         types: list[ColumnType] = []
         for i, (have, typ) in enumerate(zip(planned.types, wanted, strict=True)):
             value = Typed(hir.Column(i), have.type, have.nullable)
-            done = cast(value, typ, context)
+            done = as_common(value, typ) if context == "implicit" else cast(value, typ, context)
             if done is None:
                 raise DatatypeMismatch(
                     f"{what} types {t.type_name(typ)} and {t.type_name(have.type)} cannot be matched"
