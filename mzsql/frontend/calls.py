@@ -10,8 +10,8 @@ from sqlglot import expressions as exp
 
 from mzsql.expr import functions
 from mzsql.expr.functions.windows import WINDOW_FUNCTIONS
-from mzsql.expr.scalar import Literal
-from mzsql.frontend import aggregates, hir, windows
+from mzsql.expr.scalar import Literal, Unmaterializable
+from mzsql.frontend import aggregates, hir, qualified, windows
 from mzsql.frontend.clauses import not_allowed
 from mzsql.frontend.coerce import (
     Typed,
@@ -26,7 +26,7 @@ from mzsql.frontend.coerce import (
     to_boolean,
     unify,
 )
-from mzsql.frontend.containers import is_empty_constructor, of_query
+from mzsql.frontend.containers import field, is_empty_constructor, of_query
 from mzsql.frontend.nodes import (
     function_name,
     known,
@@ -44,7 +44,6 @@ from mzsql.repr.errors import (
     SqlError,
     SqlSyntaxError,
     UndefinedFunction,
-    UndefinedObject,
     Unsupported,
 )
 from mzsql.repr.types import SqlType
@@ -53,7 +52,15 @@ if TYPE_CHECKING:
     from mzsql.frontend.expressions import ExprContext
 
 
+def _one_row(ctx: ExprContext, what: str) -> ExprContext:
+    """Where one of several values is chosen no table function may stand."""
+    if ctx.table_functions is None:
+        return ctx
+    return replace(ctx, clause=what, table_functions=None)
+
+
 def _case(ctx: ExprContext, node: exp.Expr) -> Typed:
+    ctx = _one_row(ctx, "CASE")
     operand = node.args.get("this")
     value = ctx.plan(operand) if operand is not None else None
     conditions: list[Typed] = []
@@ -80,7 +87,8 @@ def _coalesce(ctx: ExprContext, node: exp.Expr) -> Typed:
         raise SqlSyntaxError(
             f"Expected an expression in {name.upper()}", position=position_of(node)
         )
-    values = [ctx.plan(e) for e in node.expressions]
+    inner = _one_row(ctx, "COALESCE") if name == "coalesce" else ctx
+    values = [inner.plan(e) for e in node.expressions]
     done, _ = unify(values, name, position_of(node))
     return done[0] if len(done) == 1 else call(name, done)
 
@@ -126,7 +134,7 @@ def _exact(text: str) -> bool:
 
 def _extract(ctx: ExprContext, node: exp.Expr) -> Typed:
     return _with_unit(
-        ctx, "extract", node.this.name, [ctx.plan(node.expression)], position_of(node)
+        ctx, "extract", node.this.name.lower(), [ctx.plan(node.expression)], position_of(node)
     )
 
 
@@ -135,18 +143,34 @@ def _with_unit(
 ) -> Typed:
     """A function of a unit of time: the unit is part of its name in the table of functions."""
     del ctx
-    found = functions.UNITS.get(unit.lower())
+    found = functions.UNITS.get(unit.lower(), unit.lower() if unit.lower() in _REFUSED else None)
     if found is None:
         raise InvalidParameter(f"unit '{unit}' not recognized", position=position)
     overloads = {func.args[0].kind for func in functions.scalars_named(f"{name}_{found}")}
-    if args[-1].typ.kind in _MOMENTS and not any(
-        can_cast(args[-1].typ, SqlType(kind), "implicit") for kind in overloads
+    given = args[-1].typ
+    # A field of a date or a time of day is its own; date_part looks at a date as at its midnight.
+    own = given.kind == "time" or (given.kind == "date" and name == "extract")
+    if given.kind in _MOMENTS and not any(
+        given.kind == kind or (not own and can_cast(given, SqlType(kind), "implicit"))
+        for kind in overloads
     ):
-        raise InvalidParameter(f"unit '{unit}' not recognized", position=position)
+        raise _no_such_field(name, unit, found, given.kind, position)
     return function_call(f"{name}_{found}", args, position, shown=name)
 
 
 _MOMENTS = frozenset({"date", "time", "timestamp", "timestamptz", "interval"})
+#: Units of PostgreSQL's that no type has here.
+_REFUSED = frozenset({"timezone", "timezone_hour", "timezone_minute", "isodoy"})
+_CLOCK = frozenset({"hour", "minute", "second", "milliseconds", "microseconds"})
+
+
+def _no_such_field(name: str, unit: str, found: str, kind: str, position: int | None) -> SqlError:
+    """A unit that there is, but not in a value of this type."""
+    if name == "date_trunc" and kind == "interval":
+        return InvalidParameter(f"unit '{unit}' not recognized", position=position)
+    if found not in _REFUSED and (kind == "time" or (kind == "date" and found in _CLOCK)):
+        return InvalidParameter(f"unit '{found}' not supported for type {kind}", position=position)
+    return Unsupported(f"'{found}' timestamp units not yet supported", position=position)
 
 
 def _unit_function(ctx: ExprContext, node: exp.Expr) -> Typed:
@@ -168,6 +192,22 @@ def _substring(ctx: ExprContext, node: exp.Expr) -> Typed:
     if length is not None:
         args.append(ctx.plan(length))
     return function_call("substring", args, position_of(node))
+
+
+def _overlay(ctx: ExprContext, node: exp.Expr) -> Typed:
+    parts = (node.args.get(key) for key in ("this", "expression", "from_", "for_"))
+    args = [ctx.plan(part) for part in parts if part is not None]
+    return function_call("overlay", args, position_of(node))
+
+
+def _local(target: SqlType) -> Callable[[ExprContext, exp.Expr], Typed]:
+    """LOCALTIMESTAMP and LOCALTIME: the moment of the statement without its zone, which is UTC."""
+
+    def plan(_ctx: ExprContext, node: exp.Expr) -> Typed:
+        now = Typed(Unmaterializable("current_timestamp", t.TIMESTAMPTZ), t.TIMESTAMPTZ, False)
+        return explicit(now, target, position_of(node))
+
+    return plan
 
 
 def _position(ctx: ExprContext, node: exp.Expr) -> Typed:
@@ -207,36 +247,42 @@ def _pg_typeof(ctx: ExprContext, node: exp.Expr) -> Typed:
     return Typed(Literal(name, t.TEXT), t.TEXT, False)
 
 
-#: The schemas that functions are in; those of Materialize's own have a prefix.
-_SCHEMAS = frozenset({"pg_catalog", "mz_catalog", "mz_internal"})
-
-
-def _qualified(ctx: ExprContext, node: exp.Dot) -> Typed:
-    """``pg_catalog.abs(x)``: a function of a schema."""
-    call_node = node.expression
-    if not isinstance(call_node, exp.Anonymous):
-        raise Unsupported("expression of kind 'dot' is not supported", position=position_of(node))
-    *databases, schema = [part.name.lower() for part in _parts(node.this)]
-    if databases and databases[-1] != "materialize":
-        raise UndefinedObject(f"unknown database '{databases[-1]}'", position=position_of(node))
-    name = function_name(call_node)
-    if schema == "mz_unsafe":
-        raise Unsupported("executing potentially dangerous functions is not supported")
-    own = name.startswith("mz_")
-    if schema not in _SCHEMAS or (schema == "pg_catalog") == own:
-        raise UndefinedFunction(
-            f'function "{schema}.{name}" does not exist', position=position_of(node)
+def _dot(ctx: ExprContext, node: exp.Dot) -> Typed:
+    """``(record).field``, or a function with its schema's name."""
+    inner = node.expression
+    if isinstance(inner, exp.Identifier | exp.Star):
+        return field(ctx, node)
+    if not isinstance(inner, exp.Anonymous):
+        raise Unsupported(
+            "this form of a qualified name is not supported", position=position_of(node)
         )
-    return ctx.plan(call_node)
+    plain = qualified.unqualified(ctx.planner.catalog, node)
+    name = function_name(plain)
+    if _is_table_function(name):
+        return _table_function(ctx, node, name)
+    if not _exists(name):
+        raise qualified.missing(node)
+    return ctx.plan(plain)
 
 
-def _parts(node: exp.Expr) -> list[exp.Expr]:
-    """The identifiers of a dotted name, left to right."""
-    if isinstance(node, exp.Dot):
-        return [*_parts(node.this), *_parts(node.expression)]
-    if isinstance(node, exp.Column):
-        return list(node.parts)
-    return [node]
+def _exists(name: str) -> bool:
+    return (
+        name in _SPECIAL
+        or name in WINDOW_FUNCTIONS
+        or aggregates.is_aggregate(name)
+        or bool(functions.scalars_named(name))
+    )
+
+
+def _is_table_function(name: str) -> bool:
+    known = name in ("regexp_extract", "csv_extract") or bool(functions.table_funcs_named(name))
+    return known and not functions.scalars_named(name)
+
+
+def _logical_timestamp(_ctx: ExprContext, node: exp.Expr) -> Typed:
+    raise UndefinedFunction(
+        "mz_logical_timestamp() has been renamed to mz_now()", position=position_of(node)
+    )
 
 
 _SPECIAL: dict[str, Callable[[ExprContext, exp.Expr], Typed]] = {
@@ -248,7 +294,11 @@ _SPECIAL: dict[str, Callable[[ExprContext, exp.Expr], Typed]] = {
     "date_trunc": _unit_function,
     "pg_typeof": _pg_typeof,
     "now": moment("current_timestamp", t.TIMESTAMPTZ),
+    "transaction_timestamp": moment("current_timestamp", t.TIMESTAMPTZ),
+    "statement_timestamp": moment("current_timestamp", t.TIMESTAMPTZ),
+    "mz_is_superuser": moment("mz_is_superuser", t.BOOLEAN),
     "mz_now": moment("mz_now", t.MZ_TIMESTAMP),
+    "mz_logical_timestamp": _logical_timestamp,
     "version": moment("version", t.TEXT),
     "mz_version": moment("mz_version", t.TEXT),
     "mz_environment_id": moment("mz_environment_id", t.TEXT),
@@ -260,6 +310,8 @@ _SPECIAL: dict[str, Callable[[ExprContext, exp.Expr], Typed]] = {
 
 def _anonymous(ctx: ExprContext, node: exp.Expr) -> Typed:
     name = function_name(node)
+    if not aggregates.is_aggregate(name):
+        _refuse_clauses(node, name)
     special = _SPECIAL.get(name)
     if special is not None:
         return special(ctx, node)
@@ -277,6 +329,8 @@ def _anonymous(ctx: ExprContext, node: exp.Expr) -> Typed:
             position=position_of(node),
             sqlstate="42809",
         )
+    if _is_table_function(name):
+        return _table_function(ctx, node, name)
     args = [ctx.plan(e) for e in node.expressions]
     if name == "jsonb_build_object" and len(args) % 2:
         raise InvalidParameter(
@@ -284,9 +338,19 @@ def _anonymous(ctx: ExprContext, node: exp.Expr) -> Typed:
             position=position_of(node),
             hint="The arguments of jsonb_build_object() are keys and values by turns.",
         )
-    if not functions.scalars_named(name) and functions.table_funcs_named(name):
-        return _table_function(ctx, node, name)
     return function_call(name, args, position_of(node))
+
+
+def _refuse_clauses(node: exp.Expr, name: str) -> None:
+    """DISTINCT and ORDER BY inside of a call are for aggregates."""
+    args = node.expressions
+    for kind, words in ((exp.Distinct, "DISTINCT"), (exp.Order, "ORDER BY")):
+        if any(isinstance(arg, kind) for arg in args):
+            raise SqlError(
+                f"{words} specified, but {name} is not an aggregate function",
+                position=position_of(node),
+                sqlstate="42809",
+            )
 
 
 def _table_function(ctx: ExprContext, node: exp.Expr, name: str) -> Typed:
@@ -382,10 +446,13 @@ def _collate(_ctx: ExprContext, node: exp.Expr) -> Typed:
 HANDLERS: dict[type[exp.Expr], Callable[[ExprContext, Any], Typed]] = {
     exp.Case: _case,
     exp.Cast: _cast,
-    exp.Dot: _qualified,
+    exp.Dot: _dot,
     exp.Extract: _extract,
     exp.Substring: _substring,
     exp.StrPosition: _position,
+    exp.Overlay: _overlay,
+    exp.Localtimestamp: _local(t.TIMESTAMP),
+    exp.Localtime: _local(t.TIME),
     exp.Trim: _trim,
     exp.AtTimeZone: _at_time_zone,
     exp.Concat: _concat,

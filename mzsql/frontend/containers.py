@@ -197,18 +197,18 @@ def _slice(
     return call(f"{kind}_slice", [value, *bounds], value.typ)
 
 
-def _field(ctx: ExprContext, node: exp.Expr) -> Typed:
-    """``(record).field``; a function with its schema's name."""
+def field(ctx: ExprContext, node: exp.Expr) -> Typed:
+    """``(record).field``."""
     name = node.expression
-    if isinstance(name, exp.Anonymous):
-        return ctx.plan(_unqualified(node, name))
     value = ctx.plan(node.this)
     position = position_of(node)
     if isinstance(name, exp.Star):
         raise SqlSyntaxError("wildcard in invalid position", position=position)
     if value.typ.kind != "record":
         raise SqlError(
-            f"type {type_name(value.typ)} is not composite", position=position, sqlstate="42809"
+            f"column notation .{fold(name)} applied to type {type_name(value.typ)}, which is not a composite type",
+            position=position,
+            sqlstate="42809",
         )
     return field_of(value, fold(name), position)
 
@@ -259,25 +259,6 @@ def whole_row(ctx: ExprContext, table: tuple[str, ...], position: int | None) ->
     return Typed(done.expr, done.typ, False)
 
 
-#: Schemas in which every function is one of the system's.
-_SCHEMAS = frozenset({"pg_catalog", "mz_catalog", "mz_internal", "mz_unsafe", "information_schema"})
-
-
-def _unqualified(node: exp.Expr, func: exp.Expr) -> exp.Expr:
-    """The call without its schema.
-
-    Raises:
-        UndefinedColumn: no such schema holds functions.
-    """
-    parts = [fold(part) for part in node.this.find_all(exp.Identifier)]
-    if not parts or parts[-1] not in _SCHEMAS:
-        shown = ".".join((*parts, str(func.this)))
-        raise SqlError(
-            f'function "{shown}" does not exist', position=position_of(node), sqlstate="42883"
-        )
-    return func
-
-
 # --- operators -----------------------------------------------------------------------------------
 
 _OPERATORS: dict[type[exp.Expr], str] = {
@@ -316,7 +297,6 @@ HANDLERS: dict[type[exp.Expr], Callable[[ExprContext, Any], Typed]] = {
     exp.ToMap: _map,
     exp.Tuple: _row,
     exp.Bracket: _subscript,
-    exp.Dot: _field,
     **dict.fromkeys(_OPERATORS, _operator),
 }
-__all__ = ["HANDLERS", "elements_query", "is_empty_constructor", "of_query"]
+__all__ = ["HANDLERS", "elements_query", "field", "is_empty_constructor", "of_query"]

@@ -273,13 +273,28 @@ def _lateral(planner: QueryPlanner, node: exp.Lateral, left: Scope | None) -> Fa
 def _call_in_from(
     planner: QueryPlanner, node: exp.Expr, func: exp.Expr, left: Scope | None
 ) -> Factor:
-    if node.args.get("db"):
-        func = exp.Dot(this=node.args["db"].copy(), expression=func)
-    return _calls_in_from(planner, node, [func], left, function_name(table_functions.call_of(func)))
+    name = function_name(func)
+    if name == "unnest" and len(func.expressions) > 1:
+        # Several arrays side by side, as PostgreSQL has it.
+        calls: list[exp.Expr] = [
+            exp.Anonymous(this=func.this, expressions=[arg.copy()]) for arg in func.expressions
+        ]
+    else:
+        calls = [func]
+    return _calls_in_from(planner, node, [_with_schema(node, c) for c in calls], left, name)
+
+
+def _with_schema(node: exp.Expr, func: exp.Expr) -> exp.Expr:
+    """The call with the schema, and the database, that stand before it."""
+    before = [node.args[key].copy() for key in ("catalog", "db") if node.args.get(key)]
+    if not before:
+        return func
+    names = before[0] if len(before) == 1 else exp.Dot(this=before[0], expression=before[1])
+    return exp.Dot(this=names, expression=func)
 
 
 def _rows_from(planner: QueryPlanner, node: exp.Table, left: Scope | None) -> Factor:
-    calls = [call.this for call in node.args["rows_from"]]
+    calls = [_with_schema(part, part.this) for part in node.args["rows_from"]]
     return _calls_in_from(planner, node, calls, left, None)
 
 

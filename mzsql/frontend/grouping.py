@@ -146,6 +146,8 @@ class SelectState:
         ctx = self.context("GROUP BY")
         ctx.aggregates = None
         ctx.windows = False
+        if self.table_functions:  # those of the select list are rows already
+            ctx.table_functions, ctx.select = self.table_functions, self
         return settle(ctx.plan(inner))
 
     def _only_output(self, node: exp.Expr) -> bool:

@@ -54,6 +54,33 @@ class QueryGrammar(MaterializeParser):
             and self._next.text.upper() == "OF"
         )
 
+    def _parse_table(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
+        index = self._index
+        self._match(TokenType.LATERAL)
+        if self._match_text_seq("ROWS", "FROM"):
+            return self._rows_from()
+        self._retreat(index)
+        return super()._parse_table(*args, **kwargs)
+
+    def _rows_from(self) -> exp.Table:
+        """The calls of ROWS FROM in their parentheses, and what may follow them."""
+        if not self._match(TokenType.L_PAREN):
+            self.raise_error("Expected left parenthesis")
+        calls = self._parse_csv(self._table_call)
+        if not self._match(TokenType.R_PAREN):
+            self.raise_error("Expected right parenthesis")
+        table = self.expression(exp.Table(rows_from=calls))
+        if self._match_pair(TokenType.WITH, TokenType.ORDINALITY):
+            table.set("ordinality", True)
+        table.set("alias", self._parse_table_alias())
+        return table
+
+    def _table_call(self) -> Any:
+        part = self._parse_table_parts()
+        if not isinstance(part, exp.Table) or not isinstance(part.this, exp.Anonymous):
+            self.raise_error("Expected left parenthesis")
+        return part
+
     def _parse_derived_table_values(self, *args: Any, **kwargs: Any) -> exp.Values | None:
         if self._goes_on_after_values():
             return None  # (VALUES … UNION …), (VALUES … LIMIT 1): a query in parentheses

@@ -41,6 +41,19 @@ def _complement(parser: Any) -> Any:
 class ScalarGrammar(MaterializeParser):
     """What the parser has for operators and literals of scalars."""
 
+    def _parse_primary(self) -> Any:
+        first, second = self._curr, self._next
+        if (
+            first
+            and second
+            and first.token_type == second.token_type == TokenType.STRING
+            and "\n" not in self.sql[first.end + 1 : second.start]
+        ):
+            # Two strings are one only where a line ends between them.
+            self._advance()
+            self.raise_error("Expected end of statement")
+        return super()._parse_primary()
+
     UNARY_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
         **MaterializeParser.UNARY_PARSERS,
         TokenType.DASH: _minus,

@@ -1,7 +1,8 @@
 """Table functions: in FROM, several side by side in ROWS FROM, numbered by WITH ORDINALITY, and in select lists.
 
 Promise: a function's arguments may read what stands to its left. Where one column comes out, it is named as the relation is, unless the
-function itself names it; a scalar function in FROM is a relation of one row.
+function itself names it; a scalar function in FROM is a relation of one row. In a select list a function of several columns is a record,
+which is NULL where another function goes on longer.
 """
 
 from __future__ import annotations
@@ -12,16 +13,17 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import expressions as exp
 
 from mzsql.expr import functions
-from mzsql.expr.functions import rows_from
+from mzsql.expr.functions import patterns, rows_from, text_tables
 from mzsql.expr.scalar import Literal
-from mzsql.frontend import hir
+from mzsql.frontend import hir, qualified
+from mzsql.frontend.clauses import not_allowed
 from mzsql.frontend.coerce import Typed, apply, call, plain_name, polymorphic_problem, resolve
 from mzsql.frontend.expressions import ExprContext
 from mzsql.frontend.nodes import function_name, position_of
 from mzsql.frontend.parse_pieces import fold
 from mzsql.frontend.scope import Scope, ScopeItem
 from mzsql.repr import types as t
-from mzsql.repr.errors import UndefinedFunction
+from mzsql.repr.errors import InvalidParameter, SqlError, UndefinedFunction
 from mzsql.repr.types import ColumnType, RelationType, SqlType
 
 if TYPE_CHECKING:
@@ -29,25 +31,59 @@ if TYPE_CHECKING:
 
 _UNIT = hir.Constant(((),), RelationType(()))
 Items = tuple[ScopeItem, ...]
+#: Functions whose columns a constant argument tells.
+_BY_CONSTANT = frozenset({"regexp_extract", "csv_extract"})
+#: The most columns that `csv_extract` yields.
+_MAX_COLUMNS = 1000
 
 
 @dataclass(frozen=True)
 class _Resolved:
-    """A call, its overload found and its arguments cast."""
+    """A call, its overload found and its arguments cast.
+
+    Attributes:
+        func: the table function.
+        args: its arguments.
+        whole: whether its rows come as one column of records.
+    """
 
     func: Any
     args: tuple[Typed, ...]
+    whole: bool = False
 
     @property
-    def output(self) -> RelationType:
-        """The columns that it yields."""
+    def rows(self) -> RelationType:
+        """The columns of its rows."""
         typ: RelationType = self.func.output_type([a.typ for a in self.args])
         return typ
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the columns of its rows are named."""
+        names: tuple[str, ...] = self.func.names or (self.func.name,) * self.rows.arity
+        return names
+
+    @property
+    def record(self) -> SqlType:
+        """Its row as a value."""
+        return SqlType("record", fields=tuple(zip(self.names, self.rows.columns, strict=True)))
+
+    @property
+    def outputs(self) -> tuple[tuple[str, ColumnType], ...]:
+        """Names and types of the columns that stand for it."""
+        if self.whole:
+            return ((self.func.name, ColumnType(self.record)),)
+        return tuple(zip(self.names, self.rows.columns, strict=True))
 
 
 def call_of(node: exp.Expr) -> exp.Expr:
     """The call itself, without its schema's name."""
     return node.expression if isinstance(node, exp.Dot) else node
+
+
+def is_table_function(name: str) -> bool:
+    """Whether a name means a table function."""
+    return name in _BY_CONSTANT or bool(functions.table_funcs_named(name))
 
 
 def in_from(
@@ -78,7 +114,7 @@ def planned(
 ) -> tuple[hir.Relation, Items]:
     """One call."""
     name = function_name(call_of(node))
-    if not functions.table_funcs_named(name):
+    if not is_table_function(name):
         ctx = _context(planner, left)
         value = ctx.plan(node)
         item = ScopeItem(name, None, ColumnType(value.typ, value.nullable))
@@ -88,14 +124,26 @@ def planned(
 
 
 def _side_by_side(
-    planner: QueryPlanner, calls: list[exp.Expr], left: Scope | None, *, numbered: bool
+    planner: QueryPlanner,
+    calls: list[exp.Expr],
+    left: Scope | None,
+    *,
+    numbered: bool,
+    whole: bool = False,
 ) -> tuple[hir.Relation, Items]:
+    """Several calls, row by row; with `whole` those of several columns yield records."""
     found = [_resolve(planner, node, left) for node in calls]
-    key = rows_from.key([(f.func, len(f.args)) for f in found], numbered=numbered)
+    if whole:
+        found = _as_records(found)
+    parts = [rows_from.Part(f.func, len(f.args), f.whole) for f in found]
     items = list(_items(found, alone=len(found) == 1))
     if numbered:
         items.append(ScopeItem("ordinality", None, ColumnType(t.BIGINT, False)))
-    return _relation(key, found), tuple(items)
+    return _relation(rows_from.key(parts, numbered=numbered), found), tuple(items)
+
+
+def _as_records(found: list[_Resolved]) -> list[_Resolved]:
+    return [replace(f, whole=f.rows.arity > 1) for f in found]
 
 
 def _relation(key: str, found: list[_Resolved]) -> hir.CallTable:
@@ -106,14 +154,11 @@ def _relation(key: str, found: list[_Resolved]) -> hir.CallTable:
 
 
 def _items(found: list[_Resolved], *, alone: bool = True) -> Items:
-    items: list[ScopeItem] = []
-    for f in found:
-        names = f.func.names or (f.func.name,) * f.output.arity
-        for name, column in zip(names, f.output.columns, strict=True):
-            items.append(
-                ScopeItem(name, None, ColumnType(column.type, column.nullable or not alone))
-            )
-    return tuple(items)
+    return tuple(
+        ScopeItem(name, None, ColumnType(column.type, column.nullable or not alone))
+        for f in found
+        for name, column in f.outputs
+    )
 
 
 def _context(planner: QueryPlanner, left: Scope | None) -> ExprContext:
@@ -126,31 +171,75 @@ def _resolve(planner: QueryPlanner, node: exp.Expr, left: Scope | None) -> _Reso
     Raises:
         UndefinedFunction: ``function f(integer) does not exist``.
     """
-    inner = call_of(node)
+    inner = qualified.unqualified(planner.catalog, node) if isinstance(node, exp.Dot) else node
     name = function_name(inner)
     ctx = _context(planner, left)
     args = [ctx.plan(e) for e in inner.expressions]
-    candidates = functions.table_funcs_named(name)
-    if candidates and name == "generate_series" and len(args) == 2:
-        args.append(_one(args))
     types = [a.typ for a in args]
+    shown = f"function {_qualified(node, name)}({', '.join(plain_name(typ) for typ in types)})"
+    if name in _BY_CONSTANT and len(args) == 2:
+        candidates: tuple[Any, ...] = (_by_constant(name, args[0], position_of(node)),)
+    else:
+        candidates = functions.table_funcs_named(name)
+    if name == "generate_series" and len(args) == 2:
+        if all(typ.kind == "unknown" for typ in types):
+            raise _ambiguous(shown, position_of(node))
+        args.append(_one(args))
+        types.append(args[-1].typ)
     try:
         func = resolve(candidates, types)
     except UndefinedFunction:
-        func = None
+        raise _ambiguous(shown, position_of(node)) from None
     if func is None:
         problem = polymorphic_problem(candidates, types)
-        shown = f"{_qualified(node, name)}({', '.join(plain_name(typ) for typ in types)})"
-        message = problem or f"function {shown} does not exist"
+        message = problem or f"{shown} does not exist"
         raise UndefinedFunction(message, position=position_of(node))
     return _Resolved(func, tuple(apply(func, args)))
+
+
+def _ambiguous(shown: str, position: int | None) -> UndefinedFunction:
+    return UndefinedFunction(
+        f"{shown} is not unique",
+        position=position,
+        hint="Could not choose a best candidate. You might need to add explicit type casts.",
+        sqlstate="42725",
+    )
+
+
+def _by_constant(name: str, arg: Typed, position: int | None) -> Any:
+    """The overload with the columns that a constant asks for."""
+    value = arg.expr.value if isinstance(arg.expr, Literal) else None
+    if name == "csv_extract":
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise InvalidParameter(
+                "csv_extract number of columns must be an integer literal", position=position
+            )
+        if not 1 <= value <= _MAX_COLUMNS:
+            raise InvalidParameter(
+                f"csv_extract number of columns must be between 1 and {_MAX_COLUMNS}",
+                position=position,
+            )
+        return functions.table_func(text_tables.csv_key(value))
+    if not isinstance(value, str):
+        raise InvalidParameter(
+            "regexp_extract requires a string literal as its first argument", position=position
+        )
+    problem = patterns.problem(value)
+    if problem is not None:
+        raise InvalidParameter(f"invalid regular expression: {problem}", position=position)
+    key = text_tables.extract_key(value)
+    if key is None:
+        raise InvalidParameter(
+            "regexp_extract must specify at least one capture group", position=position
+        )
+    return functions.table_func(key)
 
 
 def _qualified(node: exp.Expr, name: str) -> str:
     """The name with the schema that was written."""
     if not isinstance(node, exp.Dot):
         return name
-    return ".".join((*(fold(part) for part in node.this.find_all(exp.Identifier)), name))
+    return ".".join((*qualified.names(node.this), name))
 
 
 def _one(args: list[Typed]) -> Typed:
@@ -164,42 +253,65 @@ def _one(args: list[Typed]) -> Typed:
 
 
 def in_select(ctx: ExprContext, node: exp.Expr) -> Typed:
-    """A call in a select list: joined laterally to the rows; several are side by side, equal ones once."""
+    """A call in a select list: joined laterally to the rows; several are side by side, equal ones once.
+
+    The first that is planned brings the others along, so that a column that stands for one never moves.
+    """
     select = ctx.select
     assert select is not None
     assert ctx.table_functions is not None
     known = ctx.table_functions
-    if node not in known:
-        known.append(node)
+    if not known:
+        known.extend(_calls_in(select.node.expressions))
         _join(ctx, known)
+    if node not in known:
+        raise SqlError(
+            not_allowed("table functions", ctx.clause, function_name(call_of(node))),
+            position=position_of(node),
+            sqlstate="0A000",
+        )
     return _column(ctx, known, known.index(node))
+
+
+def _calls_in(items: list[exp.Expr]) -> list[exp.Expr]:
+    """The calls of table functions in a select list, each once; those of subqueries are their own."""
+    found: list[exp.Expr] = []
+    for item in items:
+        for node in item.walk(bfs=False, prune=_ends):
+            if _is_call(node) and node not in found:
+                found.append(node)
+    return found
+
+
+def _is_call(node: exp.Expr) -> bool:
+    inner = call_of(node)
+    if not isinstance(inner, exp.Anonymous):
+        return False
+    name = function_name(inner)
+    return is_table_function(name) and not functions.scalars_named(name)
+
+
+def _ends(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Query) or _is_call(node)
 
 
 def _join(ctx: ExprContext, calls: list[exp.Expr]) -> None:
     select = ctx.select
     assert select is not None
-    base: hir.Relation = select.relation
     scope: Scope = select.scope
-    if len(calls) > 1:
-        assert isinstance(base, hir.Join)
-        base = base.left
-        scope = replace(scope, items=scope.items[: -_width(ctx, calls[:-1], scope)])
     if len(calls) == 1:
         relation, items = planned(ctx.planner, calls[0], scope)
     else:
-        relation, items = _side_by_side(ctx.planner, list(calls), scope, numbered=False)
-    select.relation = hir.Join(base, relation, Literal(True, t.BOOLEAN), "inner")
+        relation, items = _side_by_side(ctx.planner, list(calls), scope, numbered=False, whole=True)
+    select.relation = hir.Join(select.relation, relation, Literal(True, t.BOOLEAN), "inner")
     hidden = [ScopeItem(i.name, None, i.typ, unqualified=False, starred=False) for i in items]
     select.scope = replace(scope, items=(*scope.items, *hidden))
     ctx.scope = select.scope
 
 
 def _outputs(ctx: ExprContext, calls: list[exp.Expr], left: Scope) -> list[_Resolved]:
-    return [_resolve(ctx.planner, node, left) for node in calls]
-
-
-def _width(ctx: ExprContext, calls: list[exp.Expr], left: Scope) -> int:
-    return sum(f.output.arity for f in _outputs(ctx, calls, left))
+    found = [_resolve(ctx.planner, node, left) for node in calls]
+    return found if len(calls) == 1 else _as_records(found)
 
 
 def _column(ctx: ExprContext, calls: list[exp.Expr], index: int) -> Typed:
@@ -209,7 +321,7 @@ def _column(ctx: ExprContext, calls: list[exp.Expr], index: int) -> Typed:
     scope: Scope = select.scope
     ctx.scope = scope
     found = _outputs(ctx, calls, scope)
-    widths = [f.output.arity for f in found]
+    widths = [len(f.outputs) for f in found]
     first = len(scope.items) - sum(widths) + sum(widths[:index])
     columns = [
         Typed(
@@ -221,8 +333,4 @@ def _column(ctx: ExprContext, calls: list[exp.Expr], index: int) -> Typed:
     ]
     if len(columns) == 1:
         return columns[0]
-    names = found[index].func.names
-    fields = tuple(
-        (name, ColumnType(c.typ, c.nullable)) for name, c in zip(names, columns, strict=True)
-    )
-    return call("row", columns, SqlType("record", fields=fields))
+    return call("row", columns, found[index].record)

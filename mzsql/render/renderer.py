@@ -408,8 +408,12 @@ class Renderer(ABC):
         everything = MapFilterProject(arity, exprs, (), tuple(range(arity + len(exprs))))
         args = self.apply(node.lir_id, "x", everything, below)
         func = functions.table_func(node.func)
+        # A constant stays one: some functions read it while they are spelled.
         spelled = [
-            Sql(col(f"c{arity + i}"), args.columns[arity + i].type) for i in range(len(exprs))
+            Sql(spell.literal(expr.value, expr.typ, self.engine), expr.typ)
+            if isinstance(expr, Literal)
+            else Sql(col(f"c{arity + i}"), args.columns[arity + i].type)
+            for i, expr in enumerate(exprs)
         ]
         args = self._call_errors(node.lir_id, args, func.errors, spelled, node)
         rows = func.rows(self.engine, spelled, func.output.columns[0].type)

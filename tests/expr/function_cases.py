@@ -192,13 +192,14 @@ def is_alias(key: str) -> bool:
 
 #: Functions some of whose arguments have to be constants: compared by statements of their own.
 _CONSTANTS = frozenset({
-    "~", "~*", "!~", "!~*", "regexp_replace", "regexp_split_to_array", "to_char", "timezone", "digest", "hmac", "crc32", "sha224", "sha384",
+    "~", "~*", "!~", "!~*", "regexp_match", "regexp_replace", "regexp_split_to_array", "to_char", "timezone", "digest", "hmac", "crc32", "sha224", "sha384",
     "sha512",
 })  # fmt: skip
 
 
 def takes_constants(func: ScalarFunc) -> bool:
-    return func.name in _CONSTANTS and func.args[0].kind != "interval"
+    constants = func.name in _CONSTANTS and func.args[0].kind != "interval"
+    return constants or func.key == "length_encoded"
 
 
 def takes_containers(func: ScalarFunc) -> bool:

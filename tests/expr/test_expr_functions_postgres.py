@@ -43,7 +43,11 @@ DIFFERENT = {
     "constant_time_eq_bytea": "PostgreSQL has no such function",
     "date_bin_unix_epoch_ts": "PostgreSQL asks for an origin",
     "date_bin_unix_epoch_tstz": "PostgreSQL asks for an origin",
-    "split_part": "Materialize has no fields counted from the end",
+    **{f"datediff_{kind}": "PostgreSQL has no such function" for kind in ("timestamp", "timestamptz", "date", "time")},
+    "is_rbac_enabled": "PostgreSQL has no such function",
+    "pg_encoding_to_char": "PostgreSQL has other encodings, too",
+    "pg_get_ruledef": "PostgreSQL has rules",
+    "pg_tablespace_location": "PostgreSQL has tablespaces",
     "radians_double": "underflow of the smallest denormal",
     **{f"{kind}_to_{to}_checked": "a cast on assignment, which PostgreSQL has no expression for"
        for kind in ("text", "varchar", "char") for to in ("varchar", "char")},
@@ -62,9 +66,13 @@ _UNLIKE: dict[str, set[Datum]] = {
     "lpad_fill": {2147483647},  # nothing to fill with: we refuse the length all the same
     "rpad_fill": {2147483647},
     "right": {-2147483648},  # PostgreSQL's own overflow
+    "split_part": {-1, -3, -7, -2147483648},  # Materialize has no fields counted from the end
     "like": {"dangling\\"},  # PostgreSQL only finds a dangling escape when matching gets there
     "ilike": {"dangling\\"},
     "to_timestamp": {math.inf, -math.inf},
+    "overlay": {2147483647},  # PostgreSQL's own overflow
+    "overlay_for": {2147483647},
+    "pg_size_pretty": {-9223372036854775808},  # PostgreSQL's own overflow
 }
 
 

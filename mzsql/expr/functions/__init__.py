@@ -27,6 +27,7 @@ from mzsql.expr.functions import (
     rows_from,
     strings,
     tables,
+    text_tables,
     windows,
 )
 from mzsql.expr.functions.aggregates import ordered_key
@@ -144,8 +145,8 @@ def all_aggregates() -> tuple[AggregateFunc, ...]:
 
 def table_func(key: str) -> TableFunc:
     """The table function of a key, several side by side (`rows_from.key`) included; KeyError if there is none."""
-    found = _TABLE_KEYS.get(key)
-    return rows_from.combined(key, _TABLE_KEYS) if found is None else found
+    found = _TABLE_KEYS.get(key) or text_tables.made(key)
+    return rows_from.combined(key, table_func) if found is None else found
 
 
 def table_funcs_named(name: str) -> tuple[TableFunc, ...]:

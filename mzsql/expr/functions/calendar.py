@@ -1,7 +1,7 @@
 """Dates, times and timestamps as numbers and back, in either engine.
 
-Promise: nothing here throws: a number of days or microseconds outside PostgreSQL's calendar (4713 BC to the end of 294246, where
-64-bit microseconds end) becomes NULL. Sessions run in UTC, so a zoned timestamp and a plain one share their microseconds.
+Promise: nothing here throws: a number of days or microseconds outside of the calendar (PostgreSQL's first day, in 4714 BC, to the end of
+262142, Materialize's last year) becomes NULL. Sessions run in UTC, so a zoned timestamp and a plain one share their microseconds.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from mzsql.expr.functions.table import Engine
 from mzsql.repr.types import TIMESTAMP, TIMESTAMPTZ, SqlType
 
 DAY_MICROS = 86_400_000_000
-#: 4714-11-24 BC and 294246-12-31 in days since 1970-01-01, and the microseconds of their ends.
-MIN_DAYS, MAX_DAYS = -2440588, 106751982
+#: 4714-11-24 BC and 262142-12-31 in days since 1970-01-01, and the microseconds of their ends.
+MIN_DAYS, MAX_DAYS = -2440588, 95026236
 MIN_MICROS, MAX_MICROS = MIN_DAYS * DAY_MICROS, MAX_DAYS * DAY_MICROS + DAY_MICROS - 1
 
 

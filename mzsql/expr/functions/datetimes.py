@@ -225,7 +225,7 @@ def _weekday(ast: Ast, engine: Engine, *, iso: bool) -> Ast:
     return s.add(rest, s.num(1)) if iso else rest
 
 
-def _day_field(unit: str, ast: Ast, engine: Engine) -> Ast | None:
+def day_field(unit: str, ast: Ast, engine: Engine) -> Ast | None:
     """A field of a date; None where the unit is one of the time of day."""
     match unit:
         case "year":
@@ -299,9 +299,9 @@ def _field(unit: str, arg: Sql, engine: Engine) -> tuple[Ast, int]:
     if kind == "timestamptz":
         local = s.cast(ast, TIMESTAMP, engine)
     found = (
-        _day_field(unit, local, engine)
+        day_field(unit, local, engine)
         if kind == "date"
-        else _day_field(unit, s.cast(local, DATE, engine), engine)
+        else day_field(unit, s.cast(local, DATE, engine), engine)
     )
     if found is not None:
         return found, 0

@@ -253,7 +253,7 @@ _DIGESTS: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-def _known_bytes(arg: Sql) -> bytes | None:
+def known_bytes(arg: Sql) -> bytes | None:
     """The bytes of a constant; None of anything else."""
     ast = arg.ast
     while isinstance(ast, exp.Cast | exp.Paren):
@@ -267,7 +267,7 @@ def _known_bytes(arg: Sql) -> bytes | None:
 def _constant_digest(name: str, args: Sequence[Sql], make: Callable[..., bytes]) -> Ast:
     if any(isinstance(_core(arg.ast), exp.Null) for arg in args):
         return s.call("UNHEX", s.null())
-    known = [_known_bytes(arg) for arg in args]
+    known = [known_bytes(arg) for arg in args]
     if any(data is None for data in known):
         raise Unsupported(f"{name} of anything but constants is not supported")
     return s.call("UNHEX", s.text(make(*known).hex().upper()))
@@ -330,7 +330,7 @@ def _unknown_algorithm(place: int) -> ErrorRule:
 def _crc32(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
     if engine is Engine.SPARK:
         return s.call("CRC32", args[0].ast)
-    known = _known_bytes(args[0])
+    known = known_bytes(args[0])
     if isinstance(_core(args[0].ast), exp.Null):
         return s.null()
     if known is None:

@@ -24,13 +24,14 @@ _OUT = "timestamp out of range"
 # --- bins --------------------------------------------------------------------------------------------
 
 
-def _stride(arg: Sql) -> Ast:
+def stride(arg: Sql) -> Ast:
+    """An interval's microseconds but for its months, which are refused."""
     days, micros = (s.wide(s.field(arg.ast, name)) for name in ("days", "micros"))
     return s.add(s.mul(days, s.wide(s.num(DAY_MICROS))), micros)
 
 
 def _bin(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-    stride = s.case((s.gt(_stride(args[0]), s.num(0)), _stride(args[0])))
+    step = s.case((s.gt(stride(args[0]), s.num(0)), stride(args[0])))
     source = s.wide(calendar.micros(args[1].ast, args[1].typ.kind, engine))
     origin = (
         s.wide(calendar.micros(args[2].ast, args[2].typ.kind, engine))
@@ -42,13 +43,15 @@ def _bin(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
     span = s.sub(t, start)
     rest = s.mod(s.add(s.mod(span, size), size), size)
     body = calendar.timestamp_of_micros(s.sub(t, rest), typ, engine)
-    return s.let(s.struct(t=source, n=stride, o=origin), "g0", body, engine)
+    return s.let(s.struct(t=source, n=step, o=origin), "g0", body, engine)
 
 
 _NANOS_LIMIT = 2**63 // 1000
 
 
-def _bin_errors() -> tuple[ErrorRule, ...]:
+def bin_rules() -> tuple[ErrorRule, ...]:
+    """The ways in which `date_bin` fails."""
+
     def far(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         source = s.wide(calendar.micros(args[1].ast, args[1].typ.kind, engine))
         if len(args) > 2:
@@ -61,11 +64,11 @@ def _bin_errors() -> tuple[ErrorRule, ...]:
             "timestamps cannot be binned into intervals containing months or years",
         ),
         ErrorRule(
-            lambda _engine, args, _typ: s.gt(_stride(args[0]), s.num(_NANOS_LIMIT)),
+            lambda _engine, args, _typ: s.gt(stride(args[0]), s.num(_NANOS_LIMIT)),
             "stride cannot exceed 2^63 nanoseconds",
         ),
         ErrorRule(
-            lambda _engine, args, _typ: s.lte(_stride(args[0]), s.num(0)),
+            lambda _engine, args, _typ: s.lte(stride(args[0]), s.num(0)),
             "stride must be greater than zero",
         ),
         ErrorRule(far, "source and origin must not differ more than 2^63 nanoseconds"),
@@ -76,7 +79,7 @@ def _bin_errors() -> tuple[ErrorRule, ...]:
 def _bins() -> list[ScalarFunc]:
     functions = []
     for kind, suffix in (("timestamp", "ts"), ("timestamptz", "tstz")):
-        typ, errors = of(kind), _bin_errors()
+        typ, errors = of(kind), bin_rules()
         functions += [
             scalar(f"date_bin_{suffix}", "date_bin", (INTERVAL, typ, typ), typ, _bin, *errors),
             scalar(
@@ -376,7 +379,13 @@ def _any_unit(name: str, kind: str, found: dict[str, ScalarFunc]) -> ScalarFunc:
         ),
     )
     result = sample.result_type([of(kind)])
-    return scalar(f"{name}_any_{kind}", name, (TEXT, of(kind)), result, value, message)
+    shown = f"{name}{_SHOWN[kind]}({{0}}, {{1}})"
+    key = f"{name}_any_{kind}"
+    return scalar(key, name, (TEXT, of(kind)), result, value, message, explain=shown)
+
+
+#: How EXPLAIN names the type of a function whose unit is a value.
+_SHOWN = {"date": "d", "timestamp": "ts", "timestamptz": "tstz", "time": "t", "interval": "iv"}
 
 
 def _any_units() -> list[ScalarFunc]:

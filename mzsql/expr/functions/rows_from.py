@@ -1,49 +1,66 @@
 """Several table functions side by side, and the number of each row: ``ROWS FROM (…)``, ``WITH ORDINALITY``.
 
 Promise: the n-th rows of all functions make the n-th row; where one has ended there is NULL. The key says it all:
-``rows_from[unnest_array:1,generate_series_integer:2]+`` are two functions of one and two arguments, numbered.
+``rows_from[unnest_array:1,generate_series_integer:2]+`` are two functions of one and two arguments, numbered; behind ``unnest_map:1*`` its
+rows stand as records, in one column.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from mzsql.expr.functions import sql as s
-from mzsql.expr.functions.containers import at
 from mzsql.expr.functions.declare import Ast
+from mzsql.expr.functions.containers import at
 from mzsql.expr.functions.table import Engine, ErrorRule, Spelling, Sql, TableFunc
 from mzsql.repr.types import BIGINT, ColumnType, RelationType, SqlType
 
 _KEY = re.compile(r"rows_from\[(.*)\](\+?)")
-_Part = tuple[TableFunc, int]
 
 
-def key(parts: Sequence[_Part], *, numbered: bool) -> str:
+class Part(NamedTuple):
+    """One of the functions: how many arguments it has, and whether its rows come as records."""
+
+    func: TableFunc
+    given: int
+    whole: bool = False
+
+    def columns(self, args: Sequence[SqlType]) -> RelationType:
+        """The columns that stand for it."""
+        typ = self.func.output_type(args)
+        if not self.whole:
+            return typ
+        fields = tuple(zip(self.func.names, typ.columns, strict=True))
+        return RelationType((ColumnType(SqlType("record", fields=fields)),))
+
+
+def key(parts: Sequence[Part], *, numbered: bool) -> str:
     """The key of functions, each with the number of its arguments, side by side."""
-    body = ",".join(f"{func.key}:{count}" for func, count in parts)
+    body = ",".join(f"{p.func.key}:{p.given}{'*' if p.whole else ''}" for p in parts)
     return f"rows_from[{body}]{'+' if numbered else ''}"
 
 
-def combined(key: str, table: Mapping[str, TableFunc]) -> TableFunc:
-    """The table function of such a key; KeyError of any other one."""
+def combined(key: str, function: Callable[[str], TableFunc]) -> TableFunc:
+    """The table function of such a key, its parts found by `function`; KeyError of any other key."""
     match = _KEY.fullmatch(key)
     if match is None:
         raise KeyError(key)
-    parts: list[_Part] = []
+    parts: list[Part] = []
     for item in match[1].split(","):
-        name, _, count = item.rpartition(":")
-        parts.append((table[name], int(count)))
+        name, _, count = item.removesuffix("*").rpartition(":")
+        parts.append(Part(function(name), int(count), item.endswith("*")))
     return _combine(key, parts, numbered=bool(match[2]))
 
 
-def _combine(key: str, parts: Sequence[_Part], *, numbered: bool) -> TableFunc:
+def _combine(key: str, parts: Sequence[Part], *, numbered: bool) -> TableFunc:
     def columns(args: Sequence[SqlType]) -> RelationType:
         found: list[ColumnType] = []
         at_ = 0
-        for func, count in parts:
-            typ = func.output_type(args[at_ : at_ + count])
-            at_ += count
+        for part in parts:
+            typ = part.columns(args[at_ : at_ + part.given])
+            at_ += part.given
             alone = len(parts) == 1
             found += [ColumnType(c.type, c.nullable or not alone) for c in typ.columns]
         if numbered:
@@ -53,11 +70,11 @@ def _combine(key: str, parts: Sequence[_Part], *, numbered: bool) -> TableFunc:
     def rows(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         return _zipped(parts, args, engine, numbered=numbered)
 
-    names = tuple(name for func, _ in parts for name in func.names)
+    names = tuple(name for p in parts for name in ((p.func.name,) if p.whole else p.func.names))
     return TableFunc(
         key=key,
-        name="rows_from" if len(parts) > 1 else parts[0][0].name,
-        args=tuple(arg for func, _ in parts for arg in func.args),
+        name="rows_from" if len(parts) > 1 else parts[0].func.name,
+        args=tuple(arg for p in parts for arg in p.func.args),
         names=(*names, "ordinality") if numbered else names,
         output=RelationType((ColumnType(SqlType("any")),)),
         rows=rows,
@@ -66,10 +83,10 @@ def _combine(key: str, parts: Sequence[_Part], *, numbered: bool) -> TableFunc:
     )
 
 
-def _rules(parts: Sequence[_Part]) -> list[ErrorRule]:
+def _rules(parts: Sequence[Part]) -> list[ErrorRule]:
     found: list[ErrorRule] = []
     start = 0
-    for func, count in parts:
+    for func, count, _ in parts:
         for rule in func.errors:
             message = rule.message
             shown = message if isinstance(message, str) else _over(message, start, count)
@@ -83,22 +100,23 @@ def _over(spelling: Spelling, start: int, count: int) -> Spelling:
     return lambda engine, args, typ: spelling(engine, args[start : start + count], typ)
 
 
-def _zipped(parts: Sequence[_Part], args: Sequence[Sql], engine: Engine, *, numbered: bool) -> Ast:
+def _zipped(parts: Sequence[Part], args: Sequence[Sql], engine: Engine, *, numbered: bool) -> Ast:
     lists: dict[str, Ast] = {}
     fields: dict[str, Ast] = {}
     whole, number = s.variable("rf0"), s.variable("rf1")
     spark = engine is Engine.SPARK
     position = s.add(number, s.num(1))
     start, width = 0, 0
-    for i, (func, count) in enumerate(parts):
-        given = args[start : start + count]
-        start += count
-        typ = func.output_type([arg.typ for arg in given])
-        lists[f"l{i}"] = func.rows(engine, given, typ.columns[0].type)
+    for i, part in enumerate(parts):
+        given = args[start : start + part.given]
+        start += part.given
+        typ = part.func.output_type([arg.typ for arg in given])
+        lists[f"l{i}"] = part.func.rows(engine, given, typ.columns[0].type)
         item = at(s.field(whole, f"l{i}"), position, engine)
-        for j in range(typ.arity):
+        taken_apart = typ.arity > 1 and not part.whole
+        for j in range(typ.arity if taken_apart else 1):
             width += 1
-            fields[f"f{width}"] = s.field(item, f"f{j + 1}") if typ.arity > 1 else item
+            fields[f"f{width}"] = s.field(item, f"f{j + 1}") if taken_apart else item
     if numbered:
         fields[f"f{width + 1}"] = s.big(position)
     sizes = [

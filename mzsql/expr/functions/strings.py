@@ -118,6 +118,7 @@ def _split_part(text: Ast, delimiter: Ast, part: Ast) -> Ast:
     # An empty delimiter: the whole text is its only field.
     whole = s.case((first, text), otherwise=s.text(""))
     return s.case(
+        (s.or_(s.is_null(delimiter), s.is_null(part)), s.string(s.null())),
         (s.eq(text, s.text("")), s.text("")),
         (s.eq(delimiter, s.text("")), whole),
         otherwise=s.call("SPLIT_PART", text, delimiter, s.nullif(part, s.num(0))),
@@ -222,8 +223,6 @@ def _concat(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
 def _concat_ws(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
     """The separator, then values of any type; NULL values leave no separator, a NULL separator makes NULL."""
     separator, *values = args
-    if not values:
-        return s.case((s.is_not_null(separator.ast), s.text("")))
     return s.call("CONCAT_WS", separator.ast, *(_as_text(value, engine) for value in values))
 
 
@@ -233,6 +232,26 @@ def _texts(count: int) -> tuple[SqlType, ...]:
 
 _TOO_LONG = ErrorRule(asts(_repeat_fails), _TOO_LARGE)
 _PAD_TOO_LONG = ErrorRule(asts(lambda _text, count, *_: s.gt(count, s.num(MAX_RESULT))), _TOO_LARGE)
+_PAD_NEGATIVE = ErrorRule(
+    asts(lambda _text, count, *_: s.lt(count, s.num(0))), "length must be nonnegative"
+)
+
+
+def _overlay(text: Ast, new: Ast, start: Ast, count: Ast | None = None) -> Ast:
+    """The text with some of its characters, as many as the new ones have by default, replaced."""
+    size = s.big(_length(new)) if count is None else s.big(count)
+    head = s.call(
+        "SUBSTRING", text, s.num(1), s.integer(s.sub(s.at_least(start, s.num(1)), s.num(1)))
+    )
+    behind = s.at_least(s.add(s.big(start), size), s.big(s.num(1)))
+    tail = s.call("SUBSTRING", text, s.integer(s.at_most(behind, s.big(s.num(_LONGEST)))))
+    return s.concat(head, new, tail)
+
+
+_BEFORE_FIRST = ErrorRule(
+    asts(lambda _text, _new, start, *_: s.lte(start, s.num(0))),
+    "negative substring length not allowed",
+)
 _NEGATIVE_LENGTH = ErrorRule(
     asts(lambda _text, _start, count: s.lt(count, s.num(0))),
     "negative substring length not allowed",
@@ -289,9 +308,10 @@ def _pads() -> list[ScalarFunc]:
     functions = []
     for name in ("lpad", "rpad"):
         value = asts(_pad(name.upper()))
-        functions.append(scalar(name, name, (TEXT, INTEGER), TEXT, value, _PAD_TOO_LONG))
+        rules = (_PAD_NEGATIVE, _PAD_TOO_LONG)
+        functions.append(scalar(name, name, (TEXT, INTEGER), TEXT, value, *rules))
         fill = (TEXT, INTEGER, TEXT)
-        functions.append(scalar(f"{name}_fill", name, fill, TEXT, value, _PAD_TOO_LONG))
+        functions.append(scalar(f"{name}_fill", name, fill, TEXT, value, *rules))
     return functions
 
 
@@ -391,6 +411,15 @@ FUNCTIONS: tuple[ScalarFunc, ...] = (
         ),
     ),
     scalar("translate", "translate", _texts(3), TEXT, _native("TRANSLATE")),
+    scalar("overlay", "overlay", (TEXT, TEXT, INTEGER), TEXT, asts(_overlay), _BEFORE_FIRST),
+    scalar(
+        "overlay_for",
+        "overlay",
+        (TEXT, TEXT, INTEGER, INTEGER),
+        TEXT,
+        asts(_overlay),
+        _BEFORE_FIRST,
+    ),
     scalar("ascii", "ascii", (TEXT,), INTEGER, asts(lambda ast: s.integer(s.call("ASCII", ast)))),
     scalar("md5", "md5", (TEXT,), TEXT, _md5),
     ScalarFunc(
@@ -405,7 +434,7 @@ FUNCTIONS: tuple[ScalarFunc, ...] = (
     ScalarFunc(
         key="concat_ws",
         name="concat_ws",
-        args=(TEXT,),
+        args=(TEXT, ANY),
         variadic=ANY,
         result=TEXT,
         value=_concat_ws,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mzsql.expr.functions import calendar, unnesting
+from mzsql.expr.functions import calendar, hopping, text_tables, unnesting
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.declare import Ast, of
 from mzsql.expr.functions.jsonb_tables import FUNCTIONS as JSONB_FUNCTIONS
@@ -139,8 +139,10 @@ def _times(kind: str) -> TableFunc:
         return s.case((by_months, uneven), otherwise=s.cast(even, array, engine))
 
     def zero(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-        no_months = s.eq(s.field(args[2].ast, "months"), s.num(0))
-        return s.and_(no_months, s.eq(step_micros(args), s.num(0)))
+        """A month counts 30 days: one month less 30 days leads nowhere."""
+        months = s.wide(s.field(args[2].ast, "months"))
+        whole = s.add(s.mul(months, s.num(30 * calendar.DAY_MICROS)), step_micros(args))
+        return s.eq(whole, s.num(0))
 
     def months(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         if engine is Engine.DUCKDB:
@@ -177,6 +179,8 @@ FUNCTIONS: tuple[TableFunc, ...] = (
     ),
     _times("timestamp"),
     _times("timestamptz"),
+    *hopping.functions(_series),
     *unnesting.FUNCTIONS,
+    *text_tables.FUNCTIONS,
     *JSONB_FUNCTIONS,
 )

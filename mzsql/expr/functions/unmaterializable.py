@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mzsql.repr.types import INTEGER, MZ_TIMESTAMP, TEXT, TIMESTAMPTZ, SqlType
+from mzsql.repr.types import BOOLEAN, INTEGER, MZ_TIMESTAMP, TEXT, TIMESTAMPTZ, SqlType
 
 #: SQL name to type. The first three may also be written without parentheses.
 UNMATERIALIZABLE: Mapping[str, SqlType] = {
@@ -20,6 +20,7 @@ UNMATERIALIZABLE: Mapping[str, SqlType] = {
     "current_database": TEXT,
     "current_schema": TEXT,
     "mz_environment_id": TEXT,
+    "mz_is_superuser": BOOLEAN,
     "mz_version": TEXT,
     "version": TEXT,
     "pg_backend_pid": INTEGER,

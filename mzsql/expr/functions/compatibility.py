@@ -1,0 +1,78 @@
+"""What clients of PostgreSQL ask a server about itself, where the answer is the same everywhere.
+
+Promise: true answers. There is one encoding of texts, no recovery, no tablespace, no rule, and there are no privileges to ask for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mzsql.expr.functions import sql as s
+from mzsql.expr.functions.declare import Ast, asts, scalar
+from mzsql.expr.functions.table import Engine, ScalarFunc, Spelling, Sql
+from mzsql.repr.types import BIGINT, BOOLEAN, INTEGER, TEXT, SqlType
+
+#: PostgreSQL's number of UTF-8, the encoding of every text.
+_UTF8 = 6
+
+
+def _encoding_name(number: Ast) -> Ast:
+    return s.case((s.eq(number, s.num(_UTF8)), s.text("UTF8")))
+
+
+def _nothing(_engine: Engine, _args: Sequence[Sql], _typ: SqlType) -> Ast:
+    return s.string(s.null())
+
+
+def _false(_engine: Engine, _args: Sequence[Sql], _typ: SqlType) -> Ast:
+    return s.boolean(False)
+
+
+#: Each unit of `pg_size_pretty`: its name, up to which number it is used, by how much its number is the bytes divided by.
+_SIZES = (("kB", 20 * 1024 - 1, 9), ("MB", 20 * 1024 - 1, 19), ("GB", 20 * 1024 - 1, 29),
+          ("TB", 20 * 1024 - 1, 39), ("PB", None, 49))  # fmt: skip
+
+
+def _size_pretty(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    """Halves of a unit are counted, cut, and rounded away from zero, as PostgreSQL does."""
+    size = s.wide(args[0].ast)
+    branches = [
+        (
+            s.lt(s.call("ABS", size), s.num(10 * 1024)),
+            s.concat(s.string(args[0].ast), s.text(" bytes")),
+        )
+    ]
+    for name, limit, bits in _SIZES:
+        halves = _cut(size, 2**bits, engine)
+        up = s.case((s.gte(halves, s.num(0)), s.num(1)), otherwise=s.num(-1))
+        shown = s.concat(s.string(_cut(s.wide(s.add(halves, up)), 2, engine)), s.text(f" {name}"))
+        fits = s.boolean(True) if limit is None else s.lt(s.call("ABS", halves), s.num(limit))
+        branches.append((fits, shown))
+    return s.case((s.is_not_null(args[0].ast), s.case(*branches)))
+
+
+def _cut(wide: Ast, by: int, engine: Engine) -> Ast:
+    """A division that cuts towards zero, as bigint."""
+    size = s.wide(s.num(by))
+    exact = s.sub(wide, s.mod(wide, size))
+    if engine is Engine.SPARK:
+        return s.big(s.int_div(exact, size))
+    return s.big(s.int_div(s.hugeint(exact), s.hugeint(size)))
+
+
+def _plain(
+    name: str, args: tuple[SqlType, ...], result: SqlType, value: Spelling, *, nulls: bool = False
+) -> ScalarFunc:
+    return ScalarFunc(
+        key=name, name=name, args=args, result=result, value=value, introduces_nulls=nulls
+    )
+
+
+FUNCTIONS: tuple[ScalarFunc, ...] = (
+    _plain("pg_encoding_to_char", (INTEGER,), TEXT, asts(_encoding_name), nulls=True),
+    _plain("pg_is_in_recovery", (), BOOLEAN, _false),
+    _plain("pg_tablespace_location", (BIGINT,), TEXT, _nothing, nulls=True),
+    _plain("pg_get_ruledef", (BIGINT,), TEXT, _nothing, nulls=True),
+    _plain("is_rbac_enabled", (), BOOLEAN, _false),
+    scalar("pg_size_pretty", "pg_size_pretty", (BIGINT,), TEXT, _size_pretty),
+)

@@ -1,0 +1,216 @@
+r"""The syntax of regular expressions: what a pattern is made of, and how each engine is told the same.
+
+Promise: patterns are RE2's syntax (Materialize's, but for what little its crate has beyond), with the classes ``\w``, ``\d`` and ``\s``
+over all of Unicode and a dot that takes line feeds too, as in Materialize and PostgreSQL. What Java reads differently (classes of POSIX,
+brackets in classes, names of groups, ends of lines, cases beyond ASCII) is rewritten for Spark; what it cannot say is refused there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mzsql.expr.functions.table import Engine
+from mzsql.repr.errors import Unsupported
+
+#: Flags as PostgreSQL has them; ``g`` (every match) is a matter of the function.
+FLAGS = frozenset("cgimnpsw")
+
+_TOKEN = re.compile(
+    r"(?P<quoted>\\Q.*?(?:\\E|\Z))"
+    r"|(?P<escape>\\[pP](?:\{[^}]*\}|.)|\\x(?:\{[^}]*\}|[0-9A-Fa-f]{2})|\\.)"
+    r"|(?P<set>\[\^?\]?(?:\[:\^?\w+:\]|\\[pP]\{[^}]*\}|\\.|[^\]\\])*\])"
+    r"|(?P<flags>\(\?[a-zA-Z-]+\))"
+    r"|(?P<open>\(\?P?<\w+>|\(\?[a-zA-Z-]*:|\()"
+    r"|(?P<close>\))"
+    r"|(?P<or>\|)"
+    r"|(?P<repeat>(?:[*+?]|\{\d+(?:,\d*)?\})\??)"
+    r"|(?P<other>.)",
+    re.DOTALL,
+)
+_SET_PART = re.compile(r"\[:\^?\w+:\]|\\[pP](?:\{[^}]*\}|.)|\\x\{[^}]*\}|\\.|.", re.DOTALL)
+
+#: Classes over all of Unicode: what stands in a set for each letter.
+_CLASSES = {
+    "d": r"\p{Nd}",
+    "s": r"\t-\r\x{85}\p{Z}",
+    "w": r"\p{L}\p{M}\p{N}\p{Pc}",
+}
+_POSIX = {
+    name.lower(): name
+    for name in (
+        "Alnum", "Alpha", "ASCII", "Blank", "Cntrl", "Digit", "Graph", "Lower", "Print", "Punct",
+        "Space", "Upper", "XDigit",
+    )
+}  # fmt: skip
+_WORD = "[0-9A-Za-z_]"
+
+
+@dataclass(frozen=True)
+class Group:
+    """A capturing group: its name, if it has one, and whether the whole may match without it."""
+
+    name: str | None
+    optional: bool
+
+
+@lru_cache(maxsize=1024)
+def problem(pattern: str) -> str | None:
+    """What RE2 says is wrong with a pattern."""
+    try:
+        pc.match_substring_regex(pa.array([""]), pattern)
+    except pa.ArrowInvalid as failure:
+        return str(failure).partition(": ")[2] or str(failure)
+    return None
+
+
+@lru_cache(maxsize=1024)
+def matches_nothing(pattern: str) -> bool:
+    """Whether a valid pattern matches the empty text."""
+    found = pc.match_substring_regex(pa.array([""]), pattern)
+    return bool(found[0].as_py())
+
+
+def _tokens(pattern: str) -> Iterator[tuple[str, str]]:
+    for match in _TOKEN.finditer(pattern):
+        assert match.lastgroup is not None
+        yield match.lastgroup, match[0]
+
+
+@dataclass
+class _Level:
+    """What stands between two brackets, or the whole pattern."""
+
+    name: str | None = None
+    captures: bool = False
+    branches: bool = False
+    skippable: bool = False
+    children: list[_Level] = field(default_factory=list)
+
+
+def groups(pattern: str) -> tuple[Group, ...]:
+    """The capturing groups of a valid pattern, in order."""
+    root = _Level()
+    path, last = [root], None
+    for kind, text in _tokens(pattern):
+        if kind == "repeat" and last is not None:
+            last.skippable = text[0] in "*?" or text.startswith("{0")
+        last = None
+        if kind == "open":
+            name = re.match(r"\(\?P?<(\w+)>", text)
+            made = _Level(None if name is None else name[1], text == "(" or name is not None)
+            path[-1].children.append(made)
+            path.append(made)
+        elif kind == "close" and len(path) > 1:
+            last = path.pop()
+        elif kind == "or":
+            path[-1].branches = True
+    return tuple(_captured(root, optional=False))
+
+
+def _captured(level: _Level, *, optional: bool) -> Iterator[Group]:
+    for child in level.children:
+        loose = optional or level.branches or child.skippable
+        if child.captures:
+            yield Group(child.name, loose)
+        yield from _captured(child, optional=loose)
+
+
+def inline(flags: str) -> str:
+    """Flags of PostgreSQL's as a pattern's beginning; the last one that says something counts."""
+    insensitive, dot, lines = False, True, False
+    for flag in flags:
+        if flag in "ic":
+            insensitive = flag == "i"
+        elif flag in "nmspw":
+            dot, lines = flag in "sw", flag in "nmw"
+    letters = "".join(letter for letter, on in (("i", insensitive), ("s", dot), ("m", lines)) if on)
+    return f"(?{letters})" if letters else ""
+
+
+def spelled(pattern: str, flags: str, engine: Engine) -> str:
+    """A valid pattern as an engine reads it.
+
+    Raises:
+        Unsupported: Java cannot say it.
+    """
+    whole = inline(flags) + pattern
+    lines = "m" in "".join(text for kind, text in _tokens(whole) if kind == "flags")
+    return "".join(_token(kind, text, engine, lines) for kind, text in _tokens(whole))
+
+
+def _token(kind: str, text: str, engine: Engine, lines: bool) -> str:
+    spark = engine is Engine.SPARK
+    if kind == "escape":
+        return _escape(text, engine)
+    if kind == "set":
+        return _set(text, engine)
+    if not spark:
+        return text
+    if kind in ("flags", "open") and text.startswith("(?"):
+        return _flags(text)
+    if kind == "other" and text == "$" and not lines:
+        return r"\z"  # Java's also stands before a last line feed
+    if kind == "other" and text == "{":
+        return r"\{"
+    return text
+
+
+def _flags(text: str) -> str:
+    if "<" in text:
+        return "("  # names of groups matter to nobody here, and Java's have no underscore
+    letters = text[2:-1]
+    if "U" in letters:
+        raise Unsupported("the flag U of a regular expression is not supported in a dataflow")
+    on, minus, off = letters.partition("-")
+    # Cases of all letters, and line feeds alone as ends of lines.
+    on += "u" if "i" in on else ""
+    on += "d" if "m" in on or "s" in on else ""
+    return f"(?{on}{minus}{off}{text[-1]}"
+
+
+def _escape(text: str, engine: Engine) -> str:
+    letter = text[1:]
+    if letter in _CLASSES:
+        return f"[{_CLASSES[letter]}]"
+    if letter.lower() in _CLASSES:
+        return f"[^{_CLASSES[letter.lower()]}]"
+    if engine is Engine.DUCKDB:
+        return text
+    if letter == "v":
+        return r"\x0B"
+    if letter == "b":
+        return f"(?:(?<={_WORD})(?!{_WORD})|(?<!{_WORD})(?={_WORD}))"
+    if letter == "B":
+        return f"(?:(?<={_WORD})(?={_WORD})|(?<!{_WORD})(?!{_WORD}))"
+    return text
+
+
+def _set(text: str, engine: Engine) -> str:
+    body, out = text[1:-1], "["
+    if body.startswith("^"):
+        body, out = body[1:], "[^"
+    for part in _SET_PART.findall(body):
+        out += _set_part(part, engine)
+    return out + "]"
+
+
+def _set_part(part: str, engine: Engine) -> str:
+    if part[:1] == "\\" and part[1:] in _CLASSES:
+        return _CLASSES[part[1:]]
+    if engine is Engine.DUCKDB:
+        return part
+    if part.startswith("[:"):
+        name = part[2:-2]
+        negated, name = name.startswith("^"), name.removeprefix("^")
+        if name == "word":
+            return r"\W" if negated else r"\w"
+        return f"\\{'P' if negated else 'p'}{{{_POSIX[name]}}}"
+    if part in ("[", "]", "&"):
+        return f"\\{part}"
+    return r"\x0B" if part == r"\v" else part
