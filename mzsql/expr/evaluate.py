@@ -17,6 +17,7 @@ import pyarrow as pa
 from sqlglot import expressions as exp
 
 from mzsql.expr import exact, functions, spell
+from mzsql.expr.decimal_functions import total
 from mzsql.expr.engines import duckdb_connection, to_sql
 from mzsql.expr.folded_windows import argument_of, evaluated
 from mzsql.expr.functions import sql as s
@@ -461,7 +462,7 @@ def _simple_aggregate(
         return _Known((max if name == "max" else min)((v for v, _ in kept), key=key))
     if kind not in (*INTEGERS, "numeric"):
         return None
-    found = exact.total([(Decimal(str(value)), diff) for value, diff in kept])
+    found = total([(Decimal(str(value)), diff) for value, diff in kept])
     if aggregate.typ.kind == "numeric":
         return _Known(found)
     low, high = BOUNDS[aggregate.typ.kind]

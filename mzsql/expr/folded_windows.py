@@ -147,25 +147,41 @@ def _away(values: Sequence[Datum], start: int, step: int) -> int | None:
     return None if left else at
 
 
-def _frame(
-    window: WindowFunc, i: int, count: int, peers: Sequence[tuple[int, int]]
-) -> tuple[int, int]:
-    """The first row of a row's frame, and the one behind its last."""
-    frame = window.frame
+def can_fold(window: WindowFunc) -> bool:
+    """Whether a window is evaluated here: not where its frame is a distance of values."""
+    return window.frame is None or not any(window.frame.distances)
+
+
+def _frame(window: WindowFunc, i: int, peers: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+    """The positions of the rows in a row's frame."""
+    frame, count = window.frame, len(peers)
     if frame is None:
-        return 0, peers[i][1] + 1
-    start = 0 if frame.start is None else max(0, i + frame.start)
-    end = count if frame.end is None else min(count, i + frame.end + 1)
-    return start, max(start, end)
+        return tuple(range(peers[i][1] + 1))
+    # From position to position, then from group to group: RANGE without distances ends with peers.
+    groups = [(n, n) for n in range(count)] if frame.units == "rows" else sorted(set(peers))
+    at = next(n for n, (first, last) in enumerate(groups) if first <= i <= last)
+    start = 0 if frame.start is None else max(0, at + frame.start)
+    end = len(groups) if frame.end is None else at + frame.end + 1
+    inside = [n for first, last in groups[start : max(end, 0)] for n in range(first, last + 1)]
+    match frame.exclude:
+        case "current row":
+            left_out = {i}
+        case "group":
+            left_out = set(range(peers[i][0], peers[i][1] + 1))
+        case "ties":
+            left_out = set(range(peers[i][0], peers[i][1] + 1)) - {i}
+        case _:
+            left_out = set()
+    return tuple(n for n in inside if n not in left_out)
 
 
 def _edge(
     window: WindowFunc, entries: Sequence[_Entry], peers: Sequence[tuple[int, int]], i: int
 ) -> Datum:
-    start, end = _frame(window, i, len(entries), peers)
-    if start >= end:
+    inside = _frame(window, i, peers)
+    if not inside:
         return None
-    return entries[start if window.func == "first_value" else end - 1].argument
+    return entries[inside[0 if window.func == "first_value" else -1]].argument
 
 
 def _aggregated(
@@ -174,11 +190,11 @@ def _aggregated(
     peers: Sequence[tuple[int, int]],
     aggregate: Aggregate,
 ) -> list[Datum]:
-    known: dict[tuple[int, int], Datum] = {}
+    known: dict[tuple[int, ...], Datum] = {}
     results = []
     for i in range(len(entries)):
-        frame = _frame(window, i, len(entries), peers)
-        if frame not in known:
-            known[frame] = aggregate([entry.argument for entry in entries[slice(*frame)]])
-        results.append(known[frame])
+        inside = _frame(window, i, peers)
+        if inside not in known:
+            known[inside] = aggregate([entries[n].argument for n in inside])
+        results.append(known[inside])
     return results

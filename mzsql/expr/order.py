@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any, TypeVar
 
-from mzsql.expr.exact import order_key
+from mzsql.expr.decimal_functions import order_key
 from mzsql.repr.datum import Datum
 from mzsql.repr.types import SqlType
 from mzsql.repr.values import interval_of

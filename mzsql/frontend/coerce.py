@@ -13,6 +13,8 @@ from functools import lru_cache
 from typing import Any
 
 from mzsql.expr import functions
+from mzsql.expr.decimal_functions import out_of_range
+from mzsql.expr.functions.numeric import common_numeric
 from mzsql.expr.functions.polymorphic import bind, common, is_polymorphic
 from mzsql.expr.scalar import Literal
 from mzsql.frontend import container_literals, hir
@@ -91,29 +93,24 @@ def numeric_literal(text: str) -> Typed:
     return exact_numeric(text)
 
 
-def exact_numeric(text: str) -> Typed:
-    """A numeric literal with as many digits behind the point as written."""
-    mantissa, _, exponent = text.lower().partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    if exponent:
-        shift = int(exponent)
-        if abs(shift) > 38:
-            raise SqlError("numeric field overflow", sqlstate="22003")
-        digits = whole + fraction
-        point = len(whole) + shift
-        if point <= 0:
-            whole, fraction = "0", "0" * -point + digits
-        else:
-            digits = digits.ljust(point, "0")
-            whole, fraction = digits[:point], digits[point:]
-    whole = whole.lstrip("0") or "0"
-    if len(whole) + len(fraction) > 38:
-        fraction = fraction.rstrip("0")
-    if len(whole) + len(fraction) > 38:
-        raise SqlError(f"numeric literal has more than 38 digits: {text[:60]}", sqlstate="22003")
-    value = f"{whole}.{fraction}" if fraction else whole
-    typ = SqlType("numeric", scale=len(fraction))
-    return Typed(Literal(value, typ), typ, False)
+def exact_numeric(text: str, sign: str = "") -> Typed:
+    """A numeric literal with as many digits behind the point as written.
+
+    Raises:
+        ValueError: the text is no number.
+        DataError: it has more digits than a numeric.
+    """
+    try:
+        number = parsed(f"{sign}{text}")
+    except OverflowError:
+        raise DataError(out_of_range(f"{sign}{text.upper()}"), sqlstate="22003") from None
+    if number is None:
+        raise ValueError(text)
+    if number.is_nan():
+        return Typed(Literal("NaN", NUMERIC), NUMERIC, False)
+    scale = max(0, -int(number.as_tuple().exponent))
+    typ = SqlType("numeric", scale=scale)
+    return Typed(Literal(numeric_text(number), typ), typ, False)
 
 
 def call(key: str, args: Sequence[Typed], typ: SqlType | None = None) -> Typed:

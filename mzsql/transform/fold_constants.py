@@ -14,6 +14,7 @@ import msgspec
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
 from mzsql.expr.evaluate import EvalError, Evaluator
+from mzsql.expr.folded_windows import can_fold
 from mzsql.expr.functions import windows
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.typing import node_type, nullable
@@ -205,7 +206,7 @@ def _reduce(
     if any(diff <= 0 for _, diff in inner.rows):
         return rel
     many = sum(diff for _, diff in inner.rows) > WINDOW_LIMIT
-    if many and any(windows.parse(a.func) is not None for a in rel.aggregates):
+    if found and (many or not all(can_fold(window) for window in found)):
         return rel  # left to the dataflow
     rows = evaluator.aggregate_rows(rel.group_key, rel.aggregates, inner.rows, inner.typ.columns)
     if isinstance(rows, EvalError):
