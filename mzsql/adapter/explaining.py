@@ -230,7 +230,10 @@ class Explainer:
             if config.timing:
                 label = "Decorrelation" if plan.stage == "decorrelated" else "Optimization"
                 frame = msgspec.structs.replace(frame, timing=_timing(label, started))
-            return explain_relation(relation, subject.finishing, names, config, frame)
+            as_written = plan.stage == "decorrelated"
+            return explain_relation(
+                relation, subject.finishing, names, config, frame, as_written=as_written
+            )
         planned = self._planned(planner, subject, relation)
         notices = () if config.no_notices else self._notices(subject, planned, config, names)
         timing = _timing("Optimization", started) if config.timing else None

@@ -34,7 +34,9 @@ def explain_fast_path(
     sources = ""
     if isinstance(plan, ConstantPlan):
         rel = mir.Constant(plan.rows, plan.typ, plan.error)
-        body = MirPrinter(humanizer, config).plan(rel, finishing, 1)
+        # Like an index's, the rows of a constant are told without attributes.
+        plain = ExplainConfig(redacted=config.redacted)
+        body = MirPrinter(humanizer, plain).plan(rel, finishing, 1)
     else:
         body = _peek(plan, finishing, humanizer, config)
     match plan:

@@ -22,8 +22,8 @@ from mzsql.expr.relation import RowSetFinishing
 from mzsql.expr.typing import relation_type
 from mzsql.frontend.depth import deep
 from mzsql.repr.ids import GlobalId
-from mzsql.repr.types import RelationType
-from mzsql.transform.non_negative import non_negative
+from mzsql.transform.attributes import Derivation
+from mzsql.transform.predicate_pushdown import INLINED, size_over
 
 #: How many rows of a constant are shown.
 MAX_ROWS = 20
@@ -33,15 +33,19 @@ class MirPrinter:
     """Prints relations; `built`: objects of the same dataflow."""
 
     def __init__(
-        self, humanizer: Humanizer, config: ExplainConfig, built: frozenset[GlobalId] = frozenset()
+        self,
+        humanizer: Humanizer,
+        config: ExplainConfig,
+        built: frozenset[GlobalId] = frozenset(),
+        *,
+        as_written: bool = False,
     ) -> None:
         self._humanizer = humanizer
         self._config = config
-        self._scalars = scalars.ScalarPrinter(redacted=config.redacted)
+        self._scalars = scalars.ScalarPrinter(redacted=config.redacted, as_written=as_written)
         self._out = Lines()
         self._built = built
-        self._locals: dict[int, RelationType] = {}
-        self._signs: dict[int, bool] = {}
+        self._derived = Derivation()
         self._is_raw = config.raw or config.raw_syntax
         self._called = ColumnNames(humanizer)
         self._names = self._called if config.humanized_expressions else None
@@ -60,10 +64,10 @@ class MirPrinter:
         if config.subtree_size:
             parts.append(f"subtree_size: {sum(1 for _ in mir.walk(rel))}")
         if config.non_negative:
-            sign = non_negative(rel, self._signs)
+            sign = self._derived.of(rel).non_negative
             parts.append(f"non_negative: {'true' if sign else 'false'}")
         if config.types or config.keys:
-            typ = relation_type(rel, self._locals)
+            typ = relation_type(rel, self._derived.types)
         if config.arity:
             parts.append(f"arity: {mir.arity(rel)}")
         if config.types:
@@ -210,8 +214,7 @@ class MirPrinter:
         body: mir.Relation = rel
         while isinstance(body, mir.Let):
             bindings.append(body)
-            self._locals[body.id] = relation_type(body.value, self._locals)
-            self._signs[body.id] = non_negative(body.value, self._signs)
+            self._derived.bind(body)
             self._called.bind(body.id, body.value)
             body = body.body
         self._head(level, "Return", rel)
@@ -222,6 +225,7 @@ class MirPrinter:
             self._node(let.value, level + 2)
 
     def _let_rec(self, rel: mir.LetRec, level: int) -> None:
+        self._derived.bind(rel)
         self._called.of(rel)
         self._head(level, "Return", rel)
         self._node(rel.body, level + 1)
@@ -244,7 +248,7 @@ class MirPrinter:
         }
         match rel.implementation:
             case mir.IndexedFilter(coll=coll, index=index, rows=rows, key=key):
-                columns = relation_type(rel.inputs[1], self._locals).columns[: len(key)]
+                columns = relation_type(rel.inputs[1], self._derived.types).columns[: len(key)]
                 shown = [self._scalars.row(row, columns) for row in rows]
                 text = read_index(
                     self._humanizer.name(coll),
@@ -353,8 +357,16 @@ def pushed_filters(mfp: MapFilterProject | None) -> MapFilterProject | None:
     columns: list[sc.Scalar] = [sc.Column(i) for i in range(mfp.input_arity)]
     for expr in mfp.expressions:
         columns.append(sc.substitute(expr, columns))
-    preds = [sc.substitute(pred, columns) for _, pred in mfp.predicates]
-    return MapFilterProject.identity(mfp.input_arity).filter(preds) if preds else None
+    sizes = [sum(1 for _ in sc.walk(expr)) for expr in columns]
+    preds = [
+        sc.substitute(pred, columns)
+        for _, pred in mfp.predicates
+        if size_over(pred, sizes) <= INLINED
+    ]
+    if not preds:
+        return None
+    # What several predicates share is computed once.
+    return MapFilterProject.identity(mfp.input_arity).filter(preds).optimize()
 
 
 def explain_relation(
@@ -363,8 +375,10 @@ def explain_relation(
     humanizer: Humanizer,
     config: ExplainConfig,
     frame: Frame | None = None,
+    *,
+    as_written: bool = False,
 ) -> str:
-    """EXPLAIN DECORRELATED or LOCALLY OPTIMIZED PLAN AS TEXT or DOT: a single relation, no header."""
+    """EXPLAIN DECORRELATED (`as_written`) or LOCALLY OPTIMIZED PLAN AS TEXT or DOT: a single relation, no header."""
     with deep():
-        body = MirPrinter(humanizer, config).plan(rel, finishing, 0)
+        body = MirPrinter(humanizer, config, as_written=as_written).plan(rel, finishing, 0)
     return assemble([("", body)], humanizer=humanizer, frame=frame or Frame())

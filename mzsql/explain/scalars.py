@@ -44,24 +44,37 @@ def aggregate_name(key: str) -> str:
     return key if "[" in key else functions.aggregate(key).name
 
 
+#: Functions that are called by the type of what they read: ``extract_year_d``.
+_BY_TYPE = ("extract_", "date_part_", "date_trunc_")
+#: Comparisons with a pattern that is known: they are functions of the text alone.
+_MATCHES = {"like": "like", "like_char": "like", "ilike": "ilike", "ilike_char": "ilike"}
+
+
 def shown_name(func: functions.ScalarFunc) -> str:
     """What EXPLAIN calls a function: its name; a cast by the types it is between."""
-    return func.key if func.name == "cast" else func.name
+    by_type = func.name == "cast" or func.name.startswith(_BY_TYPE)
+    return func.key if by_type else func.name
 
 
 class ScalarPrinter:
     """Prints expressions over a relation's columns."""
 
     def __init__(
-        self, *, redacted: bool = False, names: Sequence[str] = (), only_names: bool = False
+        self,
+        *,
+        redacted: bool = False,
+        names: Sequence[str] = (),
+        only_names: bool = False,
+        as_written: bool = False,
     ) -> None:
         self._redacted = redacted
+        self._as_written = as_written
         self._names = names
         self._only_names = only_names
 
     def naming(self, names: Sequence[str]) -> ScalarPrinter:
         """The same printer, for expressions over columns with these names."""
-        return ScalarPrinter(redacted=self._redacted, names=names)
+        return ScalarPrinter(redacted=self._redacted, names=names, as_written=self._as_written)
 
     def column(self, index: int) -> str:
         """A column, with its name where it has one: ``#1{price}``."""
@@ -132,6 +145,10 @@ class ScalarPrinter:
                 return f"({self.scalar(inner)}) IS NOT NULL"
             case Call(func=key, args=args) if key in _VARIADIC:
                 return f"({_VARIADIC[key].join(self.scalar(arg) for arg in args)})"
+            case Call(func=key, args=(text, Literal() as pattern)) if (
+                key in _MATCHES and not self._as_written
+            ):
+                return f"{_MATCHES[key]}[{self.scalar(pattern)}]({self.scalar(text)})"
         args_text = [self.scalar(arg) for arg in expr.args]
         func = functions.scalar(expr.func)
         if func.explain:

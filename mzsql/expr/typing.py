@@ -10,6 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from mzsql.expr import functions
 from mzsql.expr import relation as mir
+from mzsql.expr.memo import memo
+from mzsql.expr.relation_keys import (
+    filtered_keys,
+    join_keys,
+    mapped_keys,
+    normalize_keys,
+    padded_keys,
+    projected_keys,
+)
 from mzsql.expr.scalar import (
     AggregateExpr,
     Call,
@@ -24,8 +33,6 @@ from mzsql.expr.scalar import (
 )
 from mzsql.repr.types import ColumnType, RelationType
 
-#: How many unique keys of a relation are kept in mind.
-_MAX_KEYS = 8
 _ALL_NULL = frozenset({"coalesce"})
 _ANY_NULL = frozenset({"and", "or"})
 
@@ -73,19 +80,72 @@ def relation_type(
     rel: mir.Relation, locals_: Mapping[int, RelationType] | None = None
 ) -> RelationType:
     """Columns and unique keys of a relation."""
-    known = dict(locals_ or {})
-    return _relation_type(rel, known)
+    return _relation_type(rel, locals_ or {})
 
 
-def _relation_type(rel: mir.Relation, known: dict[int, RelationType]) -> RelationType:
+def _relation_type(rel: mir.Relation, known: Mapping[int, RelationType]) -> RelationType:
+    if isinstance(rel, mir.Get):
+        return known.get(rel.id, rel.typ) if isinstance(rel.id, int) else rel.typ
+    scopes = memo("relation_type")
+    scope = frozenset(known.items())
+    types = scopes.setdefault(scope, {})
+    return _type_within(rel, known, types)
+
+
+def _type_within(
+    rel: mir.Relation, known: Mapping[int, RelationType], types: dict[mir.Relation, RelationType]
+) -> RelationType:
+    """As `_relation_type`, where `types` has what was derived with these bindings in scope."""
+    found = types.get(rel)
+    if found is None:
+        found = types[rel] = _derived(rel, known, types)
+    return found
+
+
+def _derived(
+    rel: mir.Relation, known: Mapping[int, RelationType], types: dict[mir.Relation, RelationType]
+) -> RelationType:
     match rel:
         case mir.Let(id=local, value=value, body=body):
-            inner = {**known, local: _relation_type(value, known)}
+            inner = {**known, local: _type_within(value, known, types)}
             return _relation_type(body, inner)
-        case mir.LetRec(body=body):
-            return _relation_type(body, known)
+        case mir.LetRec(ids=ids, values=values, body=body):
+            return _relation_type(body, {**known, **recursive_types(ids, values, known)})
         case _:
-            return node_type(rel, [_relation_type(part, known) for part in mir.inputs(rel)], known)
+            parts = [_type_within(part, known, types) for part in mir.inputs(rel)]
+            return node_type(rel, parts, known)
+
+
+#: How often the types of recursive bindings are derived from each other before less is claimed.
+_ROUNDS = 20
+
+
+def recursive_types(
+    ids: Sequence[int], values: Sequence[mir.Relation], known: Mapping[int, RelationType]
+) -> dict[int, RelationType]:
+    """The types of the bindings of a recursion: the most that holds of them while they start empty and whenever they are computed anew."""
+    types = dict(known)
+    for node in (node for value in values for node in mir.walk(value)):
+        if isinstance(node, mir.Get) and isinstance(node.id, int) and node.id in ids:
+            types[node.id] = RelationType(tuple(ColumnType(c.type) for c in node.typ.columns))
+    for local, value in zip(ids, values, strict=True):
+        plain = _relation_type(value, types).columns
+        types[local] = RelationType(tuple(ColumnType(c.type) for c in plain))
+    least = {local: types[local] for local in ids}
+    # Of no rows everything holds; what a round takes back, the next one does not claim any more.
+    claimed = {
+        local: RelationType(tuple(ColumnType(c.type, False) for c in typ.columns), ((),))
+        for local, typ in least.items()
+    }
+    for _ in range(_ROUNDS):
+        types = {**known, **claimed}
+        for local, value in zip(ids, values, strict=True):
+            types[local] = _relation_type(value, types)
+        derived = {local: types[local] for local in ids}
+        if derived == claimed:
+            return claimed
+        claimed = derived
+    return least
 
 
 def node_type(
@@ -101,12 +161,13 @@ def node_type(
             return (known or {}).get(local, typ) if isinstance(local, int) else typ
         case mir.Project(outputs=outputs):
             columns = tuple(inputs[0].columns[c] for c in outputs)
-            return RelationType(columns, _projected_keys(inputs[0].keys, outputs))
+            return RelationType(columns, projected_keys(inputs[0].keys, outputs))
         case mir.Map(scalars=scalars):
             grown = list(inputs[0].columns)
             for scalar in scalars:
                 grown.append(column_type(scalar, grown))
-            return RelationType(tuple(grown), inputs[0].keys)
+            width = inputs[0].arity
+            return RelationType(tuple(grown), mapped_keys(inputs[0].keys, width, scalars))
         case mir.FlatMap(output=output):
             return RelationType((*inputs[0].columns, *output.columns))
         case mir.Filter(predicates=predicates):
@@ -127,18 +188,9 @@ def node_type(
                 ColumnType(column.type, any(part.columns[i].nullable for part in inputs))
                 for i, column in enumerate(inputs[0].columns)
             )
-            return RelationType(columns)
+            return RelationType(columns, padded_keys(rel, inputs))
         case _:
             return inputs[0]
-
-
-def normalize_keys(keys: Iterable[Iterable[int]]) -> tuple[tuple[int, ...], ...]:
-    """Keys without those that contain another one, shortest first, at most a handful."""
-    found: list[frozenset[int]] = []
-    for key in sorted({frozenset(key) for key in keys}, key=lambda k: (len(k), sorted(k))):
-        if not any(other <= key for other in found):
-            found.append(key)
-    return tuple(tuple(sorted(key)) for key in found[:_MAX_KEYS])
 
 
 def not_null_columns(predicates: Iterable[Scalar]) -> frozenset[int]:
@@ -186,35 +238,13 @@ def _constant_type(rel: mir.Constant) -> RelationType:
     return RelationType(rel.typ.columns, normalize_keys(keys))
 
 
-def _projected_keys(
-    keys: Sequence[Sequence[int]], outputs: Sequence[int]
-) -> tuple[tuple[int, ...], ...]:
-    place: dict[int, int] = {}
-    for position, column in enumerate(outputs):
-        place.setdefault(column, position)
-    return normalize_keys(
-        [place[column] for column in key] for key in keys if all(c in place for c in key)
-    )
-
-
 def _filter_type(typ: RelationType, predicates: Sequence[Scalar]) -> RelationType:
     sure = not_null_columns(predicates)
     columns = tuple(
         ColumnType(column.type, column.nullable and i not in sure)
         for i, column in enumerate(typ.columns)
     )
-    fixed: set[int] = set()
-    for pred in predicates:
-        match pred:
-            case Call(func=func, args=(Column(index=i), Literal())) if func.startswith("eq_"):
-                fixed.add(i)
-            case Call(func=func, args=(Literal(), Column(index=i))) if func.startswith("eq_"):
-                fixed.add(i)
-            case Call(func="is_null", args=(Column(index=i),)):
-                fixed.add(i)
-            case _:
-                pass
-    return RelationType(columns, normalize_keys(frozenset(key) - fixed for key in typ.keys))
+    return RelationType(columns, filtered_keys(typ.keys, predicates))
 
 
 def _join_type(join: mir.Join, inputs: Sequence[RelationType]) -> RelationType:
@@ -225,39 +255,6 @@ def _join_type(join: mir.Join, inputs: Sequence[RelationType]) -> RelationType:
                 if isinstance(expr, Column):
                     columns[expr.index] = ColumnType(columns[expr.index].type, False)
     return RelationType(tuple(columns), join_keys(inputs, join.equivalences))
-
-
-def join_keys(
-    inputs: Sequence[RelationType], equivalences: Sequence[Sequence[Scalar]]
-) -> tuple[tuple[int, ...], ...]:
-    """Unique keys of a join: a key of one side stays one if the other side is met by a key of its own, else keys are put together."""
-    class_of = {
-        expr.index: number
-        for number, cls in enumerate(equivalences)
-        for expr in cls
-        if isinstance(expr, Column)
-    }
-    literal_classes = {
-        n for n, cls in enumerate(equivalences) if any(isinstance(e, Literal) for e in cls)
-    }
-    keys: list[frozenset[int]] = [frozenset()]
-    bound: set[int] = set(literal_classes)
-    start = 0
-    for part in inputs:
-        own = range(start, start + part.arity)
-        own_classes = {class_of[c] for c in own if c in class_of} | literal_classes
-        part_keys = [frozenset(c + start for c in key) for key in part.keys]
-        found: set[frozenset[int]] = set()
-        if any(all(class_of.get(c) in bound for c in key) for key in part_keys):
-            found.update(keys)
-        if start > 0 and any(all(class_of.get(c) in own_classes for c in key) for key in keys):
-            found.update(part_keys)
-        if not found:
-            found.update(left | right for left in keys for right in part_keys)
-        keys = [frozenset(key) for key in normalize_keys(found)]
-        bound |= own_classes
-        start += part.arity
-    return normalize_keys(keys)
 
 
 def _reduce_type(reduce: mir.Reduce, typ: RelationType) -> RelationType:

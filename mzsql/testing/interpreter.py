@@ -171,6 +171,8 @@ def run_mir(rel: mir.Relation, tables: Tables, locals_: Mapping[int, Bag] | None
             return known[gid] if isinstance(gid, int) else tables[gid]
         case mir.Let(id=local, value=value, body=body):
             return run_mir(body, tables, {**known, local: run_mir(value, tables, known)})
+        case mir.LetRec():
+            return run_mir(rel.body, tables, {**known, **_recursion(rel, tables, known)})
     inputs = [run_mir(part, tables, known) for part in mir.inputs(rel)]
     match rel:
         case mir.Constant(rows=rows):
@@ -207,6 +209,21 @@ def run_mir(rel: mir.Relation, tables: Tables, locals_: Mapping[int, Bag] | None
             return inputs[0]
     msg = f"not interpreted: {type(rel).__name__}"
     raise ValueError(msg)
+
+
+def _recursion(rel: mir.LetRec, tables: Tables, known: dict[int, Bag]) -> dict[int, Bag]:
+    """The bindings of a recursion after as many rounds as its limits allow, or when none changes any more."""
+    found: dict[int, Bag] = {local: Counter() for local in rel.ids}
+    limits = [limit[0] for limit in rel.limits if limit is not None]
+    rounds = 0
+    while not limits or rounds < min(limits):
+        before = dict(found)
+        for local, value in zip(rel.ids, rel.values, strict=True):
+            found[local] = run_mir(value, tables, {**known, **found})
+        rounds += 1
+        if found == before:
+            break
+    return found
 
 
 def _join_mir(inputs: Sequence[Bag], classes: Sequence[Sequence[sc.Scalar]]) -> Bag:

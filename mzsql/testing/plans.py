@@ -59,6 +59,33 @@ class PlanGenerator:
         kind = rng.choice([*row_wise, *others, "topk", "let"])
         return self._make(kind, depth)
 
+    def recursive_plan(self) -> mir.Relation:
+        """A plan over a recursion of up to three bindings of two small columns, which ends after three rounds."""
+        rng = self._rng
+        ids = range(self._next_local, self._next_local + rng.randint(1, 3))
+        self._next_local = ids.stop
+        self._locals.update(dict.fromkeys(ids, 2))
+        values = tuple(self._small(self.plan(2)) for _ in ids)
+        body = self.plan(2)
+        for local in ids:
+            del self._locals[local]
+        return mir.LetRec(tuple(ids), values, ((3, True),) * len(ids), body)
+
+    def _small(self, rel: mir.Relation) -> mir.Relation:
+        """A few rows of two columns, so that a recursion over it does not grow beyond what can be looked at."""
+        narrow = self._narrow(rel)
+        rng = self._rng
+        if rng.random() < 0.3:
+            return narrow
+        bounds = tuple(
+            sc.Call("lt_integer", (sc.Column(c), sc.Literal(4, INTEGER)), BOOLEAN) for c in (0, 1)
+        )
+        small: mir.Relation = mir.Filter(narrow, bounds)
+        if rng.random() < 0.5:
+            table = mir.Project(mir.Get(GlobalId("u1"), TABLES[GlobalId("u1")]), (1, 0))
+            small = mir.Union((small, table))
+        return mir.Reduce(small, (sc.Column(0), sc.Column(1)), ())
+
     def _leaf(self) -> mir.Relation:
         rng = self._rng
         if self._locals and rng.random() < 0.4:

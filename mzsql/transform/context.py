@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from mzsql.expr import relation as mir
 from mzsql.expr.evaluate import Evaluator
 from mzsql.expr.scalar import Scalar
 from mzsql.repr.ids import GlobalId
@@ -33,8 +34,10 @@ class OptimizerContext:
         indexes: the indexes on an object, in order of creation; none for local optimization.
         features: the switches.
         evaluator: evaluates constant expressions; None: nothing is folded that needs evaluation.
+        check: is shown every plan that a transform has made, under its name (tests typecheck it); None: nobody looks.
     """
 
     evaluator: Evaluator | None = None
     indexes: Callable[[GlobalId], tuple[IndexDesc, ...]] = _no_indexes
     features: OptimizerFeatures = field(default_factory=OptimizerFeatures)
+    check: Callable[[str, mir.Relation], None] | None = None

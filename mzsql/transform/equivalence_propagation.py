@@ -16,7 +16,7 @@ from mzsql.expr import scalar as sc
 from mzsql.expr.mfp import extract_mfp, to_relation
 from mzsql.repr.types import BOOLEAN
 from mzsql.transform.canonicalize_mfp import canonical
-from mzsql.transform.visit import filtered, replace_inputs
+from mzsql.transform.visit import filtered, kept, replace_inputs
 
 #: Types whose equal values are the same value in every respect (not so: 0.0 and -0.0, intervals, padded characters).
 _EXACT = frozenset(
@@ -71,7 +71,7 @@ def equivalence_propagation(rel: mir.Relation) -> mir.Relation:
     return _visit(rel, {})[0]
 
 
-def literal_lifting(rel: mir.Relation) -> mir.Relation:
+def lift_fixed_keys(rel: mir.Relation) -> mir.Relation:
     """The same, and parts of a group key that are literals put out above the Reduce instead."""
     return _visit(rel, {}, lift=True)[0]
 
@@ -84,23 +84,39 @@ def project_firsts(rel: mir.Relation) -> mir.Relation:
     if not isinstance(below, mir.Join) or isinstance(below.implementation, mir.IndexedFilter):
         return rel if new is below else to_relation(mfp, new)
     # What the rewritten inputs put out says the most about what is equal.
-    firsts = _visit(new, {})[1].firsts
+    facts = _visit(new, {})[1]
+    if facts is None:
+        return to_relation(mfp, new)
     width = mfp.input_arity
-    outputs = tuple(firsts[c] if c < width else c for c in mfp.projection)
+    outputs = tuple(facts.firsts[c] if c < width else c for c in mfp.projection)
     return to_relation(canonical(msgspec.structs.replace(mfp, projection=outputs)), new)
 
 
 def _visit(
-    rel: mir.Relation, locals_: Mapping[int, Facts], *, lift: bool = False
-) -> tuple[mir.Relation, Facts]:
+    rel: mir.Relation, locals_: Mapping[int, Facts | None], *, lift: bool = False
+) -> tuple[mir.Relation, Facts | None]:
+    """The relation rewritten, and what holds in its rows; None where it has no rows, so that everything does."""
+    new, facts = _visited(rel, locals_, lift=lift)
+    return kept(rel, new), facts
+
+
+def _visited(
+    rel: mir.Relation, locals_: Mapping[int, Facts | None], *, lift: bool
+) -> tuple[mir.Relation, Facts | None]:
     if isinstance(rel, mir.Let):
         value, of_value = _visit(rel.value, locals_, lift=lift)
         body, of_body = _visit(rel.body, {**locals_, rel.id: of_value}, lift=lift)
         return mir.Let(rel.id, value, body), of_body
+    if isinstance(rel, mir.LetRec):
+        return _recursion(rel, locals_, lift=lift)
     kids = mir.inputs(rel)
     parts = [_visit(kid, locals_, lift=lift) for kid in kids]
     rel = replace_inputs(rel, kids, [part for part, _ in parts])
-    facts = [known for _, known in parts]
+    facts = [known for _, known in parts if known is not None]
+    if isinstance(rel, mir.Union):
+        return rel, _union(facts, mir.arity(rel)) if facts else None
+    if len(facts) < len(parts):
+        return rel, None
     match rel:
         case mir.Filter():
             return _filter(rel, facts[0])
@@ -120,19 +136,78 @@ def _visit(
             return _without_fixed(rel, fixed, facts[0]) if fixed else _reduce(rel, facts[0])
         case mir.TopK() | mir.Negate() | mir.Threshold() | mir.ArrangeBy():
             return rel, facts[0]
-        case mir.Union():
-            common = {
-                column: literal
-                for column, literal in facts[0].literals.items()
-                if all(other.literals.get(column) == literal for other in facts[1:])
-            }
-            return rel, Facts(tuple(range(mir.arity(rel))), common)
-        case mir.LetRec():
-            return rel, facts[-1]
         case mir.Get(id=local) if isinstance(local, int) and local in locals_:
             return rel, locals_[local]
+        case mir.Constant():
+            return rel, _constant(rel)
         case _:
             return rel, Facts(tuple(range(mir.arity(rel))))
+
+
+#: How often the facts of recursive bindings are derived from each other before nothing is taken as known.
+_ROUNDS = 50
+
+
+def _recursion(
+    rel: mir.LetRec, locals_: Mapping[int, Facts | None], *, lift: bool
+) -> tuple[mir.Relation, Facts | None]:
+    """The most that holds of the bindings while they start empty and whenever they are computed anew."""
+    known: dict[int, Facts | None] = dict.fromkeys(rel.ids)
+    for _ in range(_ROUNDS):
+        derived = dict(known)
+        for local, value in zip(rel.ids, rel.values, strict=True):
+            derived[local] = _visit(value, {**locals_, **derived}, lift=lift)[1]
+        if derived == known:
+            break
+        known = derived
+    else:
+        known = {
+            local: Facts(tuple(range(mir.arity(value))))
+            for local, value in zip(rel.ids, rel.values, strict=True)
+        }
+    inside = {**locals_, **known}
+    values = tuple(_visit(value, inside, lift=lift)[0] for value in rel.values)
+    body, of_body = _visit(rel.body, inside, lift=lift)
+    return mir.LetRec(rel.ids, values, rel.limits, body), of_body
+
+
+def _constant(rel: mir.Constant) -> Facts | None:
+    """What the rows of a constant have in common."""
+    width = rel.typ.arity
+    if rel.error is not None or width == 0:
+        return Facts(tuple(range(width)))
+    if not rel.rows:
+        return None
+    columns = [[(type(row[c]), row[c]) for row, _ in rel.rows] for c in range(width)]
+    literals: dict[int, sc.Literal] = {}
+    firsts: list[int] = []
+    for c, values in enumerate(columns):
+        kind = rel.typ.columns[c].type
+        exact = kind.kind in _EXACT
+        if exact and values[0][1] is not None and len(set(values)) == 1:
+            literals[c] = sc.Literal(rel.rows[0][0][c], kind)
+        same = (
+            d
+            for d in range(c)
+            if exact and rel.typ.columns[d].type == kind and columns[d] == values
+        )
+        firsts.append(next(same, c))
+    return Facts(tuple(firsts), literals)
+
+
+def _union(parts: Sequence[Facts], width: int) -> Facts:
+    """What holds in every branch."""
+    literals = {
+        column: literal
+        for column, literal in parts[0].literals.items()
+        if all(other.literals.get(column) == literal for other in parts[1:])
+    }
+    seen: dict[tuple[int, ...], int] = {}
+    firsts = tuple(
+        seen.setdefault(tuple(part.firsts[column] for part in parts), column)
+        for column in range(width)
+    )
+    return Facts(firsts, literals)
 
 
 def _filter(rel: mir.Filter, facts: Facts) -> tuple[mir.Relation, Facts]:

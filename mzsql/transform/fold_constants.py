@@ -16,6 +16,7 @@ from mzsql.expr import scalar as sc
 from mzsql.expr.evaluate import EvalError, Evaluator
 from mzsql.expr.folded_windows import can_fold
 from mzsql.expr.functions import windows
+from mzsql.expr.memo import memo
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.typing import node_type, nullable
 from mzsql.repr.datum import Datum, Row
@@ -42,7 +43,12 @@ def fold_constants(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:
             return simpler  # a filter that lets everything pass
         return fold_node(simpler, types, ctx)
 
-    return rewrite_typed(rel, fold)
+    return rewrite_typed(rel, fold, resolve=_resolved, known=memo("fold_constants"))
+
+
+def _resolved(get: mir.Get, value: mir.Relation) -> mir.Relation:
+    """A binding that is a row or none, or an error, is folded on where it is read."""
+    return value if isinstance(value, mir.Constant) and len(value.rows) <= 1 else get
 
 
 def _recursion(rel: mir.LetRec, ctx: OptimizerContext) -> mir.Relation:
@@ -123,6 +129,8 @@ def fold_node(
         case mir.Join(inputs=inputs):
             return _join(rel, inputs, typ)
         case mir.Filter(predicates=predicates) if any(_is_never(p) for p in predicates):
+            return mir.Constant((), typ)
+        case mir.TopK(limit=sc.Literal(value=0)):
             return mir.Constant((), typ)
         case _:
             inner = mir.inputs(rel)[0]
@@ -205,6 +213,7 @@ def _reduce(
 ) -> mir.Relation:
     if any(diff <= 0 for _, diff in inner.rows):
         return rel
+    found = [w for a in rel.aggregates if (w := windows.parse(a.func)) is not None]
     many = sum(diff for _, diff in inner.rows) > WINDOW_LIMIT
     if found and (many or not all(can_fold(window) for window in found)):
         return rel  # left to the dataflow

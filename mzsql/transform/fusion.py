@@ -6,13 +6,16 @@ one join, their filters pulled above it.
 
 from __future__ import annotations
 
+import itertools
+
 import msgspec
 
 from mzsql.expr import functions
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
 from mzsql.expr.canonical import cost, rank
-from mzsql.repr.types import BOOLEAN
+from mzsql.expr.memo import memo
+from mzsql.repr.types import BIGINT, BOOLEAN
 from mzsql.transform.visit import filtered, mapped, project, rewrite
 
 _TRUE = sc.Literal(True, BOOLEAN)
@@ -20,7 +23,7 @@ _TRUE = sc.Literal(True, BOOLEAN)
 
 def fusion(rel: mir.Relation) -> mir.Relation:
     """Fuse everywhere, bottom-up."""
-    return rewrite(rel, fuse)
+    return rewrite(rel, fuse, memo("fusion"))
 
 
 def fuse(rel: mir.Relation) -> mir.Relation:
@@ -82,10 +85,6 @@ def _reduce(rel: mir.Reduce) -> mir.Relation:
     if aggregates != rel.aggregates:
         rel = msgspec.structs.replace(rel, aggregates=aggregates)
     rel = _absorbed(rel)
-    if not rel.aggregates:
-        inner = _without_distinct(rel.input)
-        if inner is not None:
-            rel = msgspec.structs.replace(rel, input=inner)
     key = tuple(dict.fromkeys(rel.group_key))
     distinct = tuple(dict.fromkeys(rel.aggregates))
     if key == rel.group_key and len(distinct) == len(rel.aggregates):
@@ -100,10 +99,12 @@ _ABSORBED = 200
 
 
 def _map_below(rel: mir.Relation) -> mir.Map | mir.Project | None:
-    """The relation, if it is a Map, or a Project that stands on one."""
+    """The relation, if it is a Map, a Project that stands on one, or one that changes the order of columns or repeats some."""
     top = rel
     while isinstance(rel, mir.Project):
         rel = rel.input
+    if isinstance(top, mir.Project) and any(a >= b for a, b in itertools.pairwise(top.outputs)):
+        return top
     return top if isinstance(rel, mir.Map) and isinstance(top, mir.Map | mir.Project) else None
 
 
@@ -127,32 +128,48 @@ def _absorbed(rel: mir.Reduce) -> mir.Reduce:
     return rel
 
 
-def _without_distinct(rel: mir.Relation) -> mir.Relation | None:
-    """What a DISTINCT is over without another one below row-wise operators: it takes care of both."""
-    match rel:
-        case mir.Reduce(input=inner, group_key=key, aggregates=()):
-            width = mir.arity(inner)
-            return project(mapped(inner, key), range(width, width + len(key)))
-        case mir.Project(outputs=outputs):
-            below = _without_distinct(rel.input)
-            return None if below is None else project(below, outputs)
-        case mir.Map(scalars=scalars):
-            below = _without_distinct(rel.input)
-            return None if below is None else mapped(below, scalars)
-        case mir.Filter(predicates=predicates):
-            below = _without_distinct(rel.input)
-            return None if below is None else filtered(below, predicates)
-        case _:
-            return None
-
-
 def _top_k(rel: mir.TopK) -> mir.Relation:
-    """A TopK without limit and offset keeps all rows."""
-    if rel.limit is None and rel.offset == 0:
+    """A TopK without limit and offset keeps all rows; one over another one of the same order takes a part of its part."""
+    if rel.offset == 0 and (rel.limit is None or _is_unlimited(rel.limit)):
         return rel.input
-    if isinstance(rel.limit, sc.Literal) and rel.limit.value is None and rel.offset == 0:
-        return rel.input
+    order: dict[int, sc.ColumnOrder] = {}
+    for by in rel.order_key:
+        if by.column not in rel.group_key:
+            order.setdefault(by.column, by)
+    if len(order) < len(rel.order_key):
+        rel = msgspec.structs.replace(rel, order_key=tuple(order.values()))
+    inner = rel.input
+    if (
+        isinstance(inner, mir.TopK)
+        and inner.group_key == rel.group_key
+        and inner.order_key == rel.order_key
+        and inner.expected_group_size == rel.expected_group_size
+    ):
+        return _both(rel, inner)
     return rel
+
+
+def _is_unlimited(limit: sc.Scalar) -> bool:
+    return isinstance(limit, sc.Literal) and limit.value is None
+
+
+def _both(outer: mir.TopK, inner: mir.TopK) -> mir.TopK:
+    """One TopK for two of the same groups and order, if their limits are known."""
+    rest: int | None = None
+    if inner.limit is not None:
+        if not isinstance(inner.limit, sc.Literal) or not isinstance(inner.limit.value, int):
+            return outer
+        rest = max(inner.limit.value - outer.offset, 0)
+    limit = outer.limit
+    if rest is not None and isinstance(limit, sc.Literal) and isinstance(limit.value, int):
+        limit = sc.Literal(min(limit.value, rest), limit.typ)
+    elif rest is not None and limit is None:
+        limit = sc.Literal(rest, BIGINT)
+    elif rest is not None:
+        return outer
+    return msgspec.structs.replace(
+        outer, input=inner.input, offset=outer.offset + inner.offset, limit=limit
+    )
 
 
 def _join(rel: mir.Join) -> mir.Relation:

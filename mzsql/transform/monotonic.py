@@ -36,8 +36,8 @@ def _visit(
             new_value, grows = _visit(value, known, locals_)
             new_body, body_grows = _visit(body, known, {**locals_, local: grows})
             return mir.Let(local, new_value, new_body), body_grows
-        case mir.LetRec(ids=ids):
-            inside = {**locals_, **dict.fromkeys(ids, False)}
+        case mir.LetRec():
+            inside = {**locals_, **recursive_growth(rel, known, locals_)}
             parts = [_visit(part, known, inside) for part in mir.inputs(rel)]
             return mir.with_inputs(rel, [part for part, _ in parts]), parts[-1][1]
         case mir.Get(id=gid):
@@ -65,3 +65,25 @@ def _visit(
 def _reads_time(pred: sc.Scalar) -> bool:
     """Whether a predicate can stop being true as time passes."""
     return any(isinstance(node, sc.Unmaterializable) for node in sc.walk(pred))
+
+
+def is_monotonic(
+    rel: mir.Relation, known: Collection[GlobalId], locals_: Mapping[int, bool]
+) -> bool:
+    """Whether a relation only grows, if the objects `known` do; `locals_`: the same of its bindings."""
+    return _visit(rel, known, locals_)[1]
+
+
+def recursive_growth(
+    rel: mir.LetRec, known: Collection[GlobalId], locals_: Mapping[int, bool]
+) -> dict[int, bool]:
+    """Which bindings of a recursion only grow: it starts empty, and each grows as long as it does when the others do."""
+    claimed = dict.fromkeys(rel.ids, True)
+    while True:
+        derived = {
+            local: claimed[local] and is_monotonic(value, known, {**locals_, **claimed})
+            for local, value in zip(rel.ids, rel.values, strict=True)
+        }
+        if derived == claimed:
+            return claimed
+        claimed = derived

@@ -1,4 +1,8 @@
-"""Which relations never have negative multiplicities."""
+"""Which relations never have negative multiplicities.
+
+Promise: True only where it is certain. A union that takes away from a relation what is surely part of it is not negative either. In a
+recursion a binding counts as non-negative as long as that follows from itself: it starts empty.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +25,8 @@ def non_negative(rel: mir.Relation, locals_: Mapping[int, bool]) -> bool:
             return True
         case mir.Let(id=local, value=value, body=body):
             return non_negative(body, {**locals_, local: non_negative(value, locals_)})
-        case mir.LetRec():
-            return False
+        case mir.LetRec(body=body):
+            return non_negative(body, {**locals_, **recursive_signs(rel, locals_)})
         case mir.Union(inputs=inputs):
             return all(non_negative(part, locals_) for part in inputs) or _is_difference(
                 inputs, locals_
@@ -31,19 +35,26 @@ def non_negative(rel: mir.Relation, locals_: Mapping[int, bool]) -> bool:
             return all(non_negative(part, locals_) for part in mir.inputs(rel))
 
 
+def recursive_signs(rel: mir.LetRec, locals_: Mapping[int, bool]) -> dict[int, bool]:
+    """Which bindings of a recursion are never negative."""
+    claimed = dict.fromkeys(rel.ids, True)
+    while True:
+        derived: dict[int, bool] = {}
+        for local, value in zip(rel.ids, rel.values, strict=True):
+            sign = claimed[local] and non_negative(value, {**locals_, **claimed, **derived})
+            derived[local] = sign
+        if derived == claimed:
+            return claimed
+        claimed = derived
+
+
 def _is_difference(inputs: tuple[mir.Relation, ...], locals_: Mapping[int, bool]) -> bool:
-    """Whether a union subtracts only what is surely part of one of its other branches (each branch serves one subtraction)."""
-    rest = [part for part in inputs if not isinstance(part, mir.Negate)]
-    if not all(non_negative(part, locals_) for part in rest):
-        return False
-    for part in inputs:
-        if not isinstance(part, mir.Negate):
-            continue
-        home = next((other for other in rest if is_subset(part.input, other)), None)
-        if home is None:
+    """Whether a union is of a relation and the negation of a part of it."""
+    match inputs:
+        case (whole, mir.Negate(input=part)) | (mir.Negate(input=part), whole):
+            return non_negative(whole, locals_) and is_subset(part, whole)
+        case _:
             return False
-        rest.remove(home)
-    return True
 
 
 def is_subset(part: mir.Relation, whole: mir.Relation) -> bool:
@@ -55,6 +66,11 @@ def is_subset(part: mir.Relation, whole: mir.Relation) -> bool:
             case mir.Project(input=a, outputs=x), mir.Project(input=b, outputs=y) if x == y:
                 part, whole = a, b
             case mir.Map(input=a, scalars=x), mir.Map(input=b, scalars=y) if x == y:
+                part, whole = a, b
+            case (
+                mir.Reduce(input=a, group_key=x, aggregates=()),
+                mir.Reduce(input=b, group_key=y, aggregates=()),
+            ) if x == y:
                 part, whole = a, b
             case ((mir.Filter() | mir.TopK() | mir.Threshold()), _):
                 part = part.input

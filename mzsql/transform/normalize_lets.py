@@ -1,175 +1,391 @@
 """NormalizeLets: bindings flat, used more than once, numbered from 0 in the order in which they are defined.
 
-Promise: no `Let` stands inside a value or below another operator than `Let` (a `LetRec` keeps its own); a binding that is used once, or
-that is no more than a Get, is put where it is used; unused ones are gone; the type of every Get of a binding is its value's.
+Promise: a `Let` or `LetRec` stands only at the root, in a chain of bindings, and at the root of a recursive value that holds a recursion of
+its own. A binding that is used once, or that is no more than a Get, is put where it is used; unused ones are gone; the type of every Get
+of a binding is its value's. What is bound before a recursion is bound in it; independent recursions with the same limits are one; a
+recursion that does not recur is none.
+
+In a recursion a value reads what is bound before it as it is in this iteration, itself and what comes later as it was in the one before.
+So a binding moves only to a place where all that it reads is the same.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
 import msgspec
 
 from mzsql.expr import relation as mir
-from mzsql.expr.typing import relation_type
+from mzsql.expr.typing import recursive_types, relation_type
 from mzsql.repr.types import RelationType
 from mzsql.transform.visit import replace_inputs, rewrite
+
+#: How many iterations a recursion may have, and whether it then returns.
+Limit = tuple[int, bool] | None
+
+
+@dataclass(frozen=True)
+class LetStage:
+    """A binding."""
+
+    id: int
+    value: mir.Relation
+
+
+@dataclass(frozen=True)
+class RecStage:
+    """The bindings of a recursion."""
+
+    ids: tuple[int, ...]
+    values: tuple[mir.Relation, ...]
+    limits: tuple[Limit, ...]
+
+
+Stage = LetStage | RecStage
 
 
 def normalize_lets(rel: mir.Relation, *, inline_mfp: bool = False) -> mir.Relation:
     """Flatten, inline, renumber; with `inline_mfp` a binding that is a Get under maps, filters and projections is inlined too."""
     if not any(isinstance(node, mir.Let | mir.LetRec) for node in mir.walk(rel)):
         return rel
-    bindings, body = _Hoist().run(rel)
     while True:
-        smaller, body = _inline(bindings, body, inline_mfp=inline_mfp)
-        if len(smaller) == len(bindings):
-            break
-        bindings = smaller
-    return _renumber(bindings, body)
+        stages, body = _Hoist().frame(rel, {})
+        stages, body = _smaller(stages, body, inline_mfp=inline_mfp)
+        done = _renumbered(assemble(_merged(stages), body))
+        if done == rel or not any(isinstance(stage, RecStage) for stage in stages):
+            return done
+        rel = done
 
 
-_Binding = tuple[int, mir.Relation]
+def assemble(stages: Sequence[Stage], body: mir.Relation) -> mir.Relation:
+    """Bindings in front of a body."""
+    for stage in reversed(stages):
+        if isinstance(stage, LetStage):
+            body = mir.Let(stage.id, stage.value, body)
+        else:
+            body = mir.LetRec(stage.ids, stage.values, stage.limits, body)
+    return body
 
 
 class _Hoist:
     """Collects all bindings in an order in which each stands after those it reads; ids are made unique."""
 
     def __init__(self) -> None:
-        self._bindings: list[_Binding] = []
+        self._stages: list[Stage] = []
         self._next = 0
 
-    def run(self, rel: mir.Relation) -> tuple[list[_Binding], mir.Relation]:
-        body = self._visit(rel, {})
-        return self._bindings, body
+    def frame(
+        self, rel: mir.Relation, scope: Mapping[int, int]
+    ) -> tuple[list[Stage], mir.Relation]:
+        """The relation without bindings, and these."""
+        outer = self._stages
+        self._stages = []
+        body = self._visit(rel, scope)
+        stages, self._stages = self._stages, outer
+        return stages, body
 
-    def _visit(self, rel: mir.Relation, scope: dict[int, int]) -> mir.Relation:
-        """The relation without its Lets; `scope` maps ids as they are to ids as they become."""
-        while isinstance(rel, mir.Let):
-            value = self._visit(rel.value, scope)
-            scope = {**scope, rel.id: self._next}
-            self._bindings.append((self._next, value))
-            self._next += 1
+    def _visit(self, rel: mir.Relation, scope: Mapping[int, int]) -> mir.Relation:
+        """The relation without its bindings; `scope` maps ids as they are to ids as they become."""
+        while isinstance(rel, mir.Let | mir.LetRec):
+            if isinstance(rel, mir.Let):
+                value = self._visit(rel.value, scope)
+                scope = {**scope, rel.id: self._fresh()}
+                self._stages.append(LetStage(scope[rel.id], value))
+            else:
+                scope = self._recursion(rel, scope)
             rel = rel.body
-        match rel:
-            case mir.Get(id=local) if isinstance(local, int):
-                return msgspec.structs.replace(rel, id=scope[local])
-            case mir.LetRec():
-                return self._let_rec(rel, scope)
-            case _:
-                kids = mir.inputs(rel)
-                return replace_inputs(rel, kids, [self._visit(kid, scope) for kid in kids])
+        if isinstance(rel, mir.Get):
+            return rel if not isinstance(rel.id, int) else _renamed(rel, scope[rel.id])
+        kids = mir.inputs(rel)
+        return replace_inputs(rel, kids, [self._visit(kid, scope) for kid in kids])
 
-    def _let_rec(self, rel: mir.LetRec, scope: dict[int, int]) -> mir.Relation:
-        """Bindings inside a recursion may read its variables, so they stay inside."""
-        inner = dict(scope)
+    def _recursion(self, rel: mir.LetRec, scope: Mapping[int, int]) -> Mapping[int, int]:
+        """Bind a recursion; what its values bind is bound in front of them, unless that is a recursion of its own."""
+        inner = {**scope, **{local: self._fresh() for local in rel.ids}}
         ids: list[int] = []
-        for local in rel.ids:
-            inner[local] = self._next
-            ids.append(self._next)
-            self._next += 1
-        outer = self._bindings
         values: list[mir.Relation] = []
-        for part in (*rel.values, rel.body):
-            self._bindings = []
-            new = self._visit(part, inner)
-            for local, value in reversed(self._bindings):
-                new = mir.Let(local, value, new)
-            values.append(new)
-        self._bindings = outer
-        return mir.LetRec(tuple(ids), tuple(values[:-1]), rel.limits, values[-1])
+        limits: list[Limit] = []
+        for local, value, limit in zip(rel.ids, rel.values, rel.limits, strict=True):
+            stages, body = self.frame(value, inner)
+            if any(isinstance(stage, RecStage) for stage in stages):
+                body = assemble(stages, body)
+                stages = []
+            for stage in stages:
+                assert isinstance(stage, LetStage)
+                ids.append(stage.id)
+                values.append(stage.value)
+                limits.append(limit)
+            ids.append(inner[local])
+            values.append(body)
+            limits.append(limit)
+        self._stages.append(RecStage(tuple(ids), tuple(values), tuple(limits)))
+        return inner
+
+    def _fresh(self) -> int:
+        self._next += 1
+        return self._next - 1
 
 
-def _uses(rel: mir.Relation, counts: dict[int, int]) -> None:
-    for node in mir.walk(rel):
-        if isinstance(node, mir.Get) and isinstance(node.id, int):
-            counts[node.id] = counts.get(node.id, 0) + 1
+def _renamed(get: mir.Get, local: int) -> mir.Get:
+    return get if get.id == local else msgspec.structs.replace(get, id=local)
 
 
-def _inline(
-    bindings: list[_Binding], body: mir.Relation, *, inline_mfp: bool
-) -> tuple[list[_Binding], mir.Relation]:
-    counts: dict[int, int] = {}
-    for _, value in bindings:
-        _uses(value, counts)
-    _uses(body, counts)
-    replacement: dict[int, mir.Relation] = {}
+def _reads(rel: mir.Relation) -> Iterator[int]:
+    """The bindings that a relation reads, as often as it does."""
+    return (n.id for n in mir.walk(rel) if isinstance(n, mir.Get) and isinstance(n.id, int))
 
-    def put(node: mir.Relation) -> mir.Relation:
-        if isinstance(node, mir.Get) and isinstance(node.id, int):
-            return replacement.get(node.id, node)
-        return node
 
-    kept: list[_Binding] = []
-    for local, value in bindings:
-        used = counts.get(local, 0)
-        if used == 0:
-            continue
-        new = rewrite(value, put)
-        if used == 1 or _is_trivial(new, inline_mfp=inline_mfp):
-            replacement[local] = new
+def _bindings(stages: Sequence[Stage]) -> Iterator[tuple[int, mir.Relation]]:
+    for stage in stages:
+        if isinstance(stage, LetStage):
+            yield stage.id, stage.value
         else:
-            kept.append((local, new))
-    return kept, rewrite(body, put)
+            yield from zip(stage.ids, stage.values, strict=True)
+
+
+# --- unused and needless bindings ---------------------------------------------------------------
+
+
+def _smaller(
+    stages: Sequence[Stage], body: mir.Relation, *, inline_mfp: bool
+) -> tuple[list[Stage], mir.Relation]:
+    """Unused bindings dropped, needless ones inlined, until all that are left are needed."""
+    while True:
+        before = _shape(stages)
+        stages, body = _Inliner(_unrolled(_alive(stages, body)), body, inline_mfp=inline_mfp).run()
+        if _shape(stages) == before:
+            return list(stages), body
+
+
+def _shape(stages: Sequence[Stage]) -> list[int]:
+    """How many bindings each recursion has (0: a plain binding)."""
+    return [0 if isinstance(stage, LetStage) else len(stage.ids) for stage in stages]
+
+
+def _alive(stages: Sequence[Stage], body: mir.Relation) -> list[Stage]:
+    """Only what the body needs."""
+    values = dict(_bindings(stages))
+    needed: set[int] = set()
+    due = [body]
+    while due:
+        for local in _reads(due.pop()):
+            if local in values and local not in needed:
+                needed.add(local)
+                due.append(values[local])
+    kept: list[Stage] = []
+    for stage in stages:
+        if isinstance(stage, LetStage):
+            if stage.id in needed:
+                kept.append(stage)
+            continue
+        rest = [i for i, local in enumerate(stage.ids) if local in needed]
+        if rest:
+            kept.append(_chosen(stage, rest))
+    return kept
+
+
+def _chosen(stage: RecStage, positions: Sequence[int]) -> RecStage:
+    return RecStage(
+        tuple(stage.ids[i] for i in positions),
+        tuple(stage.values[i] for i in positions),
+        tuple(stage.limits[i] for i in positions),
+    )
+
+
+def _unrolled(stages: Sequence[Stage]) -> list[Stage]:
+    """Recursions that do not recur as plain bindings."""
+    done: list[Stage] = []
+    for stage in stages:
+        if isinstance(stage, LetStage) or _recurs(stage):
+            done.append(stage)
+        else:
+            done.extend(map(LetStage, stage.ids, stage.values))
+    return done
+
+
+def _recurs(stage: RecStage) -> bool:
+    """Whether a value reads itself or a later one. A recursion inside of a value stays where it is."""
+    later = set(stage.ids)
+    for local, value in zip(stage.ids, stage.values, strict=True):
+        if not later.isdisjoint(_reads(value)) or _is_nested(value):
+            return True
+        later.discard(local)
+    return False
+
+
+def _is_nested(value: mir.Relation) -> bool:
+    return isinstance(value, mir.Let | mir.LetRec)
+
+
+class _Inliner:
+    """Puts bindings where they are used: those used once, and those that are no work."""
+
+    def __init__(self, stages: Sequence[Stage], body: mir.Relation, *, inline_mfp: bool) -> None:
+        self._stages = stages
+        self._body = body
+        self._inline_mfp = inline_mfp
+        self._replacement: dict[int, mir.Relation] = {}
+        self._counts: dict[int, int] = {}
+        for value in (*(v for _, v in _bindings(stages)), body):
+            for local in _reads(value):
+                self._counts[local] = self._counts.get(local, 0) + 1
+
+    def run(self) -> tuple[list[Stage], mir.Relation]:
+        """The stages that are left, and the body."""
+        kept: list[Stage] = []
+        for stage in self._stages:
+            if isinstance(stage, RecStage):
+                rest = self._recursion(stage)
+                if rest.ids:
+                    kept.append(rest)
+                continue
+            value = self._put(stage.value)
+            if self._is_needless(stage.id, value):
+                self._replacement[stage.id] = value
+            else:
+                kept.append(LetStage(stage.id, value))
+        return kept, self._put(self._body)
+
+    def _put(self, rel: mir.Relation) -> mir.Relation:
+        def put(node: mir.Relation) -> mir.Relation:
+            if isinstance(node, mir.Get) and isinstance(node.id, int):
+                return self._replacement.get(node.id, node)
+            return node
+
+        return rewrite(rel, put) if self._replacement else rel
+
+    def _is_needless(self, local: int, value: mir.Relation) -> bool:
+        return self._counts.get(local, 0) == 1 or _is_trivial(value, inline_mfp=self._inline_mfp)
+
+    def _recursion(self, stage: RecStage) -> RecStage:
+        order = {local: i for i, local in enumerate(stage.ids)}
+        readers: dict[int, set[int]] = {local: set() for local in stage.ids}
+        for i, value in enumerate(stage.values):
+            for local in _reads(value):
+                if local in readers:
+                    readers[local].add(i)
+        inside = dict.fromkeys(stage.ids, 0)
+        for value in stage.values:
+            for local in _reads(value):
+                if local in inside:
+                    inside[local] += 1
+        rest: list[int] = []
+        values = list(stage.values)
+        for i, local in enumerate(stage.ids):
+            values[i] = self._put(values[i])
+            places: set[int | None] = set(readers[local])
+            if self._counts.get(local, 0) > inside[local]:
+                places.add(None)
+            reads = {order[r] for r in _reads(values[i]) if r in order}
+            movable = not _is_nested(values[i]) and all(
+                _reads_the_same(i, place, reads) for place in places
+            )
+            if movable and self._is_needless(local, values[i]):
+                self._replacement[local] = values[i]
+            else:
+                rest.append(i)
+        return _chosen(RecStage(stage.ids, tuple(values), stage.limits), rest)
+
+
+def _reads_the_same(position: int, place: int | None, reads: set[int]) -> bool:
+    """Whether what a recursive value reads is the same at another place of the recursion (None: behind it)."""
+    if place is None:
+        return all(read < position for read in reads)
+    return place > position and all(read < position or read >= place for read in reads)
 
 
 def _is_trivial(value: mir.Relation, *, inline_mfp: bool) -> bool:
-    """Whether a value is no work: a Get, or a constant of a row or none."""
+    """Whether a value is no work: a Get, or a constant."""
     while inline_mfp and isinstance(value, mir.Map | mir.Filter | mir.Project):
         value = value.input
-    if isinstance(value, mir.Get):
-        return True
-    return isinstance(value, mir.Constant) and len(value.rows) <= 1
+    return isinstance(value, mir.Get | mir.Constant)
 
 
-def _renumber(bindings: list[_Binding], body: mir.Relation) -> mir.Relation:
+# --- the shape ----------------------------------------------------------------------------------
+
+
+def _merged(stages: Sequence[Stage]) -> list[Stage]:
+    """What is bound in front of a recursion is bound in it; recursions that are independent and have the same limits are one."""
+    done: list[Stage] = []
+    for stage in stages:
+        if isinstance(stage, LetStage):
+            done.append(stage)
+            continue
+        lets: list[LetStage] = []
+        while done and isinstance(done[-1], LetStage):
+            let = done.pop()
+            assert isinstance(let, LetStage)
+            lets.insert(0, let)
+        limit = stage.limits[0]
+        merged = RecStage(
+            (*(let.id for let in lets), *stage.ids),
+            (*(let.value for let in lets), *stage.values),
+            (*(limit for _ in lets), *stage.limits),
+        )
+        before = done[-1] if done else None
+        if isinstance(before, RecStage) and set(before.limits) == set(merged.limits):
+            read = {local for value in merged.values for local in _reads(value)}
+            if read.isdisjoint(before.ids):
+                done.pop()
+                merged = RecStage(
+                    before.ids + merged.ids,
+                    before.values + merged.values,
+                    before.limits + merged.limits,
+                )
+        done.append(merged)
+    return done
+
+
+def _renumbered(rel: mir.Relation) -> mir.Relation:
     """Number bindings by definition and give every Get its value's type."""
-    names: dict[int, int] = {}
-    types: dict[int, RelationType] = {}
-
-    def rename(rel: mir.Relation) -> mir.Relation:
-        def get(node: mir.Relation) -> mir.Relation:
-            if isinstance(node, mir.Get) and isinstance(node.id, int) and node.id in names:
-                new = names[node.id]
-                return msgspec.structs.replace(node, id=new, typ=types.get(new, node.typ))
-            return node
-
-        return rewrite(rel, get)
-
-    result: list[_Binding] = []
-    for number, (local, value) in enumerate(bindings):
-        named = _renumber_recursions(rename(value), len(bindings))
-        types[number] = relation_type(named)
-        names[local] = number
-        result.append((number, named))
-    rel = _renumber_recursions(rename(body), len(bindings))
-    for local, value in reversed(result):
-        rel = mir.Let(local, value, rel)
-    return rel
+    return _Renumber().visit(rel, {}, {})
 
 
-def _renumber_recursions(rel: mir.Relation, start: int) -> mir.Relation:
-    """Number the bindings of recursions, and what is bound inside them, after the flat ones."""
-    names: dict[int, int] = {}
-    for node in mir.walk(rel):
-        match node:
-            case mir.LetRec(ids=ids):
-                for local in ids:
-                    names.setdefault(local, start + len(names))
-            case mir.Let(id=local):
-                names.setdefault(local, start + len(names))
-            case _:
-                pass
-    if not names:
-        return rel
+class _Renumber:
+    def __init__(self) -> None:
+        self._next = 0
 
-    def apply(node: mir.Relation) -> mir.Relation:
-        match node:
-            case mir.LetRec(ids=ids):
-                return msgspec.structs.replace(node, ids=tuple(names[i] for i in ids))
-            case mir.Let(id=local):
-                return mir.Let(names[local], node.value, node.body)
-            case mir.Get(id=local) if isinstance(local, int) and local in names:
-                return msgspec.structs.replace(node, id=names[local])
-            case _:
-                return node
+    def visit(
+        self, rel: mir.Relation, names: dict[int, int], types: dict[int, RelationType]
+    ) -> mir.Relation:
+        """The chain of bindings at the root of `rel` renumbered; `types`: of the bindings around it, by new id."""
+        stages: list[Stage] = []
+        while isinstance(rel, mir.Let | mir.LetRec):
+            if isinstance(rel, mir.Let):
+                value = self.visit(rel.value, names, types)
+                names = {**names, rel.id: self._next}
+                types = {**types, self._next: relation_type(value, types)}
+                stages.append(LetStage(self._next, value))
+                self._next += 1
+            else:
+                names = {**names, **{local: self._next + i for i, local in enumerate(rel.ids)}}
+                self._next += len(rel.ids)
+                ids = tuple(names[local] for local in rel.ids)
+                values = [self.visit(value, names, types) for value in rel.values]
+                types = {**types, **recursive_types(ids, values, types)}
+                values = [_typed(value, types) for value in values]
+                stages.append(RecStage(ids, tuple(values), rel.limits))
+            rel = rel.body
+        return assemble(stages, _named(rel, names, types))
 
-    return rewrite(rel, apply)
+
+def _named(
+    rel: mir.Relation, names: Mapping[int, int], types: Mapping[int, RelationType]
+) -> mir.Relation:
+    def get(node: mir.Relation) -> mir.Relation:
+        if isinstance(node, mir.Get) and isinstance(node.id, int) and node.id in names:
+            new = names[node.id]
+            return msgspec.structs.replace(node, id=new, typ=types.get(new, node.typ))
+        return node
+
+    return rewrite(rel, get)
+
+
+def _typed(rel: mir.Relation, types: Mapping[int, RelationType]) -> mir.Relation:
+    def get(node: mir.Relation) -> mir.Relation:
+        if isinstance(node, mir.Get) and isinstance(node.id, int) and node.id in types:
+            return msgspec.structs.replace(node, typ=types[node.id])
+        return node
+
+    return rewrite(rel, get)

@@ -10,29 +10,47 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mzsql.expr import relation as mir
+from mzsql.expr.memo import remembering
 from mzsql.location import Determinate, caller_left
 from mzsql.transform.canonicalize_mfp import canonicalize_mfp
 from mzsql.transform.context import OptimizerContext
 from mzsql.transform.equivalence_propagation import (
     equivalence_propagation,
-    literal_lifting,
+    lift_fixed_keys,
     project_firsts,
 )
+from mzsql.transform.flat_map_elimination import flat_map_elimination
 from mzsql.transform.fold_constants import fold_constants
 from mzsql.transform.fusion import fusion
 from mzsql.transform.join_implementation import join_implementation
 from mzsql.transform.literal_constraints import literal_constraints
+from mzsql.transform.literal_lifting import literal_lifting
+from mzsql.transform.non_null_requirements import non_null_requirements
 from mzsql.transform.normalize_lets import normalize_lets
 from mzsql.transform.predicate_pushdown import predicate_pushdown
 from mzsql.transform.projection_pushdown import projection_pushdown
 from mzsql.transform.reduce_elision import reduce_elision
+from mzsql.transform.reduction_pushdown import reduction_pushdown
 from mzsql.transform.redundant_join import redundant_join
 from mzsql.transform.relation_cse import relation_cse, relation_cse_inline_mfp
 from mzsql.transform.threshold_elision import threshold_elision
 from mzsql.transform.union_cancel import union_branch_cancellation
+from mzsql.transform.will_distinct import will_distinct
 
 #: How often a fixpoint may run; reaching it is harmless, the plan is only less good.
 LIMIT = 100
+
+#: Transforms that go a step at a time: what they made is shown to them again. The others find nothing to do in their own result.
+STEPWISE = frozenset(
+    {
+        "canonicalize_mfp",
+        "equivalence_propagation",
+        "lift_fixed_keys",
+        "literal_lifting",
+        "reduction_pushdown",
+        "redundant_join",
+    }
+)
 
 Run = Callable[[mir.Relation, OptimizerContext], mir.Relation]
 
@@ -70,15 +88,18 @@ COLLAPSE = Fixpoint(
     "collapse",
     (
         plain(fusion),
+        plain(will_distinct),
         plain(union_branch_cancellation),
         plain(redundant_join),
         contextual(fold_constants),
+        contextual(flat_map_elimination),
         plain(normalize_lets),
     ),
 )
 
 LOGICAL: tuple[Stage, ...] = (
     plain(normalize_lets),
+    plain(non_null_requirements),
     COLLAPSE,
     plain(threshold_elision),
     Fixpoint(
@@ -87,6 +108,7 @@ LOGICAL: tuple[Stage, ...] = (
             plain(predicate_pushdown),
             plain(equivalence_propagation),
             plain(projection_pushdown),
+            plain(reduction_pushdown),
             plain(reduce_elision),
             COLLAPSE,
             plain(threshold_elision),
@@ -100,6 +122,7 @@ PHYSICAL: tuple[Stage, ...] = (
     Fixpoint(
         "narrow",
         (
+            plain(lift_fixed_keys),
             plain(literal_lifting),
             contextual(fold_constants),
             plain(projection_pushdown),
@@ -124,23 +147,54 @@ def _check_time() -> None:
         raise Determinate("the statement was over before it was planned")
 
 
+class _Runner:
+    """One run over one plan; knows of each transform a plan that it leaves as it is, so that it is not asked about that one again."""
+
+    def __init__(self, ctx: OptimizerContext) -> None:
+        self._ctx = ctx
+        self._settled: dict[str, mir.Relation] = {}
+
+    def stages(self, stages: Sequence[Stage], rel: mir.Relation) -> mir.Relation:
+        for stage in stages:
+            rel = self._stage(stage, rel)
+        return rel
+
+    def _stage(self, stage: Stage, rel: mir.Relation) -> mir.Relation:
+        if isinstance(stage, Transform):
+            return self._transform(stage, rel)
+        return self._fixpoint(stage, rel)
+
+    def _fixpoint(self, stage: Fixpoint, rel: mir.Relation) -> mir.Relation:
+        for _ in range(LIMIT):
+            before = rel
+            rel = self.stages(stage.transforms, rel)
+            if rel == before:
+                return before
+        return rel
+
+    def _transform(self, stage: Transform, rel: mir.Relation) -> mir.Relation:
+        if self._settled.get(stage.name) is rel:
+            return rel
+        _check_time()
+        new = stage.run(rel, self._ctx)
+        if new == rel:
+            # The same object stands for the same plan, which the others then know again.
+            new = rel
+        if new is rel or stage.name not in STEPWISE:
+            self._settled[stage.name] = new
+        if self._ctx.check is not None and new is not rel:
+            self._ctx.check(stage.name, new)
+        return new
+
+
 def run(stages: Sequence[Stage], rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:
     """Run stages one after another.
 
     Raises:
         Determinate: whoever waits for the plan does not wait any longer (`mzsql.location.deadlines`).
     """
-    for stage in stages:
-        if isinstance(stage, Transform):
-            _check_time()
-            rel = stage.run(rel, ctx)
-            continue
-        for _ in range(LIMIT):
-            before = rel
-            rel = run(stage.transforms, rel, ctx)
-            if rel == before:
-                break
-    return rel
+    with remembering():
+        return _Runner(ctx).stages(stages, rel)
 
 
 def optimize_logical(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:

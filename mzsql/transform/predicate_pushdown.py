@@ -8,6 +8,7 @@ remains, and an IS NOT NULL on one of its members.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeGuard
 
 import msgspec
 
@@ -19,7 +20,7 @@ from mzsql.expr.typing import nullable, relation_type
 from mzsql.repr.types import BOOLEAN, ColumnType
 from mzsql.transform.fusion import conjuncts, merge_classes
 from mzsql.transform.scalars import may_error
-from mzsql.transform.visit import filtered, replace_inputs, rewrite
+from mzsql.transform.visit import filtered, kept, replace_inputs, rewrite
 
 
 def predicate_pushdown(rel: mir.Relation) -> mir.Relation:
@@ -29,6 +30,10 @@ def predicate_pushdown(rel: mir.Relation) -> mir.Relation:
 
 def _push(rel: mir.Relation, preds: Sequence[sc.Scalar]) -> mir.Relation:
     """`rel` with `preds` (over its columns) applied, as far down as they go."""
+    return kept(rel, _pushed(rel, preds))
+
+
+def _pushed(rel: mir.Relation, preds: Sequence[sc.Scalar]) -> mir.Relation:
     match rel:
         case mir.Filter(input=inner, predicates=own):
             return _push(inner, list(dict.fromkeys([*conjuncts(own), *preds])))
@@ -57,6 +62,8 @@ def _push(rel: mir.Relation, preds: Sequence[sc.Scalar]) -> mir.Relation:
             return mir.Union(tuple(_push(part, preds) for part in inputs))
         case mir.ArrangeBy():
             return filtered(msgspec.structs.replace(rel, input=_push(rel.input, [])), preds)
+        case mir.LetRec():
+            return _let_rec(rel, preds)
         case mir.Let():
             return _let(rel, preds)
         case _:
@@ -78,21 +85,35 @@ def _always_fails(pred: sc.Scalar) -> bool:
     return isinstance(pred, sc.LiteralError)
 
 
+#: How large a predicate may become by taking in what a Map computes.
+INLINED = 1000
+
+
 def _map(rel: mir.Map, preds: Sequence[sc.Scalar]) -> mir.Relation:
-    """Predicates over what the Map computes see through it where that does not repeat much work."""
+    """Predicates over what the Map computes see through it, unless they would become very large."""
     width = mir.arity(rel.input)
-    columns: list[sc.Scalar] = [sc.Column(i) for i in range(width)]
+    sizes = [1] * width
     for scalar in rel.scalars:
-        columns.append(sc.substitute(scalar, columns))
-    cheap = [i < width or _is_cheap(expr) for i, expr in enumerate(columns)]
-    down, stay = _divide(preds, lambda p: all(cheap[c] for c in sc.support(p)))
-    inner = _push(rel.input, [sc.substitute(p, columns) for p in down])
-    return filtered(mir.Map(inner, rel.scalars), stay)
+        sizes.append(size_over(scalar, sizes))
+    down, stay = _divide(preds, lambda p: size_over(p, sizes) <= INLINED)
+    inner = rel.input
+    if down:
+        columns: list[sc.Scalar] = [sc.Column(i) for i in range(width)]
+        wanted = {c for pred in down for c in sc.support(pred)}
+        for offset in range(len(rel.scalars) - 1, -1, -1):
+            if width + offset in wanted:
+                wanted |= sc.support(rel.scalars[offset])
+        for offset, scalar in enumerate(rel.scalars):
+            read = width + offset in wanted
+            columns.append(sc.substitute(scalar, columns) if read else sc.Column(width + offset))
+        below = relation_type(inner).columns
+        down = [q for p in down for q in _seen_through(p, columns, below)]
+    return filtered(mir.Map(_push(inner, down), rel.scalars), stay)
 
 
-def _is_cheap(expr: sc.Scalar) -> bool:
-    """Whether an expression may be evaluated a second time: it cannot grow the plan by much."""
-    return sum(1 for _ in sc.walk(expr)) <= 50
+def size_over(expr: sc.Scalar, sizes: Sequence[int]) -> int:
+    """The nodes of an expression whose columns stand for expressions of these sizes."""
+    return sum(sizes[n.index] if isinstance(n, sc.Column) else 1 for n in sc.walk(expr))
 
 
 def _reduce(rel: mir.Reduce, preds: Sequence[sc.Scalar]) -> mir.Relation:
@@ -103,8 +124,20 @@ def _reduce(rel: mir.Reduce, preds: Sequence[sc.Scalar]) -> mir.Relation:
         lambda p: width > 0 and bool(sc.support(p)) and all(c < width for c in sc.support(p)),
     )
     key = list(rel.group_key)
-    inner = _push(rel.input, [sc.substitute(p, key) for p in down])
+    columns = relation_type(rel.input).columns if down else ()
+    inner = _push(rel.input, [q for p in down for q in _seen_through(p, key, columns)])
     return filtered(msgspec.structs.replace(rel, input=inner), stay)
+
+
+def _seen_through(
+    pred: sc.Scalar, exprs: Sequence[sc.Scalar], columns: Sequence[ColumnType]
+) -> list[sc.Scalar]:
+    """A predicate over what a node computes as predicates over its input: what is computed is not NULL where what it reads is not."""
+    match pred:
+        case sc.Call(func="not", args=(sc.Call(func="is_null", args=(sc.Column(index=index),)),)):
+            return not_null(exprs[index], columns)
+        case _:
+            return [sc.substitute(pred, exprs)]
 
 
 # --- joins --------------------------------------------------------------------------------------
@@ -127,9 +160,9 @@ def _join(rel: mir.Join, preds: Sequence[sc.Scalar]) -> mir.Relation:
     for pred in conjuncts(tuple(preds)):
         equality = _as_equivalence(pred, owner, columns)
         if equality is not None:
-            cls, not_null = equality
+            cls, kept = equality
             classes.append(cls)
-            local.extend(not_null)
+            local.extend(kept)
         elif _always_fails(pred):
             stay.append(pred)
         else:
@@ -144,6 +177,9 @@ def _join(rel: mir.Join, preds: Sequence[sc.Scalar]) -> mir.Relation:
             stay.append(pred)
             homes = _implied(pred, owner)
         for home, moved in homes:
+            if _is_trivial(moved):
+                local.extend(not_null(moved.args[0], columns))
+                continue
             start = starts[home]
             shift = {c: c - start for c in sc.support(moved)}
             per_input[home].append(sc.permute(moved, shift))
@@ -152,6 +188,13 @@ def _join(rel: mir.Join, preds: Sequence[sc.Scalar]) -> mir.Relation:
         for part, own in zip(rel.inputs, per_input, strict=True)
     )
     return filtered(mir.Join(inputs, merged), stay)
+
+
+def _is_trivial(pred: sc.Scalar) -> TypeGuard[sc.Call]:
+    """Whether a predicate says that an expression equals itself."""
+    return (
+        isinstance(pred, sc.Call) and pred.func.startswith("eq_") and pred.args[0] == pred.args[1]
+    )
 
 
 def _as_equivalence(
@@ -184,16 +227,30 @@ def _as_equivalence(
 def _null_safe(equal: sc.Scalar, nulls: sc.Scalar) -> tuple[sc.Scalar, sc.Scalar] | None:
     """The sides of ``a = b OR (a IS NULL AND b IS NULL)``."""
     match equal, nulls:
-        case (
-            sc.Call(func=func, args=(left, right)),
-            sc.Call(
-                func="and",
-                args=(sc.Call(func="is_null", args=(one,)), sc.Call(func="is_null", args=(two,))),
-            ),
-        ) if func.startswith("eq_") and {left, right} == {one, two}:
-            return left, right
-        case _:
-            return None
+        case sc.Call(func=func, args=(left, right)), sc.Call(func="and") if func.startswith("eq_"):
+            said = {_null_part(arg.args[0]) for arg in conjuncts((nulls,)) if _is_null(arg)}
+            if all(map(_is_null, conjuncts((nulls,)))) and said == {
+                _null_part(left),
+                _null_part(right),
+            }:
+                return left, right
+    return None
+
+
+def _is_null(pred: sc.Scalar) -> TypeGuard[sc.Call]:
+    return isinstance(pred, sc.Call) and pred.func == "is_null"
+
+
+def _null_part(expr: sc.Scalar) -> sc.Scalar:
+    """What is NULL exactly where `expr` is: its only argument that is no literal."""
+    while isinstance(expr, sc.Call):
+        func = functions.scalar(expr.func)
+        rest = [arg for arg in expr.args if not isinstance(arg, sc.Literal)]
+        given = all(a.value is not None for a in expr.args if isinstance(a, sc.Literal))
+        if not func.strict or func.introduces_nulls or len(rest) != 1 or not given:
+            break
+        expr = rest[0]
+    return expr
 
 
 def not_null(expr: sc.Scalar, columns: Sequence[ColumnType]) -> list[sc.Scalar]:
@@ -337,6 +394,30 @@ def _let(rel: mir.Let, preds: Sequence[sc.Scalar]) -> mir.Relation:
     for local, value in done:
         body = mir.Let(local, value, body)
     return body
+
+
+def _let_rec(rel: mir.LetRec, preds: Sequence[sc.Scalar]) -> mir.Relation:
+    """Like `_let`, for the bindings that only what stands behind them reads.
+
+    What an earlier value or the binding's own reads of it is of the iteration before, and is left whole.
+    """
+    body = _push(rel.body, preds)
+    values = [_push(value, []) for value in rel.values]
+    for position in range(len(values) - 1, -1, -1):
+        local = rel.ids[position]
+        if any(_reads_binding(value, local) for value in values[: position + 1]):
+            continue
+        shared = _shared_filters(local, [body, *values[position + 1 :]])
+        if shared:
+            gone = frozenset(shared)
+            body = _without(body, local, gone)
+            values = [_without(value, local, gone) for value in values]
+            values[position] = _push(values[position], shared)
+    return mir.LetRec(rel.ids, tuple(values), rel.limits, body)
+
+
+def _reads_binding(rel: mir.Relation, local: int) -> bool:
+    return any(isinstance(node, mir.Get) and node.id == local for node in mir.walk(rel))
 
 
 def _shared_filters(local: int, readers: Sequence[mir.Relation]) -> list[sc.Scalar]:

@@ -13,7 +13,7 @@ import msgspec
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
 from mzsql.repr.types import RelationType
-from mzsql.transform.visit import project, replace_inputs
+from mzsql.transform.visit import kept, project, replace_inputs
 
 Columns = tuple[int, ...]
 
@@ -80,15 +80,27 @@ def _collect(rel: mir.Relation, wanted: Iterable[int], demanded: dict[int, set[i
         case mir.Let(id=local, value=value, body=body):
             _collect(body, wanted, demanded)
             _collect(value, demanded.get(local, set()), demanded)
-        case mir.LetRec(ids=ids, values=values):
-            for local, value in zip(ids, values, strict=True):
-                demanded[local] = set(range(mir.arity(value)))
-            for part in mir.inputs(rel):
-                _collect(part, range(mir.arity(part)), demanded)
+        case mir.LetRec():
+            _collect_recursive(rel, wanted, demanded)
         case _:
             kids = mir.inputs(rel)
             for kid, need in zip(kids, needed_inputs(rel, wanted), strict=True):
                 _collect(kid, need, demanded)
+
+
+def _collect_recursive(
+    rel: mir.LetRec, wanted: Iterable[int], demanded: dict[int, set[int]]
+) -> None:
+    """Note what is read of recursive bindings: by the body, and then by whatever is read of them."""
+    for local in rel.ids:
+        demanded.setdefault(local, set())
+    _collect(rel.body, wanted, demanded)
+    while True:
+        before = {local: set(demanded[local]) for local in rel.ids}
+        for local, value in zip(rel.ids, rel.values, strict=True):
+            _collect(value, before[local], demanded)
+        if all(demanded[local] == before[local] for local in rel.ids):
+            return
 
 
 class _Push:
@@ -99,7 +111,10 @@ class _Push:
 
     def run(self, rel: mir.Relation, wanted: Iterable[int]) -> tuple[mir.Relation, Columns]:
         """The narrowed relation and which of the old columns it has."""
-        keep = tuple(sorted(set(wanted)))
+        new, have = self._narrowed(rel, tuple(sorted(set(wanted))))
+        return kept(rel, new), have
+
+    def _narrowed(self, rel: mir.Relation, keep: Columns) -> tuple[mir.Relation, Columns]:
         match rel:
             case mir.Get(id=local, typ=typ) if isinstance(local, int) and local in self._bindings:
                 have = self._bindings[local]
@@ -109,9 +124,12 @@ class _Push:
                 new_value, _ = self.run(value, self._bindings.get(local, ()))
                 new_body, _ = self.run(body, keep)
                 return mir.Let(local, new_value, new_body), keep
-            case mir.LetRec():
-                kids = [self.run(part, range(mir.arity(part)))[0] for part in mir.inputs(rel)]
-                return project(mir.with_inputs(rel, kids), keep), keep
+            case mir.LetRec(ids=ids, values=values):
+                kids = [
+                    self.run(value, self._bindings.get(local, ()))[0]
+                    for local, value in zip(ids, values, strict=True)
+                ]
+                return mir.with_inputs(rel, [*kids, self.run(rel.body, keep)[0]]), keep
             case mir.Constant() | mir.Get():
                 return project(rel, keep), keep
             case _:

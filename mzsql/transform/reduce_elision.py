@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from mzsql.expr import functions
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
-from mzsql.expr.typing import normalize_keys, nullable, relation_type
+from mzsql.expr.relation_keys import normalize_keys
+from mzsql.expr.typing import nullable, relation_type
 from mzsql.repr.types import BOOLEAN, ColumnType, RelationType
 from mzsql.transform.provenance import Exprs, trace
 from mzsql.transform.visit import Bindings, mapped, project, rewrite_typed

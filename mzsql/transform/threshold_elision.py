@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mzsql.expr import relation as mir
-from mzsql.transform.non_negative import non_negative
+from mzsql.transform.non_negative import non_negative, recursive_signs
 from mzsql.transform.visit import replace_inputs
 
 
@@ -17,10 +17,13 @@ def threshold_elision(rel: mir.Relation) -> mir.Relation:
 def _visit(rel: mir.Relation, locals_: Mapping[int, bool]) -> mir.Relation:
     if isinstance(rel, mir.Let):
         value = _visit(rel.value, locals_)
-        known = {**locals_, rel.id: non_negative(value, locals_)}
+        known = {**locals_, rel.id: non_negative(rel.value, locals_)}
         return mir.Let(rel.id, value, _visit(rel.body, known))
+    if isinstance(rel, mir.LetRec):
+        locals_ = {**locals_, **recursive_signs(rel, locals_)}
     kids = mir.inputs(rel)
-    rel = replace_inputs(rel, kids, [_visit(kid, locals_) for kid in kids])
+    new = replace_inputs(rel, kids, [_visit(kid, locals_) for kid in kids])
     if isinstance(rel, mir.Threshold) and non_negative(rel.input, locals_):
-        return rel.input
-    return rel
+        assert isinstance(new, mir.Threshold)
+        return new.input
+    return new

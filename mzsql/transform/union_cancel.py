@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from mzsql.expr import relation as mir
+from mzsql.expr.memo import memo
 from mzsql.expr.typing import relation_type
 from mzsql.transform.visit import rewrite
 
 
 def union_branch_cancellation(rel: mir.Relation) -> mir.Relation:
     """Remove pairs of X and -X."""
-    return rewrite(rel, _cancel)
+    return rewrite(rel, _cancel, memo("union_branch_cancellation"))
 
 
 def _cancel(rel: mir.Relation) -> mir.Relation:

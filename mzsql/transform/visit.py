@@ -6,27 +6,43 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mzsql.expr import relation as mir
+from mzsql.expr.memo import memo
 from mzsql.expr.scalar import Scalar
 from mzsql.expr.typing import node_type, relation_type
 from mzsql.repr.types import RelationType
 
 
-def rewrite(rel: mir.Relation, f: Callable[[mir.Relation], mir.Relation]) -> mir.Relation:
-    """Rewrite bottom-up: `f` sees each node after its inputs were rewritten."""
+def rewrite(
+    rel: mir.Relation,
+    f: Callable[[mir.Relation], mir.Relation],
+    known: dict[int, tuple[mir.Relation, mir.Relation]] | None = None,
+) -> mir.Relation:
+    """Rewrite bottom-up: `f` sees each node after its inputs were rewritten. What stays equal stays the same object.
+
+    Where `f` is a pure function, `known` may hold what became of relations before, by their identity (equal ones may differ in the
+    sign of a zero), and takes in what becomes of these.
+    """
     done: list[mir.Relation] = []
     stack: list[tuple[mir.Relation, bool]] = [(rel, False)]
     while stack:
         node, ready = stack.pop()
+        if not ready and known is not None and id(node) in known:
+            done.append(known[id(node)][1])
+            continue
         kids = mir.inputs(node)
         if not ready and kids:
             stack.append((node, True))
             stack.extend((kid, False) for kid in reversed(kids))
             continue
+        old = node
         if kids:
             new = done[-len(kids) :]
             del done[-len(kids) :]
             node = replace_inputs(node, kids, new)
-        done.append(f(node))
+        found = kept(node, f(node))
+        if known is not None:
+            known[id(old)] = old, found
+        done.append(found)
     return done[0]
 
 
@@ -42,11 +58,15 @@ def rewrite_typed(
     rel: mir.Relation,
     f: Callable[[mir.Relation, Sequence[RelationType]], mir.Relation],
     refine: Callable[[mir.Relation, RelationType, Bindings], RelationType] | None = None,
+    *,
+    resolve: Callable[[mir.Get, mir.Relation], mir.Relation] | None = None,
+    known: dict[tuple[object, ...], tuple[mir.Relation, mir.Relation]] | None = None,
 ) -> mir.Relation:
     """Rewrite bottom-up with types: `f` sees each node after its inputs were rewritten, and the types of these inputs.
 
     What `f` puts in place of a node must have as many columns of the same types. `refine` may add to a node's type what is known beyond
-    it; it is told the bindings.
+    it; it is told the bindings. `resolve` says what stands for a Get of a binding, told the binding's rewritten value. Where `f` is a pure
+    function, `known` may hold what it made of nodes, by their identity, and types before, and takes in what it makes of these.
     """
     done: list[tuple[mir.Relation, RelationType]] = []
     locals_: dict[int, RelationType] = {}
@@ -72,7 +92,17 @@ def rewrite_typed(
         del done[len(done) - len(kids) :]
         new = [part for part, _ in parts]
         types = [typ for _, typ in parts]
-        node = f(replace_inputs(node, kids, new), types)
+        node = replace_inputs(node, kids, new)
+        if resolve is not None and isinstance(node, mir.Get) and node.id in values:
+            assert isinstance(node.id, int)
+            node = resolve(node, values[node.id])
+        if known is None:
+            node = kept(node, f(node, types))
+        else:
+            key = (id(node), *types)
+            if key not in known:
+                known[key] = node, kept(node, f(node, types))
+            node = known[key][1]
         typ = _type_of(node, new, types, locals_)
         done.append((node, typ if refine is None else refine(node, typ, bindings)))
     return done[0][0]
@@ -91,7 +121,19 @@ def _type_of(
         return relation_type(node, locals_)
     if isinstance(node, mir.Let | mir.LetRec):
         return types[-1]
-    return node_type(node, types, locals_)
+    if isinstance(node, mir.Get):
+        return node_type(node, types, locals_)
+    derived = memo("node_type")
+    key = (node, *types)
+    if key not in derived:
+        derived[key] = node_type(node, types)
+    found: RelationType = derived[key]
+    return found
+
+
+def kept(old: mir.Relation, new: mir.Relation) -> mir.Relation:
+    """The new relation; the old object where they are equal, so that what did not change is seen at a glance."""
+    return old if new is old or new == old else new
 
 
 def replace_inputs(

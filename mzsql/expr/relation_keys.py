@@ -1,0 +1,135 @@
+"""Unique keys: how they pass through the operators of a plan.
+
+Promise: a key that is claimed is unique as long as multiplicities are not negative; where little is known less is claimed. The rules are
+Materialize's, so that what hangs on a key (a DISTINCT that goes, the order of a join) comes out as there.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+
+from mzsql.expr import relation as mir
+from mzsql.expr.scalar import Call, Column, Literal, Scalar, support
+from mzsql.repr.types import RelationType
+
+Keys = tuple[tuple[int, ...], ...]
+#: How many unique keys of a relation are kept in mind.
+_MAX_KEYS = 8
+_INTEGERS = ("smallint", "integer", "bigint", "uint2", "uint4", "uint8")
+#: Functions of one argument that put out a different value for every different one.
+ONE_TO_ONE = frozenset(
+    {
+        *(f"{a}_to_{b}" for a in _INTEGERS for b in (*_INTEGERS, "text", "numeric") if a != b),
+        *(f"{a}_to_double" for a in ("smallint", "integer", "uint2", "uint4", "real")),
+        *(f"{a}_to_text" for a in ("boolean", "varchar", "date", "uuid")),
+        *("not", "neg_smallint", "neg_integer", "neg_bigint", "date_to_timestamp"),
+        *("text_to_varchar", "boolean_to_integer"),
+    }
+)
+
+
+def normalize_keys(keys: Iterable[Iterable[int]]) -> Keys:
+    """Keys without those that contain another one, shortest first, at most a handful."""
+    found: list[frozenset[int]] = []
+    for key in sorted({frozenset(key) for key in keys}, key=lambda k: (len(k), sorted(k))):
+        if not any(other <= key for other in found):
+            found.append(key)
+    return tuple(tuple(sorted(key)) for key in found[:_MAX_KEYS])
+
+
+def projected_keys(keys: Sequence[Sequence[int]], outputs: Sequence[int]) -> Keys:
+    """The keys all of whose columns are put out."""
+    place: dict[int, int] = {}
+    for position, column in enumerate(outputs):
+        place.setdefault(column, position)
+    return normalize_keys(
+        [place[column] for column in key] for key in keys if all(c in place for c in key)
+    )
+
+
+def mapped_keys(keys: Sequence[Sequence[int]], width: int, scalars: Sequence[Scalar]) -> Keys:
+    """The keys, and those in which a column gives way to one that is different for each of its values."""
+    found = [frozenset(key) for key in keys]
+    for offset, scalar in enumerate(scalars):
+        source = scalar
+        while isinstance(source, Call) and source.func in ONE_TO_ONE:
+            source = source.args[0]
+        if isinstance(source, Column):
+            found.extend(
+                (key - {source.index}) | {width + offset}
+                for key in list(found)
+                if source.index in key
+            )
+    return normalize_keys(found)
+
+
+#: Types of which different values can be equal.
+_LOOSE = frozenset({"real", "double", "interval", "char", "bpchar", "jsonb"})
+
+
+def _is_exact(func: str) -> bool:
+    """Whether a function says that two values are the same."""
+    return func.startswith("eq_") and func.removeprefix("eq_") not in _LOOSE
+
+
+def filtered_keys(keys: Sequence[Sequence[int]], predicates: Iterable[Scalar]) -> Keys:
+    """The keys without columns that a predicate fixes; of two that it makes equal either will do."""
+    fixed: set[int] = set()
+    equal: list[tuple[int, int]] = []
+    for pred in predicates:
+        match pred:
+            case Call(func=func, args=(Column(index=i), Literal())) if func.startswith("eq_"):
+                fixed.add(i)
+            case Call(func=func, args=(Literal(), Column(index=i))) if func.startswith("eq_"):
+                fixed.add(i)
+            case Call(func="is_null", args=(Column(index=i),)):
+                fixed.add(i)
+            case Call(func=func, args=(Column(index=i), Column(index=j))) if _is_exact(func):
+                equal.append((i, j))
+            case _:
+                pass
+    found = {frozenset(key) - fixed for key in keys}
+    for pair in map(set, equal):
+        found |= {(key - pair) | {one} for key in found if key & pair for one in pair}
+    return normalize_keys(found)
+
+
+def join_keys(inputs: Sequence[RelationType], equivalences: Sequence[Sequence[Scalar]]) -> Keys:
+    """The keys of the first input, if what stands before each other one meets a key of it."""
+    if not inputs:
+        return ((),)
+    starts = list(itertools.accumulate((part.arity for part in inputs), initial=0))
+    owner = [n for n, part in enumerate(inputs) for _ in range(part.arity)]
+    bound: list[set[int]] = [set() for _ in inputs]
+    for cls in equivalences:
+        first = min(max((owner[c] for c in support(expr)), default=-1) for expr in cls)
+        for expr in cls:
+            if isinstance(expr, Column) and owner[expr.index] > first:
+                home = owner[expr.index]
+                bound[home].add(expr.index - starts[home])
+    kept = all(
+        any(bound[n].issuperset(key) for key in part.keys) for n, part in enumerate(inputs) if n > 0
+    )
+    return inputs[0].keys if kept else ()
+
+
+def padded_keys(rel: mir.Union, inputs: Sequence[RelationType]) -> Keys:
+    """The empty key of a relation of at most one row and of a row in its stead where it has none: what a global aggregate is."""
+    if len(rel.inputs) != 2:
+        return ()
+    for base, rest, typ in (
+        (rel.inputs[0], rel.inputs[1], inputs[0]),
+        (rel.inputs[1], rel.inputs[0], inputs[1]),
+    ):
+        match rest:
+            case mir.Map(input=mir.Union(inputs=(one, other))):
+                pass
+            case _:
+                continue
+        missing = mir.Negate(mir.Project(base, ()))
+        for minus, row in ((one, other), (other, one)):
+            single = isinstance(row, mir.Constant) and row.rows == (((), 1),)
+            if minus == missing and single and () in typ.keys:
+                return ((),)
+    return ()

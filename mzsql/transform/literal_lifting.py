@@ -1,0 +1,241 @@
+"""LiteralLifting: columns that are literals are appended as late as possible.
+
+Promise: what is put out stays the same. Literals at the end of a relation's columns move above row-wise operators, joins, TopKs, and
+unions whose branches agree in them; what reads such a column reads the literal. So joins, sorts and groups do not carry them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from mzsql.expr import relation as mir
+from mzsql.expr import scalar as sc
+from mzsql.repr.types import BOOLEAN, ColumnType, RelationType
+from mzsql.transform.fusion import merge_classes
+from mzsql.transform.visit import filtered, mapped, project, replace_inputs
+
+Literals = tuple[sc.Literal, ...]
+#: A relation without the literals at the end of its columns, and these.
+Lifted = tuple[mir.Relation, Literals]
+
+
+def literal_lifting(rel: mir.Relation) -> mir.Relation:
+    """Lift literals as far as they go."""
+    return _whole(*_visit(rel, {}))
+
+
+def _whole(rel: mir.Relation, literals: Literals) -> mir.Relation:
+    """The relation with its literals again."""
+    if isinstance(rel, mir.Constant) and rel.error is None and literals:
+        values = tuple(literal.value for literal in literals)
+        rows = tuple(((*row, *values), diff) for row, diff in rel.rows)
+        return mir.Constant(rows, _grown(rel.typ, literals))
+    return mapped(rel, literals)
+
+
+def _grown(typ: RelationType, literals: Literals) -> RelationType:
+    more = tuple(ColumnType(literal.typ, literal.value is None) for literal in literals)
+    return RelationType((*typ.columns, *more), typ.keys)
+
+
+def _shorter(typ: RelationType, width: int) -> RelationType:
+    """The type of the first columns; what is left out is the same in every row, so keys hold without it."""
+    keys = tuple(tuple(c for c in key if c < width) for key in typ.keys)
+    return RelationType(typ.columns[:width], keys)
+
+
+def _visit(rel: mir.Relation, known: Mapping[int, Literals]) -> Lifted:
+    match rel:
+        case mir.Let(id=local, value=value, body=body):
+            new, literals = _visit(value, known)
+            below, rest = _visit(body, {**known, local: literals})
+            return mir.Let(local, new, below), rest
+        case mir.LetRec():
+            return _recursion(rel, known)
+        case mir.Get(id=int() as local, typ=typ) if known.get(local):
+            literals = known[local]
+            narrow = _shorter(typ, typ.arity - len(literals))
+            return msgspec.structs.replace(rel, typ=narrow), literals
+        case mir.Constant():
+            return _constant(rel)
+        case mir.Union():
+            return _union([_visit(part, known) for part in rel.inputs])
+        case mir.Join(implementation=mir.Unplanned()):
+            return _join(rel, [_visit(part, known) for part in rel.inputs])
+        case mir.Get() | mir.Join() | mir.ArrangeBy():
+            kids = mir.inputs(rel)
+            return replace_inputs(rel, kids, [_whole(*_visit(kid, known)) for kid in kids]), ()
+        case _:
+            return _over(rel, *_visit(rel.input, known))
+
+
+def _recursion(rel: mir.LetRec, known: Mapping[int, Literals]) -> Lifted:
+    """Literals leave the bindings that only what stands behind them reads."""
+    values: list[mir.Relation] = []
+    for position, (local, value) in enumerate(zip(rel.ids, rel.values, strict=True)):
+        new, literals = _visit(value, known)
+        if any(_reads(earlier, local) for earlier in rel.values[: position + 1]):
+            new, literals = _whole(new, literals), ()
+        known = {**known, local: literals}
+        values.append(new)
+    body, literals = _visit(rel.body, known)
+    return mir.with_inputs(rel, [*values, body]), literals
+
+
+def _reads(rel: mir.Relation, local: int) -> bool:
+    return any(isinstance(node, mir.Get) and node.id == local for node in mir.walk(rel))
+
+
+def _over(rel: mir.Relation, inner: mir.Relation, literals: Literals) -> Lifted:
+    """An operator over its one input without the literals of that."""
+    match rel:
+        case mir.Project(outputs=outputs):
+            return _project(inner, literals, outputs)
+        case mir.Map(scalars=scalars):
+            return _map(inner, literals, scalars)
+        case mir.Negate() | mir.Threshold():
+            return msgspec.structs.replace(rel, input=inner), literals
+    read = _reader(inner, literals)
+    match rel:
+        case mir.Filter(predicates=predicates):
+            return filtered(inner, [sc.substitute(p, read) for p in predicates]), literals
+        case mir.TopK(group_key=group, order_key=order, limit=limit):
+            width = mir.arity(inner)
+            return msgspec.structs.replace(
+                rel,
+                input=inner,
+                group_key=tuple(c for c in group if c < width),
+                order_key=tuple(o for o in order if o.column < width),
+                limit=None if limit is None else sc.substitute(limit, read),
+            ), literals
+        case mir.Reduce():
+            return _reduce(rel, inner, read)
+        case _:
+            return msgspec.structs.replace(rel, input=_whole(inner, literals)), ()
+
+
+def _reader(inner: mir.Relation, literals: Literals) -> list[sc.Scalar]:
+    """What the columns of a relation are, with its literals at their end."""
+    return [*(sc.Column(c) for c in range(mir.arity(inner))), *literals]
+
+
+def _constant(rel: mir.Constant) -> Lifted:
+    """The columns at the end that hold the same in every row."""
+    if rel.error is not None or not rel.rows:
+        return rel, ()
+    width = rel.typ.arity
+    first = rel.rows[0][0]
+    while width and all(
+        type(row[width - 1]) is type(first[width - 1]) and row[width - 1] == first[width - 1]
+        for row, _ in rel.rows
+    ):
+        width -= 1
+    if width == rel.typ.arity:
+        return rel, ()
+    literals = tuple(
+        sc.Literal(value, column.type)
+        for value, column in zip(first[width:], rel.typ.columns[width:], strict=True)
+    )
+    rows = tuple((row[:width], diff) for row, diff in rel.rows)
+    if width == 0:
+        rows = (((), sum(diff for _, diff in rows)),)
+    return mir.Constant(rows, _shorter(rel.typ, width)), literals
+
+
+def _project(inner: mir.Relation, literals: Literals, outputs: Sequence[int]) -> Lifted:
+    """A projection; what it takes from the literals last is still at the end."""
+    width = mir.arity(inner)
+    end = len(outputs)
+    while end and outputs[end - 1] >= width:
+        end -= 1
+    lifted = tuple(literals[column - width] for column in outputs[end:])
+    kept = list(outputs[:end])
+    used = sorted({column for column in kept if column >= width})
+    below = mapped(inner, [literals[column - width] for column in used])
+    place = {column: width + n for n, column in enumerate(used)}
+    return project(below, [place.get(column, column) for column in kept]), lifted
+
+
+def _map(inner: mir.Relation, literals: Literals, scalars: Sequence[sc.Scalar]) -> Lifted:
+    read = _reader(inner, literals)
+    done: list[sc.Scalar] = list(literals)
+    for scalar in scalars:
+        expr = sc.substitute(scalar, read)
+        read.append(expr if isinstance(expr, sc.Literal) else sc.Column(len(read)))
+        done.append(expr)
+    lifted: list[sc.Literal] = []
+    while done and isinstance(last := done[-1], sc.Literal):
+        lifted.insert(0, last)
+        done.pop()
+    return mapped(inner, done), tuple(lifted)
+
+
+def _reduce(rel: mir.Reduce, inner: mir.Relation, read: Sequence[sc.Scalar]) -> Lifted:
+    """Literals are no part of a key: of no rows there are no groups, whatever the key."""
+    key = [sc.substitute(e, read) for e in rel.group_key]
+    aggregates = tuple(
+        msgspec.structs.replace(a, expr=sc.substitute(a.expr, read)) for a in rel.aggregates
+    )
+    rest = [n for n, e in enumerate(key) if not isinstance(e, sc.Literal)]
+    fixed = {n: e for n, e in enumerate(key) if isinstance(e, sc.Literal)}
+    new = msgspec.structs.replace(
+        rel, input=inner, group_key=tuple(key[n] for n in rest), aggregates=aggregates
+    )
+    if not fixed:
+        return new, ()
+    below = len(rest) + len(aggregates)
+    place = {n: i for i, n in enumerate(rest)}
+    place |= {n: below + i for i, n in enumerate(fixed)}
+    outputs = [place[n] for n in range(len(key))]
+    outputs.extend(range(len(rest), below))
+    return _project(new, tuple(fixed.values()), outputs)
+
+
+def _join(rel: mir.Join, parts: Sequence[Lifted]) -> Lifted:
+    """A join without the literals of its inputs; where a class says that something is such a literal, that is a filter."""
+    if not any(literals for _, literals in parts):
+        return replace_inputs(rel, rel.inputs, [part for part, _ in parts]), ()
+    total = sum(mir.arity(part) for part, _ in parts)
+    outputs: list[int] = []
+    read: list[sc.Scalar] = []
+    lifted: list[sc.Literal] = []
+    start = 0
+    for part, literals in parts:
+        width = mir.arity(part)
+        outputs.extend(range(start, start + width))
+        read.extend(sc.Column(c) for c in range(start, start + width))
+        outputs.extend(range(total + len(lifted), total + len(lifted) + len(literals)))
+        read.extend(literals)
+        lifted.extend(literals)
+        start += width
+    classes: list[tuple[sc.Scalar, ...]] = []
+    checks: list[sc.Scalar] = []
+    for cls in rel.equivalences:
+        members = tuple(dict.fromkeys(sc.substitute(e, read) for e in cls))
+        known = next((m for m in members if isinstance(m, sc.Literal)), None)
+        if known is None:
+            classes.append(members)
+        else:
+            checks.extend(_is(m, known) for m in members if m != known)
+    joined = mir.Join(tuple(part for part, _ in parts), merge_classes(classes))
+    return _project(filtered(joined, checks), tuple(lifted), outputs)
+
+
+def _is(expr: sc.Scalar, literal: sc.Literal) -> sc.Scalar:
+    """Whether an expression has a literal's value, NULL included."""
+    if literal.value is None:
+        return sc.Call("is_null", (expr,), BOOLEAN)
+    return sc.Call(f"eq_{literal.typ.kind}", (expr, literal), BOOLEAN)
+
+
+def _union(parts: Sequence[Lifted]) -> Lifted:
+    """The literals that all branches end in."""
+    common = 0
+    shortest = min(len(literals) for _, literals in parts)
+    while common < shortest and len({literals[-1 - common] for _, literals in parts}) == 1:
+        common += 1
+    lifted = parts[0][1][len(parts[0][1]) - common :]
+    inputs = tuple(_whole(rel, literals[: len(literals) - common]) for rel, literals in parts)
+    return mir.Union(inputs), lifted

@@ -1,0 +1,55 @@
+"""WillDistinct: a DISTINCT below another one does nothing.
+
+Promise: a DISTINCT goes where only row-wise operators, and unions of what is never negative, stand between it and one above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from mzsql.expr import relation as mir
+from mzsql.transform.non_negative import non_negative, recursive_signs
+from mzsql.transform.visit import filtered, mapped, project, replace_inputs
+
+Signs = Mapping[int, bool]
+
+
+def will_distinct(rel: mir.Relation) -> mir.Relation:
+    """Drop the DISTINCTs that another one takes care of."""
+    return _visit(rel, {})
+
+
+def _visit(rel: mir.Relation, signs: Signs) -> mir.Relation:
+    if isinstance(rel, mir.Let):
+        value = _visit(rel.value, signs)
+        known = {**signs, rel.id: non_negative(value, signs)}
+        return mir.Let(rel.id, value, _visit(rel.body, known))
+    if isinstance(rel, mir.LetRec):
+        signs = {**signs, **recursive_signs(rel, signs)}
+    if isinstance(rel, mir.Reduce) and not rel.aggregates:
+        rel = msgspec.structs.replace(rel, input=_without(rel.input, signs))
+    kids = mir.inputs(rel)
+    return replace_inputs(rel, kids, [_visit(kid, signs) for kid in kids])
+
+
+def _without(rel: mir.Relation, signs: Signs) -> mir.Relation:
+    """What is below a DISTINCT, without those that it needs not."""
+    match rel:
+        case mir.Reduce(input=inner, group_key=key, aggregates=()):
+            width = mir.arity(inner)
+            return _without(project(mapped(inner, key), range(width, width + len(key))), signs)
+        case mir.Project(input=inner, outputs=outputs):
+            below = _without(inner, signs)
+            return rel if below is inner else project(below, outputs)
+        case mir.Map(input=inner, scalars=scalars):
+            below = _without(inner, signs)
+            return rel if below is inner else mapped(below, scalars)
+        case mir.Filter(input=inner, predicates=predicates):
+            below = _without(inner, signs)
+            return rel if below is inner else filtered(below, predicates)
+        case mir.Union(inputs=inputs) if all(non_negative(part, signs) for part in inputs):
+            return replace_inputs(rel, inputs, [_without(part, signs) for part in inputs])
+        case _:
+            return rel
