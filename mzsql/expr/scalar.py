@@ -121,7 +121,7 @@ def transform(expr: Scalar, f: Callable[[Scalar], Scalar]) -> Scalar:
     """Rewrite bottom-up: `f` sees each node after its subexpressions were rewritten."""
     kids = children(expr)
     if kids:
-        new = tuple(transform(kid, f) for kid in kids)
+        new = tuple([transform(kid, f) for kid in kids])
         if new != kids:
             expr = with_children(expr, new)
     return f(expr)
@@ -138,7 +138,17 @@ def walk(expr: Scalar) -> Iterator[Scalar]:
 
 def support(expr: Scalar) -> frozenset[int]:
     """The columns that the expression reads."""
-    return frozenset(node.index for node in walk(expr) if isinstance(node, Column))
+    if isinstance(expr, Column):
+        return frozenset((expr.index,))
+    found: set[int] = set()
+    stack = list(children(expr))
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Column):
+            found.add(node.index)
+        else:
+            stack.extend(children(node))
+    return frozenset(found)
 
 
 def permute(expr: Scalar, mapping: Mapping[int, int]) -> Scalar:

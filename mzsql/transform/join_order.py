@@ -73,10 +73,23 @@ class JoinGraph:
             self._starts.append(total)
             total += part.arity
         self._classes = [list(cls) for cls in equivalences]
+        self._homes: dict[sc.Scalar, frozenset[int]] = {}
+        # Of each class its members with their inputs, and of each input the members that read it alone, over its own columns.
+        self._members = [[(expr, self.homes(expr)) for expr in cls] for cls in self._classes]
+        self._own: list[list[list[sc.Scalar]]] = [[[] for _ in self._classes] for _ in self.inputs]
+        for number, members in enumerate(self._members):
+            for expr, homes in members:
+                if len(homes) == 1:
+                    (home,) = homes
+                    self._own[home][number].append(self.to_local(home, expr))
 
     def homes(self, expr: sc.Scalar) -> frozenset[int]:
         """The inputs that an expression reads."""
-        return frozenset(self._owner[column] for column in sc.support(expr))
+        found = self._homes.get(expr)
+        if found is None:
+            found = frozenset(self._owner[column] for column in sc.support(expr))
+            self._homes[expr] = found
+        return found
 
     def to_local(self, relation: int, expr: sc.Scalar) -> sc.Scalar:
         """An expression of one input over that input's columns."""
@@ -86,11 +99,9 @@ class JoinGraph:
     def bound_key(self, relation: int, placed: frozenset[int]) -> Key:
         """The expressions of an input that are equal to something of the placed inputs, in order."""
         found: list[sc.Scalar] = []
-        for cls in self._classes:
-            if not any(self.homes(expr) <= placed for expr in cls):
-                continue
-            own = [e for e in cls if self.homes(e) == {relation}]
-            found.extend(self.to_local(relation, e) for e in own)
+        for members, own in zip(self._members, self._own[relation], strict=True):
+            if own and any(homes <= placed for _, homes in members):
+                found.extend(own)
         return tuple(sorted(dict.fromkeys(found), key=_order))
 
     def partners(self, relation: int, key: Key, placed: frozenset[int]) -> Key | None:

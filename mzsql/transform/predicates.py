@@ -59,23 +59,21 @@ def filter_characteristics(predicates: Iterable[sc.Scalar]) -> FilterCharacteris
 
 
 def _one(pred: sc.Scalar) -> FilterCharacteristics:
-    match pred:
-        case sc.Call(func="not", args=(sc.Call(func="is_null"),)):
-            return FilterCharacteristics()
-        case sc.Call(func="or", args=args):
-            inside = filter_characteristics(args)
-            return FilterCharacteristics(
-                inside.literal_equality, inside.like, inside.is_null, inside.inequality, True
-            )
-        case sc.Call(func="is_null"):
-            return FilterCharacteristics(is_null=True, any_filter=True)
-        case sc.Call(func=func, args=args):
-            with_literal = any(isinstance(arg, sc.Literal) for arg in args)
-            return FilterCharacteristics(
-                literal_equality=func.startswith("eq_") and with_literal,
-                like=func in ("like", "ilike"),
-                inequality=1 if func.startswith(_ORDERINGS) and with_literal else 0,
-                any_filter=True,
-            )
-        case _:
-            return FilterCharacteristics(any_filter=True)
+    """What stands anywhere in a predicate, but below a NOT; however many comparisons there are, they count once."""
+    equality = like = is_null = inequality = is_not_null = False
+    stack: list[tuple[sc.Scalar, bool]] = [(pred, False)]
+    while stack:
+        node, negated = stack.pop()
+        if isinstance(node, sc.Call):
+            literals = sum(isinstance(arg, sc.Literal) for arg in node.args)
+            with_literal = 0 < literals < len(node.args)
+            if node.func == "is_null":
+                is_not_null |= negated
+                is_null |= not negated
+            elif not negated and with_literal:
+                equality |= node.func.startswith("eq_")
+                inequality |= node.func.startswith(_ORDERINGS)
+                like |= node.func in ("like", "ilike")
+            negated = negated or node.func == "not"
+        stack.extend((kid, negated) for kid in sc.children(node))
+    return FilterCharacteristics(equality, like, is_null, int(inequality), not is_not_null)
