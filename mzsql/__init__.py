@@ -42,6 +42,7 @@ _PUBLIC = frozenset(
         "NotSupportedError",
         "OperationalError",
         "ProgrammingError",
+        "Range",
         "Time",
         "TimeFromTicks",
         "Timestamp",

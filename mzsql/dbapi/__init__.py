@@ -35,6 +35,7 @@ from mzsql.dbapi.values import (
     Timestamp,
     TimestampFromTicks,
 )
+from mzsql.repr.ranges import Range
 
 apilevel = "2.0"
 #: Threads may share the module and connections.
@@ -63,6 +64,7 @@ __all__ = [
     "NotSupportedError",
     "OperationalError",
     "ProgrammingError",
+    "Range",
     "Time",
     "TimeFromTicks",
     "Timestamp",

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from mzsql.expr.evaluate import datum_text
 from mzsql.repr.decimals import numeric_text
+from mzsql.repr.ranges import Range
 from mzsql.repr.types import INTERVAL, SqlType, arrow_type
 from mzsql.repr.values import Map, arrow_text, datums, float_text, python_value
 
@@ -127,6 +128,8 @@ def converter(typ: SqlType) -> Callable[[Any], Any] | None:
             return _pairs(typ)
         case "record":
             return _fields(typ)
+        case "range":
+            return _range(typ)
         case _:
             return None
 
@@ -153,6 +156,19 @@ def _pairs(typ: SqlType) -> Callable[[Any], Any]:
 def _fields(typ: SqlType) -> Callable[[Any], Any]:
     fields = [_optional(column.type) for _, column in typ.fields]
     return lambda v: tuple(f(x) for f, x in zip(fields, v.values(), strict=True))
+
+
+def _range(typ: SqlType) -> Callable[[Any], Any]:
+    assert typ.element is not None
+    one = _optional(typ.element)
+
+    def convert(value: Any) -> Range:
+        lower = "(" if value["lower_exclusive"] else "["
+        bounds = lower + ("]" if value["upper_inclusive"] else ")")
+        ends = one(value["lower"]), one(value["upper"])
+        return Range(*ends, bounds, empty=value["lower_rank"] == 0, text=arrow_text(value, typ))
+
+    return convert
 
 
 def python_column(column: pa.ChunkedArray, typ: SqlType) -> list[Any]:

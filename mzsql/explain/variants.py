@@ -126,6 +126,8 @@ def scalar_type(typ: SqlType) -> Any:
             return {"List": {"element_type": scalar_type(typ.element), "custom_id": None}}
         case "map" if typ.element is not None:
             return {"Map": {"value_type": scalar_type(typ.element), "custom_id": None}}
+        case "range" if typ.element is not None:
+            return {"Range": {"element_type": scalar_type(typ.element)}}
         case "record":
             fields = [[name, column_type(column)] for name, column in typ.fields]
             return {"Record": {"fields": fields, "custom_id": None}}

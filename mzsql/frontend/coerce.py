@@ -18,6 +18,7 @@ from mzsql.expr.functions.numeric import common_numeric
 from mzsql.expr.functions.polymorphic import bind, common, is_polymorphic
 from mzsql.expr.scalar import Literal
 from mzsql.frontend import container_literals, hir
+from mzsql.frontend.constant_texts import datum_of_text, nested_datum
 from mzsql.frontend.placeholders import decided
 from mzsql.repr.decimals import numeric_text, parsed
 from mzsql.repr.errors import (
@@ -202,13 +203,12 @@ def _of_dimensions(array: SqlType, count: int) -> SqlType:
 
 
 def _read_text(value: Typed, target: SqlType) -> Typed | None:
-    """A text as an array, list or map: a constant is read while the statement is planned."""
-    if category(value.typ) != "string":
-        return None
+    """A constant text as an array, list, map or range, read while the statement is planned; None where the cast is to decide."""
     if not isinstance(value.expr, Literal):
-        raise Unsupported(
-            f"reading {type_name(target)} from a text that is no constant is not supported"
-        )
+        return None
+    if target.kind == "range" and value.expr.value is not None:
+        datum = datum_of_text(str(value.expr.value), target)
+        return None if datum is None else Typed(Literal(datum, target), target, False)
     if value.expr.value is None:
         return Typed(Literal(None, target), target, True)
     return read_container(str(value.expr.value), target)
@@ -221,10 +221,14 @@ def read_container(text: str, target: SqlType) -> Typed:
         DataError: ``invalid input syntax for type array: …``.
     """
     if target.kind == "array":
-        opening = "".join(text.split())
-        braces = len(opening) - len(opening.lstrip("{"))
-        target = _of_dimensions(target, max(braces, 1))
+        target = _of_dimensions(target, container_literals.dimensions(text))
     parsed = container_literals.parse(text, target)
+    datum = nested_datum(parsed, target) if parsed else None
+    if datum is not None:
+        return Typed(Literal(datum, target), target, False)
+    if parsed and functions.find_cast(TEXT, target, "explicit") and _leaf(target).kind != "text":
+        # What an element's reader says is told of the whole text.
+        return call(f"text_to_{target.kind}", [Typed(Literal(text, TEXT), TEXT, False)], target)
 
     def element(item: Any, typ: SqlType) -> Typed:
         if item is None:
@@ -248,6 +252,13 @@ def read_container(text: str, target: SqlType) -> Typed:
         return empty(typ) if not made else call(typ.kind, made, typ)
 
     return built(parsed, target)
+
+
+def _leaf(typ: SqlType) -> SqlType:
+    """What lies inside of all arrays, lists and maps."""
+    while typ.kind in ("array", "list", "map") and typ.element is not None:
+        typ = typ.element
+    return typ
 
 
 def empty(typ: SqlType) -> Typed:
@@ -457,7 +468,7 @@ def _params(func: Any, given: Sequence[SqlType]) -> tuple[SqlType, ...] | None:
 
 def _fits(arg: SqlType, param: SqlType) -> bool:
     """Whether an argument may stand for a parameter."""
-    if _is_any(param) or (arg.kind == param.kind and arg.kind not in _CONTAINERS):
+    if _is_any(param) or (arg.kind == param.kind and arg.kind not in (*_CONTAINERS, "range")):
         return True
     return can_cast(arg, param, "implicit")
 

@@ -1,7 +1,8 @@
 """The texts of arrays, lists and maps, taken apart.
 
 Promise: what PostgreSQL and Materialize print for a value is read back as that value. Elements stay texts here: the element's own reader
-says what they mean. A text that is none says so with what was expected and where.
+says what they mean. A text that is none says so with what was expected and where; a value inside another one says it of its own text, which
+the outer one quotes. An array's dimensions are as many as braces open it, and all arrays of one dimension are of one length.
 """
 
 from __future__ import annotations
@@ -12,6 +13,11 @@ from mzsql.repr.errors import DataError
 from mzsql.repr.types import SqlType
 
 _SPACE = " \t\n\r\v\f"
+_UNEVEN = "Multidimensional arrays must have sub-arrays with matching dimensions."
+
+
+class _Malformed(Exception):
+    """What is wrong with a text."""
 
 
 def parse(text: str, typ: SqlType) -> Any:
@@ -20,124 +26,288 @@ def parse(text: str, typ: SqlType) -> Any:
     Raises:
         DataError: ``invalid input syntax for type list: …: "…"`` (22P02).
     """
-    reader = _Reader(text, typ)
-    reader.skip_space()
-    value = reader.value(typ)
-    reader.skip_space()
-    if reader.at < len(text):
-        reader.fail("malformed literal; unexpected characters after the closing brace")
-    return value
+    try:
+        return _parsed(text, typ)
+    except _Malformed as problem:
+        raise DataError(str(problem), sqlstate="22P02") from None
+
+
+def _parsed(text: str, typ: SqlType) -> Any:
+    readers = {"array": _array, "list": _list, "map": _map}
+    try:
+        return readers[typ.kind](_Reader(text), typ)
+    except _Malformed as problem:
+        raise _Malformed(f'invalid input syntax for type {typ.kind}: {problem}: "{text}"') from None
 
 
 class _Reader:
     """A text, and how far it is read."""
 
-    def __init__(self, text: str, typ: SqlType) -> None:
-        self.text, self.typ, self.at = text, typ, 0
-
-    def fail(self, detail: str) -> NoReturn:
-        """Raise the error of a text that is no value."""
-        raise DataError(
-            f'invalid input syntax for type {self.typ.kind}: {detail}: "{self.text}"',
-            sqlstate="22P02",
-        )
+    def __init__(self, text: str) -> None:
+        self.text, self.at = text, 0
 
     def peek(self) -> str:
         """The next character; empty at the end."""
         return self.text[self.at : self.at + 1]
+
+    def next(self) -> str:
+        """The next character, passed over; empty at the end."""
+        char = self.peek()
+        self.at += len(char)
+        return char
 
     def skip_space(self) -> None:
         """Pass over white space."""
         while self.peek() and self.peek() in _SPACE:
             self.at += 1
 
-    def take(self, token: str) -> bool:
-        """Pass over `token` if it comes next."""
-        if not self.text.startswith(token, self.at):
-            return False
-        self.at += len(token)
-        return True
+    def open(self) -> None:
+        """Pass over the brace that a list or map begins with."""
+        found = self.next()
+        if found != "{":
+            raise _Malformed(f"expected '{{', found {found or 'empty string'}")
 
-    def value(self, typ: SqlType) -> Any:
-        """A value in braces."""
-        if not self.take("{"):
-            found = self.peek()
-            self.fail(f"expected '{{', found {found or 'empty string'}")
-        items: list[Any] = []
-        entries: dict[str, Any] = {}
+    def end(self) -> None:
+        """Nothing may follow but white space."""
         self.skip_space()
-        if self.take("}"):
-            return entries if typ.kind == "map" else items
-        while True:
-            self.skip_space()
-            if typ.kind == "map":
-                key = self.word("=>")
-                if key is None:
-                    self.fail("map key cannot be null")
-                self.skip_space()
-                if not self.take("=>"):
-                    self.fail("expected =>")
-                self.skip_space()
-                entries[key] = self.element(typ)
-            else:
-                items.append(self.element(typ))
-            self.skip_space()
-            if self.take(","):
-                continue
-            if self.take("}"):
-                return dict(sorted(entries.items())) if typ.kind == "map" else items
-            self.fail("expected ',' or '}', found " + (self.peek() or "end of text"))
-
-    def element(self, typ: SqlType) -> Any:
-        """An element: in braces where the type nests, else a word."""
-        inner = typ.element
-        assert inner is not None
-        if self.peek() == "{":
-            if inner.kind in ("array", "list", "map"):
-                return self.value(inner)
-            self.fail("malformed literal; must escape special character '{'")
-        return self.word("")
-
-    def word(self, stop: str) -> str | None:
-        """A text in quotes or up to what ends it; None for a bare NULL."""
-        if self.peek() == '"':
-            return self.quoted()
-        start = self.at
-        out: list[str] = []
-        while True:
-            char = self.peek()
-            if not char:
-                self.fail("unterminated element")
-            if char in ",}" or (stop and self.text.startswith(stop, self.at)):
-                break
-            if char in '{"':
-                self.fail(f"malformed literal; must escape special character '{char}'")
-            if char == "\\":
-                self.at += 1
-                char = self.peek()
-                if not char:
-                    self.fail("unterminated escape sequence")
-            out.append(char)
-            self.at += 1
-        raw = self.text[start : self.at].strip(_SPACE)
-        if not raw:
-            self.fail("malformed literal; expected an element")
-        if raw.upper() == "NULL":
-            return None
-        text = "".join(out)
-        return text.rstrip(_SPACE) if not raw.endswith("\\ ") else text
+        if self.peek():
+            raise _Malformed(
+                f"malformed array literal; contains '{self.peek()}' after terminal '}}'"
+            )
 
     def quoted(self) -> str:
         """A text in quotes."""
         self.at += 1
         out: list[str] = []
-        while not self.take('"'):
-            char = self.peek()
+        while (char := self.next()) != '"':
+            char = self.next() if char == "\\" else char
+            if not char:
+                raise _Malformed("unterminated quoted string")
+            out.append(char)
+        return "".join(out)
+
+    def embedded(self) -> str:
+        """A value in braces, as it is written."""
+        start, depth, quoted = self.at, 0, False
+        while True:
+            char = self.next()
             if char == "\\":
                 self.at += 1
-                char = self.peek()
-            if not char:
-                self.fail("unterminated quoted string")
-            out.append(char)
+            elif char == '"':
+                quoted = not quoted
+            elif char == "{" and not quoted:
+                depth += 1
+            elif char == "}" and not quoted:
+                depth -= 1
+            elif not char:
+                raise _Malformed("unterminated embedded element")
+            if depth == 0:
+                return self.text[start : self.at]
+
+    def word(self, special: str, ends: str) -> str | None:
+        """A text without quotes up to one of the characters that end it; None for a bare NULL."""
+        out: list[str] = []
+        length, escaped = 0, False
+        while (char := self.peek()) not in ends or not char:
             self.at += 1
-        return "".join(out)
+            if not char:
+                raise _Malformed("unterminated element")
+            if char == "\\":
+                char, escaped = self.next(), True
+                if not char:
+                    raise _Malformed("unterminated element")
+                out.append(char)
+                length = len(out)
+                continue
+            if char in special:
+                raise _Malformed(f"malformed literal; must escape special character '{char}'")
+            out.append(char)
+            length = length if char in _SPACE else len(out)
+        if not out:
+            raise _Malformed("malformed literal; missing element")
+        text = "".join(out[:length])
+        return None if text.upper() == "NULL" and not escaped else text
+
+
+# --- lists and maps ------------------------------------------------------------------------------
+
+
+def _inner(typ: SqlType) -> SqlType:
+    assert typ.element is not None
+    return typ.element
+
+
+def _list(reader: _Reader, typ: SqlType) -> list[Any]:
+    items: list[Any] = []
+    reader.open()
+    while _goes_on(reader, bool(items), "expected ',' or '}', got '{}'"):
+        items.append(_element(reader, typ))
+    reader.end()
+    return items
+
+
+def _goes_on(reader: _Reader, begun: bool, otherwise: str) -> bool:
+    """Whether another element follows; the comma in front of it is passed over."""
+    reader.skip_space()
+    char = reader.peek()
+    if char == "}":
+        reader.at += 1
+        return False
+    if not begun:
+        return True
+    if not char:
+        raise _Malformed("unexpected end of input")
+    if char != ",":
+        raise _Malformed(otherwise.replace("'{}'", f"'{char}'"))
+    reader.at += 1
+    return True
+
+
+def _element(reader: _Reader, typ: SqlType) -> Any:
+    """An element of a list: in quotes, in braces or a word."""
+    inner = _inner(typ)
+    reader.skip_space()
+    nested = inner.kind in ("list", "map")
+    match reader.peek():
+        case "":
+            raise _Malformed("unexpected end of input")
+        case '"':
+            text: str | None = reader.quoted()
+        case "{":
+            if not nested:
+                raise _Malformed(
+                    "unescaped '{' at beginning of element; perhaps you want a nested list, "
+                    "e.g. '{a}'::text list list"
+                )
+            text = reader.embedded()
+        case _:
+            text = reader.word('{},\\"', ",}")
+    return _parsed(text, inner) if nested and text is not None else text
+
+
+def _map(reader: _Reader, typ: SqlType) -> dict[str, Any]:
+    entries: dict[str, Any] = {}
+    reader.open()
+    while _goes_on(reader, bool(entries), "expected ',' or end of input, got '{}'"):
+        key = _key(reader)
+        reader.skip_space()
+        if reader.next() != "=" or reader.next() != ">":
+            raise _Malformed("expected =>")
+        entries[key] = _entry(reader, typ)
+    reader.end()
+    return dict(sorted(entries.items()))
+
+
+_MAP_SPECIAL, _MAP_ENDS = '{},"=>\\', ",}="
+
+
+def _key(reader: _Reader) -> str:
+    reader.skip_space()
+    if not reader.peek():
+        raise _Malformed("unexpected end of input")
+    key = reader.quoted() if reader.peek() == '"' else reader.word(_MAP_SPECIAL, _MAP_ENDS)
+    if key is None:
+        raise _Malformed("expected key")
+    return key
+
+
+def _entry(reader: _Reader, typ: SqlType) -> Any:
+    """A value of a map."""
+    inner = _inner(typ)
+    reader.skip_space()
+    nested = inner.kind in ("list", "map")
+    match reader.peek():
+        case "":
+            raise _Malformed("unexpected end of input")
+        case '"':
+            text: str | None = reader.quoted()
+        case "{":
+            if not nested:
+                raise _Malformed(
+                    "unescaped '{' at beginning of value; perhaps you want a nested map, "
+                    "e.g. '{a=>{a=>1}}'::map[text=>map[text=>int]]"
+                )
+            text = reader.embedded()
+        case _:
+            text = reader.word(_MAP_SPECIAL, _MAP_ENDS)
+    return _parsed(text, inner) if nested and text is not None else text
+
+
+# --- arrays --------------------------------------------------------------------------------------
+
+
+def dimensions(text: str) -> int:
+    """How many dimensions the text of an array has: the braces that open it."""
+    opening = text.lstrip(_SPACE)
+    count = 0
+    while opening.startswith("{"):
+        count, opening = count + 1, opening[1:].lstrip(_SPACE)
+    return max(count, 1)
+
+
+def _array(reader: _Reader, _typ: SqlType) -> list[Any]:
+    if reader.peek() == "[":
+        raise _Malformed("Specifying array lower bounds is not supported")
+    reader.skip_space()
+    if reader.next() != "{":
+        raise _Malformed('Array value must start with "{"')
+    depth = dimensions(reader.text)
+    lengths: list[int | None] = [None] * depth
+    items = _dimension(reader, 0, lengths)
+    reader.skip_space()
+    if reader.peek():
+        raise _Malformed("Junk after closing right brace.")
+    return [] if 0 in lengths else items
+
+
+def _dimension(reader: _Reader, level: int, lengths: list[int | None]) -> list[Any]:
+    """The elements of an array whose brace is read."""
+    items: list[Any] = []
+    pending = False  # an element that neither a comma nor the brace has closed yet
+    while True:
+        reader.skip_space()
+        match reader.peek():
+            case "":
+                raise _Malformed("Unexpected end of input.")
+            case "}":
+                _close(items, pending, level, lengths)
+                reader.at += 1
+                return items
+            case ",":
+                if not pending:
+                    _unexpected(",")
+                reader.at += 1
+                pending = False
+            case char:
+                items.append(_member(reader, char, pending, level, lengths))
+                pending = True
+
+
+def _member(
+    reader: _Reader, char: str, pending: bool, level: int, lengths: list[int | None]
+) -> Any:
+    innermost = level == len(lengths) - 1
+    if char == "{":
+        if pending:
+            _unexpected(char)
+        if innermost:
+            raise _Malformed(_UNEVEN)
+        reader.at += 1
+        return _dimension(reader, level + 1, lengths)
+    text = reader.quoted() if char == '"' else reader.word('{},\\"', ",}")
+    if pending or not innermost:
+        raise _Malformed("Unexpected array element.")
+    return text
+
+
+def _close(items: list[Any], pending: bool, level: int, lengths: list[int | None]) -> None:
+    if items and not pending:
+        _unexpected("}")
+    known = lengths[level]
+    if known is not None and known != len(items):
+        raise _Malformed(_UNEVEN)
+    lengths[level] = len(items)
+
+
+def _unexpected(char: str) -> NoReturn:
+    raise _Malformed(f'Unexpected "{char}" character.')

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 
 from mzsql.repr.errors import InvalidParameter
+from mzsql.repr.ranges import Range
 
 _PIECES = re.compile(
     r"""
@@ -102,6 +103,9 @@ def literal(value: object) -> str:
         return f"{_quoted(str(value))}::interval"
     if type(value).__name__ == "Jsonb":
         return f"{_quoted(str(value))}::jsonb"
+    if isinstance(value, Range):
+        # Which of the range types it is, the statement says.
+        return _quoted(str(value))
     if hasattr(value, "item") and callable(value.item):
         return literal(value.item())  # a scalar of numpy
     raise InvalidParameter(f"cannot adapt type {type(value).__name__!r} to a SQL type")

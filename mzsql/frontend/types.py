@@ -35,6 +35,7 @@ _KINDS: dict[str, SqlType] = {
     "UUID": t.UUID,
     "JSONB": t.JSONB,
     "JSON": t.JSONB,
+    **{name.upper(): typ for name, typ in t.RANGES.items()},
 }
 _NAMED: dict[str, SqlType] = {
     "uint2": t.UINT2,
@@ -57,6 +58,7 @@ _NAMED: dict[str, SqlType] = {
     "numeric": t.NUMERIC,
     "json": t.JSONB,
     "jsonb": t.JSONB,
+    **t.RANGES,
 }
 _SCHEMAS = frozenset({"pg_catalog", "mz_catalog"})
 _SYNONYMS = {"INTEGER": "INT", "DEC": "DECIMAL", "FLOAT": "DOUBLE", "CHARACTER": "CHAR"}

@@ -20,6 +20,7 @@ interval                               str, ``"<months> <days> <microseconds>"``
 list, array                            str, JSON array of the elements' Datums
 record                                 str, JSON array of the fields' Datums
 map                                    str, JSON object of the values' Datums, its keys in order
+range                                  str, JSON array: lower Datum, whether included, upper Datum, whether included; ``[]`` of empty
 =====================================  ==========================================================================
 """
 

@@ -24,10 +24,10 @@ class SqlType(msgspec.Struct, frozen=True, tag=False, omit_defaults=True, cache_
     Attributes:
         kind: the type's internal name: boolean, smallint, integer, bigint, uint2, uint4, uint8, real, double, numeric, text,
             varchar, char, bytea, date, time, timestamp, timestamptz, interval, uuid, jsonb, mz_timestamp, list, array,
-            record, map, unknown (the type of an untyped NULL or string literal before coercion).
-        scale: digits behind the point of a numeric; None is `DEFAULT_NUMERIC_SCALE`, undeclared.
+            record, map, range, unknown (the type of an untyped NULL or string literal before coercion).
+        scale: digits behind the point of a numeric, 39 at most; None is `DEFAULT_NUMERIC_SCALE`, undeclared.
         length: the declared maximum of varchar or char, in characters, or the digits of a timestamp's seconds; None is unbounded.
-        element: the element's type of a list, array or map.
+        element: the element's type of a list, array, map or range.
         fields: names and types of a record's fields.
     """
 
@@ -110,6 +110,17 @@ JSONB = SqlType("jsonb")
 MZ_TIMESTAMP = SqlType("mz_timestamp")
 UNKNOWN = SqlType("unknown")
 
+#: The range types by name. A range of numerics holds them with the digits of an undeclared scale.
+RANGES: dict[str, SqlType] = {
+    "int4range": SqlType("range", element=INTEGER),
+    "int8range": SqlType("range", element=BIGINT),
+    "numrange": SqlType("range", element=NUMERIC),
+    "daterange": SqlType("range", element=DATE),
+    "tsrange": SqlType("range", element=TIMESTAMP),
+    "tstzrange": SqlType("range", element=TIMESTAMPTZ),
+}
+_RANGE_NAMES = {typ.element.kind: name for name, typ in RANGES.items() if typ.element is not None}
+
 #: How PostgreSQL and Materialize print a type (`\d`, error messages, `types=` of EXPLAIN).
 _NAMES = {
     "double": "double precision",
@@ -137,6 +148,8 @@ def type_name(typ: SqlType) -> str:
         return shown if typ.element.kind == "array" else f"{shown}[]"
     if typ.kind == "map" and typ.element is not None:
         return f"map[text=>{type_name(typ.element)}]"
+    if typ.kind == "range" and typ.element is not None:
+        return _RANGE_NAMES.get(typ.element.kind, f"range of {type_name(typ.element)}")
     if typ.kind == "record":
         inner = ",".join(f"{name}: {column}" for name, column in typ.fields)
         return f"record({inner})"
@@ -179,6 +192,25 @@ _ARROW: dict[str, pa.DataType] = {
 }
 
 
+def range_fields(typ: SqlType) -> tuple[tuple[str, SqlType], ...]:
+    """The fields that carry a range, in an order by which engines compare ranges as PostgreSQL does.
+
+    Ranks come first: of the lower end 0 (empty), 1 (unbounded) or 2; of the upper end 0 (empty), 1 or 2 (unbounded). So a missing
+    bound only ever meets a missing one. An exclusive lower bound is the greater one, an inclusive upper bound is. What says
+    nothing (the flag of a missing bound) is false, so that equal ranges are equal field by field.
+    """
+    element = typ.element
+    assert element is not None
+    return (
+        ("lower_rank", INTEGER),
+        ("lower", element),
+        ("lower_exclusive", BOOLEAN),
+        ("upper_rank", INTEGER),
+        ("upper", element),
+        ("upper_inclusive", BOOLEAN),
+    )
+
+
 def arrow_type(typ: SqlType) -> pa.DataType:
     """The Arrow type in which a value travels between engines and lies in Parquet."""
     if typ.kind == "numeric":
@@ -189,6 +221,8 @@ def arrow_type(typ: SqlType) -> pa.DataType:
     if typ.kind == "map":
         assert typ.element is not None
         return pa.map_(pa.string(), arrow_type(typ.element))
+    if typ.kind == "range":
+        return pa.struct([pa.field(n, arrow_type(column)) for n, column in range_fields(typ)])
     if typ.kind == "record":
         return pa.struct(
             [

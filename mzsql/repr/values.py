@@ -22,7 +22,9 @@ from mzsql.repr.decimals import EXACT, carried, numeric_text, shown
 from mzsql.repr.errors import DatatypeMismatch
 from mzsql.repr.interval import Interval, clock_text
 from mzsql.repr.jsonb import canonical
-from mzsql.repr.types import SqlType, type_name
+from mzsql.repr.ranges import Range, range_text
+from mzsql.repr.ranges import canonical as canonical_range
+from mzsql.repr.types import SqlType, range_fields, type_name
 
 _EPOCH_DATE = dt.date(1970, 1, 1)
 _EPOCH = dt.datetime(1970, 1, 1)
@@ -100,6 +102,8 @@ def python_value(datum: Datum, typ: SqlType) -> Any:
                 python_value(item, column.type)
                 for item, (_, column) in zip(items, typ.fields, strict=True)
             )
+        case "range":
+            return _python_range(datum, typ)
         case "map":
             assert typ.element is not None
             entries = json.loads(str(datum)).items()
@@ -170,6 +174,8 @@ def datum_of(value: Any, typ: SqlType) -> Datum:
             return json.dumps([datum_of(item, column.type) for item, (_, column) in pairs])
         case "map", Mapping():
             return _map_datum(value.items(), typ, datum_of)
+        case "range", (Range() | dict()):
+            return _range_datum(value, typ, datum_of)
         case _:
             raise _mismatch(value, typ)
 
@@ -180,6 +186,44 @@ def _map_datum(
     """Entries in the order of their keys, so that equal maps have equal datums."""
     assert typ.element is not None
     return json.dumps({key: inner(item, typ.element) for key, item in sorted(items)})
+
+
+def _python_range(datum: Datum, typ: SqlType) -> Range:
+    assert typ.element is not None
+    parts = json.loads(str(datum))
+    text = datum_text(datum, typ)
+    if not parts:
+        return Range(empty=True, text=text)
+    lower, lower_in, upper, upper_in = parts
+    bounds = f"{'[' if lower_in else '('}{']' if upper_in else ')'}"
+    low, high = (python_value(end, typ.element) for end in (lower, upper))
+    return Range(low, high, bounds, text=text)
+
+
+def _range_datum(
+    value: Range | dict[str, Any], typ: SqlType, inner: Callable[[Any, SqlType], Datum]
+) -> Datum:
+    """Of a range, or of the struct that carries one: nothing of the empty range, else each bound and whether it is included."""
+    element = typ.element
+    assert element is not None
+    if isinstance(value, Range):
+        bounds, empty = value.bounds, value.isempty
+        low, high = (_comparable(inner(e, element), element) for e in (value.lower, value.upper))
+    else:
+        bounds = (
+            f"{'(' if value['lower_exclusive'] else '['}{']' if value['upper_inclusive'] else ')'}"
+        )
+        empty = value["lower_rank"] == 0
+        low, high = (_comparable(inner(value[e], element), element) for e in ("lower", "upper"))
+    parts = None if empty else canonical_range(low, high, bounds, element.kind)
+    if parts is None:
+        return "[]"
+    return json.dumps([numeric_text(p) if isinstance(p, Decimal) else p for p in parts])
+
+
+def _comparable(datum: Datum, typ: SqlType) -> Any:
+    """A bound as what compares as SQL's values do."""
+    return Decimal(str(datum)) if typ.kind == "numeric" and datum is not None else datum
 
 
 def _mismatch(value: object, typ: SqlType) -> DatatypeMismatch:
@@ -246,6 +290,8 @@ def datum_text(datum: Datum, typ: SqlType) -> str:
         case "map":
             assert typ.element is not None
             return _map_text(json.loads(str(datum)), typ.element)
+        case "range":
+            return _range_text(json.loads(str(datum)), typ)
         case _:
             return str(datum)
 
@@ -340,6 +386,16 @@ def _map_text(entries: dict[str, Any], element: SqlType) -> str:
     return f"{{{','.join(parts)}}}"
 
 
+def _range_text(parts: list[Any], typ: SqlType) -> str:
+    assert typ.element is not None
+    if not parts:
+        return range_text(None, None, None)
+    lower, lower_in, upper, upper_in = parts
+    bounds = f"{'[' if lower_in else '('}{']' if upper_in else ')'}"
+    ends = [None if end is None else datum_text(end, typ.element) for end in (lower, upper)]
+    return range_text(bounds, *ends)
+
+
 def _map_quotes(text: str) -> bool:
     return _needs_quotes(text) or "=>" in text
 
@@ -394,8 +450,26 @@ def arrow_value(datum: Datum, typ: SqlType) -> Any:
             assert typ.element is not None
             entries = json.loads(str(datum)).items()
             return [(key, arrow_value(item, typ.element)) for key, item in entries]
+        case "range":
+            values = range_parts(str(datum))
+            return {name: arrow_value(values[name], part) for name, part in range_fields(typ)}
         case _:
             return datum
+
+
+def range_parts(datum: str) -> dict[str, Datum]:
+    """The datums of the fields that carry a range (`mzsql.repr.types.range_fields`)."""
+    parts = json.loads(datum)
+    lower, lower_in, upper, upper_in = parts or (None, False, None, False)
+    unbounded = (1, 2) if parts else (0, 0)
+    return {
+        "lower_rank": unbounded[0] if lower is None else 2,
+        "lower": lower,
+        "lower_exclusive": lower is not None and not lower_in,
+        "upper_rank": unbounded[1] if upper is None else 1,
+        "upper": upper,
+        "upper_inclusive": upper is not None and upper_in,
+    }
 
 
 def datums(array: pa.Array | pa.ChunkedArray, typ: SqlType) -> list[Datum]:
@@ -430,6 +504,8 @@ def _datum(value: Any, typ: SqlType) -> Datum:
             return json.dumps([_nested(item, column.type) for item, (_, column) in pairs])
         case "map":
             return _map_datum(value.items() if isinstance(value, Mapping) else value, typ, _nested)
+        case "range":
+            return _range_datum(value, typ, _nested)
         case "real" | "double":
             return float(value)
         case "interval" | "bytea":

@@ -12,7 +12,7 @@ from mzsql.expr.functions.comparison import ANY
 from mzsql.expr.functions.table import ScalarFunc
 from mzsql.expr.scalar import Call, Column, scalar_type
 from mzsql.repr.datum import Datum
-from mzsql.repr.types import ColumnType, SqlType
+from mzsql.repr.types import RANGES, ColumnType, SqlType
 
 INF = float("inf")
 NAN = float("nan")
@@ -205,12 +205,12 @@ def takes_constants(func: ScalarFunc) -> bool:
 def takes_containers(func: ScalarFunc) -> bool:
     """Functions of arrays, lists, maps and records have values, and comparisons, of their own."""
     given = (*func.args, *(() if func.variadic is None else (func.variadic,)))
-    kinds = ("array", "list", "map", "record", "anyelement")
+    kinds = ("array", "list", "map", "record", "range", "anyelement")
     if func.name in (*kinds, "jsonb_build_object") or (
-        func.name == "cast" and func.key.partition("_to_")[0] in kinds
+        func.name == "cast" and not set(kinds).isdisjoint(func.key.split("_to_"))
     ):
         return True
-    return any(arg.kind in kinds for arg in given)
+    return any(arg.kind in kinds for arg in given) or func.name in RANGES
 
 
 def same(left: object, right: object, *, exact: bool = True) -> bool:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from mzsql.expr.functions import jsonb_text as j
 from mzsql.expr.functions import sql as s
-from mzsql.expr.functions.containers import map_of_entries
 from mzsql.expr.functions.declare import Ast
 from mzsql.expr.functions.jsonb import document
+from mzsql.expr.functions.maps import map_of_entries
 from mzsql.expr.functions.table import Engine
 from mzsql.repr.types import JSONB, SqlType
 

@@ -43,11 +43,13 @@ def _variable(typ: SqlType, lead: str) -> str:
 
 def _chain(source: SqlType, target: SqlType) -> list[tuple[ScalarFunc, SqlType]]:
     """The casts from one type to the other, with the type of each one's result."""
+    from mzsql.expr.functions import scalar  # noqa: PLC0415  the table is made of modules like this one
+
     steps: list[tuple[ScalarFunc, SqlType]] = []
     typ = source
     keys = find_cast(source, target, "explicit") or ()
     for i, key in enumerate(keys):
-        func = _PLAIN.get(key) or _BY_KEY[key]
+        func = _PLAIN.get(key) or scalar(key)
         typ = target if i == len(keys) - 1 else func.result_type([typ])
         steps.append((func, typ))
     return steps
@@ -248,4 +250,3 @@ CASTS: tuple[ScalarFunc, ...] = (
     *(_cast(kind, kind) for kind in (*_NESTING, "record")),
     _cast("array", "list"),
 )
-_BY_KEY = {func.key: func for func in CASTS}

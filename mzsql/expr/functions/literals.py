@@ -17,8 +17,8 @@ from mzsql.expr.functions.sql import Ast
 from mzsql.expr.functions.table import Engine
 from mzsql.repr.datum import Datum
 from mzsql.repr.decimals import carried, numeric_text
-from mzsql.repr.types import SqlType
-from mzsql.repr.values import datum_text, interval_of
+from mzsql.repr.types import SqlType, range_fields
+from mzsql.repr.values import datum_text, interval_of, range_parts
 
 #: Days since 1970 of 0001-01-01 and 9999-12-31: what both engines read from a text.
 _FIRST_DAY, _LAST_DAY = -719162, 2932896
@@ -67,6 +67,10 @@ def literal(value: Datum, typ: SqlType, engine: Engine) -> Ast:
                 for i, (item, (_, column)) in enumerate(parts, start=1)
             }
             return s.cast(s.struct(**fields), typ, engine)
+        case "range":
+            carrier = range_parts(str(value))
+            ends = {n: literal(carrier[n], part, engine) for n, part in range_fields(typ)}
+            return s.cast(s.struct(**ends), typ, engine)
         case "map":
             assert typ.element is not None
             entries = json.loads(str(value))

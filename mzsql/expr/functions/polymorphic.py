@@ -17,6 +17,7 @@ LIST = SqlType("list", element=ELEMENT)
 LISTS = SqlType("list", element=LIST)
 MAP = SqlType("map", element=ELEMENT)
 RECORD = SqlType("record")
+RANGE = SqlType("range", element=ELEMENT)
 
 
 def is_polymorphic(params: Sequence[SqlType]) -> bool:
@@ -25,9 +26,7 @@ def is_polymorphic(params: Sequence[SqlType]) -> bool:
 
 
 def _mentions(param: SqlType | None) -> bool:
-    return param is not None and (
-        param == ELEMENT or param.kind == "range" or _mentions(param.element)
-    )
+    return param is not None and (param == ELEMENT or _mentions(param.element))
 
 
 def bind(params: Sequence[SqlType], args: Sequence[SqlType]) -> tuple[SqlType, ...] | None:
@@ -40,6 +39,12 @@ def bind(params: Sequence[SqlType], args: Sequence[SqlType]) -> tuple[SqlType, .
             arg if param == RECORD and arg.kind == "record" else param
             for param, arg in zip(params, args, strict=True)
         )
+    ranges = {arg.element for p, arg in zip(params, args, strict=True) if p == RANGE == _any(arg)}
+    if ranges:
+        # A range never becomes one of other elements: what stands beside it has to.
+        (element, *others) = ranges
+        assert element is not None
+        return None if others else tuple(_put(param, element) for param in params)
     inside: list[SqlType] = []
     alone: list[SqlType] = []
     for param, arg in zip(params, args, strict=True):
@@ -56,6 +61,11 @@ def bind(params: Sequence[SqlType], args: Sequence[SqlType]) -> tuple[SqlType, .
     if element is None:
         return None
     return tuple(_put(param, element) for param in params)
+
+
+def _any(arg: SqlType) -> SqlType | None:
+    """The parameter that any range fits, of a range."""
+    return RANGE if arg.kind == "range" else None
 
 
 def _element(param: SqlType, arg: SqlType) -> SqlType | None:

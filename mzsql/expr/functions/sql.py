@@ -12,7 +12,7 @@ from typing import cast as cast_ast
 from sqlglot import expressions as exp
 
 from mzsql.expr.functions.table import Engine, Sql
-from mzsql.repr.types import NUMERIC_PRECISION, SqlType
+from mzsql.repr.types import NUMERIC_PRECISION, SqlType, range_fields
 
 Ast = exp.Expression
 
@@ -75,6 +75,8 @@ def sql_type(typ: SqlType, engine: Engine) -> exp.DataType:
             return exp.DataType(
                 this=exp.DType.MAP, nested=True, expressions=[key, sql_type(typ.element, engine)]
             )
+        case "range":
+            return struct_type(*((n, sql_type(t, engine)) for n, t in range_fields(typ)))
         case "record":
             fields = [
                 (f"f{i}", sql_type(column.type, engine))

@@ -33,6 +33,10 @@ def to_text(ast: Ast, typ: SqlType, engine: Engine) -> Ast:
             return time_text(ast)
         case "interval":
             return interval_text(ast)
+        case "range":
+            from mzsql.expr.functions.range_values import range_text  # noqa: PLC0415  it shows bounds
+
+            return range_text(ast, typ, engine)
         case "bytea":
             return s.concat(s.text("\\x"), s.call("LOWER", s.call("HEX", ast)))
         case _:

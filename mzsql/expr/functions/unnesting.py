@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.container_casts import duckdb_only
-from mzsql.expr.functions.containers import at, dimension
 from mzsql.expr.functions.declare import Ast
 from mzsql.expr.functions.polymorphic import ARRAY, LIST, MAP
+from mzsql.expr.functions.sequences import at, dimension
 from mzsql.expr.functions.table import Engine, Sql, TableFunc
 from mzsql.repr.types import INTEGER, TEXT, ColumnType, RelationType, SqlType
 
