@@ -24,12 +24,12 @@ from mzsql.adapter.peek import Overlay, Peeker
 from mzsql.adapter.plan_cache import PlanCache, PlannedQuery, QueryKey
 from mzsql.adapter.planner import Planned, Planner
 from mzsql.adapter.results import named
-from mzsql.adapter.row_reads import literal_rows, needs_no_engine, over
+from mzsql.adapter.row_reads import literal_rows, needs_no_engine, over, source
 from mzsql.adapter.session import Session, Transaction
 from mzsql.adapter.timestamps import Question, SourceFrontiers, Timestamps, determine
 from mzsql.adapter.walk import global_gets, unmaterializables
 from mzsql.expr.dataflow import PeekExport
-from mzsql.expr.mfp import extract_mfp, to_relation
+from mzsql.expr.mfp import to_relation
 from mzsql.expr.relation import Constant, Get, Relation, RowSetFinishing
 from mzsql.expr.scalar import Call, Scalar, Unmaterializable, walk
 from mzsql.frontend import hir, lower_query
@@ -40,7 +40,8 @@ from mzsql.repr.errors import InvalidParameter, Unsupported
 from mzsql.repr.frontier import MAX_TIMESTAMP, Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType, RelationDesc, SqlType
-from mzsql.transform.fast_path import PeekIndexPlan, fast_path
+from mzsql.transform.fast_path import PeekIndexPlan, fast_path, index_lookup
+from mzsql.transform.scalars import simplify
 
 _INTEGRAL = "out of range integral type conversion attempted"
 #: What a number that is no time fails with, by the cast.
@@ -282,6 +283,11 @@ class Queries:
         """A query's plan: the one that was made before, where there is one."""
 
         def make() -> PlannedQuery:
+            if cluster is not None and value is None:
+                rows = to_relation(*source(relation))
+                found = index_lookup(rows, self._planner.context(cluster=cluster))
+                if found is not None:
+                    return self._over_index(found, query.finishing, query.input_types)
             planned = self.plan(relation, cluster=cluster, value=value)
             finishing, columns = query.finishing, query.input_types
             if cluster is not None:
@@ -312,10 +318,11 @@ class Queries:
     def _direct(
         self, relation: Relation, query: hir.Query, *, literals_only: bool
     ) -> PlannedQuery | None:
-        """A query of literals, or a row-wise read of one table or materialized view, that needs neither an engine nor the optimizer."""
-        mfp, below = extract_mfp(relation)
+        """A query of constants, or a row-wise read of one table or materialized view, that needs neither an engine nor the optimizer."""
+        mfp, below = source(relation)
         if isinstance(below, Constant):
-            rows = literal_rows(below, mfp)
+            context = self._planner.context()
+            rows = literal_rows(below, mfp, lambda expr: simplify(expr, (), context))
             if rows is None:
                 return None
             columns = query.input_types

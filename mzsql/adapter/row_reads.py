@@ -8,7 +8,7 @@ whatever is asked.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal as OneOf
 
 import msgspec
@@ -18,13 +18,14 @@ import pyarrow.compute as pc
 from mzsql.adapter.results import decoder
 from mzsql.expr import relation as r
 from mzsql.expr.dataflow import MirDataflow
-from mzsql.expr.mfp import MapFilterProject, extract_mfp
+from mzsql.expr.mfp import MapFilterProject, compose, extract_mfp
 from mzsql.expr.relation import RowSetFinishing
-from mzsql.expr.scalar import Call, Column, Literal, Scalar
+from mzsql.expr.scalar import Call, Column, Literal, Scalar, support
 from mzsql.persist import Filters, KeyRange
 from mzsql.repr.datum import Datum, Row
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType, SqlType, arrow_type
+from mzsql.transform.fusion import conjuncts
 
 Op = OneOf["in", "lt", "lte", "gt", "gte"]
 
@@ -101,6 +102,29 @@ class RowRead(msgspec.Struct, frozen=True):
         return found
 
 
+def source(relation: r.Relation) -> tuple[MapFilterProject, r.Relation]:
+    """The row-wise work of a query as one MFP, and what it stands on, without the row of no columns that its FROM begins with."""
+    mfp, below = extract_mfp(relation)
+    while True:
+        other = _beside_a_row(below)
+        if other is None:
+            return mfp, below
+        first, below = extract_mfp(other)
+        mfp = compose(first, mfp)
+
+
+def _beside_a_row(relation: r.Relation) -> r.Relation | None:
+    """What a join joins with one row of no columns; None of anything else."""
+    if not isinstance(relation, r.Join) or relation.equivalences:
+        return None
+    others = [one for one in relation.inputs if not _is_a_row(one)]
+    return others[0] if len(others) == 1 else None
+
+
+def _is_a_row(relation: r.Relation) -> bool:
+    return isinstance(relation, r.Constant) and relation.rows == (((), 1),) and not relation.error
+
+
 def row_read(mir: MirDataflow) -> RowRead | None:
     """The one-shot dataflow as an MFP over one catalog object, if it is that."""
     if len(mir.objects) != 1 or mir.index_imports:
@@ -115,7 +139,7 @@ def over(gid: GlobalId, columns: tuple[ColumnType, ...], mfp: MapFilterProject) 
     """An MFP over a collection."""
     conditions: list[Condition] = []
     rest = 0
-    for _, predicate in mfp.predicates:
+    for predicate in conjuncts(tuple(predicate for _, predicate in mfp.predicates)):
         condition = condition_of(predicate, columns)
         if condition is None:
             rest += 1
@@ -164,13 +188,24 @@ def _is_plain(mfp: MapFilterProject, column: int) -> bool:
     return isinstance(expr, Literal) or (isinstance(expr, Column) and expr.index < mfp.input_arity)
 
 
-def literal_rows(constant: r.Constant, mfp: MapFilterProject) -> tuple[tuple[Row, int], ...] | None:
-    """The rows of an MFP over spelled-out rows; None where it computes something."""
+def literal_rows(
+    constant: r.Constant, mfp: MapFilterProject, simplify: Callable[[Scalar], Scalar]
+) -> tuple[tuple[Row, int], ...] | None:
+    """The rows of an MFP over spelled-out rows; None where it looks at them, or fails.
+
+    Args:
+        constant: the rows.
+        mfp: what is made of them.
+        simplify: reduces an expression without columns to a literal.
+    """
     if constant.error is not None or mfp.predicates:
         return None
-    if not all(isinstance(expr, Literal) for expr in mfp.expressions):
+    if any(support(expr) for expr in mfp.expressions):
         return None
-    more = tuple(expr.value for expr in mfp.expressions if isinstance(expr, Literal))
+    known = [simplify(expr) for expr in mfp.expressions]
+    if not all(isinstance(expr, Literal) for expr in known):
+        return None
+    more = tuple(expr.value for expr in known if isinstance(expr, Literal))
     return tuple(
         (tuple((*row, *more)[column] for column in mfp.projection), diff)
         for row, diff in constant.rows

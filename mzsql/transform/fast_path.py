@@ -10,13 +10,16 @@ import msgspec
 
 from mzsql.expr import relation as mir
 from mzsql.expr.dataflow import MirDataflow
-from mzsql.expr.mfp import MapFilterProject, extract_mfp
+from mzsql.expr.mfp import MapFilterProject, extract_mfp, to_relation
 from mzsql.expr.relation import RowSetFinishing
 from mzsql.expr.scalar import Scalar, permute, support
 from mzsql.repr.datum import Row
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationType
+from mzsql.transform.context import OptimizerContext
 from mzsql.transform.features import OptimizerFeatures
+from mzsql.transform.literal_constraints import literal_constraints
+from mzsql.transform.scalars import simplify
 
 
 class ConstantPlan(msgspec.Struct, frozen=True, tag="constant"):
@@ -73,6 +76,20 @@ def fast_path(
             return None
         case _:
             return None
+
+
+def index_lookup(rel: mir.Relation, ctx: OptimizerContext) -> PeekIndexPlan | None:
+    """The lookup that row-wise work over one Get is, if it is one: what the whole pipeline would find, without it."""
+    mfp, below = extract_mfp(rel)
+    if not isinstance(below, mir.Get) or isinstance(below.id, int) or not ctx.indexes(below.id):
+        return None
+    columns = below.typ.columns
+    predicates = tuple((at, simplify(pred, columns, ctx)) for at, pred in mfp.predicates)
+    mfp = msgspec.structs.replace(mfp, predicates=predicates).optimize()
+    mfp, below = extract_mfp(literal_constraints(to_relation(mfp, below), ctx))
+    if isinstance(below, mir.Join) and isinstance(below.implementation, mir.IndexedFilter):
+        return _lookup(below.implementation, below.inputs[0], mfp.optimize())
+    return None
 
 
 def _lookup(

@@ -178,13 +178,35 @@ def test_as_in_the_engine(coordinator: Coordinator, text: str) -> None:
 
 def test_equal_queries_are_planned_once(coordinator: Coordinator) -> None:
     plans = coordinator._queries.plans
-    rows(coordinator, "SELECT s FROM r WHERE i = 2")
+    rows(coordinator, "SELECT s || 'x' FROM r WHERE i = 2")
     before = plans.misses
-    rows(coordinator, "SELECT s FROM r WHERE i = 2")
+    rows(coordinator, "SELECT s || 'x' FROM r WHERE i = 2")
     assert plans.misses == before
     rows(coordinator, "CREATE VIEW r_view AS SELECT 1")
-    rows(coordinator, "SELECT s FROM r WHERE i = 2")
+    rows(coordinator, "SELECT s || 'x' FROM r WHERE i = 2")
     assert plans.misses == before + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("SELECT s FROM r WHERE i = 7 AND s = 'no such'", []),
+        ("SELECT 40 + 2, upper('a') || 'b'", [(42, "Ab")]),
+        ("SELECT q.x FROM (SELECT 1 AS x) q", [(1,)]),
+    ],
+)
+def test_what_needs_no_plan_is_not_planned(
+    coordinator: Coordinator, text: str, expected: list[tuple[Any, ...]]
+) -> None:
+    plans = coordinator._queries.plans
+    before = plans.hits + plans.misses
+    assert rows(coordinator, text) == expected
+    assert plans.hits + plans.misses == before
+
+
+def test_a_constant_that_fails_fails(coordinator: Coordinator) -> None:
+    with pytest.raises(DataError, match="division by zero"):
+        rows(coordinator, "SELECT 1 / 0")
 
 
 def test_rows_spelled_out_in_a_transaction_are_not_planned(coordinator: Coordinator) -> None:
