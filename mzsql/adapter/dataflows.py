@@ -2,6 +2,7 @@
 
 Promise: while this process leads, every materialized view and index in the catalog has a dataflow here, whoever created it; plans come
 from the expression cache, those that startup had to make are written there in one write. History that nothing needs is released.
+While a view filters by ``mz_now()``, time is moved on where nobody writes.
 The thread that leads is this room's own and is joined on close; Spark starts when there is a dataflow to run.
 """
 
@@ -199,6 +200,8 @@ class Dataflows:
             state = self._env.sync() if fetch else self._env.seen()
             try:
                 self._lead(state)
+                if self._leads and any(c.temporal for c in self._controllers.values()):
+                    self._env.pass_time()
                 self._release_history()
             except Fenced:
                 if self._env.fenced:

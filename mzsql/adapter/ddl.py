@@ -32,7 +32,7 @@ from mzsql.frontend.catalog import SYSTEM_SCHEMAS, FullName
 from mzsql.persist import UpperMismatch
 from mzsql.render.dataflow import render
 from mzsql.repr.errors import DuplicateObject, InvalidParameter, Unsupported
-from mzsql.repr.frontier import Timestamp, join
+from mzsql.repr.frontier import MIN_TIMESTAMP, Timestamp, join
 from mzsql.repr.ids import GlobalId, global_id
 from mzsql.repr.types import RelationDesc
 
@@ -96,8 +96,6 @@ class Definitions:
         """CREATE TABLE."""
         if self._taken(session, plan.name, if_not_exists=plan.if_not_exists):
             return
-        if plan.desc.arity == 0:
-            raise Unsupported("a table without columns is not supported")
         self._create(
             Item(
                 id=self._new_id(),
@@ -203,7 +201,7 @@ class Definitions:
                     f"a {what} that reads the system relation {builtin.full_name} is not supported",
                     hint="Create a view instead: it is computed when it is read.",
                 )
-        found = unmaterializables(relation)
+        found = unmaterializables(relation) - {"mz_now"}
         if found:
             names = ", ".join(sorted(found))
             raise Unsupported(f"cannot materialize call to {names}")
@@ -225,7 +223,9 @@ class Definitions:
                 hold.release()
 
     def _as_of(self, made: GlobalExpressions) -> Timestamp:
-        """The time at which a new dataflow begins: now, or the first at which all its inputs can be read."""
+        """When a new dataflow begins: now, or as soon as all its inputs can be read; without inputs at the first of times."""
+        if not (made.plan.source_imports or made.plan.index_imports):
+            return MIN_TIMESTAMP
         items = self._env.catalog.state.items
         now = self._env.fresh_timestamp()
         since = join(now, *(self._env.collections.since(s.id) for s in made.plan.source_imports))

@@ -13,27 +13,24 @@ import logging
 import socket
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import msgspec
 
 from mzsql.adapter import catalog as cat
 from mzsql.adapter.builtin import builtins_by_name
 from mzsql.adapter.catalog import CatalogState, DurableCatalog, Item, Meta
-from mzsql.adapter.catalog_objects import SIZES
 from mzsql.adapter.closing import close_all
 from mzsql.adapter.durable_map import Change
 from mzsql.adapter.expression_cache import ExpressionCache
 from mzsql.adapter.leader import this_process
-from mzsql.adapter.locations import Locations, check_blob, mark_blob, refuse_newer
+from mzsql.adapter.locations import Locations
+from mzsql.adapter.opening import check_entry, join_deployment, open_persist
 from mzsql.adapter.oracles import CatalogOracle, TableOracle, open_table_oracle, wish_of
-from mzsql.location import Blob, default_registry
 from mzsql.oracle.switching import DISTRIBUTED
 from mzsql.persist import PersistClient, Settings, SystemClock
 from mzsql.repr.errors import (
     EnvironmentRefused,
-    InternalError,
-    InvalidParameter,
     SqlError,
     Unsupported,
 )
@@ -50,16 +47,10 @@ CATALOG_SHARD = "s00000000-0000-4000-8000-000000000001"
 _JOIN_SECONDS = 5.0
 #: How long a follower of the catalog rests when Consensus answers at once, doubled each time in a row; and at most, or where it fails.
 _EARLY_SECONDS, _REST_SECONDS = 0.05, 1.0
+#: When nobody has written for so long, in milliseconds, what depends on the time moves it on.
+_IDLE_MS = 1000
 
 _log = logging.getLogger(__name__)
-
-DEFAULT_SIZE = "2"
-
-#: Builtin sources that are storage-managed collections, with whether they mirror state (else they are histories).
-MANAGED: Mapping[tuple[str, str], bool] = {
-    ("mz_internal", "mz_compute_operator_hydration_statuses_per_worker"): True,
-    ("mz_internal", "mz_compute_hydration_statuses"): True,
-}
 
 
 class Environment:
@@ -143,13 +134,13 @@ class Environment:
             if read_only:
                 # Compacting is a write, too; only leases are not.
                 settings = msgspec.structs.replace(settings or Settings(), maintenance="elsewhere")
-            persist = _open_persist(locations, undo, settings, clock)
+            persist = open_persist(locations, undo, settings, clock)
             if (read_only or not create) and not persist.exists(CATALOG_SHARD):
                 raise EnvironmentRefused(f"there is no mzsql environment at {locations.where}")
             catalog = DurableCatalog(persist, CATALOG_SHARD)
             undo.callback(catalog.close)
-            generation, awaits = _join(catalog, deploy_generation)
-            meta = _check(
+            generation, awaits = join_deployment(catalog, deploy_generation)
+            meta = check_entry(
                 catalog,
                 persist,
                 persist.blob,
@@ -308,6 +299,12 @@ class Environment:
         self.oracle.apply_write(ts)
         self.collections.notify()
 
+    def pass_time(self) -> None:
+        """Move time on where nobody has written for a second, for what ``mz_now()`` is asked of: a read by itself writes nothing."""
+        now = self.clock.now_ms()
+        if not self.read_only and now - self.wal.state.upper >= _IDLE_MS:
+            self.reach(now)
+
     @property
     def fenced(self) -> bool:
         """Whether a higher deploy generation is known to have fenced this process."""
@@ -408,95 +405,3 @@ class Environment:
         self.collections.join(_JOIN_SECONDS)
         for thread in self._followers:
             thread.join(_JOIN_SECONDS)
-
-
-def _open_persist(
-    locations: Locations,
-    undo: contextlib.ExitStack,
-    settings: Settings | None,
-    clock: SystemClock,
-) -> PersistClient:
-    registry = default_registry()
-    blob = registry.open_blob(locations.blob)
-    undo.callback(blob.close)
-    consensus = registry.open_consensus(locations.consensus)
-    undo.callback(consensus.close)
-    persist = PersistClient(
-        blob,
-        consensus,
-        clock=clock,
-        settings=settings,
-        blob_url=locations.blob,
-        consensus_url=locations.consensus,
-    )
-    undo.callback(persist.close)
-    return persist
-
-
-def _join(catalog: DurableCatalog, wanted: int | None) -> tuple[int, bool]:
-    """The deploy generation of a process that opens, and whether that is yet to be promoted."""
-    state = catalog.state
-    if wanted is not None and not 0 <= wanted < 1 << 63:
-        raise InvalidParameter(f"a deploy generation is a number from 0 on, not {wanted}")
-    generation = state.generation if wanted is None else wanted
-    cat.check_generation(state, generation)
-    catalog.generation = generation
-    # A new environment has no generation to replace.
-    return generation, state.meta is not None and generation > state.generation
-
-
-def _check(
-    catalog: DurableCatalog,
-    persist: PersistClient,
-    blob: Blob,
-    locations: Locations,
-    now: int,
-    *,
-    read_only: bool,
-) -> Meta:
-    """The environment's entry, written where it is new; refuses what is not ours to open."""
-    where = locations.where
-    meta = catalog.state.meta
-    if meta is None and read_only:
-        raise EnvironmentRefused(f"there is no mzsql environment at {where}")
-    if meta is not None:
-        refuse_newer(meta.format_version, where)
-        if locations.environment_id not in (None, meta.environment_id):
-            raise EnvironmentRefused(
-                f"{where} holds the catalog of another environment ({meta.environment_id}, not {locations.environment_id})"
-            )
-        check_blob(blob, locations, meta.environment_id, marked=meta.blob_marked)
-    fresh = Meta(
-        environment_id=locations.environment_id or str(uuid.uuid4()),
-        format_version=cat.FORMAT_VERSION,
-        wal_shard=persist.new_shard_id(),
-        cache_shard=persist.new_shard_id(),
-        created_at=now,
-    )
-    missing = {f"{s}.{n}": persist.new_shard_id() for s, n in MANAGED}
-
-    def bootstrap(state: CatalogState) -> tuple[Change, None]:
-        change = dict(
-            cat.bootstrap(state, fresh, size=DEFAULT_SIZE, workers=SIZES[DEFAULT_SIZE].total)
-        )
-        if state.meta is None and catalog.generation:
-            change.update(cat.promote(state, catalog.generation, this_process(), now))
-        for name, shard in missing.items():
-            if name not in state.managed:
-                change.update([cat.put("managed", name, shard)])
-        return change, None
-
-    if meta is None and catalog.sync().meta is None:
-        # Whoever makes the environment at this moment marks the Blob store only after it is in the catalog.
-        check_blob(blob, locations, fresh.environment_id)
-    if not read_only:
-        catalog.transact(bootstrap)
-    meta = catalog.state.meta
-    if meta is None:
-        raise InternalError("the catalog has no entry of its environment")
-    if not (meta.blob_marked or read_only):
-        mark_blob(blob, locations, meta.environment_id)
-        meta = msgspec.structs.replace(meta, blob_marked=True)
-        marked = dict([cat.put("meta", "environment", meta)])
-        catalog.transact(lambda _: (marked, None))
-    return meta

@@ -9,7 +9,8 @@ from mzsql.adapter import catalog as cat
 from mzsql.adapter.builtin import builtins_by_name
 from mzsql.adapter.catalog import CatalogState, DurableCatalog
 from mzsql.adapter.durable_map import Change
-from mzsql.adapter.environment import MANAGED, Environment
+from mzsql.adapter.environment import Environment
+from mzsql.adapter.opening import MANAGED
 from mzsql.compute import ObjectHydrationStatus, OperatorHydrationStatus, StatusRow
 from mzsql.persist import PersistClient
 from mzsql.repr.ids import GlobalId

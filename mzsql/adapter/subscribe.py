@@ -63,6 +63,11 @@ class Contents:
         self.inputs = inputs
         self._flow = flow
 
+    @property
+    def temporal(self) -> bool:
+        """Whether rows come and go as time passes."""
+        return self._flow is not None and self._flow.temporal
+
     def snapshot(self, as_of: Timestamp) -> pa.RecordBatchReader | pa.Table:
         """The contents: c0 …, [mz_error], [mz_time], mz_diff."""
         given = {gid: one.snapshot(as_of) for gid, one in self.inputs.items()}
@@ -72,9 +77,9 @@ class Contents:
         return rows
 
     def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table | None:
-        """The updates of ``[lower, upper)``: c0 …, [mz_error], mz_time, mz_diff; None where no input has any."""
+        """The updates of ``[lower, upper)``: c0 …, [mz_error], mz_time, mz_diff; None where there can be none."""
         deltas = {gid: one.updates(lower, upper) for gid, one in self.inputs.items()}
-        if not any(delta.num_rows for delta in deltas.values()):
+        if not self.temporal and not any(delta.num_rows for delta in deltas.values()):
             return None
         if self._flow is not None:
             return self._flow.step(deltas, lower, upper)
@@ -240,6 +245,9 @@ class Subscription:
                 return
             upper = meet(*(one.upper() for one in self._contents.inputs.values()))
             if upper is None:
+                if self._contents.temporal:
+                    # No update is to come, but time is.
+                    yield from self._changes(lower, MAX_TIMESTAMP if up_to is None else up_to)
                 self._frontier = None
                 return
             if upper <= lower:
@@ -328,6 +336,7 @@ class Subscription:
         self._ticked = now
         self._looked = self._news.sync(self._looked)
         wanted = self._plan.progress or self._up_to is not None or self._waits_for_clock()
+        wanted = wanted or self._contents.temporal
         clock = self._env.clock.now_ms()
         if (
             wanted
@@ -442,7 +451,7 @@ class Subscribes:
             return [plan.collection.id], None
         assert plan.query is not None
         relation = self._planner.local(plan.query).mir
-        called = unmaterializables(relation)
+        called = unmaterializables(relation) - {"mz_now"}
         if called:
             raise Unsupported(f"cannot materialize call to {', '.join(sorted(called))}")
         planned = self._planner.dataflow(MaterializedViewExport(gid), relation, cluster=None)

@@ -199,6 +199,8 @@ class Timestamps:
             linear: whether every acknowledged write must be seen whatever the isolation.
             current_uppers: whether frontiers are asked for that the choice does not depend on (for EXPLAIN), and the oracle too.
         """
+        if time_dependent and as_of is None:
+            self._env.pass_time()
         isolation = _STRONGER.get(session.get("transaction_isolation"), "serializable")
         wants_uppers = isolation != "strict serializable" and as_of is None and not linear
         collections = self._env.collections

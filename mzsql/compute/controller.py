@@ -280,6 +280,12 @@ class ComputeController:
         with self._changed:
             return tuple(self._refreshes)
 
+    @property
+    def temporal(self) -> bool:
+        """Whether some dataflow's rows come and go as time passes, without any update."""
+        with self._changed:
+            return any(flow.rendered.temporal for flow in self._flows.values())
+
     def _shown(self) -> list[Flow]:
         flows = (flow for flow in self._flows.values() if not flow.dropped)
         return sorted(flows, key=lambda flow: sort_key(flow.gid))

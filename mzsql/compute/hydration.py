@@ -173,7 +173,7 @@ class Hydration:
         started = time.monotonic()
         missing = {desc.name for desc in dataflow.missing}
         with tempfile.TemporaryDirectory(prefix="mzsql-hydration-") as scratch:
-            for stage in dataflow.rendered.hydration(Engine.SPARK):
+            for stage in dataflow.rendered.hydration(Engine.SPARK, dataflow.as_of):
                 if self._stopped():
                     break
                 if stage.target is None:

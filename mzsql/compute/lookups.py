@@ -75,6 +75,7 @@ class LookupRun:
         deltas: Mapping[str, pa.Table | None],
         arrangements: Mapping[str, Arrangement],
         as_of: Timestamp,
+        upper: Timestamp,
         driver: Driver,
     ) -> None:
         """Prepare.
@@ -83,11 +84,13 @@ class LookupRun:
             lookups: in the order to follow.
             deltas: the step's deltas by relation name; None: one too large for the driver.
             arrangements: by relation name.
-            as_of: the time the arrangements are read at.
+            as_of: the time the arrangements are read at, the last before the step.
+            upper: where the step ends.
             driver: evaluates the keys.
         """
         self._deltas = deltas
         self._as_of = as_of
+        self._upper = upper
         self._driver = driver
         self._stats = ReadStats()
         self._states = {
@@ -124,6 +127,9 @@ class LookupRun:
         """Look up what the sources have that was not looked up before; whether something was."""
         if state.whole:
             return False
+        if state.lookup.due:
+            self._take_due(state)
+            return True
         sources = state.lookup.sources
         if sources == ():
             return False
@@ -197,6 +203,20 @@ class LookupRun:
             ]
             state.generation += 1
 
+    def _take_due(self, state: _State) -> None:
+        """The events of the step, whatever the deltas are."""
+        state.whole = True
+        ranges = self._due_range()
+        if not state.arrangement.fits_driver(state.parts, ranges):
+            state.pushed = True
+            return
+        found = state.arrangement.read(self._as_of, key_ranges=ranges, stats=self._stats)
+        state.pieces = [state.arrangement.rows(found)]
+        state.generation += 1
+
+    def _due_range(self) -> list[KeyRange]:
+        return [(self._as_of + 1, self._upper - 1)]
+
     def _read(self, state: _State, keys: pa.Table) -> None:
         arrangement = state.arrangement
         if not arrangement.fits_driver(state.parts, _ranges(keys)):
@@ -253,6 +273,8 @@ class LookupRun:
         )
 
     def _push_ranges(self, state: _State) -> list[KeyRange] | None:
+        if state.lookup.due:
+            return self._due_range()
         if state.keys is None or not rangeable(state.keys.schema.field(0).type):
             return None
         rows = sum(part.rows for part in state.parts)

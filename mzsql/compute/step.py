@@ -1,7 +1,7 @@
 """One step of a dataflow: the inputs' updates of ``[lower, upper)`` become updates of the export and of the arrangements.
 
 Promise: the statement runs once (on Spark in the pieces of `mzsql.render.cut`), over
-exactly the deltas and the arrangement rows it can touch; a step without input updates runs
+exactly the deltas and the arrangement rows it can touch; a step without input updates, in which nothing comes or goes by itself, runs
 no Spark job and only moves the export's upper (the arrangements follow with the next update, so until then they may be behind).
 Each shard is written by its own compare_and_append, in the order of `Dataflow.targets`; after a crash between them the step is run
 again from the lowest upper and each shard takes what it lacks. What comes to the driver is bounded in rows and bytes; past that
@@ -86,7 +86,7 @@ def run_step(
     started = time.monotonic()
     deltas = {f"delta_{one.spec.id}": _delta(one, lower, upper, tools) for one in dataflow.inputs}
     rows_in = sum(delta.rows for delta in deltas.values())
-    if rows_in == 0:
+    if rows_in == 0 and not _due(dataflow, lower, upper):
         assert dataflow.output is not None
         nothing = with_time(dataflow.output.schema).empty_table()
         dataflow.output.append(nothing, lower, upper)
@@ -97,6 +97,7 @@ def run_step(
         {name: delta.table for name, delta in deltas.items()},
         dataflow.readable(),
         lower - 1,
+        upper,
         tools.driver,
     ).run()
     work = _Work(dataflow, lower, upper, tools, deltas=deltas, found=found)
@@ -111,6 +112,19 @@ def run_step(
         jobs,
         time.monotonic() - started,
     )
+
+
+def _due(dataflow: Dataflow, lower: Timestamp, upper: Timestamp) -> bool:
+    """Whether a row comes or goes in the step without any update (a bound from above: such events may have been taken back)."""
+    for lookup in dataflow.rendered.lookups:
+        if lookup.due:
+            arrangement = dataflow.arrangements[lookup.arrangement]
+            ranges = [(lower, upper - 1)]
+            if not arrangement.fits_driver(arrangement.parts(lower - 1), ranges):
+                return True
+            if arrangement.read(lower - 1, key_ranges=ranges).num_rows:
+                return True
+    return False
 
 
 def _delta(source: Input, lower: Timestamp, upper: Timestamp, tools: StepTools) -> Delta:

@@ -76,6 +76,11 @@ class TransientDataflow:
         self._specs = {spec.name: spec for spec in rendered.arrangements}
         self._settled: dict[str, int] = {}
 
+    @property
+    def temporal(self) -> bool:
+        """Whether rows come and go as time passes, without any update."""
+        return self._rendered.temporal
+
     def interrupt(self) -> None:
         """End what runs; from any thread."""
         self._duck.interrupt()
@@ -96,7 +101,7 @@ class TransientDataflow:
         for gid, rows in snapshots.items():
             load(self._duck, f"snap_{gid}", rows)
         self._duck.execute("CREATE TABLE mz_errors (mz_error VARCHAR, mz_diff BIGINT)")
-        for stage in self._rendered.hydration(Engine.DUCKDB):
+        for stage in self._rendered.hydration(Engine.DUCKDB, self._as_of):
             text = to_sql(stage.statement, Engine.DUCKDB)
             self._duck.execute(f"CREATE OR REPLACE TEMP TABLE stage AS {text}")
             if stage.target is None:

@@ -23,6 +23,7 @@ from mzsql.expr.scalar import (
     Literal,
     LiteralError,
     Scalar,
+    Unmaterializable,
     children,
     permute,
     substitute,
@@ -207,6 +208,11 @@ def _may_error(expr: Scalar) -> bool:
     )
 
 
+def _is_now(expr: Scalar) -> bool:
+    """Whether it is ``mz_now()``, which a filter on the time compares as it stands: it costs nothing and is never shared."""
+    return isinstance(expr, Unmaterializable) and expr.func == "mz_now"
+
+
 class _Shared:
     """Expressions by their column, each once."""
 
@@ -228,7 +234,7 @@ class _Shared:
 
     def memoize(self, expr: Scalar, *, eager: bool = True) -> Scalar:
         """The expression with its parts replaced by their columns."""
-        if isinstance(expr, Column | Literal | LiteralError):
+        if isinstance(expr, Column | Literal | LiteralError) or _is_now(expr):
             return expr
         known = self._columns.get(expr)
         if known is not None:

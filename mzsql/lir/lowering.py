@@ -14,7 +14,8 @@ import msgspec
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
 from mzsql.expr.dataflow import MirDataflow
-from mzsql.expr.mfp import MapFilterProject, extract_mfp
+from mzsql.expr.mfp import MapFilterProject, compose, extract_mfp
+from mzsql.expr.temporal import extract_temporal
 from mzsql.expr.typing import relation_type
 from mzsql.lir import plan as lir
 from mzsql.lir import reductions, rows
@@ -226,6 +227,8 @@ class _Lowering:
         return self._with_mfp(_Lowered(node, forms, arity), mfp)
 
     def _join(self, rel: mir.Join, mfp: MapFilterProject) -> _Lowered:
+        # Filters on the time keep state of their own, so the join leaves them to a node above it.
+        mfp, temporal = extract_temporal(mfp)
         children = [self._lower(part) for part in rel.inputs]
         columns = [relation_type(part, self._types).columns for part in rel.inputs]
         inputs = JoinInputs([child.forms for child in children], columns)
@@ -234,9 +237,11 @@ class _Lowering:
             self._arranged(child, missing, cols, child.forms.raw).plan
             for child, missing, cols in zip(children, inputs.missing, columns, strict=True)
         ]
-        return _Lowered(lir.Join(self._id(), tuple(arranged), plan), RAW, mfp.output_arity)
+        node = lir.Join(self._id(), tuple(arranged), plan)
+        return self._with_mfp(_Lowered(node, RAW, mfp.output_arity), temporal)
 
     def _reduce(self, rel: mir.Reduce, mfp: MapFilterProject) -> _Lowered:
+        mfp, temporal = extract_temporal(mfp)
         child = self._lower(rel.input)
         form = child.forms.arranged[0] if child.forms.arranged else None
         key_val = reductions.key_val_plan(rel, child.arity, form)
@@ -245,6 +250,8 @@ class _Lowering:
         rest: MapFilterProject | None = mfp
         if self._features.enable_reduce_mfp_fusion:
             after, rest = reductions.mfp_after(mfp, key_arity)
+        if temporal is not None:
+            rest = temporal if rest is None else compose(rest, temporal).optimize()
         key = None if form is None else form.key
         plan = reductions.reduce_plan(rel)
         node = lir.Reduce(self._id(), child.plan, key, key_val, plan, after)

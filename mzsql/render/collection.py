@@ -119,12 +119,18 @@ class Lookups:
 
     def __init__(self) -> None:
         self._sources: dict[str, Sources] = {}
+        self._due: set[str] = set()
 
     def need(self, arrangement: str, sources: Sources) -> None:
         """An arrangement is read by the keys that `sources` have (None: wholly)."""
         old = self._sources.get(arrangement, ())
         merged = None if old is None or sources is None else tuple(dict.fromkeys(old + sources))
         self._sources[arrangement] = merged
+
+    def need_due(self, arrangement: str) -> None:
+        """Of an arrangement of events those are read that happen within the step."""
+        self._sources[arrangement] = ()
+        self._due.add(arrangement)
 
     def ordered(self) -> tuple[Lookup, ...]:
         """All of them, an arrangement after those that its sources name where that is possible."""
@@ -133,9 +139,8 @@ class Lookups:
         while left:
             ready = next((name for name in left if not self._waits(name, left)), next(iter(left)))
             sources = left.pop(ready)
-            made.append(
-                Lookup(ready, None if sources is None else tuple(key_source(x) for x in sources))
-            )
+            keys = None if sources is None else tuple(key_source(x) for x in sources)
+            made.append(Lookup(ready, keys, due=ready in self._due))
         return tuple(made)
 
     def _waits(self, name: str, left: dict[str, Sources]) -> bool:

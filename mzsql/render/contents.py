@@ -19,9 +19,11 @@ from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.table import Engine, Sql
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.scalar import support
+from mzsql.expr.temporal import MfpPlan
 from mzsql.lir import plan as lir
 from mzsql.lir.forms import arrangement_form, reduce_form
 from mzsql.render import groups as g
+from mzsql.render import temporal as events
 from mzsql.render import windows as w
 from mzsql.render.collection import Arranged, Collection
 from mzsql.render.naming import Shape, arranged_row, index_form
@@ -45,6 +47,8 @@ from mzsql.render.statement import (
     union_all,
 )
 from mzsql.render.topk import places
+from mzsql.repr.errors import Unsupported
+from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType
 
@@ -72,7 +76,7 @@ class ContentsRenderer(Renderer):
     """Renders contents at one time.
 
     `filled` names the arrangements that are there (None: a one-shot query, nothing is kept); `emitted` the streams whose errors earlier
-    stages have put out.
+    stages have put out; `as_of` the time, which a one-shot query's plan has in it already.
     """
 
     def __init__(
@@ -81,10 +85,12 @@ class ContentsRenderer(Renderer):
         engine: Engine,
         filled: frozenset[str] | None = None,
         emitted: frozenset[str] = frozenset(),
+        as_of: Timestamp | None = None,
     ) -> None:
         super().__init__(shape, engine)
         self.filled = filled
         self.emitted = emitted
+        self.as_of = as_of
         self.loops: list[Loop] = []
         self._numbers = count()
         self._recursive: dict[int, Collection] = {}
@@ -118,6 +124,36 @@ class ContentsRenderer(Renderer):
         """The rows."""
         name = self.define(node.lir_id, "", self.literal_rows(node))
         return Collection(name, node.columns, errors=node.error is not None)
+
+    # --- filters on the time ---
+
+    def temporal(self, node: lir.Plan, suffix: str, plan: MfpPlan, below: Collection) -> Collection:
+        """The rows that are there at the time; the events still to come are kept."""
+        if self.as_of is None:
+            raise Unsupported("a query that is answered once has the value of mz_now() in its plan")
+        lid, arity, errors = node.lir_id, len(below.columns), below.errors
+        part, now = f"{suffix}t", big(self.as_of, self.engine)
+        rows = self.define(
+            lid,
+            f"{suffix}v",
+            events.intervals(plan, below.relation, arity, self.engine, now=now, errors=errors),
+        )
+        made = self.define(
+            lid,
+            f"{suffix}e",
+            events.events(
+                rows, arity, self.engine, errors=errors, timed=False, goes=bool(plan.upper)
+            ),
+        )
+        ahead = events.still_to_come(made, arity, errors=errors, now=now)
+        fill = Collection(
+            self.define(lid, f"{part}n", ahead), events.event_columns(below.columns), errors=False
+        )
+        self.kept(node, part, fill)
+        there = s.lte(col(events.FROM), now)
+        items = self.columns(arity, errors=errors)
+        name = self.define(lid, suffix, select(items, rows, where=[there]))
+        return Collection(name, below.columns, errors)
 
     # --- recursion ---
 
@@ -167,7 +203,7 @@ class ContentsRenderer(Renderer):
         """
         if self.filled is None:
             return None
-        name = f"arr_{node.lir_id}_{part}" if part else f"arr_{node.lir_id}"
+        name = self.state_name(node, part)
         if name not in self.filled:
             raise Unfilled(name, node.lir_id, fill.relation, fill.columns, fill.errors, carried)
         return name

@@ -7,7 +7,7 @@ back. A step's result does not depend on how time was cut into steps, and no sta
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from sqlglot import expressions as exp
@@ -41,6 +41,9 @@ from mzsql.repr.types import ColumnType
 
 #: Stands for `lower` in a template: a time that nothing else in a statement can be mistaken for (an hour before the last one).
 _LOWER: Timestamp = MAX_TIMESTAMP - 3_600_000
+#: And for `upper`, and for the time of a hydration.
+_UPPER: Timestamp = MAX_TIMESTAMP - 1_800_000
+_AS_OF: Timestamp = MAX_TIMESTAMP - 900_000
 
 
 class RenderedDataflow:
@@ -53,6 +56,7 @@ class RenderedDataflow:
             over them finds nearly all keys; repeat the pass until no new keys appear.
         output_columns: the columns c0 … of the export. For an index: the key's columns, then the thinned value.
         output_key_arity: how many leading output columns are the index's key; None unless the export is an index.
+        temporal: whether rows come and go as time passes, without any update.
         lir_ids: every node's id, ascending.
     """
 
@@ -66,7 +70,7 @@ class RenderedDataflow:
         )
         export = self.desc.export
         self.output_key_arity = len(export.key) if isinstance(export, lir.IndexExport) else None
-        renderer = StepRenderer(shape, Engine.DUCKDB, _LOWER, _LOWER + 1)
+        renderer = StepRenderer(shape, Engine.DUCKDB, _LOWER, _UPPER)
         step = renderer.step()
         self._steps: dict[Engine, Step] = {Engine.DUCKDB: step}
         self.arrangements: tuple[ArrangementSpec, ...] = tuple(renderer.specs.values())
@@ -74,22 +78,29 @@ class RenderedDataflow:
         self.lookups: tuple[Lookup, ...] = tuple(
             lookup for lookup in renderer.lookups.ordered() if lookup.arrangement in read
         )
+        self.temporal = any(lookup.due for lookup in self.lookups)
         self.output_columns: tuple[ColumnType, ...] = step.outputs[0].columns
 
-    def hydration(self, engine: Engine) -> tuple[HydrationStage, ...]:
-        """The stages that fill every arrangement and at last the export, in the order in which they must run."""
+    def hydration(self, engine: Engine, as_of: Timestamp) -> tuple[HydrationStage, ...]:
+        """The stages that fill every arrangement and at last the export, in the order in which they must run, at a time."""
         if engine not in self._hydrations:
             self._hydrations[engine] = tuple(_stages(self._shape, engine, self))
-        return self._hydrations[engine]
+        stages = self._hydrations[engine]
+        if not self.temporal:
+            return stages
+        return tuple(
+            replace(stage, statement=_at(stage.statement, {_AS_OF: as_of})) for stage in stages
+        )
 
     def step(self, engine: Engine, lower: Timestamp, upper: Timestamp) -> Step:
         """The statement that processes the inputs' updates with times in ``[lower, upper)``."""
         assert lower < upper
         if engine not in self._steps:
-            renderer = StepRenderer(self._shape, engine, _LOWER, _LOWER + 1)
+            renderer = StepRenderer(self._shape, engine, _LOWER, _UPPER)
             self._steps[engine] = renderer.step()
         template = self._steps[engine]
-        return replace(template, statement=_at(template.statement, lower))
+        times = {_LOWER: lower, _LOWER - 1: lower - 1, _UPPER: upper}
+        return replace(template, statement=_at(template.statement, times))
 
     def oneshot(self, engine: Engine) -> exp.Expression:
         """The contents at one time: result columns c0 …, mz_error, mz_diff, over the ``snap_…`` relations. Not consolidated."""
@@ -152,13 +163,13 @@ def render(
     return RenderedDataflow(Shape(desc, errors_in))
 
 
-def _at(template: exp.Expression, lower: Timestamp) -> exp.Expression:
-    """A step's statement at its `lower`: the template's stand-ins replaced. A plan is rendered once for all its steps."""
-    times = {str(_LOWER): lower, str(_LOWER - 1): lower - 1}
+def _at(template: exp.Expression, times: Mapping[Timestamp, Timestamp]) -> exp.Expression:
+    """A statement at its times: the template's stand-ins replaced. A plan is rendered once for all of them."""
+    texts = {str(stand_in): time for stand_in, time in times.items()}
     statement = template.copy()
     for literal in list(statement.find_all(exp.Literal)):
-        if not literal.is_string and literal.this in times:
-            literal.replace(s.num(times[literal.this]))
+        if not literal.is_string and literal.this in texts:
+            literal.replace(s.num(texts[literal.this]))
     return statement
 
 
@@ -202,7 +213,7 @@ def _stages(shape: Shape, engine: Engine, rendered: RenderedDataflow) -> list[Hy
     progress = _Progress(rendered)
     stages: list[HydrationStage] = []
     while True:
-        renderer = ContentsRenderer(shape, engine, frozenset(filled), frozenset(emitted))
+        renderer = ContentsRenderer(shape, engine, frozenset(filled), frozenset(emitted), _AS_OF)
         root = shape.desc.root
         target: str | None = None
         lir_id = root.plan.lir_id

@@ -93,10 +93,13 @@ class Lookup:
     order of `RenderedDataflow.lookups`; a source mostly names a delta or an arrangement read before it. Where a chain returns (an
     arrangement that names itself or a later one), the pass is repeated until nothing new comes. Reading more rows than
     these is always right.
+
+    With `due` it is an arrangement of events, whose first column is their time: a step touches those that happen within it.
     """
 
     arrangement: str
     sources: tuple[KeySource, ...] | None
+    due: bool = False
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.table import Engine, ErrorRule, Sql
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.scalar import Call, Column, Literal, Scalar, scalar_type
+from mzsql.expr.temporal import MfpPlan, is_temporal, plan_temporal
 from mzsql.lir import plan as lir
 from mzsql.lir.forms import form_by_key, forms_of
 from mzsql.render.collection import (
@@ -154,6 +155,11 @@ class Renderer(ABC):
 
     # --- naming and selecting ---
 
+    @staticmethod
+    def state_name(node: lir.Plan, part: str) -> str:
+        """What a part of a node's state is called: ``arr_<id>`` or ``arr_<id>_<part>``."""
+        return f"arr_{node.lir_id}_{part}" if part else f"arr_{node.lir_id}"
+
     def name(self, lir_id: int, suffix: str = "") -> str:
         """``lir_<id>`` or ``lir_<id>_<suffix>``."""
         return f"lir_{lir_id}_{suffix}" if suffix else f"lir_{lir_id}"
@@ -195,6 +201,21 @@ class Renderer(ABC):
             through_mfp(below.trace, mfp),
         )
 
+    def filtered(
+        self, node: lir.Plan, suffix: str, mfp: MapFilterProject, below: Collection
+    ) -> Collection:
+        """As `apply`; where predicates are on the time, rows come and go by themselves."""
+        plan = plan_temporal(mfp)
+        if plan is None:
+            return self.apply(node.lir_id, suffix, mfp, below)
+        bounded = self.apply(node.lir_id, f"{suffix}b", plan.with_bounds(), below)
+        row = bounded.columns[: plan.mfp.output_arity]
+        return self.temporal(node, suffix, plan, replace(bounded, columns=row, arranged={}))
+
+    @abstractmethod
+    def temporal(self, node: lir.Plan, suffix: str, plan: MfpPlan, below: Collection) -> Collection:
+        """The rows of a collection between their bounds, which stand behind the columns of its relation."""
+
     # --- errors ---
 
     def take(self, relation: str) -> bool:
@@ -235,12 +256,12 @@ class Renderer(ABC):
             case lir.PassArrangements():
                 return replace(shared, relation=self._alias(node.lir_id, shared))
             case lir.GetCollection(mfp=mfp):
-                return self.apply(node.lir_id, "", mfp, shared)
+                return self.filtered(node, "", mfp, shared)
             case lir.GetArrangement(key=key, row=row, mfp=mfp):
                 form = form_by_key(node.keys, key)
                 assert form is not None, "a Get reads an arrangement that it does not have"
                 raw = over_raw(_only(mfp, row, form, shared.columns), form, len(shared.columns))
-                return self.apply(node.lir_id, "", raw, shared)
+                return self.filtered(node, "", raw, shared)
 
     def _local(self, local: int) -> Collection:
         if local not in self._shared:
@@ -250,10 +271,10 @@ class Renderer(ABC):
     def _object(self, node: lir.Get) -> Collection:
         gid = GlobalId(str(node.id))
         if gid not in self._shared:
-            self._shared[gid] = self._new_object(gid)
+            self._shared[gid] = self._new_object(gid, node)
         return self._shared[gid]
 
-    def _new_object(self, gid: GlobalId) -> Collection:
+    def _new_object(self, gid: GlobalId, reader: lir.Get) -> Collection:
         built = self.shape.objects.get(gid)
         if built is not None:
             return self.render(built.plan)
@@ -266,7 +287,7 @@ class Renderer(ABC):
                 relation, spec.columns, spec.has_errors, relation_trace(relation, spec.columns)
             )
             if source.mfp is not None:
-                made = self._import(gid, source.mfp, made)
+                made = self._import(reader, source.mfp, made)
         else:
             made = self._from_index(indexes[0])
         for imported in indexes:
@@ -275,7 +296,10 @@ class Renderer(ABC):
             )
         return made
 
-    def _import(self, gid: GlobalId, mfp: MapFilterProject, made: Collection) -> Collection:
+    def _import(self, reader: lir.Get, mfp: MapFilterProject, made: Collection) -> Collection:
+        """A source behind the part of the row-wise work that all who read it have in common; state it keeps is its first reader's."""
+        if is_temporal(mfp):
+            return self.filtered(reader, "i", mfp, made)
         query, errors = mapped(
             mfp,
             made.columns,
@@ -285,7 +309,7 @@ class Renderer(ABC):
             errors_in=made.errors,
         )
         return Collection(
-            self.out.define(f"import_{gid}", query),
+            self.out.define(f"import_{reader.id}", query),
             output_types(mfp, made.columns),
             errors,
             through_mfp(made.trace, mfp),
@@ -325,7 +349,7 @@ class Renderer(ABC):
             mfp = over_raw(
                 _only(mfp, node.input_row, form, below.columns), form, len(below.columns)
             )
-        return self.apply(node.lir_id, "", mfp, below)
+        return self.filtered(node, "", mfp, below)
 
     def _negate(self, node: lir.Negate) -> Collection:
         below = self.render(node.input)
@@ -438,7 +462,7 @@ class Renderer(ABC):
             errors=False,
             trace=within(below.trace, arity),
         )
-        return self.apply(node.lir_id, "", node.mfp_after, whole)
+        return self.filtered(node, "", node.mfp_after, whole)
 
     def _call_errors(
         self,

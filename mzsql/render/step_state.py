@@ -9,13 +9,16 @@ from __future__ import annotations
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.table import Engine
 from mzsql.expr.mfp import MapFilterProject
+from mzsql.expr.temporal import MfpPlan
 from mzsql.lir import plan as lir
+from mzsql.render import temporal as events
 from mzsql.render.collection import (
     Arranged,
     Collection,
     Lookups,
     Sources,
     arranged_trace,
+    either,
     nothing,
 )
 from mzsql.render.naming import Shape, arranged_row, index_form
@@ -25,6 +28,7 @@ from mzsql.render.statement import (
     DIFF,
     ERROR,
     TIME,
+    big,
     col,
     select,
     union_all,
@@ -85,6 +89,38 @@ class StepState(Renderer):
         name = self.define(node.lir_id, "", self.empty(node.columns))
         return Collection(name, node.columns, errors=False, trace=nothing)
 
+    # --- filters on the time ---
+
+    def temporal(self, node: lir.Plan, suffix: str, plan: MfpPlan, below: Collection) -> Collection:
+        """The events of the step's updates, and those kept before that happen in it."""
+        lid, arity, errors = node.lir_id, len(below.columns), below.errors
+        part = f"{suffix}t"
+        rows = self.define(
+            lid,
+            f"{suffix}v",
+            events.intervals(
+                plan, below.relation, arity, self.engine, now=col(TIME), errors=errors
+            ),
+        )
+        made = self.define(
+            lid,
+            f"{suffix}e",
+            events.events(
+                rows, arity, self.engine, errors=errors, timed=True, goes=bool(plan.upper)
+            ),
+        )
+        name = self.state_name(node, part)
+        bounds = (big(self.lower, self.engine), big(self.upper, self.engine))
+        batch = events.kept_events(made, name, arity, errors=errors, bounds=bounds)
+        columns = events.event_columns(below.columns)
+        self.keep(node, part, self.define(lid, f"{part}n", batch), columns, 1)
+        self.lookups.need_due(name)
+        query = events.at_once(made, name, arity, self.engine, errors=errors, bounds=bounds)
+        kept = arranged_trace(name, columns, range(1, arity + 1))
+        return Collection(
+            self.define(lid, suffix, query), below.columns, errors, either(below.trace, kept)
+        )
+
     # --- arrangements ---
 
     def _full(self, name: str, state: str, delta: str, arity: int) -> str:
@@ -102,7 +138,7 @@ class StepState(Renderer):
         additive: tuple[int, ...] = (),
     ) -> str:
         """Keep a relation's rows as state of the node; returns the arrangement's name."""
-        name = f"arr_{node.lir_id}_{part}" if part else f"arr_{node.lir_id}"
+        name = self.state_name(node, part)
         self.specs[name] = ArrangementSpec(
             name,
             node.lir_id,

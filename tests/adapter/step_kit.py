@@ -44,7 +44,7 @@ class Stepper:
             rows = rows_at(one.parts(as_of), with_time(one.schema), as_of)
             relations[f"snap_{one.spec.id}"] = rows.drop_columns(["mz_time"])
         missing = {desc.name: desc for desc in dataflow.missing}
-        for stage in dataflow.rendered.hydration(Engine.DUCKDB):
+        for stage in dataflow.rendered.hydration(Engine.DUCKDB, as_of):
             rows = self.driver.query(
                 stage.statement, {name: relations[name] for name in stage.reads}
             )

@@ -108,7 +108,7 @@ class Runner:
             if spec.index:
                 self.state[f"arr_{spec.id}"] = [u for u in updates if not isinstance(u[0], str)]
         done: list[int] = []
-        for stage in self.rendered.hydration(self.run.engine):
+        for stage in self.rendered.hydration(self.run.engine, as_of):
             assert set(stage.reads) <= set(relations), (stage.reads, set(relations))
             records = self.run(stage.statement, {n: relations[n] for n in stage.reads})
             done += stage.completes
@@ -140,7 +140,7 @@ class Runner:
             relations[f"delta_{spec.id}"] = relation(
                 spec.columns, updates, errors=spec.has_errors, timed=True
             )
-        given = self._looked_up(step.reads, relations)
+        given = self._looked_up(step.reads, relations, (lower, upper))
         for name in given:
             rows = [(r, lower - 1, d) for r, _, d in given[name]]
             self.rows_given += len(rows)
@@ -168,7 +168,7 @@ class Runner:
         target = self.output if output.arrangement is None else self.state[output.arrangement]
         target.append((row, record["mz_time"], record["mz_diff"]))
 
-    def _looked_up(self, reads, relations) -> dict[str, list[Update]]:
+    def _looked_up(self, reads, relations, times) -> dict[str, list[Update]]:
         names = [n for n in reads if n.startswith("arr_")]
         if not self.prune:
             return {n: list(self.state[n]) for n in names}
@@ -181,13 +181,15 @@ class Runner:
         while True:
             before = {n: len(rows) for n, rows in found.items()}
             for lookup in lookups.values():
-                self._look_up(con, lookup, found)
+                self._look_up(con, lookup, found, times)
             if before == {n: len(rows) for n, rows in found.items()}:
                 return found
 
-    def _look_up(self, con, lookup, found) -> None:
+    def _look_up(self, con, lookup, found, times) -> None:
         everything = self.state[lookup.arrangement]
-        if lookup.sources is None:
+        if lookup.due:
+            found[lookup.arrangement] = [u for u in everything if times[0] <= u[0][0] < times[1]]
+        elif lookup.sources is None:
             found[lookup.arrangement] = list(everything)
         else:
             wanted = set()

@@ -67,14 +67,14 @@ def test_a_step_and_its_hydration_speak_of_the_same_state():
         step = rendered.step(Engine.DUCKDB, 5, 9)
         kept = {output.arrangement for output in step.outputs if output.arrangement}
         assert kept == {spec.name for spec in rendered.arrangements}, name
-        filled = [stage.target for stage in rendered.hydration(Engine.DUCKDB)]
+        filled = [stage.target for stage in rendered.hydration(Engine.DUCKDB, 4)]
         assert filled == [*(spec.name for spec in rendered.arrangements), None], name
         read = {lookup.arrangement for lookup in rendered.lookups}
         assert read == {n for n in step.reads if n.startswith("arr_")}, name
 
 
 def test_nodes_turn_hydrated_one_after_another():
-    stages = render(PLANS["having_join"]()).hydration(Engine.DUCKDB)
+    stages = render(PLANS["having_join"]()).hydration(Engine.DUCKDB, 4)
     assert len(stages) > 4
     assert sum(bool(stage.completes) for stage in stages) > 3
 
