@@ -4,9 +4,11 @@
 -- name: the replica's name within its cluster
 -- cluster_id: the cluster, a key of `mz_clusters`
 -- size: the replica's size, a key of `mz_cluster_replica_sizes`
+-- owner_id: the role that owns it, a key of `mz_roles`
 CREATE SOURCE mz_catalog.mz_cluster_replicas (
     id text NOT NULL,
     name text NOT NULL,
     cluster_id text NOT NULL,
-    size text
+    size text,
+    owner_id text NOT NULL
 );

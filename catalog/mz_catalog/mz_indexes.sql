@@ -5,6 +5,7 @@
 -- name: the index's name, within the schema of what it is on
 -- on_id: the relation it is on, a key of `mz_relations`
 -- cluster_id: the cluster that maintains it, a key of `mz_clusters`
+-- owner_id: the role that owns it, a key of `mz_roles`
 -- create_sql: the statement that makes the index
 CREATE SOURCE mz_catalog.mz_indexes (
     id text NOT NULL,
@@ -12,5 +13,6 @@ CREATE SOURCE mz_catalog.mz_indexes (
     name text NOT NULL,
     on_id text NOT NULL,
     cluster_id text NOT NULL,
+    owner_id text NOT NULL,
     create_sql text
 );

@@ -6,6 +6,7 @@
 -- name: the view's name within its schema
 -- cluster_id: the cluster that maintains it, a key of `mz_clusters`
 -- definition: the view's query
+-- owner_id: the role that owns it, a key of `mz_roles`
 -- create_sql: the statement that makes the view
 CREATE SOURCE mz_catalog.mz_materialized_views (
     id text NOT NULL,
@@ -14,5 +15,6 @@ CREATE SOURCE mz_catalog.mz_materialized_views (
     name text NOT NULL,
     cluster_id text NOT NULL,
     definition text NOT NULL,
+    owner_id text NOT NULL,
     create_sql text
 );

@@ -5,6 +5,7 @@
 -- schema_id: the schema it is in, a key of `mz_schemas`
 -- name: the source's name within its schema
 -- type: what fills it: `system`
+-- owner_id: the role that owns it, a key of `mz_roles`
 -- create_sql: the statement that makes the source
 CREATE SOURCE mz_catalog.mz_sources (
     id text NOT NULL,
@@ -12,5 +13,6 @@ CREATE SOURCE mz_catalog.mz_sources (
     schema_id text NOT NULL,
     name text NOT NULL,
     type text NOT NULL,
+    owner_id text NOT NULL,
     create_sql text
 );

@@ -4,11 +4,13 @@
 -- oid: the number by which PostgreSQL's tools know it
 -- schema_id: the schema it is in, a key of `mz_schemas`
 -- name: the table's name within its schema
+-- owner_id: the role that owns it, a key of `mz_roles`
 -- create_sql: the statement that makes the table
 CREATE SOURCE mz_catalog.mz_tables (
     id text NOT NULL,
     oid uint4 NOT NULL,
     schema_id text NOT NULL,
     name text NOT NULL,
+    owner_id text NOT NULL,
     create_sql text
 );

@@ -5,6 +5,7 @@
 -- schema_id: the schema it is in, a key of `mz_schemas`
 -- name: the view's name within its schema
 -- definition: the view's query
+-- owner_id: the role that owns it, a key of `mz_roles`
 -- create_sql: the statement that makes the view
 CREATE SOURCE mz_catalog.mz_views (
     id text NOT NULL,
@@ -12,5 +13,6 @@ CREATE SOURCE mz_catalog.mz_views (
     schema_id text NOT NULL,
     name text NOT NULL,
     definition text NOT NULL,
+    owner_id text NOT NULL,
     create_sql text
 );

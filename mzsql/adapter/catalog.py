@@ -272,6 +272,20 @@ def _state(entries: Mapping[str, object]) -> CatalogState:
     return CatalogState(**fields, **single)  # type: ignore[arg-type]
 
 
+def applied(state: CatalogState, change: Change) -> CatalogState:
+    """The catalog after a change to its objects, which is not written yet."""
+    fields: dict[str, dict[str, Any]] = {}
+    for key, value in change.items():
+        kind, _, name = key.partition("/")
+        field = _FIELDS[kind]
+        entries = fields.setdefault(field, dict(getattr(state, field)))
+        if value is None:
+            entries.pop(name, None)
+        else:
+            entries[name] = _decoded(key, value)
+    return msgspec.structs.replace(state, **fields)
+
+
 def peek_catalog(persist: PersistClient, shard_id: str) -> CatalogState | None:
     """The catalog as it is, read without a lease and changing nothing; None where there is none."""
     table = persist.peek(shard_id)

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from mzsql.adapter import catalog as cat
 from mzsql.adapter import show
-from mzsql.adapter.builtin import Builtin
+from mzsql.adapter.builtin import Builtin, builtins
 from mzsql.adapter.catalog import CatalogState
 from mzsql.adapter.closing import close_all
 from mzsql.adapter.copy_from import copy_from
@@ -41,8 +41,9 @@ from mzsql.adapter.session_catalog import SessionCatalog
 from mzsql.adapter.streams import Streaming, Streams
 from mzsql.adapter.subscribe import Subscribes
 from mzsql.adapter.transactions import Transactions, tag_of
+from mzsql.adapter.walk import global_gets
 from mzsql.compute import RefreshStats
-from mzsql.frontend import bind_parameters, parse_statements, plan_statement
+from mzsql.frontend import bind_parameters, lower_query, parse_statements, plan_statement
 from mzsql.frontend import plans as p
 from mzsql.frontend import statements as st
 from mzsql.frontend.catalog_plans import CATALOG_PLANS, ShowCreateClusterPlan
@@ -53,6 +54,7 @@ from mzsql.repr.errors import (
     InvalidParameter,
     SqlError,
     TransactionError,
+    UndefinedObject,
 )
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
@@ -94,11 +96,11 @@ class Coordinator:
         self._queries = Queries(env, self.planner, self._peeker)
         self._commits = GroupCommit(env)
         self._changes = Changes(env, self._queries, self._commits)
-        self._transactions = Transactions(env, self._changes, self._define)
         self._definitions = Definitions(env, self.planner, self._queries, self._dataflows)
         self._namespaces = Namespaces(
             env, self.planner, self._dataflows, self._definitions.clean_up
         )
+        self._transactions = Transactions(env, self._changes, self._define, self._namespaces)
         subscribes = Subscribes(env, self.planner, self._queries, self._peeker)
         self._streams = Streams(subscribes, self._run, self._plan_text)
         self._explainer = Explainer(self.planner, self._dataflows.deployed)
@@ -288,10 +290,13 @@ class Coordinator:
             self._streams.end_text(session)
 
     def _catalog(self, session: Session) -> SessionCatalog:
+        transaction = session.transaction
+        staged = None if transaction is None else transaction.staged
         return self.planner.catalog(
             search_path=session.search_path,
             cluster=session.get("cluster"),
             database=session.get("database"),
+            state=None if staged is None else staged.state,
         )
 
     def _run(self, session: Session, transaction: Transaction, plan: p.Plan) -> Result:
@@ -334,7 +339,7 @@ class Coordinator:
                 return self._streams.run(session, transaction, plan)
             case _:
                 if not transaction.implicit:
-                    self._transactions.defer(transaction, plan)
+                    self._transactions.defer(session, transaction, plan)
                     return Result(tag_of(plan))
                 return self._define(session, plan)
 
@@ -370,6 +375,7 @@ class Coordinator:
         return Result(tag)
 
     def _select(self, session: Session, transaction: Transaction, plan: p.SelectPlan) -> Result:
+        self._require_cluster(session, plan)
         as_of = None
         if plan.as_of is not None:
             as_of = self._queries.as_of(plan)
@@ -392,6 +398,18 @@ class Coordinator:
         session.check_size(answer.rows)
         count = answer.rows.num_rows
         return Result(f"SELECT {count}", answer.desc, answer.rows, count, answer.ts)
+
+    def _require_cluster(self, session: Session, plan: p.SelectPlan) -> None:
+        """Refuse to read users' relations on a cluster that does not exist, as Materialize does; the system's are on one of its own."""
+        cluster = session.get("cluster")
+        if self.env.catalog.state.cluster(cluster) is not None:
+            return
+        named = global_gets(lower_query(plan.query).relation)
+        if any(gid not in builtins() for gid in named):
+            raise UndefinedObject(
+                f"unknown cluster '{cluster}'",
+                hint="SET cluster to one that exists, or RESET cluster.",
+            )
 
     def _copy(self, session: Session, transaction: Transaction, plan: p.CopyFromPlan) -> Result:
         self.env.require_writable()

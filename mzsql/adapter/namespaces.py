@@ -7,6 +7,7 @@ compare-and-append. What goes with a schema, a database or a cluster is cleaned 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -21,6 +22,7 @@ from mzsql.adapter.environment import Environment
 from mzsql.adapter.planner import Planner
 from mzsql.adapter.session import Session
 from mzsql.adapter.session_catalog import SessionCatalog
+from mzsql.adapter.staging import Staged
 from mzsql.frontend import catalog_plans as cp
 from mzsql.frontend import parse_statements, plan_statement
 from mzsql.frontend import plans as p
@@ -202,6 +204,30 @@ class Namespaces:
         else:
             self._dataflows.catch_up()
 
+    def stage(self, session: Session, plan: cp.CatalogPlan, state: CatalogState) -> Change:
+        """What a statement of ALTER or COMMENT would change in a catalog; nothing is written."""
+        self._env.require_writable()
+        target = plan.target  # type: ignore[union-attr]
+        missing = target.is_item and target.item is None
+        if not missing:
+            try:
+                return self._altered(state, plan, target)
+            except (UndefinedObject, UndefinedTable):
+                if not target.if_exists:
+                    raise
+        session.notice(f'{target.kind} "{target}" does not exist, skipping')
+        return {}
+
+    def commit(self, staged: Staged) -> None:
+        """Write what a transaction has staged, as one change."""
+
+        def command(state: CatalogState) -> Change:
+            staged.check(state)
+            return staged.change
+
+        self._transact(command)
+        self._dataflows.catch_up()
+
     def _exists(self, target: cp.Target) -> bool:
         try:
             self._holder(self._env.catalog.state, target)
@@ -220,11 +246,15 @@ class Namespaces:
                 if target.kind == "cluster":
                     return renames.rename_clusters(state, {one: other, other: one})
                 swapped = {one: other, other: one}
-                return renames.rename_schemas(state, target.name[0], swapped, self._check)
+                return renames.rename_schemas(
+                    state, target.name[0], swapped, partial(self._check, state)
+                )
             case cp.SetSchemaPlan():
                 assert target.item is not None
                 assert plan.to is not None
-                return renames.set_schema(state, target.item.id, plan.to, self._check)
+                return renames.set_schema(
+                    state, target.item.id, plan.to, partial(self._check, state)
+                )
             case cp.SetClusterPlan():
                 assert target.item is not None
                 return renames.set_cluster(state, target.item.id, plan.cluster)
@@ -243,12 +273,14 @@ class Namespaces:
         if target.item is not None:
             old = renames.name_of(renames.live(state, target.item.id))
             new = FullName(old.database, old.schema, to)
-            return renames.rename_items(state, {target.item.id: new}, self._check)
+            return renames.rename_items(state, {target.item.id: new}, partial(self._check, state))
         match target.kind:
             case "schema":
                 if to.startswith(("mz_", "pg_")) or to in SYSTEM_SCHEMAS:
                     raise _reserved("schema", to)
-                return renames.rename_schemas(state, target.name[0], {name: to}, self._check)
+                return renames.rename_schemas(
+                    state, target.name[0], {name: to}, partial(self._check, state)
+                )
             case "cluster":
                 if to.startswith(("mz_", "pg_")):
                     raise _reserved("cluster", to)
@@ -296,11 +328,11 @@ class Namespaces:
                 change.update(made)
         return change
 
-    def _check(self, before: Item, after: Item, then: CatalogState) -> None:
+    def _check(self, base: CatalogState, before: Item, after: Item, then: CatalogState) -> None:
         """Refuse a rename under which a definition would mean something else."""
         if before.create_sql == after.create_sql or before.kind == "table":
             return
-        old = self._meaning(self._env.catalog.state, before)
+        old = self._meaning(base, before)
         try:
             same = self._meaning(then, after) == old
         except SqlError:

@@ -99,10 +99,11 @@ class Planner:
         search_path: tuple[str, ...] = ("public",),
         cluster: str = "quickstart",
         database: str = "materialize",
+        state: CatalogState | None = None,
     ) -> SessionCatalog:
-        """The catalog under a session's names."""
+        """The catalog under a session's names; `state` is another than the one seen last."""
         return SessionCatalog(
-            self._state(),
+            self._state() if state is None else state,
             self.builtin_desc,
             search_path=search_path,
             cluster=cluster,

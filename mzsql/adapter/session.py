@@ -3,7 +3,8 @@
 Promise: a variable that is set in a transaction is set back when that fails or is rolled back, one that is set LOCAL also when it commits.
 A transaction is read-only (its first SELECT fixes one timestamp and the relations that can be read at it) or write-only (its writes are
 buffered and committed as one), decided by its first statement, as in Materialize (reference facts 11); constants and the system catalog
-may be read in any. DDL stands alone and is carried out by COMMIT. A failed statement fails its transaction. A transaction in which nobody
+may be read in any. DDL stands alone, but for what only gives things other names, and is carried out by COMMIT. A failed statement fails its
+transaction. A transaction in which nobody
 does anything for ``idle_in_transaction_session_timeout`` is rolled back; the session's next statement is told so, and is not carried out.
 """
 
@@ -21,6 +22,7 @@ import pyarrow as pa
 from mzsql.adapter.commit_batches import Write
 from mzsql.adapter.holds import Held, TimeDomain
 from mzsql.adapter.interrupt import NO_LIMIT, WATCH, Interrupt, running
+from mzsql.adapter.staging import Staged
 from mzsql.adapter.variables import (
     VARIABLES,
     milliseconds,
@@ -60,6 +62,7 @@ class Transaction:
         writes: what it will write, by table.
         reads: what its writes were computed from.
         ddl: the plan that COMMIT carries out.
+        staged: what several statements of DDL have done to the catalog, for COMMIT to write; then there is no `ddl`.
         failed: whether a statement in it failed.
         implicit: whether it is a single statement outside BEGIN.
         begun: whether BEGIN has opened it.
@@ -79,6 +82,7 @@ class Transaction:
         self.writes: dict[GlobalId, list[Write]] = {}
         self.reads: set[GlobalId] = set()
         self.ddl: p.Plan | None = None
+        self.staged: Staged | None = None
         self.failed = False
         self.synced = float("-inf")
 
@@ -109,6 +113,13 @@ class Transaction:
         """Take a statement of this kind in; raises TransactionError where it does not fit what came before."""
         if self.implicit:
             return
+        if self.kind == "ddl" and self.staged is not None:
+            if kind == "ddl":
+                return
+            raise TransactionError(
+                "transactions which modify objects are restricted to just modifying objects",
+                sqlstate="25001",
+            )
         if self.kind == "ddl":
             raise TransactionError(
                 "this transaction can only execute a single statement", sqlstate="25001"

@@ -9,7 +9,16 @@ from collections.abc import Callable
 
 from mzsql.adapter.builtin import Builtin, builtins, builtins_by_name
 from mzsql.adapter.catalog import DATABASE, CatalogState, Item
-from mzsql.frontend.catalog import SYSTEM_SCHEMAS, CatalogItem, FullName, PartialName
+from mzsql.adapter.show import show_objects
+from mzsql.frontend.catalog import (
+    IMPLICIT_SCHEMAS,
+    SYSTEM_SCHEMAS,
+    CatalogItem,
+    FullName,
+    PartialName,
+)
+from mzsql.frontend.plans import ShowObjectsPlan
+from mzsql.repr.datum import Row
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationDesc
 
@@ -74,7 +83,7 @@ class SessionCatalog:
             return None
         database = name.database or self._database
         schemas = (
-            (name.schema,) if name.schema is not None else (*SYSTEM_SCHEMAS, *self._search_path)
+            (name.schema,) if name.schema is not None else (*IMPLICIT_SCHEMAS, *self._search_path)
         )
         for schema in schemas:
             if schema in SYSTEM_SCHEMAS:
@@ -118,3 +127,8 @@ class SessionCatalog:
     def has_cluster(self, cluster: str) -> bool:
         """Whether the cluster exists."""
         return self.state.cluster(cluster) is not None
+
+    def shown(self, plan: ShowObjectsPlan) -> tuple[RelationDesc, list[Row]]:
+        """What SHOW answers."""
+        desc, rows = show_objects(plan, self.state)
+        return desc, list(rows)

@@ -28,6 +28,13 @@ _KINDS = {
     "sources": ("source",),
     "objects": ("table", "view", "materialized-view", "source", "index"),
 }
+#: The columns that SHOW has for kinds of things that do not exist here.
+_NONE = {
+    "connections": ("name", "type", "comment"),
+    "secrets": ("name", "comment"),
+    "sinks": ("name", "type", "cluster", "comment"),
+    "subsources": ("name", "type"),
+}
 
 
 def like(pattern: str | None, text: str) -> bool:
@@ -62,6 +69,9 @@ def show_objects(plan: p.ShowObjectsPlan, state: CatalogState) -> tuple[Relation
             return _clusters(plan, state)
         case "cluster replicas":
             return _replicas(plan, state)
+        case "connections" | "secrets" | "sinks" | "subsources":
+            # Nothing of the kind can be made here.
+            return text_desc(*_NONE[plan.kind]), []
         case "types":
             return _named(plan, {}, state)
         case _:

@@ -109,16 +109,18 @@ def _definition(create_sql: str) -> str:
 
 def _tables(source: Source) -> Rows:
     for i in source.env.catalog.state.of_kind("table"):
-        yield i.id, oid(i.id), _schema_id(i, source), i.name, i.create_sql
+        yield i.id, oid(i.id), _schema_id(i, source), i.name, i.owner, i.create_sql
 
 
 def _views(source: Source) -> Rows:
     for b in builtins().values():
         if b.kind == "view":
-            yield b.id, oid(b.id), _system_schema_id(b.schema), b.name, b.query, b.sql
+            schema = _system_schema_id(b.schema)
+            yield b.id, oid(b.id), schema, b.name, b.query, FIRST_ID, b.sql
     for i in source.env.catalog.state.of_kind("view"):
         definition = _definition(i.create_sql)
-        yield i.id, oid(i.id), _schema_id(i, source), i.name, definition, i.create_sql
+        schema = _schema_id(i, source)
+        yield i.id, oid(i.id), schema, i.name, definition, i.owner, i.create_sql
 
 
 def _materialized_views(source: Source) -> Rows:
@@ -130,6 +132,7 @@ def _materialized_views(source: Source) -> Rows:
             i.name,
             _cluster_id(i, source),
             _definition(i.create_sql),
+            i.owner,
             i.create_sql,
         )
 
@@ -137,12 +140,13 @@ def _materialized_views(source: Source) -> Rows:
 def _sources(_: Source) -> Rows:
     for b in builtins().values():
         if b.kind == "source":
-            yield b.id, oid(b.id), _system_schema_id(b.schema), b.name, "system", b.sql
+            schema = _system_schema_id(b.schema)
+            yield b.id, oid(b.id), schema, b.name, "system", FIRST_ID, b.sql
 
 
 def _indexes(source: Source) -> Rows:
     for i in source.env.catalog.state.of_kind("index"):
-        yield i.id, oid(i.id), i.name, i.on_id, _cluster_id(i, source), i.create_sql
+        yield i.id, oid(i.id), i.name, i.on_id, _cluster_id(i, source), i.owner, i.create_sql
 
 
 def _index_columns(source: Source) -> Rows:
@@ -179,6 +183,53 @@ def _columns(source: Source) -> Rows:
             name_of_type = type_name(column.type).partition("(")[0]
             type_oid = TYPE_OIDS.get(kind, 705)
             yield gid, name, n + 1, column.nullable, name_of_type, default, type_oid, mod
+
+
+#: Beyond the numbers of builtin relations, with which they share their ids.
+_FIRST_TYPE = 100_000
+_CATEGORIES = {
+    "boolean": ("boolean",),
+    "numeric": (
+        "bigint",
+        "smallint",
+        "integer",
+        "real",
+        "double",
+        "numeric",
+        "uint2",
+        "uint4",
+        "uint8",
+    ),
+    "string": ("text", "char", "varchar"),
+    "date-time": ("date", "time", "timestamp", "timestamptz"),
+    "timespan": ("interval",),
+    "array": ("array",),
+    "list": ("list",),
+    "map": ("map",),
+    "pseudo": ("record",),
+}
+#: The types that PostgreSQL has, too.
+_OF_POSTGRESQL = frozenset(TYPE_OIDS) - {"mz_timestamp", "uint2", "uint4", "uint8", "list", "map"}
+#: PostgreSQL's own names of types, where they are not ours.
+_PG_NAMES = {
+    "boolean": "bool",
+    "bigint": "int8",
+    "smallint": "int2",
+    "integer": "int4",
+    "real": "float4",
+    "double": "float8",
+    "char": "bpchar",
+    "array": "anyarray",
+}
+
+
+def _types(_: Source) -> Rows:
+    categories = {kind: name for name, kinds in _CATEGORIES.items() for kind in kinds}
+    for kind, number in sorted(TYPE_OIDS.items(), key=lambda one: one[1]):
+        schema = _system_schema_id("pg_catalog" if kind in _OF_POSTGRESQL else "mz_catalog")
+        category = categories.get(kind, "user-defined")
+        name = _PG_NAMES.get(kind, kind)
+        yield f"s{_FIRST_TYPE + number}", number, schema, name, category, FIRST_ID
 
 
 def _schemas(source: Source) -> Rows:
@@ -220,8 +271,9 @@ def _clusters(source: Source) -> Rows:
 
 
 def _cluster_replicas(source: Source) -> Rows:
+    owners = {one.id: one.owner for one in source.env.catalog.state.clusters.values()}
     for r in source.env.catalog.state.replicas.values():
-        yield r.id, r.name, r.cluster_id, r.size
+        yield r.id, r.name, r.cluster_id, r.size, owners.get(r.cluster_id, FIRST_ID)
 
 
 def _sizes(_: Source) -> Rows:
@@ -282,6 +334,7 @@ _DERIVED: dict[str, Callable[[Source], Rows]] = {
     "mz_catalog.mz_indexes": _indexes,
     "mz_catalog.mz_index_columns": _index_columns,
     "mz_catalog.mz_columns": _columns,
+    "mz_catalog.mz_types": _types,
     "mz_catalog.mz_schemas": _schemas,
     "mz_catalog.mz_databases": _databases,
     "mz_catalog.mz_roles": _roles,

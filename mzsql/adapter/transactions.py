@@ -13,8 +13,10 @@ from typing import TypeAlias
 from mzsql.adapter.commit_batches import discard_batch
 from mzsql.adapter.dml import Changes
 from mzsql.adapter.environment import Environment
+from mzsql.adapter.namespaces import Namespaces
 from mzsql.adapter.results import Result
 from mzsql.adapter.session import Session, Transaction
+from mzsql.adapter.staging import STAGEABLE, Staged, is_stageable
 from mzsql.frontend import plans as p
 from mzsql.frontend.catalog_plans import CATALOG_PLANS
 from mzsql.persist import Batch
@@ -31,6 +33,7 @@ class Transactions:
         env: the environment.
         changes: commits what was written.
         define: carries out a statement of DDL.
+        namespaces: tries and carries out those of which a transaction may hold several.
     """
 
     def __init__(
@@ -38,10 +41,12 @@ class Transactions:
         env: Environment,
         changes: Changes,
         define: Callable[[Session, p.Plan], Result],
+        namespaces: Namespaces,
     ) -> None:
         self._env = env
         self._changes = changes
         self._define = define
+        self._namespaces = namespaces
 
     def run(self, session: Session, transaction: Transaction, plan: Ending) -> Result:
         """BEGIN, COMMIT, ROLLBACK."""
@@ -67,7 +72,9 @@ class Transactions:
 
     def _commit(self, session: Session, transaction: Transaction) -> Result:
         try:
-            if transaction.ddl is not None:
+            if transaction.staged is not None:
+                self._namespaces.commit(transaction.staged)
+            elif transaction.ddl is not None:
                 self._define(session, transaction.ddl)
             else:
                 self._changes.commit(session, transaction)
@@ -78,10 +85,24 @@ class Transactions:
         session.end_transaction(committed=True)
         return Result("COMMIT")
 
-    def defer(self, transaction: Transaction, plan: p.Plan) -> None:
+    def defer(self, session: Session, transaction: Transaction, plan: p.Plan) -> None:
         """Keep a statement of DDL for COMMIT."""
+        if not is_stageable(plan) or transaction.ddl is not None:
+            if transaction.staged is not None:
+                raise TransactionError(
+                    "this transaction can only execute a single statement",
+                    detail="Beside others there may be statements that rename, swap and comment on things.",
+                    sqlstate="25001",
+                )
+            transaction.enter("ddl")
+            transaction.ddl = plan
+            return
         transaction.enter("ddl")
-        transaction.ddl = plan
+        now = self._env.catalog.state
+        staged = transaction.staged or Staged(now, now, {})
+        staged.check(now)
+        assert isinstance(plan, STAGEABLE)
+        transaction.staged = staged.then(self._namespaces.stage(session, plan, staged.state))
 
     def fail(self, session: Session) -> None:
         """A statement failed: an implicit transaction is over, an explicit one takes only ROLLBACK."""

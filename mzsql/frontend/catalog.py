@@ -6,13 +6,17 @@ item; what a name leaves out comes from the session (its database, its search pa
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from mzsql.expr.scalar import Scalar
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationDesc
+
+if TYPE_CHECKING:
+    from mzsql.frontend.plans import ShowObjectsPlan
+    from mzsql.repr.datum import Row
 
 #: Schemas that stand before the session's search path, as in Materialize; they belong to no database.
 SYSTEM_SCHEMAS = (
@@ -23,6 +27,8 @@ SYSTEM_SCHEMAS = (
     "mz_unsafe",
     "information_schema",
 )
+#: Those of them that stand before the search path without being named there.
+IMPLICIT_SCHEMAS = tuple(name for name in SYSTEM_SCHEMAS if name != "information_schema")
 
 
 class PartialName(msgspec.Struct, frozen=True, cache_hash=True):
@@ -113,4 +119,8 @@ class CatalogView(Protocol):
 
     def has_cluster(self, cluster: str) -> bool:
         """Whether the cluster exists."""
+        ...
+
+    def shown(self, plan: ShowObjectsPlan) -> tuple[RelationDesc, list[Row]]:
+        """What SHOW answers: its columns and rows."""
         ...

@@ -25,6 +25,7 @@ from mzsql.frontend.parse_pieces import fold
 from mzsql.frontend.query import QueryPlanner
 from mzsql.frontend.scalars import constant_scalar
 from mzsql.frontend.scope import Scope
+from mzsql.frontend.shown import has_show
 from mzsql.frontend.types import resolve_type
 from mzsql.repr import types as t
 from mzsql.repr.errors import (
@@ -80,6 +81,11 @@ def plan_subscribe(
         item, query = _subscribed_item(statement.what, catalog)
         row = query.desc
     else:
+        if has_show(statement.what):
+            raise Unsupported(
+                "SHOW is not supported within the query of a SUBSCRIBE",
+                hint="SUBSCRIBE (SHOW …) follows it by itself.",
+            )
         query = QueryPlanner(catalog).top_level(statement.what)
         row = query.desc
     keys = _keys(statement, row)

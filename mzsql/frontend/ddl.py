@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 from sqlglot import expressions as exp
 
-from mzsql.expr.scalar import Column, Scalar
+from mzsql.expr.scalar import Column, LiteralError, Scalar
 from mzsql.frontend import hir, plans
 from mzsql.frontend import statements as st
 from mzsql.frontend.catalog import CatalogItem, CatalogView, FullName, PartialName
@@ -20,9 +20,11 @@ from mzsql.frontend.names import cluster_name, expect_kind, find_item, item_name
 from mzsql.frontend.nodes import position_of
 from mzsql.frontend.normalize import normalize_create_sql, quoted, quoted_list, quoted_name
 from mzsql.frontend.query import QueryPlanner
+from mzsql.frontend.refresh import check_refresh
 from mzsql.frontend.retention import OPTION, clause, option, retained_ms, shown
 from mzsql.frontend.scalars import constant_scalar, plain_scalar
 from mzsql.frontend.scope import Scope, ScopeItem
+from mzsql.frontend.shown import refuse_shows
 from mzsql.frontend.types import resolve_type
 from mzsql.repr.errors import (
     DatatypeMismatch,
@@ -31,7 +33,7 @@ from mzsql.repr.errors import (
     UndefinedColumn,
     Unsupported,
 )
-from mzsql.repr.types import ColumnType, RelationDesc, RelationType, type_name
+from mzsql.repr.types import BOOLEAN, ColumnType, RelationDesc, RelationType, type_name
 
 # --- tables ----------------------------------------------------------------------------------------
 
@@ -153,6 +155,7 @@ def plan_create_view(
     name = new_name(catalog, statement.name)
     if statement.query.as_of is not None:
         raise SqlError(f"{what}s cannot have AS OF", sqlstate="0A000")
+    refuse_shows(statement.query.query)
     planner = QueryPlanner(catalog)
     query = _renamed(planner.view(statement.query.query), statement, what)
     _refuse_duplicate_columns(query, statement)
@@ -169,11 +172,14 @@ def plan_create_view(
         return plans.CreateViewPlan(name, query, sql, statement.if_not_exists, replaces)
     cluster = cluster_name(catalog, statement.cluster)
     not_null = _asserted(statement, query)
+    query = _asserting(query, not_null)
+    check_refresh(statement.refresh, catalog)
     retain = option(statement.options)
     wanted = [f"ASSERT NOT NULL {quoted(query.desc.names[c])}" for c in not_null]
+    wanted.append("REFRESH = ON COMMIT")
     if retain is not None:
         wanted.append(shown(retain))
-    options = f" WITH ({', '.join(wanted)})" if wanted else ""
+    options = f" WITH ({', '.join(wanted)})"
     sql = (
         f"CREATE MATERIALIZED VIEW {quoted_name(name)}{columns} IN CLUSTER {quoted(cluster)}"
         f"{options} AS {body}"
@@ -239,8 +245,32 @@ def _asserted(statement: st.CreateView, query: hir.Query) -> tuple[int, ...]:
                 f'column "{column}" in ASSERT NOT NULL option not found',
                 position=statement.name.position,
             )
-        found.append(query.desc.names.index(column))
-    return tuple(dict.fromkeys(found))
+        index = query.desc.names.index(column)
+        if index in found:
+            raise SqlSyntaxError(
+                f'duplicate column "{column}" in non-null assertions',
+                position=statement.name.position,
+            )
+        found.append(index)
+    return tuple(found)
+
+
+def _asserting(query: hir.Query, not_null: tuple[int, ...]) -> hir.Query:
+    """A view's query in which a row fails that has NULL where an assertion forbids it."""
+    if not not_null:
+        return query
+    columns = list(query.desc.typ.columns)
+    checked: list[hir.Scalar] = []
+    for index in not_null:
+        column, typ = hir.Column(index), columns[index].type
+        failure = LiteralError(f'column "{query.desc.names[index]}" must not be null', typ)
+        checked.append(hir.If(hir.Call("is_null", (column,), BOOLEAN), failure, column))
+        columns[index] = ColumnType(typ, False)
+    place = {index: len(columns) + n for n, index in enumerate(not_null)}
+    outputs = tuple(place.get(index, index) for index in range(len(columns)))
+    relation = hir.Project(hir.Map(query.relation, tuple(checked)), outputs)
+    desc = RelationDesc(query.desc.names, RelationType(tuple(columns)))
+    return msgspec.structs.replace(query, relation=relation, desc=desc, input_types=tuple(columns))
 
 
 # --- indexes ---------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from mzsql.frontend.hir_visit import visit_relation_columns
 from mzsql.frontend.nodes import combine, function_name, position_of
 from mzsql.frontend.parse_pieces import fold
 from mzsql.frontend.scope import Scope, ScopeItem, TableName
+from mzsql.frontend.shown import shown_by, shown_rows
 from mzsql.repr import types as t
 from mzsql.repr.errors import (
     AmbiguousColumn,
@@ -148,6 +149,11 @@ def _factor(planner: QueryPlanner, node: exp.Expr, lateral: Scope | None) -> Fac
 def _table(
     planner: QueryPlanner, node: exp.Table, blocked: Scope | None, lateral: Scope | None
 ) -> Factor:
+    show = shown_by(node)
+    if show is not None:
+        desc, rows = shown_rows(show, planner.catalog)
+        columns = zip(desc.names, desc.typ.columns, strict=True)
+        return rows, Scope(tuple(ScopeItem(n, None, c) for n, c in columns))
     for key, value in node.args.items():
         if value and key not in _TABLE_ARGS:
             raise Unsupported(

@@ -72,7 +72,9 @@ def _parse_chunk(tokens: list[Token], source: st.Source) -> st.Statement:
     parser._chunks = [tokens]
     parser._advance_chunk()
     try:
-        return StatementParser(parser, source).statement()
+        statements = StatementParser(parser, source)
+        parser.parse_show = statements.shown_query
+        return statements.statement()
     except SyntaxProblem as problem:
         raise SqlSyntaxError(problem.message, position=problem.position) from None
     except SqlError:

@@ -63,7 +63,8 @@ class DefinitionParser(CatalogParser):
         name = self.name()
         columns = tuple(n for n, _ in self.names_in_parentheses())
         cluster = self.in_cluster() if materialized else None
-        options = self._options() if materialized and self.at("WITH") else ()
+        refresh: list[st.Refresh] = []
+        options = self._options(refresh) if materialized and self.at("WITH") else ()
         if not self.p._match(TokenType.ALIAS):
             self.p.expected("AS")
         query = self.select()
@@ -77,10 +78,11 @@ class DefinitionParser(CatalogParser):
             or_replace,
             cluster,
             options,
+            tuple(refresh),
         )
 
-    def _options(self) -> tuple[tuple[str, str], ...]:
-        """WITH (ASSERT NOT NULL c, …) of a materialized view: kind and operand."""
+    def _options(self, refresh: list[st.Refresh]) -> tuple[tuple[str, str], ...]:
+        """WITH (ASSERT NOT NULL c, …) of a materialized view: kind and operand; what it says of REFRESH goes to `refresh`."""
         if not self.p._match(TokenType.L_PAREN):
             self.p.expected("left parenthesis")
         found: list[tuple[str, str]] = []
@@ -94,15 +96,29 @@ class DefinitionParser(CatalogParser):
                     self._refuse_again(position)
                 found.append((OPTION, self._retained()))
             elif self.at("REFRESH"):
-                raise Unsupported(
-                    "the option REFRESH of materialized views is not supported", position=position
-                )
+                refresh.append(self._refresh(position))
             else:
-                self.p.expected("ASSERT NOT NULL or RETAIN HISTORY")
+                self.p.expected("one of ASSERT NOT NULL, REFRESH or RETAIN HISTORY")
             if not self.p._match(TokenType.COMMA):
                 break
         self.p._match_r_paren()
         return tuple(found)
+
+    def _refresh(self, position: int) -> st.Refresh:
+        """REFRESH's own words, the first one taken."""
+        self.p._match(TokenType.EQ)
+        if self.at("ON"):
+            self.need("COMMIT")
+            return st.Refresh("on commit", position)
+        if self.at("AT", "CREATION"):
+            return st.Refresh("at creation", position)
+        if self.at("AT"):
+            return st.Refresh("at", position, self.expression())
+        if not self.at("EVERY"):
+            self.p.expected("one of ON or AT or EVERY")
+        every = self.string()
+        aligned = self.expression() if self.at("ALIGNED", "TO") else None
+        return st.Refresh("every", position, aligned, every)
 
     def _refuse_again(self, position: int) -> None:
         raise SqlSyntaxError(

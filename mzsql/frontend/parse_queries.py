@@ -24,10 +24,37 @@ _GOES_ON = frozenset(
         TokenType.FETCH,
     }
 )
+#: What SHOW in a FROM clause may show.
+_SHOWN = frozenset(
+    {
+        *("CLUSTER", "CLUSTERS", "COLUMNS", "CONNECTIONS", "DATABASES", "INDEXES", "MATERIALIZED"),
+        *("OBJECTS", "ROLES", "SCHEMAS", "SECRETS", "SINKS", "SOURCES", "SUBSOURCES", "TABLES"),
+        *("TYPES", "VIEWS"),
+    }
+)
 
 
 class QueryGrammar(MaterializeParser):
     """What the parser has for queries."""
+
+    #: Parses SHOW as a query; set by who parses statements.
+    parse_show: Any = None
+
+    def _parse_wrapped_select(self, table: bool = False) -> exp.Expr | None:
+        if table and self.parse_show is not None and self._at_show():
+            shown: exp.Expr = self.parse_show()
+            return shown
+        return super()._parse_wrapped_select(table)
+
+    def _at_show(self) -> bool:
+        """Whether SHOW and what it shows follow, rather than a table of that name."""
+        return bool(
+            self._curr
+            and self._curr.token_type != TokenType.IDENTIFIER
+            and self._curr.text.upper() == "SHOW"
+            and self._next
+            and self._next.text.upper() in _SHOWN
+        )
 
     def _parse_join(self, *args: Any, **kwargs: Any) -> exp.Join | None:
         comma = bool(self._curr) and self._curr.token_type == TokenType.COMMA
@@ -113,7 +140,7 @@ class QueryGrammar(MaterializeParser):
         ):
             token = self._curr
             self._advance(2)
-            query = self._parse_select()
+            query = self._parse_select(nested=True)
             if query is None:
                 self.raise_error("Expected a query")
             query = self._parse_query_modifiers(self._parse_set_operations(query))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from sqlglot import expressions as exp
 from sqlglot.tokenizer_core import TokenType
 
 from mzsql.frontend import catalog_statements as cs
 from mzsql.frontend import statements as st
 from mzsql.frontend.parse_ddl import DefinitionParser
 from mzsql.frontend.parse_pieces import OBJECT_KINDS
+from mzsql.frontend.shown import show_table
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
 EXPLAIN_STAGES = (
@@ -45,6 +47,10 @@ _SHOW_KINDS = (
     ("CLUSTER", "REPLICAS"),
     ("ROLES",),
     ("TYPES",),
+    ("CONNECTIONS",),
+    ("SECRETS",),
+    ("SINKS",),
+    ("SUBSOURCES",),
 )
 _ISOLATION = (
     ("STRICT", "SERIALIZABLE"),
@@ -111,6 +117,13 @@ class SessionParser(DefinitionParser):
             return st.ObjectRef(self.source, kind, self.name())
         if replan:
             self.p.expected("one of VIEW, MATERIALIZED VIEW or INDEX")
+        if self.at("SHOW"):
+            shown = self.show()
+            if isinstance(shown, st.Select):
+                return shown
+            if not isinstance(shown, st.Show):
+                raise Unsupported("EXPLAIN of this kind of SHOW is not supported")
+            return st.Select(self.source, show_table(shown), (self.source.start, self.source.end))
         if self.p._match(TokenType.CREATE):
             return self.create()
         return self.select()
@@ -154,34 +167,53 @@ class SessionParser(DefinitionParser):
             if kind == "cluster":
                 return cs.ShowCreateCluster(self.source, self.plain_name())
             return st.ShowCreate(self.source, kind, self.name())
+        start = self.position() - 1
+        shown = self._shown()
+        if shown is None:
+            return st.ShowVariable(self.source, self._variable())
+        if not self._at_where():
+            return shown
+        query = self._where(show_table(shown)).order_by(exp.Literal.number(1), copy=False)
+        return st.Select(self.source, query, (start, self.p._prev.end + 1))
+
+    def shown_query(self) -> exp.Expr:
+        """SHOW … in a FROM clause, as a query."""
+        self.need("SHOW")
+        shown = self._shown()
+        assert shown is not None, "the parser of queries knows what can be shown"
+        return self._where(show_table(shown))
+
+    def _shown(self) -> st.Show | None:
+        """What stands behind SHOW, where it is a kind of thing that there may be several of."""
         if self.at("COLUMNS"):
             if not self.at("FROM"):
                 self.need("IN")
             on = self.name()
             return st.Show(self.source, "columns", on=on, like=self._like())
         kind = self.one_of(_SHOW_KINDS)
-        if kind is None:
-            return st.ShowVariable(self.source, self._variable())
-        return self._show_objects(kind)
+        return None if kind is None else self._show_objects(kind)
 
     def _show_objects(self, kind: str) -> st.Show:
         schema = on = None
         cluster = self.in_cluster()
-        if kind == "indexes" and self.at("ON"):
+        if kind in ("indexes", "subsources") and self.at("ON"):
             on = self.name()
-        elif self.at("FROM"):
+        elif self.at("FROM") or self.at("IN"):
             schema = self.name()
         cluster = cluster or self.in_cluster()
         return st.Show(self.source, kind, schema, on, cluster, self._like())
 
     def _like(self) -> str | None:
-        if self.at("WHERE"):
-            raise Unsupported(
-                "SHOW … WHERE is not supported",
-                position=self.position(),
-                hint="Query the relations of mz_catalog, or use LIKE.",
-            )
         return self.string() if self.at("LIKE") else None
+
+    def _at_where(self) -> bool:
+        return bool(self._at(TokenType.WHERE))
+
+    def _where(self, query: exp.Select) -> exp.Select:
+        """With the condition that stands behind SHOW, if one does."""
+        if self._at_where():
+            query.set("where", self.p._parse_where())
+        return query
 
     def _variable(self) -> str:
         if self.at("TRANSACTION", "ISOLATION", "LEVEL"):

@@ -27,11 +27,12 @@ from mzsql.frontend.ddl import (
 )
 from mzsql.frontend.depth import deep
 from mzsql.frontend.dml import plan_copy_from, plan_delete, plan_insert, plan_update
-from mzsql.frontend.names import cluster_name, item_named, shown_schema
+from mzsql.frontend.names import item_named
 from mzsql.frontend.parse import parse_statements
 from mzsql.frontend.plan_catalog import CATALOG_PLANNERS
 from mzsql.frontend.query import QueryPlanner
 from mzsql.frontend.retention import altered, missing, with_retention
+from mzsql.frontend.shown import plan_show
 from mzsql.repr.errors import SqlError, Unsupported
 
 
@@ -123,17 +124,6 @@ def _expect_kind(item: CatalogItem, kind: str) -> None:
         )
 
 
-def _show(statement: st.Show, catalog: CatalogView) -> plans.ShowObjectsPlan:
-    on = None if statement.on is None else item_named(catalog, statement.on)
-    if on is not None and on.desc is None:
-        raise SqlError(
-            f"{on.name} is an {on.kind}, which has no columns or indexes", sqlstate="42809"
-        )
-    schema = shown_schema(statement, catalog)
-    cluster = None if statement.cluster is None else cluster_name(catalog, statement.cluster)
-    return plans.ShowObjectsPlan(statement.kind, schema, on, cluster, statement.like)
-
-
 def _show_create(statement: st.ShowCreate, catalog: CatalogView) -> plans.ShowCreatePlan:
     item = item_named(catalog, statement.name)
     _expect_kind(item, statement.kind)
@@ -196,7 +186,7 @@ _PLANNERS: dict[type, Callable[[Any, CatalogView], plans.Plan]] = {
     st.Delete: plan_delete,
     st.CopyFrom: plan_copy_from,
     st.Explain: _explain,
-    st.Show: _show,
+    st.Show: plan_show,
     st.ShowCreate: _show_create,
     st.ShowVariable: lambda s, _c: plans.ShowVariablePlan(s.name.lower()),
     st.SetVariable: _variable,

@@ -158,7 +158,7 @@ class ShowObjectsPlan(msgspec.Struct, frozen=True, tag="show_objects"):
 
     Attributes:
         kind: ``tables``, ``views``, ``materialized views``, ``indexes``, ``sources``, ``objects``, ``schemas``, ``databases``,
-            ``clusters``, ``cluster replicas``, ``roles``, ``types``, ``columns``.
+            ``clusters``, ``cluster replicas``, ``roles``, ``types``, ``columns``, ``connections``, ``secrets``, ``sinks``, ``subsources``.
         schema: FROM <schema>, whole.
         on: SHOW INDEXES ON, SHOW COLUMNS FROM: the object.
         cluster: IN CLUSTER.

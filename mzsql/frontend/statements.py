@@ -78,6 +78,23 @@ class CreateTable(Statement):
 
 
 @dataclass(frozen=True)
+class Refresh:
+    """An option REFRESH of a materialized view.
+
+    Attributes:
+        kind: ``on commit``, ``at creation``, ``at`` or ``every``.
+        position: where it stands.
+        at: the time of AT, or of EVERY … ALIGNED TO.
+        every: the interval of EVERY.
+    """
+
+    kind: str
+    position: int
+    at: exp.Expr | None = None
+    every: str = ""
+
+
+@dataclass(frozen=True)
 class CreateView(Statement):
     """CREATE [OR REPLACE] [MATERIALIZED] VIEW."""
 
@@ -89,6 +106,7 @@ class CreateView(Statement):
     or_replace: bool = False
     cluster: Name | None = None
     options: tuple[tuple[str, str], ...] = ()
+    refresh: tuple[Refresh, ...] = ()
 
 
 @dataclass(frozen=True)

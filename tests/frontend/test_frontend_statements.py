@@ -86,7 +86,7 @@ def test_normalized_text_means_the_same_and_is_stable(catalog: MemoryCatalog, sq
 def test_normalized_text_is_materializes(catalog: MemoryCatalog) -> None:
     plan = catalog.plan("create materialized view mv as select a from t where b>1")
     assert plan.create_sql == (
-        'CREATE MATERIALIZED VIEW "materialize"."public"."mv" IN CLUSTER "quickstart" AS '
+        'CREATE MATERIALIZED VIEW "materialize"."public"."mv" IN CLUSTER "quickstart" WITH (REFRESH = ON COMMIT) AS '
         'SELECT "a" FROM "materialize"."public"."t" WHERE "b">1'
     )
 

@@ -1,0 +1,29 @@
+-- The columns of the relations in `information_schema.tables`, as the SQL standard describes them.
+--
+-- table_catalog: the database
+-- table_schema: the schema that the relation is in
+-- table_name: the relation's name
+-- column_name: the column's name
+-- ordinal_position: its place in the relation, counted from 1
+-- column_default: its default; NULL where it has none
+-- is_nullable: `YES` or `NO`
+-- data_type: its type, without modifiers
+-- character_maximum_length, numeric_precision, numeric_scale: NULL
+CREATE VIEW information_schema.columns AS
+SELECT
+    coalesce(d.name, current_database()) AS table_catalog,
+    s.name AS table_schema,
+    r.name AS table_name,
+    c.name AS column_name,
+    c.position::bigint AS ordinal_position,
+    c."default" AS column_default,
+    CASE WHEN c.nullable THEN 'YES' ELSE 'NO' END AS is_nullable,
+    c.type AS data_type,
+    NULL::integer AS character_maximum_length,
+    NULL::integer AS numeric_precision,
+    NULL::integer AS numeric_scale
+FROM mz_catalog.mz_columns AS c
+JOIN mz_catalog.mz_relations AS r ON r.id = c.id
+JOIN mz_catalog.mz_schemas AS s ON s.id = r.schema_id
+LEFT JOIN mz_catalog.mz_databases AS d ON d.id = s.database_id
+WHERE s.database_id IS NULL OR d.name = current_database();

@@ -1,0 +1,16 @@
+-- The types that columns and values can have.
+--
+-- id: the type's id, the key of this relation
+-- oid: the number by which PostgreSQL's tools know it
+-- schema_id: the schema it is in, a key of `mz_schemas`
+-- name: the type's name
+-- category: `boolean`, `numeric`, `string`, `date-time`, `timespan`, `array`, `list`, `map`, `pseudo` or `user-defined`
+-- owner_id: the role that owns it, a key of `mz_roles`
+CREATE SOURCE mz_catalog.mz_types (
+    id text NOT NULL,
+    oid uint4 NOT NULL,
+    schema_id text NOT NULL,
+    name text NOT NULL,
+    category text NOT NULL,
+    owner_id text NOT NULL
+);

@@ -1,0 +1,28 @@
+-- The columns of the relations in `pg_class`, as PostgreSQL's tools ask for them.
+--
+-- attrelid: the relation, a key of `pg_class`
+-- attname: the column's name
+-- atttypid: the number of its type, a key of `pg_type`
+-- attnum: the column's place in the relation, counted from 1
+-- atttypmod: the type's modifier as PostgreSQL packs it; -1 where it has none
+-- attnotnull: whether it cannot be NULL
+-- atthasdef: whether it has a default
+-- attidentity, attgenerated: empty: no column is made by itself
+-- attisdropped: false
+-- attcollation: 0: texts are compared by their bytes
+CREATE VIEW pg_catalog.pg_attribute AS
+SELECT
+    k.oid AS attrelid,
+    c.name AS attname,
+    c.type_oid AS atttypid,
+    c.position::smallint AS attnum,
+    c.type_mod AS atttypmod,
+    NOT c.nullable AS attnotnull,
+    c."default" IS NOT NULL AS atthasdef,
+    '' AS attidentity,
+    '' AS attgenerated,
+    false AS attisdropped,
+    0::uint4 AS attcollation
+FROM mz_catalog.mz_columns AS c
+JOIN mz_catalog.mz_objects AS o ON o.id = c.id
+JOIN pg_catalog.pg_class AS k ON k.oid = o.oid;

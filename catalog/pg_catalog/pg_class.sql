@@ -1,0 +1,44 @@
+-- The relations and indexes that the session's database shows, as PostgreSQL's tools ask for them.
+--
+-- oid: the object's number, as in `mz_objects`
+-- relname: the object's name
+-- relnamespace: the schema it is in, a key of `pg_namespace`
+-- reltype: 0: relations have no types of rows
+-- relowner: the number of the role that owns it
+-- relam: 0: there are no access methods
+-- reltuples: -1: how many rows there are is not known
+-- relhasindex: whether there is an index on it
+-- relpersistence: `p`: all of them are permanent
+-- relkind: `r` for a table or a source, `i` for an index, `v` for a view, `m` for a materialized view
+-- relnatts: how many columns it has
+-- relchecks: 0: there are no checks
+-- relhasrules, relhastriggers, relhassubclass, relrowsecurity, relforcerowsecurity, relispartition: false
+-- relreplident: `d`
+-- reloptions: NULL
+CREATE VIEW pg_catalog.pg_class AS
+SELECT
+    o.oid,
+    o.name AS relname,
+    s.oid AS relnamespace,
+    0::uint4 AS reltype,
+    r.oid AS relowner,
+    0::uint4 AS relam,
+    -1::real AS reltuples,
+    EXISTS (SELECT 1 FROM mz_catalog.mz_indexes AS i WHERE i.on_id = o.id) AS relhasindex,
+    'p' AS relpersistence,
+    CASE o.type WHEN 'index' THEN 'i' WHEN 'view' THEN 'v' WHEN 'materialized-view' THEN 'm' ELSE 'r' END AS relkind,
+    (SELECT count(*) FROM mz_catalog.mz_columns AS c WHERE c.id = o.id)::smallint AS relnatts,
+    0::smallint AS relchecks,
+    false AS relhasrules,
+    false AS relhastriggers,
+    false AS relhassubclass,
+    false AS relrowsecurity,
+    false AS relforcerowsecurity,
+    'd' AS relreplident,
+    false AS relispartition,
+    NULL::text[] AS reloptions
+FROM mz_catalog.mz_objects AS o
+JOIN mz_catalog.mz_schemas AS s ON s.id = o.schema_id
+LEFT JOIN mz_catalog.mz_databases AS d ON d.id = s.database_id
+JOIN mz_catalog.mz_roles AS r ON r.id = o.owner_id
+WHERE o.type <> 'type' AND (s.database_id IS NULL OR d.name = current_database());

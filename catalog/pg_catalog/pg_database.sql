@@ -1,0 +1,21 @@
+-- The databases, as PostgreSQL's tools ask for them.
+--
+-- oid: the database's number, as in `mz_databases`
+-- datname: the database's name
+-- datdba: the number of the role that owns it
+-- encoding: 6: UTF-8
+-- datcollate, datctype: `C`: texts are compared by their bytes
+-- datistemplate: false
+-- datallowconn: true
+CREATE VIEW pg_catalog.pg_database AS
+SELECT
+    d.oid,
+    d.name AS datname,
+    r.oid AS datdba,
+    6 AS encoding,
+    'C' AS datcollate,
+    'C' AS datctype,
+    false AS datistemplate,
+    true AS datallowconn
+FROM mz_catalog.mz_databases AS d
+JOIN mz_catalog.mz_roles AS r ON r.id = d.owner_id;

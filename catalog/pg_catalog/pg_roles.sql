@@ -1,0 +1,16 @@
+-- The roles, as PostgreSQL's tools ask for them. Every role may do everything.
+--
+-- oid: the role's number, as in `mz_roles`
+-- rolname: the role's name
+-- rolsuper, rolcreaterole, rolcreatedb, rolcanlogin: true
+-- rolinherit: whether it has what the roles have that it is a member of
+CREATE VIEW pg_catalog.pg_roles AS
+SELECT
+    oid,
+    name AS rolname,
+    true AS rolsuper,
+    inherit AS rolinherit,
+    true AS rolcreaterole,
+    true AS rolcreatedb,
+    true AS rolcanlogin
+FROM mz_catalog.mz_roles;
