@@ -1,8 +1,8 @@
 """Evaluating expressions over a handful of rows, in process.
 
 Promise: the answers are those of the DuckDB spelling, which the differential tests hold equal to Spark's and PostgreSQL's; numerics of
-constants have up to 39 digits instead (`mzsql.expr.exact`). One that fails yields an `EvalError` with its message. Thread-safe. For
-constants and folding, not for data: rows come as datums.
+constants have up to 39 digits instead (`mzsql.expr.exact`), and two whole numbers are not worth an engine (`mzsql.expr.whole`). One that
+fails yields an `EvalError` with its message. Thread-safe. For constants and folding, not for data: rows come as datums.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 from sqlglot import expressions as exp
 
-from mzsql.expr import exact, functions, spell
+from mzsql.expr import exact, functions, spell, whole
 from mzsql.expr.decimal_functions import total
 from mzsql.expr.engines import duckdb_connection, to_sql
 from mzsql.expr.folded_windows import argument_of, evaluated
@@ -29,6 +29,7 @@ from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.order import sort_key
 from mzsql.expr.scalar import (
     AggregateExpr,
+    Call,
     Column,
     Literal,
     LiteralError,
@@ -110,6 +111,8 @@ class Evaluator:
             for expr in exprs:
                 if isinstance(expr, Literal | LiteralError) or exact.concerns(expr):
                     found[expr] = self._reduced(expr)
+                elif isinstance(expr, Call) and (known := whole.value(expr)) is not None:
+                    found[expr] = _outcome(known)
                 elif (refused := _refused(expr)) is not None:
                     found[expr] = EvalError(refused)
         others = [expr for expr in exprs if expr not in found]
@@ -119,8 +122,7 @@ class Evaluator:
         return [found[expr] for expr in exprs]
 
     def _reduced(self, expr: Scalar) -> Datum | EvalError:
-        done = exact.reduced(expr, self._ask)
-        return EvalError(done.message) if isinstance(done, LiteralError) else done.value
+        return _outcome(exact.reduced(expr, self._ask))
 
     def _ask(self, expr: Scalar) -> Literal | LiteralError:
         """The value of an expression of constants without numerics of ours."""
@@ -402,6 +404,10 @@ def _typed(column: pa.ChunkedArray, typ: SqlType) -> pa.ChunkedArray:
     if pa.types.is_timestamp(wanted) and pa.types.is_timestamp(column.type):
         return column.cast(wanted)
     raise InternalError(f"an expression of type {typ} came out as {column.type}")
+
+
+def _outcome(known: Literal | LiteralError) -> Datum | EvalError:
+    return EvalError(known.message) if isinstance(known, LiteralError) else known.value
 
 
 def _first_error(rows: Sequence[Sequence[Datum | EvalError]]) -> EvalError | None:

@@ -1,0 +1,77 @@
+"""Arithmetic and comparisons of two whole numbers, computed in Python.
+
+Promise: the value, or the message of the failure, that the table's spelling gives in an engine. The trade-off: a second way to compute
+what every engine computes, for the calls that people write most; asking an engine for one sum takes a millisecond.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from mzsql.expr.functions.declare import BOUNDS, INTEGERS
+from mzsql.expr.scalar import Call, Literal, LiteralError
+from mzsql.repr.types import SqlType, type_name
+
+
+class _Operation(NamedTuple):
+    symbol: str
+    lead: str
+    compute: Callable[[int, int], int]
+
+
+def _quotient(left: int, right: int) -> int:
+    """Towards zero."""
+    whole = abs(left) // abs(right)
+    return whole if (left < 0) == (right < 0) else -whole
+
+
+_OVERFLOW = "numeric field overflow: "
+_ARITHMETIC = {
+    "add": _Operation("+", _OVERFLOW, operator.add),
+    "sub": _Operation("-", _OVERFLOW, operator.sub),
+    "mul": _Operation("*", _OVERFLOW, operator.mul),
+    "div": _Operation("/", "", _quotient),
+}
+_COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
+    "eq": operator.eq,
+    "not_eq": operator.ne,
+    "lt": operator.lt,
+    "lte": operator.le,
+    "gt": operator.gt,
+    "gte": operator.ge,
+}
+
+
+def value(call: Call) -> Literal | LiteralError | None:
+    """The value of a call on two whole numbers; None of any other."""
+    name, _, kind = call.func.rpartition("_")
+    if kind not in INTEGERS or len(call.args) != 2:
+        return None
+    operation, comparison = _ARITHMETIC.get(name), _COMPARISONS.get(name)
+    if operation is None and comparison is None:
+        return None
+    given = [arg.value if isinstance(arg, Literal) else call for arg in call.args]
+    if any(one is None for one in given):
+        return Literal(None, call.typ) if all(isinstance(a, Literal) for a in call.args) else None
+    left, right = given
+    if not isinstance(left, int) or not isinstance(right, int):
+        return None
+    if comparison is not None:
+        return Literal(comparison(left, right), call.typ)
+    assert operation is not None
+    return _computed(operation, left, right, kind, call.typ)
+
+
+def _computed(
+    operation: _Operation, left: int, right: int, kind: str, typ: SqlType
+) -> Literal | LiteralError:
+    if operation.symbol == "/" and right == 0:
+        return LiteralError("division by zero", typ)
+    found = operation.compute(left, right)
+    low, high = BOUNDS[kind]
+    if low <= found <= high:
+        return Literal(found, typ)
+    shown = f'"{left} {operation.symbol} {right}" {type_name(SqlType(kind))} out of range'
+    return LiteralError(operation.lead + shown, typ)
