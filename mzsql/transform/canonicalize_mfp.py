@@ -9,13 +9,22 @@ import msgspec
 
 from mzsql.expr import relation as mir
 from mzsql.expr.canonical import by_cost, ordered
+from mzsql.expr.memo import memo
 from mzsql.expr.mfp import MapFilterProject, extract_mfp, placed, to_relation
 from mzsql.transform.scalars import may_error
-from mzsql.transform.visit import replace_inputs
+from mzsql.transform.visit import kept, replace_inputs
 
 
 def canonicalize_mfp(rel: mir.Relation) -> mir.Relation:
     """Normalize every run, top-down (a run is taken as a whole)."""
+    known = memo("canonicalize_mfp")
+    if id(rel) not in known:
+        known[id(rel)] = rel, kept(rel, _canonicalized(rel))
+    found: mir.Relation = known[id(rel)][1]
+    return found
+
+
+def _canonicalized(rel: mir.Relation) -> mir.Relation:
     mfp, below = extract_mfp(rel)
     kids = mir.inputs(below)
     new = replace_inputs(below, kids, [canonicalize_mfp(kid) for kid in kids])

@@ -13,6 +13,7 @@ import msgspec
 
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
+from mzsql.expr.memo import memo
 from mzsql.expr.mfp import extract_mfp, to_relation
 from mzsql.repr.types import BOOLEAN
 from mzsql.transform.canonicalize_mfp import canonical
@@ -96,8 +97,12 @@ def _visit(
     rel: mir.Relation, locals_: Mapping[int, Facts | None], *, lift: bool = False
 ) -> tuple[mir.Relation, Facts | None]:
     """The relation rewritten, and what holds in its rows; None where it has no rows, so that everything does."""
-    new, facts = _visited(rel, locals_, lift=lift)
-    return kept(rel, new), facts
+    # Without bindings around it, it is the relation alone that decides: what was found of it stays.
+    found = memo("equivalences" if not lift else "equivalences, lifted") if not locals_ else {}
+    if id(rel) not in found:
+        new, facts = _visited(rel, locals_, lift=lift)
+        found[id(rel)] = rel, kept(rel, new), facts
+    return found[id(rel)][1:]  # type: ignore[no-any-return]
 
 
 def _visited(
@@ -156,7 +161,9 @@ def _recursion(
     for _ in range(_ROUNDS):
         derived = dict(known)
         for local, value in zip(rel.ids, rel.values, strict=True):
-            derived[local] = _visit(value, {**locals_, **derived}, lift=lift)[1]
+            facts = _visit(value, {**locals_, **derived}, lift=lift)[1]
+            # Of a recursion no more is passed on than literals, as in Materialize.
+            derived[local] = facts and Facts(tuple(range(mir.arity(value))), facts.literals)
         if derived == known:
             break
         known = derived

@@ -10,6 +10,7 @@ from mzsql.expr import functions
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
 from mzsql.expr.evaluate import EvalError
+from mzsql.expr.memo import memo
 from mzsql.expr.typing import relation_type
 from mzsql.transform.context import OptimizerContext
 from mzsql.transform.fold_constants import series_length
@@ -25,7 +26,7 @@ def flat_map_elimination(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relati
     def evaluated(node: mir.Relation) -> mir.Relation:
         return _evaluated(node, ctx) if isinstance(node, mir.FlatMap) else node
 
-    return rewrite(rel, evaluated)
+    return rewrite(rel, evaluated, memo("flat_map_elimination"))
 
 
 def _evaluated(node: mir.FlatMap, ctx: OptimizerContext) -> mir.Relation:

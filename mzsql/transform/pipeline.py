@@ -107,6 +107,8 @@ LOGICAL: tuple[Stage, ...] = (
         (
             plain(predicate_pushdown),
             plain(equivalence_propagation),
+            # What two inputs have in common is seen before each is narrowed to what is read of it.
+            plain(redundant_join),
             plain(projection_pushdown),
             plain(reduction_pushdown),
             plain(reduce_elision),

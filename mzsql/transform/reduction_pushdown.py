@@ -14,6 +14,7 @@ import msgspec
 from mzsql.expr import functions
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
+from mzsql.expr.memo import memo
 from mzsql.transform.fusion import merge_classes
 from mzsql.transform.visit import project, rewrite
 
@@ -22,7 +23,7 @@ Classes = Sequence[tuple[sc.Scalar, ...]]
 
 def reduction_pushdown(rel: mir.Relation) -> mir.Relation:
     """Push Reduces into joins everywhere, bottom-up."""
-    return rewrite(rel, _push)
+    return rewrite(rel, _push, memo("reduction_pushdown"))
 
 
 def _push(rel: mir.Relation) -> mir.Relation:
