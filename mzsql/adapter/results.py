@@ -81,14 +81,14 @@ def expand(updates: pa.Table, name: str) -> pa.Table:
 
 def named(rows: pa.Table, desc: RelationDesc, *, spelled: bool = False) -> pa.Table:
     """The columns under the relation's names, with exactly its Arrow types but for constants that come as texts where `spelled`."""
+    if not desc.arity:
+        return rows.select([])  # what is left of them is their number
     schema = arrow_schema(desc.typ.columns)
     columns = [
         column if _as_is(column.type, field.type) else column.cast(field.type)
         for column, field in zip(rows.columns, schema, strict=True)
     ]
     # Column names of a result may repeat, which only the list form of Table's constructor allows.
-    if not columns:
-        return rows
     table = pa.table(columns, names=list(desc.names))
     return table if spelled else as_columns(table, desc)
 
@@ -173,4 +173,7 @@ def constant_table(
         decode = decoder(column.type)
         values = [None if row[i] is None else decode(row[i]) for row in flat]
         arrays.append(pa.array(values, arrow_type(column.type)))
+    if not columns:
+        # Rows without columns are counted by a column that the caller drops.
+        return pa.table({"mz_copy": pa.nulls(len(flat))})
     return pa.table(arrays, names=[f"c{i}" for i in range(len(columns))])

@@ -150,6 +150,8 @@ def _refuse_unknown(parts: _Call) -> None:
         )
     if parts.star and parts.name != "count":
         raise UndefinedFunction(f"function {parts.name}() does not exist", position=parts.position)
+    if len(parts.args) > 1 and isinstance(parts.args[0], exp.Star):
+        raise SqlSyntaxError("Expected right parenthesis, found comma", position=parts.position)
     if parts.star and parts.distinct:
         raise UndefinedFunction("DISTINCT * is not supported", position=parts.position)
 

@@ -327,6 +327,23 @@ class Parser(QueryGrammar, ContainerGrammar, ScalarGrammar):
 
     # --- expressions -----------------------------------------------------------------------------
 
+    def _parse_type(self, *args: Any, **kwargs: Any) -> Any:
+        typed = self._typed_literal()
+        return super()._parse_type(*args, **kwargs) if typed is None else typed
+
+    def _typed_literal(self) -> exp.Expr | None:
+        """``name 'text'``: a text as a type whose name is no keyword."""
+        name = self._curr
+        if not name or name.token_type != TokenType.VAR or name.text.upper() in RESERVED:
+            return None
+        if not self._next or self._next.token_type != TokenType.STRING:
+            return None
+        self._advance(2)
+        kind = exp.DataType(this=exp.DType.USERDEFINED, kind=name.text)
+        node = exp.Cast(this=exp.Literal.string(self._prev.text), to=kind)
+        node.meta.update(start=name.start, end=self._prev.end)
+        return self._parse_column_ops(node)
+
     def _parse_function_call(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
         # `= ANY (…)`, `= ALL (…)`, `= SOME (…)`: sqlglot knows only some of them.
         if self._next and self._next.token_type == TokenType.L_PAREN:
@@ -427,6 +444,8 @@ class Dialect(Materialize):
         """No token swallows the rest of the line: every statement is parsed."""
 
         COMMANDS: ClassVar[set[TokenType]] = set()
+        # There is no type of bits: b'1' is a text as a type b.
+        BIT_STRINGS: ClassVar[list[Any]] = []
         KEYWORDS: ClassVar[dict[str, TokenType]] = {
             word: (TokenType.VAR if kind in _STATEMENT_WORDS else kind)
             for word, kind in Materialize.Tokenizer.KEYWORDS.items()

@@ -28,6 +28,7 @@ from mzsql.repr.errors import (
     SqlError,
     SqlSyntaxError,
     UndefinedColumn,
+    Unsupported,
 )
 from mzsql.repr.types import ColumnType, RelationDesc, RelationType, SqlType, type_name
 
@@ -79,6 +80,7 @@ def plan_insert(statement: st.Insert, catalog: CatalogView) -> plans.InsertPlan:
     """INSERT."""
     table = table_named(catalog, statement.table, "insert into")
     assert table.desc is not None
+    _refuse_bare(table)
     planner = QueryPlanner(catalog)
     columns = _columns(table, statement.columns)
     types = [c.type for c in table.desc.typ.columns]
@@ -102,6 +104,12 @@ def plan_insert(statement: st.Insert, catalog: CatalogView) -> plans.InsertPlan:
         columns = columns[: len(source.types)]
     relation = _complete(source, table, columns)
     return plans.InsertPlan(table, _query(relation, table.desc))
+
+
+def _refuse_bare(table: CatalogItem) -> None:
+    """A table without columns stays empty: its rows would have nothing to be told apart or counted by."""
+    if table.desc is not None and table.desc.arity == 0:
+        raise Unsupported(f"writing rows to {table.name}, which has no columns, is not supported")
 
 
 def _query_position(query: exp.Expr | None) -> int | None:
@@ -281,6 +289,7 @@ def plan_update(statement: st.Update, catalog: CatalogView) -> plans.UpdatePlan:
 def plan_copy_from(statement: st.CopyFrom, catalog: CatalogView) -> plans.CopyFromPlan:
     """COPY t FROM '<file>' or STDIN; the format is the file's suffix where it is not said, and for STDIN text."""
     table = table_named(catalog, statement.table, "copy into")
+    _refuse_bare(table)
     columns = tuple(_columns(table, statement.columns)) if statement.columns else None
     formats = ("text", "csv") if statement.path is None else _COPY_FORMATS
     options = copy_options(statement.options, statement.path, formats)

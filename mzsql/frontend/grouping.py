@@ -98,8 +98,7 @@ class SelectState:
         clause, having = self.node.args.get("group"), self.node.args.get("having")
         keys = self._group_keys(clause) if clause is not None else []
         if having is not None:
-            planned = self.context("HAVING").plan(having.this)
-            self.having = to_boolean(planned, "argument of HAVING", position_of(having.this))
+            self.having = self.context("HAVING").plan(having.this)
         self.types = list(self.scope.types())
         if clause is None and having is None and not self.aggregates.found:
             return
@@ -107,8 +106,11 @@ class SelectState:
 
     def filter_groups(self) -> None:
         """Apply HAVING."""
-        if self.having is not None:
-            self.relation = hir.Filter(self.relation, (self.regroup(self.having).expr,))
+        if self.having is None:
+            return
+        position = position_of(self.node.args["having"].this)
+        condition = to_boolean(self.regroup(self.having), "argument of HAVING", position)
+        self.relation = hir.Filter(self.relation, (condition.expr,))
 
     def _group_keys(self, clause: exp.Expr) -> list[Typed]:
         for key in ("grouping_sets", "cube", "rollup", "totals"):

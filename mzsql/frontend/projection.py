@@ -75,9 +75,7 @@ def _named(node: exp.Expr) -> tuple[str, bool]:
             inner, good = _named(node.this)
             if good:
                 return inner, True
-            kind = node.args["to"].this
-            name = kind.value if isinstance(kind, exp.DType) else str(kind)
-            return _TYPE_NAMES.get(name, name.lower()), False
+            return _type_name(node.args["to"]), False
         case exp.Case():
             default = node.args.get("default")
             name, good = ("case", False) if default is None else _named(default)
@@ -90,6 +88,17 @@ def _named(node: exp.Expr) -> tuple[str, bool]:
         case _:
             known = _KINDS.get(type(node), "?column?")
             return known, known != "?column?" and type(node) not in _WEAK
+
+
+def _type_name(node: exp.Expr) -> str:
+    """A type as a column is named after it."""
+    kind = node.this
+    name = kind.value if isinstance(kind, exp.DType) else str(kind)
+    spelled = node.args.get("kind")
+    if kind is exp.DType.USERDEFINED and spelled is not None:
+        last = spelled.expression if isinstance(spelled, exp.Dot) else spelled
+        name = last.name if isinstance(last, exp.Expr) else str(last)
+    return _TYPE_NAMES.get(name, name.lower())
 
 
 def plan_select_items(select: SelectState) -> list[tuple[str, Typed]]:
