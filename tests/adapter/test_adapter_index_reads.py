@@ -110,6 +110,7 @@ def test_as_without_indexes(
 ) -> None:
     leader, reader = processes
     looked = Looked(monkeypatch)
+    rows(leader, "CREATE CLUSTER other REPLICAS ()")
     rows(leader, "CREATE TABLE t (k int, s text, x int)")
     rows(
         leader,
