@@ -427,8 +427,23 @@ def as_common(value: Typed, typ: SqlType) -> Typed | None:
     return call("numeric_to_numeric", [done], typ)
 
 
+def _own_scales(values: Sequence[Typed]) -> Sequence[Typed]:
+    """Beside numerics a quoted number has the digits that it is written with, not only those that the others have."""
+    if not any(value.typ.kind == "numeric" for value in values):
+        return values
+    return [
+        (_literal(str(value.expr.value), NUMERIC) or value)
+        if value.typ.kind == "unknown"
+        and isinstance(value.expr, Literal)
+        and value.expr.value is not None
+        else value
+        for value in values
+    ]
+
+
 def unify(values: Sequence[Typed], what: str, position: int | None) -> tuple[list[Typed], SqlType]:
     """All values as their common type."""
+    values = _own_scales(values)
     typ = common_type(values, what, position)
     done: list[Typed] = []
     for value in values:
@@ -490,7 +505,7 @@ def resolve(candidates: Sequence[Any], args: Sequence[SqlType]) -> Any | None:
     ]
     if exact:
         return exact[0]
-    fitting = _assume_same(fitting, args) or fitting
+    fitting = _assume_same(fitting, args) or _no_container(fitting, args) or fitting
     for score in (_exact_matches, _preferred_matches):
         fitting = _best(fitting, args, score)
         if len(fitting) <= 1:
@@ -509,7 +524,20 @@ def _assume_same(
     if len(args) != 2 or sum(a.kind == "unknown" for a in args) != 1:
         return []
     known = next(a for a in args if a.kind != "unknown")
-    return [(f, p) for f, p in fitting if all(t.kind == known.kind for t in p)]
+    return [
+        (f, p)
+        for f, p in fitting
+        if all(t.kind == known.kind and t.element == known.element for t in p)
+    ]
+
+
+def _no_container(
+    fitting: list[tuple[Any, tuple[SqlType, ...]]], args: Sequence[SqlType]
+) -> list[tuple[Any, tuple[SqlType, ...]]]:
+    """A literal without a type is a container only where another argument is one, or nothing else fits."""
+    if any(a.kind in _CONTAINERS for a in args):
+        return []
+    return [(f, p) for f, p in fitting if not any(t.kind in _CONTAINERS for t in p)]
 
 
 def _exact_matches(args: Sequence[SqlType], params: tuple[SqlType, ...]) -> int:
@@ -634,11 +662,12 @@ def _resolved(name: str, args: Sequence[Typed], shown: str, position: int | None
             sqlstate="42725",
         ) from None
     if func is None:
-        kind, _, rest = shown.partition(": ")
+        # A record's type has colons of its own.
+        rest = shown.removeprefix("operator: ") if shown.startswith("operator: ") else ""
         problem = polymorphic_problem(functions.scalars_named(name), [a.typ for a in args])
         if problem is not None and not rest:
             raise UndefinedFunction(problem, position=position)
-        message = f"operator does not exist: {rest}" if rest else f"{kind} does not exist"
+        message = f"operator does not exist: {rest}" if rest else f"{shown} does not exist"
         hint = None
         if not functions.scalars_named(name) and not rest:
             message = f'function "{name}" does not exist'

@@ -7,6 +7,7 @@ behind: an array, a list (through all its layers), a map, jsonb; a slice keeps t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import expressions as exp
@@ -135,13 +136,22 @@ def _ordered(
 
 
 def _subscript(ctx: ExprContext, node: exp.Expr) -> Typed:
-    value = ctx.plan(node.this)
-    parts = node.expressions
+    """All brackets behind a value: slices that follow each other cut one layer each."""
     position = position_of(node)
-    if any(isinstance(part, exp.Slice) for part in parts):
-        return _slice(ctx, value, parts, position)
-    for part in parts:
-        value = _at(value, ctx.plan(part), position)
+    parts: list[exp.Expr] = []
+    while isinstance(node, exp.Bracket):
+        parts = [*node.expressions, *parts]
+        node = node.this
+    value = ctx.plan(node)
+    if value.typ.kind == "array" and any(isinstance(part, exp.Slice) for part in parts):
+        # Of an array a number among slices is one, too: from the first element on.
+        parts = [p if isinstance(p, exp.Slice) else exp.Slice(expression=p) for p in parts]
+    for sliced, group in groupby(parts, key=lambda part: isinstance(part, exp.Slice)):
+        if sliced:
+            value = _slice(ctx, value, list(group), position)
+            continue
+        for part in group:
+            value = _at(value, ctx.plan(part), position)
     return value
 
 
@@ -189,8 +199,7 @@ def _slice(
         )
     bounds: list[Typed] = []
     for part in parts:
-        if not isinstance(part, exp.Slice):
-            raise SqlSyntaxError("cannot mix subscripts and slices", position=position)
+        assert isinstance(part, exp.Slice)
         for end, otherwise in ((part.this, 1), (part.expression, _END)):
             given = Typed(Literal(otherwise, t.BIGINT), t.BIGINT, False)
             bounds.append(_index(ctx.plan(end), kind, position) if end is not None else given)

@@ -34,6 +34,21 @@ _SHARED = [
     "ARRAY[1, 2] < ARRAY[1, 3]",
     "ARRAY[1, NULL] > ARRAY[1, 2]",
     "array_length(ARRAY[1, 2], 1)",
+    "((ARRAY[[1, 2], [3, 4]])[1:1][2:2])::text",
+    "((ARRAY[[1, 2], [3, 4]])[2][1:1])::text",
+    "((ARRAY[1, 2, 3])[2:])::text",
+    "(ARRAY[1, 2] || NULL)::text",
+    "(NULL || ARRAY[1, 2])::text",
+    "(ARRAY[1, 2] || '{3}')::text",
+    "(ARRAY[[1, 2]] || ARRAY[3, 4])::text",
+    "(ARRAY[[1, 2]] || ARRAY[[3, 4]])::text",
+    "ARRAY[ARRAY[]::int[], ARRAY[]::int[]]::text",
+    "string_to_array('a,b,,c', ',')::text",
+    "string_to_array('abc', NULL)::text",
+    "string_to_array('a,b', '')::text",
+    "string_to_array('a,b', ',', 'b')::text",
+    "string_to_array('', ',')::text",
+    "array_position(ARRAY[1, 2, 1], 1, 2)",
     "array_length(ARRAY[]::int[], 1)",
     "array_upper(ARRAY[[1, 2, 3]], 2)",
     "array_lower(ARRAY[7], 1)",
@@ -216,3 +231,33 @@ def test_a_dataflow_over_jsonb_is_refused_at_once(con: mzsql.Connection) -> None
         con.execute("CREATE MATERIALIZED VIEW fields AS SELECT j -> 'a' AS a FROM documents")
     con.execute("CREATE VIEW fields AS SELECT j -> 'a' AS a FROM documents")
     assert _ours(con, "SELECT * FROM fields") == []
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        (
+            "ARRAY[[1, 2], [3]]",
+            "number of array elements (3) does not match declared cardinality (4)",
+        ),
+        ("ARRAY[[1, 2]] || ARRAY[[3]]", "cannot concatenate incompatible arrays"),
+        ("ARRAY[[1, 2]] || ARRAY[3]", "cannot concatenate incompatible arrays"),
+        (
+            "array_position(ARRAY[[1], [2]], ARRAY[1])",
+            "searching for elements in multidimensional arrays is not supported",
+        ),
+        ("array_position(ARRAY[1], 1, NULL)", "initial position must not be null"),
+        (
+            "(LIST[1, 2])[1:1][1:1]",
+            "cannot slice into 2 layers; list only has 1 layer",
+        ),
+        (
+            "list_length_max(LIST[1], 3)",
+            "invalid layer: 3; must use value within [1, 1]",
+        ),
+    ],
+)
+def test_shapes_that_do_not_fit(con: mzsql.Connection, expression: str, message: str) -> None:
+    with pytest.raises(mzsql.Error) as failure:
+        con.execute(f"SELECT {expression}").fetchall()
+    assert str(failure.value).splitlines()[0] == message

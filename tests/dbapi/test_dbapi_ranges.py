@@ -330,3 +330,35 @@ def test_columns_survive_files_and_restarts(tmp_path: Path) -> None:
         rows.write_text("5,x\n")
         with pytest.raises(mzsql.DataError, match="Missing left parenthesis"):
             con.execute(f"COPY r FROM '{rows}' WITH (FORMAT csv)")
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_materialized_views_keep_up(tmp_path: Path) -> None:
+    pairs = "a.k AS a, b.k AS b, (a.v * b.v)::text AS x, (a.v @> b.v)::text AS c, (a.n + b.n)::text AS u"
+    queries = {
+        "grouped": "SELECT v::text AS v, n FROM (SELECT v, count(*) AS n FROM t GROUP BY v) AS g",
+        "joined": f"SELECT {pairs} FROM t a JOIN t b ON a.v && b.v AND a.n && b.n",
+        "made": "SELECT DISTINCT w::text AS w, int4range(k, k + 3, '[]')::text AS r FROM t",
+    }
+    with mzsql.connect(tmp_path / "env") as con:
+        con.execute("SET statement_timeout = '300 s'")
+        con.execute("CREATE TABLE t (k integer, v int4range, w tsrange, n numrange)")
+        con.execute(
+            "INSERT INTO t VALUES (1, '[1,5)', '[2020-01-01,2020-01-02)', '[1.5,2]'), "
+            "(2, 'empty', '(,)', 'empty'), (3, NULL, NULL, NULL), (4, '[1,4]', 'empty', '(,2.5)')"
+        )
+        for name, query in queries.items():
+            con.execute(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+        changes = (
+            "INSERT INTO t VALUES (5, '(,)', 'empty', '[2,2]')",
+            "UPDATE t SET v = '[2,3]' WHERE k = 1",
+            "DELETE FROM t WHERE k = 4",
+        )
+        for change in changes:
+            con.execute(change)
+            for name, query in queries.items():
+                kept = con.execute(f"SELECT * FROM {name}").fetchall()
+                asked = con.execute(query).fetchall()
+                assert sorted(map(str, kept)) == sorted(map(str, asked)), (change, name)
+                assert asked

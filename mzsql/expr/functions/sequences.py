@@ -128,8 +128,8 @@ def too_deep(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
 def too_deep_message(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
     """The message of `too_deep`."""
     layers = dimensions(args[0].typ)
-    lead = f"invalid layer: {layers}; must use value within [1, {layers}]"
-    return s.text(lead)
+    tail = s.text(f"; must use value within [1, {layers}]")
+    return s.concat(s.text("invalid layer: "), s.string(args[1].ast), tail)
 
 
 # --- searching and joining -----------------------------------------------------------------------
