@@ -8,7 +8,7 @@ from sqlglot import expressions as exp
 
 from mzsql.expr.scalar import Literal
 from mzsql.frontend import hir
-from mzsql.frontend.coerce import Typed, cast, unify
+from mzsql.frontend.coerce import Typed, as_common, cast, unify
 from mzsql.frontend.expressions import ExprContext
 from mzsql.frontend.nodes import position_of
 from mzsql.frontend.planned import Planned
@@ -39,6 +39,9 @@ def column_values(cells: list[Typed], want: SqlType | None, position: int | None
         if value is None:
             return unify(cells, "VALUES", position)[0]
         out.append(value)
+    if want.kind == "numeric" and len({value.typ.effective_scale for value in out}) > 1:
+        # The rows of one relation have one type: that of the column, all of whose digits each value gets.
+        return [as_common(value, want) or value for value in out]
     return out
 
 

@@ -86,6 +86,8 @@ class StepState(Renderer):
 
     def constant(self, node: lir.Constant) -> Collection:
         """A constant never changes."""
+        # Its rows are spelled when it is hydrated: what cannot be is refused with the step, before there is a dataflow.
+        self.literal_rows(node)
         name = self.define(node.lir_id, "", self.empty(node.columns))
         return Collection(name, node.columns, errors=False, trace=nothing)
 

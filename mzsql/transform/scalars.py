@@ -12,8 +12,9 @@ from mzsql.expr import functions
 from mzsql.expr import scalar as sc
 from mzsql.expr.canonical import rank
 from mzsql.expr.evaluate import EvalError
+from mzsql.expr.exact import refusal
 from mzsql.expr.typing import nullable, strict_columns
-from mzsql.repr.types import BOOLEAN, ColumnType
+from mzsql.repr.types import BOOLEAN, ColumnType, SqlType
 from mzsql.transform.context import OptimizerContext
 
 TRUE = sc.Literal(True, BOOLEAN)
@@ -92,7 +93,36 @@ def _call(node: sc.Call, columns: Sequence[ColumnType], ctx: OptimizerContext) -
         return sc.Literal(None, node.typ)
     if node.args and all(is_literal(arg) for arg in node.args):
         return _evaluate(node, ctx)
-    return node
+    known = _beyond_columns(node, func.name)
+    return node if known is None else known
+
+
+_WHOLE = SqlType("numeric", scale=0)
+#: What a comparison says where its left side is less, or greater, than its right side.
+_WHERE_LESS = {"=": False, "<>": True, "<": True, "<=": True, ">": False, ">=": False}
+_WHERE_GREATER = {"=": False, "<>": True, "<": False, "<=": False, ">": True, ">=": True}
+
+
+def _beyond_columns(node: sc.Call, symbol: str) -> sc.Scalar | None:
+    """A comparison with a numeric that no column holds (NaN, more than 38 digits): it is beyond every value. None of anything else."""
+    if len(node.args) != 2 or symbol not in _WHERE_LESS:
+        return None
+    left, right = node.args
+    for literal, other, first in ((left, right, True), (right, left, False)):
+        if not isinstance(literal, sc.Literal) or literal.typ.kind != "numeric":
+            continue
+        if isinstance(other, sc.Literal | sc.LiteralError):
+            continue
+        if refusal(literal.value, _WHOLE) is None:
+            continue
+        negative = str(literal.value).startswith("-")
+        truth = (_WHERE_LESS if negative == first else _WHERE_GREATER)[symbol]
+        null = sc.Call("is_null", (other,), BOOLEAN)
+        unknown = sc.Literal(None, BOOLEAN)
+        if truth:
+            return sc.Call("or", (sc.Call("not", (null,), BOOLEAN), unknown), BOOLEAN)
+        return sc.Call("and", (null, unknown), BOOLEAN)
+    return None
 
 
 def _evaluate(node: sc.Call, ctx: OptimizerContext) -> sc.Scalar:
