@@ -1,6 +1,6 @@
 """What timestamps cost: oracles against the same callers each sending the design's statements through a pool, in turns in one run.
 
-    python bench/oracle                         # all cases, about ten minutes
+    python bench/oracle                         # all cases, about seven minutes each
     python bench/oracle --quick                 # a quick look, about two minutes
     python bench/oracle --only a --callers 512 --json found.json
 
