@@ -416,6 +416,9 @@ def _window(ctx: ExprContext, node: exp.Expr) -> Typed:
             position=position_of(node),
             sqlstate="42P20",
         )
+    name = _window_name(node)
+    if name and not _exists(name) and not _is_table_function(name):
+        raise UndefinedFunction(f'function "{name}" does not exist', position=position_of(node))
     return windows.plan_window(ctx, node)
 
 

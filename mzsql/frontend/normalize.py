@@ -62,7 +62,9 @@ def normalize_create_sql(
     start, end = span
     names: dict[int, tuple[int, str]] = {}
     for node in nodes:
-        for part in node.find_all(exp.Identifier):
+        # The name of a join's merged columns stands beside the tree.
+        aliases = (join.meta.get("alias") for join in node.find_all(exp.Join))
+        for part in (*node.find_all(exp.Identifier), *(a for a in aliases if a is not None)):
             at = part.meta.get("start")
             if at is not None:
                 names[int(at)] = (int(part.meta["end"]) + 1, quoted(fold(part)))

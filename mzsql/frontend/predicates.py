@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import expressions as exp
 
-from mzsql.expr import functions
 from mzsql.expr.scalar import Literal
 from mzsql.frontend import hir
 from mzsql.frontend.coerce import (
     Typed,
     call,
     exact_numeric,
-    function_call,
     operator_call,
     to_boolean,
 )
@@ -61,6 +59,8 @@ def _not(ctx: ExprContext, node: exp.Expr) -> Typed:
         return _in(ctx, inner, negated=True)
     if isinstance(inner, exp.Between) and node.this is inner:
         return _between(ctx, inner, negated=True)
+    if isinstance(inner, exp.Like | exp.ILike) and node.this is inner:
+        return _like(ctx, inner, negated=True)
     operand = to_boolean(ctx.plan(node.this), "NOT argument", position_of(node.this))
     return call("not", [operand])
 
@@ -162,17 +162,14 @@ def _negative(ctx: ExprContext, node: exp.Expr) -> Typed:
     return exact_numeric(text, "-")
 
 
-def _like(ctx: ExprContext, node: exp.Expr) -> Typed:
-    name = "ilike" if isinstance(node, exp.ILike) else "like"
+def _like(ctx: ExprContext, node: exp.Expr, *, negated: bool = False) -> Typed:
+    symbol = "~~*" if isinstance(node, exp.ILike) else "~~"
+    negated = negated or bool(node.args.get("negate"))
+    if isinstance(node.expression, exp.Any | exp.All):
+        return _quantified(ctx, node, symbol, negated=negated)
     args = [ctx.plan(node.this), ctx.plan(node.expression)]
-    symbol = "~~*" if name == "ilike" else "~~"
-    found = functions.scalars_named(name) or functions.scalars_named(symbol)
-    done = (
-        function_call(name, args, position_of(node))
-        if found and found[0].name == name
-        else operator_call(symbol, args, position_of(node))
-    )
-    return negate(done) if node.args.get("negate") else done
+    done = operator_call(symbol, args, position_of(node))
+    return negate(done) if negated else done
 
 
 def _escape(ctx: ExprContext, node: exp.Expr) -> Typed:
@@ -252,13 +249,14 @@ def _in(ctx: ExprContext, node: exp.Expr, *, negated: bool = False) -> Typed:
     return combine(key, [compare(symbol, left, m, position) for m in members])
 
 
-def _quantified(ctx: ExprContext, node: exp.Expr, symbol: str) -> Typed:
+def _quantified(ctx: ExprContext, node: exp.Expr, symbol: str, *, negated: bool = False) -> Typed:
     quantifier = node.expression
     query = unparen(quantifier.this)
     if not isinstance(query, exp.Subquery | exp.Query | exp.Values):
         query = elements_query(query)
     every = isinstance(quantifier, exp.All)
-    return _any_all(ctx, node.this, symbol, query, position_of(node), every=every)
+    position = position_of(node)
+    return _any_all(ctx, node.this, symbol, query, position, every=every, negated=negated)
 
 
 def _any_all(
@@ -269,8 +267,9 @@ def _any_all(
     position: int | None,
     *,
     every: bool,
+    negated: bool = False,
 ) -> Typed:
-    """``left symbol ANY|ALL (query)``: the comparison mapped over the query's rows, then reduced."""
+    """``left symbol ANY|ALL (query)``: the comparison mapped over the query's rows, then reduced; `negated` as in NOT LIKE ANY."""
     target = operand(ctx, left)
     planned = ctx.planner.subquery(query, ctx.scope)
     outer, inner = query_sides(target, planned, position)
@@ -280,6 +279,7 @@ def _any_all(
         raise SqlError(
             "op ANY/ALL requires operator to yield boolean", position=position, sqlstate="42809"
         )
+    comparison = negate(comparison) if negated else comparison
     mapped = hir.Map(planned.relation, (comparison.expr,))
     column = hir.Column(len(planned.types))
     aggregate = hir.Aggregate("all" if every else "any", column, False, t.BOOLEAN, True)

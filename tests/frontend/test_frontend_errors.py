@@ -247,6 +247,9 @@ CASES = [
     ("SELECT (SELECT 1, 2)", "Expected subselect to return 1 column, got 2 columns", None),
     ("SELECT (SELECT)", "Expected subselect to return 1 column, got 0 columns", None),
     ("SELECT (a).* FROM t", "type integer is not composite", None),
+    ("SELECT ntile(2) OVER () FROM t", 'function "ntile" does not exist', "ntile"),
+    ("SELECT b'1'", 'type "b" does not exist', None),
+    ("SELECT count(*, 1) FROM t", "Expected right parenthesis, found comma", None),
     # --- syntax
     ("SELECT 1 FROM", "Expected identifier, found EOF", ""),
     ("SELECT (1", "Expected right parenthesis, found EOF", ""),

@@ -27,3 +27,11 @@ WITH q (k) AS (SELECT a, b FROM t) SELECT * FROM q
 def test_columns_are_named_as_in_postgres(worlds, sql: str) -> None:
     theirs = worlds.postgres.execute(sql).description
     assert list(worlds.catalog.plan(sql).query.desc.names) == [column.name for column in theirs]
+
+
+def test_the_name_of_merged_columns_is_kept_quoted(worlds) -> None:
+    plan = worlds.catalog.plan(
+        "CREATE VIEW merged AS SELECT x.a FROM t JOIN w USING (a) AS x WHERE x.a = 1"
+    )
+    assert 'USING ("a") AS "x" WHERE "x"."a" = 1' in plan.create_sql
+    assert worlds.catalog.plan(plan.create_sql).create_sql == plan.create_sql

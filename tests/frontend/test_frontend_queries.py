@@ -240,6 +240,10 @@ SELECT a, t.a, q.a FROM t FULL JOIN (SELECT c::bigint AS a, d FROM u) q USING (a
 SELECT (q).a, (q).s FROM (SELECT a, s FROM t) q
 SELECT (q).* FROM (SELECT a, s FROM t) q
 SELECT ((SELECT 2) UNION SELECT 2), (((SELECT 3)) UNION SELECT 3)
+SELECT s LIKE ANY (ARRAY['x%', 'z']), s NOT LIKE ANY (ARRAY['x', 'y%']), s NOT LIKE ALL (ARRAY['x', 'z']) FROM t
+SELECT a, s ILIKE ANY (SELECT upper(s) FROM t), s NOT ILIKE ALL (ARRAY['X', NULL]) FROM t
+SELECT a FROM t WHERE NOT (s LIKE ANY (ARRAY['x', 'z']))
+SELECT int4 '7' + 1, bool 'true', text 'x' || 'y'
 """
 
 
