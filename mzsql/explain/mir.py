@@ -124,7 +124,9 @@ class MirPrinter:
             case mir.Map(scalars=exprs):
                 return f"Map ({print_.scalars(exprs)})"
             case mir.FlatMap(func=func, exprs=exprs):
-                return f"FlatMap {functions.table_func(func).name}({print_.scalars(exprs)})"
+                table = functions.table_func(func)
+                name = table.key if table.name == "unnest" else table.name
+                return f"FlatMap {name}({print_.scalars(exprs)})"
             case mir.Filter(predicates=predicates):
                 return f"Filter {' AND '.join(print_.scalar(p) for p in predicates)}"
             case mir.Reduce():
@@ -274,12 +276,12 @@ class MirPrinter:
         names = [f"%{i}{self._input_name(part)}" for i, part in enumerate(rel.inputs)]
 
         def step(order: mir.JoinInputOrder) -> str:
-            key = "×" if not order.key else self._scalars.key(order.key)
+            key = "[×]" if not order.key else self._scalars.key(order.key)
             return f"{names[order.input]}{key}{order.characteristics}"
 
         match rel.implementation:
             case mir.Differential(start=start, start_key=key, order=order):
-                shown = "" if key is None else ("×" if not key else self._scalars.key(key))
+                shown = "" if key is None else ("[×]" if not key else self._scalars.key(key))
                 first = f"{names[start]}{shown}{rel.implementation.start_characteristics}"
                 self._out.add(level, "implementation")
                 self._out.add(level + 1, " » ".join([first, *(step(o) for o in order)]))
@@ -294,6 +296,8 @@ class MirPrinter:
         """The name of what an input reads, through filters, maps, projections and arrangements."""
         while isinstance(part, mir.ArrangeBy | mir.Filter | mir.Map | mir.Project):
             part = part.input
+        if isinstance(part, mir.Join) and isinstance(part.implementation, mir.IndexedFilter):
+            return f":{short(self._humanizer.name(part.implementation.coll))}"
         if not isinstance(part, mir.Get):
             return ""
         return (

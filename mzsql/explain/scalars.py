@@ -5,6 +5,7 @@ Promise: text only, from a plan's own structs; a function prints as its row in t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from mzsql.expr import functions
@@ -48,6 +49,10 @@ def aggregate_name(key: str) -> str:
 _BY_TYPE = ("extract_", "date_part_", "date_trunc_")
 #: Comparisons with a pattern that is known: they are functions of the text alone.
 _MATCHES = {"like": "like", "like_char": "like", "ilike": "ilike", "ilike_char": "ilike"}
+
+
+#: A column that an ordered aggregate is ordered by, in its name.
+_ORDERED_BY = re.compile(r"#(\d+)(?= (?:asc|desc) )")
 
 
 def shown_name(func: functions.ScalarFunc) -> str:
@@ -185,6 +190,8 @@ class ScalarPrinter:
         if name == "count" and isinstance(aggregate.expr, Literal) and aggregate.expr.value is True:
             return "count(*)"
         distinct = "distinct " if aggregate.distinct else ""
+        if self._names:
+            name = _ORDERED_BY.sub(lambda found: self.column(int(found[1])), name)
         return f"{name}({distinct}{self.scalar(aggregate.expr)})"
 
     def mfp_lines(self, mfp: MapFilterProject) -> list[str]:

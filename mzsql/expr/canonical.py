@@ -8,10 +8,12 @@ is never put before one that stood before it and may drop the row.
 from __future__ import annotations
 
 import heapq
+import struct
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from mzsql.expr.scalar import Call, Column, If, Literal, LiteralError, Scalar, Unmaterializable
+from mzsql.repr.datum import Datum, Row
 
 #: A key of the order; comparable with any other one.
 Rank = tuple[Any, ...]
@@ -129,3 +131,42 @@ def ordered(
         done[chosen] = True
         result.append(preds[chosen])
     return result
+
+
+_LIKES = frozenset({"like", "ilike", "like_char", "ilike_char"})
+
+
+def can_fail(call: Call) -> bool:
+    """Whether a call can fail where its arguments do not. Of a LIKE it is the pattern that does, so a known one says."""
+    # The table of functions is read at call time: it is made of modules that need this package.
+    from mzsql.expr import functions  # noqa: PLC0415
+
+    if call.func in _LIKES and isinstance(pattern := call.args[1], Literal):
+        text = pattern.value
+        return isinstance(text, str) and (len(text) - len(text.rstrip("\\"))) % 2 == 1
+    return functions.scalar(call.func).may_error
+
+
+def row_order(row: Row) -> tuple[int, bytes]:
+    """Where a row stands among others: as Materialize stores it, short ones first, then byte by byte."""
+    stored = b"".join(map(_stored, row))
+    return len(stored), stored
+
+
+def _stored(value: Datum) -> bytes:
+    """A value in the bytes that Materialize would store it in: a tag that says its kind and size, then no more bytes than it takes."""
+    match value:
+        case None:
+            return b"\x00"
+        case bool():
+            return b"\x02" if value else b"\x01"
+        case int():
+            size = (value if value >= 0 else ~value).bit_length() + 7 >> 3
+            tag = (0x10 if value >= 0 else 0x40) + min(size, 0x2F)
+            low = value & ((1 << 8 * size) - 1)
+            return bytes((tag,)) + low.to_bytes(size, "little")
+        case float():
+            return b"\x80" + struct.pack("<d", value)
+        case _:
+            text = (value if isinstance(value, str) else repr(value)).encode()
+            return bytes((0x90 + min(len(text) >> 8, 1), len(text) & 0xFF)) + text

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 import msgspec
 
 from mzsql.expr import relation as mir
-from mzsql.expr.canonical import ordered, rank
+from mzsql.expr.canonical import can_fail, ordered, rank
 from mzsql.expr.scalar import (
     Call,
     Column,
@@ -198,12 +198,8 @@ def _size(mfp: MapFilterProject) -> int:
 
 
 def _may_error(expr: Scalar) -> bool:
-    # The table of functions is read at call time: it is made of modules that need this package.
-    from mzsql.expr import functions  # noqa: PLC0415
-
     return any(
-        isinstance(node, LiteralError)
-        or (isinstance(node, Call) and functions.scalar(node.func).may_error)
+        isinstance(node, LiteralError) or (isinstance(node, Call) and can_fail(node))
         for node in walk(expr)
     )
 

@@ -13,6 +13,7 @@ import msgspec
 
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
+from mzsql.expr.canonical import row_order
 from mzsql.expr.evaluate import EvalError, Evaluator
 from mzsql.expr.folded_windows import can_fold
 from mzsql.expr.functions import windows
@@ -211,7 +212,7 @@ def _row_wise(
 def _reduce(
     rel: mir.Reduce, inner: mir.Constant, typ: RelationType, evaluator: Evaluator
 ) -> mir.Relation:
-    if any(diff <= 0 for _, diff in inner.rows):
+    if any(diff <= 0 for _, diff in inner.rows) or sum(diff for _, diff in inner.rows) > LIMIT:
         return rel
     found = [w for a in rel.aggregates if (w := windows.parse(a.func)) is not None]
     many = sum(diff for _, diff in inner.rows) > WINDOW_LIMIT
@@ -266,6 +267,8 @@ def _union(inputs: Sequence[mir.Relation], typ: RelationType) -> mir.Relation:
     if failed is not None:
         return mir.Constant((), typ, failed.error)
     rows = constant((entry for part in constants for entry in part.rows), typ)
+    if len(constants) > 1:
+        rows = mir.Constant(tuple(sorted(rows.rows, key=lambda entry: row_order(entry[0]))), typ)
     if not others:
         return rows
     if rows.rows:

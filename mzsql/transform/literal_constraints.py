@@ -13,11 +13,13 @@ import msgspec
 
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
-from mzsql.expr.mfp import MapFilterProject, extract_mfp, to_relation
+from mzsql.expr.canonical import row_order
+from mzsql.expr.mfp import MapFilterProject, extract_mfp, placed, to_relation
 from mzsql.repr.datum import Datum, Row
 from mzsql.repr.types import ColumnType, RelationType
 from mzsql.transform.context import IndexDesc, OptimizerContext
 from mzsql.transform.fusion import conjuncts
+from mzsql.transform.predicate_pushdown import INLINED, size_over
 from mzsql.transform.scalars import simplify
 from mzsql.transform.visit import replace_inputs
 
@@ -29,11 +31,33 @@ def literal_constraints(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relatio
     """Plan lookups everywhere."""
     mfp, below = extract_mfp(rel)
     if isinstance(below, mir.Get) and not isinstance(below.id, int) and mfp.predicates:
-        found = _best(mfp, below, ctx.indexes(below.id), ctx)
+        indexes = ctx.indexes(below.id)
+        if not indexes:
+            return rel
+        mfp = _inlined(mfp, below.typ.columns, ctx)
+        found = _best(mfp, below, indexes, ctx)
         return rel if found is None else _lookup(below, mfp, found)
     kids = mir.inputs(below)
     new = replace_inputs(below, kids, [literal_constraints(kid, ctx) for kid in kids])
     return rel if new is below else _rebuilt(rel, new)
+
+
+def _inlined(
+    mfp: MapFilterProject, columns: Sequence[ColumnType], ctx: OptimizerContext
+) -> MapFilterProject:
+    """The MFP with predicates that say all that they say of the input's columns, as far as that does not make them very large."""
+    exprs: list[sc.Scalar] = [sc.Column(c) for c in range(mfp.input_arity)]
+    sizes = [1] * mfp.input_arity
+    for expr in mfp.expressions:
+        sizes.append(size_over(expr, sizes))
+        small = sizes[-1] <= INLINED
+        exprs.append(sc.substitute(expr, exprs) if small else sc.Column(len(exprs)))
+    preds: list[sc.Scalar] = []
+    for _, pred in mfp.predicates:
+        seen = sc.substitute(pred, exprs)
+        local = all(c < mfp.input_arity for c in sc.support(seen))
+        preds.extend(conjuncts((simplify(seen, columns, ctx) if local else pred,)))
+    return msgspec.structs.replace(mfp, predicates=tuple(placed(pred) for pred in preds))
 
 
 def _rebuilt(rel: mir.Relation, below: mir.Relation) -> mir.Relation:
@@ -94,7 +118,7 @@ def _match(
     if any(len(option) != width for option in options):
         return None
     rows = {tuple(option[part] for part in range(width)): None for option in options}
-    ordered_rows = tuple(sorted(rows, key=lambda row: [_datum_order(value) for value in row]))
+    ordered_rows = tuple(sorted(rows, key=row_order))
     return _Found(index, ordered_rows, tuple(used))
 
 
@@ -180,12 +204,6 @@ def _widenings() -> dict[str, tuple[int, int]]:
 
 
 _WIDENINGS = _widenings()
-
-
-def _datum_order(value: Datum) -> tuple[int, float, str]:
-    if isinstance(value, int | float):
-        return (0, float(value), "")
-    return (1, 0.0, value if isinstance(value, str) else repr(value))
 
 
 def _lookup(get: mir.Get, mfp: MapFilterProject, found: _Found) -> mir.Relation:

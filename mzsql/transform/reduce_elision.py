@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 
 from mzsql.expr import functions
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
+from mzsql.expr.mfp import extract_mfp
 from mzsql.expr.relation_keys import normalize_keys
 from mzsql.expr.typing import nullable, relation_type
 from mzsql.repr.types import BOOLEAN, ColumnType, RelationType
@@ -24,6 +26,9 @@ def _keys_of_padding(rel: mir.Relation, typ: RelationType, bindings: Bindings) -
     if not isinstance(rel, mir.Union) or len(rel.inputs) != 2:
         return typ
     found = list(typ.keys)
+    some = [part for part in rel.inputs if not _is_nothing(part)]
+    if len(some) == 1:
+        found.extend(relation_type(some[0], bindings.types).keys)
     for base, rest in (rel.inputs, rel.inputs[::-1]):
         lacking = _lacking(rest)
         if lacking is None:
@@ -48,6 +53,34 @@ def _keys_of_padding(rel: mir.Relation, typ: RelationType, bindings: Bindings) -
             if moved in base_keys and all(outputs[c] == c for c in key):
                 found.append(moved)
     return RelationType(typ.columns, normalize_keys(found))
+
+
+_COMPARISONS: dict[str, Callable[[int, int], bool]] = {
+    "eq": operator.eq,
+    "not_eq": operator.ne,
+    "lt": operator.lt,
+    "lte": operator.le,
+    "gt": operator.gt,
+    "gte": operator.ge,
+}
+
+
+def _is_nothing(rel: mir.Relation) -> bool:
+    """Whether row-wise operators let no row pass, as one compares two numbers: the check of a subquery that has one row."""
+    mfp, _ = extract_mfp(rel)
+    columns: list[sc.Scalar] = [sc.Column(c) for c in range(mfp.input_arity)]
+    for expr in mfp.expressions:
+        columns.append(sc.substitute(expr, columns))
+    return any(_is_false(sc.substitute(pred, columns)) for _, pred in mfp.predicates)
+
+
+def _is_false(pred: sc.Scalar) -> bool:
+    match pred:
+        case sc.Call(func=func, args=(sc.Literal(value=int(a)), sc.Literal(value=int(b)))):
+            compare = _COMPARISONS.get(func.rpartition("_")[0])
+            return compare is not None and not compare(a, b)
+        case _:
+            return False
 
 
 def _lacking(rel: mir.Relation) -> tuple[tuple[int, ...], mir.Relation, mir.Relation] | None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from mzsql.expr import functions
 from mzsql.expr import scalar as sc
-from mzsql.expr.canonical import rank
+from mzsql.expr.canonical import can_fail, rank
 from mzsql.expr.evaluate import EvalError
 from mzsql.expr.exact import refusal
 from mzsql.expr.typing import nullable, strict_columns
@@ -46,8 +46,7 @@ def is_literal(expr: sc.Scalar) -> bool:
 def may_error(expr: sc.Scalar) -> bool:
     """Whether an evaluation can fail."""
     return any(
-        isinstance(node, sc.LiteralError)
-        or (isinstance(node, sc.Call) and functions.scalar(node.func).may_error)
+        isinstance(node, sc.LiteralError) or (isinstance(node, sc.Call) and can_fail(node))
         for node in sc.walk(expr)
     )
 
