@@ -111,7 +111,7 @@ def join_keys(inputs: Sequence[RelationType], equivalences: Sequence[Sequence[Sc
     kept = all(
         any(bound[n].issuperset(key) for key in part.keys) for n, part in enumerate(inputs) if n > 0
     )
-    return inputs[0].keys if kept else ()
+    return normalize_keys(inputs[0].keys) if kept else ()
 
 
 def padded_keys(rel: mir.Union, inputs: Sequence[RelationType]) -> Keys:
