@@ -22,13 +22,13 @@ from mzsql.frontend.parse_containers import ContainerGrammar
 from mzsql.frontend.parse_options import group_size_options
 from mzsql.frontend.parse_queries import QueryGrammar
 from mzsql.frontend.parse_recursion import recursion_limit
-from mzsql.frontend.parse_scalars import ScalarGrammar
+from mzsql.frontend.parse_scalars import ScalarGrammar, position
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
 #: How many brackets may stand open at once.
 MAX_NESTING = 256
 
-_GRAMMAR_FUNCTIONS = ("CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM")
+_GRAMMAR_FUNCTIONS = ("CAST", "EXTRACT", "OVERLAY", "SUBSTRING", "TRIM")
 _INTERVAL_FIELDS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 _PUNCTUATION = {
     TokenType.L_PAREN: "left parenthesis",
@@ -42,6 +42,7 @@ _PUNCTUATION = {
     TokenType.SEMICOLON: "semicolon",
     TokenType.STAR: "star",
 }
+_CONSTANTS = (TokenType.NULL, TokenType.TRUE, TokenType.FALSE)
 #: Words that are no names unless quoted.
 RESERVED = frozenset(
     [
@@ -147,7 +148,8 @@ class Parser(QueryGrammar, ContainerGrammar, ScalarGrammar):
     # No call is rewritten: the table of functions decides what a name means.
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
-        name: MaterializeParser.FUNCTION_PARSERS[name] for name in _GRAMMAR_FUNCTIONS
+        **{name: MaterializeParser.FUNCTION_PARSERS[name] for name in _GRAMMAR_FUNCTIONS},
+        "POSITION": position,
     }
     NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         name: MaterializeParser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("CASE", "MAP")
@@ -318,6 +320,11 @@ class Parser(QueryGrammar, ContainerGrammar, ScalarGrammar):
         )
 
     def _parse_alias(self, this: exp.Expr | None, explicit: bool = False) -> exp.Expr | None:
+        if this is not None and not explicit and self._match_set(_CONSTANTS):
+            # A reserved word may name a column where no expression goes on with it.
+            name = exp.to_identifier(self._prev.text.lower())
+            name.meta.update(start=self._prev.start, end=self._prev.end)
+            return exp.Alias(this=this, alias=name)
         if self._at_options() or self._at_as_of() or self._at_reserved():
             return this
         return super()._parse_alias(this, explicit)

@@ -38,6 +38,21 @@ def _complement(parser: Any) -> Any:
     return parser.expression(exp.BitwiseNot(this=operand))
 
 
+def position(parser: Any) -> Any:
+    """``position(substring IN string)``, behind its opening parenthesis."""
+    part = parser._parse_bitwise()
+    if part is None:
+        parser.expected("an expression")
+    if not parser._match(TokenType.IN):
+        parser.expected("IN")
+    whole = parser._parse_bitwise()
+    if whole is None:
+        parser.expected("an expression")
+    if not parser._curr or parser._curr.token_type != TokenType.R_PAREN:
+        parser.expected("right parenthesis")
+    return parser.expression(exp.StrPosition(this=whole, substr=part))
+
+
 class ScalarGrammar(MaterializeParser):
     """What the parser has for operators and literals of scalars."""
 

@@ -65,7 +65,6 @@ _UNLIKE: dict[str, set[Datum]] = {
     "text_to_interval": {".5", "5.", "100%"},
     "lpad_fill": {2147483647},  # nothing to fill with: we refuse the length all the same
     "rpad_fill": {2147483647},
-    "right": {-2147483648},  # PostgreSQL's own overflow
     "split_part": {-1, -3, -7, -2147483648},  # Materialize has no fields counted from the end
     "like": {"dangling\\"},  # PostgreSQL only finds a dangling escape when matching gets there
     "ilike": {"dangling\\"},

@@ -44,7 +44,7 @@ def test_flags_of_postgresql(flags: str, beginning: str) -> None:
     ("pattern", "java"),
     [
         ("a$", "(?sd)a\\z"),
-        ("(?m)a$", "(?sd)(?md)a$"),
+        ("(?m)^a$", "(?sd)(?md)(?<![^\\n])a(?![^\\n])"),
         ("[[:alpha:]x]", "(?sd)[\\p{Alpha}x]"),
         ("[^[&]", "(?sd)[^\\[\\&]"),
         ("(?P<a_b>x)", "(?sd)(x)"),

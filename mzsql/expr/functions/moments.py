@@ -15,6 +15,7 @@ from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.calendar import DAY_MICROS
 from mzsql.expr.functions.declare import Ast, constant_text, failed, of, scalar
 from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Spelling, Sql
+from mzsql.repr.errors import Unsupported
 from mzsql.repr.types import BIGINT, DOUBLE, INTERVAL, TEXT, TIME, TIMESTAMP, TIMESTAMPTZ, SqlType
 
 _STAMPS = ("timestamp", "timestamptz")
@@ -165,7 +166,49 @@ def _zone(arg: Sql) -> str | int | None:
     return next((name for name in zoneinfo.available_timezones() if name.lower() == low), None)
 
 
+def _is_known(arg: Sql) -> bool:
+    """Whether a zone is a constant (NULL is one)."""
+    try:
+        constant_text(arg, "a time zone")
+    except Unsupported:
+        return False
+    return True
+
+
+_DIGITS = "^[ ]*([+-])([0-9]{1,2})(?::?([0-9]{2}))?[ ]*$"
+
+
+def _in_zone_by_row(stamp: Sql, zone: Ast, typ: SqlType) -> Ast:
+    """DuckDB: a zone out of a column, by its name or its offset; NULL where there is none of that name."""
+    engine = Engine.DUCKDB
+
+    def part(group: int) -> Ast:
+        found = s.nullif(s.regexp_group(zone, _DIGITS, group), s.text(""))
+        return s.coalesce(s.big(found), s.big(s.num(0)))
+
+    size = s.mul(s.add(s.mul(part(2), s.num(60)), part(3)), s.num(60_000_000))
+    west = s.eq(s.regexp_group(zone, _DIGITS, 1), s.text("+"))
+    offset = s.case((west, s.sub(s.num(0), size)), otherwise=size)
+    inside = s.and_(s.lte(part(2), s.num(15)), s.lte(part(3), s.num(59)))
+    moved = _moved(stamp, s.case((inside, offset)), typ, engine)
+    # DuckDB fails, whatever stands around it, on a name that it does not know: only those of zones come to it.
+    low = s.call("LOWER", s.call("TRIM", zone))
+    names = s.array(*(s.text(name) for name in sorted(zoneinfo.available_timezones())))
+    same = s.lambda_(("zn1",), s.eq(s.call("LOWER", s.variable("zn1")), low))
+    found = s.call("LIST_EXTRACT", s.call("LIST_FILTER", names, same), s.num(1))
+    name = s.case((s.eq(low, s.text("z")), s.text("UTC")), otherwise=found)
+    named = s.case(
+        (s.is_not_null(s.variable("zn0")), s.call("TIMEZONE", s.variable("zn0"), stamp.ast))
+    )
+    return s.case(
+        (s.matches(zone, _DIGITS, engine), moved),
+        otherwise=s.cast(s.let(name, "zn0", named, engine), typ, engine),
+    )
+
+
 def _in_zone(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+    if engine is Engine.DUCKDB and not _is_known(args[0]):
+        return _in_zone_by_row(args[1], args[0].ast, typ)
     zone, stamp = _zone(args[0]), args[1]
     if zone is None:
         return s.cast(s.null(), typ, engine)
@@ -200,10 +243,14 @@ def _clock_in_zone(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
     return s.mod(s.add(s.add(args[1].ast, s.num(zone * 1_000_000)), day), day)
 
 
+def _no_zone(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+    if engine is Engine.DUCKDB and not _is_known(args[0]) and args[1].typ.kind != "time":
+        return s.is_null(_in_zone(engine, args, typ))
+    return s.boolean(constant_text(args[0], "a time zone") is not None and _zone(args[0]) is None)
+
+
 _UNKNOWN_ZONE = ErrorRule(
-    lambda _engine, args, _typ: s.boolean(
-        constant_text(args[0], "a time zone") is not None and _zone(args[0]) is None
-    ),
+    _no_zone,
     lambda _engine, args, _typ: s.concat(s.text("invalid time zone '"), args[0].ast, s.text("'")),
 )
 _MONTHS = ErrorRule(

@@ -15,6 +15,7 @@ from mzsql.expr.functions import calendar
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.arithmetic import is_infinite
 from mzsql.expr.functions.declare import BOUNDS, FLOATS, INTEGERS, Ast, of
+from mzsql.expr.functions.encodings import unescaped
 from mzsql.expr.functions.numeric import OVERFLOW, rescale
 from mzsql.expr.functions.table import Engine, ErrorRule, Spelling, Sql
 from mzsql.repr.errors import SqlError
@@ -337,7 +338,7 @@ def _uuid() -> Parser:
 
 
 def _bytea() -> Parser:
-    r"""``\x`` and hexadecimal digits; any other text is taken as its UTF-8 bytes (a backslash in it is not supported)."""
+    r"""``\x`` and hexadecimal digits; any other text as its UTF-8 bytes, with ``\\`` and ``\ooo`` for a backslash and a byte."""
 
     def value(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         ast = args[0].ast
@@ -350,9 +351,35 @@ def _bytea() -> Parser:
         return s.case(
             (s.matches(ast, "^[\\\\]x([0-9a-fA-F]{2})*$", engine), s.call("UNHEX", digits)),
             (s.not_(s.matches(ast, "[\\\\]", engine)), plain),
+            (s.not_(s.matches(ast, "^[\\\\]x", engine)), unescaped(ast, engine)),
         )
 
-    return Parser(value, (_null_fails(value, _invalid("bytea")),))
+    def detail(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+        ast = args[0].ast
+        foreign = s.regexp_replace(s.call("SUBSTRING", ast, s.num(3)), "[0-9a-fA-F]", "", engine)
+        digit = s.concat(
+            s.text('invalid hexadecimal digit: "'),
+            s.call("SUBSTRING", foreign, s.num(1), s.num(1)),
+            s.text('"'),
+        )
+        ends = s.matches(s.regexp_replace(ast, _ESCAPES, "", engine), "[\\\\]$", engine)
+        return s.case(
+            (
+                s.matches(ast, "^[\\\\]x", engine),
+                s.case(
+                    (s.neq(foreign, s.text("")), digit),
+                    otherwise=s.text("invalid hexadecimal data: odd number of digits"),
+                ),
+            ),
+            (ends, s.text("ends with escape character")),
+            otherwise=s.text("invalid escape sequence"),
+        )
+
+    return Parser(value, (_null_fails(value, _invalid("bytea", detail)),))
+
+
+#: What a backslash may begin in bytes that are no hexadecimal digits.
+_ESCAPES = "[\\\\]{2}|[\\\\][0-3][0-7][0-7]"
 
 
 _INTERVAL_UNITS: tuple[tuple[str, str, int], ...] = (

@@ -154,8 +154,10 @@ def _token(kind: str, text: str, engine: Engine, lines: bool) -> str:
         return text
     if kind in ("flags", "open") and text.startswith("(?"):
         return _flags(text)
-    if kind == "other" and text == "$" and not lines:
-        return r"\z"  # Java's also stands before a last line feed
+    if kind == "other" and text in "^$":
+        if lines:  # Java's ^ stands before no end of the text, not even that of an empty one
+            return r"(?<![^\n])" if text == "^" else r"(?![^\n])"
+        return "^" if text == "^" else r"\z"  # Java's $ also stands before a last line feed
     if kind == "other" and text == "{":
         return r"\{"
     return text

@@ -206,14 +206,17 @@ def _replace(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
             s.text(shown_text),
             *(every if engine is Engine.DUCKDB else []),
         )
-    # Spark replaces every match: one that takes the rest of the text with it is the only one.
-    return s.regexp_replace(
-        args[0].ast, f"(?:{whole})((?s:.*))\\z", f"{shown_text}${count + 1}", engine
-    )
+    # Spark replaces every match: one that takes the whole text, from its beginning, is the only one.
+    everything = f"\\A((?s:.*?))(?:{whole})((?s:.*))\\z"
+    shown_text = _replacement(replacement, count, engine, behind=1)
+    return s.regexp_replace(args[0].ast, everything, f"$1{shown_text}${count + 2}", engine)
 
 
-def _replacement(text: str, count: int, engine: Engine) -> str:
-    """``$1`` and ``${1}`` in the engine's form; a group that is not there is empty, ``$$`` is a dollar."""
+def _replacement(text: str, count: int, engine: Engine, behind: int = 0) -> str:
+    """``$1`` and ``${1}`` in the engine's form; a group that is not there is empty, ``$$`` is a dollar.
+
+    `behind` is how many groups stand before the pattern's own.
+    """
     out = []
     for literal, number, braced, dollar in re.findall(r"([^$]+)|\$(\d+)|\$\{(\d+)\}|(\$\$?)", text):
         if literal:
@@ -223,7 +226,7 @@ def _replacement(text: str, count: int, engine: Engine) -> str:
             out.append("$" if engine is Engine.DUCKDB else "\\$")
         elif int(number or braced) <= count:
             mark = "\\" if engine is Engine.DUCKDB else "$"
-            out.append(f"{mark}{int(number or braced)}")
+            out.append(f"{mark}{int(number or braced) + behind}")
     return "".join(out)
 
 

@@ -70,7 +70,10 @@ def _right(text: Ast, count: Ast) -> Ast:
         otherwise=s.sub(length, s.big(count)),
     )
     begin = s.add(s.at_least(skipped, s.big(s.num(0))), s.num(1))
-    return s.call("SUBSTRING", text, s.integer(s.at_most(begin, s.big(s.num(_LONGEST)))))
+    # The least integer has no positive counterpart: nothing is left out, as in PostgreSQL.
+    least = s.eq(s.big(count), s.num(-(2**31)))
+    first = s.case((least, s.big(s.num(1))), otherwise=s.at_most(begin, s.big(s.num(_LONGEST))))
+    return s.call("SUBSTRING", text, s.integer(first))
 
 
 def _position(needle: Ast, text: Ast) -> Ast:
