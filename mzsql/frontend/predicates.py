@@ -252,11 +252,21 @@ def _in(ctx: ExprContext, node: exp.Expr, *, negated: bool = False) -> Typed:
 def _quantified(ctx: ExprContext, node: exp.Expr, symbol: str, *, negated: bool = False) -> Typed:
     quantifier = node.expression
     query = unparen(quantifier.this)
+    if isinstance(query, exp.Literal) and query.is_string:
+        query = _array_of(query, ctx.plan(node.this).typ)
     if not isinstance(query, exp.Subquery | exp.Query | exp.Values):
         query = elements_query(query)
     every = isinstance(quantifier, exp.All)
     position = position_of(node)
     return _any_all(ctx, node.this, symbol, query, position, every=every, negated=negated)
+
+
+def _array_of(text: exp.Expr, element: SqlType) -> exp.Expr:
+    """A quoted text in ANY or ALL, as an array of what it is compared with."""
+    if element.kind in ("unknown", "record") or element.element is not None:
+        return text
+    inner = exp.DataType(this=exp.DType.USERDEFINED, kind=element.kind)
+    return exp.Cast(this=text, to=exp.DataType(this=exp.DType.ARRAY, expressions=[inner]))
 
 
 def _any_all(

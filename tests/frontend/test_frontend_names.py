@@ -7,6 +7,8 @@ import pytest
 QUERIES = """
 SELECT a, t.b, a + 1, -a, 'x', 1, NULL FROM t
 SELECT a AS "K", b AS k FROM t
+SELECT a NULL, b TRUE, s FALSE FROM t
+SELECT (q).*, (q).b FROM (SELECT a, b FROM t) q
 SELECT max(a), count(*), sum(b) + 1, lower(max(s)) FROM t
 SELECT 1::text, 1::text::int, a::bigint, (a + 1)::numeric, CAST(max(a) AS smallint) FROM t GROUP BY a
 SELECT CASE WHEN true THEN 1 ELSE a END, CASE WHEN true THEN a END, CASE a WHEN 1 THEN 2 ELSE 1::int END FROM t

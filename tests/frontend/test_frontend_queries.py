@@ -244,6 +244,9 @@ SELECT s LIKE ANY (ARRAY['x%', 'z']), s NOT LIKE ANY (ARRAY['x', 'y%']), s NOT L
 SELECT a, s ILIKE ANY (SELECT upper(s) FROM t), s NOT ILIKE ALL (ARRAY['X', NULL]) FROM t
 SELECT a FROM t WHERE NOT (s LIKE ANY (ARRAY['x', 'z']))
 SELECT int4 '7' + 1, bool 'true', text 'x' || 'y'
+SELECT a = ANY ('{1,3,NULL}'), b <> ALL ('{10,20}'), s = ANY ('{x,"y"}') FROM t
+SELECT a FROM w WHERE x = ANY ('{1.5,7}') OR y = ANY ('{2020-02-29}')
+SELECT a NULL, s TRUE FROM t
 """
 
 
