@@ -60,6 +60,16 @@ SECONDS ?= 600
 simulate: $(READY)  ## shards on failing backends, new seeds for SECONDS=600; SEED=n runs one again and shows it
 	$(BIN)/python tests/simulation $(if $(SEED),--seed $(SEED) --verbose,--start $$(date +%s) --seconds $(SECONDS))
 
+.PHONY: fuzz
+fuzz: $(READY)  ## random queries against PostgreSQL, new seeds for SECONDS=600; SEED=n runs one again and makes it smaller
+	$(BIN)/python tests/fuzz $(if $(SEED),--seed $(SEED),--start $$(date +%s)00 --seconds $(SECONDS))
+
+RUNS ?= 100
+
+.PHONY: histories
+histories: java $(READY)  ## RUNS=100 recorded histories of processes that are killed and stopped, looked through for anomalies
+	$(BIN)/python tests/e2e/history_run.py --runs $(RUNS)
+
 .PHONY: check
 check: $(READY)  ## formatting, lint, types, layers
 	$(BIN)/ruff format --check .
@@ -68,7 +78,7 @@ check: $(READY)  ## formatting, lint, types, layers
 	$(BIN)/lint-imports
 
 .PHONY: bench
-bench: bench-persist bench-backends bench-oracle bench-coordinator bench-refresh  ## all benchmarks, one after the other
+bench: bench-persist bench-backends bench-oracle bench-coordinator bench-planning bench-refresh  ## all benchmarks, one after the other
 
 .PHONY: bench-persist
 bench-persist: java $(READY)  ## what shards cost, against pyarrow, Spark, delta-rs and pyiceberg; BENCH="--scale 0.1" for a quick look
@@ -91,6 +101,10 @@ bench-oracle: java $(READY)  ## what timestamps cost, against psycopg through a 
 .PHONY: bench-coordinator
 bench-coordinator: java $(READY)  ## inserts, updates and peeks of many sessions against one; BENCH="--quick" for a quick look
 	$(BIN)/python bench/coordinator $(BENCH)
+
+.PHONY: bench-planning
+bench-planning: java $(READY)  ## from a text to its plan, against sqlglot's optimizer and Spark's; BENCH="--quick" for a quick look
+	$(BIN)/python bench/planning $(BENCH)
 
 .PHONY: bench-refresh
 bench-refresh: java $(READY)  ## how long a refresh takes, against Spark recomputing
