@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 
 import mzsql
-from mzsql.adapter import dataflows, environment, leader
+from mzsql.adapter import dataflows, leader, opening
 from mzsql.location import (
     Determinate,
     blob_around,
@@ -89,7 +89,7 @@ class Requests:
 @pytest.fixture
 def requests(monkeypatch: pytest.MonkeyPatch) -> Requests:
     counting = Requests()
-    monkeypatch.setattr(environment, "default_registry", lambda: counting)
+    monkeypatch.setattr(opening, "default_registry", lambda: counting)
     monkeypatch.setattr("mzsql.oracle.open_bare_oracle", counting.open_oracle)
     monkeypatch.setattr(dataflows, "RELEASE_SECONDS", 0.5)
     return counting

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pytest
 
 import mzsql
-from mzsql.adapter import environment
+from mzsql.adapter import opening
 from mzsql.location import blob_around, open_blob
 from mzsql.oracle.errors import OracleReadOnly
 
@@ -103,7 +103,7 @@ def test_no_object_is_written(env: str, monkeypatch: pytest.MonkeyPatch) -> None
             counts[operation] += 1
             return act()
 
-        real = environment.default_registry()
+        real = opening.default_registry()
 
         class Registry:
             open_consensus = staticmethod(real.open_consensus)
@@ -111,7 +111,7 @@ def test_no_object_is_written(env: str, monkeypatch: pytest.MonkeyPatch) -> None
             def open_blob(self, url: str) -> Any:
                 return blob_around(open_blob(url), around)
 
-        monkeypatch.setattr(environment, "default_registry", Registry)
+        monkeypatch.setattr(opening, "default_registry", Registry)
         with mzsql.connect(env, read_only=True) as reading:
             for n in range(40, 80):
                 con.execute(f"INSERT INTO t VALUES ({n}, repeat('x', 1000))")

@@ -16,7 +16,7 @@ from commit_kit import opened
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mzsql.adapter import environment
+from mzsql.adapter import opening
 from mzsql.adapter.coordinator import Coordinator
 from mzsql.adapter.environment import Environment
 from mzsql.adapter.explain_timestamp import explained
@@ -149,7 +149,7 @@ def test_reads_of_a_quiet_environment_write_nothing(
     tmp_env: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counting = Counting()
-    monkeypatch.setattr(environment, "default_registry", lambda: counting)
+    monkeypatch.setattr(opening, "default_registry", lambda: counting)
     monkeypatch.setattr("mzsql.oracle.open_bare_oracle", counting.open_oracle)
     env = Environment.open(locate(tmp_env))
     coordinator = Coordinator(env, spark=None, lead=False)
