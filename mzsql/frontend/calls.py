@@ -26,7 +26,7 @@ from mzsql.frontend.coerce import (
     to_boolean,
     unify,
 )
-from mzsql.frontend.containers import field, is_empty_constructor, of_query
+from mzsql.frontend.containers import field, is_empty_constructor, of_query, typed_list
 from mzsql.frontend.nodes import (
     function_name,
     known,
@@ -111,6 +111,9 @@ def _cast(ctx: ExprContext, node: exp.Expr) -> Typed:
     target = resolve_type(node.args["to"])
     if is_empty_constructor(node.this) and target.element is not None:
         return empty(target)
+    listed = typed_list(ctx, node.this, target)
+    if listed is not None:
+        return listed
     number = unparen(node.this)
     sign = "-" if isinstance(number, exp.Neg) else ""
     number = unparen(number.this) if sign else number

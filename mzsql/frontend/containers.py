@@ -14,7 +14,17 @@ from sqlglot import expressions as exp
 
 from mzsql.expr.scalar import Literal
 from mzsql.frontend import hir
-from mzsql.frontend.coerce import Typed, call, cast, operator_call, require, settle, unify
+from mzsql.frontend.coerce import (
+    Typed,
+    call,
+    cast,
+    empty,
+    explicit,
+    operator_call,
+    require,
+    settle,
+    unify,
+)
 from mzsql.frontend.nodes import position_of, unparen
 from mzsql.frontend.parse_pieces import fold
 from mzsql.repr import types as t
@@ -30,15 +40,36 @@ _END = 2**31 - 1
 
 
 def is_empty_constructor(node: exp.Expr) -> bool:
-    """Whether a node is ``ARRAY[]``, ``LIST[]`` or ``MAP[]``, which only a cast gives a type."""
+    """Whether a node is ``ARRAY[]``, ``LIST[]`` or ``MAP[]``, which only a cast gives a type; an array of empty arrays is empty."""
     node = unparen(node)
+    if isinstance(node, exp.Array) and node.expressions:
+        return all(
+            isinstance(unparen(e), exp.Array) and is_empty_constructor(e) for e in node.expressions
+        )
     if isinstance(node, exp.ToMap):
         return isinstance(node.this, exp.Struct) and not node.this.expressions
     return isinstance(node, exp.Array | exp.List) and not node.expressions
 
 
+def typed_list(ctx: ExprContext, node: exp.Expr, target: SqlType) -> Typed | None:
+    """``LIST[…]`` cast to a type that lists without elements inside of it take theirs from; None of anything else."""
+    node, inner = unparen(node), target.element
+    if not isinstance(node, exp.List) or target.kind != "list" or inner is None:
+        return None
+    if not any(is_empty_constructor(part) for part in node.find_all(exp.List, exp.ToMap)):
+        return None
+    items: list[Typed] = []
+    for part in node.expressions:
+        if is_empty_constructor(part):
+            items.append(empty(inner))
+            continue
+        nested = typed_list(ctx, part, inner)
+        items.append(nested or explicit(ctx.plan(part), inner, position_of(part)))
+    return call("list", items, target)
+
+
 def _refuse_empty(node: exp.Expr) -> None:
-    if is_empty_constructor(node):
+    if is_empty_constructor(node) and not node.expressions:
         raise SqlError(
             f"cannot determine type of empty {_NAMES[type(node)]}",
             position=position_of(node),
@@ -308,4 +339,4 @@ HANDLERS: dict[type[exp.Expr], Callable[[ExprContext, Any], Typed]] = {
     exp.Bracket: _subscript,
     **dict.fromkeys(_OPERATORS, _operator),
 }
-__all__ = ["HANDLERS", "elements_query", "field", "is_empty_constructor", "of_query"]
+__all__ = ["HANDLERS", "elements_query", "field", "is_empty_constructor", "of_query", "typed_list"]
