@@ -21,7 +21,31 @@ from mzsql.expr.scalar import Call, Column, If, Literal, LiteralError, Scalar, U
 from mzsql.repr.errors import InternalError
 from mzsql.repr.types import BOOLEAN, SqlType
 
-__all__ = ["Sql", "error", "function_error", "literal", "rules_error", "sql_type", "typed", "value"]
+__all__ = [
+    "Known",
+    "Sql",
+    "error",
+    "function_error",
+    "literal",
+    "rules_error",
+    "sql_type",
+    "typed",
+    "value",
+]
+
+
+class Known(list[Sql]):
+    """Columns, some of which hold values and errors of expressions that need not be written again.
+
+    Attributes:
+        values: the value of an expression, as a column.
+        errors: the error of an expression, as a column; None where it has none.
+    """
+
+    def __init__(self, columns: Sequence[Sql]) -> None:
+        super().__init__(columns)
+        self.values: dict[Scalar, Sql] = {}
+        self.errors: dict[Scalar, Ast | None] = {}
 
 
 def value(expr: Scalar, columns: Sequence[Sql], engine: Engine) -> Ast:
@@ -31,6 +55,9 @@ def value(expr: Scalar, columns: Sequence[Sql], engine: Engine) -> Ast:
 
 def error(expr: Scalar, columns: Sequence[Sql], engine: Engine) -> Ast | None:
     """The message with which the expression fails, as a text; NULL where it does not; None if it can never fail."""
+    if isinstance(columns, Known) and expr in columns.errors:
+        known = columns.errors[expr]
+        return None if known is None else known.copy()
     match expr:
         case Column() | Literal() | Unmaterializable():
             return None
@@ -59,6 +86,9 @@ def typed(ast: Ast, typ: SqlType, engine: Engine) -> Ast:
 
 
 def _value(expr: Scalar, columns: Sequence[Sql], engine: Engine) -> Sql:
+    if isinstance(columns, Known) and expr in columns.values:
+        known = columns.values[expr]
+        return Sql(known.ast.copy(), known.typ)
     match expr:
         case Column(index=index):
             column = columns[index]

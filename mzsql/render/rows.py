@@ -3,7 +3,7 @@
 Promise: no row makes the SELECT throw. A row whose evaluation fails comes out as an error row (mz_error set, every c NULL) with the
 time and the multiplicity of the row it came from; predicates that cannot fail are asked first, so that they can protect those
 expressions that can. Error rows of the input pass unchanged. An expression that several others read is computed once, in a
-subquery below them; others are written in place.
+subquery below them, and so are parts of one that would be written too often (`mzsql.render.sharing`); others are written in place.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from mzsql.expr.scalar import (
     support,
     walk,
 )
+from mzsql.render import sharing
 from mzsql.render.statement import ERROR, Ast, col, named, null_of, select, subquery
 from mzsql.repr.errors import Unsupported
 from mzsql.repr.types import ColumnType
@@ -48,8 +49,7 @@ def check(expr: Scalar) -> None:
 
 def may_fail(expr: Scalar, columns: Sequence[ColumnType]) -> bool:
     """Whether an evaluation can fail."""
-    arguments = [Sql(col(f"c{i}"), typ.type) for i, typ in enumerate(columns)]
-    return spell.error(expr, arguments, Engine.DUCKDB) is not None
+    return sharing.can_fail(expr, columns)
 
 
 @dataclass
@@ -153,17 +153,15 @@ def mapped(
     given = list(inputs) if inputs is not None else None
     args = given or [Sql(col(f"c{i}"), t.type) for i, t in enumerate(columns)]
     args += [Sql(col(f"m{i}"), t.type) for i, t in enumerate(made.types[made.arity :])]
-    error_items = [*made.layers, *made.predicates, *made.outputs]
-    failures = [
-        failure
-        for item in dict.fromkeys(error_items)
-        if (failure := spell.error(item, args, engine)) is not None
-    ]
-    risky = _risky(made, args)
+    everything = [*made.layers, *made.predicates, *made.outputs]
+    fails = any(may_fail(item, made.types) for item in dict.fromkeys(everything))
+    risky = _risky(made)
     safe = [p for p in made.predicates if p not in risky]
-    source = _layered(made, args, source, engine, [*carry, *([ERROR] if errors_in else [])])
+    carried = [*carry, *([ERROR] if errors_in else [])]
+    args = spell.Known(args)
+    source = _layered(made, args, source, engine, carried)
     where = [_passes(p, args, engine, errors_in=errors_in) for p in safe]
-    if not failures:
+    if not fails:
         items: list[Ast] = [
             named(spell.value(e, args, engine), f"c{i}") for i, e in enumerate(made.outputs)
         ]
@@ -190,12 +188,12 @@ def mapped(
     return select(items, below, where=[kept] if risky else ()), True
 
 
-def _risky(made: Plan, args: Sequence[Sql]) -> list[Scalar]:
+def _risky(made: Plan) -> list[Scalar]:
     """The predicates that can fail, or that read a layer that can."""
     failing: set[int] = set()
 
     def fails(expr: Scalar) -> bool:
-        return bool(support(expr) & failing) or spell.error(expr, args, Engine.DUCKDB) is not None
+        return bool(support(expr) & failing) or may_fail(expr, made.types)
 
     for position, layer in enumerate(made.layers, start=made.arity):
         if fails(layer):
@@ -220,34 +218,73 @@ def _status(
         if item in risky:
             held = s.coalesce(spell.value(item, args, engine), s.boolean(value=False))
             terms.append(s.case((s.not_(held), s.text(""))))
-    return s.coalesce(*terms)
+    return s.coalesce(*terms) if terms else s.string(s.null())
 
 
 def _layered(
     made: Plan,
-    args: Sequence[Sql],
+    args: spell.Known,
     source: str | exp.Expression,
     engine: Engine,
     carry: Sequence[str],
 ) -> str | exp.Expression:
-    """The source with a subquery for each level of expressions that others share."""
+    """The source with a subquery for each level of expressions that others share; the parts that are columns then are known in `args`."""
     done = 0
     while done < len(made.layers):
         ready = done
         limit = made.arity + done
-        needed = _needed(made, done)
         while ready < len(made.layers) and max(support(made.layers[ready]), default=-1) < limit:
             ready += 1
-        keep = [arg.ast for i, arg in enumerate(args[:limit]) if i in needed]
-        names = list(dict.fromkeys(ast.name for ast in keep))
-        items: list[Ast] = [col(name) for name in names]
+        source = _apart(made, made.layers[done:ready], done, args, source, engine, carry)
+        items = _below(made, done, args, carry)
         items += [
             named(spell.value(made.layers[i], args, engine), f"m{i}") for i in range(done, ready)
         ]
-        items += [col(name) for name in carry]
         source = subquery(select(items, source), f"l{done}")
         done = ready
+    above = (*made.layers, *made.predicates, *made.outputs)
+    return _apart(made, above, done, args, source, engine, carry)
+
+
+def _apart(
+    made: Plan,
+    above: Sequence[Scalar],
+    done: int,
+    args: spell.Known,
+    source: str | exp.Expression,
+    engine: Engine,
+    carry: Sequence[str],
+) -> str | exp.Expression:
+    """The source with a subquery for each level of the parts that would make what stands above too large."""
+    waiting = sharing.parts(above, made.types, args.values)
+    while waiting:
+        inner = set(waiting)
+        level = [p for p in waiting if not any(n in inner for n in walk(p) if n is not p)]
+        items = _below(made, done, args, carry)
+        found: list[tuple[Scalar, Sql, Ast | None]] = []
+        for number, part in enumerate(level, start=len(args.values)):
+            items.append(named(spell.value(part, args, engine), f"p{number}"))
+            held = Sql(col(f"p{number}"), scalar_type(part, made.types))
+            failure = spell.error(part, args, engine)
+            if failure is not None:
+                items.append(named(failure, f"q{number}"))
+                failure = col(f"q{number}")
+            found.append((part, held, failure))
+        source = subquery(select(items, source), f"p{len(args.values)}")
+        for part, held, failure in found:
+            args.values[part], args.errors[part] = held, failure
+        waiting = [part for part in waiting if part not in args.values]
     return source
+
+
+def _below(made: Plan, done: int, args: spell.Known, carry: Sequence[str]) -> list[Ast]:
+    """The columns that something above the first `done` layers reads."""
+    needed = _needed(made, done)
+    limit = made.arity + done
+    names = dict.fromkeys(arg.ast.name for i, arg in enumerate(args[:limit]) if i in needed)
+    names |= dict.fromkeys(held.ast.name for held in args.values.values())
+    names |= dict.fromkeys(failure.name for failure in args.errors.values() if failure is not None)
+    return [col(name) for name in (*names, *(name for name in carry if name not in names))]
 
 
 def _needed(made: Plan, done: int) -> frozenset[int]:
