@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import decimal
 import itertools
+import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
@@ -219,7 +220,7 @@ class Queries:
             "mz_version": f"v{self._env.build}",
             "mz_environment_id": self._env.id,
             "version": f"PostgreSQL {session.get('server_version')} on mzsql {self._env.build}",
-            "pg_backend_pid": 0,
+            "pg_backend_pid": os.getpid(),
             "mz_is_superuser": True,
         }
 

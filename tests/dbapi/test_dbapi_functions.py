@@ -38,7 +38,7 @@ _SAME = [
     "SELECT parse_ident('É.\"q\"\"r\"')::text",
     "SELECT overlay('Txxxxas' PLACING 'hom' FROM 2 FOR 4), overlay('abcdef' PLACING 'X' FROM 3), overlay('ab' PLACING 'c' FROM 9)",
     "SELECT length('\\xc3a4'::bytea, 'UTF8'), length('abc'::bytea, 'LATIN1'), length('\\xe4bda0e5a5bd'::bytea, 'big5')",
-    "SELECT localtimestamp <= now()::timestamp, pg_is_in_recovery(), pg_encoding_to_char(6)",
+    "SELECT localtimestamp <= now()::timestamp, pg_backend_pid() > 0, pg_is_in_recovery(), pg_encoding_to_char(6)",
     "SELECT pg_size_pretty(x) FROM (VALUES (0), (10239), (10240), (-20000000), (20971520), (1234567890123), (9223372036854775807)) v (x)",
     "SELECT timestamptz '2020-01-15 12:00:00+00' AT TIME ZONE z, (timestamp '2020-07-15 12:00' AT TIME ZONE z)::text"
     " FROM (VALUES ('UTC'), ('america/New_York'), ('+5'), ('-03:30'), (NULL)) AS v (z) ORDER BY z",
