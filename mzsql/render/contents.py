@@ -46,7 +46,7 @@ from mzsql.render.statement import (
     select,
     union_all,
 )
-from mzsql.render.topk import places
+from mzsql.render.topk import places, refusals
 from mzsql.repr.errors import Unsupported
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
@@ -515,6 +515,9 @@ class ContentsRenderer(Renderer):
                 [*row, named(s.big(total), DIFF)], restored, group=row, having=s.gt(total, s.num(0))
             ),
         )
+        refused = refusals(self, plan, held, below.columns)
+        if refused is not None and not self.hydrating:
+            self.divert(self.define(lid, "e", refused))
         name = self.define(lid, "", places(self, plan, held, below.columns, []))
         return Collection(name, below.columns, errors=False)
 

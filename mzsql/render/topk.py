@@ -9,10 +9,12 @@ from sqlglot import expressions as exp
 
 from mzsql.expr import spell
 from mzsql.expr.functions import sql as s
+from mzsql.expr.scalar import Literal
 from mzsql.lir import plan as lir
 from mzsql.render.renderer import Renderer
 from mzsql.render.statement import (
     DIFF,
+    ERROR,
     Ast,
     big,
     col,
@@ -24,6 +26,8 @@ from mzsql.render.statement import (
     window,
 )
 from mzsql.repr.types import ColumnType
+
+_NEGATIVE = "Evaluation error: LIMIT must not be negative"
 
 
 def places(
@@ -56,3 +60,17 @@ def places(
     return select(
         [*row, *extra, col(DIFF)], subquery(chosen, "q"), where=[s.gt(col(DIFF), s.num(0))]
     )
+
+
+def refusals(
+    r: Renderer, plan: lir.TopKPlan, relation: str, columns: tuple[ColumnType, ...]
+) -> exp.Select | None:
+    """An error row for each row whose group has a limit that fails or is negative; None where the limit is a number or there is none."""
+    if plan.limit is None or isinstance(plan.limit, Literal):
+        return None
+    given = columns_of(columns)
+    limit = spell.value(plan.limit, given, r.engine)
+    negative = s.case((s.lt(limit, s.num(0)), s.text(_NEGATIVE)))
+    failure = spell.error(plan.limit, given, r.engine)
+    message = negative if failure is None else s.coalesce(failure, negative)
+    return select([named(message, ERROR), named(big(1, r.engine), DIFF)], relation)
