@@ -8,7 +8,9 @@
 -- column_default: its default; NULL where it has none
 -- is_nullable: `YES` or `NO`
 -- data_type: its type, without modifiers
--- character_maximum_length, numeric_precision, numeric_scale: NULL
+-- character_maximum_length: NULL
+-- numeric_precision: NULL
+-- numeric_scale: NULL
 CREATE VIEW information_schema.columns AS
 SELECT
     coalesce(d.name, current_database()) AS table_catalog,

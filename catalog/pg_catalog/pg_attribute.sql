@@ -7,7 +7,8 @@
 -- atttypmod: the type's modifier as PostgreSQL packs it; -1 where it has none
 -- attnotnull: whether it cannot be NULL
 -- atthasdef: whether it has a default
--- attidentity, attgenerated: empty: no column is made by itself
+-- attidentity: empty: no column is made by itself
+-- attgenerated: empty: no column is made by itself
 -- attisdropped: false
 -- attcollation: 0: texts are compared by their bytes
 CREATE VIEW pg_catalog.pg_attribute AS

@@ -12,8 +12,13 @@
 -- relkind: `r` for a table or a source, `i` for an index, `v` for a view, `m` for a materialized view
 -- relnatts: how many columns it has
 -- relchecks: 0: there are no checks
--- relhasrules, relhastriggers, relhassubclass, relrowsecurity, relforcerowsecurity, relispartition: false
+-- relhasrules: false
+-- relhastriggers: false
+-- relhassubclass: false
+-- relrowsecurity: false
+-- relforcerowsecurity: false
 -- relreplident: `d`
+-- relispartition: false
 -- reloptions: NULL
 CREATE VIEW pg_catalog.pg_class AS
 SELECT

@@ -4,7 +4,8 @@
 -- datname: the database's name
 -- datdba: the number of the role that owns it
 -- encoding: 6: UTF-8
--- datcollate, datctype: `C`: texts are compared by their bytes
+-- datcollate: `C`: texts are compared by their bytes
+-- datctype: `C`: texts are compared by their bytes
 -- datistemplate: false
 -- datallowconn: true
 CREATE VIEW pg_catalog.pg_database AS

@@ -2,8 +2,12 @@
 --
 -- indexrelid: the index, a key of `pg_class`
 -- indrelid: what it is on, a key of `pg_class`
--- indisunique, indisprimary, indimmediate: false
--- indisvalid, indisready, indislive: true
+-- indisunique: false
+-- indisprimary: false
+-- indimmediate: false
+-- indisvalid: true
+-- indisready: true
+-- indislive: true
 CREATE VIEW pg_catalog.pg_index AS
 SELECT
     i.oid AS indexrelid,

@@ -2,8 +2,11 @@
 --
 -- oid: the role's number, as in `mz_roles`
 -- rolname: the role's name
--- rolsuper, rolcreaterole, rolcreatedb, rolcanlogin: true
+-- rolsuper: true
 -- rolinherit: whether it has what the roles have that it is a member of
+-- rolcreaterole: true
+-- rolcreatedb: true
+-- rolcanlogin: true
 CREATE VIEW pg_catalog.pg_roles AS
 SELECT
     oid,

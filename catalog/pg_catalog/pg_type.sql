@@ -6,7 +6,11 @@
 -- typowner: the number of the role that owns it
 -- typtype: `p` for a pseudo-type, `b` for all others
 -- typcategory: the kind of type by PostgreSQL's letters: `B` boolean, `N` number, `S` string, `D` date or time, `T` interval, `A` array or list, `U` other
--- typrelid, typelem, typarray, typbasetype, typcollation: 0
+-- typrelid: 0
+-- typelem: 0
+-- typarray: 0
+-- typbasetype: 0
+-- typcollation: 0
 -- typnotnull: false
 CREATE VIEW pg_catalog.pg_type AS
 SELECT
