@@ -72,6 +72,13 @@ class QueryPlanner:
             done = pending.finish()
             finishing = RowSetFinishing((), None, 0, tuple(range(len(done.types))))
             return hir.Query(done.relation, desc, finishing, done.types)
+        if all(order.column in pending.project for order in pending.order):
+            # What is put out says the order: nothing else need be brought along for it.
+            place = {column: pending.project.index(column) for column in pending.project}
+            order = tuple(ColumnOrder(place[o.column], o.desc, o.nulls_last) for o in pending.order)
+            relation = project(pending.relation, pending.project, len(pending.types))
+            finishing = RowSetFinishing(order, limit, pending.offset, tuple(range(len(types))))
+            return hir.Query(relation, desc, finishing, types)
         finishing = RowSetFinishing(pending.order, limit, pending.offset, pending.project)
         return hir.Query(pending.relation, desc, finishing, pending.types)
 
