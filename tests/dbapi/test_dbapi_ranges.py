@@ -275,6 +275,13 @@ def test_unlike_types_do_not_mix(con: mzsql.Connection) -> None:
             con.execute(f"SELECT {expression}")
 
 
+def test_no_range_becomes_another_one(con: mzsql.Connection) -> None:
+    with pytest.raises(mzsql.ProgrammingError, match="casting from int4range to int8range"):
+        con.execute("SELECT int4range(1, 2)::int8range")
+    with pytest.raises(mzsql.Error, match="int4range and int8range cannot be matched"):
+        con.execute("SELECT int4range(1, 2) UNION SELECT int8range(1, 2)")
+
+
 def test_values_in_python(con: mzsql.Connection) -> None:
     query = (
         "SELECT int4range(1, 5), numrange(NULL, 2.50, '[]'), 'empty'::daterange, "

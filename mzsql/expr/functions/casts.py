@@ -326,6 +326,8 @@ def _container_cast(source: SqlType, target: SqlType, context: str) -> tuple[str
     """Between two of a kind: where each element, or field, has a cast."""
     if source.element == target.element and source.fields == target.fields:
         return ()
+    if source.kind == "range":
+        return None
     if source.kind == "record":
         pairs = list(zip(source.fields, target.fields, strict=False))
         if len(source.fields) != len(target.fields) or any(
