@@ -123,6 +123,13 @@ class SelectState:
             raise Unsupported("GROUP BY ALL is not supported", position=position_of(clause))
         found: list[Typed] = []
         for node in clause.expressions:
+            if isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets):
+                words = {"rollup": "ROLLUP", "cube": "CUBE"}.get(node.key, "GROUPING SETS")
+                raise Unsupported(
+                    f"GROUP BY {words} is not supported",
+                    hint="UNION ALL of queries with a GROUP BY each says the same.",
+                    position=position_of(clause),
+                )
             nodes = node.expressions if isinstance(node, exp.Tuple) else [node]
             found.extend(self._group_key(n) for n in nodes)
         return found
