@@ -132,7 +132,7 @@ def flat_only(what: str) -> ErrorRule:
 
 
 def _no_start(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    return s.is_null(args[2].ast)
+    return s.and_(s.is_not_null(args[0].ast), s.is_null(args[2].ast))
 
 
 #: Where a search begins has to be known.

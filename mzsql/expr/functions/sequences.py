@@ -157,10 +157,12 @@ def prepend(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
 
 
 def has_all(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    """Whether all elements of the second are in the first."""
+    """Whether all elements of the second are in the first; a NULL is in none, as it equals nothing."""
     if engine is Engine.SPARK:
         raise duckdb_only("the containment of arrays and lists")
-    return s.call("LIST_HAS_ALL", args[0].ast, args[1].ast)
+    whole, part = args[0].ast, args[1].ast
+    known = s.eq(s.call("LEN", part), s.call("LIST_COUNT", part))
+    return s.case((s.is_not_null(whole), s.and_(s.call("LIST_HAS_ALL", whole, part), known)))
 
 
 def within(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
@@ -216,9 +218,18 @@ def to_string(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
     texts = s.call(name, array, s.lambda_(("ts0",), shown))
     there = s.lambda_(("ts1",), s.is_not_null(s.variable("ts1")))
     present = s.call("FILTER" if spark else "LIST_FILTER", texts, there)
-    joined = s.call("ARRAY_JOIN" if spark else "ARRAY_TO_STRING", present, args[1].ast)
+    joined = _joined(present, args[1].ast, engine)
     known = s.and_(s.is_not_null(array), s.is_not_null(args[1].ast))
     return s.case((known, s.coalesce(joined, s.text(""))))
+
+
+def _joined(texts: Ast, separator: Ast, engine: Engine) -> Ast:
+    """DuckDB joins by constants only: each text behind its separator, without the first one."""
+    if engine is Engine.SPARK:
+        return s.call("ARRAY_JOIN", texts, separator)
+    behind = s.lambda_(("ts2",), s.concat(separator, s.variable("ts2")))
+    joined = s.call("ARRAY_TO_STRING", s.call("LIST_TRANSFORM", texts, behind), s.text(""))
+    return s.call("SUBSTRING", joined, s.add(s.call("LENGTH", separator), s.num(1)))
 
 
 def layers(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
