@@ -1,0 +1,89 @@
+"""Random queries for as long as asked, or one seed again.
+
+python tests/fuzz --seconds 600
+python tests/fuzz --seed 4711
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[2] / "plugins" / "mzsql-postgres" / "tests"))
+
+from fuzz_engines import Failure, Worlds
+from fuzz_partitions import broken, law_of, told
+from fuzz_run import SHARED, compare, query_of, run, tables_of
+
+
+def _again(worlds: Worlds, seed: int) -> int:
+    """What a seed asks, the answers, and where they differ."""
+    tables = tables_of(seed)
+    worlds.load(tables)
+    print(";\n".join(s for table in tables for s in table.statements()) + ";")
+    query = query_of(seed, tables)
+    print(f"{query};")
+    how, ours, theirs = compare(worlds, query)
+    print(f"-- mzsql: {ours}\n-- PostgreSQL: {theirs}")
+    failed = 0
+    if how:
+        (found,) = run(worlds, range(seed, seed + 1))
+        print(f"-- they differ ({how}); the least that shows it:\n{found}")
+        failed = 1
+        worlds.load(tables)
+    law = law_of(seed, tables)
+    print(f"-- {law.name}:\n" + ";\n".join(law.texts()) + ";")
+    if broken(worlds, law):
+        print(told(worlds, law, seed, tables))
+        failed = 1
+    return failed
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, help="run this seed alone")
+    parser.add_argument("--start", type=int, default=0, help="the first seed")
+    parser.add_argument("--count", type=int, help="so many seeds")
+    parser.add_argument("--seconds", type=float, help="as many seeds as fit into this time")
+    options = parser.parse_args()
+    logging.disable(logging.CRITICAL)
+    with tempfile.TemporaryDirectory() as directory, Worlds(Path(directory) / "env") as worlds:
+        if options.seed is not None:
+            return _again(worlds, options.seed)
+        return _many(worlds, options.start, options.count, options.seconds)
+
+
+def _many(worlds: Worlds, start: int, count: int | None, seconds: float | None) -> int:
+    kinds: Counter[str] = Counter()
+    began, seed = time.monotonic(), start - start % SHARED
+    while (count is None or seed < start + count) and (
+        seconds is None or time.monotonic() - began < seconds
+    ):
+        for found in run(worlds, range(seed, seed + SHARED)):
+            kinds["queries"] += 1
+            if found is not None:
+                what = "an error alone" if isinstance(found.ours, Failure) else "other rows"
+                kinds[what] += 1
+                print(f"{found}\n", flush=True)
+        tables = tables_of(seed)
+        worlds.load(tables)
+        for one in range(seed, seed + SHARED, 5):
+            law = law_of(one, tables)
+            kinds["laws"] += 1
+            if broken(worlds, law):
+                kinds["broken laws"] += 1
+                print(f"{told(worlds, law, one, tables)}\n", flush=True)
+        seed += SHARED
+    for what, times in sorted(kinds.items()):
+        print(f"{times:8d}  {what}")
+    return 1 if set(kinds) - {"queries", "laws"} else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

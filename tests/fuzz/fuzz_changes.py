@@ -1,0 +1,32 @@
+"""Random changes of random tables, for views that are kept up to date while they happen.
+
+Promise: what a change writes lies in the pools that the tables were filled from, so that expressions over them still cannot fail.
+"""
+
+from __future__ import annotations
+
+import random
+
+from fuzz_expressions import Expressions, Ref, Scope
+from fuzz_queries import Queries
+from fuzz_schema import Table, random_row, row_text
+from fuzz_tree import text
+
+
+def random_change(rng: random.Random, tables: list[Table]) -> str:
+    """An INSERT, an UPDATE or a DELETE."""
+    table = rng.choice(tables)
+    refs = tuple(Ref(text(f"{table.name}.{c.name}"), c.kind, c.bound) for c in table.columns)
+    expressions = Expressions(rng, Queries(rng, tables))
+    condition = expressions.predicate(Scope(refs, subqueries=rng.random() < 0.3), 1)
+    match rng.randrange(4):
+        case 0 | 1:
+            rows = [row_text(random_row(rng, table)) for _ in range(rng.randint(1, 4))]
+            return f"INSERT INTO {table.name} VALUES {', '.join(rows)}"
+        case 2:
+            return f"DELETE FROM {table.name} WHERE {condition}"
+        case _:
+            row = random_row(rng, table)
+            places = rng.sample(range(len(row)), rng.randint(1, min(2, len(row))))
+            changed = ", ".join(f"{table.columns[n].name} = {row[n]}" for n in places)
+            return f"UPDATE {table.name} SET {changed} WHERE {condition}"

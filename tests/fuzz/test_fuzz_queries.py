@@ -1,0 +1,26 @@
+"""Random queries over random tables have PostgreSQL's answers."""
+
+from __future__ import annotations
+
+import pytest
+from fuzz_engines import Worlds
+from fuzz_run import run
+
+#: With the queries of test_fuzz_partitions, 200 of every day.
+_EVERY_DAY = 120
+_LONG, _PIECE = 4400, 400
+
+
+def _all_agree(worlds: Worlds, seeds: range) -> None:
+    found = [str(difference) for difference in run(worlds, seeds) if difference is not None]
+    assert not found, f"{len(found)} differ\n\n" + "\n\n".join(found[:3])
+
+
+def test_random_queries_have_the_answers_of_postgresql(worlds: Worlds) -> None:
+    _all_agree(worlds, range(_EVERY_DAY))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("start", range(10_000, 10_000 + _LONG, _PIECE))
+def test_many_random_queries_have_the_answers_of_postgresql(worlds: Worlds, start: int) -> None:
+    _all_agree(worlds, range(start, start + _PIECE))
