@@ -135,6 +135,8 @@ def plan_aggregate(
         return _ordered(ctx, collector, parts, args, condition)
     if parts.name in _DESUGARED:
         return _desugar(collector, parts, args, condition)
+    if parts.name in ("bool_or", "bool_and") and [a.typ.kind for a in args] == ["boolean"]:
+        return _counted(collector, parts, args[0], condition)
     return _add(collector, parts.name, args, condition, parts.distinct, parts.position)
 
 
@@ -286,6 +288,16 @@ def _desugar(
     if parts.name == "avg":
         return _average(collector, parts, value, condition)
     return _variance(collector, parts, value, condition)
+
+
+def _counted(collector: Collector, parts: _Call, value: Typed, condition: Typed | None) -> Typed:
+    """bool_or and bool_and as sums of what decides them: these need no more than a number for each group."""
+    every = parts.name == "bool_and"
+    decisive = call("not", [value]) if every else value
+    total = _add(
+        collector, "sum", [_as(decisive, t.INTEGER)], condition, parts.distinct, parts.position
+    )
+    return operator_call("=" if every else ">", [total, _bigint(0)], parts.position)
 
 
 def _is_number(typ: SqlType) -> bool:
