@@ -38,6 +38,8 @@ def fitted(number: Decimal) -> Decimal:
     if not number.is_finite():
         return number
     rounded = _FITTED.plus(number)
+    if not rounded.is_finite():
+        raise OverflowError  # beyond even the exponents that the context has
     if _exponent(rounded) < -MAX_DIGITS:
         rounded = rounded.quantize(_FINEST, context=EXACT)
     if rounded and rounded.adjusted() >= MAX_DIGITS:
