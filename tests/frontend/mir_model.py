@@ -7,15 +7,30 @@ from __future__ import annotations
 
 import duckdb
 
-from mzsql.expr import functions, spell
+from mzsql.expr import exact, functions, spell
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as ms
 from mzsql.expr.engines import to_sql
+from mzsql.expr.evaluate import EvalError, Evaluator
 from mzsql.expr.functions.table import Engine, Sql
 from mzsql.expr.typing import node_type
 from mzsql.repr.types import ColumnType, RelationType, SqlType
 
 DUCK = Engine.DUCKDB
+
+
+def _asked(expr: ms.Scalar) -> ms.Literal | ms.LiteralError:
+    evaluator = Evaluator()
+    try:
+        (found,) = evaluator.evaluate([expr])
+    finally:
+        evaluator.close()
+    typ = ms.scalar_type(expr, ())
+    return (
+        ms.LiteralError(found.message, typ)
+        if isinstance(found, EvalError)
+        else ms.Literal(found, typ)
+    )
 
 
 class Model:
@@ -62,6 +77,8 @@ class Model:
     def scalar(self, expr: ms.Scalar, typ: RelationType, prefix: str = "") -> str:
         from sqlglot import expressions as exp
 
+        if exact.concerns(expr) and not ms.support(expr):
+            expr = exact.reduced(expr, _asked)  # constants have more digits than an engine's
         columns = [
             Sql(exp.column(f"c{i}", table=prefix or None, quoted=False), c.type)
             for i, c in enumerate(typ.columns)
