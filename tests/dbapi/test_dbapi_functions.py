@@ -35,7 +35,7 @@ _SAME = [
     "SELECT quote_ident('a'), quote_ident('A b'), quote_ident('select'), quote_ident('a\"b'), quote_ident(''), quote_ident('int')",
     "SELECT quote_literal('it''s'), quote_literal(E'a\\\\b'), quote_nullable(NULL::text), quote_literal(42), quote_nullable('x'::text)",
     "SELECT parse_ident('a.b')::text, parse_ident('\"A b\" . C')::text, parse_ident('x.y z', false)::text",
-    "SELECT parse_ident('É.\"q\"\"r\"')::text",
+    'SELECT parse_ident(\'É."q""r"\')::text',
     "SELECT overlay('Txxxxas' PLACING 'hom' FROM 2 FOR 4), overlay('abcdef' PLACING 'X' FROM 3), overlay('ab' PLACING 'c' FROM 9)",
     "SELECT length('\\xc3a4'::bytea, 'UTF8'), length('abc'::bytea, 'LATIN1'), length('\\xe4bda0e5a5bd'::bytea, 'big5')",
     "SELECT localtimestamp <= now()::timestamp, pg_backend_pid() > 0, pg_is_in_recovery(), pg_encoding_to_char(6)",
