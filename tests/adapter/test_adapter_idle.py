@@ -131,6 +131,7 @@ def test_an_idle_process_asks_for_next_to_nothing(
         assert con.execute("SELECT n FROM over").fetchall() == [(4,)]
 
 
+@pytest.mark.long
 def test_an_idle_subscription_asks_for_little_and_hears_of_a_write(
     tmp_path: Path, requests: Requests
 ) -> None:

@@ -172,6 +172,7 @@ def test_a_connection_lets_go_of_everything_whatever_fails(tmp_path: Path) -> No
         assert again.coordinator is not shared
 
 
+@pytest.mark.long
 def test_what_a_managed_collection_has_to_write_keeps_a_close_no_longer_than_the_rest(
     env: Environment,
 ) -> None:

@@ -127,7 +127,10 @@ def answer(coordinator, session, query):
     return sorted(map(str, result.rows.to_pylist()))
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.long) if n in ("large", "shipping") else n for n in QUERIES],
+)
 def test_a_small_refresh_reads_as_much_of_ten_times_the_data(tmp_path, name):
     small = costs(tmp_path, SMALL, name)
     large = costs(tmp_path, SMALL * TIMES, name)

@@ -100,6 +100,7 @@ def test_a_subscribe_that_ends_is_printed_whole(env):
     assert run("--env", env, "--csv", sql) == f"mz_timestamp,mz_diff,k,v\n{ts},1,1,a\n{ts},1,2,\n"
 
 
+@pytest.mark.long
 def test_copy_writes_and_reads_bytes(env):
     out = "COPY (SELECT * FROM t ORDER BY k) TO STDOUT"
     assert run("--env", env, out) == "1\ta\n2\t\\N\n"

@@ -16,13 +16,17 @@ ARITHMETIC = ("add", "sub", "mul", "div")
 COMPARISONS = ("eq", "not_eq", "lt", "lte", "gt", "gte")
 
 
-@pytest.mark.parametrize("kind", INTEGERS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        kind if kind in ("integer", "uint8") else pytest.param(kind, marks=pytest.mark.long)
+        for kind in INTEGERS
+    ],
+)
 def test_the_answer_is_the_engines(kind: str) -> None:
     low, high = BOUNDS[kind]
     typ = SqlType(kind)
-    values = sorted(
-        {low, low + 1, 0, 1, 2, 7, high // 2 + 1, high - 1, high} | ({-1, -7} if low else set())
-    )
+    values = sorted({low, 0, 1, 7, high} | ({-1, -7} if low else set()))
     calls = [
         Call(
             f"{name}_{kind}",
@@ -30,7 +34,7 @@ def test_the_answer_is_the_engines(kind: str) -> None:
             BOOLEAN if name in COMPARISONS else typ,
         )
         for name in (*ARITHMETIC, *COMPARISONS)
-        for a, b in itertools.product([*values, None], repeat=2)
+        for a, b in [*itertools.product(values, repeat=2), (None, 1)]
     ]
     evaluator = Evaluator(exact_numerics=False)
     try:

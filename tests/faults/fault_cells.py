@@ -15,7 +15,6 @@ from fault_sql import SqlLoad
 LOADS: dict[str, type[Load]] = {"persist": PersistLoad, "oracle": OracleLoad, "sql": SqlLoad}
 EVERY_DAY = {
     ("postgres restarted as after a crash", "persist"),
-    ("postgres backends terminated again and again", "persist"),
     ("postgres cut when it has committed", "persist"),
     ("postgres cut when it has committed", "oracle"),
 }

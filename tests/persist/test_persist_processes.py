@@ -256,6 +256,7 @@ def test_processes_killed_for_a_minute_lose_nothing_and_repeat_nothing(
     assert figures["appends"] > 50
 
 
+@pytest.mark.long
 def test_four_writers_of_one_shard_share_it(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:

@@ -371,8 +371,14 @@ def top_global() -> lir.DataflowDescription:
 
 def top_second_group() -> lir.DataflowDescription:
     b = Build()
+    square = call(
+        "mul_integer", c(1), c(1)
+    )  # of a query that is answered once, a negative limit is an error
     top = b.top_k(
-        b.get("u1"), group_key=(1,), order_key=(), limit=call("integer_to_bigint", c(1), typ=BIGINT)
+        b.get("u1"),
+        group_key=(1,),
+        order_key=(),
+        limit=call("integer_to_bigint", square, typ=BIGINT),
     )
     return flow(b.mfp(top, mfp(2, (), (), [1, 0])), ("u1",))
 
