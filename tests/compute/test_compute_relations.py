@@ -72,7 +72,9 @@ def test_every_type_survives(session, tmp_path, inline_rows):
     assert found.cast(VALUES.schema).to_pylist() == VALUES.to_pylist()
 
 
-@pytest.fixture(params=["path", "driver", "executors", "no file system"])
+@pytest.fixture(
+    params=["path", "driver", pytest.param("executors", marks=pytest.mark.long), "no file system"]
+)
 def client(request, tmp_path, monkeypatch):
     """A location whose parts are read by path, through the driver, by executors, and by executors as Spark has no such file system."""
     url = f"file:{tmp_path}/blob"

@@ -9,6 +9,7 @@ from history_run import check_a_run
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.long
 def test_a_history_of_processes_that_come_and_go_is_strictly_serializable(
     env: str, tmp_path: Path
 ) -> None:

@@ -78,6 +78,7 @@ def test_what_one_process_has_done_another_sees_at_its_next_statement(
     assert finish(other) == "[(2,)]\nunknown catalog item 'made'\n"
 
 
+@pytest.mark.long
 def test_no_increment_of_two_processes_is_lost(env: str, con: mzsql.Connection) -> None:
     con.execute("CREATE TABLE n (v int); INSERT INTO n VALUES (0)")
     body = """

@@ -79,6 +79,7 @@ def check(con: mzsql.Connection, other: duckdb.DuckDBPyConnection, when: str) ->
         assert same(mine, theirs), (when, name, mine, theirs)
 
 
+@pytest.mark.long
 def test_views_equal_another_engine_after_every_change(
     tmp_path: Path, spark: SparkSession, env: str
 ) -> None:

@@ -153,6 +153,7 @@ def test_a_view_that_nobody_maintains_says_so(env: str, spark: SparkSession) -> 
         assert "Replicas: r1 (size 2); no process runs them now." in text
 
 
+@pytest.mark.long
 def test_a_process_killed_in_the_middle_of_a_refresh_loses_nothing(
     env: str, spark: SparkSession
 ) -> None:

@@ -237,6 +237,7 @@ def _last(
     return heard
 
 
+@pytest.mark.long
 def test_processes_killed_at_any_moment_lose_nothing_and_repeat_nothing(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
@@ -329,6 +330,7 @@ def test_an_end_that_was_killed_half_way_is_brought_to_its_end(tmp_path: Path) -
             assert client.exists(shard_id)
 
 
+@pytest.mark.long
 def test_processes_stopped_beyond_their_leases_go_on_when_continued(tmp_path: Path) -> None:
     place = str(tmp_path)
     with open_client(place) as client:

@@ -161,6 +161,7 @@ def test_terminated_under_load(own: PostgresServer, tmp_path: Path) -> None:
     oracle.close()
 
 
+@pytest.mark.long
 def test_silent_server(own: PostgresServer, tmp_path: Path) -> None:
     """A backend that is frozen under a statement: no call hangs; a read is determinate, a write in doubt, and other connections go on."""
     url = own.url(schema=tmp_path.name, application_name="frozen", timeout=0.5, statement_timeout=1)
