@@ -103,11 +103,17 @@ def _read_text(value: Typed, target: SqlType) -> Typed | None:
 
 
 def read_container(text: str, target: SqlType) -> Typed:
-    """The array, list, map or record that a text spells; its elements are read as texts of their type.
+    """The array, list or map that a text spells; its elements are read as texts of their type.
 
     Raises:
         DataError: ``invalid input syntax for type array: …``.
+        Unsupported: it is to be a record, which has no names in a text.
     """
+    if target.kind == "record":
+        raise Unsupported(
+            "input of anonymous composite types is not implemented",
+            hint="Write the record as ROW(…).",
+        )
     if target.kind == "array":
         target = _of_dimensions(target, container_literals.dimensions(text))
     parsed = container_literals.parse(text, target)

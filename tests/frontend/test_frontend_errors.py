@@ -46,6 +46,11 @@ CASES = [
     ("SELECT lower(a, b) FROM t", "function lower(integer, integer) does not exist", "lower"),
     ("SELECT * FROM nofunc(1)", 'function "nofunc" does not exist', None),
     ("SELECT a::nope FROM t", 'type "nope" does not exist', "nope"),
+    (
+        "SELECT greatest(row(1, 2), 'hello')",
+        "input of anonymous composite types is not implemented",
+        None,
+    ),
     ("SELECT a::date FROM t", "CAST does not support casting from integer to date", None),
     (
         "SELECT a, sum(b) FROM t",
