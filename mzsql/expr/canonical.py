@@ -12,6 +12,7 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from mzsql.expr import functions
 from mzsql.expr.scalar import Call, Column, If, Literal, LiteralError, Scalar, Unmaterializable
 from mzsql.repr.datum import Datum, Row
 
@@ -58,8 +59,6 @@ def rank(expr: Scalar) -> Rank:
 def _kind(call: Call) -> tuple[str, int]:
     """The function's name, and 3, 4 or 5 for one, two or any number of arguments."""
     # The table of functions is read at call time: it is made of modules that need this package.
-    from mzsql.expr import functions  # noqa: PLC0415
-
     name = functions.scalar(call.func).name
     count = len(call.args)
     if count == 1 and name not in _VARIADIC_RANK:
@@ -139,8 +138,6 @@ _LIKES = frozenset({"like", "ilike", "like_char", "ilike_char"})
 def can_fail(call: Call) -> bool:
     """Whether a call can fail where its arguments do not. Of a LIKE it is the pattern that does, so a known one says."""
     # The table of functions is read at call time: it is made of modules that need this package.
-    from mzsql.expr import functions  # noqa: PLC0415
-
     if call.func in _LIKES and isinstance(pattern := call.args[1], Literal):
         text = pattern.value
         return isinstance(text, str) and (len(text) - len(text.rstrip("\\"))) % 2 == 1

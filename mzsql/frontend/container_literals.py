@@ -163,9 +163,20 @@ def _goes_on(reader: _Reader, begun: bool, otherwise: str) -> bool:
     return True
 
 
+_LIST_SPECIAL, _LIST_ENDS = '{},\\"', ",}"
+_WANTS_LIST = (
+    "unescaped '{' at beginning of element; perhaps you want a nested list, "
+    "e.g. '{a}'::text list list"
+)
+
+
 def _element(reader: _Reader, typ: SqlType) -> Any:
-    """An element of a list: in quotes, in braces or a word."""
-    inner = _inner(typ)
+    """An element of a list."""
+    return _inside(reader, _inner(typ), _LIST_SPECIAL, _LIST_ENDS, _WANTS_LIST)
+
+
+def _inside(reader: _Reader, inner: SqlType, special: str, ends: str, unnested: str) -> Any:
+    """What a list or map holds: in quotes, in braces or a word; `unnested` is said of braces where `inner` has none."""
     reader.skip_space()
     nested = inner.kind in ("list", "map")
     match reader.peek():
@@ -175,13 +186,10 @@ def _element(reader: _Reader, typ: SqlType) -> Any:
             text: str | None = reader.quoted()
         case "{":
             if not nested:
-                raise _Malformed(
-                    "unescaped '{' at beginning of element; perhaps you want a nested list, "
-                    "e.g. '{a}'::text list list"
-                )
+                raise _Malformed(unnested)
             text = reader.embedded()
         case _:
-            text = reader.word('{},\\"', ",}")
+            text = reader.word(special, ends)
     return _parsed(text, inner) if nested and text is not None else text
 
 
@@ -211,26 +219,15 @@ def _key(reader: _Reader) -> str:
     return key
 
 
+_WANTS_MAP = (
+    "unescaped '{' at beginning of value; perhaps you want a nested map, "
+    "e.g. '{a=>{a=>1}}'::map[text=>map[text=>int]]"
+)
+
+
 def _entry(reader: _Reader, typ: SqlType) -> Any:
     """A value of a map."""
-    inner = _inner(typ)
-    reader.skip_space()
-    nested = inner.kind in ("list", "map")
-    match reader.peek():
-        case "":
-            raise _Malformed("unexpected end of input")
-        case '"':
-            text: str | None = reader.quoted()
-        case "{":
-            if not nested:
-                raise _Malformed(
-                    "unescaped '{' at beginning of value; perhaps you want a nested map, "
-                    "e.g. '{a=>{a=>1}}'::map[text=>map[text=>int]]"
-                )
-            text = reader.embedded()
-        case _:
-            text = reader.word(_MAP_SPECIAL, _MAP_ENDS)
-    return _parsed(text, inner) if nested and text is not None else text
+    return _inside(reader, _inner(typ), _MAP_SPECIAL, _MAP_ENDS, _WANTS_MAP)
 
 
 # --- arrays --------------------------------------------------------------------------------------
