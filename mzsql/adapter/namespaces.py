@@ -186,6 +186,7 @@ class Namespaces:
     # --- ALTER, COMMENT -----------------------------------------------------------------------
 
     def _alter(self, session: Session, plan: cp.CatalogPlan) -> None:
+        # Whatever arrives here but ALTER CLUSTER names its target.
         target = plan.name if isinstance(plan, cp.AlterClusterPlan) else plan.target  # type: ignore[union-attr]
         if isinstance(plan, cp.AlterClusterPlan):
             _note_ignored(session, plan.options.ignored)
@@ -207,7 +208,7 @@ class Namespaces:
     def stage(self, session: Session, plan: cp.CatalogPlan, state: CatalogState) -> Change:
         """What a statement of ALTER or COMMENT would change in a catalog; nothing is written."""
         self._env.require_writable()
-        target = plan.target  # type: ignore[union-attr]
+        target = plan.target  # type: ignore[union-attr]  # plans of ALTER and COMMENT have one
         missing = target.is_item and target.item is None
         if not missing:
             try:
@@ -315,7 +316,7 @@ class Namespaces:
         kind, key, holder = self._holder(state, target)
         if isinstance(holder, Item):
             return commands.item_comment_key(holder, column)
-        return f"{kind}/{holder.id if kind == 'schema' else key}"  # type: ignore[attr-defined]
+        return f"{kind}/{holder.id if kind == 'schema' else key}"  # type: ignore[attr-defined]  # a schema has an id
 
     @staticmethod
     def _membership(state: CatalogState, plan: cp.MembershipPlan) -> Change:

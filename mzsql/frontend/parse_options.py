@@ -73,6 +73,6 @@ def _group_size(parser: Any) -> tuple[str, int]:
         if parser._match_text_seq(*words):
             name = " ".join(words)
             return name.lower(), unsigned_option(parser, name)
-    return parser.expected(  # type: ignore[no-any-return]
+    return parser.expected(  # type: ignore[no-any-return]  # the parser is sqlglot's, untyped
         "one of AGGREGATE INPUT GROUP SIZE, DISTINCT ON INPUT GROUP SIZE, LIMIT INPUT GROUP SIZE"
     )
