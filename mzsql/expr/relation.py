@@ -230,19 +230,24 @@ class RowSetFinishing(msgspec.Struct, frozen=True, tag="finishing", cache_hash=T
         )
 
 
+#: Relations without an input, and those with any number of them.
+_LEAVES = frozenset({Constant, Get})
+_MANY = frozenset({Join, Union})
+
+
 def inputs(rel: Relation) -> tuple[Relation, ...]:
     """The direct children, in evaluation order (for a `Let`: value, then body)."""
-    match rel:
-        case Constant() | Get():
-            return ()
-        case Let(value=value, body=body):
-            return (value, body)
-        case LetRec(values=values, body=body):
-            return (*values, body)
-        case Join(inputs=many) | Union(inputs=many):
-            return many
-        case _:
-            return (rel.input,)
+    # Asked of every node all the time: by the class itself, not by patterns one after another.
+    kind = type(rel)
+    if kind in _LEAVES:
+        return ()
+    if kind in _MANY:
+        return rel.inputs  # type: ignore[union-attr]
+    if isinstance(rel, Let):
+        return (rel.value, rel.body)
+    if isinstance(rel, LetRec):
+        return (*rel.values, rel.body)
+    return (rel.input,)  # type: ignore[union-attr]
 
 
 def with_inputs(rel: Relation, new: Sequence[Relation]) -> Relation:
@@ -276,24 +281,23 @@ def arity(rel: Relation) -> int:
     """The number of columns."""
     extra = 0
     while True:
-        match rel:
-            case Constant(typ=typ) | Get(typ=typ):
-                return extra + typ.arity
-            case Project(outputs=outputs):
-                return extra + len(outputs)
-            case Map(scalars=scalars):
-                extra += len(scalars)
-                rel = rel.input
-            case FlatMap(output=output):
-                extra += output.arity
-                rel = rel.input
-            case Join(inputs=many):
-                return extra + sum(arity(part) for part in many)
-            case Reduce(group_key=key, aggregates=aggregates):
-                return extra + len(key) + len(aggregates)
-            case Let(body=body) | LetRec(body=body):
-                rel = body
-            case Union(inputs=many):
-                rel = many[0]
-            case _:
-                rel = rel.input
+        if isinstance(rel, Constant | Get):
+            return extra + len(rel.typ.columns)
+        if isinstance(rel, Project):
+            return extra + len(rel.outputs)
+        if isinstance(rel, Map):
+            extra += len(rel.scalars)
+            rel = rel.input
+        elif isinstance(rel, Join):
+            return extra + sum(map(arity, rel.inputs))
+        elif isinstance(rel, Reduce):
+            return extra + len(rel.group_key) + len(rel.aggregates)
+        elif isinstance(rel, FlatMap):
+            extra += len(rel.output.columns)
+            rel = rel.input
+        elif isinstance(rel, Let | LetRec):
+            rel = rel.body
+        elif isinstance(rel, Union):
+            rel = rel.inputs[0]
+        else:
+            rel = rel.input

@@ -8,6 +8,7 @@ the frontend. The nodes follow Materialize's `MirScalarExpr` (reference facts 5,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import is_
 
 import msgspec
 
@@ -93,15 +94,24 @@ class ColumnOrder(msgspec.Struct, frozen=True, tag="order", cache_hash=True):
     nulls_last: bool = True
 
 
+#: Most columns of most plans: one object stands for each, which saves making and comparing many.
+_COLUMNS = tuple(Column(index) for index in range(256))
+
+
+def column(index: int) -> Column:
+    """Column `index`; the same object each time, where it is a small one."""
+    return _COLUMNS[index] if 0 <= index < len(_COLUMNS) else Column(index)
+
+
 def children(expr: Scalar) -> tuple[Scalar, ...]:
     """The direct subexpressions, left to right."""
-    match expr:
-        case Call(args=args):
-            return args
-        case If(condition=c, then=t, otherwise=o):
-            return (c, t, o)
-        case _:
-            return ()
+    kind = type(expr)
+    if kind is Call:
+        return expr.args  # type: ignore[union-attr]
+    if kind is If:
+        assert isinstance(expr, If)
+        return (expr.condition, expr.then, expr.otherwise)
+    return ()
 
 
 def with_children(expr: Scalar, new: Sequence[Scalar]) -> Scalar:
@@ -118,11 +128,11 @@ def with_children(expr: Scalar, new: Sequence[Scalar]) -> Scalar:
 
 
 def transform(expr: Scalar, f: Callable[[Scalar], Scalar]) -> Scalar:
-    """Rewrite bottom-up: `f` sees each node after its subexpressions were rewritten."""
+    """Rewrite bottom-up: `f` sees each node after its subexpressions were rewritten. What stays the same stays the same object."""
     kids = children(expr)
     if kids:
-        new = tuple([transform(kid, f) for kid in kids])
-        if new != kids:
+        new = [transform(kid, f) for kid in kids]
+        if not all(map(is_, new, kids)):
             expr = with_children(expr, new)
     return f(expr)
 
@@ -153,20 +163,25 @@ def support(expr: Scalar) -> frozenset[int]:
 
 def permute(expr: Scalar, mapping: Mapping[int, int]) -> Scalar:
     """Rename columns: column i becomes ``mapping[i]``; KeyError where the mapping lacks a column that is read."""
-
-    def rename(node: Scalar) -> Scalar:
-        return Column(mapping[node.index]) if isinstance(node, Column) else node
-
-    return transform(expr, rename)
+    if isinstance(expr, Column):
+        index = mapping[expr.index]
+        return expr if index == expr.index else column(index)
+    kids = children(expr)
+    if not kids:
+        return expr
+    new = [permute(kid, mapping) for kid in kids]
+    return expr if all(map(is_, new, kids)) else with_children(expr, new)
 
 
 def substitute(expr: Scalar, columns: Sequence[Scalar]) -> Scalar:
     """Replace column i by ``columns[i]``."""
-
-    def replace(node: Scalar) -> Scalar:
-        return columns[node.index] if isinstance(node, Column) else node
-
-    return transform(expr, replace)
+    if isinstance(expr, Column):
+        return columns[expr.index]
+    kids = children(expr)
+    if not kids:
+        return expr
+    new = [substitute(kid, columns) for kid in kids]
+    return expr if all(map(is_, new, kids)) else with_children(expr, new)
 
 
 def scalar_type(expr: Scalar, columns: Sequence[ColumnType]) -> SqlType:

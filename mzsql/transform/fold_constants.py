@@ -17,7 +17,6 @@ from mzsql.expr.canonical import row_order
 from mzsql.expr.evaluate import EvalError, Evaluator
 from mzsql.expr.folded_windows import can_fold
 from mzsql.expr.functions import windows
-from mzsql.expr.memo import memo
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.typing import node_type, nullable
 from mzsql.repr.datum import Datum, Row
@@ -44,7 +43,7 @@ def fold_constants(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:
             return simpler  # a filter that lets everything pass
         return fold_node(simpler, types, ctx)
 
-    return rewrite_typed(rel, fold, resolve=_resolved, known=memo("fold_constants"))
+    return rewrite_typed(rel, fold, resolve=_resolved, name="fold_constants")
 
 
 def _resolved(get: mir.Get, value: mir.Relation) -> mir.Relation:

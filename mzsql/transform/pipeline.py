@@ -35,6 +35,7 @@ from mzsql.transform.redundant_join import redundant_join
 from mzsql.transform.relation_cse import relation_cse, relation_cse_inline_mfp
 from mzsql.transform.threshold_elision import threshold_elision
 from mzsql.transform.union_cancel import union_branch_cancellation
+from mzsql.transform.visit import shared
 from mzsql.transform.will_distinct import will_distinct
 
 #: How often a fixpoint may run; reaching it is harmless, the plan is only less good.
@@ -150,11 +151,14 @@ def _check_time() -> None:
 
 
 class _Runner:
-    """One run over one plan; knows of each transform a plan that it leaves as it is, so that it is not asked about that one again."""
+    """One run over one plan; asks no transform twice about the same plan, nor about what it has made itself, but for those of steps.
+
+    Equal parts of the plans of a run are one object (`shared`), so that what is known of a part is found again by its identity.
+    """
 
     def __init__(self, ctx: OptimizerContext) -> None:
         self._ctx = ctx
-        self._settled: dict[str, mir.Relation] = {}
+        self._made: dict[tuple[str, int], mir.Relation] = {}
 
     def stages(self, stages: Sequence[Stage], rel: mir.Relation) -> mir.Relation:
         for stage in stages:
@@ -170,20 +174,19 @@ class _Runner:
         for _ in range(LIMIT):
             before = rel
             rel = self.stages(stage.transforms, rel)
-            if rel == before:
+            if rel is before:
                 return before
         return rel
 
     def _transform(self, stage: Transform, rel: mir.Relation) -> mir.Relation:
-        if self._settled.get(stage.name) is rel:
-            return rel
+        known = self._made.get((stage.name, id(rel)))
+        if known is not None:
+            return known
         _check_time()
-        new = stage.run(rel, self._ctx)
-        if new == rel:
-            # The same object stands for the same plan, which the others then know again.
-            new = rel
-        if new is rel or stage.name not in STEPWISE:
-            self._settled[stage.name] = new
+        new = shared(stage.run(rel, self._ctx))
+        self._made[stage.name, id(rel)] = new
+        if stage.name not in STEPWISE:
+            self._made[stage.name, id(new)] = new
         if self._ctx.check is not None and new is not rel:
             self._ctx.check(stage.name, new)
         return new
@@ -196,7 +199,7 @@ def run(stages: Sequence[Stage], rel: mir.Relation, ctx: OptimizerContext) -> mi
         Determinate: whoever waits for the plan does not wait any longer (`mzsql.location.deadlines`).
     """
     with remembering():
-        return _Runner(ctx).stages(stages, rel)
+        return _Runner(ctx).stages(stages, shared(rel))
 
 
 def optimize_logical(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:

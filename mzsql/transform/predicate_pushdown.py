@@ -16,6 +16,7 @@ from mzsql.expr import functions
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
 from mzsql.expr.canonical import rank
+from mzsql.expr.memo import memo
 from mzsql.expr.typing import nullable, relation_type
 from mzsql.repr.types import BOOLEAN, ColumnType
 from mzsql.transform.fusion import conjuncts, merge_classes
@@ -30,7 +31,13 @@ def predicate_pushdown(rel: mir.Relation) -> mir.Relation:
 
 def _push(rel: mir.Relation, preds: Sequence[sc.Scalar]) -> mir.Relation:
     """`rel` with `preds` (over its columns) applied, as far down as they go."""
-    return kept(rel, _pushed(rel, preds))
+    # With each answer the relation that it is of, so that nothing else takes its identity.
+    known: dict[tuple[object, ...], tuple[mir.Relation, mir.Relation]] = memo("predicate_pushdown")
+    key = (id(rel), *preds)
+    found = known.get(key)
+    if found is None:
+        found = known[key] = rel, kept(rel, _pushed(rel, preds))
+    return found[1]
 
 
 def _pushed(rel: mir.Relation, preds: Sequence[sc.Scalar]) -> mir.Relation:

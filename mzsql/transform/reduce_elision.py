@@ -18,7 +18,7 @@ from mzsql.transform.visit import Bindings, mapped, project, rewrite_typed
 
 def reduce_elision(rel: mir.Relation) -> mir.Relation:
     """Replace the Reduces over unique keys."""
-    return rewrite_typed(rel, _elide, _keys_of_padding)
+    return rewrite_typed(rel, _elide, _keys_of_padding, name="reduce_elision")
 
 
 def _keys_of_padding(rel: mir.Relation, typ: RelationType, bindings: Bindings) -> RelationType:

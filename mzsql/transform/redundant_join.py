@@ -11,10 +11,12 @@ from collections.abc import Mapping, Sequence
 
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
+from mzsql.expr.memo import memo
 from mzsql.expr.typing import relation_type
 from mzsql.repr.types import RelationType
 from mzsql.transform.fusion import merge_classes
 from mzsql.transform.provenance import Exprs, Stage, own_stages, trace
+from mzsql.transform.remembered import Key, Scope
 from mzsql.transform.visit import mapped, project, replace_inputs
 
 #: How many ways to read an input's columns off another one are tried.
@@ -34,18 +36,29 @@ class _Pass:
     def __init__(self) -> None:
         self._values: dict[int, mir.Relation] = {}
         self._types: dict[int, RelationType] = {}
+        self._scope = Scope()
+        self._known: dict[Key, mir.Relation] = memo("redundant_join")
 
     def visit(self, rel: mir.Relation) -> mir.Relation:
         """The relation with its joins looked at, inner ones first."""
+        key = self._scope.key(rel)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._visited(rel)
+        return found
+
+    def _visited(self, rel: mir.Relation) -> mir.Relation:
         if isinstance(rel, mir.Let):
             value = self.visit(rel.value)
             self._values[rel.id] = value
             self._types[rel.id] = relation_type(value, self._types)
-            return mir.Let(rel.id, value, self.visit(rel.body))
+            self._scope.bind(rel.id, value)
+            return replace_inputs(rel, (rel.value, rel.body), (value, self.visit(rel.body)))
         if isinstance(rel, mir.LetRec):
             for local in rel.ids:  # what an iteration reads is not what the one before did
                 self._values.pop(local, None)
                 self._types.pop(local, None)
+                self._scope.unbind(local)
         kids = mir.inputs(rel)
         rel = replace_inputs(rel, kids, [self.visit(kid) for kid in kids])
         if isinstance(rel, mir.Join) and isinstance(rel.implementation, mir.Unplanned):

@@ -10,6 +10,7 @@ from mzsql.expr.memo import memo
 from mzsql.expr.scalar import Scalar
 from mzsql.expr.typing import node_type, relation_type
 from mzsql.repr.types import RelationType
+from mzsql.transform.remembered import Key, Scope
 
 
 def rewrite(
@@ -46,6 +47,34 @@ def rewrite(
     return done[0]
 
 
+def shared(rel: mir.Relation) -> mir.Relation:
+    """The relation, built of the objects that stood for equal relations before in this run, and kept with it."""
+    objects: dict[mir.Relation, mir.Relation] = memo("shared")
+    known: dict[int, mir.Relation] = memo("shared, by identity")
+    if id(rel) in known:
+        return known[id(rel)]
+    done: list[mir.Relation] = []
+    stack: list[tuple[mir.Relation, bool]] = [(rel, False)]
+    while stack:
+        node, ready = stack.pop()
+        if id(node) in known:
+            done.append(known[id(node)])
+            continue
+        kids = mir.inputs(node)
+        if kids and not ready:
+            stack.append((node, True))
+            stack.extend((kid, False) for kid in reversed(kids))
+            continue
+        if kids:
+            new = done[-len(kids) :]
+            del done[-len(kids) :]
+            node = replace_inputs(node, kids, new)
+        found = objects.setdefault(node, node)
+        known[id(found)] = found
+        done.append(found)
+    return done[0]
+
+
 @dataclass(frozen=True)
 class Bindings:
     """What local ids stand for: values and their types."""
@@ -60,52 +89,87 @@ def rewrite_typed(
     refine: Callable[[mir.Relation, RelationType, Bindings], RelationType] | None = None,
     *,
     resolve: Callable[[mir.Get, mir.Relation], mir.Relation] | None = None,
-    known: dict[tuple[object, ...], tuple[mir.Relation, mir.Relation]] | None = None,
+    name: str | None = None,
 ) -> mir.Relation:
     """Rewrite bottom-up with types: `f` sees each node after its inputs were rewritten, and the types of these inputs.
 
     What `f` puts in place of a node must have as many columns of the same types. `refine` may add to a node's type what is known beyond
-    it; it is told the bindings. `resolve` says what stands for a Get of a binding, told the binding's rewritten value. Where `f` is a pure
-    function, `known` may hold what it made of nodes, by their identity, and types before, and takes in what it makes of these.
+    it; it is told the bindings. `resolve` says what stands for a Get of a binding, told the binding's rewritten value. With a `name`, `f`,
+    `refine` and `resolve` are pure, and what became of a part is remembered in this run under that name.
     """
-    done: list[tuple[mir.Relation, RelationType]] = []
-    locals_: dict[int, RelationType] = {}
-    values: dict[int, mir.Relation] = {}
-    bindings = Bindings(values, locals_)
-    stack: list[mir.Relation | tuple[mir.Relation] | int] = [rel]
-    while stack:
-        task = stack.pop()
-        if isinstance(task, int):
-            values[task], locals_[task] = done[-1]
-            continue
-        if not isinstance(task, tuple):
-            kids = mir.inputs(task)
-            stack.append((task,))
-            if isinstance(task, mir.Let):
-                stack.extend((task.body, task.id, task.value))
+    return _TypedRewrite(f, refine, resolve, name).run(rel)
+
+
+_Typed = tuple[mir.Relation, RelationType]
+
+
+class _TypedRewrite:
+    """One traversal, with what is known of the bindings around the part that it is at."""
+
+    def __init__(
+        self,
+        f: Callable[[mir.Relation, Sequence[RelationType]], mir.Relation],
+        refine: Callable[[mir.Relation, RelationType, Bindings], RelationType] | None,
+        resolve: Callable[[mir.Get, mir.Relation], mir.Relation] | None,
+        name: str | None,
+    ) -> None:
+        self._f = f
+        self._refine = refine
+        self._resolve = resolve
+        self._types: dict[int, RelationType] = {}
+        self._values: dict[int, mir.Relation] = {}
+        self._bindings = Bindings(self._values, self._types)
+        self._scope = Scope()
+        self._parts: dict[Key, _Typed] = {} if name is None else memo(name)
+        self._nodes: dict[tuple[object, ...], tuple[mir.Relation, mir.Relation]] = (
+            {} if name is None else memo(f"{name}, one node")
+        )
+
+    def run(self, rel: mir.Relation) -> mir.Relation:
+        """The relation rewritten."""
+        done: list[_Typed] = []
+        stack: list[mir.Relation | tuple[mir.Relation, Key] | int] = [rel]
+        while stack:
+            task = stack.pop()
+            if isinstance(task, int):
+                self._bind(task, *done[-1])
+            elif isinstance(task, tuple):
+                node, key = task
+                width = len(mir.inputs(node))
+                parts = done[len(done) - width :]
+                del done[len(done) - width :]
+                self._parts[key] = self._rewritten(node, parts)
+                done.append(self._parts[key])
+            elif (known := self._parts.get(key := self._scope.key(task))) is not None:
+                done.append(known)
             else:
-                stack.extend(reversed(kids))
-            continue
-        (node,) = task
-        kids = mir.inputs(node)
-        parts = done[len(done) - len(kids) :]
-        del done[len(done) - len(kids) :]
+                stack.append((task, key))
+                if isinstance(task, mir.Let):
+                    stack.extend((task.body, task.id, task.value))
+                else:
+                    stack.extend(reversed(mir.inputs(task)))
+        return done[0][0]
+
+    def _bind(self, local: int, value: mir.Relation, typ: RelationType) -> None:
+        self._values[local], self._types[local] = value, typ
+        self._scope.bind(local, value)
+
+    def _rewritten(self, node: mir.Relation, parts: Sequence[_Typed]) -> _Typed:
+        """A node over rewritten inputs, rewritten itself."""
         new = [part for part, _ in parts]
         types = [typ for _, typ in parts]
-        node = replace_inputs(node, kids, new)
-        if resolve is not None and isinstance(node, mir.Get) and node.id in values:
+        node = replace_inputs(node, mir.inputs(node), new)
+        if self._resolve is not None and isinstance(node, mir.Get) and node.id in self._values:
             assert isinstance(node.id, int)
-            node = resolve(node, values[node.id])
+            node = self._resolve(node, self._values[node.id])
+        key = (id(node), *types)
+        known = self._nodes.get(key)
         if known is None:
-            node = kept(node, f(node, types))
-        else:
-            key = (id(node), *types)
-            if key not in known:
-                known[key] = node, kept(node, f(node, types))
-            node = known[key][1]
-        typ = _type_of(node, new, types, locals_)
-        done.append((node, typ if refine is None else refine(node, typ, bindings)))
-    return done[0][0]
+            # With the node itself, so that nothing else takes its identity.
+            known = self._nodes[key] = node, kept(node, self._f(node, types))
+        node = known[1]
+        typ = _type_of(node, new, types, self._types)
+        return node, typ if self._refine is None else self._refine(node, typ, self._bindings)
 
 
 def _type_of(

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
-
 from mzsql.expr import relation as mir
+from mzsql.expr.memo import memo
 from mzsql.transform.non_negative import non_negative, recursive_signs
+from mzsql.transform.remembered import Key, Scope
 from mzsql.transform.visit import filtered, mapped, project, replace_inputs
 
 Signs = Mapping[int, bool]
@@ -18,20 +18,35 @@ Signs = Mapping[int, bool]
 
 def will_distinct(rel: mir.Relation) -> mir.Relation:
     """Drop the DISTINCTs that another one takes care of."""
-    return _visit(rel, {})
+    return _Pass().visit(rel, {})
 
 
-def _visit(rel: mir.Relation, signs: Signs) -> mir.Relation:
-    if isinstance(rel, mir.Let):
-        value = _visit(rel.value, signs)
-        known = {**signs, rel.id: non_negative(value, signs)}
-        return mir.Let(rel.id, value, _visit(rel.body, known))
-    if isinstance(rel, mir.LetRec):
-        signs = {**signs, **recursive_signs(rel, signs)}
-    if isinstance(rel, mir.Reduce) and not rel.aggregates:
-        rel = msgspec.structs.replace(rel, input=_without(rel.input, signs))
-    kids = mir.inputs(rel)
-    return replace_inputs(rel, kids, [_visit(kid, signs) for kid in kids])
+class _Pass:
+    """One traversal; `signs`: which of the bindings around are never negative."""
+
+    def __init__(self) -> None:
+        self._scope = Scope()
+        self._known: dict[Key, tuple[mir.Relation, mir.Relation]] = memo("will_distinct")
+
+    def visit(self, rel: mir.Relation, signs: Signs) -> mir.Relation:
+        """The relation without the DISTINCTs that one in it takes care of."""
+        key = (id(rel), *(signs.get(local, False) for local in sorted(self._scope.reads(rel))))
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = rel, self._visited(rel, signs)
+        return found[1]
+
+    def _visited(self, rel: mir.Relation, signs: Signs) -> mir.Relation:
+        if isinstance(rel, mir.Let):
+            value = self.visit(rel.value, signs)
+            known = {**signs, rel.id: non_negative(value, signs)}
+            return replace_inputs(rel, mir.inputs(rel), (value, self.visit(rel.body, known)))
+        if isinstance(rel, mir.LetRec):
+            signs = {**signs, **recursive_signs(rel, signs)}
+        if isinstance(rel, mir.Reduce) and not rel.aggregates:
+            rel = replace_inputs(rel, (rel.input,), (_without(rel.input, signs),))
+        kids = mir.inputs(rel)
+        return replace_inputs(rel, kids, [self.visit(kid, signs) for kid in kids])
 
 
 def _without(rel: mir.Relation, signs: Signs) -> mir.Relation:
