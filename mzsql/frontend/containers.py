@@ -117,8 +117,17 @@ def of_query(ctx: ExprContext, node: exp.Expr, kind: str) -> Typed:
 def _of_query(ctx: ExprContext, query: Any, kind: str, position: int | None) -> Typed:
     if kind == "map":
         raise Unsupported("MAP of a query is not supported", position=position)
+    if isinstance(query, exp.Values):
+        rows = exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier("mz_values")))
+        query = exp.Select(expressions=[exp.Star()], from_=exp.From(this=rows))
     order = query.args.get("order")
     inner = query.copy()
+    if len(inner.selects) != 1 or inner.is_star:
+        given = len(ctx.planner.subquery(query, ctx.scope).names)
+        if given != 1:
+            raise SqlSyntaxError(
+                f"Expected subselect to return 1 column, got {given} columns", position=position
+            )
     if order is not None and (len(inner.selects) != 1 or inner.args.get("limit")):
         order = None
     item = exp.column(exp.to_identifier("mz_item"), table=exp.to_identifier("mz_rows"))
@@ -183,7 +192,17 @@ def _subscript(ctx: ExprContext, node: exp.Expr) -> Typed:
             continue
         for part in group:
             value = _at(value, ctx.plan(part), position)
+        if value.typ.kind == "array":
+            # What lies within an array is an element only where each dimension has its subscript.
+            value = Typed(Literal(None, _innermost(value.typ)), _innermost(value.typ), True)
     return value
+
+
+def _innermost(typ: SqlType) -> SqlType:
+    """The type of an array's elements, its dimensions taken away."""
+    while typ.kind == "array" and typ.element is not None:
+        typ = typ.element
+    return typ
 
 
 def _at(value: Typed, index: Typed, position: int | None) -> Typed:

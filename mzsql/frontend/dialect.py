@@ -23,6 +23,7 @@ from mzsql.frontend.parse_options import group_size_options
 from mzsql.frontend.parse_queries import QueryGrammar
 from mzsql.frontend.parse_recursion import recursion_limit
 from mzsql.frontend.parse_scalars import ScalarGrammar, position
+from mzsql.location import check_caller
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
 #: How many brackets may stand open at once.
@@ -195,7 +196,6 @@ class Parser(QueryGrammar, ContainerGrammar, ScalarGrammar):
         raise SyntaxProblem(text, at.start + 1 if at else len(self.sql.rstrip()) + 1)
 
     def _parse_csv(self, parse_method: Any, sep: TokenType = TokenType.COMMA) -> list[Any]:
-        # sqlglot lets a comma stand before nothing; here something has to follow it.
         item = parse_method()
         items = [] if item is None else [item]
         while self._match(sep):
@@ -305,9 +305,7 @@ class Parser(QueryGrammar, ContainerGrammar, ScalarGrammar):
         )
 
     def _parse_table_alias(self, alias_tokens: Any = None) -> exp.TableAlias | None:
-        if self._at_options() or self._at_as_of():
-            return None
-        if self._at_reserved():
+        if self._at_options() or self._at_as_of() or self._at_reserved():
             return None
         return super()._parse_table_alias(alias_tokens)
 
@@ -335,18 +333,26 @@ class Parser(QueryGrammar, ContainerGrammar, ScalarGrammar):
     # --- expressions -----------------------------------------------------------------------------
 
     def _parse_type(self, *args: Any, **kwargs: Any) -> Any:
+        check_caller()
         typed = self._typed_literal()
         return super()._parse_type(*args, **kwargs) if typed is None else typed
 
     def _typed_literal(self) -> exp.Expr | None:
-        """``name 'text'``: a text as a type whose name is no keyword."""
+        """``type 'text'``: a text as a type. What follows (``::``, a subscript) is about its value."""
         name = self._curr
-        if not name or name.token_type != TokenType.VAR or name.text.upper() in RESERVED:
+        if not name or name.text.upper() in RESERVED:
             return None
-        if not self._next or self._next.token_type != TokenType.STRING:
+        kind: exp.Expr | None = None
+        if name.token_type == TokenType.VAR:
+            if not self._next or self._next.token_type != TokenType.STRING:
+                return None
+            self._advance()
+            kind = exp.DataType(this=exp.DType.USERDEFINED, kind=name.text)
+        else:
+            kind = self.type_before_text()
+        if kind is None:
             return None
-        self._advance(2)
-        kind = exp.DataType(this=exp.DType.USERDEFINED, kind=name.text)
+        self._advance()
         node = exp.Cast(this=exp.Literal.string(self._prev.text), to=kind)
         node.meta.update(start=name.start, end=self._prev.end)
         return self._parse_column_ops(node)
@@ -423,9 +429,8 @@ class Parser(QueryGrammar, ContainerGrammar, ScalarGrammar):
 
     def whole_number(self) -> int:
         """A non-negative integer."""
-        if not self._curr or self._curr.token_type != TokenType.NUMBER:
-            self.expected("literal unsigned integer")
-        if not self._curr.text.isdigit():
+        number = bool(self._curr) and self._curr.token_type == TokenType.NUMBER
+        if not number or not self._curr.text.isdigit():
             self.expected("literal unsigned integer")
         self._advance()
         return int(self._prev.text)

@@ -58,9 +58,12 @@ class QueryGrammar(MaterializeParser):
 
     def _parse_join(self, *args: Any, **kwargs: Any) -> exp.Join | None:
         comma = bool(self._curr) and self._curr.token_type == TokenType.COMMA
+        first = self._index
         join = super()._parse_join(*args, **kwargs)
         if join is None:
             return None
+        if join.kind == "CROSS" or join.method == "NATURAL":
+            self._refuse_condition(join, first)
         if comma:
             join.meta["comma"] = True
         elif join.args.get("using") and self._at_join_alias():
@@ -70,6 +73,32 @@ class QueryGrammar(MaterializeParser):
                 self.raise_error("Expected identifier")
             join.meta["alias"] = name
         return join
+
+    def _refuse_condition(self, join: exp.Join, first: int) -> None:
+        """A join that names no condition has none: what sqlglot took for one is too much."""
+        if not join.args.get("on") and not join.args.get("using"):
+            return
+        depth = 0
+        for index in range(self._index - 1, first, -1):
+            token = self._tokens[index]
+            if token.token_type in (TokenType.L_PAREN, TokenType.R_PAREN):
+                depth += 1 if token.token_type == TokenType.R_PAREN else -1
+            elif depth == 0 and token.token_type in (TokenType.ON, TokenType.USING):
+                self._retreat(index)
+                self.raise_error("Expected end of statement")
+
+    def parse_set_operation(self, this: Any, *args: Any, **kwargs: Any) -> Any:
+        """A set operation on `this`, which has no ORDER BY or LIMIT unless it stands in parentheses."""
+        left = this.expression if isinstance(this, exp.SetOperation) else this
+        token = self._curr
+        if (
+            isinstance(left, exp.Select)
+            and token
+            and token.token_type in self.SET_OPERATIONS
+            and any(left.args.get(clause) for clause in ("order", "limit", "offset"))
+        ):
+            self.raise_error("Expected end of statement")
+        return super().parse_set_operation(this, *args, **kwargs)
 
     def _at_join_alias(self) -> bool:
         """Whether ``AS name`` follows, and not the AS OF of a statement."""

@@ -6,12 +6,20 @@ binds looser than ``+``, as PostgreSQL's does (``~1 + 1`` is ``~(1 + 1)``).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 from sqlglot import expressions as exp
 from sqlglot.parsers.materialize import MaterializeParser
 from sqlglot.tokenizer_core import TokenType
+
+#: Types whose literals have a grammar of their own, or that are no types here.
+_NOT_BEFORE_TEXT = frozenset(
+    {TokenType.INTERVAL, TokenType.IDENTIFIER, TokenType.MAP, TokenType.LIST, TokenType.ARRAY}
+)
+#: An escape by the number of a byte, behind any number of escaped backslashes.
+_NUMBERED = re.compile(r"(?<!\\)(?:\\\\)*\\([0-7xX])")
 
 
 def _minus(parser: Any) -> Any:
@@ -53,6 +61,15 @@ def position(parser: Any) -> Any:
     return parser.expression(exp.StrPosition(this=whole, substr=part))
 
 
+def _escaped(parser: Any, token: Any) -> Any:
+    r"""``E'…'``. Escapes by the number of a byte, ``\101`` and ``\x41``, are refused as in Materialize."""
+    found = _NUMBERED.search(parser.sql[token.start : token.end + 1])
+    if found is not None:
+        kind = "hexadecimal" if found[1] in "xX" else "octal"
+        parser.raise_error(f"{kind} escapes are not supported", token)
+    return parser.expression(exp.ByteString(this=token.text))
+
+
 class ScalarGrammar(MaterializeParser):
     """What the parser has for operators and literals of scalars."""
 
@@ -69,6 +86,27 @@ class ScalarGrammar(MaterializeParser):
             self.raise_error("Expected end of statement")
         return super()._parse_primary()
 
+    def type_before_text(self) -> exp.DataType | None:
+        """The type that stands before a text here, if one does: ``timestamp with time zone``, ``char(2)``."""
+        first = self._curr.token_type
+        if first not in self.TYPE_TOKENS or first in _NOT_BEFORE_TEXT:
+            return None
+        index = self._index
+        kind = self._parse_types(check_func=True, allow_identifiers=False)
+        before = bool(self._curr) and self._curr.token_type == TokenType.STRING
+        if isinstance(kind, exp.DataType) and before:
+            return kind
+        self._retreat(index)
+        return None
+
+    # Behind AS any word is a name.
+    RESERVED_TOKENS: ClassVar[set[TokenType]] = MaterializeParser.RESERVED_TOKENS - {
+        TokenType.SELECT
+    }
+    PRIMARY_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
+        **MaterializeParser.PRIMARY_PARSERS,
+        TokenType.BYTE_STRING: _escaped,
+    }
     UNARY_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
         **MaterializeParser.UNARY_PARSERS,
         TokenType.DASH: _minus,

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _KINDS: dict[type[exp.Expr], str] = {
     exp.Exists: "exists",
     exp.Array: "array",
+    exp.Tuple: "row",
+    exp.Overlay: "overlay",
     exp.Extract: "extract",
     exp.Substring: "substring",
     exp.StrPosition: "position",
@@ -43,6 +45,7 @@ _TYPE_NAMES = {
     "FLOAT": "float4",
     "BOOLEAN": "bool",
     "CHAR": "bpchar",
+    "VARBINARY": "bytea",
 }
 
 
@@ -94,6 +97,9 @@ def _type_name(node: exp.Expr) -> str:
     """A type as a column is named after it."""
     kind = node.this
     name = kind.value if isinstance(kind, exp.DType) else str(kind)
+    if kind is exp.DType.ARRAY and isinstance(node, exp.DataType) and node.expressions:
+        # An array's type is called after its elements', however many dimensions it has.
+        return "_" + _type_name(node.expressions[0]).removeprefix("_")
     spelled = node.args.get("kind")
     if kind is exp.DType.USERDEFINED and spelled is not None:
         last = spelled.expression if isinstance(spelled, exp.Dot) else spelled

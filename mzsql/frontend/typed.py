@@ -54,7 +54,13 @@ class Typed:
 
 def plain_name(typ: SqlType) -> str:
     """A type without its modifiers: what an overload is called by."""
-    return type_name(SqlType(typ.kind)) if typ.kind in _MODIFIED else type_name(typ)
+    return type_name(_plain(typ))
+
+
+def _plain(typ: SqlType) -> SqlType:
+    if typ.element is not None:
+        return SqlType(typ.kind, element=_plain(typ.element))
+    return SqlType(typ.kind) if typ.kind in _MODIFIED else typ
 
 
 def category(typ: SqlType) -> str:

@@ -38,7 +38,6 @@ from mzsql.render.statement import (
     subquery,
     window,
 )
-from mzsql.repr.errors import Unsupported
 from mzsql.repr.types import BIGINT, NUMERIC, ColumnType, SqlType
 
 COUNT = ColumnType(BIGINT, nullable=False)
@@ -307,6 +306,10 @@ def aggregated(
         value = Sql(col(f"c{one.argument}"), types[one.argument].type)
         if one.func.kind != "accumulable":
             assert one.func.value is not None
+            if one.expr.distinct and _numbered(groups, one):
+                # A row that is NULL is none.
+                only = s.case((s.eq(col(f"n{i}"), s.num(1)), value.ast))
+                value = Sql(only, value.typ)
             parts.append(named(one.func.value(r.engine, [value], one.expr.typ), f"v{i}"))
             values.append(s.cast(col(f"v{i}"), one.expr.typ, r.engine))
             continue
@@ -341,6 +344,17 @@ def can_fail(groups: Groups) -> bool:
     )
 
 
+def _alone(groups: Groups) -> bool:
+    """Whether the one aggregate is over rows, each of them once."""
+    (one, *others) = groups.aggregates or (None,)
+    return one is not None and not others and one.func.kind == "basic" and one.expr.distinct
+
+
+def _numbered(groups: Groups, one: Aggregate) -> bool:
+    """Whether a distinct aggregate looks at the first of equal rows by their numbers; the hierarchical ones need not."""
+    return one.func.kind == "accumulable" or (one.func.kind == "basic" and not _alone(groups))
+
+
 def expanded(
     r: Renderer, node: lir.Reduce, groups: Groups, rows: str, by: Sequence[str], suffix: str
 ) -> str:
@@ -348,10 +362,7 @@ def expanded(
     width = groups.arity + len(groups.values)
     items: list[Ast] = [col(f"c{i}") for i in range(width)]
     items += [col(n) for n in by]
-    if any(one.func.kind == "basic" and one.expr.distinct for one in groups.aggregates):
-        if len(groups.aggregates) > 1:
-            msg = "an ordered aggregate with DISTINCT beside other aggregates is not supported yet"
-            raise Unsupported(msg, hint="compute each in a subquery of its own and join them")
+    if _alone(groups):
         once = [*items, named(big(1, r.engine), DIFF)]
         rows = r.define(node.lir_id, f"{suffix}o", select(once, rows, distinct=True))
     elif any(one.func.kind == "basic" for one in groups.aggregates):
@@ -363,7 +374,7 @@ def expanded(
         copies = select([*items, named(explode(every, r.engine), "mz_copy")], rows)
         query = select([*items, named(big(1, r.engine), DIFF)], subquery(copies, "e"))
         rows = r.define(node.lir_id, f"{suffix}x", query)
-    numbered = [(i, one) for i, one in groups.distinct if one.func.kind == "accumulable"]
+    numbered = [(i, one) for i, one in groups.distinct if _numbered(groups, one)]
     if not numbered:
         return rows
     keys: list[Ast] = [*(col(f"c{i}") for i in range(groups.arity)), *(col(n) for n in by)]

@@ -28,6 +28,12 @@ def _leaves(array: Ast, typ: SqlType, engine: Engine) -> Ast:
     return s.coalesce(size(array, engine), s.num(0))
 
 
+def leaves(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    """The number of elements in all dimensions, of an array that is not NULL."""
+    (array,) = args
+    return s.case((s.is_not_null(array.ast), _leaves(array.ast, array.typ, engine)))
+
+
 def _of_arrays(args: Sequence[SqlType], _typ: SqlType) -> bool:
     return bool(args) and args[0].kind == "array"
 

@@ -83,7 +83,7 @@ def _of_arrays() -> list[ScalarFunc]:
         ScalarFunc(
             "array_lower", "array_lower", (ARRAY, BIGINT), INTEGER, q.lower, introduces_nulls=True
         ),
-        ScalarFunc("cardinality_array", "cardinality", (ARRAY,), INTEGER, q.length),
+        ScalarFunc("cardinality_array", "cardinality", (ARRAY,), INTEGER, array_shapes.leaves),
         ScalarFunc(
             "array_concat",
             "||",
