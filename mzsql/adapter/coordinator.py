@@ -23,7 +23,7 @@ from mzsql.adapter.closing import close_all
 from mzsql.adapter.copy_from import copy_from
 from mzsql.adapter.dataflows import Dataflows
 from mzsql.adapter.ddl import Definitions
-from mzsql.adapter.dml import Changes
+from mzsql.adapter.dml import Changes, Outcome
 from mzsql.adapter.durable_map import Change
 from mzsql.adapter.environment import Environment
 from mzsql.adapter.explaining import Explainer
@@ -270,7 +270,7 @@ class Coordinator:
         term = self.env.oracle.term
         result = self._run(session, transaction, plan)
         try:
-            if result.desc is not None:
+            if result.desc is not None and not isinstance(plan, p.WRITES):
                 # Rows count only if the timestamp that they were read at still does.
                 self.env.oracle.confirm_leadership(term)
             if not transaction.begun:
@@ -304,14 +304,11 @@ class Coordinator:
             case p.SelectPlan():
                 return self._select(session, transaction, plan)
             case p.InsertPlan():
-                count = self._changes.insert(session, plan)
-                return Result(f"INSERT 0 {count}", count=count)
+                return _written("INSERT 0", plan, self._changes.insert(session, plan))
             case p.UpdatePlan():
-                count = self._changes.update(session, plan)
-                return Result(f"UPDATE {count}", count=count)
+                return _written("UPDATE", plan, self._changes.update(session, plan))
             case p.DeletePlan():
-                count = self._changes.delete(session, plan)
-                return Result(f"DELETE {count}", count=count)
+                return _written("DELETE", plan, self._changes.delete(session, plan))
             case p.CopyFromPlan():
                 return self._copy(session, transaction, plan)
             case p.BeginPlan() | p.CommitPlan() | p.RollbackPlan():
@@ -466,6 +463,12 @@ _ENGINES = frozenset(
     {"builtins", "mzsql", "duckdb", "pyarrow", "sqlglot", "msgspec", "pyspark", "py4j", "_duckdb"}
 )
 _BUGS = (AssertionError, LookupError, TypeError, ValueError, AttributeError, RuntimeError)
+
+
+def _written(
+    tag: str, plan: p.InsertPlan | p.UpdatePlan | p.DeletePlan, outcome: Outcome
+) -> Result:
+    return Result(f"{tag} {outcome.count}", plan.returning, outcome.returned, outcome.count)
 
 
 def _shown(desc: RelationDesc, rows: show.Rows, tag: str) -> Result:

@@ -5,7 +5,7 @@ again when something it read was written meanwhile; inside one, a conflict fails
 the transaction has written to tables, and is refused where that was a COPY, which may be more than fits this process. Rows that the
 statement itself names (INSERT … VALUES) need neither a timestamp nor an engine. Tables are locked from a statement's read to its answer
 (`mzsql.adapter.table_locks`), so statements of one process never run in vain for each other; those of other processes are met by
-running again, with pauses.
+running again, with pauses. What a statement returns of its rows comes of the same answer, and is handed out once they are committed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -33,6 +34,7 @@ from mzsql.persist import Batch
 from mzsql.repr.errors import NotNullViolation, Unsupported
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
+from mzsql.repr.types import RelationDesc
 from mzsql.storage import as_updates
 
 #: A statement that lost to a concurrent write is run again at most so often.
@@ -41,8 +43,22 @@ MAX_ATTEMPTS = 100
 FIRST_PAUSE, LAST_PAUSE = 0.005, 0.5
 
 
-#: From a query's answer to the updates of the table, and how many rows the client hears of.
-_Updates = Callable[[Answer], tuple[pa.Table, int]]
+class Outcome(msgspec.Struct, frozen=True):
+    """What a statement has done: how many rows it has written, and what it returns of them; None where it returns nothing."""
+
+    count: int
+    returned: pa.Table | None = None
+
+
+class _Change(msgspec.Struct, frozen=True):
+    """The updates of a table that a query's answer amounts to, and what is told of them."""
+
+    updates: pa.Table
+    outcome: Outcome
+
+
+#: From a query's answer to what it changes.
+_Changed = Callable[[Answer], _Change]
 
 
 class Changes:
@@ -54,47 +70,47 @@ class Changes:
         self._commits = commits
         self._rng = random.Random()  # noqa: S311  it only spreads retries
 
-    def insert(self, session: Session, plan: p.InsertPlan) -> int:
-        """Insert the rows of a query; how many."""
+    def insert(self, session: Session, plan: p.InsertPlan) -> Outcome:
+        """Insert the rows of a query."""
 
-        def updates(answer: Answer) -> tuple[pa.Table, int]:
-            rows = positional(answer.rows)
+        def changed(answer: Answer) -> _Change:
+            rows, outcome = _taken_apart(session, answer, plan.returning)
             check_not_null(rows, plan.table)
-            return as_updates(rows), rows.num_rows
+            return _Change(as_updates(rows), outcome)
 
-        return self._change(session, plan.table, plan.source, updates)
+        return self._change(session, plan.table, plan.source, changed)
 
-    def delete(self, session: Session, plan: p.DeletePlan) -> int:
-        """Delete the rows that a query selects; how many."""
+    def delete(self, session: Session, plan: p.DeletePlan) -> Outcome:
+        """Delete the rows that a query selects."""
 
-        def updates(answer: Answer) -> tuple[pa.Table, int]:
-            rows = positional(answer.rows)
-            return as_updates(rows, -1), rows.num_rows
+        def changed(answer: Answer) -> _Change:
+            rows, outcome = _taken_apart(session, answer, plan.returning)
+            return _Change(as_updates(rows, -1), outcome)
 
-        return self._change(session, plan.table, plan.selection, updates)
+        return self._change(session, plan.table, plan.selection, changed)
 
-    def update(self, session: Session, plan: p.UpdatePlan) -> int:
-        """Replace the rows that a query selects by those beside them; how many."""
+    def update(self, session: Session, plan: p.UpdatePlan) -> Outcome:
+        """Replace the rows that a query selects by those beside them."""
         assert plan.table.desc is not None
         arity = plan.table.desc.arity
 
-        def updates(answer: Answer) -> tuple[pa.Table, int]:
-            rows = positional(answer.rows)
+        def changed(answer: Answer) -> _Change:
+            rows, outcome = _taken_apart(session, answer, plan.returning)
             old = rows.select(list(range(arity)))
             new = rows.select(list(range(arity, 2 * arity)))
             new = new.rename_columns(old.column_names).cast(old.schema)
             check_not_null(new, plan.table)
-            return pa.concat_tables([as_updates(old, -1), as_updates(new)]), rows.num_rows
+            return _Change(pa.concat_tables([as_updates(old, -1), as_updates(new)]), outcome)
 
-        return self._change(session, plan.table, plan.selection, updates)
+        return self._change(session, plan.table, plan.selection, changed)
 
     def _change(
         self,
         session: Session,
         table: CatalogItem,
         query: hir.Query,
-        updates: _Updates,
-    ) -> int:
+        changed: _Changed,
+    ) -> Outcome:
         self._env.require_writable()
         if table.kind != "table":
             noun = table.kind.replace("-", " ")
@@ -106,16 +122,16 @@ class Changes:
         assert transaction is not None
         if not transaction.implicit:
             transaction.enter("write")
-            return self._buffer(session, transaction, table, query, updates)
+            return self._buffer(session, transaction, table, query, changed)
         tables = self._tables_below(relation)
         modes = lock_modes(table.id, tables)
         with self._commits.locks.held(modes, current()):
             if tables:
-                return self._read_then_write(session, transaction, table, query, updates)
-            rows, count = updates(self._constant(session, query, relation))
-            if count:
-                self._commit(session, transaction, {table.id: [rows]})
-            return count
+                return self._read_then_write(session, transaction, table, query, changed)
+            change = changed(self._constant(session, query, relation))
+            if change.outcome.count:
+                self._commit(session, transaction, {table.id: [change.updates]})
+            return change.outcome
 
     def _constant(self, session: Session, query: hir.Query, relation: Relation) -> Answer:
         """The answer of a query that reads no table; rows that are spelled out need no engine."""
@@ -137,20 +153,20 @@ class Changes:
         transaction: Transaction,
         table: CatalogItem,
         query: hir.Query,
-        updates: _Updates,
-    ) -> int:
+        changed: _Changed,
+    ) -> Outcome:
         pause = FIRST_PAUSE
         for attempt in range(MAX_ATTEMPTS):
             # Every acknowledged write counts, whatever the session's isolation.
             answer = self._queries.answer(session, query, linear=True)
-            rows, count = updates(answer)
-            if not count:
-                return 0
+            change = changed(answer)
+            if not change.outcome.count:
+                return change.outcome
             try:
                 self._commit(
                     session,
                     transaction,
-                    {table.id: [rows]},
+                    {table.id: [change.updates]},
                     reads=answer.tables,
                     read_ts=answer.ts,
                 )
@@ -161,7 +177,7 @@ class Changes:
                 current().sleep(self._rng.uniform(0, pause))
                 pause = min(2 * pause, LAST_PAUSE)
                 continue
-            return count
+            return change.outcome
         raise AssertionError("unreachable")
 
     def _commit(
@@ -181,8 +197,8 @@ class Changes:
         transaction: Transaction,
         table: CatalogItem,
         query: hir.Query,
-        updates: _Updates,
-    ) -> int:
+        changed: _Changed,
+    ) -> Outcome:
         self._refuse_copied(transaction, query)
         overlay = {
             gid: tables
@@ -200,10 +216,10 @@ class Changes:
         if answer.ts is not None:
             transaction.write_read_ts = answer.ts
             transaction.reads |= answer.tables
-        rows, count = updates(answer)
-        if count:
-            transaction.add(table.id, [rows])
-        return count
+        change = changed(answer)
+        if change.outcome.count:
+            transaction.add(table.id, [change.updates])
+        return change.outcome
 
     def _tables_below(self, relation: Relation) -> frozenset[GlobalId]:
         """The tables whose writes can change what a relation reads."""
@@ -244,6 +260,19 @@ def lock_modes(table: GlobalId, read: Iterable[GlobalId]) -> dict[GlobalId, str]
     modes = dict.fromkeys(read, READ)
     modes[table] = EXCLUSIVE if table in modes else WRITE
     return modes
+
+
+def _taken_apart(
+    session: Session, answer: Answer, returning: RelationDesc | None
+) -> tuple[pa.Table, Outcome]:
+    """What is written, its columns by position, and what is returned of it, which may be too large for the session."""
+    rows = answer.rows
+    if returning is None:
+        return positional(rows), Outcome(rows.num_rows)
+    width = rows.num_columns - returning.arity
+    returned = pa.table(rows.columns[width:], names=list(returning.names))
+    session.check_size(returned)
+    return positional(rows.select(list(range(width)))), Outcome(rows.num_rows, returned)
 
 
 def positional(rows: pa.Table) -> pa.Table:

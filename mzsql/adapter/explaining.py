@@ -35,7 +35,8 @@ from mzsql.expr.relation import Get, Relation, RowSetFinishing
 from mzsql.frontend import hir, lower_query, parse_statements, plan_statement
 from mzsql.frontend import plans as p
 from mzsql.frontend.catalog import CatalogItem
-from mzsql.render.dataflow import render
+from mzsql.render.dataflow import one_shot, render
+from mzsql.render.recursion import Loop
 from mzsql.repr.errors import InternalError, Unsupported
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationDesc
@@ -332,11 +333,24 @@ def _planned_text(
 
 
 def statements(planned: Planned) -> str:
-    """The SQL that Spark runs: of a step (here from time 0 to 1) or, for a query, of its answer."""
-    rendered = render(planned.plan)
-    if isinstance(planned.plan.export, PeekExport):
-        return to_sql(rendered.oneshot(Engine.SPARK), Engine.SPARK) + "\n"
-    return to_sql(rendered.step(Engine.SPARK, 0, 1).statement, Engine.SPARK) + "\n"
+    """The SQL that Spark runs: of a step (here from time 0 to 1) or, for a query, of its answer, what its recursions repeat before it."""
+    if not isinstance(planned.plan.export, PeekExport):
+        return to_sql(render(planned.plan).step(Engine.SPARK, 0, 1).statement, Engine.SPARK) + "\n"
+    statement, loops = one_shot(planned.plan).rendered(Engine.SPARK)
+    rounds = [text for loop in loops for text in _rounds(loop)]
+    return "".join(rounds) + to_sql(statement, Engine.SPARK) + "\n"
+
+
+def _rounds(loop: Loop) -> list[str]:
+    """What each round of a recursion computes, one binding after the other."""
+    limit = "" if loop.limit is None else f", {loop.limit[0]} times at most"
+    until = f"until a round changes nothing{limit}"
+    texts: list[str] = []
+    for binding in loop.bindings:
+        texts += [text for inner in binding.loops for text in _rounds(inner)]
+        body = to_sql(binding.statement, Engine.SPARK)
+        texts.append(f"-- {binding.relation}, from no rows, {until}:\n{body};\n")
+    return texts
 
 
 def _unsupported_format(plan: p.ExplainPlan) -> Unsupported:

@@ -50,6 +50,10 @@ def evaluated(
             results = [_position(window.func, i, peers) for i in range(len(entries))]
         case "value" if window.func in ("lag", "lead"):
             results = _shifted(window, entries)
+        case "value" if window.func == "ntile":
+            results = _parts(entries)
+        case "value" if window.func == "nth_value":
+            results = [_nth(window, entries, peers, i) for i in range(len(entries))]
         case "value":
             results = [_edge(window, entries, peers, i) for i in range(len(entries))]
         case _:
@@ -116,6 +120,10 @@ def _position(func: str, i: int, peers: Sequence[tuple[int, int]]) -> Datum:
         return i + 1
     if func == "rank":
         return peers[i][0] + 1
+    if func == "percent_rank":
+        return peers[i][0] / (len(peers) - 1) if len(peers) > 1 else 0.0
+    if func == "cume_dist":
+        return (peers[i][1] + 1) / len(peers)
     return len({first for first, _ in peers[: i + 1]})
 
 
@@ -182,6 +190,31 @@ def _edge(
     if not inside:
         return None
     return entries[inside[0 if window.func == "first_value" else -1]].argument
+
+
+def _nth(
+    window: WindowFunc, entries: Sequence[_Entry], peers: Sequence[tuple[int, int]], i: int
+) -> Datum:
+    """The value of a row of the frame, counted from one; NULL where the frame is shorter."""
+    count = json.loads(str(entries[i].argument))[1]
+    inside = _frame(window, i, peers)
+    if count is None or count > len(inside):
+        return None
+    found: Datum = json.loads(str(entries[inside[count - 1]].argument))[0]
+    return found
+
+
+def _parts(entries: Sequence[_Entry]) -> list[Datum]:
+    """In which of so many parts, as equal as can be and the larger ones first, each row is; the first row says how many."""
+    given = entries[0].argument
+    if given is None:
+        return [None] * len(entries)
+    size, larger = divmod(len(entries), int(given))
+    border = larger * (size + 1)
+    return [
+        i // (size + 1) + 1 if i < border else (i - border) // size + larger + 1
+        for i in range(len(entries))
+    ]
 
 
 def _aggregated(

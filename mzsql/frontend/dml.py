@@ -21,6 +21,7 @@ from mzsql.frontend.names import item_named
 from mzsql.frontend.nodes import position_of
 from mzsql.frontend.planned import Planned, project
 from mzsql.frontend.query import QueryPlanner
+from mzsql.frontend.returning import written
 from mzsql.frontend.scope import Scope, ScopeItem
 from mzsql.repr.errors import (
     DatatypeMismatch,
@@ -103,7 +104,9 @@ def plan_insert(statement: st.Insert, catalog: CatalogView) -> plans.InsertPlan:
             )
         columns = columns[: len(source.types)]
     relation = _complete(source, table, columns)
-    return plans.InsertPlan(table, _query(relation, table.desc))
+    scope = _table_scope(table, statement.alias)
+    done = written(planner, relation, table.desc, scope, statement.returning)
+    return plans.InsertPlan(table, _query(done.relation, done.desc), done.returning)
 
 
 def _refuse_bare(table: CatalogItem) -> None:
@@ -231,7 +234,8 @@ def plan_delete(statement: st.Delete, catalog: CatalogView) -> plans.DeletePlan:
         relation = hir.Filter(relation, (_using(planner, statement, scope),))
     elif statement.where is not None:
         relation = _filtered(planner, relation, scope, statement.where)
-    return plans.DeletePlan(table, _query(relation, table.desc))
+    done = written(planner, relation, table.desc, scope, statement.returning)
+    return plans.DeletePlan(table, _query(done.relation, done.desc), done.returning)
 
 
 def _using(planner: QueryPlanner, statement: st.Delete, scope: Scope) -> hir.Scalar:
@@ -280,7 +284,8 @@ def plan_update(statement: st.Update, catalog: CatalogView) -> plans.UpdatePlan:
     both = RelationDesc(
         (*desc.names, *desc.names), RelationType((*desc.typ.columns, *desc.typ.columns))
     )
-    return plans.UpdatePlan(table, _query(doubled, both))
+    rows = written(planner, doubled, both, scope, statement.returning, row_at=desc.arity)
+    return plans.UpdatePlan(table, _query(rows.relation, rows.desc), rows.returning)
 
 
 # --- copy ------------------------------------------------------------------------------------------

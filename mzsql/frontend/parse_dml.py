@@ -17,13 +17,21 @@ class WritingParser(Pieces):
         """INSERT INTO …"""
         self.need("INTO")
         table = self.name()
+        alias = self.identifier() if self.p._match(TokenType.ALIAS) else None
         columns = self.names_in_parentheses() if self._at_column_list() else ()
         query: exp.Expr | None = None
         if not self.at("DEFAULT", "VALUES"):
             query = self.p.parse_query()
-        if self.at("RETURNING"):
-            raise Unsupported("INSERT … RETURNING is not supported", position=self.position())
-        return st.Insert(self.source, table, columns, query)
+        return st.Insert(self.source, table, columns, query, alias, self._returning())
+
+    def _returning(self) -> tuple[exp.Expr, ...]:
+        """An optional RETURNING list."""
+        if not self.at("RETURNING"):
+            return ()
+        items, _ = self.p._parse_projections()
+        if not items:
+            self.p.expected("an expression")
+        return tuple(items)
 
     def _at_column_list(self) -> bool:
         """Whether a list of columns comes next, rather than a query in parentheses."""
@@ -46,7 +54,7 @@ class WritingParser(Pieces):
         if self.at("FROM"):
             raise Unsupported("UPDATE … FROM is not supported", position=self.position())
         where = self.expression() if self.at("WHERE") else None
-        return st.Update(self.source, table, alias, tuple(assignments), where)
+        return st.Update(self.source, table, alias, tuple(assignments), where, self._returning())
 
     def _alias(self, *stop: str) -> str | None:
         if self.p._match(TokenType.ALIAS):
@@ -74,7 +82,7 @@ class WritingParser(Pieces):
             while self.p._match(TokenType.COMMA):
                 using.append(self.p._parse_table(joins=True))
         where = self.expression() if self.at("WHERE") else None
-        return st.Delete(self.source, table, alias, tuple(using), where)
+        return st.Delete(self.source, table, alias, tuple(using), where, self._returning())
 
     def copy(self) -> st.CopyFrom | st.CopyTo:
         """COPY t FROM {'<file>' | STDIN}, COPY {t | (query)} TO {STDOUT | '<file>'} [WITH] (FORMAT …)."""

@@ -94,25 +94,29 @@ class DropPlan(msgspec.Struct, frozen=True, tag="drop"):
 class InsertPlan(msgspec.Struct, frozen=True, tag="insert"):
     """Rows to insert: `source` yields one column for each column of the table, of its type (defaults filled in, casts applied).
 
-    NULLs in NOT NULL columns are still to be checked (`table.desc`); `returning` is a query's projection over the inserted rows.
+    NULLs in NOT NULL columns are still to be checked (`table.desc`). `returning`: names and types of further columns, which the
+    statement hands back.
     """
 
     table: CatalogItem
     source: Query
+    returning: RelationDesc | None = None
 
 
 class DeletePlan(msgspec.Struct, frozen=True, tag="delete"):
-    """Rows to delete: `selection` yields the table's rows that go."""
+    """Rows to delete: `selection` yields the table's rows that go, then what is returned of them."""
 
     table: CatalogItem
     selection: Query
+    returning: RelationDesc | None = None
 
 
 class UpdatePlan(msgspec.Struct, frozen=True, tag="update"):
-    """Rows to change: `selection` yields the old row's columns, then the new row's, as many again."""
+    """Rows to change: `selection` yields the old row's columns, then the new row's, as many again, then what is returned of them."""
 
     table: CatalogItem
     selection: Query
+    returning: RelationDesc | None = None
 
 
 class CopyFromPlan(msgspec.Struct, frozen=True, tag="copy_from"):
@@ -348,6 +352,10 @@ Plan = (
     | CatalogPlan
     | ShowCreateClusterPlan
 )
+
+
+#: The plans of statements that write rows and may return them.
+WRITES = (InsertPlan, UpdatePlan, DeletePlan)
 
 
 def is_read_only(plan: Plan) -> bool:

@@ -148,6 +148,8 @@ class Insert(Statement):
     table: Name
     columns: tuple[tuple[str, int], ...]
     query: exp.Expr | None
+    alias: str | None = None
+    returning: tuple[exp.Expr, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -158,6 +160,7 @@ class Update(Statement):
     alias: str | None
     assignments: tuple[tuple[str, int, exp.Expr], ...]
     where: exp.Expr | None
+    returning: tuple[exp.Expr, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -168,6 +171,7 @@ class Delete(Statement):
     alias: str | None
     using: tuple[exp.Expr, ...]
     where: exp.Expr | None
+    returning: tuple[exp.Expr, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from sqlglot import expressions as exp
 
 from mzsql.expr.functions import windows
-from mzsql.expr.scalar import Literal
+from mzsql.expr.scalar import Literal, LiteralError
 from mzsql.frontend import aggregates, hir
-from mzsql.frontend.coerce import Typed, call, cast, settle, unify
+from mzsql.frontend.coerce import Typed, call, cast, operator_call, settle, unify
 from mzsql.frontend.nodes import function_name, position_of
 from mzsql.frontend.parse_pieces import fold
 from mzsql.frontend.window_frames import plan_frame
@@ -169,30 +169,48 @@ def replace_options(
         window.partition_by,
         window.order_by,
         t.BIGINT,
-        window.frame if name in ("first_value", "last_value") else None,
+        window.frame if name in windows.FRAMED else None,
         nulls == "ignore",
     )
 
 
 # --- functions ---------------------------------------------------------------------------------------
 
+#: The fewest and the most arguments of functions that do not take just one.
+_ARGUMENTS = {"lag": (1, 3), "lead": (1, 3), "nth_value": (2, 2)}
+
 
 def _plain(ctx: ExprContext, window: hir.Windowing, name: str, func: exp.Expr) -> Typed:
     args = [ctx.plan(arg) for arg in func.expressions]
     position = position_of(func)
-    most = 0 if name in windows.SCALAR else 3 if name in ("lag", "lead") else 1
-    if len(args) > most or (most and not args):
+    fewest, most = _ARGUMENTS.get(name, (0, 0) if name in windows.SCALAR else (1, 1))
+    if not fewest <= len(args) <= most:
         raise _no_such(name, args, position)
     if name in windows.SCALAR:
-        return Typed(window, t.BIGINT, False)
-    if name in ("lag", "lead"):
+        typ = windows.SCALAR[name]
+        return Typed(replace_window(window, name, "scalar", (), typ), typ, False)
+    if name == "ntile":
+        argument = _count(name, args, 0, position)
+    elif name == "nth_value":
+        argument = call("row", [settle(args[0]), _count(name, args, 1, position)])
+    elif name in ("lag", "lead"):
         argument = _lagged(name, args, position)
-        typ = argument.typ.fields[0][1].type
     else:
         argument = settle(args[0])
-        typ = argument.typ
+    typ = argument.typ.fields[0][1].type if name in windows.OF_RECORDS else argument.typ
     made = replace_window(window, name, "value", (argument.expr,), typ)
     return Typed(made, typ, True)
+
+
+def _count(name: str, args: list[Typed], at: int, position: int | None) -> Typed:
+    """An argument that counts rows or parts from one on: less than one fails."""
+    given = cast(args[at], t.INTEGER, "implicit")
+    if given is None:
+        raise _no_such(name, args, position)
+    one = Typed(Literal(1, t.INTEGER), t.INTEGER, False)
+    few = operator_call("<", [given, one], position)
+    fails = LiteralError(f"argument of {name} must be greater than zero", t.INTEGER)
+    return Typed(hir.If(few.expr, fails, given.expr), t.INTEGER, given.nullable)
 
 
 def _lagged(name: str, args: list[Typed], position: int | None) -> Typed:

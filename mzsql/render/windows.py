@@ -9,6 +9,7 @@ The trade-off on Spark: there `lag` and `lead` take a literal offset only, and t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -254,8 +255,9 @@ def _laid_out(func: keys.WindowFunc, k: int, record: Sql, original: SqlType) -> 
     if func.kind == "scalar":
         return items
     given = s.field(payload, "f2")
-    if func.func in ("lag", "lead"):
-        items += [named(s.field(given, f"f{i + 1}"), f"a{i}") for i in range(3)]
+    if func.func in keys.OF_RECORDS:
+        fields = 2 if func.func == "nth_value" else 3
+        items += [named(s.field(given, f"f{i + 1}"), f"a{i}") for i in range(fields)]
     else:
         items.append(named(given, "a0"))
     return items
@@ -266,12 +268,17 @@ def _function(window: _Window) -> tuple[list[Ast], Ast, Ast | None]:
     func = window.func
     if func.kind == "aggregate":
         return _aggregate(window)
+    if func.func == "ntile":
+        columns, value = _parts(window)
+        return columns, value, None
     if func.func == "row_number":
         made = window.over(s.call("ROW_NUMBER"), window.total or (ordered(s.num(1)),))
     elif func.kind == "scalar":
         made = window.over(s.call(func.func.upper()), window.orders or (ordered(s.num(1)),))
     elif func.func in ("lag", "lead"):
         made = _shifted(window)
+    elif func.func == "nth_value":
+        made = _nth(window)
     else:
         made = _edge(window)
     return [named(made, "v0")], col("v0"), None
@@ -297,6 +304,53 @@ def _edge(window: _Window) -> Ast:
     # The default frame ends with the current row's last peer.
     peers = (*window.by, *(o.this for o in window.orders))
     return window.over_parts(call, peers, window.ties or (ordered(s.num(1)),), everything)
+
+
+def _nth(window: _Window) -> Ast:
+    """The value of a row of the frame, counted from one."""
+    func = window.func
+    count: Ast = s.big(col("a1"))
+    if window.engine is Engine.SPARK:
+        fixed = _literal_offset(window.expr)
+        if fixed is None:
+            msg = (
+                "nth_value with a number that is not a literal is not supported over this much data"
+            )
+            raise Unsupported(msg, hint="write which row as a number")
+        if fixed.value is None:
+            return s.cast(s.null(), window.result, window.engine)
+        count = s.num(int(str(fixed.value)))
+    made = s.call("NTH_VALUE", col("a0"), count)
+    if func.frame is None:
+        # The default frame ends with the current row's last peer, and begins where all begin.
+        found = window.over(made, window.total or (ordered(s.num(1)),), keys.Frame(None, None))
+        size = window.over(exp.Count(this=exp.Star()), window.orders)
+        return s.case((s.lte(s.big(col("a1")), size), found))
+    if func.frame.is_empty:
+        return s.cast(s.null(), window.result, window.engine)
+    if func.frame.units == "rows":
+        return window.over(made, window.total or (ordered(s.num(1)),), func.frame)
+    chosen = exp.Order(this=count, expressions=[o.copy() for o in window.total])
+    ordered_call = exp.Anonymous(this="NTH_VALUE", expressions=[col("a0"), chosen])
+    return window.over(ordered_call, window.orders, func.frame)
+
+
+def _parts(window: _Window) -> tuple[list[Ast], Ast]:
+    """In which of so many parts, as equal as can be and the larger ones first, a row is; the partition's first row says how many."""
+    total, everything = window.total or (ordered(s.num(1)),), keys.Frame(None, None)
+    columns: list[Ast] = [
+        named(window.over(s.call("ROW_NUMBER"), total), "v0"),
+        named(window.over(exp.Count(this=exp.Star()), ()), "v1"),
+        named(window.over(s.call("FIRST_VALUE", col("a0")), total, everything), "v2"),
+    ]
+    before, count = s.sub(col("v0"), s.num(1)), s.nullif(s.big(col("v2")), s.num(0))
+    size, larger = s.int_div(col("v1"), count), s.mod(col("v1"), count)
+    wider = s.add(size, s.num(1))
+    border = s.mul(larger, wider)
+    among_larger = s.int_div(before, wider)
+    rest = s.int_div(s.sub(before, border), s.nullif(size, s.num(0)))
+    part = s.case((s.lt(before, border), among_larger), otherwise=s.add(larger, rest))
+    return columns, s.add(part, s.num(1))
 
 
 def _shifted(window: _Window) -> Ast:
@@ -329,6 +383,10 @@ def _shifted(window: _Window) -> Ast:
 def _literal_offset(expr: Scalar) -> Literal | None:
     """The offset of row(row(original, row(value, offset, default)), …) where it is a literal."""
     for position in (0, 1, 1):
+        if isinstance(expr, Literal) and expr.typ.kind == "record" and expr.value is not None:
+            datum = json.loads(str(expr.value))[position]
+            expr = Literal(datum, expr.typ.fields[position][1].type)
+            continue
         if not isinstance(expr, Call) or expr.func != "row":
             return None
         expr = expr.args[position]

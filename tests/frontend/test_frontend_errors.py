@@ -252,7 +252,7 @@ CASES = [
     ("SELECT (SELECT 1, 2)", "Expected subselect to return 1 column, got 2 columns", None),
     ("SELECT (SELECT)", "Expected subselect to return 1 column, got 0 columns", None),
     ("SELECT (a).* FROM t", "type integer is not composite", None),
-    ("SELECT ntile(2) OVER () FROM t", 'function "ntile" does not exist', "ntile"),
+    ("SELECT nothing(2) OVER () FROM t", 'function "nothing" does not exist', "nothing"),
     ("SELECT b'1'", 'type "b" does not exist', None),
     ("SELECT count(*, 1) FROM t", "Expected right parenthesis, found comma", None),
     ("SELECT a FROM t GROUP BY ROLLUP (a)", "GROUP BY ROLLUP is not supported", None),

@@ -10,7 +10,7 @@ is a list of records of a result and its row. Rendering makes native window func
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -19,13 +19,20 @@ from mzsql.expr.functions.aggregates import Order, ordered_key, parse_ordered_ke
 from mzsql.expr.functions.comparison import ANY
 from mzsql.expr.functions.declare import Ast
 from mzsql.expr.functions.table import AggregateFunc, Engine, ScalarFunc, Sql
-from mzsql.repr.types import BIGINT, ColumnType, SqlType
+from mzsql.repr.types import BIGINT, DOUBLE, ColumnType, SqlType
 
-#: Functions of the position alone.
-SCALAR = frozenset({"row_number", "rank", "dense_rank"})
-#: Functions of an argument, and the position of the row that it is taken from.
-VALUE = frozenset({"lag", "lead", "first_value", "last_value"})
-WINDOW_FUNCTIONS = SCALAR | VALUE
+#: Functions of the position alone, and what they give.
+SCALAR: Mapping[str, SqlType] = {
+    **dict.fromkeys(("row_number", "rank", "dense_rank"), BIGINT),
+    **dict.fromkeys(("percent_rank", "cume_dist"), DOUBLE),
+}
+#: Functions of an argument, and the position of the row that it is taken from; that of `ntile` is how many parts there are.
+VALUE = frozenset({"lag", "lead", "first_value", "last_value", "nth_value", "ntile"})
+WINDOW_FUNCTIONS = frozenset((*SCALAR, *VALUE))
+#: Functions whose argument is a record: the value, then what says of which row.
+OF_RECORDS = frozenset({"lag", "lead", "nth_value"})
+#: Functions of the rows in a frame; the others look at the whole partition.
+FRAMED = frozenset({"first_value", "last_value", "nth_value"})
 
 _BOUND = r"(?:current row|(?:unbounded|\d+|'[^']*') (?:preceding|following))"
 _FRAME = (
@@ -164,7 +171,7 @@ def _field(typ: SqlType, position: int) -> SqlType:
 def argument_type(window: WindowFunc, payload: SqlType) -> SqlType:
     """The type of a value or aggregate function's argument, by its payload's."""
     given = _field(payload, 1)
-    return _field(given, 0) if window.func in ("lag", "lead") else given
+    return _field(given, 0) if window.func in OF_RECORDS else given
 
 
 def original_type(window: WindowFunc, payload: SqlType) -> SqlType:
@@ -181,7 +188,7 @@ def _result(
     def rule(args: Sequence[SqlType]) -> SqlType:
         payload = _field(args[0], 0)
         if window.kind == "scalar":
-            typ = BIGINT
+            typ = SCALAR[window.func]
         elif window.kind == "value":
             typ = argument_type(window, payload)
         else:
