@@ -2,12 +2,14 @@
 
 Promise: each stage is one statement, run by Spark under its node's name; what it fills is in its shard when it ends, and stays if a later
 stage fails: the next attempt goes on from there. A node is reported hydrated, worker by worker, when the worker's share of it is
-written; statuses go to the sink once as false, once as true, and never back. What is there already is reported at once.
+written; statuses go to the sink once as false, once as true, and never back. What is there already is reported at once. Once nobody wants
+the dataflow (it was dropped, the process closes), Spark's jobs for it are ended, and what was begun is retired.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import tempfile
 import threading
 import time
@@ -21,7 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from mzsql.compute.arrangements import Arrangement, Arrangements
 from mzsql.compute.dataflow import Dataflow, arrangement_desc
-from mzsql.compute.jobs import named_jobs
+from mzsql.compute.jobs import cancelled_when, named_jobs
 from mzsql.compute.protocols import (
     ComputeSettings,
     ObjectHydrationStatus,
@@ -42,6 +44,8 @@ from mzsql.render.rendered import HydrationStage
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier, Timestamp
 from mzsql.repr.ids import GlobalId
+
+_LOG = logging.getLogger(__name__)
 
 _ERRORS = pa.schema([pa.field("mz_error", pa.string()), pa.field("mz_diff", pa.int64())])
 
@@ -168,23 +172,22 @@ class Hydration:
         return upper is not None and upper <= self._dataflow.as_of
 
     def run(self) -> RefreshStats:
-        """Run the stages whose target is missing, in order."""
+        """Run the stages whose target is missing, in order, for as long as somebody wants them."""
         dataflow = self._dataflow
         started = time.monotonic()
-        missing = {desc.name for desc in dataflow.missing}
+        missing = frozenset(desc.name for desc in dataflow.missing)
         with tempfile.TemporaryDirectory(prefix="mzsql-hydration-") as scratch:
             for stage in dataflow.rendered.hydration(Engine.SPARK, dataflow.as_of):
                 if self._stopped():
                     break
-                if stage.target is None:
-                    if self._export_needed():
-                        self._fill_export(stage, Path(scratch))
-                elif stage.target in missing:
-                    self._fill_arrangement(stage, stage.target, Path(scratch))
-                elif stage.has_errors and self._export_needed():
-                    # what it fills is there, the errors that belong to the export are not
-                    self._only_errors(stage, Path(scratch))
-                self._report.node_done(stage.completes)
+                try:
+                    self._fill(stage, missing, Path(scratch))
+                except Exception as error:
+                    if not self._stopped():
+                        raise
+                    # most likely because its jobs were ended
+                    _LOG.info("the hydration of %s was given up: %s", dataflow.gid, error)
+                    break
         self._alive.clear()
         return RefreshStats(
             dataflow.gid,
@@ -197,6 +200,17 @@ class Hydration:
             time.monotonic() - started,
             "hydration",
         )
+
+    def _fill(self, stage: HydrationStage, missing: frozenset[str], scratch: Path) -> None:
+        if stage.target is None:
+            if self._export_needed():
+                self._fill_export(stage, scratch)
+        elif stage.target in missing:
+            self._fill_arrangement(stage, stage.target, scratch)
+        elif stage.has_errors and self._export_needed():
+            # what it fills is there, the errors that belong to the export are not
+            self._only_errors(stage, scratch)
+        self._report.node_done(stage.completes)
 
     def _fill_arrangement(self, stage: HydrationStage, name: str, scratch: Path) -> None:
         dataflow, as_of = self._dataflow, self._dataflow.as_of
@@ -295,11 +309,20 @@ class Hydration:
         if self._session is None:
             self._session = self._make_session()
         session, gid = self._session, self._dataflow.gid
-        with named_jobs(session, gid, [stage.lir_id], "hydrate", HYDRATION_POOL) as count:
+        with (
+            named_jobs(session, gid, [stage.lir_id], "hydrate", HYDRATION_POOL) as count,
+            cancelled_when(self._stopped, count),
+        ):
             for name in stage.reads:
+                self._check_wanted()
                 self._relation(session, name, scratch)
+            self._check_wanted()
             yield session, session.sql(to_sql(stage.statement, Engine.SPARK))
         self._jobs += count.jobs
+
+    def _check_wanted(self) -> None:
+        if self._stopped():
+            raise _Unwanted(f"{self._dataflow.gid} is not to be filled any more")
 
     def _only_errors(self, stage: HydrationStage, scratch: Path) -> None:
         with self._running(stage, scratch) as (_, result):
@@ -399,6 +422,10 @@ class Hydration:
         changed = both.groupBy(*names).agg(F.sum("mz_diff").alias("mz_diff"))
         time_column = F.lit(self._dataflow.as_of).cast("bigint").alias("mz_time")
         return changed.where(F.col("mz_diff") != F.lit(0)).select(*names, time_column, "mz_diff")
+
+
+class _Unwanted(Exception):
+    """Nobody wants what is being filled; never leaves this module."""
 
 
 class _Watch:

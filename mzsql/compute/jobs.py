@@ -1,7 +1,8 @@
 """Names for Spark's jobs: a group, a description and a scheduler pool for what one thread runs.
 
 Promise: jobs started inside `named_jobs` carry the object's and the nodes' ids wherever Spark shows jobs, and can be counted. Classic
-sessions know groups and pools per thread; a Spark Connect session knows tags only, and counts no jobs (the count is then 0).
+sessions know groups and pools per thread; a Spark Connect session knows tags only, and counts no jobs (the count is then 0). What nobody
+wants any more is ended rather than waited for.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from mzsql.repr.ids import GlobalId
 
 _RUNS = iter(range(1, 2**62))
 _RUNS_LOCK = threading.Lock()
+_LOOK_SECONDS = 0.2
 
 
 class JobCount:
@@ -30,6 +32,26 @@ class JobCount:
     def cancel(self) -> None:
         """End the jobs that run inside the block now. Idempotent."""
         self._cancel()
+
+
+@contextlib.contextmanager
+def cancelled_when(unwanted: Callable[[], bool], jobs: JobCount) -> Iterator[None]:
+    """End the jobs of a block, which then fails, as soon as nobody wants what they make; looks every fifth of a second."""
+    ended = threading.Event()
+
+    def look() -> None:
+        # again and again: between two jobs there is nothing to end
+        while not ended.wait(_LOOK_SECONDS):
+            if unwanted():
+                jobs.cancel()
+
+    watcher = threading.Thread(target=look, name="mzsql-unwanted-jobs", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
 
 
 def describe(gid: GlobalId, lir_ids: Sequence[int], what: str) -> str:
