@@ -23,6 +23,7 @@ _PLAIN: dict[str, exp.DType] = {
     "bigint": exp.DType.BIGINT,
     "uint2": exp.DType.INT,
     "uint4": exp.DType.BIGINT,
+    **dict.fromkeys(("oid", "regclass", "regproc", "regtype"), exp.DType.BIGINT),
     "real": exp.DType.FLOAT,
     "double": exp.DType.DOUBLE,
     "text": exp.DType.TEXT,
@@ -104,14 +105,26 @@ def typed(name: exp.DType) -> exp.DataType:
     return exp.DataType(this=name)
 
 
+def _own(*asts: Ast) -> list[Ast]:
+    """The pieces for a tree of their own: as they are where no tree has them yet, else copies.
+
+    Most are made to stand in one place; copying each whenever something is made of it would take longer than everything else here.
+    """
+    found: list[Ast] = []
+    for ast in asts:
+        taken = ast.parent is not None or any(ast is other for other in found)
+        found.append(ast.copy() if taken else ast)
+    return found
+
+
 def cast_to(ast: Ast, kind: exp.DataType) -> Ast:
     """``CAST(ast AS kind)``: only where it cannot fail."""
-    return exp.Cast(this=ast.copy(), to=kind)
+    return exp.Cast(this=_own(ast)[0], to=kind)
 
 
 def try_cast_to(ast: Ast, kind: exp.DataType) -> Ast:
     """``TRY_CAST(ast AS kind)``: NULL where it fails."""
-    return exp.TryCast(this=ast.copy(), to=kind, safe=True)
+    return exp.TryCast(this=_own(ast)[0], to=kind, safe=True)
 
 
 def cast(ast: Ast, typ: SqlType, engine: Engine) -> Ast:
@@ -179,11 +192,12 @@ def boolean(value: bool) -> Ast:
 
 def call(name: str, *args: Ast) -> Ast:
     """A function call by its name in the engine at hand."""
-    return exp.Anonymous(this=name, expressions=[arg.copy() for arg in args])
+    return exp.Anonymous(this=name, expressions=_own(*args))
 
 
 def _operator(cls: type[exp.Binary], left: Ast, right: Ast) -> Ast:
-    return exp.Paren(this=cls(this=left.copy(), expression=right.copy()))
+    left, right = _own(left, right)
+    return exp.Paren(this=cls(this=left, expression=right))
 
 
 def add(left: Ast, right: Ast) -> Ast:
@@ -203,14 +217,14 @@ def mul(left: Ast, right: Ast) -> Ast:
 
 def div(left: Ast, right: Ast) -> Ast:
     """``left / right``, as the engine divides these types."""
-    return exp.Paren(
-        this=exp.Div(this=left.copy(), expression=right.copy(), typed=False, safe=False)
-    )
+    left, right = _own(left, right)
+    return exp.Paren(this=exp.Div(this=left, expression=right, typed=False, safe=False))
 
 
 def int_div(left: Ast, right: Ast) -> Ast:
     """Integer division that truncates: ``DIV`` in Spark (of bigints), ``//`` in DuckDB."""
-    return exp.Paren(this=exp.IntDiv(this=left.copy(), expression=right.copy()))
+    left, right = _own(left, right)
+    return exp.Paren(this=exp.IntDiv(this=left, expression=right))
 
 
 def mod(left: Ast, right: Ast) -> Ast:
@@ -261,40 +275,41 @@ def or_(*args: Ast) -> Ast:
 def _fold(cls: type[exp.Connector], args: tuple[Ast, ...], empty: bool) -> Ast:
     if not args:
         return boolean(empty)
-    result: Ast = args[0].copy()
-    for arg in args[1:]:
-        result = cast_ast("Ast", cls(this=result, expression=arg.copy()))
+    result, *others = _own(*args)
+    for arg in others:
+        result = cast_ast("Ast", cls(this=result, expression=arg))
     return exp.Paren(this=result) if len(args) > 1 else result
 
 
 def not_(arg: Ast) -> Ast:
     """``NOT arg``."""
-    return exp.Paren(this=exp.Not(this=exp.Paren(this=arg.copy())))
+    return exp.Paren(this=exp.Not(this=exp.Paren(this=_own(arg)[0])))
 
 
 def is_null(arg: Ast) -> Ast:
     """``arg IS NULL``."""
-    return exp.Paren(this=exp.Is(this=exp.Paren(this=arg.copy()), expression=exp.Null()))
+    return exp.Paren(this=exp.Is(this=exp.Paren(this=_own(arg)[0]), expression=exp.Null()))
 
 
 def is_not_null(arg: Ast) -> Ast:
     """``arg IS NOT NULL``."""
     return exp.Paren(
-        this=exp.Not(this=exp.Is(this=exp.Paren(this=arg.copy()), expression=exp.Null()))
+        this=exp.Not(this=exp.Is(this=exp.Paren(this=_own(arg)[0]), expression=exp.Null()))
     )
 
 
 def between(arg: Ast, low: Ast, high: Ast) -> Ast:
     """``arg BETWEEN low AND high``."""
-    return exp.Paren(this=exp.Between(this=arg.copy(), low=low.copy(), high=high.copy()))
+    arg, low, high = _own(arg, low, high)
+    return exp.Paren(this=exp.Between(this=arg, low=low, high=high))
 
 
 def case(*branches: tuple[Ast, Ast], otherwise: Ast | None = None) -> Ast:
     """``CASE WHEN … THEN … ELSE … END``."""
-    return exp.Case(
-        ifs=[exp.If(this=cond.copy(), true=value.copy()) for cond, value in branches],
-        default=None if otherwise is None else otherwise.copy(),
-    )
+    pieces = [piece for branch in branches for piece in branch]
+    own = _own(*pieces, *([] if otherwise is None else [otherwise]))
+    ifs = [exp.If(this=own[i], true=own[i + 1]) for i in range(0, len(pieces), 2)]
+    return exp.Case(ifs=ifs, default=None if otherwise is None else own[-1])
 
 
 def nullif(arg: Ast, other: Ast) -> Ast:
@@ -309,9 +324,9 @@ def coalesce(*args: Ast) -> Ast:
 
 def concat(*args: Ast) -> Ast:
     """``a || b || …``: NULL if one of them is."""
-    result = args[0].copy()
-    for arg in args[1:]:
-        result = exp.DPipe(this=result, expression=arg.copy())
+    result, *others = _own(*args)
+    for arg in others:
+        result = exp.DPipe(this=result, expression=arg)
     return exp.Paren(this=result)
 
 
