@@ -265,7 +265,7 @@ def running(interrupt: Interrupt) -> Iterator[Interrupt]:
     """Run a statement, on this thread: `current` finds it, and backends are called for no longer than it has left."""
     token = _current.set(interrupt)
     try:
-        with waiting(interrupt.left):
+        with waiting(interrupt.left, interrupt.on_interrupt):
             yield interrupt
     finally:
         _current.reset(token)

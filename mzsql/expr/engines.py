@@ -12,8 +12,12 @@ from types import MappingProxyType
 
 import duckdb
 from sqlglot import expressions as exp
+from sqlglot.generator import Generator
+from sqlglot.generators.duckdb import DuckDBGenerator
+from sqlglot.generators.spark import SparkGenerator
 
 from mzsql.expr.functions.table import Engine
+from mzsql.location import check_caller
 
 #: What a Spark session needs for right answers, beside what makes steps cheap.
 SPARK_STEP_SETTINGS: Mapping[str, str] = MappingProxyType(
@@ -26,7 +30,26 @@ SPARK_STEP_SETTINGS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-_DIALECTS = {Engine.SPARK: "spark", Engine.DUCKDB: "duckdb"}
+
+class _SparkText(SparkGenerator):
+    """Writes for Spark as long as the caller waits for it."""
+
+    def identifier_sql(self, expression: exp.Identifier) -> str:
+        check_caller()
+        return super().identifier_sql(expression)
+
+
+class _DuckDbText(DuckDBGenerator):
+    """Writes for DuckDB as long as the caller waits for it."""
+
+    def identifier_sql(self, expression: exp.Identifier) -> str:
+        check_caller()
+        return super().identifier_sql(expression)
+
+
+_WRITERS: Mapping[Engine, tuple[type[Generator], str]] = MappingProxyType(
+    {Engine.SPARK: (_SparkText, "spark"), Engine.DUCKDB: (_DuckDbText, "duckdb")}
+)
 
 # sqlglot logs a line for every hint that DuckDB does not have.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
@@ -34,7 +57,8 @@ logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
 def to_sql(ast: exp.Expression, engine: Engine) -> str:
     """The statement's or expression's text, every identifier quoted."""
-    return ast.sql(dialect=_DIALECTS[engine], identify=True, comments=False)
+    writer, dialect = _WRITERS[engine]
+    return writer(dialect=dialect, identify=True, comments=False).generate(ast)
 
 
 def duckdb_connection(path: str = ":memory:") -> duckdb.DuckDBPyConnection:

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Sequence
 from decimal import Decimal
 
+import duckdb
 import msgspec
 import pyarrow as pa
 from sqlglot import expressions as exp
@@ -39,6 +40,7 @@ from mzsql.expr.scalar import (
     support,
     walk,
 )
+from mzsql.location import check_caller, interruptible
 from mzsql.repr.datum import Datum, Diff, Row
 from mzsql.repr.errors import InternalError
 from mzsql.repr.types import (
@@ -363,14 +365,17 @@ class Evaluator:
         if table is not None:
             query.set("from_", exp.From(this=exp.Table(this=exp.to_identifier("mz_rows"))))
         text = to_sql(query, Engine.DUCKDB)
-        with self._lock:
-            if table is None:
-                return self._connection.sql(text).to_arrow_table()
-            self._connection.register("mz_rows", table)
+        with self._lock, interruptible(self._connection.interrupt):
+            if table is not None:
+                self._connection.register("mz_rows", table)
             try:
                 return self._connection.sql(text).to_arrow_table()
+            except duckdb.InterruptException:
+                check_caller()
+                raise
             finally:
-                self._connection.unregister("mz_rows")
+                if table is not None:
+                    self._connection.unregister("mz_rows")
 
 
 def _column(name: str) -> Ast:

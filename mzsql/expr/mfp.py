@@ -92,13 +92,13 @@ class MapFilterProject(msgspec.Struct, frozen=True, tag="mfp", cache_hash=True):
     def map(self, exprs: Iterable[Scalar]) -> MapFilterProject:
         """Append columns; each expression reads the output's columns and those appended before it."""
         expressions = list(self.expressions)
-        projection = list(self.projection)
+        place = dict(enumerate(self.projection))
         for expr in exprs:
-            moved = permute(expr, dict(enumerate(projection)))
-            projection.append(self.input_arity + len(expressions))
+            moved = permute(expr, place)
+            place[len(place)] = self.input_arity + len(expressions)
             expressions.append(moved)
         return MapFilterProject(
-            self.input_arity, tuple(expressions), self.predicates, tuple(projection)
+            self.input_arity, tuple(expressions), self.predicates, tuple(place.values())
         )
 
     def filter(self, preds: Iterable[Scalar]) -> MapFilterProject:
@@ -256,15 +256,13 @@ def _share(mfp: MapFilterProject) -> MapFilterProject:
     """Every part of every expression gets a column of its own, equal ones the same, in the order in which they are evaluated."""
     shared = _Shared(mfp.input_arity)
     place: dict[int, int] = {column: column for column in range(mfp.input_arity)}
-    predicates: list[Scalar] = []
+    predicates: dict[Scalar, None] = {}
     # A predicate's parts come before the expressions that it may spare a row from.
     due = sorted(mfp.predicates, key=lambda entry: entry[0])[::-1]
 
     def ask(position: int) -> None:
         while due and due[-1][0] <= position:
-            memoized = shared.memoize(permute(due.pop()[1], place))
-            if memoized not in predicates:
-                predicates.append(memoized)
+            predicates[shared.memoize(permute(due.pop()[1], place))] = None
 
     for offset, expr in enumerate(mfp.expressions):
         ask(mfp.input_arity + offset)

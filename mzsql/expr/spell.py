@@ -18,6 +18,7 @@ from mzsql.expr.functions.literals import literal
 from mzsql.expr.functions.sql import Ast, sql_type
 from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Sql
 from mzsql.expr.scalar import Call, Column, If, Literal, LiteralError, Scalar, Unmaterializable
+from mzsql.location import check_caller
 from mzsql.repr.errors import InternalError
 from mzsql.repr.types import BOOLEAN, SqlType
 
@@ -98,6 +99,7 @@ def _value(expr: Scalar, columns: Sequence[Sql], engine: Engine) -> Sql:
         case LiteralError(typ=typ):
             return Sql(literal(None, typ, engine), typ)
         case Call(func=key, args=args, typ=typ):
+            check_caller()
             given = [_value(arg, columns, engine) for arg in args]
             return Sql(typed(functions.scalar(key).value(engine, given, typ), typ, engine), typ)
         case If():

@@ -36,6 +36,7 @@ from mzsql.frontend.lower_window import lower_window
 from mzsql.frontend.normalize_lets import normalize_lets
 from mzsql.frontend.quantified import conjuncts
 from mzsql.frontend.rel import Rel, constant_row, unit
+from mzsql.location import check_caller
 from mzsql.repr.datum import Datum
 from mzsql.repr.types import BIGINT, BOOLEAN, ColumnType, RelationDesc, RelationType, SqlType
 
@@ -104,6 +105,7 @@ class Lowering:
 
     def relation(self, rel: hir.Relation, outer: Rel, cols: ColumnMap, depth: int) -> Rel:
         """`rel` applied to `outer`: outer's columns, then rel's."""
+        check_caller()
         shift = outer.arity
         match rel:
             case hir.Constant(rows=rows, typ=typ):

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from mzsql.location.around import Around, blob_around, consensus_around
 from mzsql.location.attempts import attempted, observing
-from mzsql.location.deadlines import at_most, caller_left, caller_limit, seconds_left, waiting
+from mzsql.location.deadlines import (
+    at_most,
+    caller_left,
+    caller_limit,
+    check_caller,
+    interruptible,
+    seconds_left,
+    waiting,
+)
 from mzsql.location.errors import (
     ContestedScheme,
     Determinate,
@@ -96,9 +104,11 @@ __all__ = [
     "blob_around",
     "caller_left",
     "caller_limit",
+    "check_caller",
     "consensus_around",
     "default_registry",
     "hookimpl",
+    "interruptible",
     "local_path",
     "local_url",
     "observing",

@@ -10,13 +10,18 @@ on threads of its own asks first and takes the answer along.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
+
+from mzsql.location.errors import Determinate
 
 LEAST_SECONDS = 1.0
 
 Left = Callable[[], float]
+OnInterrupt = Callable[[Callable[[], None]], AbstractContextManager[None]]
 
 _left: ContextVar[Left | None] = ContextVar("mzsql_seconds_left", default=None)
+_on_interrupt: ContextVar[OnInterrupt | None] = ContextVar("mzsql_on_interrupt", default=None)
 
 
 def caller_left() -> float | None:
@@ -36,6 +41,19 @@ def seconds_left() -> float | None:
     return None if left is None else max(LEAST_SECONDS, left)
 
 
+def check_caller() -> None:
+    """For work that goes on for long by itself: raises Determinate where the caller does not wait for it any longer."""
+    left = _left.get()
+    if left is not None and left() <= 0:
+        raise Determinate("the statement was over before it was planned")
+
+
+def interruptible(wake: Callable[[], None]) -> AbstractContextManager[None]:
+    """A block within which ``wake`` is called, on another thread and perhaps more than once, when the caller does not wait any longer."""
+    on_interrupt = _on_interrupt.get()
+    return nullcontext() if on_interrupt is None else on_interrupt(wake)
+
+
 def at_most(seconds: float) -> float:
     """``seconds``, a limit of the backend's own, or what the caller has left where that is less."""
     left = seconds_left()
@@ -43,16 +61,24 @@ def at_most(seconds: float) -> float:
 
 
 class waiting:  # noqa: N801 (used as a block: ``with waiting(left):``)
-    """Call backends, within the block and on this thread, for no longer than ``left()`` seconds from any moment."""
+    """Call backends, within the block and on this thread, for no longer than ``left()`` seconds from any moment.
 
-    def __init__(self, left: Left) -> None:
-        self._outer: Left | None = None
+    ``on_interrupt``, where given, is what `interruptible` asks.
+    """
+
+    def __init__(self, left: Left, on_interrupt: OnInterrupt | None = None) -> None:
+        self._outer: tuple[Left | None, OnInterrupt | None] = (None, None)
         self._left = left
+        self._on_interrupt = on_interrupt
 
     def __enter__(self) -> None:
         outer, left = _left.get(), self._left
-        self._outer = outer
+        self._outer = outer, _on_interrupt.get()
+        if self._on_interrupt is not None:
+            _on_interrupt.set(self._on_interrupt)
         _left.set(left if outer is None else lambda: min(outer(), left()))
 
     def __exit__(self, *failure: object) -> None:
-        _left.set(self._outer)
+        left, on_interrupt = self._outer
+        _left.set(left)
+        _on_interrupt.set(on_interrupt)

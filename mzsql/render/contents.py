@@ -515,8 +515,8 @@ class ContentsRenderer(Renderer):
                 [*row, named(s.big(total), DIFF)], restored, group=row, having=s.gt(total, s.num(0))
             ),
         )
-        refused = refusals(self, plan, held, below.columns)
-        if refused is not None and not self.hydrating:
+        refused = refusals(self, plan, held, below.columns, [])
+        if refused is not None:
             self.divert(self.define(lid, "e", refused))
         name = self.define(lid, "", places(self, plan, held, below.columns, []))
         return Collection(name, below.columns, errors=False)

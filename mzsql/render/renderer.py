@@ -22,6 +22,7 @@ from mzsql.expr.scalar import Call, Column, Literal, Scalar, scalar_type
 from mzsql.expr.temporal import MfpPlan, is_temporal, plan_temporal
 from mzsql.lir import plan as lir
 from mzsql.lir.forms import form_by_key, forms_of
+from mzsql.location import check_caller
 from mzsql.render.collection import (
     Arranged,
     Collection,
@@ -78,6 +79,7 @@ class Renderer(ABC):
 
     def render(self, node: lir.Plan) -> Collection:
         """A node's output."""
+        check_caller()
         match node:
             case lir.Constant():
                 return self.constant(node)

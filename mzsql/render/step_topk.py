@@ -16,6 +16,7 @@ from mzsql.lir import plan as lir
 from mzsql.render.collection import Arranged, Collection, Sources, either, relation_trace
 from mzsql.render.statement import (
     DIFF,
+    ERROR,
     TIME,
     Ast,
     big,
@@ -28,7 +29,7 @@ from mzsql.render.statement import (
 )
 from mzsql.render.step_reduce import NEXT, grid, rows_at, toggled
 from mzsql.render.step_state import StepState
-from mzsql.render.topk import places
+from mzsql.render.topk import places, refusals
 
 
 def top_k(r: StepState, node: lir.TopK) -> Collection:
@@ -67,6 +68,10 @@ def top_k(r: StepState, node: lir.TopK) -> Collection:
             held,
         ),
     )
+    refused = refusals(r, plan, restored, below.columns, [TIME, NEXT])
+    if refused is not None:
+        failing = r.define(lid, "l", refused)
+        r.divert(r.define(lid, "e", toggled(r, failing, [col(ERROR)], col(DIFF))))
     first = r.define(lid, "k", places(r, plan, restored, below.columns, [TIME, NEXT]))
     row: list[Ast] = [col(f"c{i}") for i in range(width)]
     changed = r.define(lid, "s", toggled(r, first, row, col(DIFF)))

@@ -9,7 +9,7 @@ from sqlglot import expressions as exp
 
 from mzsql.expr import spell
 from mzsql.expr.functions import sql as s
-from mzsql.expr.scalar import Literal
+from mzsql.expr.scalar import Literal, Scalar
 from mzsql.lir import plan as lir
 from mzsql.render.renderer import Renderer
 from mzsql.render.statement import (
@@ -63,14 +63,30 @@ def places(
 
 
 def refusals(
-    r: Renderer, plan: lir.TopKPlan, relation: str, columns: tuple[ColumnType, ...]
+    r: Renderer,
+    plan: lir.TopKPlan,
+    relation: str,
+    columns: tuple[ColumnType, ...],
+    by: list[str],
 ) -> exp.Select | None:
-    """An error row for each row whose group has a limit that fails or is negative; None where the limit is a number or there is none."""
-    if plan.limit is None or isinstance(plan.limit, Literal):
+    """An error row (mz_error, `by`, mz_diff) for each row whose group has a limit that fails or is negative; None where none can be."""
+    if plan.limit is None or _is_amount(plan.limit):
         return None
     given = columns_of(columns)
     limit = spell.value(plan.limit, given, r.engine)
     negative = s.case((s.lt(limit, s.num(0)), s.text(_NEGATIVE)))
     failure = spell.error(plan.limit, given, r.engine)
     message = negative if failure is None else s.coalesce(failure, negative)
-    return select([named(message, ERROR), named(big(1, r.engine), DIFF)], relation)
+    failed = select([named(message, ERROR), *(col(n) for n in by), col(DIFF)], relation)
+    return select(
+        [col(ERROR), *(col(n) for n in by), col(DIFF)],
+        subquery(failed, "f"),
+        where=[s.is_not_null(col(ERROR))],
+    )
+
+
+def _is_amount(limit: Scalar) -> bool:
+    """Whether a limit is known to be one, or none at all."""
+    if not isinstance(limit, Literal):
+        return False
+    return limit.value is None or int(str(limit.value)) >= 0

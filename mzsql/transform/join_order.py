@@ -7,9 +7,11 @@ part: unique key, length of the key, arranged already, filters on it, position i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from mzsql.expr import scalar as sc
+from mzsql.location import check_caller
 from mzsql.transform.predicates import FilterCharacteristics
 
 Key = tuple[sc.Scalar, ...]
@@ -49,6 +51,12 @@ class Score:
         letters += "A" if self.arranged else ""
         return letters + self.filters.code()
 
+    def rank(self) -> tuple[object, ...]:
+        """What it is compared by, as a tuple, which compares faster."""
+        f = self.filters
+        by_filters = (f.literal_equality, f.like, f.is_null, f.inequality, f.any_filter)
+        return (self.unique, self.key_length, self.arranged, by_filters, self.earlier)
+
 
 @dataclass(frozen=True)
 class Step:
@@ -75,13 +83,27 @@ class JoinGraph:
         self._classes = [list(cls) for cls in equivalences]
         self._homes: dict[sc.Scalar, frozenset[int]] = {}
         # Of each class its members with their inputs, and of each input the members that read it alone, over its own columns.
-        self._members = [[(expr, self.homes(expr)) for expr in cls] for cls in self._classes]
-        self._own: list[list[list[sc.Scalar]]] = [[[] for _ in self._classes] for _ in self.inputs]
-        for number, members in enumerate(self._members):
+        self.members = [[(expr, self.homes(expr)) for expr in cls] for cls in self._classes]
+        self._own: list[dict[int, list[sc.Scalar]]] = [{} for _ in self.inputs]
+        for number, members in enumerate(self.members):
             for expr, homes in members:
                 if len(homes) == 1:
                     (home,) = homes
-                    self._own[home][number].append(self.to_local(home, expr))
+                    local = self.to_local(home, expr)
+                    self._own[home].setdefault(number, []).append(local)
+        #: Of each class the inputs that have members of their own in it; of each input the places of the members that read it.
+        self.owners: list[set[int]] = [set() for _ in self._classes]
+        self.reading: list[list[tuple[int, int]]] = [[] for _ in self.inputs]
+        self._class_of: dict[sc.Scalar, int] = {}
+        for number, members in enumerate(self.members):
+            for at, (expr, homes) in enumerate(members):
+                self._class_of.setdefault(expr, number)
+                if len(homes) == 1:
+                    self.owners[number] |= homes
+                for home in homes:
+                    self.reading[home].append((number, at))
+        self._ready = [self.lookups(i) for i in range(len(self.inputs))]
+        self._orders: dict[int, tuple[Step, ...]] = {}
 
     def homes(self, expr: sc.Scalar) -> frozenset[int]:
         """The inputs that an expression reads."""
@@ -96,12 +118,10 @@ class JoinGraph:
         start = self._starts[relation]
         return sc.permute(expr, {c: c - start for c in sc.support(expr)})
 
-    def bound_key(self, relation: int, placed: frozenset[int]) -> Key:
-        """The expressions of an input that are equal to something of the placed inputs, in order."""
-        found: list[sc.Scalar] = []
-        for members, own in zip(self._members, self._own[relation], strict=True):
-            if own and any(homes <= placed for _, homes in members):
-                found.extend(own)
+    def bound_key(self, relation: int, bound: AbstractSet[int]) -> Key:
+        """The expressions of an input that are equal to something of the placed inputs, whose classes are `bound`, in order."""
+        own = self._own[relation]
+        found = [expr for number in own if number in bound for expr in own[number]]
         return tuple(sorted(dict.fromkeys(found), key=_order))
 
     def partners(self, relation: int, key: Key, placed: frozenset[int]) -> Key | None:
@@ -110,8 +130,9 @@ class JoinGraph:
         start = self._starts[relation]
         for expr in key:
             whole = sc.permute(expr, {c: c + start for c in sc.support(expr)})
-            cls = next((c for c in self._classes if whole in c), [])
-            partner = next((e for e in cls if self.homes(e) <= placed), None)
+            number = self._class_of.get(whole)
+            members = [] if number is None else self.members[number]
+            partner = next((e for e, homes in members if homes <= placed), None)
             if partner is None:
                 return None
             result.append(partner)
@@ -129,26 +150,72 @@ class JoinGraph:
             earlier=-relation,
         )
 
+    def lookups(self, relation: int) -> list[tuple[Key, frozenset[int]]]:
+        """The arrangements of an input with the classes that must be bound for a lookup by them."""
+        found: list[tuple[Key, frozenset[int]]] = []
+        start = self._starts[relation]
+        for key in self.inputs[relation].arrangements:
+            wholes = [sc.permute(e, {c: c + start for c in sc.support(e)}) for e in key]
+            if key and all(whole in self._class_of for whole in wholes):
+                found.append((key, frozenset(self._class_of[whole] for whole in wholes)))
+        return found
+
+    def best_lookup(self, relation: int, bound: AbstractSet[int]) -> Step:
+        """The best way to look up an input where these classes are bound."""
+        keys = [self.bound_key(relation, bound)]
+        keys.extend(key for key, needed in self._ready[relation] if needed <= bound)
+        steps = [Step(self.score(relation, key), relation, key) for key in keys]
+        return max(steps, key=lambda step: step.score)
+
     def order_from(self, start: int) -> tuple[Step, ...]:
         """The greedy order of the others from `start`."""
-        placed = frozenset({start})
+        found = self._orders.get(start)
+        if found is not None:
+            return found
+        frontier = _Frontier(self)
+        frontier.place(start)
         steps: list[Step] = []
-        while len(placed) < len(self.inputs):
-            candidates: list[Step] = []
-            for relation in range(len(self.inputs)):
-                if relation in placed:
-                    continue
-                keys = [self.bound_key(relation, placed)]
-                keys.extend(
-                    key
-                    for key in self.inputs[relation].arrangements
-                    if key and self.partners(relation, key, placed) is not None
-                )
-                candidates.extend(Step(self.score(relation, key), relation, key) for key in keys)
-            best = max(candidates, key=lambda step: step.score)
+        while len(steps) < len(self.inputs) - 1:
+            check_caller()
+            best = frontier.best()
             steps.append(best)
-            placed |= {best.relation}
-        return tuple(steps)
+            frontier.place(best.relation)
+        self._orders[start] = tuple(steps)
+        return self._orders[start]
+
+
+class _Frontier:
+    """The inputs not yet placed, each with the best way to look it up; kept up to date from one placed input to the next."""
+
+    def __init__(self, graph: JoinGraph) -> None:
+        self._graph = graph
+        # Of each member of a class, how many of the inputs that it reads are not placed yet.
+        self._missing = [[len(homes) for _, homes in members] for members in graph.members]
+        self._bound = {
+            number for number, counts in enumerate(self._missing) if any(n == 0 for n in counts)
+        }
+        self._best = {i: self._found(i) for i in range(len(graph.inputs))}
+
+    def _found(self, relation: int) -> tuple[tuple[object, ...], Step]:
+        step = self._graph.best_lookup(relation, self._bound)
+        return step.score.rank(), step
+
+    def best(self) -> Step:
+        """What to look up next."""
+        return max(self._best.values(), key=lambda found: found[0])[1]
+
+    def place(self, relation: int) -> None:
+        """An input is placed: what is equal to something of it may be looked up by that."""
+        del self._best[relation]
+        changed: set[int] = set()
+        for number, at in self._graph.reading[relation]:
+            counts = self._missing[number]
+            counts[at] -= 1
+            if counts[at] == 0 and number not in self._bound:
+                self._bound.add(number)
+                changed.update(self._graph.owners[number])
+        for other in changed & self._best.keys():
+            self._best[other] = self._found(other)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from mzsql.expr import relation as mir
 from mzsql.expr.memo import remembering
-from mzsql.location import Determinate, caller_left
+from mzsql.location import check_caller
 from mzsql.transform.canonicalize_mfp import canonicalize_mfp
 from mzsql.transform.context import OptimizerContext
 from mzsql.transform.equivalence_propagation import (
@@ -144,12 +144,6 @@ PHYSICAL: tuple[Stage, ...] = (
 )
 
 
-def _check_time() -> None:
-    left = caller_left()
-    if left is not None and left <= 0:
-        raise Determinate("the statement was over before it was planned")
-
-
 class _Runner:
     """One run over one plan; asks no transform twice about the same plan, nor about what it has made itself, but for those of steps.
 
@@ -182,7 +176,7 @@ class _Runner:
         known = self._made.get((stage.name, id(rel)))
         if known is not None:
             return known
-        _check_time()
+        check_caller()
         new = shared(stage.run(rel, self._ctx))
         self._made[stage.name, id(rel)] = new
         if stage.name not in STEPWISE:

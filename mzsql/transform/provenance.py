@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
+from mzsql.location import check_caller
 
 Exprs = tuple[sc.Scalar, ...]
 #: A relation and expressions over it, in whose values others are found.
@@ -40,14 +41,34 @@ def own_stages(part: mir.Relation, values: Mapping[int, mir.Relation]) -> set[St
                 return found
 
 
-def trace(rel: mir.Relation, exprs: Exprs, values: Mapping[int, mir.Relation]) -> dict[Stage, None]:
-    """What the values of `exprs` stem from: stages in one row of which they stand for every row of `rel`, together."""
+#: What `trace` found before, for the same bindings.
+Traced = dict[Stage, dict[Stage, None]]
+
+
+def trace(
+    rel: mir.Relation, exprs: Exprs, values: Mapping[int, mir.Relation], known: Traced
+) -> dict[Stage, None]:
+    """What the values of `exprs` stem from: stages in one row of which they stand for every row of `rel`, together.
+
+    `known` is asked first, and takes in what is found: inputs of unions over one binding lead to the same stages, at every level anew.
+    """
+    asked = (rel, exprs)
+    answer = known.get(asked)
+    if answer is None:
+        answer = known[asked] = _traced(rel, exprs, values, known)
+    return answer
+
+
+def _traced(
+    rel: mir.Relation, exprs: Exprs, values: Mapping[int, mir.Relation], known: Traced
+) -> dict[Stage, None]:
+    check_caller()
     found: dict[Stage, None] = {}
     while True:
         found[rel, exprs] = None
         match rel:
             case mir.Get(id=local) if isinstance(local, int) and local in values:
-                rel = values[local]
+                return {**found, **trace(values[local], exprs, values, known)}
             case mir.Project(outputs=outputs):
                 columns = [sc.Column(c) for c in outputs]
                 exprs = tuple(sc.substitute(e, columns) for e in exprs)
@@ -68,7 +89,7 @@ def trace(rel: mir.Relation, exprs: Exprs, values: Mapping[int, mir.Relation]) -
                     return found
                 rel, exprs = step
             case mir.Union(inputs=inputs):
-                parts = [trace(part, exprs, values) for part in inputs]
+                parts = [trace(part, exprs, values, known) for part in inputs]
                 common = [s for s in parts[0] if all(s in part for part in parts[1:])]
                 return {**found, **dict.fromkeys(common)}
             case _:

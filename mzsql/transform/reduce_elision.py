@@ -43,7 +43,7 @@ def _keys_of_padding(rel: mir.Relation, typ: RelationType, bindings: Bindings) -
                 found.append(())
             continue
         columns: Exprs = tuple(sc.Column(c) for c in outputs)
-        stages = trace(base, columns, bindings.values)
+        stages = trace(base, columns, bindings.values, {})
         if (whole, tuple(sc.Column(c) for c in range(len(outputs)))) not in stages:
             continue
         # Each row of `whole` is padded once, unless `base` has it, at most once for each of its keys.

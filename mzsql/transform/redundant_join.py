@@ -15,7 +15,7 @@ from mzsql.expr.memo import memo
 from mzsql.expr.typing import relation_type
 from mzsql.repr.types import RelationType
 from mzsql.transform.fusion import merge_classes
-from mzsql.transform.provenance import Exprs, Stage, own_stages, trace
+from mzsql.transform.provenance import Exprs, Stage, Traced, own_stages, trace
 from mzsql.transform.remembered import Key, Scope
 from mzsql.transform.visit import mapped, project, replace_inputs
 
@@ -67,6 +67,7 @@ class _Pass:
 
     def _join(self, rel: mir.Join) -> mir.Relation:
         starts = list(itertools.accumulate((mir.arity(p) for p in rel.inputs), initial=0))
+        traced: Traced = {}
         joined = {e.index: cls for cls in rel.equivalences for e in cls if isinstance(e, sc.Column)}
         for position in reversed(range(len(rel.inputs))):
             part = rel.inputs[position]
@@ -80,7 +81,7 @@ class _Pass:
             for other in range(len(rel.inputs)):
                 if other == position:
                     continue
-                found = self._read_off(rel, other, starts, columns, key, joined, stages)
+                found = self._read_off(rel, other, starts, columns, key, joined, stages, traced)
                 if found is not None:
                     return _without(rel, position, starts, found)
         return rel
@@ -105,6 +106,7 @@ class _Pass:
         key: frozenset[int],
         joined: Mapping[int, Exprs],
         stages: set[Stage],
+        traced: Traced,
     ) -> Exprs | None:
         """Expressions over the join's columns of input `other` that are the columns of the redundant input."""
         low, high = starts[other], starts[other + 1]
@@ -122,7 +124,7 @@ class _Pass:
             if not found and high - low <= _WIDE:
                 wanted = {(node, exprs[column - columns.start]) for node, exprs in stages}
                 for candidate in range(low, high):
-                    seen = trace(whole, (sc.Column(candidate - low),), self._values)
+                    seen = trace(whole, (sc.Column(candidate - low),), self._values, traced)
                     if any((node, e) in wanted for node, (e,) in seen):
                         found.append(sc.Column(candidate))
             if not found:
@@ -130,7 +132,7 @@ class _Pass:
             options.append(found)
         for choice in itertools.islice(itertools.product(*options), _TRIED):
             local = tuple(sc.permute(e, shift) for e in choice)
-            if not stages.isdisjoint(trace(whole, local, self._values)):
+            if not stages.isdisjoint(trace(whole, local, self._values, traced)):
                 return choice
         return None
 
