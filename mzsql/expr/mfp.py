@@ -62,7 +62,7 @@ def _only_where_it_stands(expr: Scalar, position: int) -> bool:
     )
 
 
-class MapFilterProject(msgspec.Struct, frozen=True, tag="mfp", cache_hash=True):
+class MapFilterProject(msgspec.Struct, frozen=True, tag="mfp", cache_hash=True, gc=False):
     """A map, a filter and a projection over rows of `input_arity` columns."""
 
     input_arity: int
@@ -117,6 +117,8 @@ class MapFilterProject(msgspec.Struct, frozen=True, tag="mfp", cache_hash=True):
     def optimize(self) -> MapFilterProject:
         """The same with common subexpressions computed once, what is used once inlined, and nothing unused."""
         mfp = self
+        if not mfp.expressions and not mfp.predicates:
+            return mfp
         while True:
             smaller = _drop_unused(_inline(_share(mfp)))
             if smaller == mfp:

@@ -17,7 +17,7 @@ from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationType
 
 
-class Constant(msgspec.Struct, frozen=True, tag="constant", cache_hash=True):
+class Constant(msgspec.Struct, frozen=True, tag="constant", cache_hash=True, gc=False):
     """Rows with multiplicities, or an error (then `rows` is empty)."""
 
     rows: tuple[tuple[Row, int], ...]
@@ -25,21 +25,21 @@ class Constant(msgspec.Struct, frozen=True, tag="constant", cache_hash=True):
     error: str | None = None
 
 
-class AccessPersist(msgspec.Struct, frozen=True, tag="persist", cache_hash=True):
+class AccessPersist(msgspec.Struct, frozen=True, tag="persist", cache_hash=True, gc=False):
     """Read the collection from its shard."""
 
 
-class AccessIndex(msgspec.Struct, frozen=True, tag="index", cache_hash=True):
+class AccessIndex(msgspec.Struct, frozen=True, tag="index", cache_hash=True, gc=False):
     """Read it through indexes: pairs of the index's id and how it is used (``full scan``, ``lookup``, …)."""
 
     uses: tuple[tuple[GlobalId, str], ...]
 
 
-class AccessLocal(msgspec.Struct, frozen=True, tag="local", cache_hash=True):
+class AccessLocal(msgspec.Struct, frozen=True, tag="local", cache_hash=True, gc=False):
     """Unknown yet, or an object built in the same dataflow."""
 
 
-class Get(msgspec.Struct, frozen=True, tag="get", cache_hash=True):
+class Get(msgspec.Struct, frozen=True, tag="get", cache_hash=True, gc=False):
     """A catalog object (`id` is a GlobalId) or a `Let` binding (`id` is an int, printed ``l0``)."""
 
     id: GlobalId | int
@@ -47,7 +47,7 @@ class Get(msgspec.Struct, frozen=True, tag="get", cache_hash=True):
     access: AccessPersist | AccessIndex | AccessLocal = AccessLocal()
 
 
-class Let(msgspec.Struct, frozen=True, tag="let", cache_hash=True):
+class Let(msgspec.Struct, frozen=True, tag="let", cache_hash=True, gc=False):
     """Bind `value` to local id `id` within `body`."""
 
     id: int
@@ -55,7 +55,7 @@ class Let(msgspec.Struct, frozen=True, tag="let", cache_hash=True):
     body: Relation
 
 
-class LetRec(msgspec.Struct, frozen=True, tag="letrec", cache_hash=True):
+class LetRec(msgspec.Struct, frozen=True, tag="letrec", cache_hash=True, gc=False):
     """Mutually recursive bindings, from empty to a fixpoint; a limit is (iterations, whether to return instead of failing)."""
 
     ids: tuple[int, ...]
@@ -64,21 +64,21 @@ class LetRec(msgspec.Struct, frozen=True, tag="letrec", cache_hash=True):
     body: Relation
 
 
-class Project(msgspec.Struct, frozen=True, tag="project", cache_hash=True):
+class Project(msgspec.Struct, frozen=True, tag="project", cache_hash=True, gc=False):
     """Put out the columns `outputs` names, in that order, repeats allowed."""
 
     input: Relation
     outputs: tuple[int, ...]
 
 
-class Map(msgspec.Struct, frozen=True, tag="map", cache_hash=True):
+class Map(msgspec.Struct, frozen=True, tag="map", cache_hash=True, gc=False):
     """Append columns; an expression may read those appended before it."""
 
     input: Relation
     scalars: tuple[Scalar, ...]
 
 
-class FlatMap(msgspec.Struct, frozen=True, tag="flatmap", cache_hash=True):
+class FlatMap(msgspec.Struct, frozen=True, tag="flatmap", cache_hash=True, gc=False):
     """Append the columns of each row that table function `func` (a key of the table) yields for `exprs`."""
 
     input: Relation
@@ -87,14 +87,14 @@ class FlatMap(msgspec.Struct, frozen=True, tag="flatmap", cache_hash=True):
     output: RelationType
 
 
-class Filter(msgspec.Struct, frozen=True, tag="filter", cache_hash=True):
+class Filter(msgspec.Struct, frozen=True, tag="filter", cache_hash=True, gc=False):
     """Keep the rows for which every predicate is true."""
 
     input: Relation
     predicates: tuple[Scalar, ...]
 
 
-class JoinInputOrder(msgspec.Struct, frozen=True, cache_hash=True):
+class JoinInputOrder(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     """One step of a join order: look up `input` by `key` (expressions over that input's own columns)."""
 
     input: int
@@ -102,11 +102,11 @@ class JoinInputOrder(msgspec.Struct, frozen=True, cache_hash=True):
     characteristics: str = ""
 
 
-class Unplanned(msgspec.Struct, frozen=True, tag="unimplemented", cache_hash=True):
+class Unplanned(msgspec.Struct, frozen=True, tag="unimplemented", cache_hash=True, gc=False):
     """No implementation chosen yet."""
 
 
-class Differential(msgspec.Struct, frozen=True, tag="differential", cache_hash=True):
+class Differential(msgspec.Struct, frozen=True, tag="differential", cache_hash=True, gc=False):
     """A linear join: start from `start` (arranged by `start_key`, None: streamed), then look up in `order`."""
 
     start: int
@@ -115,13 +115,13 @@ class Differential(msgspec.Struct, frozen=True, tag="differential", cache_hash=T
     order: tuple[JoinInputOrder, ...]
 
 
-class DeltaQuery(msgspec.Struct, frozen=True, tag="delta", cache_hash=True):
+class DeltaQuery(msgspec.Struct, frozen=True, tag="delta", cache_hash=True, gc=False):
     """A delta join: for each input, in input order, the lookups that its changes make."""
 
     orders: tuple[tuple[JoinInputOrder, ...], ...]
 
 
-class IndexedFilter(msgspec.Struct, frozen=True, tag="indexed_filter", cache_hash=True):
+class IndexedFilter(msgspec.Struct, frozen=True, tag="indexed_filter", cache_hash=True, gc=False):
     """A lookup of literal keys in an index: `coll` joined with the constant `rows` (input 1) by `key`."""
 
     coll: GlobalId
@@ -133,7 +133,7 @@ class IndexedFilter(msgspec.Struct, frozen=True, tag="indexed_filter", cache_has
 Implementation = Unplanned | Differential | DeltaQuery | IndexedFilter
 
 
-class Join(msgspec.Struct, frozen=True, tag="join", cache_hash=True):
+class Join(msgspec.Struct, frozen=True, tag="join", cache_hash=True, gc=False):
     """The inputs' rows side by side where the expressions of each class (over all inputs' columns) are pairwise equal.
 
     Equality here is that of values, as in Materialize: NULL equals NULL. Decorrelation relies on it (a subquery's result is joined
@@ -146,7 +146,7 @@ class Join(msgspec.Struct, frozen=True, tag="join", cache_hash=True):
     implementation: Implementation = Unplanned()
 
 
-class Reduce(msgspec.Struct, frozen=True, tag="reduce", cache_hash=True):
+class Reduce(msgspec.Struct, frozen=True, tag="reduce", cache_hash=True, gc=False):
     """Group by expressions; put out the key's columns, then the aggregates. No aggregates: the distinct keys."""
 
     input: Relation
@@ -156,7 +156,7 @@ class Reduce(msgspec.Struct, frozen=True, tag="reduce", cache_hash=True):
     expected_group_size: int | None = None
 
 
-class TopK(msgspec.Struct, frozen=True, tag="topk", cache_hash=True):
+class TopK(msgspec.Struct, frozen=True, tag="topk", cache_hash=True, gc=False):
     """Of each group the rows `offset` … `offset + limit` by `order_key`, ties broken by the whole row."""
 
     input: Relation
@@ -168,25 +168,25 @@ class TopK(msgspec.Struct, frozen=True, tag="topk", cache_hash=True):
     expected_group_size: int | None = None
 
 
-class Negate(msgspec.Struct, frozen=True, tag="negate", cache_hash=True):
+class Negate(msgspec.Struct, frozen=True, tag="negate", cache_hash=True, gc=False):
     """Every multiplicity with the other sign."""
 
     input: Relation
 
 
-class Threshold(msgspec.Struct, frozen=True, tag="threshold", cache_hash=True):
+class Threshold(msgspec.Struct, frozen=True, tag="threshold", cache_hash=True, gc=False):
     """Only the rows with a positive multiplicity."""
 
     input: Relation
 
 
-class Union(msgspec.Struct, frozen=True, tag="union", cache_hash=True):
+class Union(msgspec.Struct, frozen=True, tag="union", cache_hash=True, gc=False):
     """The sum of the inputs' multiplicities; at least one input, all of the same types."""
 
     inputs: tuple[Relation, ...]
 
 
-class ArrangeBy(msgspec.Struct, frozen=True, tag="arrange_by", cache_hash=True):
+class ArrangeBy(msgspec.Struct, frozen=True, tag="arrange_by", cache_hash=True, gc=False):
     """The input, arranged by each of `keys`."""
 
     input: Relation
@@ -212,7 +212,7 @@ Relation = (
 )
 
 
-class RowSetFinishing(msgspec.Struct, frozen=True, tag="finishing", cache_hash=True):
+class RowSetFinishing(msgspec.Struct, frozen=True, tag="finishing", cache_hash=True, gc=False):
     """What is done to a query's result at the very end: order, limit, offset, projection."""
 
     order_by: tuple[ColumnOrder, ...]
@@ -230,8 +230,9 @@ class RowSetFinishing(msgspec.Struct, frozen=True, tag="finishing", cache_hash=T
         )
 
 
-#: Relations without an input, and those with any number of them.
-_LEAVES = frozenset({Constant, Get})
+#: Relations with one input, with none, and with any number.
+_ONE = frozenset({Project, Map, FlatMap, Filter, Reduce, TopK, Negate, Threshold, ArrangeBy})
+_NONE = frozenset({Constant, Get})
 _MANY = frozenset({Join, Union})
 
 
@@ -239,15 +240,16 @@ def inputs(rel: Relation) -> tuple[Relation, ...]:
     """The direct children, in evaluation order (for a `Let`: value, then body)."""
     # Asked of every node all the time: by the class itself, not by patterns one after another.
     kind = type(rel)
-    if kind in _LEAVES:
+    if kind in _ONE:
+        return (rel.input,)  # type: ignore[union-attr]  # the class says it
+    if kind in _NONE:
         return ()
     if kind in _MANY:
-        return rel.inputs  # type: ignore[union-attr]
+        return rel.inputs  # type: ignore[union-attr]  # as above
     if isinstance(rel, Let):
         return (rel.value, rel.body)
-    if isinstance(rel, LetRec):
-        return (*rel.values, rel.body)
-    return (rel.input,)  # type: ignore[union-attr]
+    assert isinstance(rel, LetRec)
+    return (*rel.values, rel.body)
 
 
 def with_inputs(rel: Relation, new: Sequence[Relation]) -> Relation:

@@ -16,27 +16,27 @@ from mzsql.repr.datum import Datum
 from mzsql.repr.types import ColumnType, SqlType
 
 
-class Column(msgspec.Struct, frozen=True, tag="column", cache_hash=True):
+class Column(msgspec.Struct, frozen=True, tag="column", cache_hash=True, gc=False):
     """Column `index` (0-based) of the input row."""
 
     index: int
 
 
-class Literal(msgspec.Struct, frozen=True, tag="literal", cache_hash=True):
+class Literal(msgspec.Struct, frozen=True, tag="literal", cache_hash=True, gc=False):
     """A constant; `value` is encoded as `mzsql.repr.datum` says for `typ`."""
 
     value: Datum
     typ: SqlType
 
 
-class LiteralError(msgspec.Struct, frozen=True, tag="error", cache_hash=True):
+class LiteralError(msgspec.Struct, frozen=True, tag="error", cache_hash=True, gc=False):
     """A constant whose evaluation fails with `message`, whenever it is evaluated."""
 
     message: str
     typ: SqlType
 
 
-class Call(msgspec.Struct, frozen=True, tag="call", cache_hash=True):
+class Call(msgspec.Struct, frozen=True, tag="call", cache_hash=True, gc=False):
     """A function applied to arguments.
 
     Attributes:
@@ -50,7 +50,7 @@ class Call(msgspec.Struct, frozen=True, tag="call", cache_hash=True):
     typ: SqlType
 
 
-class If(msgspec.Struct, frozen=True, tag="if", cache_hash=True):
+class If(msgspec.Struct, frozen=True, tag="if", cache_hash=True, gc=False):
     """``case when condition then … else … end``; only the branch taken is evaluated, so only its errors count."""
 
     condition: Scalar
@@ -58,7 +58,9 @@ class If(msgspec.Struct, frozen=True, tag="if", cache_hash=True):
     otherwise: Scalar
 
 
-class Unmaterializable(msgspec.Struct, frozen=True, tag="unmaterializable", cache_hash=True):
+class Unmaterializable(
+    msgspec.Struct, frozen=True, tag="unmaterializable", cache_hash=True, gc=False
+):
     """A function of the session or the moment (``mz_now``, ``current_timestamp``, ``current_user``, …), known only at run time."""
 
     func: str
@@ -68,7 +70,7 @@ class Unmaterializable(msgspec.Struct, frozen=True, tag="unmaterializable", cach
 Scalar = Column | Literal | LiteralError | Call | If | Unmaterializable
 
 
-class AggregateExpr(msgspec.Struct, frozen=True, tag="aggregate", cache_hash=True):
+class AggregateExpr(msgspec.Struct, frozen=True, tag="aggregate", cache_hash=True, gc=False):
     """An aggregate over a group.
 
     Attributes:
@@ -86,7 +88,7 @@ class AggregateExpr(msgspec.Struct, frozen=True, tag="aggregate", cache_hash=Tru
     nullable: bool = True
 
 
-class ColumnOrder(msgspec.Struct, frozen=True, tag="order", cache_hash=True):
+class ColumnOrder(msgspec.Struct, frozen=True, tag="order", cache_hash=True, gc=False):
     """One column of an ORDER BY; PostgreSQL's defaults: nulls last ascending, first descending."""
 
     column: int
@@ -107,7 +109,7 @@ def children(expr: Scalar) -> tuple[Scalar, ...]:
     """The direct subexpressions, left to right."""
     kind = type(expr)
     if kind is Call:
-        return expr.args  # type: ignore[union-attr]
+        return expr.args  # type: ignore[union-attr]  # the class says it
     if kind is If:
         assert isinstance(expr, If)
         return (expr.condition, expr.then, expr.otherwise)

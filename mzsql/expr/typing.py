@@ -113,7 +113,17 @@ def _derived(
             return _relation_type(body, {**known, **recursive_types(ids, values, known)})
         case _:
             parts = [_type_within(part, known, types) for part in mir.inputs(rel)]
-            return node_type(rel, parts, known)
+            return node_type(rel, parts, known) if not parts else derived_type(rel, parts)
+
+
+def derived_type(rel: mir.Relation, inputs: Sequence[RelationType]) -> RelationType:
+    """As `node_type`, of a node that has inputs; asked of the same twice in a run it knows."""
+    derived: dict[tuple[object, ...], RelationType] = memo("node_type")
+    key = (rel, *inputs)
+    found = derived.get(key)
+    if found is None:
+        found = derived[key] = node_type(rel, inputs)
+    return found
 
 
 #: How often the types of recursive bindings are derived from each other before less is claimed.

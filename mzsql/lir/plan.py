@@ -42,7 +42,7 @@ from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType, RelationType
 
 
-class ArrangementForm(msgspec.Struct, frozen=True, cache_hash=True):
+class ArrangementForm(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     """One arrangement of a collection: its rows are key ++ value.
 
     Attributes:
@@ -56,7 +56,7 @@ class ArrangementForm(msgspec.Struct, frozen=True, cache_hash=True):
     thinning: tuple[int, ...]
 
 
-class AvailableCollections(msgspec.Struct, frozen=True, cache_hash=True):
+class AvailableCollections(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     """The forms in which a node's output is available: as a plain collection (`raw`), and arranged."""
 
     raw: bool
@@ -67,11 +67,11 @@ class AvailableCollections(msgspec.Struct, frozen=True, cache_hash=True):
 # --- how a Get reads -----------------------------------------------------------------------------
 
 
-class PassArrangements(msgspec.Struct, frozen=True, tag="pass", cache_hash=True):
+class PassArrangements(msgspec.Struct, frozen=True, tag="pass", cache_hash=True, gc=False):
     """Hand on what is there, unchanged."""
 
 
-class GetArrangement(msgspec.Struct, frozen=True, tag="arrangement", cache_hash=True):
+class GetArrangement(msgspec.Struct, frozen=True, tag="arrangement", cache_hash=True, gc=False):
     """Read the arrangement by `key` (where `row` is given: only that key's rows) and apply an MFP over its key ++ value rows."""
 
     key: tuple[Scalar, ...]
@@ -79,7 +79,7 @@ class GetArrangement(msgspec.Struct, frozen=True, tag="arrangement", cache_hash=
     mfp: MapFilterProject
 
 
-class GetCollection(msgspec.Struct, frozen=True, tag="collection", cache_hash=True):
+class GetCollection(msgspec.Struct, frozen=True, tag="collection", cache_hash=True, gc=False):
     """Read the plain collection and apply an MFP."""
 
     mfp: MapFilterProject
@@ -90,7 +90,7 @@ GetPlan = PassArrangements | GetArrangement | GetCollection
 # --- joins ---------------------------------------------------------------------------------------
 
 
-class LinearStage(msgspec.Struct, frozen=True, cache_hash=True):
+class LinearStage(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     """One lookup: the stream, keyed by `stream_key`, meets input `lookup_relation`, arranged by `lookup_key`, where the keys are equal.
 
     Equal means null-safe: NULL meets NULL. An empty key is a cross join.
@@ -115,7 +115,7 @@ class LinearStage(msgspec.Struct, frozen=True, cache_hash=True):
     closure: MapFilterProject
 
 
-class LinearJoin(msgspec.Struct, frozen=True, tag="linear", cache_hash=True):
+class LinearJoin(msgspec.Struct, frozen=True, tag="linear", cache_hash=True, gc=False):
     """A differential join: the source streams through the stages, in order.
 
     Attributes:
@@ -135,7 +135,7 @@ class LinearJoin(msgspec.Struct, frozen=True, tag="linear", cache_hash=True):
     final_closure: MapFilterProject | None
 
 
-class DeltaPath(msgspec.Struct, frozen=True, cache_hash=True):
+class DeltaPath(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     """What the changes of one input run through.
 
     Fields as in `LinearJoin`, but `source_key` is always an arrangement of the source and `initial_closure` is over that arrangement's
@@ -149,7 +149,7 @@ class DeltaPath(msgspec.Struct, frozen=True, cache_hash=True):
     final_closure: MapFilterProject | None
 
 
-class DeltaJoin(msgspec.Struct, frozen=True, tag="delta", cache_hash=True):
+class DeltaJoin(msgspec.Struct, frozen=True, tag="delta", cache_hash=True, gc=False):
     """A delta join: one path an input, in input order. Every path puts out the same columns: the join's raw row."""
 
     paths: tuple[DeltaPath, ...]
@@ -160,7 +160,7 @@ JoinPlan = LinearJoin | DeltaJoin
 # --- reductions ----------------------------------------------------------------------------------
 
 
-class KeyValPlan(msgspec.Struct, frozen=True, cache_hash=True):
+class KeyValPlan(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     """How a Reduce makes its key and its values: two MFPs over the row that it reads; value i feeds aggregate i.
 
     Neither filters. `key_plan` puts out the group key's columns, `val_plan` one column an aggregate (none: a distinct).
@@ -170,11 +170,11 @@ class KeyValPlan(msgspec.Struct, frozen=True, cache_hash=True):
     val_plan: MapFilterProject
 
 
-class ReduceDistinct(msgspec.Struct, frozen=True, tag="distinct", cache_hash=True):
+class ReduceDistinct(msgspec.Struct, frozen=True, tag="distinct", cache_hash=True, gc=False):
     """The distinct keys."""
 
 
-class IndexedAggregate(msgspec.Struct, frozen=True, cache_hash=True):
+class IndexedAggregate(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     """An aggregate, its index among those of its kind, and its index among all aggregates (and so in `val_plan`'s output).
 
     `expr.expr` is the argument over the Reduce's input in raw order, as EXPLAIN prints it; what is run is `val_plan`.
@@ -185,7 +185,7 @@ class IndexedAggregate(msgspec.Struct, frozen=True, cache_hash=True):
     expr: AggregateExpr
 
 
-class ReduceAccumulable(msgspec.Struct, frozen=True, tag="accumulable", cache_hash=True):
+class ReduceAccumulable(msgspec.Struct, frozen=True, tag="accumulable", cache_hash=True, gc=False):
     """Aggregates kept as additive partial sums; those over distinct values apart."""
 
     full: tuple[AggregateExpr, ...]
@@ -193,7 +193,9 @@ class ReduceAccumulable(msgspec.Struct, frozen=True, tag="accumulable", cache_ha
     distinct: tuple[IndexedAggregate, ...]
 
 
-class ReduceHierarchical(msgspec.Struct, frozen=True, tag="hierarchical", cache_hash=True):
+class ReduceHierarchical(
+    msgspec.Struct, frozen=True, tag="hierarchical", cache_hash=True, gc=False
+):
     """MIN and MAX. `buckets` descending (None: monotonic).
 
     `skips[i]`: how many of all aggregates stand between the hierarchical one before the i-th (or the start) and it.
@@ -206,14 +208,14 @@ class ReduceHierarchical(msgspec.Struct, frozen=True, tag="hierarchical", cache_
     must_consolidate: bool = False
 
 
-class ReduceBasic(msgspec.Struct, frozen=True, tag="basic", cache_hash=True):
+class ReduceBasic(msgspec.Struct, frozen=True, tag="basic", cache_hash=True, gc=False):
     """Aggregates that read all rows of a group again. Pairs of (index in the output, aggregate)."""
 
     aggregates: tuple[tuple[int, AggregateExpr], ...]
     fused_unnest_list: bool = False
 
 
-class ReduceCollation(msgspec.Struct, frozen=True, tag="collation", cache_hash=True):
+class ReduceCollation(msgspec.Struct, frozen=True, tag="collation", cache_hash=True, gc=False):
     """Aggregates of several kinds; `aggregate_types` says for each output which: ``a``, ``h`` or ``b``."""
 
     aggregate_types: tuple[str, ...]
@@ -225,7 +227,7 @@ class ReduceCollation(msgspec.Struct, frozen=True, tag="collation", cache_hash=T
 ReducePlan = ReduceDistinct | ReduceAccumulable | ReduceHierarchical | ReduceBasic | ReduceCollation
 
 
-class TopKPlan(msgspec.Struct, frozen=True, cache_hash=True):
+class TopKPlan(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     """`kind` is ``Basic``, ``MonotonicTopK`` or ``MonotonicTop1``; `arity` is the input's number of columns.
 
     `group_key` and `order_key` are over the input's raw row, which is also the output's. Rows that tie in `order_key` are ordered by all
@@ -245,7 +247,7 @@ class TopKPlan(msgspec.Struct, frozen=True, cache_hash=True):
 # --- nodes ---------------------------------------------------------------------------------------
 
 
-class Constant(msgspec.Struct, frozen=True, tag="Constant", cache_hash=True):
+class Constant(msgspec.Struct, frozen=True, tag="Constant", cache_hash=True, gc=False):
     """Rows with multiplicities, valid from the beginning of time, or an error."""
 
     lir_id: int
@@ -254,7 +256,7 @@ class Constant(msgspec.Struct, frozen=True, tag="Constant", cache_hash=True):
     columns: tuple[ColumnType, ...]
 
 
-class Get(msgspec.Struct, frozen=True, tag="Get", cache_hash=True):
+class Get(msgspec.Struct, frozen=True, tag="Get", cache_hash=True, gc=False):
     """An imported or built object (GlobalId) or a Let binding (int)."""
 
     lir_id: int
@@ -264,7 +266,7 @@ class Get(msgspec.Struct, frozen=True, tag="Get", cache_hash=True):
     columns: tuple[ColumnType, ...]  # the columns that `id` has, before the plan's MFP
 
 
-class Let(msgspec.Struct, frozen=True, tag="Let", cache_hash=True):
+class Let(msgspec.Struct, frozen=True, tag="Let", cache_hash=True, gc=False):
     """Bind `value` to local id `id` in `body`."""
 
     lir_id: int
@@ -273,7 +275,7 @@ class Let(msgspec.Struct, frozen=True, tag="Let", cache_hash=True):
     body: Plan
 
 
-class LetRec(msgspec.Struct, frozen=True, tag="LetRec", cache_hash=True):
+class LetRec(msgspec.Struct, frozen=True, tag="LetRec", cache_hash=True, gc=False):
     """Recursive bindings."""
 
     lir_id: int
@@ -283,7 +285,7 @@ class LetRec(msgspec.Struct, frozen=True, tag="LetRec", cache_hash=True):
     body: Plan
 
 
-class Mfp(msgspec.Struct, frozen=True, tag="Mfp", cache_hash=True):
+class Mfp(msgspec.Struct, frozen=True, tag="Mfp", cache_hash=True, gc=False):
     """Map, filter, project; `input_key` names the input's arrangement that is read (None: raw), `mfp` is over the row read."""
 
     lir_id: int
@@ -293,7 +295,7 @@ class Mfp(msgspec.Struct, frozen=True, tag="Mfp", cache_hash=True):
     input_row: Row | None = None
 
 
-class FlatMap(msgspec.Struct, frozen=True, tag="FlatMap", cache_hash=True):
+class FlatMap(msgspec.Struct, frozen=True, tag="FlatMap", cache_hash=True, gc=False):
     """A table function for each row, then an MFP over the input's raw row ++ the function's columns.
 
     With `input_key` `exprs` are over that arrangement's key ++ value row; `mfp_after` is over raw columns in any case.
@@ -308,7 +310,7 @@ class FlatMap(msgspec.Struct, frozen=True, tag="FlatMap", cache_hash=True):
     mfp_after: MapFilterProject
 
 
-class Join(msgspec.Struct, frozen=True, tag="Join", cache_hash=True):
+class Join(msgspec.Struct, frozen=True, tag="Join", cache_hash=True, gc=False):
     """A join of two or more inputs."""
 
     lir_id: int
@@ -316,7 +318,7 @@ class Join(msgspec.Struct, frozen=True, tag="Join", cache_hash=True):
     plan: JoinPlan
 
 
-class Reduce(msgspec.Struct, frozen=True, tag="Reduce", cache_hash=True):
+class Reduce(msgspec.Struct, frozen=True, tag="Reduce", cache_hash=True, gc=False):
     """Group and aggregate; the output's row is key ++ aggregates, then `mfp_after`.
 
     `key_val` is over the raw row of the input or, with `input_key`, over the key ++ value row of that arrangement. A group exists
@@ -331,7 +333,7 @@ class Reduce(msgspec.Struct, frozen=True, tag="Reduce", cache_hash=True):
     mfp_after: MapFilterProject
 
 
-class TopK(msgspec.Struct, frozen=True, tag="TopK", cache_hash=True):
+class TopK(msgspec.Struct, frozen=True, tag="TopK", cache_hash=True, gc=False):
     """The first rows of each group."""
 
     lir_id: int
@@ -339,14 +341,14 @@ class TopK(msgspec.Struct, frozen=True, tag="TopK", cache_hash=True):
     plan: TopKPlan
 
 
-class Negate(msgspec.Struct, frozen=True, tag="Negate", cache_hash=True):
+class Negate(msgspec.Struct, frozen=True, tag="Negate", cache_hash=True, gc=False):
     """Multiplicities negated."""
 
     lir_id: int
     input: Plan
 
 
-class Threshold(msgspec.Struct, frozen=True, tag="Threshold", cache_hash=True):
+class Threshold(msgspec.Struct, frozen=True, tag="Threshold", cache_hash=True, gc=False):
     """Rows with positive multiplicity, over the arrangement `ensure_arrangement` (by all columns)."""
 
     lir_id: int
@@ -354,7 +356,7 @@ class Threshold(msgspec.Struct, frozen=True, tag="Threshold", cache_hash=True):
     ensure_arrangement: ArrangementForm
 
 
-class Union(msgspec.Struct, frozen=True, tag="Union", cache_hash=True):
+class Union(msgspec.Struct, frozen=True, tag="Union", cache_hash=True, gc=False):
     """The sum of the inputs."""
 
     lir_id: int
@@ -362,7 +364,7 @@ class Union(msgspec.Struct, frozen=True, tag="Union", cache_hash=True):
     consolidate_output: bool = False
 
 
-class ArrangeBy(msgspec.Struct, frozen=True, tag="ArrangeBy", cache_hash=True):
+class ArrangeBy(msgspec.Struct, frozen=True, tag="ArrangeBy", cache_hash=True, gc=False):
     """The input in the given forms (those it has already included).
 
     `input_key` names the input's arrangement that new forms are made from (None: from its raw rows). With `forms` raw only: that
@@ -437,7 +439,7 @@ def walk(plan: Plan) -> Iterator[Plan]:
 # --- dataflows -----------------------------------------------------------------------------------
 
 
-class SourceImport(msgspec.Struct, frozen=True, cache_hash=True):
+class SourceImport(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     """A collection read from its shard. `mfp` was pushed into the read: Gets of `id` see rows after it; None is the identity.
 
     (An explicit identity says that several readers want different parts and have nothing in common: EXPLAIN omits the source then.)
@@ -456,7 +458,7 @@ PeekExport = dataflow.PeekExport
 Export = dataflow.Export
 
 
-class BuildDesc(msgspec.Struct, frozen=True, cache_hash=True):
+class BuildDesc(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     """An object that the dataflow builds. The last one is what it exports; those before are views that several Gets share."""
 
     id: GlobalId
@@ -464,7 +466,7 @@ class BuildDesc(msgspec.Struct, frozen=True, cache_hash=True):
     typ: RelationType
 
 
-class DataflowDescription(msgspec.Struct, frozen=True, cache_hash=True):
+class DataflowDescription(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     """A whole dataflow: what it reads, what it builds (dependencies first), what it exports."""
 
     source_imports: tuple[SourceImport, ...]

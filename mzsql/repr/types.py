@@ -18,7 +18,9 @@ DEFAULT_NUMERIC_SCALE = 18
 NUMERIC_PRECISION = 38
 
 
-class SqlType(msgspec.Struct, frozen=True, tag=False, omit_defaults=True, cache_hash=True):
+class SqlType(
+    msgspec.Struct, frozen=True, tag=False, omit_defaults=True, cache_hash=True, gc=False
+):
     """A SQL type.
 
     Attributes:
@@ -47,7 +49,7 @@ class SqlType(msgspec.Struct, frozen=True, tag=False, omit_defaults=True, cache_
         return type_name(self)
 
 
-class ColumnType(msgspec.Struct, frozen=True, cache_hash=True):
+class ColumnType(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     """A type and whether NULL may occur."""
 
     type: SqlType
@@ -57,7 +59,7 @@ class ColumnType(msgspec.Struct, frozen=True, cache_hash=True):
         return f"{self.type}{'?' if self.nullable else ''}"
 
 
-class RelationType(msgspec.Struct, frozen=True, cache_hash=True):
+class RelationType(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     """The columns of a relation and its unique keys (sets of 0-based column positions, each sorted)."""
 
     columns: tuple[ColumnType, ...]
@@ -69,7 +71,7 @@ class RelationType(msgspec.Struct, frozen=True, cache_hash=True):
         return len(self.columns)
 
 
-class RelationDesc(msgspec.Struct, frozen=True, cache_hash=True):
+class RelationDesc(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     """A relation's type with its columns' names."""
 
     names: tuple[str, ...]

@@ -14,8 +14,10 @@ from mzsql.expr.memo import memo
 from mzsql.expr.typing import relation_type
 from mzsql.transform.context import OptimizerContext
 from mzsql.transform.fold_constants import series_length
+from mzsql.transform.remembered import kinds_of
 from mzsql.transform.visit import mapped, rewrite
 
+_WHERE = kinds_of(mir.FlatMap)
 #: Functions that never yield more rows than their argument has parts.
 _BOUNDED = ("unnest", "jsonb_array_elements", "jsonb_object_keys", "regexp_split_to_table")
 
@@ -26,7 +28,7 @@ def flat_map_elimination(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relati
     def evaluated(node: mir.Relation) -> mir.Relation:
         return _evaluated(node, ctx) if isinstance(node, mir.FlatMap) else node
 
-    return rewrite(rel, evaluated, memo("flat_map_elimination"))
+    return rewrite(rel, evaluated, memo("flat_map_elimination"), where=_WHERE)
 
 
 def _evaluated(node: mir.FlatMap, ctx: OptimizerContext) -> mir.Relation:

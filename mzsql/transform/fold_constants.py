@@ -18,7 +18,7 @@ from mzsql.expr.evaluate import EvalError, Evaluator
 from mzsql.expr.folded_windows import can_fold
 from mzsql.expr.functions import windows
 from mzsql.expr.mfp import MapFilterProject
-from mzsql.expr.typing import node_type, nullable
+from mzsql.expr.typing import derived_type, nullable
 from mzsql.repr.datum import Datum, Row
 from mzsql.repr.types import ColumnType, RelationType
 from mzsql.transform.context import OptimizerContext
@@ -72,7 +72,7 @@ def simplify_node(
     """The node with its own scalars simplified."""
     match rel:
         case mir.Map(scalars=scalars):
-            columns = list(node_type(rel, types).columns)
+            columns = list(derived_type(rel, types).columns)
             width = types[0].arity
             done = tuple(
                 simplify(scalar, columns[: width + offset], ctx)
@@ -120,7 +120,7 @@ def fold_node(
     """The node carried out where its inputs are constant."""
     typ = None
     if not isinstance(rel, mir.Let | mir.LetRec | mir.Constant | mir.Get):
-        typ = node_type(rel, types) if len(types) == len(mir.inputs(rel)) else None
+        typ = derived_type(rel, types) if len(types) == len(mir.inputs(rel)) else None
     if typ is None:
         return rel
     match rel:

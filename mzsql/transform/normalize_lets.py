@@ -11,16 +11,20 @@ So a binding moves only to a place where all that it reads is the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from mzsql.expr import relation as mir
+from mzsql.expr.memo import memo
 from mzsql.expr.typing import recursive_types, relation_type
 from mzsql.repr.types import RelationType
-from mzsql.transform.visit import replace_inputs, rewrite
+from mzsql.transform.remembered import kinds_of, part_of, parts
+from mzsql.transform.visit import kept, replace_inputs
 
+_BINDINGS = kinds_of(mir.Let, mir.LetRec)
 #: How many iterations a recursion may have, and whether it then returns.
 Limit = tuple[int, bool] | None
 
@@ -47,7 +51,7 @@ Stage = LetStage | RecStage
 
 def normalize_lets(rel: mir.Relation, *, inline_mfp: bool = False) -> mir.Relation:
     """Flatten, inline, renumber; with `inline_mfp` a binding that is a Get under maps, filters and projections is inlined too."""
-    if not any(isinstance(node, mir.Let | mir.LetRec) for node in mir.walk(rel)):
+    if not part_of(rel, parts()).kinds & _BINDINGS or _is_normal(rel, inline_mfp=inline_mfp):
         return rel
     while True:
         stages, body = _Hoist().frame(rel, {})
@@ -56,6 +60,38 @@ def normalize_lets(rel: mir.Relation, *, inline_mfp: bool = False) -> mir.Relati
         if done == rel or not any(isinstance(stage, RecStage) for stage in stages):
             return done
         rel = done
+
+
+def _is_normal(rel: mir.Relation, *, inline_mfp: bool) -> bool:
+    """Whether plain bindings stand as they should: then there is nothing to do."""
+    known = parts()
+    types: dict[int, RelationType] = {}
+    counts: dict[int, int] = {}
+    while True:
+        value = rel.value if isinstance(rel, mir.Let) else rel
+        if part_of(value, known).kinds & _BINDINGS:
+            return False
+        for get, times in _local_gets(value).items():
+            assert isinstance(get.id, int)
+            if get.typ != types.get(get.id):
+                return False
+            counts[get.id] = counts.get(get.id, 0) + times
+        if not isinstance(rel, mir.Let):
+            return all(counts.get(local, 0) > 1 for local in types)
+        if rel.id != len(types) or _is_trivial(value, inline_mfp=inline_mfp):
+            return False
+        types[rel.id] = relation_type(value, types)
+        rel = rel.body
+
+
+def _local_gets(rel: mir.Relation) -> Mapping[mir.Get, int]:
+    """The Gets of bindings in a relation, and how often each is there."""
+    known: dict[int, tuple[mir.Relation, Mapping[mir.Get, int]]] = memo("local gets")
+    found = known.get(id(rel))
+    if found is None:
+        gets = (n for n in mir.walk(rel) if isinstance(n, mir.Get) and isinstance(n.id, int))
+        found = known[id(rel)] = rel, Counter(gets)
+    return found[1]
 
 
 def assemble(stages: Sequence[Stage], body: mir.Relation) -> mir.Relation:
@@ -248,12 +284,11 @@ class _Inliner:
         return kept, self._put(self._body)
 
     def _put(self, rel: mir.Relation) -> mir.Relation:
-        def put(node: mir.Relation) -> mir.Relation:
-            if isinstance(node, mir.Get) and isinstance(node.id, int):
-                return self._replacement.get(node.id, node)
-            return node
+        def put(get: mir.Get) -> mir.Relation:
+            assert isinstance(get.id, int)
+            return self._replacement.get(get.id, get)
 
-        return rewrite(rel, put) if self._replacement else rel
+        return _with_gets(rel, put) if self._replacement else rel
 
     def _is_needless(self, local: int, value: mir.Relation) -> bool:
         return self._counts.get(local, 0) == 1 or _is_trivial(value, inline_mfp=self._inline_mfp)
@@ -373,19 +408,42 @@ class _Renumber:
 def _named(
     rel: mir.Relation, names: Mapping[int, int], types: Mapping[int, RelationType]
 ) -> mir.Relation:
-    def get(node: mir.Relation) -> mir.Relation:
-        if isinstance(node, mir.Get) and isinstance(node.id, int) and node.id in names:
-            new = names[node.id]
-            return msgspec.structs.replace(node, id=new, typ=types.get(new, node.typ))
-        return node
+    def renamed(get: mir.Get) -> mir.Relation:
+        if not isinstance(get.id, int) or get.id not in names:
+            return get
+        new = names[get.id]
+        return msgspec.structs.replace(get, id=new, typ=types.get(new, get.typ))
 
-    return rewrite(rel, get)
+    return _with_gets(rel, renamed)
 
 
 def _typed(rel: mir.Relation, types: Mapping[int, RelationType]) -> mir.Relation:
-    def get(node: mir.Relation) -> mir.Relation:
-        if isinstance(node, mir.Get) and isinstance(node.id, int) and node.id in types:
-            return msgspec.structs.replace(node, typ=types[node.id])
-        return node
+    def typed(get: mir.Get) -> mir.Relation:
+        if not isinstance(get.id, int) or get.id not in types:
+            return get
+        return msgspec.structs.replace(get, typ=types[get.id])
 
-    return rewrite(rel, get)
+    return _with_gets(rel, typed)
+
+
+def _with_gets(rel: mir.Relation, f: Callable[[mir.Get], mir.Relation]) -> mir.Relation:
+    """The relation with what `f` makes of its Gets of bindings in their place; parts without any stay as they are."""
+    known = parts()
+    done: list[mir.Relation] = []
+    stack: list[mir.Relation | tuple[mir.Relation, tuple[mir.Relation, ...]]] = [rel]
+    while stack:
+        task = stack.pop()
+        if isinstance(task, tuple):
+            node, kids = task
+            new = done[-len(kids) :]
+            del done[-len(kids) :]
+            done.append(replace_inputs(node, kids, new))
+        elif isinstance(task, mir.Get):
+            done.append(kept(task, f(task)) if isinstance(task.id, int) else task)
+        elif (part := part_of(task, known)).reads or part.kinds & _BINDINGS:
+            kids = mir.inputs(task)
+            stack.append((task, kids))
+            stack.extend(reversed(kids))
+        else:
+            done.append(task)
+    return done[0]

@@ -13,11 +13,16 @@ from mzsql.expr.relation_keys import normalize_keys
 from mzsql.expr.typing import nullable, relation_type
 from mzsql.repr.types import BOOLEAN, ColumnType, RelationType
 from mzsql.transform.provenance import Exprs, trace
+from mzsql.transform.remembered import kinds_of, part_of, parts
 from mzsql.transform.visit import Bindings, mapped, project, rewrite_typed
+
+_WHERE = kinds_of(mir.Reduce)
 
 
 def reduce_elision(rel: mir.Relation) -> mir.Relation:
     """Replace the Reduces over unique keys."""
+    if not part_of(rel, parts()).kinds & _WHERE:
+        return rel
     return rewrite_typed(rel, _elide, _keys_of_padding, name="reduce_elision")
 
 

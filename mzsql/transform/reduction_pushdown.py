@@ -16,14 +16,16 @@ from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
 from mzsql.expr.memo import memo
 from mzsql.transform.fusion import merge_classes
+from mzsql.transform.remembered import kinds_of
 from mzsql.transform.visit import project, rewrite
 
 Classes = Sequence[tuple[sc.Scalar, ...]]
+_WHERE = kinds_of(mir.Reduce)
 
 
 def reduction_pushdown(rel: mir.Relation) -> mir.Relation:
     """Push Reduces into joins everywhere, bottom-up."""
-    return rewrite(rel, _push, memo("reduction_pushdown"))
+    return rewrite(rel, _push, memo("reduction_pushdown"), where=_WHERE)
 
 
 def _push(rel: mir.Relation) -> mir.Relation:

@@ -6,12 +6,15 @@ from collections.abc import Mapping
 
 from mzsql.expr import relation as mir
 from mzsql.transform.non_negative import non_negative, recursive_signs
+from mzsql.transform.remembered import kinds_of, part_of, parts
 from mzsql.transform.visit import replace_inputs
+
+_WHERE = kinds_of(mir.Threshold)
 
 
 def threshold_elision(rel: mir.Relation) -> mir.Relation:
     """Remove the Thresholds that do nothing."""
-    return _visit(rel, {})
+    return _visit(rel, {}) if part_of(rel, parts()).kinds & _WHERE else rel
 
 
 def _visit(rel: mir.Relation, locals_: Mapping[int, bool]) -> mir.Relation:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from mzsql.expr import relation as mir
 from mzsql.expr.memo import memo
 from mzsql.expr.typing import relation_type
+from mzsql.transform.remembered import kinds_of
 from mzsql.transform.visit import rewrite
+
+_WHERE = kinds_of(mir.Negate)
 
 
 def union_branch_cancellation(rel: mir.Relation) -> mir.Relation:
     """Remove pairs of X and -X."""
-    return rewrite(rel, _cancel, memo("union_branch_cancellation"))
+    return rewrite(rel, _cancel, memo("union_branch_cancellation"), where=_WHERE)
 
 
 def _cancel(rel: mir.Relation) -> mir.Relation:

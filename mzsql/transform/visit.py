@@ -4,42 +4,53 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import is_
 
 from mzsql.expr import relation as mir
 from mzsql.expr.memo import memo
 from mzsql.expr.scalar import Scalar
-from mzsql.expr.typing import node_type, relation_type
+from mzsql.expr.typing import derived_type, node_type, relation_type
+from mzsql.location import check_caller
 from mzsql.repr.types import RelationType
-from mzsql.transform.remembered import Key, Scope
+from mzsql.transform.remembered import Key, Scope, parts, seen
 
 
 def rewrite(
     rel: mir.Relation,
     f: Callable[[mir.Relation], mir.Relation],
     known: dict[int, tuple[mir.Relation, mir.Relation]] | None = None,
+    *,
+    where: int | None = None,
 ) -> mir.Relation:
     """Rewrite bottom-up: `f` sees each node after its inputs were rewritten. What stays equal stays the same object.
 
-    Where `f` is a pure function, `known` may hold what became of relations before, by their identity (equal ones may differ in the
-    sign of a zero), and takes in what becomes of these.
+    Where `f` is a pure function, `known` may hold what became of relations before, by their identity, and takes in what becomes of these.
+    Where `f` has an eye only for some kinds of nodes (`remembered.kinds_of`), `where` says which: what has none of them is passed over.
     """
+    around = parts()
     done: list[mir.Relation] = []
-    stack: list[tuple[mir.Relation, bool]] = [(rel, False)]
+    stack: list[mir.Relation | tuple[mir.Relation, tuple[mir.Relation, ...]]] = [rel]
     while stack:
-        node, ready = stack.pop()
-        if not ready and known is not None and id(node) in known:
-            done.append(known[id(node)][1])
-            continue
-        kids = mir.inputs(node)
-        if not ready and kids:
-            stack.append((node, True))
-            stack.extend((kid, False) for kid in reversed(kids))
-            continue
-        old = node
-        if kids:
+        task = stack.pop()
+        if isinstance(task, tuple):
+            old, kids = task
             new = done[-len(kids) :]
             del done[-len(kids) :]
-            node = replace_inputs(node, kids, new)
+            node = replace_inputs(old, kids, new)
+        else:
+            old = node = task
+            if known is not None and (before := known.get(id(node))) is not None:
+                done.append(before[1])
+                continue
+            if where is not None and (part := around.get(id(node))) and not part.kinds & where:
+                done.append(node)
+                continue
+            kids = mir.inputs(node)
+            if kids:
+                stack.append((node, kids))
+                stack.extend(reversed(kids))
+                continue
+        check_caller()
         found = kept(node, f(node))
         if known is not None:
             known[id(old)] = old, found
@@ -50,27 +61,34 @@ def rewrite(
 def shared(rel: mir.Relation) -> mir.Relation:
     """The relation, built of the objects that stood for equal relations before in this run, and kept with it."""
     objects: dict[mir.Relation, mir.Relation] = memo("shared")
-    known: dict[int, mir.Relation] = memo("shared, by identity")
-    if id(rel) in known:
-        return known[id(rel)]
+    # By identity: asked for each input of what a transform has made, and most stand there already.
+    ours: dict[int, None] = memo("shared, by identity")
+    known = parts()
+    if id(rel) in ours:
+        return rel
     done: list[mir.Relation] = []
-    stack: list[tuple[mir.Relation, bool]] = [(rel, False)]
+    stack: list[mir.Relation | tuple[mir.Relation, tuple[mir.Relation, ...]]] = [rel]
     while stack:
-        node, ready = stack.pop()
-        if id(node) in known:
-            done.append(known[id(node)])
-            continue
-        kids = mir.inputs(node)
-        if kids and not ready:
-            stack.append((node, True))
-            stack.extend((kid, False) for kid in reversed(kids))
-            continue
-        if kids:
+        task = stack.pop()
+        if isinstance(task, tuple):
+            node, kids = task
             new = done[-len(kids) :]
             del done[-len(kids) :]
             node = replace_inputs(node, kids, new)
+        elif id(task) in ours:
+            done.append(task)
+            continue
+        else:
+            node = task
+            kids = mir.inputs(node)
+            if kids:
+                stack.append((node, kids))
+                stack.extend(reversed(kids))
+                continue
         found = objects.setdefault(node, node)
-        known[id(found)] = found
+        if found is node:
+            ours[id(node)] = None
+            known[id(node)] = seen(node, known)
         done.append(found)
     return done[0]
 
@@ -156,6 +174,7 @@ class _TypedRewrite:
 
     def _rewritten(self, node: mir.Relation, parts: Sequence[_Typed]) -> _Typed:
         """A node over rewritten inputs, rewritten itself."""
+        check_caller()
         new = [part for part, _ in parts]
         types = [typ for _, typ in parts]
         node = replace_inputs(node, mir.inputs(node), new)
@@ -180,19 +199,14 @@ def _type_of(
 ) -> RelationType:
     """The type of a rewritten node: from its inputs' types where it still stands on them, else anew."""
     kids = mir.inputs(node)
-    same = len(kids) == len(inputs) and all(a is b for a, b in zip(kids, inputs, strict=True))
+    same = len(kids) == len(inputs) and all(map(is_, kids, inputs))
     if not same:
         return relation_type(node, locals_)
     if isinstance(node, mir.Let | mir.LetRec):
         return types[-1]
-    if isinstance(node, mir.Get):
+    if not kids:
         return node_type(node, types, locals_)
-    derived = memo("node_type")
-    key = (node, *types)
-    if key not in derived:
-        derived[key] = node_type(node, types)
-    found: RelationType = derived[key]
-    return found
+    return derived_type(node, types)
 
 
 def kept(old: mir.Relation, new: mir.Relation) -> mir.Relation:
@@ -204,7 +218,7 @@ def replace_inputs(
     node: mir.Relation, old: Sequence[mir.Relation], new: Sequence[mir.Relation]
 ) -> mir.Relation:
     """The node over new inputs; itself where they are the same objects."""
-    if all(a is b for a, b in zip(old, new, strict=True)):
+    if all(map(is_, old, new)):
         return node
     return mir.with_inputs(node, new)
 

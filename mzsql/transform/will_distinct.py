@@ -10,15 +10,16 @@ from collections.abc import Mapping
 from mzsql.expr import relation as mir
 from mzsql.expr.memo import memo
 from mzsql.transform.non_negative import non_negative, recursive_signs
-from mzsql.transform.remembered import Key, Scope
+from mzsql.transform.remembered import Key, Scope, kinds_of, part_of, parts
 from mzsql.transform.visit import filtered, mapped, project, replace_inputs
 
 Signs = Mapping[int, bool]
+_WHERE = kinds_of(mir.Reduce)
 
 
 def will_distinct(rel: mir.Relation) -> mir.Relation:
     """Drop the DISTINCTs that another one takes care of."""
-    return _Pass().visit(rel, {})
+    return _Pass().visit(rel, {}) if part_of(rel, parts()).kinds & _WHERE else rel
 
 
 class _Pass:
