@@ -46,7 +46,7 @@ from mzsql.repr.errors import (
     UndefinedTable,
 )
 from mzsql.repr.ids import GlobalId, sort_key
-from mzsql.repr.types import RelationDesc
+from mzsql.repr.types import RelationDesc, SqlType
 
 #: The format of an environment; a higher one is refused.
 FORMAT_VERSION = 1
@@ -75,7 +75,7 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         id: its global id.
         schema: the schema's name.
-        kind: table, view, materialized-view or index.
+        kind: table, view, materialized-view, index or type.
         create_sql: the statement that makes it, names qualified.
         desc: names and types of its columns; None for an index.
         depends_on: the objects that its definition names.
@@ -89,6 +89,7 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True):
         retain_ms: how long its history is retained, in milliseconds; None: as long as by default.
         database: the name of its schema's database.
         owner: the id of the role that owns it.
+        typ: what a type is a name for.
     """
 
     id: GlobalId
@@ -109,6 +110,7 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True):
     retain_ms: int | None = None
     database: str = DATABASE
     owner: str = FIRST_ID
+    typ: SqlType | None = None
 
     @property
     def full_name(self) -> str:

@@ -355,6 +355,8 @@ class Coordinator:
         match plan:
             case p.CreateTablePlan():
                 self._definitions.create_table(session, plan)
+            case p.CreateTypePlan():
+                self._definitions.create_type(session, plan)
             case p.CreateViewPlan():
                 self._definitions.create_view(session, plan)
             case p.CreateMaterializedViewPlan():

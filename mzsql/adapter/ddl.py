@@ -87,8 +87,8 @@ class Definitions:
         self._env.catalog.transact(command)
         self._env.sync()
 
-    def _depends_on(self, relation: Relation) -> tuple[GlobalId, ...]:
-        return tuple(sorted(global_gets(relation)))
+    def _depends_on(self, relation: Relation, types: tuple[GlobalId, ...]) -> tuple[GlobalId, ...]:
+        return tuple(sorted({*global_gets(relation), *types}))
 
     # --- tables and views ---------------------------------------------------------------------
 
@@ -107,9 +107,27 @@ class Definitions:
                 desc=plan.desc,
                 shard=self._env.persist.new_shard_id(),
                 defaults=plan.defaults,
+                depends_on=plan.types,
                 retain_ms=plan.retain_ms,
                 created_at=self._env.catalog_oracle.ddl_timestamp(),
                 as_of=self._env.fresh_timestamp(),
+            )
+        )
+
+    def create_type(self, session: Session, plan: p.CreateTypePlan) -> None:
+        """CREATE TYPE."""
+        self._taken(session, plan.name, if_not_exists=False)
+        self._create(
+            Item(
+                id=self._new_id(),
+                name=plan.name.item,
+                schema=plan.name.schema,
+                database=str(plan.name.database),
+                kind="type",
+                create_sql=plan.create_sql,
+                depends_on=plan.types,
+                created_at=self._env.catalog_oracle.ddl_timestamp(),
+                typ=plan.typ,
             )
         )
 
@@ -128,7 +146,7 @@ class Definitions:
             kind="view",
             create_sql=plan.create_sql,
             desc=_with_keys(raw.desc, plan.query.desc),
-            depends_on=self._depends_on(raw.relation),
+            depends_on=self._depends_on(raw.relation, plan.types),
             created_at=self._env.catalog_oracle.ddl_timestamp(),
         )
         self._create(item, replaced)
@@ -161,7 +179,7 @@ class Definitions:
             kind="materialized-view",
             create_sql=plan.create_sql,
             desc=_with_keys(raw.desc, plan.query.desc),
-            depends_on=self._depends_on(raw.relation),
+            depends_on=self._depends_on(raw.relation, plan.types),
             shard=self._env.persist.new_shard_id(),
             cluster=plan.cluster,
             retain_ms=plan.retain_ms,
@@ -184,7 +202,7 @@ class Definitions:
             database=str(plan.name.database),
             kind="index",
             create_sql=plan.create_sql,
-            depends_on=(plan.on.id,),
+            depends_on=(plan.on.id, *plan.types),
             cluster=plan.cluster,
             on_id=plan.on.id,
             key=plan.keys,

@@ -331,8 +331,10 @@ class Namespaces:
 
     def _check(self, base: CatalogState, before: Item, after: Item, then: CatalogState) -> None:
         """Refuse a rename under which a definition would mean something else."""
-        if before.create_sql == after.create_sql or before.kind == "table":
+        if before.create_sql == after.create_sql:
             return
+        if before.kind == "table" and not before.depends_on:
+            return  # nothing in it names anything
         old = self._meaning(base, before)
         try:
             same = self._meaning(then, after) == old
@@ -352,6 +354,10 @@ class Namespaces:
         plan = plan_statement(statement, catalog)
         if isinstance(plan, p.CreateIndexPlan):
             return plan.on.id, plan.keys
+        if isinstance(plan, p.CreateTablePlan):
+            return plan.desc, plan.defaults
+        if isinstance(plan, p.CreateTypePlan):
+            return plan.typ
         assert isinstance(plan, p.CreateViewPlan | p.CreateMaterializedViewPlan)
         return plan.query
 

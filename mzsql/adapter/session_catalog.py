@@ -35,6 +35,7 @@ def user_item(item: Item) -> CatalogItem:
         on=item.on_id,
         keys=item.key,
         cluster=item.cluster,
+        typ=item.typ,
     )
 
 

@@ -26,7 +26,8 @@ _KINDS = {
     "views": ("view",),
     "materialized views": ("materialized-view",),
     "sources": ("source",),
-    "objects": ("table", "view", "materialized-view", "source", "index"),
+    "objects": ("table", "view", "materialized-view", "source", "index", "type"),
+    "types": ("type",),
 }
 #: The columns that SHOW has for kinds of things that do not exist here.
 _NONE = {
@@ -72,8 +73,6 @@ def show_objects(plan: p.ShowObjectsPlan, state: CatalogState) -> tuple[Relation
         case "connections" | "secrets" | "sinks" | "subsources":
             # Nothing of the kind can be made here.
             return text_desc(*_NONE[plan.kind]), []
-        case "types":
-            return _named(plan, {}, state)
         case _:
             return _items(plan, state)
 

@@ -223,13 +223,17 @@ _PG_NAMES = {
 }
 
 
-def _types(_: Source) -> Rows:
+def _types(source: Source) -> Rows:
     categories = {kind: name for name, kinds in _CATEGORIES.items() for kind in kinds}
     for kind, number in sorted(TYPE_OIDS.items(), key=lambda one: one[1]):
         schema = _system_schema_id("pg_catalog" if kind in _OF_POSTGRESQL else "mz_catalog")
         category = categories.get(kind, "user-defined")
         name = _PG_NAMES.get(kind, kind)
         yield f"s{_FIRST_TYPE + number}", number, schema, name, category, FIRST_ID
+    for i in source.env.catalog.state.of_kind("type"):
+        assert i.typ is not None
+        category = "composite" if i.typ.kind == "record" else i.typ.kind
+        yield i.id, oid(i.id), _schema_id(i, source), i.name, category, i.owner
 
 
 def _schemas(source: Source) -> Rows:
@@ -297,8 +301,9 @@ def _compute_dependencies(source: Source) -> Rows:
             return {gid}
         return {s for d in item.depends_on for s in sources(d)}
 
+    types = {item.id for item in state.of_kind("type")}
     for item in state.of_kind("materialized-view", "index"):
-        for gid in sorted({s for d in item.depends_on for s in sources(d)}):
+        for gid in sorted({s for d in item.depends_on for s in sources(d)} - types):
             yield item.id, gid
 
 

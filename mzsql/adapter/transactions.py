@@ -177,6 +177,8 @@ def tag_of(plan: p.Plan) -> str:
     match plan:
         case p.CreateTablePlan():
             return "CREATE TABLE"
+        case p.CreateTypePlan():
+            return "CREATE TYPE"
         case p.CreateViewPlan():
             return "CREATE VIEW"
         case p.CreateMaterializedViewPlan():

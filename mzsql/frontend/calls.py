@@ -108,7 +108,7 @@ def _nullif(ctx: ExprContext, node: exp.Expr) -> Typed:
 
 
 def _cast(ctx: ExprContext, node: exp.Expr) -> Typed:
-    target = resolve_type(node.args["to"])
+    target = resolve_type(node.args["to"], ctx.planner.types)
     if is_empty_constructor(node.this) and target.element is not None:
         return empty(target)
     listed = typed_list(ctx, node.this, target)

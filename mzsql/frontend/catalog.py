@@ -12,7 +12,7 @@ import msgspec
 
 from mzsql.expr.scalar import Scalar
 from mzsql.repr.ids import GlobalId
-from mzsql.repr.types import RelationDesc
+from mzsql.repr.types import RelationDesc, SqlType
 
 if TYPE_CHECKING:
     from mzsql.frontend.plans import ShowObjectsPlan
@@ -59,13 +59,14 @@ class CatalogItem(msgspec.Struct, frozen=True, cache_hash=True):
     Attributes:
         id: its global id.
         name: its whole name.
-        kind: ``table``, ``view``, ``materialized-view``, ``index``, ``source`` (as `mz_objects.type` spells them).
+        kind: ``table``, ``view``, ``materialized-view``, ``index``, ``source``, ``type`` (as `mz_objects.type` spells them).
         desc: names and types of its columns; None for an index.
         create_sql: the statement that makes it, normalized.
         defaults: for a table, each column's default; empty where none has one.
         on: for an index, the object it is on.
         keys: for an index, its key over the columns of `on`.
         cluster: for an index or a materialized view, its cluster's name.
+        typ: for a type, what it is a name for.
     """
 
     id: GlobalId
@@ -77,6 +78,12 @@ class CatalogItem(msgspec.Struct, frozen=True, cache_hash=True):
     on: GlobalId | None = None
     keys: tuple[Scalar, ...] = ()
     cluster: str | None = None
+    typ: SqlType | None = None
+
+    @property
+    def described(self) -> str:
+        """Its kind as a sentence says it: ``an index``, ``a materialized view``."""
+        return f"{'an' if self.kind == 'index' else 'a'} {self.kind.replace('-', ' ')}"
 
 
 class CatalogView(Protocol):

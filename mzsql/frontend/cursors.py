@@ -19,6 +19,7 @@ from mzsql.frontend.catalog import CatalogItem, CatalogView
 from mzsql.frontend.coerce import cast
 from mzsql.frontend.dml import copied_columns, copy_options
 from mzsql.frontend.expressions import ExprContext
+from mzsql.frontend.named_types import NamedTypes
 from mzsql.frontend.names import item_named
 from mzsql.frontend.nodes import position_of
 from mzsql.frontend.parse_pieces import fold
@@ -114,7 +115,7 @@ def _subscribed_item(name: st.Name, catalog: CatalogView) -> tuple[CatalogItem, 
     item = item_named(catalog, name)
     if item.desc is None:
         raise UndefinedTable(
-            f"'{item.name}' cannot be subscribed to because it is an {item.kind}",
+            f"'{item.name}' cannot be subscribed to because it is {item.described}",
             position=name.position,
             sqlstate="42809",
         )
@@ -203,7 +204,8 @@ def output_desc(
 
 def plan_prepare(statement: st.Prepare, catalog: CatalogView, plan: Planner) -> plans.PreparePlan:
     """PREPARE: the statement is planned for its errors and its parameters' types, no more."""
-    declared = [resolve_type(typ) for typ in statement.types]
+    named = NamedTypes(catalog)
+    declared = [resolve_type(typ, named) for typ in statement.types]
     with placeholders.inferring(declared) as found:
         plan(statement.statement, catalog)
         types = placeholders.all_types(found)

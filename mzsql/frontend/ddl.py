@@ -19,6 +19,7 @@ from mzsql.frontend.expressions import ExprContext
 from mzsql.frontend.names import cluster_name, expect_kind, find_item, item_named, new_name
 from mzsql.frontend.nodes import position_of
 from mzsql.frontend.normalize import normalize_create_sql, quoted, quoted_list, quoted_name
+from mzsql.frontend.plan_types import References, shown_type
 from mzsql.frontend.query import QueryPlanner
 from mzsql.frontend.refresh import check_refresh
 from mzsql.frontend.retention import OPTION, clause, option, retained_ms, shown
@@ -33,7 +34,14 @@ from mzsql.repr.errors import (
     UndefinedColumn,
     Unsupported,
 )
-from mzsql.repr.types import BOOLEAN, ColumnType, RelationDesc, RelationType, type_name
+from mzsql.repr.types import (
+    BOOLEAN,
+    ColumnType,
+    RelationDesc,
+    RelationType,
+    SqlType,
+    type_name,
+)
 
 # --- tables ----------------------------------------------------------------------------------------
 
@@ -53,19 +61,21 @@ def plan_create_table(
             )
     not_null = {i for i, c in enumerate(statement.columns) if c.not_null}
     keys = _keys(statement, names, not_null, table_keys=table_keys)
-    types = [resolve_type(c.typ) for c in statement.columns]
+    planner = QueryPlanner(catalog)
+    types = [resolve_type(c.typ, planner.types) for c in statement.columns]
     columns = tuple(ColumnType(typ, i not in not_null) for i, typ in enumerate(types))
     defaults = tuple(
-        _default(catalog, c, typ.type) for c, typ in zip(statement.columns, columns, strict=True)
+        _default(planner, c, typ.type) for c, typ in zip(statement.columns, columns, strict=True)
     )
     desc = RelationDesc(tuple(names), RelationType(columns, keys))
     return plans.CreateTablePlan(
         name,
         desc,
         defaults,
-        _table_sql(statement, name, desc),
+        _table_sql(statement, name, desc, planner.references),
         statement.if_not_exists,
         None if statement.retain is None else retained_ms(statement.retain),
+        planner.types.used,
     )
 
 
@@ -102,12 +112,10 @@ def _keys(
     return tuple(found)
 
 
-def _default(catalog: CatalogView, column: st.ColumnSpec, typ: object) -> Scalar | None:
+def _default(planner: QueryPlanner, column: st.ColumnSpec, target: SqlType) -> Scalar | None:
     if column.default is None:
         return None
-    target = resolve_type(column.typ)
-    del typ
-    value = ExprContext(QueryPlanner(catalog), Scope(), "DEFAULT expressions").plan(column.default)
+    value = ExprContext(planner, Scope(), "DEFAULT expressions").plan(column.default)
     done = cast(value, target, "assignment")
     if done is None:
         raise DatatypeMismatch(
@@ -118,16 +126,18 @@ def _default(catalog: CatalogView, column: st.ColumnSpec, typ: object) -> Scalar
     return constant_scalar(done, "DEFAULT expression")
 
 
-def _table_sql(statement: st.CreateTable, name: FullName, desc: RelationDesc) -> str:
+def _table_sql(
+    statement: st.CreateTable, name: FullName, desc: RelationDesc, references: References
+) -> str:
     parts: list[str] = []
     for spec, column in zip(statement.columns, desc.typ.columns, strict=True):
-        text = f"{quoted(spec.name)} {type_name(column.type)}"
+        text = f"{quoted(spec.name)} {shown_type(statement, spec.typ, column.type, references)}"
         if not column.nullable:
             text += " NOT NULL"
         if spec.default is not None:
             span = _span(spec.default, statement.source.text)
             text += " DEFAULT " + normalize_create_sql(
-                statement.source.text, span, [spec.default], []
+                statement.source.text, span, [spec.default], references
             )
         parts.append(text)
     for kind, columns, _ in statement.keys:
@@ -169,7 +179,8 @@ def plan_create_view(
     columns = f" ({quoted_list(statement.columns)})" if statement.columns else ""
     if not statement.materialized:
         sql = f"CREATE VIEW {quoted_name(name)}{columns} AS {body}"
-        return plans.CreateViewPlan(name, query, sql, statement.if_not_exists, replaces)
+        types = planner.types.used
+        return plans.CreateViewPlan(name, query, sql, statement.if_not_exists, replaces, types)
     cluster = cluster_name(catalog, statement.cluster)
     not_null = _asserted(statement, query)
     query = _asserting(query, not_null)
@@ -193,6 +204,7 @@ def plan_create_view(
         replaces,
         not_null,
         None if retain is None else retained_ms(retain),
+        planner.types.used,
     )
 
 
@@ -281,7 +293,7 @@ def plan_create_index(statement: st.CreateIndex, catalog: CatalogView) -> plans.
     on = item_named(catalog, statement.on)
     if on.desc is None:
         raise SqlError(
-            f"{on.name} is an {on.kind} and so cannot be indexed",
+            f"{on.name} is {on.described} and so cannot be indexed",
             position=statement.on.position,
             sqlstate="42809",
         )
@@ -290,13 +302,15 @@ def plan_create_index(statement: st.CreateIndex, catalog: CatalogView) -> plans.
         ScopeItem(n, (on.name.item,), c)
         for n, c in zip(on.desc.names, on.desc.typ.columns, strict=True)
     )
+    planner = QueryPlanner(catalog)
     if statement.keys is None:
         keys: tuple[Scalar, ...] = tuple(Column(c) for c in default_key(on.desc.typ))
     else:
-        ctx = ExprContext(QueryPlanner(catalog), Scope(items), "index expressions")
+        ctx = ExprContext(planner, Scope(items), "index expressions")
         keys = tuple(_index_key(ctx, node, on) for node in statement.keys)
     name = _index_name(statement, catalog, on, keys)
-    columns = ", ".join(_shown_key(statement, i, on, key) for i, key in enumerate(keys))
+    names = planner.references
+    columns = ", ".join(_shown_key(statement, i, on, key, names) for i, key in enumerate(keys))
     sql = f"CREATE INDEX {quoted(name.item)} IN CLUSTER {quoted(cluster)} ON {quoted_name(on.name)} ({columns})"
     return plans.CreateIndexPlan(
         name,
@@ -306,6 +320,7 @@ def plan_create_index(statement: st.CreateIndex, catalog: CatalogView) -> plans.
         sql + clause(statement.retain),
         statement.if_not_exists,
         None if statement.retain is None else retained_ms(statement.retain),
+        planner.types.used,
     )
 
 
@@ -352,14 +367,16 @@ def _index_name(
     return FullName(database, schema, candidate)
 
 
-def _shown_key(statement: st.CreateIndex, i: int, on: CatalogItem, key: Scalar) -> str:
+def _shown_key(
+    statement: st.CreateIndex, i: int, on: CatalogItem, key: Scalar, references: References
+) -> str:
     assert on.desc is not None
     if isinstance(key, Column):
         return quoted(on.desc.names[key.index])
     assert statement.keys is not None
     node = statement.keys[i]
     return normalize_create_sql(
-        statement.source.text, _span(node, statement.source.text), [node], []
+        statement.source.text, _span(node, statement.source.text), [node], references
     )
 
 

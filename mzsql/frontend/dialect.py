@@ -23,6 +23,7 @@ from mzsql.frontend.parse_options import group_size_options
 from mzsql.frontend.parse_queries import QueryGrammar
 from mzsql.frontend.parse_recursion import recursion_limit
 from mzsql.frontend.parse_scalars import ScalarGrammar, position
+from mzsql.frontend.parse_types import TypeGrammar
 from mzsql.location import check_caller
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
@@ -143,7 +144,7 @@ def _shortened(text: str) -> str:
     return text if len(text) <= 64 else f"{text[:60]}…"
 
 
-class Parser(QueryGrammar, ContainerGrammar, ScalarGrammar):
+class Parser(QueryGrammar, ContainerGrammar, ScalarGrammar, TypeGrammar):
     """The parser of queries and expressions; statements are in `mzsql.frontend.parse`."""
 
     # No call is rewritten: the table of functions decides what a name means.
@@ -348,6 +349,7 @@ class Parser(QueryGrammar, ContainerGrammar, ScalarGrammar):
                 return None
             self._advance()
             kind = exp.DataType(this=exp.DType.USERDEFINED, kind=name.text)
+            kind.meta.update(parts=(name.text.lower(),), named=(name.start, name.end + 1))
         else:
             kind = self.type_before_text()
         if kind is None:
@@ -419,13 +421,6 @@ class Parser(QueryGrammar, ContainerGrammar, ScalarGrammar):
         return f"({digits})"
 
     # --- pieces for statements ---------------------------------------------------------------------
-
-    def data_type(self) -> exp.DataType:
-        """A type."""
-        typ = self._parse_types(check_func=False)
-        if not isinstance(typ, exp.DataType):
-            self.expected("a data type")
-        return typ
 
     def whole_number(self) -> int:
         """A non-negative integer."""

@@ -219,7 +219,7 @@ def find_relation(planner: QueryPlanner, name: PartialName, position: int | None
         raise UndefinedTable(f"unknown catalog item '{name}'", position=position)
     if item.desc is None:
         raise SqlError(
-            f"catalog item '{item.name}' is an {item.kind.replace('-', ' ')} and so cannot be depended upon",
+            f"catalog item '{item.name}' is {item.described} and so cannot be depended upon",
             position=position,
             sqlstate="42809",
         )

@@ -349,7 +349,7 @@ class CatalogParser(Pieces):
         if kind is None:
             self.p.expected(_words(_COMMENTED))
         assert kind is not None
-        if kind in ("source", "sink", "type", "function", "connection", "secret"):
+        if kind in ("source", "sink", "function", "connection", "secret"):
             raise Unsupported(f"COMMENT ON {kind.upper()} is not supported", position=position)
         name, column = self._commented(kind)
         self.need("IS")

@@ -13,7 +13,7 @@ from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
 _UNSUPPORTED_CREATES = frozenset(
     """
-    SOURCE SINK USER TYPE SECRET CONNECTION FUNCTION TRIGGER SEQUENCE
+    SOURCE SINK USER SECRET CONNECTION FUNCTION TRIGGER SEQUENCE
     EXTENSION NETWORK
     """.split()  # noqa: SIM905
 )
@@ -48,15 +48,64 @@ class DefinitionParser(CatalogParser):
             return self.create_cluster()
         if self.at("ROLE"):
             return self.create_role()
+        if self.at("TYPE"):
+            return self._create_type()
         words = self._next_words()
         if words not in _UNSUPPORTED_CREATES:
             self.p.expected(
-                "one of CLUSTER, DATABASE, DEFAULT INDEX, INDEX, MATERIALIZED VIEW, ROLE, SCHEMA, TABLE or VIEW"
+                "one of CLUSTER, DATABASE, DEFAULT INDEX, INDEX, MATERIALIZED VIEW, ROLE, SCHEMA, TABLE, TYPE or VIEW"
             )
         raise Unsupported(f"CREATE {words} is not supported", position=position)
 
     def _next_words(self) -> str:
         return str(self.p._curr.text.upper()) if self.p._curr else ""
+
+    def _create_type(self) -> st.CreateType:
+        """Name AS LIST (ELEMENT TYPE = …), AS MAP (KEY TYPE = …, VALUE TYPE = …), AS (field type, …)."""
+        name = self.name()
+        if not self.p._match(TokenType.ALIAS):
+            self.p.expected("AS")
+        position = self.position()
+        kind = self.one_of((("LIST",), ("MAP",), ("ENUM",), ("RANGE",)))
+        if kind in ("enum", "range"):
+            raise Unsupported(
+                f"CREATE TYPE … AS {kind.upper()} is not supported", position=position
+            )
+        if not self.p._match(TokenType.L_PAREN):
+            self.p.expected("left parenthesis")
+        if kind is not None:
+            options = self._type_options(("KEY", "VALUE") if kind == "map" else ("ELEMENT",))
+            element = options.get("VALUE") or options["ELEMENT"]
+            return st.CreateType(self.source, name, kind, options.get("KEY"), element)
+        fields: list[tuple[str, int, exp.DataType]] = []
+        while fields or not self._at(TokenType.R_PAREN):
+            at = self.position()
+            fields.append((self.identifier(), at, self.p.data_type()))
+            if not self.p._match(TokenType.COMMA):
+                break
+        self.p._match_r_paren()
+        return st.CreateType(self.source, name, "record", fields=tuple(fields))
+
+    def _type_options(self, wanted: tuple[str, ...]) -> dict[str, exp.DataType]:
+        """ELEMENT TYPE = integer and its like, each once, in any order."""
+        found: dict[str, exp.DataType] = {}
+        while True:
+            left = tuple((word, "TYPE") for word in wanted if word not in found)
+            said = self.one_of(left)
+            if said is None:
+                self.p.expected(
+                    " or ".join(" ".join(words) for words in left) or "right parenthesis"
+                )
+            assert said is not None
+            self.p._match(TokenType.EQ)
+            found[said.split()[0].upper()] = self.p.data_type()
+            if not self.p._match(TokenType.COMMA):
+                break
+        missing = [word for word in wanted if word not in found]
+        if missing:
+            self.p.expected(f"{missing[0]} TYPE")
+        self.p._match_r_paren()
+        return found
 
     def _create_view(self, *, materialized: bool, or_replace: bool) -> st.CreateView:
         if_not_exists = self.if_not_exists()
@@ -281,7 +330,7 @@ class DefinitionParser(CatalogParser):
         kind = self.one_of(OBJECT_KINDS)
         if kind is None:
             self.p.expected(
-                "one of CLUSTER, DATABASE, INDEX, MATERIALIZED VIEW, ROLE, SCHEMA, SOURCE, TABLE or VIEW"
+                "one of CLUSTER, DATABASE, INDEX, MATERIALIZED VIEW, ROLE, SCHEMA, SOURCE, TABLE, TYPE or VIEW"
             )
         assert kind is not None
         if kind == "source":

@@ -24,6 +24,7 @@ OBJECT_KINDS = (
     ("CLUSTER", "REPLICA"),
     ("CLUSTER",),
     ("ROLE",),
+    ("TYPE",),
 )
 QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN, TokenType.VALUES)
 

@@ -25,7 +25,7 @@ from mzsql.repr.errors import (
     Unsupported,
 )
 
-_ITEMS = ("table", "view", "materialized view", "index")
+_ITEMS = ("table", "view", "materialized view", "index", "type")
 _ADDRESSES = (
     "COMPUTE ADDRESSES",
     "COMPUTECTL ADDRESSES",

@@ -30,6 +30,7 @@ from mzsql.frontend.dml import plan_copy_from, plan_delete, plan_insert, plan_up
 from mzsql.frontend.names import item_named
 from mzsql.frontend.parse import parse_statements
 from mzsql.frontend.plan_catalog import CATALOG_PLANNERS
+from mzsql.frontend.plan_types import plan_create_type
 from mzsql.frontend.query import QueryPlanner
 from mzsql.frontend.retention import altered, missing, with_retention
 from mzsql.frontend.shown import plan_show
@@ -179,6 +180,7 @@ _PLANNERS: dict[type, Callable[[Any, CatalogView], plans.Plan]] = {
     st.Select: plan_select,
     st.CreateView: plan_create_view,
     st.CreateIndex: plan_create_index,
+    st.CreateType: plan_create_type,
     st.Drop: plan_drop,
     st.AlterRetain: _alter_retain,
     st.Insert: plan_insert,

@@ -12,6 +12,7 @@ from mzsql.expr.scalar import ColumnOrder, Scalar
 from mzsql.frontend.catalog import CatalogItem, FullName
 from mzsql.frontend.catalog_plans import CatalogPlan, ShowCreateClusterPlan
 from mzsql.frontend.hir import Query
+from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType, RelationDesc, SqlType
 
 
@@ -24,7 +25,9 @@ class SelectPlan(msgspec.Struct, frozen=True, tag="select"):
 
 
 class CreateTablePlan(msgspec.Struct, frozen=True, tag="create_table"):
-    """A table; `defaults` has an expression or None for each column. NOT NULL is in `desc`."""
+    """A table; `defaults` has an expression or None for each column. NOT NULL is in `desc`; `types` are those of users' own that it names,
+    here as in other definitions.
+    """
 
     name: FullName
     desc: RelationDesc
@@ -32,6 +35,16 @@ class CreateTablePlan(msgspec.Struct, frozen=True, tag="create_table"):
     create_sql: str
     if_not_exists: bool = False
     retain_ms: int | None = None
+    types: tuple[GlobalId, ...] = ()
+
+
+class CreateTypePlan(msgspec.Struct, frozen=True, tag="create_type"):
+    """A type, what it is a name for, and the types of users' own that it is made of."""
+
+    name: FullName
+    typ: SqlType
+    create_sql: str
+    types: tuple[GlobalId, ...] = ()
 
 
 class CreateViewPlan(msgspec.Struct, frozen=True, tag="create_view"):
@@ -42,6 +55,7 @@ class CreateViewPlan(msgspec.Struct, frozen=True, tag="create_view"):
     create_sql: str
     if_not_exists: bool = False
     replaces: CatalogItem | None = None
+    types: tuple[GlobalId, ...] = ()
 
 
 class CreateMaterializedViewPlan(msgspec.Struct, frozen=True, tag="create_materialized_view"):
@@ -55,6 +69,7 @@ class CreateMaterializedViewPlan(msgspec.Struct, frozen=True, tag="create_materi
     replaces: CatalogItem | None = None
     not_null: tuple[int, ...] = ()
     retain_ms: int | None = None
+    types: tuple[GlobalId, ...] = ()
 
 
 class CreateIndexPlan(msgspec.Struct, frozen=True, tag="create_index"):
@@ -67,6 +82,7 @@ class CreateIndexPlan(msgspec.Struct, frozen=True, tag="create_index"):
     create_sql: str
     if_not_exists: bool = False
     retain_ms: int | None = None
+    types: tuple[GlobalId, ...] = ()
 
 
 class AlterRetainPlan(msgspec.Struct, frozen=True, tag="alter_retain"):
@@ -330,6 +346,7 @@ Plan = (
     | DiscardPlan
     | CopyToPlan
     | CreateTablePlan
+    | CreateTypePlan
     | CreateViewPlan
     | CreateMaterializedViewPlan
     | CreateIndexPlan

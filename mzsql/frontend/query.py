@@ -21,6 +21,7 @@ from mzsql.frontend.coerce import Typed, as_common, cast, settle, to_boolean, un
 from mzsql.frontend.expressions import ExprContext
 from mzsql.frontend.from_clause import plan_from
 from mzsql.frontend.limits import is_null, literal_count, plan_limit
+from mzsql.frontend.named_types import NamedTypes
 from mzsql.frontend.nodes import position_of
 from mzsql.frontend.ordering import check_distinct_on, column_order, limit_size, order_items
 from mzsql.frontend.parse_pieces import fold
@@ -51,11 +52,15 @@ class QueryPlanner:
         catalog: where names resolve.
         references: the catalog's objects as they stand in the text: start, end, whole name.
         ctes: the common table expressions in scope, inner ones last.
+        types: finds types of users' own; they are among the references.
     """
 
     catalog: CatalogView
     references: list[tuple[int, int, FullName]] = field(default_factory=list)
     ctes: list[dict[str, Cte]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.types = NamedTypes(self.catalog, self.references)
 
     # --- entry points ----------------------------------------------------------------------------
 
@@ -143,7 +148,9 @@ class QueryPlanner:
             for cte in with_.expressions:
                 name = fold(cte.args["alias"].this)
                 columns = tuple(fold(c) for c in cte.args["alias"].args["columns"])
-                types = tuple(ColumnType(resolve_type(typ)) for typ in cte.meta["types"])
+                types = tuple(
+                    ColumnType(resolve_type(typ, self.types)) for typ in cte.meta["types"]
+                )
                 if name in names:
                     raise SqlError(
                         f'WITH query name "{name}" specified more than once',

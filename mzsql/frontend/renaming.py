@@ -40,7 +40,25 @@ def rewritten(create_sql: str, own: FullName, renamed: Mapping[FullName, FullNam
         edits += _references(create_sql, statement.query.query, renamed)
     elif isinstance(statement, st.CreateIndex):
         edits += _of_index(create_sql, statement, renamed)
+    edits += _types(create_sql, renamed, edits)
     return _edited(create_sql, edits)
+
+
+def _types(text: str, renamed: Mapping[FullName, FullName], known: list[Edit]) -> list[Edit]:
+    """The names of types: three parts in quotes, and nothing that is edited already."""
+    tokens = tokenize(text)
+    edits: list[Edit] = []
+    at = 0
+    while at < len(tokens):
+        last = _run(tokens, at) if tokens[at].token_type == TokenType.IDENTIFIER else at
+        parts = [token.text.replace('""', '"') for token in tokens[at : last + 1 : 2]]
+        start, end = tokens[at].start, tokens[last].end + 1
+        if len(parts) == 3 and not any(first < end and start < past for first, past, _ in known):
+            new = renamed.get(FullName(*parts))
+            if new is not None:
+                edits.append((start, end, quoted_name(new)))
+        at = last + 1
+    return edits
 
 
 def in_other_cluster(create_sql: str, cluster: str) -> str:

@@ -52,7 +52,7 @@ def plan_show(statement: st.Show, catalog: CatalogView) -> plans.ShowObjectsPlan
     on = None if statement.on is None else item_named(catalog, statement.on)
     if on is not None and on.desc is None:
         raise SqlError(
-            f"{on.name} is an {on.kind}, which has no columns or indexes", sqlstate="42809"
+            f"{on.name} is {on.described}, which has no columns or indexes", sqlstate="42809"
         )
     schema = shown_schema(statement, catalog)
     cluster = None if statement.cluster is None else cluster_name(catalog, statement.cluster)

@@ -78,6 +78,17 @@ class CreateTable(Statement):
 
 
 @dataclass(frozen=True)
+class CreateType(Statement):
+    """CREATE TYPE … AS LIST, MAP or, `kind` ``record``, of fields: each with its name and position."""
+
+    name: Name
+    kind: str
+    key: exp.DataType | None = None
+    element: exp.DataType | None = None
+    fields: tuple[tuple[str, int, exp.DataType], ...] = ()
+
+
+@dataclass(frozen=True)
 class Refresh:
     """An option REFRESH of a materialized view.
 

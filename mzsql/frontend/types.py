@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from sqlglot import expressions as exp
 
+from mzsql.frontend.named_types import TypeLookup
 from mzsql.repr import types as t
 from mzsql.repr.errors import InvalidParameter, UndefinedObject, Unsupported
 from mzsql.repr.types import SqlType
@@ -65,8 +66,8 @@ _SYNONYMS = {"INTEGER": "INT", "DEC": "DECIMAL", "FLOAT": "DOUBLE", "CHARACTER":
 _MAX_LENGTH = 10_485_760
 
 
-def resolve_type(node: exp.DataType) -> SqlType:
-    """The type that a sqlglot type means.
+def resolve_type(node: exp.DataType, named: TypeLookup | None = None) -> SqlType:
+    """The type that a sqlglot type means; `named` finds types that users have made.
 
     Raises:
         UndefinedObject: there is no such type.
@@ -74,31 +75,37 @@ def resolve_type(node: exp.DataType) -> SqlType:
     """
     if not isinstance(node, exp.DataType):
         # sqlglot's own words for PostgreSQL's object identifiers.
-        return _named(str(node.this), node)
+        return _named(str(node.this), node, named)
     kind = node.this
     name = kind.value if isinstance(kind, exp.DType) else str(kind)
     if name in ("ARRAY", "LIST"):
         (element,) = node.expressions or (None,)
         if not isinstance(element, exp.DataType):
             raise UndefinedObject('type "array" does not exist')
-        return SqlType(name.lower(), element=resolve_type(element))
+        return SqlType(name.lower(), element=resolve_type(element, named))
     if name == "MAP":
         key, value = node.expressions
-        if resolve_type(key).kind != "text":
+        if resolve_type(key, named).kind != "text":
             raise Unsupported("the keys of a map are of type text")
-        return SqlType("map", element=resolve_type(value))
+        return SqlType("map", element=resolve_type(value, named))
     found = _KINDS.get(name)
     if found is None:
         spelled = node.args.get("kind") if kind is exp.DType.USERDEFINED else name.lower()
         if isinstance(spelled, exp.Dot) and spelled.this.name.lower() in _SCHEMAS:
             spelled = spelled.expression
-        found = _named(spelled.name if isinstance(spelled, exp.Expr) else str(spelled), node)
+        text = spelled.name if isinstance(spelled, exp.Expr) else str(spelled)
+        if isinstance(spelled, exp.Dot):
+            found = None if named is None else named(node)
+            text = ".".join(node.meta.get("parts") or (text,))
+        found = found or _named(text, node, named)
     return _modified(found, node)
 
 
-def _named(text: str, node: exp.Expr) -> SqlType:
+def _named(text: str, node: exp.Expr, named: TypeLookup | None) -> SqlType:
     low, upper = text.lower(), text.upper()
     found = _NAMED.get(low) or _array_of(low) or _KINDS.get(_SYNONYMS.get(upper, upper))
+    if found is None and named is not None:
+        found = named(node)
     if found is None:
         raise UndefinedObject(f'type "{text}" does not exist', position=_position(node))
     return found

@@ -1,0 +1,67 @@
+"""The grammar of types: names of up to three parts, and arrays and lists of each other (``int[] list``).
+
+Promise: a type that is no keyword keeps the parts of its name in ``meta["parts"]`` and where they stand in ``meta["named"]``; who asks by
+`data_type` also learns where the whole type stands (``meta["span"]``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlglot import expressions as exp
+from sqlglot.parsers.materialize import MaterializeParser
+from sqlglot.tokenizer_core import TokenType
+
+
+def _name_leaf(node: exp.DataType, first: Any) -> None:
+    """Note the one word that a type is, or the innermost element of one: sqlglot knows words that users may give to types of their own."""
+    while node.this in (exp.DType.ARRAY, exp.DType.LIST) and node.expressions:
+        (node,) = node.expressions
+    if not isinstance(node, exp.DataType) or node.expressions or "parts" in node.meta:
+        return
+    quoted = first.token_type == TokenType.IDENTIFIER
+    name = first.text if quoted else first.text.lower()
+    node.meta.update(parts=(name,), named=(first.start, first.end + 1))
+
+
+class TypeGrammar(MaterializeParser):
+    """What the parser has for types."""
+
+    def _parse_types(self, *args: Any, **kwargs: Any) -> Any:
+        first = self._curr
+        this = super()._parse_types(*args, **kwargs)
+        if first and isinstance(this, exp.DataType):
+            _name_leaf(this, first)
+        while isinstance(this, exp.DataType) and self._match(TokenType.LIST):
+            # sqlglot takes lists before arrays only.
+            this = exp.DataType(this=exp.DType.LIST, expressions=[this], nested=True)
+            while self._match_pair(TokenType.L_BRACKET, TokenType.R_BRACKET):
+                this = exp.DataType(this=exp.DType.ARRAY, expressions=[this], nested=True)
+        return this
+
+    def _parse_user_defined_type(self, identifier: exp.Identifier) -> exp.Expr | None:
+        first = self._prev
+        names: list[Any] = [identifier]
+        while self._match(TokenType.DOT):
+            part = self._parse_id_var()
+            if not isinstance(part, exp.Identifier):
+                self.raise_error("Expected identifier")
+            names.append(part)
+        spelled: exp.Expr = names[0]
+        for part in names[1:]:
+            spelled = exp.Dot(this=spelled, expression=part)
+        node = exp.DataType(this=exp.DType.USERDEFINED, kind=spelled)
+        parts = tuple(
+            str(part.name) if part.args.get("quoted") else str(part.name).lower() for part in names
+        )
+        node.meta.update(parts=parts, named=(first.start, self._prev.end + 1))
+        return node
+
+    def data_type(self) -> exp.DataType:
+        """A type; `meta["span"]` says where it stands."""
+        start = self._curr.start if self._curr else 0
+        typ = self._parse_types(check_func=False)
+        if not isinstance(typ, exp.DataType):
+            self.raise_error("Expected a data type")
+        typ.meta["span"] = (start, self._prev.end + 1)
+        return typ  # type: ignore[no-any-return]
