@@ -44,12 +44,14 @@ class ExplainConfig(msgspec.Struct, frozen=True):
     timing: bool = False
     types: bool = False
     enable_cardinality_estimates: bool | None = None
+    enable_coalesce_case_transform: bool | None = None
     enable_eager_delta_joins: bool | None = None
     enable_join_prioritize_arranged: bool | None = None
     enable_letrec_fixpoint_analysis: bool | None = None
     enable_new_outer_join_lowering: bool | None = None
     enable_projection_pushdown_after_relation_cse: bool | None = None
     enable_reduce_mfp_fusion: bool | None = None
+    enable_reduce_reduction: bool | None = None
     enable_variadic_left_join_lowering: bool | None = None
     reoptimize_imported_views: bool | None = None
 

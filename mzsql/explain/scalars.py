@@ -55,6 +55,10 @@ _MATCHES = {"like": "like", "like_char": "like", "ilike": "ilike", "ilike_char":
 _ORDERED_BY = re.compile(r"#(\d+)(?= (?:asc|desc) )")
 
 
+#: A constant in how a function is printed.
+_CONSTANT = re.compile(r'"[^"]*"')
+
+
 def shown_name(func: functions.ScalarFunc) -> str:
     """What EXPLAIN calls a function: its name; a cast by the types it is between."""
     by_type = func.name == "cast" or func.name.startswith(_BY_TYPE)
@@ -157,7 +161,8 @@ class ScalarPrinter:
         args_text = [self.scalar(arg) for arg in expr.args]
         func = functions.scalar(expr.func)
         if func.explain:
-            return func.explain.format(*args_text)
+            template = _CONSTANT.sub(REDACTED, func.explain) if self._redacted else func.explain
+            return template.format(*args_text)
         return f"{shown_name(func)}({', '.join(args_text)})"
 
     def scalars(self, exprs: Iterable[Scalar]) -> str:

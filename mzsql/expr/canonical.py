@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import heapq
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from decimal import Context, Decimal
 from typing import Any
 
 from mzsql.expr import functions
@@ -32,6 +33,8 @@ _VARIADIC_RANK = {name: number for number, name in enumerate(_VARIADIC)}
 #: With a literal pattern these are functions of one argument.
 _MATCHES = frozenset({"~~", "!~~", "~~*", "!~~*", "~", "!~", "~*", "!~*", "like", "ilike"})
 _LAST = 1000
+#: More digits than a number has.
+_DIGITS = Context(prec=1000)
 
 
 def rank(expr: Scalar) -> Rank:
@@ -40,9 +43,9 @@ def rank(expr: Scalar) -> Rank:
         case Column(index=index):
             return (0, index)
         case Literal(value=value, typ=typ):
-            return (1, typ.kind, _datum(value))
+            return (1, row_order((value,), (typ.kind,)), typ.kind)
         case LiteralError(message=message):
-            return (1, "", (3, 0.0, message))
+            return (1, (_LAST, b""), message)
         case Unmaterializable(func=func):
             return (2, func)
         case If():
@@ -50,6 +53,9 @@ def rank(expr: Scalar) -> Rank:
         case Call(func=func, args=args):
             name, kind = _kind(expr)
             ranks = tuple(rank(arg) for arg in args)
+            if kind == 3 and name in _MATCHES:
+                # The pattern is part of the function.
+                ranks = (ranks[0], (1, (0, str(getattr(args[1], "value", "")).encode()), ""))
             if kind == 3:
                 return (3, _UNARY_RANK.get(name, _LAST), func, *reversed(ranks))
             table = _BINARY_RANK if kind == 4 else _VARIADIC_RANK
@@ -67,17 +73,6 @@ def _kind(call: Call) -> tuple[str, int]:
         pattern = name in _MATCHES and isinstance(call.args[1], Literal)
         return name, 3 if pattern else 4
     return name, 5
-
-
-def _datum(value: object) -> tuple[int, float, str]:
-    if value is None:
-        return (2, 0.0, "")
-    if isinstance(value, int | float) and value == value:  # noqa: PLR0124 -- NaN is ordered by its text
-        try:
-            return (0, float(value), repr(value))
-        except OverflowError:
-            return (0, float("inf") if value > 0 else float("-inf"), repr(value))
-    return (1, 0.0, value if isinstance(value, str) else repr(value))
 
 
 def cost(expr: Scalar) -> int:
@@ -144,10 +139,27 @@ def can_fail(call: Call) -> bool:
     return functions.scalar(call.func).may_error
 
 
-def row_order(row: Row) -> tuple[int, bytes]:
-    """Where a row stands among others: as Materialize stores it, short ones first, then byte by byte."""
-    stored = b"".join(map(_stored, row))
+def row_order(row: Row, kinds: Sequence[str]) -> tuple[int, bytes]:
+    """Where a row of values of these kinds of types stands among others: as Materialize stores it, short ones first, then byte by byte."""
+    stored = b"".join(
+        _numeric(value) if kind == "numeric" and isinstance(value, str) else _stored(value)
+        for value, kind in zip(row, kinds, strict=True)
+    )
     return len(stored), stored
+
+
+def _numeric(text: str) -> bytes:
+    """As `_stored`: the number of digits, the exponent, the sign, then the digits in threes, the last ones first; no zero that could go."""
+    number = Decimal(text)
+    if not number.is_finite():
+        return b"\x60" + text.encode()
+    sign, digits, exponent = number.normalize(_DIGITS).as_tuple()
+    assert isinstance(exponent, int)
+    stored = bytes((0x60, min(len(digits), 0xFF), exponent & 0xFF, 0x80 if sign else 0))
+    written = "".join(map(str, digits))
+    for end in range(len(written), 0, -3):
+        stored += int(written[max(end - 3, 0) : end]).to_bytes(2, "little")
+    return stored
 
 
 def _stored(value: Datum) -> bytes:

@@ -20,6 +20,7 @@ from mzsql.frontend import hir
 from mzsql.frontend.coerce import (
     Typed,
     apply,
+    as_jsonb,
     call,
     cast,
     category,
@@ -29,6 +30,7 @@ from mzsql.frontend.coerce import (
     resolve,
     settle,
     to_boolean,
+    unify,
 )
 from mzsql.frontend.hir_visit import map_columns
 from mzsql.frontend.nodes import function_name, position_of
@@ -58,6 +60,8 @@ _UNSUPPORTED = frozenset({"concat_agg"})
 _HINT = "No overload matches the given argument types. You might need to add explicit type casts."
 #: What wraps a value that is collected.
 _ITEMS = {"array_agg": "array_item", "list_agg": "list_item"}
+#: What collects documents: its last argument is one.
+_DOCUMENTS = frozenset({"jsonb_agg", "jsonb_object_agg"})
 #: Aggregates whose result depends on the order of their input.
 _ORDERED = {"string_agg": 2, **collecting.ARGUMENTS}
 
@@ -197,14 +201,22 @@ def _ordered(
         raise _not_unique(shown, parts.position)
     if parts.name == "string_agg":
         args = _texts(args, shown, parts.position)
-    value = call(_ITEMS.get(parts.name, "row"), [settle(a) for a in args])
-    row = call("row", [value, *keys])
+    if parts.name in _DOCUMENTS:
+        args = [*args[:-1], as_jsonb(args[-1])]
+    row = call("row", [_collected(parts.name, args), *keys])
     func = functions.aggregate(functions.ordered_key(parts.name, tuple(order)))
     expr = row.expr
     if condition is not None:
         expr = hir.If(condition.expr, expr, Literal(None, row.typ))
     typ = func.result_type([row.typ])
     return collector.add(hir.Aggregate(func.key, expr, parts.distinct, typ, func.nullable))
+
+
+def _collected(name: str, args: Sequence[Typed]) -> Typed:
+    """What an ordered aggregate collects of a row: its arguments, of jsonb_agg the document itself."""
+    if name == "jsonb_agg":
+        return args[0]
+    return call(_ITEMS.get(name, "row"), [settle(arg) for arg in args])
 
 
 def _texts(args: list[Typed], shown: str, position: int | None) -> list[Typed]:
@@ -340,7 +352,7 @@ def _variance(collector: Collector, parts: _Call, value: Typed, condition: Typed
     number = t.DOUBLE if value.typ.kind in ("real", "double") else t.NUMERIC
     value = _as(value, number)
     square = operator_call("*", [value, value], position)
-    squares = _add(collector, "sum", [square], condition, parts.distinct, position)
+    squares = _squares(collector, parts, value, square, condition)
     total = _add(collector, "sum", [value], condition, parts.distinct, position)
     count = _add(collector, "count", [value], condition, parts.distinct, position)
     n = _as(count, number)
@@ -357,3 +369,20 @@ def _variance(collector: Collector, parts: _Call, value: Typed, condition: Typed
     if parts.name.startswith("stddev"):
         return function_call("sqrt", [variance], position)
     return variance
+
+
+def _squares(
+    collector: Collector, parts: _Call, value: Typed, square: Typed, condition: Typed | None
+) -> Typed:
+    """The sum of squares; of distinct values apart by their sign, as those of two opposite values are one square."""
+    position = parts.position
+    if not parts.distinct:
+        return _add(collector, "sum", [square], condition, parts.distinct, position)
+    zero = _as(_bigint(0), value.typ)
+    sums = []
+    for sign in (">=", "<"):
+        side = operator_call(sign, [value, zero], position)
+        side = side if condition is None else call("and", [condition, side])
+        total = _add(collector, "sum", [square], side, parts.distinct, position)
+        sums.append(call("coalesce", unify([total, zero], "coalesce", position)[0]))
+    return operator_call("+", sums, position)

@@ -292,6 +292,18 @@ def function_call(
     return call(func.key, apply(func, args))
 
 
+#: Numbers that are written in JSON as the numeric that they are.
+_WHOLE = frozenset({"smallint", "integer", "bigint", "uint2", "uint4", "uint8"})
+
+
+def as_jsonb(value: Typed) -> Typed:
+    """A value as jsonb, whole numbers by way of numeric."""
+    value = settle(value)
+    if value.typ.kind in _WHOLE:
+        value = cast(value, NUMERIC, "explicit") or value
+    return call("to_jsonb", [value])
+
+
 def operator_call(symbol: str, args: Sequence[Typed], position: int | None) -> Typed:
     """An operator applied to one or two arguments.
 

@@ -27,7 +27,7 @@ EXPLAIN_OPTIONS = frozenset(
     node identifiers|no fast path|no notices|non negative|raw plans|raw syntax|raw|redacted|subtree size|timing|types|
     enable eager delta joins|enable new outer join lowering|enable variadic left join lowering|enable letrec fixpoint analysis|
     enable reduce mfp fusion|enable cardinality estimates|enable join prioritize arranged|enable projection pushdown after relation cse|
-    reoptimize imported views
+    enable reduce reduction|enable coalesce case transform|reoptimize imported views
     """.replace("\n", " ")
     .replace("    ", "")
     .strip()

@@ -99,11 +99,12 @@ def mfp_after(
 ) -> tuple[MapFilterProject, MapFilterProject | None]:
     """Split an MFP over a Reduce's output into the part the Reduce absorbs and what is left (None: nothing).
 
-    All of it is absorbed where the key's columns stay in front and the row gets no wider; else the filters, with the maps that they
-    read.
+    All of it is absorbed where the key's columns stay in front, nothing that it computes is put out and the row gets no wider; else the
+    filters, with the maps that they read.
     """
     prefix = tuple(range(key_arity))
-    if mfp.projection[:key_arity] == prefix and mfp.output_arity <= mfp.input_arity:
+    plain = all(column < mfp.input_arity for column in mfp.projection)
+    if plain and mfp.projection[:key_arity] == prefix and mfp.output_arity <= mfp.input_arity:
         return mfp, None
     if not mfp.predicates:
         return MapFilterProject.identity(mfp.input_arity), mfp

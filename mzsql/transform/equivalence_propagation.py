@@ -20,7 +20,7 @@ from mzsql.transform.canonicalize_mfp import canonical
 from mzsql.transform.visit import filtered, kept, replace_inputs
 
 #: Types whose equal values are the same value in every respect (not so: 0.0 and -0.0, intervals, padded characters).
-_EXACT = frozenset(
+EXACT = frozenset(
     {
         *("boolean", "smallint", "integer", "bigint", "uint2", "uint4", "uint8", "numeric"),
         *("text", "varchar", "uuid", "date", "time", "timestamp", "timestamptz", "mz_timestamp"),
@@ -102,7 +102,7 @@ def _visit(
     if id(rel) not in found:
         new, facts = _visited(rel, locals_, lift=lift)
         found[id(rel)] = rel, kept(rel, new), facts
-    return found[id(rel)][1:]  # type: ignore[no-any-return]
+    return found[id(rel)][1:]  # type: ignore[no-any-return]  # a memo keeps anything
 
 
 def _visited(
@@ -190,7 +190,7 @@ def _constant(rel: mir.Constant) -> Facts | None:
     firsts: list[int] = []
     for c, values in enumerate(columns):
         kind = rel.typ.columns[c].type
-        exact = kind.kind in _EXACT
+        exact = kind.kind in EXACT
         if exact and values[0][1] is not None and len(set(values)) == 1:
             literals[c] = sc.Literal(rel.rows[0][0][c], kind)
         same = (
@@ -250,7 +250,7 @@ def _states(pred: sc.Scalar) -> tuple[int, sc.Literal] | None:
             pass
         case _:
             return None
-    if not func.startswith("eq_") or literal.value is None or literal.typ.kind not in _EXACT:
+    if not func.startswith("eq_") or literal.value is None or literal.typ.kind not in EXACT:
         return None
     return i, literal
 
@@ -259,7 +259,7 @@ def _equal_columns(pred: sc.Scalar) -> list[tuple[int, int]]:
     """Columns that a true predicate makes equal."""
     match pred:
         case sc.Call(func=func, args=(sc.Column(index=a), sc.Column(index=b))):
-            return [(a, b)] if func.startswith("eq_") and func[3:] in _EXACT else []
+            return [(a, b)] if func.startswith("eq_") and func[3:] in EXACT else []
         case _:
             return []
 
@@ -285,7 +285,7 @@ def _map(rel: mir.Map, facts: Facts) -> tuple[mir.Relation, Facts]:
         done.append(expr)
         column = len(firsts)
         firsts.append(firsts[expr.index] if isinstance(expr, sc.Column) else column)
-        if isinstance(expr, sc.Literal) and expr.value is not None and expr.typ.kind in _EXACT:
+        if isinstance(expr, sc.Literal) and expr.value is not None and expr.typ.kind in EXACT:
             literals[column] = expr
     return mir.Map(rel.input, tuple(done)), Facts(tuple(firsts), literals)
 

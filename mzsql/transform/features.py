@@ -12,3 +12,5 @@ class OptimizerFeatures(msgspec.Struct, frozen=True, cache_hash=True):
     enable_reduce_mfp_fusion: bool = True
     enable_consolidate_after_union_negate: bool = True
     persist_fast_path_limit: int = 25
+    enable_reduce_reduction: bool = False
+    enable_coalesce_case_transform: bool = False

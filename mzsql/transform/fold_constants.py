@@ -267,7 +267,9 @@ def _union(inputs: Sequence[mir.Relation], typ: RelationType) -> mir.Relation:
         return mir.Constant((), typ, failed.error)
     rows = constant((entry for part in constants for entry in part.rows), typ)
     if len(constants) > 1:
-        rows = mir.Constant(tuple(sorted(rows.rows, key=lambda entry: row_order(entry[0]))), typ)
+        kinds = [column.type.kind for column in typ.columns]
+        entries = sorted(rows.rows, key=lambda entry: row_order(entry[0], kinds))
+        rows = mir.Constant(tuple(entries), typ)
     if not others:
         return rows
     if rows.rows:

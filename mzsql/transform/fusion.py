@@ -7,6 +7,7 @@ one join, their filters pulled above it.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import msgspec
 
@@ -250,12 +251,14 @@ def _without_units(rel: mir.Join) -> mir.Relation:
     columns: list[sc.Scalar] = [
         values[c] if c in values else sc.Column(place[c]) for c in range(start)
     ]
+    owner = [i for i, part in enumerate(rest) for _ in range(mir.arity(part))]
     kept: list[tuple[sc.Scalar, ...]] = []
     checks: list[sc.Scalar] = []
     for cls in rel.equivalences:
         members = [sc.substitute(expr, columns) for expr in cls]
         literal = next((m for m in members if isinstance(m, sc.Literal)), None)
-        if literal is None:
+        if literal is None or all(_reads_several(m, owner) for m in members if m is not literal):
+            # What no input can check by itself is checked by the join.
             kept.append(tuple(members))
         else:
             checks.extend(_is_literal(m, literal) for m in members if m is not literal)
@@ -265,6 +268,10 @@ def _without_units(rel: mir.Join) -> mir.Relation:
     above = {c: len(place) + i for i, c in enumerate(sorted(values))}
     result = mapped(filtered(joined, checks), literals)
     return project(result, [place[c] if c in place else above[c] for c in range(start)])
+
+
+def _reads_several(expr: sc.Scalar, owner: Sequence[int]) -> bool:
+    return len({owner[c] for c in sc.support(expr)}) > 1
 
 
 def _is_single_row(part: mir.Relation) -> bool:

@@ -7,8 +7,8 @@ through filters, maps and projections that keep its key: these then move above t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -28,8 +28,10 @@ from mzsql.transform.join_order import (
     linear_order,
     new_arrangements,
 )
+from mzsql.transform.join_predicates import implied
+from mzsql.transform.predicate_pushdown import filters_over_input
 from mzsql.transform.predicates import FilterCharacteristics, filter_characteristics
-from mzsql.transform.visit import filtered, mapped, project
+from mzsql.transform.visit import filtered, mapped, project, rebuilt
 
 
 def join_implementation(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:
@@ -52,20 +54,29 @@ class _Planner:
             case _:
                 return False
 
-    def visit(self, rel: mir.Relation, arranged: Mapping[int, tuple[Key, ...]]) -> mir.Relation:
-        """Bottom-up; `arranged`: the keys by which bindings are arranged."""
+    def visit(
+        self,
+        rel: mir.Relation,
+        arranged: Mapping[int, tuple[Key, ...]],
+        above: Sequence[sc.Scalar] = (),
+    ) -> mir.Relation:
+        """Bottom-up; `arranged`: the keys by which bindings are arranged; `above`: the filters on a join."""
         if isinstance(rel, mir.Let):
             value = self.visit(rel.value, arranged)
             inner = {**arranged, rel.id: self._arrangements(value, arranged)}
             if self._is_lookup(value):
                 self._lookups.add(rel.id)
             return mir.Let(rel.id, value, self.visit(rel.body, inner))
+        if isinstance(rel, mir.Map | mir.Filter | mir.Project):
+            mfp, below = extract_mfp(rel)
+            filters = filters_over_input(mfp) if isinstance(below, mir.Join) else ()
+            return rebuilt(rel, below, self.visit(below, arranged, filters))
         kids = mir.inputs(rel)
         new = [self.visit(kid, arranged) for kid in kids]
         if any(a is not b for a, b in zip(kids, new, strict=True)):
             rel = mir.with_inputs(rel, new)
         if isinstance(rel, mir.Join) and isinstance(rel.implementation, mir.Unplanned):
-            return self._plan(rel, arranged)
+            return self._plan(rel, arranged, above)
         return rel
 
     def _arrangements(
@@ -89,8 +100,17 @@ class _Planner:
             case _:
                 return ()
 
-    def _plan(self, rel: mir.Join, arranged: Mapping[int, tuple[Key, ...]]) -> mir.Relation:
+    def _plan(
+        self,
+        rel: mir.Join,
+        arranged: Mapping[int, tuple[Key, ...]],
+        above: Sequence[sc.Scalar],
+    ) -> mir.Relation:
         parts = [self._input(part, arranged) for part in rel.inputs]
+        owner = [i for i, part in enumerate(parts) for _ in range(part.facts.arity)]
+        for home, pred in (found for said in above for found in implied(said, owner)):
+            # As in Materialize it counts beside the filter that was made of it.
+            parts[home] = parts[home].filtered(filter_characteristics([pred]))
         graph = JoinGraph([part.facts for part in parts], rel.equivalences)
         linear = linear_order(graph)
         paths = [graph.order_from(start) for start in range(len(parts))]
@@ -155,6 +175,10 @@ class _Part:
     mfp: MapFilterProject
     below: mir.Relation
     available: dict[Key, Key]  # key over the input's columns: the same over the columns of `below`
+
+    def filtered(self, more: FilterCharacteristics) -> _Part:
+        """The same with more filters known of it."""
+        return replace(self, facts=replace(self.facts, filters=self.facts.filters | more))
 
     def can_lift(self, keys: list[Key]) -> bool:
         """Whether all keys are arranged below the row-wise operators."""

@@ -21,7 +21,7 @@ from mzsql.transform.context import IndexDesc, OptimizerContext
 from mzsql.transform.fusion import conjuncts
 from mzsql.transform.predicate_pushdown import INLINED, size_over
 from mzsql.transform.scalars import simplify
-from mzsql.transform.visit import replace_inputs
+from mzsql.transform.visit import rebuilt, replace_inputs
 
 #: The most keys that one lookup has.
 MAX_ROWS = 1000
@@ -39,7 +39,7 @@ def literal_constraints(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relatio
         return rel if found is None else _lookup(below, mfp, found)
     kids = mir.inputs(below)
     new = replace_inputs(below, kids, [literal_constraints(kid, ctx) for kid in kids])
-    return rel if new is below else _rebuilt(rel, new)
+    return rebuilt(rel, below, new)
 
 
 def _inlined(
@@ -58,17 +58,6 @@ def _inlined(
         local = all(c < mfp.input_arity for c in sc.support(seen))
         preds.extend(conjuncts((simplify(seen, columns, ctx) if local else pred,)))
     return msgspec.structs.replace(mfp, predicates=tuple(placed(pred) for pred in preds))
-
-
-def _rebuilt(rel: mir.Relation, below: mir.Relation) -> mir.Relation:
-    """The same row-wise operators over another relation."""
-    chain: list[mir.Relation] = []
-    while isinstance(rel, mir.Map | mir.Filter | mir.Project):
-        chain.append(rel)
-        rel = rel.input
-    for node in reversed(chain):
-        below = mir.with_inputs(node, [below])
-    return below
 
 
 #: Values of some parts of an index's key, by the part's position.
@@ -91,14 +80,18 @@ def _best(
     best: _Found | None = None
     for index in indexes:
         key = [simplify(expr, get.typ.columns, ctx) for expr in index.key]
-        found = _match(index, predicates, key)
+        kinds = [sc.scalar_type(expr, get.typ.columns).kind for expr in key]
+        found = _match(index, predicates, key, kinds)
         if found is not None and (best is None or len(index.key) >= len(best.index.key)):
             best = found
     return best
 
 
 def _match(
-    index: IndexDesc, predicates: Sequence[sc.Scalar], key: Sequence[sc.Scalar]
+    index: IndexDesc,
+    predicates: Sequence[sc.Scalar],
+    key: Sequence[sc.Scalar],
+    kinds: Sequence[str],
 ) -> _Found | None:
     """The keys of an index that the predicates leave possible, where they leave but a few."""
     options: list[_Fixed] = [{}]
@@ -118,7 +111,7 @@ def _match(
     if any(len(option) != width for option in options):
         return None
     rows = {tuple(option[part] for part in range(width)): None for option in options}
-    ordered_rows = tuple(sorted(rows, key=row_order))
+    ordered_rows = tuple(sorted(rows, key=lambda row: row_order(row, kinds)))
     return _Found(index, ordered_rows, tuple(used))
 
 

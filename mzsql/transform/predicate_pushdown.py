@@ -7,20 +7,30 @@ remains, and an IS NOT NULL on one of its members.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeGuard
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from mzsql.expr import functions
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
 from mzsql.expr.canonical import rank
 from mzsql.expr.memo import memo
+from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.typing import nullable, relation_type
-from mzsql.repr.types import BOOLEAN, ColumnType
+from mzsql.repr.types import ColumnType
 from mzsql.transform.fusion import conjuncts, merge_classes
-from mzsql.transform.scalars import may_error
+from mzsql.transform.join_predicates import (
+    as_equivalence,
+    implied,
+    in_terms_of_firsts,
+    inputs_read,
+    is_trivial,
+    localize,
+    never_null,
+    not_null,
+    said_not_null,
+    within_inputs,
+)
 from mzsql.transform.visit import filtered, kept, replace_inputs, rewrite
 
 
@@ -123,6 +133,18 @@ def size_over(expr: sc.Scalar, sizes: Sequence[int]) -> int:
     return sum(sizes[n.index] if isinstance(n, sc.Column) else 1 for n in sc.walk(expr))
 
 
+def filters_over_input(mfp: MapFilterProject) -> list[sc.Scalar]:
+    """The predicates of an MFP over its input's columns, but those that this makes very large."""
+    columns: list[sc.Scalar] = [sc.Column(c) for c in range(mfp.input_arity)]
+    sizes = [1] * mfp.input_arity
+    for expr in mfp.expressions:
+        sizes.append(size_over(expr, sizes))
+        small = sizes[-1] <= INLINED
+        columns.append(sc.substitute(expr, columns) if small else sc.Column(len(columns)))
+    found = [sc.substitute(p, columns) for _, p in mfp.predicates if size_over(p, sizes) <= INLINED]
+    return [p for p in found if all(c < mfp.input_arity for c in sc.support(p))]
+
+
 def _reduce(rel: mir.Reduce, preds: Sequence[sc.Scalar]) -> mir.Relation:
     width = len(rel.group_key)
     # Without a key there is a row for no input too: nothing may be filtered below.
@@ -164,28 +186,46 @@ def _join(rel: mir.Join, preds: Sequence[sc.Scalar]) -> mir.Relation:
     classes = list(rel.equivalences)
     stay: list[sc.Scalar] = []
     local: list[sc.Scalar] = []
+    across: list[sc.Scalar] = []
     for pred in conjuncts(tuple(preds)):
-        equality = _as_equivalence(pred, owner, columns)
+        equality = as_equivalence(pred, owner)
         if equality is not None:
             cls, kept = equality
             classes.append(cls)
-            local.extend(kept)
+            if any(len(inputs_read(side, owner)) > 1 for side in cls):
+                across.append(min(cls, key=rank))
+            else:
+                local.extend(kept)
         elif _always_fails(pred):
             stay.append(pred)
         else:
             local.append(pred)
     merged = merge_classes(classes)
-    merged, within = _within_inputs(merged, owner, columns)
+    if across:
+        merged = in_terms_of_firsts(merged, owner)
+    for expr in across:
+        # Where something is equal to it that is not NULL, neither is it.
+        cls = next((cls for cls in merged if expr in cls), ())
+        if all(nullable(member, columns) for member in cls):
+            local.extend(never_null(expr))
+    merged, within = within_inputs(merged, owner, columns)
     local.extend(within)
     per_input: list[list[sc.Scalar]] = [[] for _ in rel.inputs]
     for pred in local:
-        homes = _localize(pred, merged, owner)
+        homes = localize(pred, merged, owner)
         if not homes:
             stay.append(pred)
-            homes = _implied(pred, owner)
+            homes = implied(pred, owner)
         for home, moved in homes:
-            if _is_trivial(moved):
+            if is_trivial(moved):
                 local.extend(not_null(moved.args[0], columns))
+                continue
+            subject = said_not_null(moved)
+            if isinstance(subject, sc.Column) and not columns[subject.index].nullable:
+                continue
+            if subject is not None and not isinstance(subject, sc.Column) and moved != pred:
+                # Of an expression it is said of the columns that it reads.
+                local.extend(known for known in not_null(subject, columns) if known not in local)
                 continue
             start = starts[home]
             shift = {c: c - start for c in sc.support(moved)}
@@ -195,185 +235,6 @@ def _join(rel: mir.Join, preds: Sequence[sc.Scalar]) -> mir.Relation:
         for part, own in zip(rel.inputs, per_input, strict=True)
     )
     return filtered(mir.Join(inputs, merged), stay)
-
-
-def _is_trivial(pred: sc.Scalar) -> TypeGuard[sc.Call]:
-    """Whether a predicate says that an expression equals itself."""
-    return (
-        isinstance(pred, sc.Call) and pred.func.startswith("eq_") and pred.args[0] == pred.args[1]
-    )
-
-
-def _as_equivalence(
-    pred: sc.Scalar, owner: Sequence[int], columns: Sequence[ColumnType]
-) -> tuple[tuple[sc.Scalar, ...], list[sc.Scalar]] | None:
-    """The class that an equality of two inputs means, and the IS NOT NULL that keeps NULLs out; None where it is no such."""
-    match pred:
-        case sc.Call(func=func, args=(left, right)) if func.startswith("eq_"):
-            left_homes = {owner[c] for c in sc.support(left)}
-            right_homes = {owner[c] for c in sc.support(right)}
-            if len(left_homes) != 1 or len(right_homes) != 1 or left_homes == right_homes:
-                return None
-            return (left, right), [
-                known for side in (left, right) for known in not_null(side, columns)
-            ]
-        case sc.Call(func="or", args=(either, other)):
-            sides = _null_safe(either, other) or _null_safe(other, either)
-            if sides is None:
-                return None
-            left, right = sides
-            left_homes = {owner[c] for c in sc.support(left)}
-            right_homes = {owner[c] for c in sc.support(right)}
-            if len(left_homes) != 1 or len(right_homes) != 1 or left_homes == right_homes:
-                return None
-            return (left, right), []
-        case _:
-            return None
-
-
-def _null_safe(equal: sc.Scalar, nulls: sc.Scalar) -> tuple[sc.Scalar, sc.Scalar] | None:
-    """The sides of ``a = b OR (a IS NULL AND b IS NULL)``."""
-    match equal, nulls:
-        case sc.Call(func=func, args=(left, right)), sc.Call(func="and") if func.startswith("eq_"):
-            said = {_null_part(arg.args[0]) for arg in conjuncts((nulls,)) if _is_null(arg)}
-            if all(map(_is_null, conjuncts((nulls,)))) and said == {
-                _null_part(left),
-                _null_part(right),
-            }:
-                return left, right
-    return None
-
-
-def _is_null(pred: sc.Scalar) -> TypeGuard[sc.Call]:
-    return isinstance(pred, sc.Call) and pred.func == "is_null"
-
-
-def _null_part(expr: sc.Scalar) -> sc.Scalar:
-    """What is NULL exactly where `expr` is: its only argument that is no literal."""
-    while isinstance(expr, sc.Call):
-        func = functions.scalar(expr.func)
-        rest = [arg for arg in expr.args if not isinstance(arg, sc.Literal)]
-        given = all(a.value is not None for a in expr.args if isinstance(a, sc.Literal))
-        if not func.strict or func.introduces_nulls or len(rest) != 1 or not given:
-            break
-        expr = rest[0]
-    return expr
-
-
-def not_null(expr: sc.Scalar, columns: Sequence[ColumnType]) -> list[sc.Scalar]:
-    """Predicates that keep the rows in which an expression is not NULL, over single columns where that is the same."""
-    if not nullable(expr, columns):
-        return []
-    match expr:
-        case sc.Call(func=key, args=args) if args:
-            func = functions.scalar(key)
-            if func.strict and not func.introduces_nulls:
-                return [known for arg in args for known in not_null(arg, columns)]
-    return [is_not_null(expr)]
-
-
-def is_not_null(expr: sc.Scalar) -> sc.Scalar:
-    """``expr IS NOT NULL``."""
-    return sc.Call("not", (sc.Call("is_null", (expr,), BOOLEAN),), BOOLEAN)
-
-
-def _within_inputs(
-    classes: Sequence[tuple[sc.Scalar, ...]], owner: Sequence[int], columns: Sequence[ColumnType]
-) -> tuple[tuple[tuple[sc.Scalar, ...], ...], list[sc.Scalar]]:
-    """Take members of one input that are equal to each other apart: that is a filter of this input."""
-    kept: list[tuple[sc.Scalar, ...]] = []
-    preds: list[sc.Scalar] = []
-    for cls in classes:
-        first: dict[int, sc.Scalar] = {}
-        rest: list[sc.Scalar] = []
-        for expr in cls:
-            homes = {owner[c] for c in sc.support(expr)}
-            if len(homes) != 1:
-                rest.append(expr)
-                continue
-            (home,) = homes
-            if home in first:
-                preds.append(_null_safe_equal(first[home], expr, columns))
-            else:
-                first[home] = expr
-                rest.append(expr)
-        kept.append(tuple(rest))
-    return merge_classes(kept), preds
-
-
-def _null_safe_equal(left: sc.Scalar, right: sc.Scalar, columns: Sequence[ColumnType]) -> sc.Scalar:
-    kind = sc.scalar_type(left, columns).kind
-    equal = sc.Call(f"eq_{kind}", (left, right), BOOLEAN)
-    if not nullable(left, columns) or not nullable(right, columns):
-        return equal
-    nulls = tuple(sc.Call("is_null", (side,), BOOLEAN) for side in (left, right))
-    return sc.Call("or", (equal, sc.Call("and", nulls, BOOLEAN)), BOOLEAN)
-
-
-def _implied(pred: sc.Scalar, owner: Sequence[int]) -> list[tuple[int, sc.Scalar]]:
-    """What ``(a AND b) OR (c AND d)`` says of single inputs, where each alternative says something of them: ``a OR c``."""
-    if not (isinstance(pred, sc.Call) and pred.func == "or"):
-        return []
-    alternatives = [conjuncts((arg,)) for arg in pred.args]
-    found: list[tuple[int, sc.Scalar]] = []
-    for home in sorted({owner[c] for c in sc.support(pred)}):
-        parts: list[sc.Scalar] = []
-        for members in alternatives:
-            # What can fail may be forgiven where it stands, so it stays there.
-            own = [p for p in members if _reads(p, owner) == {home} and not may_error(p)]
-            if not own:
-                break
-            parts.append(own[0] if len(own) == 1 else sc.Call("and", tuple(own), BOOLEAN))
-        else:
-            distinct = sorted(dict.fromkeys(parts), key=rank)
-            found.append(
-                (
-                    home,
-                    distinct[0] if len(distinct) == 1 else sc.Call("or", tuple(distinct), BOOLEAN),
-                )
-            )
-    return found
-
-
-def _reads(expr: sc.Scalar, owner: Sequence[int]) -> set[int]:
-    return {owner[c] for c in sc.support(expr)}
-
-
-def _localize(
-    pred: sc.Scalar, classes: Sequence[tuple[sc.Scalar, ...]], owner: Sequence[int]
-) -> list[tuple[int, sc.Scalar]]:
-    """The inputs that can evaluate a predicate, each with the predicate over its columns (still numbered as the join's)."""
-    reads = sc.support(pred)
-    if not reads:
-        return []
-    found: list[tuple[int, sc.Scalar]] = []
-    columns_only = pred == is_not_null(sc.Column(min(reads)))
-    class_of = {e.index: cls for cls in classes for e in cls if isinstance(e, sc.Column)}
-    for home in sorted(set(owner)):
-        columns: dict[int, sc.Scalar] = {}
-        for column in reads:
-            if owner[column] == home:
-                columns[column] = sc.Column(column)
-                continue
-            # The first is a column, where there is one.
-            match = next((e for e in class_of.get(column, ()) if _reads(e, owner) == {home}), None)
-            if columns_only and not isinstance(match, sc.Column):
-                match = None
-            if match is None:
-                break
-            columns[column] = match
-        else:
-            found.append((home, _read_through(pred, columns)))
-    return found
-
-
-def _read_through(pred: sc.Scalar, columns: Mapping[int, sc.Scalar]) -> sc.Scalar:
-    """A predicate with columns replaced by what equals them."""
-
-    def replace(node: sc.Scalar) -> sc.Scalar:
-        return columns[node.index] if isinstance(node, sc.Column) else node
-
-    return sc.transform(pred, replace)
 
 
 # --- bindings -----------------------------------------------------------------------------------

@@ -89,7 +89,7 @@ def _access(chosen: _Chosen, asked: Sequence[Ask]) -> mir.AccessPersist | mir.Ac
         return mir.AccessPersist()
     uses: dict[GlobalId, list[str]] = {}
     for key, wanted in asked:
-        index = next((i for i, _ in chosen if i.key == key), None)
+        index = next((i for i, usages in chosen if i.key == key and wanted in usages), None)
         usage = FULL_SCAN if index is None else wanted
         if index is None:
             index = next(i for i, usages in chosen if FULL_SCAN in usages)
@@ -179,12 +179,16 @@ def _choose(
     if not indexes:
         return []
     by_key: dict[Key, IndexDesc] = {}
+    youngest: dict[Key, IndexDesc] = {}
     for index in indexes:
         by_key.setdefault(index.key, index)
+        youngest[index.key] = index
     chosen: dict[GlobalId, tuple[IndexDesc, list[str]]] = {}
     scanned = False
     for key, usage in asked:
-        found = by_key.get(key) if key is not None else None
+        # A lookup has chosen its index already.
+        of = youngest if usage == LOOKUP else by_key
+        found = of.get(key) if key is not None else None
         if found is None:
             scanned = True
             continue

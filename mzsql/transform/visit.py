@@ -223,6 +223,19 @@ def replace_inputs(
     return mir.with_inputs(node, new)
 
 
+def rebuilt(rel: mir.Relation, below: mir.Relation, new: mir.Relation) -> mir.Relation:
+    """The row-wise operators from `rel` down to `below` over another relation; themselves where that is the same object."""
+    if new is below:
+        return rel
+    chain: list[mir.Relation] = []
+    while isinstance(rel, mir.Map | mir.Filter | mir.Project):
+        chain.append(rel)
+        rel = rel.input
+    for node in reversed(chain):
+        new = mir.with_inputs(node, [new])
+    return new
+
+
 def project(rel: mir.Relation, outputs: Sequence[int]) -> mir.Relation:
     """A projection, left out where it changes nothing."""
     if tuple(outputs) == tuple(range(mir.arity(rel))):

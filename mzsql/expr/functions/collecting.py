@@ -19,8 +19,9 @@ ARGUMENTS = {"array_agg": 1, "list_agg": 1, "jsonb_agg": 1, "jsonb_object_agg": 
 
 
 def arguments(row: SqlType) -> tuple[SqlType, ...]:
-    """The types of an aggregate's arguments: its row is (record of the arguments, order …)."""
-    return tuple(column.type for _, column in row.fields[0][1].type.fields)
+    """The types of an aggregate's arguments: its row is (record of the arguments, or the document that is collected, order …)."""
+    first = row.fields[0][1].type
+    return tuple(column.type for _, column in first.fields) if first.kind == "record" else (first,)
 
 
 def result(base: str, row: SqlType) -> SqlType:
@@ -45,7 +46,7 @@ def collected(base: str, rows: Ast, row: SqlType, typ: SqlType, engine: Engine) 
 def _value(base: str, rows: Ast, row: SqlType, typ: SqlType, engine: Engine) -> Ast:
     given = arguments(row)
     values = s.field(s.variable("cv0"), "f1")
-    first = s.field(values, "f1")
+    first = s.field(values, "f1") if row.fields[0][1].type.kind == "record" else values
     mapped = "TRANSFORM" if engine is Engine.SPARK else "LIST_TRANSFORM"
     if base in ("array_agg", "list_agg"):
         return s.call(mapped, rows, s.lambda_(("cv0",), first))

@@ -342,7 +342,7 @@ def _digests() -> list[ScalarFunc]:
     functions = [
         scalar("md5_bytea", "md5", (BYTEA,), TEXT, asts(lambda ast: s.call("MD5", ast))),
         *(
-            scalar(name, name, (BYTEA,), BYTEA, _digest(name))
+            scalar(name, name, (BYTEA,), BYTEA, _digest(name), explain=f'digest({{0}}, "{name}")')
             for name in _DIGESTS
             if name[:3] == "sha" and name != "sha1"
         ),

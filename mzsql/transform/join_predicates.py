@@ -1,0 +1,236 @@
+"""Predicates on joins: which of them are equivalences, what they say of single inputs, and what must not be NULL.
+
+Promise: pure functions of expressions; `owner` says for each column of a join which input it is of. What is said of an input holds of every
+row of it that the join keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeGuard
+
+from mzsql.expr import functions
+from mzsql.expr import scalar as sc
+from mzsql.expr.canonical import rank
+from mzsql.expr.typing import nullable
+from mzsql.repr.types import BOOLEAN, ColumnType
+from mzsql.transform.fusion import conjuncts, merge_classes
+from mzsql.transform.scalars import may_error
+
+
+def said_not_null(pred: sc.Scalar) -> sc.Scalar | None:
+    """What a predicate says is not NULL."""
+    match pred:
+        case sc.Call(func="not", args=(sc.Call(func="is_null", args=(expr,)),)):
+            return expr
+        case _:
+            return None
+
+
+def is_trivial(pred: sc.Scalar) -> TypeGuard[sc.Call]:
+    """Whether a predicate says that an expression equals itself."""
+    return (
+        isinstance(pred, sc.Call) and pred.func.startswith("eq_") and pred.args[0] == pred.args[1]
+    )
+
+
+def as_equivalence(
+    pred: sc.Scalar, owner: Sequence[int]
+) -> tuple[tuple[sc.Scalar, ...], list[sc.Scalar]] | None:
+    """The class that an equality of two inputs means, and the IS NOT NULL that keeps NULLs out; None where it is no such."""
+    match pred:
+        case sc.Call(func=func, args=(left, right)) if func.startswith("eq_"):
+            left_homes, right_homes = inputs_read(left, owner), inputs_read(right, owner)
+            if len(left_homes | right_homes) < 2:
+                return None
+            # Of the other side it follows.
+            return (left, right), never_null(min(left, right, key=rank))
+        case sc.Call(func="or", args=(either, other)):
+            sides = _null_safe(either, other) or _null_safe(other, either)
+            if sides is None:
+                return None
+            left, right = sides
+            left_homes = {owner[c] for c in sc.support(left)}
+            right_homes = {owner[c] for c in sc.support(right)}
+            if len(left_homes) != 1 or len(right_homes) != 1 or left_homes == right_homes:
+                return None
+            return (left, right), []
+        case _:
+            return None
+
+
+def _null_safe(equal: sc.Scalar, nulls: sc.Scalar) -> tuple[sc.Scalar, sc.Scalar] | None:
+    """The sides of ``a = b OR (a IS NULL AND b IS NULL)``."""
+    match equal, nulls:
+        case sc.Call(func=func, args=(left, right)), sc.Call(func="and") if func.startswith("eq_"):
+            said = {_null_part(arg.args[0]) for arg in conjuncts((nulls,)) if _is_null(arg)}
+            if all(map(_is_null, conjuncts((nulls,)))) and said == {
+                _null_part(left),
+                _null_part(right),
+            }:
+                return left, right
+    return None
+
+
+def _is_null(pred: sc.Scalar) -> TypeGuard[sc.Call]:
+    return isinstance(pred, sc.Call) and pred.func == "is_null"
+
+
+def _null_part(expr: sc.Scalar) -> sc.Scalar:
+    """What is NULL exactly where `expr` is: its only argument that is no literal."""
+    while isinstance(expr, sc.Call):
+        func = functions.scalar(expr.func)
+        rest = [arg for arg in expr.args if not isinstance(arg, sc.Literal)]
+        given = all(a.value is not None for a in expr.args if isinstance(a, sc.Literal))
+        if not func.strict or func.introduces_nulls or len(rest) != 1 or not given:
+            break
+        expr = rest[0]
+    return expr
+
+
+def not_null(expr: sc.Scalar, columns: Sequence[ColumnType]) -> list[sc.Scalar]:
+    """Predicates that keep the rows in which an expression is not NULL, over single columns where that is the same."""
+    if not nullable(expr, columns):
+        return []
+    match expr:
+        case sc.Call(func=key, args=args) if args:
+            func = functions.scalar(key)
+            if func.strict and not func.introduces_nulls:
+                return [known for arg in args for known in not_null(arg, columns)]
+    return [is_not_null(expr)]
+
+
+def never_null(expr: sc.Scalar) -> list[sc.Scalar]:
+    """As `not_null`, whether or not the columns can be NULL: what is equal to them may be."""
+    match expr:
+        case sc.Literal():
+            return []
+        case sc.Call(func=key, args=args) if args:
+            func = functions.scalar(key)
+            if func.strict and not func.introduces_nulls:
+                return [known for arg in args for known in never_null(arg)]
+    return [is_not_null(expr)]
+
+
+def is_not_null(expr: sc.Scalar) -> sc.Scalar:
+    """``expr IS NOT NULL``."""
+    return sc.Call("not", (sc.Call("is_null", (expr,), BOOLEAN),), BOOLEAN)
+
+
+def in_terms_of_firsts(
+    classes: Sequence[tuple[sc.Scalar, ...]], owner: Sequence[int]
+) -> tuple[tuple[sc.Scalar, ...], ...]:
+    """Classes whose members that read several inputs read the first of equal columns."""
+    firsts: dict[int, sc.Scalar] = {}
+    for cls in classes:
+        columns = [e for e in cls if isinstance(e, sc.Column)]
+        firsts.update((e.index, columns[0]) for e in columns)
+    return merge_classes(
+        [
+            tuple(_read_firsts(e, firsts) if len(inputs_read(e, owner)) > 1 else e for e in cls)
+            for cls in classes
+        ]
+    )
+
+
+def _read_firsts(expr: sc.Scalar, firsts: Mapping[int, sc.Scalar]) -> sc.Scalar:
+    return _read_through(expr, {c: firsts.get(c, sc.Column(c)) for c in sc.support(expr)})
+
+
+def within_inputs(
+    classes: Sequence[tuple[sc.Scalar, ...]], owner: Sequence[int], columns: Sequence[ColumnType]
+) -> tuple[tuple[tuple[sc.Scalar, ...], ...], list[sc.Scalar]]:
+    """Take members of one input that are equal to each other apart: that is a filter of this input."""
+    kept: list[tuple[sc.Scalar, ...]] = []
+    preds: list[sc.Scalar] = []
+    for cls in classes:
+        first: dict[int, sc.Scalar] = {}
+        rest: list[sc.Scalar] = []
+        for expr in cls:
+            homes = {owner[c] for c in sc.support(expr)}
+            if len(homes) != 1:
+                rest.append(expr)
+                continue
+            (home,) = homes
+            if home in first:
+                preds.append(_null_safe_equal(first[home], expr, columns))
+            else:
+                first[home] = expr
+                rest.append(expr)
+        kept.append(tuple(rest))
+    return merge_classes(kept), preds
+
+
+def _null_safe_equal(left: sc.Scalar, right: sc.Scalar, columns: Sequence[ColumnType]) -> sc.Scalar:
+    kind = sc.scalar_type(left, columns).kind
+    equal = sc.Call(f"eq_{kind}", (left, right), BOOLEAN)
+    if not nullable(left, columns) or not nullable(right, columns):
+        return equal
+    nulls = tuple(sc.Call("is_null", (side,), BOOLEAN) for side in (left, right))
+    return sc.Call("or", (equal, sc.Call("and", nulls, BOOLEAN)), BOOLEAN)
+
+
+def implied(pred: sc.Scalar, owner: Sequence[int]) -> list[tuple[int, sc.Scalar]]:
+    """What ``(a AND b) OR (c AND d)`` says of single inputs, where each alternative says something of them: ``a OR c``."""
+    if not (isinstance(pred, sc.Call) and pred.func == "or"):
+        return []
+    alternatives = [conjuncts((arg,)) for arg in pred.args]
+    found: list[tuple[int, sc.Scalar]] = []
+    for home in sorted({owner[c] for c in sc.support(pred)}):
+        parts: list[sc.Scalar] = []
+        for members in alternatives:
+            # What can fail may be forgiven where it stands, so it stays there.
+            own = [p for p in members if inputs_read(p, owner) == {home} and not may_error(p)]
+            if not own:
+                break
+            parts.append(own[0] if len(own) == 1 else sc.Call("and", tuple(own), BOOLEAN))
+        else:
+            distinct = sorted(dict.fromkeys(parts), key=rank)
+            found.append(
+                (
+                    home,
+                    distinct[0] if len(distinct) == 1 else sc.Call("or", tuple(distinct), BOOLEAN),
+                )
+            )
+    return found
+
+
+def inputs_read(expr: sc.Scalar, owner: Sequence[int]) -> set[int]:
+    """The inputs that an expression reads."""
+    return {owner[c] for c in sc.support(expr)}
+
+
+def localize(
+    pred: sc.Scalar, classes: Sequence[tuple[sc.Scalar, ...]], owner: Sequence[int]
+) -> list[tuple[int, sc.Scalar]]:
+    """The inputs that can evaluate a predicate, each with the predicate over its columns (still numbered as the join's)."""
+    reads = sc.support(pred)
+    if not reads:
+        return []
+    found: list[tuple[int, sc.Scalar]] = []
+    class_of = {e.index: cls for cls in classes for e in cls if isinstance(e, sc.Column)}
+    for home in sorted(set(owner)):
+        columns: dict[int, sc.Scalar] = {}
+        for column in reads:
+            if owner[column] == home:
+                columns[column] = sc.Column(column)
+                continue
+            # The first is a column, where there is one.
+            match = next(
+                (e for e in class_of.get(column, ()) if inputs_read(e, owner) == {home}), None
+            )
+            if match is None:
+                break
+            columns[column] = match
+        else:
+            found.append((home, _read_through(pred, columns)))
+    return found
+
+
+def _read_through(pred: sc.Scalar, columns: Mapping[int, sc.Scalar]) -> sc.Scalar:
+    """A predicate with columns replaced by what equals them."""
+
+    def replace(node: sc.Scalar) -> sc.Scalar:
+        return columns[node.index] if isinstance(node, sc.Column) else node
+
+    return sc.transform(pred, replace)
