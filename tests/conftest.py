@@ -1,13 +1,14 @@
-"""Fixtures that every room shares: one Spark session for the whole run, and environments in temporary directories."""
+"""Fixtures that every room shares: one Spark session and one PostgreSQL for the whole run, and environments in temporary directories."""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from answers_kit import make_database
 from hypothesis import settings
 
 # A run repeats: its examples follow from the tests. New ones are looked for with --hypothesis-profile=fresh (`make test-fresh`).
@@ -16,6 +17,8 @@ settings.register_profile("fresh", derandomize=False, print_blob=True)
 settings.load_profile("daily")
 
 if TYPE_CHECKING:
+    import psycopg
+    from postgres_server import PostgresServer
     from pyspark.sql import SparkSession
 
 
@@ -35,6 +38,24 @@ def spark() -> Iterator[SparkSession]:
     session = local_session(cores=2)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def answers_server() -> Iterator[PostgresServer]:
+    """The PostgreSQL of the run that says what the right answer is."""
+    from postgres_server import PostgresServer
+
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def postgres(
+    answers_server: PostgresServer, request: pytest.FixtureRequest
+) -> Iterator[psycopg.Connection[Any]]:
+    """A session in a database of the module's own, which is empty."""
+    with make_database(answers_server, request.module.__name__.rpartition(".")[2]) as session:
+        yield session
 
 
 @pytest.fixture

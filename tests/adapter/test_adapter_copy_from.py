@@ -9,7 +9,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from postgres_server import PostgresServer
 
 import mzsql
 
@@ -60,11 +59,9 @@ TWO = {
 
 
 @pytest.fixture(scope="module")
-def postgres() -> Iterator[psycopg.Connection]:
-    with PostgresServer() as server, server.connect() as other:
-        other.autocommit = True
-        other.execute("SET intervalstyle = 'postgres'; CREATE TABLE t (a text, b int)")
-        yield other
+def postgres(postgres: psycopg.Connection) -> psycopg.Connection:
+    postgres.execute("SET intervalstyle = 'postgres'; CREATE TABLE t (a text, b int)")
+    return postgres
 
 
 @pytest.fixture(scope="module")

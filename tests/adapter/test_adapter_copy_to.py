@@ -11,7 +11,6 @@ from decimal import Decimal
 
 import pyarrow.parquet as pq
 import pytest
-from postgres_server import PostgresServer
 from s3_server import S3Server
 
 import mzsql
@@ -49,12 +48,10 @@ ODD = ["\t", "\n", "\r", "\\", "\\N", '"', ",", "|", "\b\f\v", "\\.", "é", "'",
 
 
 @pytest.fixture(scope="module")
-def postgres():
-    with PostgresServer() as server, server.connect() as other:
-        other.autocommit = True
-        other.execute("SET timezone = 'UTC'; SET intervalstyle = 'postgres'")
-        other.execute("SET standard_conforming_strings = on; SET bytea_output = 'hex'")
-        yield other
+def postgres(postgres):
+    postgres.execute("SET intervalstyle = 'postgres'")
+    postgres.execute("SET standard_conforming_strings = on; SET bytea_output = 'hex'")
+    return postgres
 
 
 @pytest.fixture

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pgserver
 import psycopg
 import pytest
 
@@ -40,16 +38,6 @@ def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[mzsql.Connection]:
     connection.execute("CREATE TABLE x (k integer, t text)")
     yield connection
     connection.close()
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[psycopg.Connection[Any]]:
-    # Not under pytest's own directory: run as root the server is another user, who may not enter that.
-    with tempfile.TemporaryDirectory(prefix="mzsql-pg") as folder:
-        server = pgserver.get_server(folder)
-        with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-            yield connection
-        server.cleanup()
 
 
 def _texts(con: mzsql.Connection, texts: list[str]) -> None:

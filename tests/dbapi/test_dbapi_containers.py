@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import pgserver
 import psycopg
 import pytest
+from answers_kit import check_same, expected, rows_of
 
 import mzsql
 
@@ -122,34 +122,20 @@ def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[mzsql.Connection]:
     connection.close()
 
 
-@pytest.fixture(scope="module")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[psycopg.Connection[Any]]:
-    server = pgserver.get_server(tmp_path_factory.mktemp("pg"))
-    try:
-        with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-            yield connection
-    finally:
-        server.cleanup()
-
-
-def _ours(con: mzsql.Connection, query: str) -> list[tuple[Any, ...]]:
-    return [tuple(row) for row in con.execute(query).fetchall()]
-
-
 def test_what_postgresql_answers(con: mzsql.Connection, postgres: psycopg.Connection[Any]) -> None:
     query = f"SELECT {', '.join(_SHARED)}"
-    (expected,) = postgres.execute(query.encode()).fetchall()
-    (found,) = _ours(con, query)
-    assert dict(zip(_SHARED, found, strict=True)) == dict(zip(_SHARED, expected, strict=True))
+    (wanted,) = expected(postgres, query)
+    (found,) = rows_of(con, query)
+    assert dict(zip(_SHARED, found, strict=True)) == dict(zip(_SHARED, wanted, strict=True))
 
 
 def test_documents_that_postgresql_makes(
     con: mzsql.Connection, postgres: psycopg.Connection[Any]
 ) -> None:
     query = f"SELECT {', '.join(f'({e})::text' for e in _DOCUMENTS)}"
-    (expected,) = postgres.execute(query.encode()).fetchall()
-    (found,) = _ours(con, query)
-    for text, theirs, expr in zip(found, expected, _DOCUMENTS, strict=True):
+    (wanted,) = expected(postgres, query)
+    (found,) = rows_of(con, query)
+    for text, theirs, expr in zip(found, wanted, _DOCUMENTS, strict=True):
         assert json.loads(text) == json.loads(theirs), expr
         compact = json.dumps(json.loads(text), separators=(",", ":"), sort_keys=True)
         assert json.loads(compact) == json.loads(text)
@@ -160,7 +146,7 @@ def test_documents_that_postgresql_makes(
 def test_rows_that_postgresql_yields(
     con: mzsql.Connection, postgres: psycopg.Connection[Any], query: str
 ) -> None:
-    assert _ours(con, query) == postgres.execute(query.encode()).fetchall()
+    check_same(con, postgres, query)
 
 
 def test_lists_and_maps(con: mzsql.Connection) -> None:
@@ -187,9 +173,9 @@ def test_lists_and_maps(con: mzsql.Connection) -> None:
         "map_length(MAP['a' => 1])": 1,
         "(SELECT map_agg(x::text, x) FROM generate_series(1, 2) AS g(x))::text": "{1=>1,2=>2}",
     }
-    (found,) = _ours(con, f"SELECT {', '.join(cases)}")
+    (found,) = rows_of(con, f"SELECT {', '.join(cases)}")
     assert dict(zip(cases, found, strict=True)) == cases
-    (made,) = _ours(con, "SELECT MAP['a' => 1, 'b' => NULL]")
+    (made,) = rows_of(con, "SELECT MAP['a' => 1, 'b' => NULL]")
     assert dict(made[0]) == {"a": 1, "b": None}
     assert str(made[0]) == "{a=>1,b=>NULL}"
 
@@ -199,9 +185,9 @@ def test_stored_containers_come_back(con: mzsql.Connection) -> None:
     con.execute(
         "INSERT INTO held VALUES (ARRAY[1, NULL], LIST['x'], MAP['k' => 1], '{\"b\": 1, \"a\": 2}'), (NULL, NULL, NULL, NULL)"
     )
-    rows = _ours(con, "SELECT a, l, m::text, j::text FROM held ORDER BY l")
+    rows = rows_of(con, "SELECT a, l, m::text, j::text FROM held ORDER BY l")
     assert rows == [([1, None], ["x"], "{k=>1}", '{"a":2,"b":1}'), (None, None, None, None)]
-    assert _ours(con, "SELECT u FROM held, unnest(a) AS u ORDER BY u") == [(1,), (None,)]
+    assert rows_of(con, "SELECT u FROM held, unnest(a) AS u ORDER BY u") == [(1,), (None,)]
 
 
 @pytest.mark.parametrize(
@@ -234,7 +220,7 @@ def test_a_dataflow_over_jsonb_is_refused_at_once(con: mzsql.Connection) -> None
     with pytest.raises(mzsql.NotSupportedError, match="cannot be maintained by a dataflow yet"):
         con.execute("CREATE MATERIALIZED VIEW fields AS SELECT j -> 'a' AS a FROM documents")
     con.execute("CREATE VIEW fields AS SELECT j -> 'a' AS a FROM documents")
-    assert _ours(con, "SELECT * FROM fields") == []
+    assert rows_of(con, "SELECT * FROM fields") == []
 
 
 @pytest.mark.parametrize(

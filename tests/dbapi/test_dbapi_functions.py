@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import pgserver
 import psycopg
 import pytest
+from answers_kit import check_same, expected, rows_of
 
 import mzsql
 
@@ -73,23 +73,8 @@ def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[mzsql.Connection]:
     connection.close()
 
 
-@pytest.fixture(scope="module")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[psycopg.Connection[Any]]:
-    server = pgserver.get_server(tmp_path_factory.mktemp("pg"))
-    try:
-        with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-            connection.execute("SET timezone = 'UTC'")
-            yield connection
-    finally:
-        server.cleanup()
-
-
 def _literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
-
-
-def _answers(con: Any, query: str) -> list[tuple[Any, ...]]:
-    return [tuple(row) for row in con.execute(query).fetchall()]
 
 
 def test_patterns_match_replace_and_split_as_in_postgresql(
@@ -100,9 +85,8 @@ def test_patterns_match_replace_and_split_as_in_postgresql(
     made += [("regexp_split_to_array(x, {0})::text", p) for p in _SPLIT_PATTERNS]
     items = ", ".join(expr.format(_literal(pattern)) for expr, pattern in made)
     query = f"SELECT {items} FROM (VALUES {values}) AS v (i, x) ORDER BY i"
-    expected = postgres.execute(query.replace("%", "%%").encode()).fetchall()
-    found = _answers(con, query)
-    for text, theirs, ours in zip(_TEXTS, expected, found, strict=True):
+    answers = zip(_TEXTS, expected(postgres, query), rows_of(con, query), strict=True)
+    for text, theirs, ours in answers:
         different = [
             (text, expr, pattern, a, b)
             for (expr, pattern), a, b in zip(made, theirs, ours, strict=True)
@@ -119,7 +103,7 @@ def test_a_pattern_may_be_a_column(
         " FROM (VALUES ('abc', 'b+', '#'), ('aXb', '[A-Z]', '-'), (NULL, 'a', 'b'), ('x', NULL, 'y')) AS v (x, p, r)"
         " ORDER BY p, x"
     )
-    assert _answers(con, query) == postgres.execute(query.encode()).fetchall()
+    check_same(con, postgres, query)
     with pytest.raises(mzsql.Error, match="invalid regular expression: a\\["):
         con.execute("SELECT 'x' ~ p FROM (VALUES ('a['), ('b')) AS v (p)").fetchall()
 
@@ -128,14 +112,14 @@ def test_a_pattern_may_be_a_column(
 def test_what_postgresql_answers(
     con: mzsql.Connection, postgres: psycopg.Connection[Any], query: str
 ) -> None:
-    assert _answers(con, query) == postgres.execute(query.encode()).fetchall()
+    check_same(con, postgres, query)
 
 
 @pytest.mark.parametrize("query", _ROWS)
 def test_rows_that_postgresql_yields(
     con: mzsql.Connection, postgres: psycopg.Connection[Any], query: str
 ) -> None:
-    assert _answers(con, query) == postgres.execute(query.encode()).fetchall()
+    check_same(con, postgres, query)
 
 
 def test_functions_that_postgresql_lacks(con: mzsql.Connection) -> None:
@@ -156,8 +140,8 @@ def test_functions_that_postgresql_lacks(con: mzsql.Connection) -> None:
         ],
         "SELECT mz_catalog.list_length(LIST[1, 2]), materialize.pg_catalog.abs(-2)": [(2, 2)],
     }  # fmt: skip
-    for query, expected in cases.items():
-        assert _answers(con, query) == expected, query
+    for query, wanted in cases.items():
+        assert rows_of(con, query) == wanted, query
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-import tempfile
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pgserver
 import psycopg
 import pytest
+from answers_kit import check_same
 
 import mzsql
 
@@ -103,15 +102,9 @@ def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[mzsql.Connection]:
 
 
 @pytest.fixture(scope="module")
-def postgres() -> Iterator[psycopg.Connection[Any]]:
-    # Not under pytest's own directory: run as root the server is another user, who may not enter that.
-    with tempfile.TemporaryDirectory(prefix="mzsql-pg") as folder:
-        server = pgserver.get_server(folder)
-        with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-            connection.execute("SET timezone = 'UTC'")
-            _fill(connection.cursor())
-            yield connection
-        server.cleanup()
+def postgres(postgres: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
+    _fill(postgres.cursor())
+    return postgres
 
 
 def _fill(cursor: Any) -> None:
@@ -119,12 +112,6 @@ def _fill(cursor: Any) -> None:
         cursor.execute(f"CREATE TABLE t_{name} (k integer, v {name})")
         rows = ", ".join(f"({i}, '{text}')" for i, text in enumerate(texts))
         cursor.execute(f"INSERT INTO t_{name} VALUES {rows}, (100, NULL), (101, '{texts[0]}')")
-
-
-def _both(con: mzsql.Connection, postgres: psycopg.Connection[Any], query: str) -> None:
-    found = [tuple(row) for row in con.execute(query).fetchall()]
-    assert found == postgres.execute(query.encode()).fetchall(), query
-    assert found
 
 
 @pytest.mark.parametrize("name", _NAMES)
@@ -136,7 +123,7 @@ def test_operators_of_two_ranges(
     whole = "isempty(a.v) OR isempty(b.v) OR NOT a.v && b.v OR a.v &< b.v OR a.v &> b.v"
     items.append(f"(CASE WHEN {whole} THEN a.v - b.v END)::text")
     query = f"SELECT a.v::text, b.v::text, {', '.join(items)} FROM t_{name} a, t_{name} b ORDER BY a.k, b.k"
-    _both(con, postgres, query)
+    check_same(con, postgres, query)
 
 
 @pytest.mark.parametrize("name", _NAMES)
@@ -146,7 +133,7 @@ def test_parts_and_elements(
     items = [f"{part}(v)::text" for part in _PARTS]
     for element in _ELEMENTS[name]:
         items += [f"(v @> {element})::text", f"({element} <@ v)::text"]
-    _both(con, postgres, f"SELECT v::text, {', '.join(items)} FROM t_{name} ORDER BY k")
+    check_same(con, postgres, f"SELECT v::text, {', '.join(items)} FROM t_{name} ORDER BY k")
 
 
 @pytest.mark.parametrize("name", _NAMES)
@@ -154,15 +141,17 @@ def test_order_groups_and_joins(
     con: mzsql.Connection, postgres: psycopg.Connection[Any], name: str
 ) -> None:
     table = f"t_{name}"
-    _both(con, postgres, f"SELECT v::text FROM {table} ORDER BY v DESC NULLS LAST, k")
-    _both(con, postgres, f"SELECT v::text, count(*) FROM {table} GROUP BY v ORDER BY v")
-    _both(con, postgres, f"SELECT count(*) FROM (SELECT DISTINCT v FROM {table}) AS d")
-    _both(
+    check_same(con, postgres, f"SELECT v::text FROM {table} ORDER BY v DESC NULLS LAST, k")
+    check_same(con, postgres, f"SELECT v::text, count(*) FROM {table} GROUP BY v ORDER BY v")
+    check_same(con, postgres, f"SELECT count(*) FROM (SELECT DISTINCT v FROM {table}) AS d")
+    check_same(
         con,
         postgres,
         f"SELECT a.k, b.k FROM {table} a JOIN {table} b ON a.v = b.v ORDER BY a.k, b.k",
     )
-    _both(con, postgres, f"SELECT k FROM {table} WHERE v IN (SELECT v FROM {table}) ORDER BY k")
+    check_same(
+        con, postgres, f"SELECT k FROM {table} WHERE v IN (SELECT v FROM {table}) ORDER BY k"
+    )
 
 
 _SHARED = [

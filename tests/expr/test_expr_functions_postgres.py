@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import tempfile
-from collections.abc import Iterator
 from decimal import Decimal
 
 import psycopg
@@ -76,19 +74,12 @@ _UNLIKE: dict[str, set[Datum]] = {
 
 
 @pytest.fixture(scope="module")
-def postgres() -> Iterator[psycopg.Connection]:
-    pgserver = pytest.importorskip("pgserver")
-    # Not under pytest's own directory: run as root the server is another user, who may not enter that.
-    with tempfile.TemporaryDirectory(prefix="mzsql-pg") as folder:
-        server = pgserver.get_server(folder)
-        with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-            connection.execute("SET timezone = 'UTC'")
-            connection.execute(
-                "CREATE FUNCTION attempt(q text) RETURNS text LANGUAGE plpgsql AS $$ DECLARE r text; "
-                "BEGIN EXECUTE q INTO r; RETURN r; EXCEPTION WHEN OTHERS THEN RETURN 'ERROR: ' || sqlerrm; END $$"
-            )
-            yield connection
-        server.cleanup()
+def postgres(postgres: psycopg.Connection) -> psycopg.Connection:
+    postgres.execute(
+        "CREATE FUNCTION attempt(q text) RETURNS text LANGUAGE plpgsql AS $$ DECLARE r text; "
+        "BEGIN EXECUTE q INTO r; RETURN r; EXCEPTION WHEN OTHERS THEN RETURN 'ERROR: ' || sqlerrm; END $$"
+    )
+    return postgres
 
 
 def _comparable() -> list[Case]:

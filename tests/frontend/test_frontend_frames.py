@@ -52,15 +52,10 @@ _FRAMES = [
 
 
 @pytest.fixture(scope="module")
-def postgres(pg: Any) -> Iterator[psycopg.Connection[Any]]:
-    con = psycopg.connect(pg.get_uri(), autocommit=True)
-    con.execute(
-        "DROP SCHEMA IF EXISTS frames CASCADE; CREATE SCHEMA frames; SET search_path = frames"
-    )
-    con.execute(_TABLE)
-    con.execute(_ROWS)
-    yield con
-    con.close()
+def postgres(postgres: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
+    postgres.execute(_TABLE)
+    postgres.execute(_ROWS)
+    return postgres
 
 
 @pytest.fixture(scope="module")

@@ -53,13 +53,10 @@ _TABLE_ONLY = ["nth_value(y, 2) OVER (ORDER BY i RANGE BETWEEN 1 PRECEDING AND 3
 
 
 @pytest.fixture(scope="module")
-def postgres(pg: Any) -> Iterator[psycopg.Connection[Any]]:
-    con = psycopg.connect(pg.get_uri(), autocommit=True)
-    con.execute("DROP SCHEMA IF EXISTS ranks CASCADE; CREATE SCHEMA ranks; SET search_path = ranks")
-    con.execute("CREATE TABLE t (i int, g text, x int, y int)")
-    con.execute(f"INSERT INTO t VALUES {_VALUES}")
-    yield con
-    con.close()
+def postgres(postgres: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
+    postgres.execute("CREATE TABLE t (i int, g text, x int, y int)")
+    postgres.execute(f"INSERT INTO t VALUES {_VALUES}")
+    return postgres
 
 
 @pytest.fixture(scope="module")

@@ -49,14 +49,9 @@ _REFUSED = [
 
 
 @pytest.fixture(scope="module")
-def postgres(pg: Any) -> Iterator[psycopg.Connection[Any]]:
-    con = psycopg.connect(pg.get_uri(), autocommit=True)
-    con.execute(
-        "DROP SCHEMA IF EXISTS returned CASCADE; CREATE SCHEMA returned; SET search_path = returned"
-    )
-    con.execute(_TABLES)
-    yield con
-    con.close()
+def postgres(postgres: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
+    postgres.execute(_TABLES)
+    return postgres
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ from collections import Counter
 from decimal import Decimal
 
 import pytest
-from conftest import Worlds, plain
 from memory_catalog import MemoryCatalog
+from worlds_kit import Worlds, plain
 
 from mzsql.expr.scalar import Call, Column, Literal
 from mzsql.frontend import bind_parameters, hir, lower_query, parse_statements, plans
