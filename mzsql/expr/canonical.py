@@ -14,6 +14,7 @@ from decimal import Context, Decimal
 from typing import Any
 
 from mzsql.expr import functions
+from mzsql.expr.memo import memo
 from mzsql.expr.scalar import Call, Column, If, Literal, LiteralError, Scalar, Unmaterializable
 from mzsql.repr.datum import Datum, Row
 
@@ -39,6 +40,16 @@ _DIGITS = Context(prec=1000)
 
 def rank(expr: Scalar) -> Rank:
     """Where an expression stands among all others."""
+    if isinstance(expr, Column):
+        return (0, expr.index)
+    known: dict[Scalar, Rank] = memo("rank")
+    found = known.get(expr)
+    if found is None:
+        found = known[expr] = _ranked(expr)
+    return found
+
+
+def _ranked(expr: Scalar) -> Rank:
     match expr:
         case Column(index=index):
             return (0, index)

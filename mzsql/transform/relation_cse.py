@@ -13,17 +13,34 @@ from mzsql.expr import relation as mir
 from mzsql.expr.typing import recursive_types, relation_type
 from mzsql.repr.types import RelationType
 from mzsql.transform.normalize_lets import LetStage, RecStage, Stage, assemble, normalize_lets
-from mzsql.transform.visit import replace_inputs
+from mzsql.transform.visit import replace_inputs, shared
 
 
 def relation_cse(rel: mir.Relation) -> mir.Relation:
     """Bind what is repeated."""
-    return normalize_lets(_Anf().run(rel))
+    rel = shared(rel)
+    return normalize_lets(rel if _is_single(rel) else _Anf().run(rel))
 
 
 def relation_cse_inline_mfp(rel: mir.Relation) -> mir.Relation:
     """Bind what is repeated, but what only reads an object row by row: each reader may find an index of its own for it."""
-    return normalize_lets(_Anf().run(rel), inline_mfp=True)
+    rel = shared(rel)
+    return normalize_lets(rel if _is_single(rel) else _Anf().run(rel), inline_mfp=True)
+
+
+def _is_single(rel: mir.Relation) -> bool:
+    """Whether nothing in it occurs more than once, Gets and constants aside; equal parts are the same object."""
+    met: set[int] = set()
+    stack = [rel]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, mir.Get | mir.Constant):
+            continue
+        if isinstance(node, mir.LetRec) or id(node) in met:
+            return False
+        met.add(id(node))
+        stack.extend(mir.inputs(node))
+    return True
 
 
 class _Anf:

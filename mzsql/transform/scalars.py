@@ -13,6 +13,7 @@ from mzsql.expr import scalar as sc
 from mzsql.expr.canonical import can_fail, rank
 from mzsql.expr.evaluate import EvalError
 from mzsql.expr.exact import refusal
+from mzsql.expr.memo import memo
 from mzsql.expr.typing import nullable, strict_columns
 from mzsql.repr.types import BOOLEAN, ColumnType, SqlType
 from mzsql.transform.context import OptimizerContext
@@ -25,7 +26,28 @@ _SYMMETRIC = ("eq_", "not_eq_")
 
 def simplify(expr: sc.Scalar, columns: Sequence[ColumnType], ctx: OptimizerContext) -> sc.Scalar:
     """The simplest form that is known."""
+    if not isinstance(expr, sc.Call | sc.If):
+        return expr
+    known: dict[tuple[object, ...], sc.Scalar] = memo("simplify")
+    # Of the columns only those that are read matter.
+    key = (expr, ctx.evaluator, *(columns[c] for c in sorted(sc.support(expr))))
+    found = known.get(key)
+    if found is None:
+        found = _simplified(expr, columns, ctx)
+        if not _has_zero(expr):
+            known[key] = found
+    return found
 
+
+def _has_zero(expr: sc.Scalar) -> bool:
+    """Whether there is a float in it that is equal to another one, and yet is not the same: 0.0, -0.0."""
+    return any(
+        isinstance(node, sc.Literal) and isinstance(node.value, float) and not node.value
+        for node in sc.walk(expr)
+    )
+
+
+def _simplified(expr: sc.Scalar, columns: Sequence[ColumnType], ctx: OptimizerContext) -> sc.Scalar:
     def step(node: sc.Scalar) -> sc.Scalar:
         match node:
             case sc.If():
@@ -45,10 +67,16 @@ def is_literal(expr: sc.Scalar) -> bool:
 
 def may_error(expr: sc.Scalar) -> bool:
     """Whether an evaluation can fail."""
-    return any(
-        isinstance(node, sc.LiteralError) or (isinstance(node, sc.Call) and can_fail(node))
-        for node in sc.walk(expr)
-    )
+    if not isinstance(expr, sc.Call | sc.If):
+        return isinstance(expr, sc.LiteralError)
+    known: dict[sc.Scalar, bool] = memo("may_error")
+    found = known.get(expr)
+    if found is None:
+        found = known[expr] = any(
+            isinstance(node, sc.LiteralError) or (isinstance(node, sc.Call) and can_fail(node))
+            for node in sc.walk(expr)
+        )
+    return found
 
 
 def _if(node: sc.If) -> sc.Scalar:
