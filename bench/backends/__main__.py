@@ -11,8 +11,6 @@ targets were met; the exit code says nothing about it.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -36,6 +34,7 @@ sys.path += [
 
 # Found only once the folders are known.
 # isort: off
+import command  # noqa: E402
 import commits  # noqa: E402
 import objects  # noqa: E402
 import servers  # noqa: E402
@@ -49,21 +48,12 @@ LETTERS = "abcde"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--only", default=",".join(LETTERS))
-    parser.add_argument("--quick", action="store_true", help="few repeats: only a look")
-    parser.add_argument("--json", type=Path, help="write what was measured to this file")
+    parser = command.parser(__doc__, LETTERS, quick="few repeats: only a look")
     parser.add_argument("--postgres-url", default=os.environ.get("MZSQL_TEST_POSTGRES_URL"))
     parser.add_argument("--s3-url", default=os.environ.get("MZSQL_TEST_S3_URL"))
     given = parser.parse_args()
-    letters = [letter.strip() for letter in given.only.split(",")]
-    if unknown := set(letters) - set(LETTERS):
-        parser.error(f"no such case: {', '.join(sorted(unknown))}")
-    found = run(letters, given.postgres_url, given.s3_url, quick=given.quick)
-    if given.json is not None:
-        given.json.write_text(json.dumps(found, indent=1))
+    found = run(given.only, given.postgres_url, given.s3_url, quick=given.quick)
+    command.keep(found, given)
 
 
 def run(letters: list[str], postgres: str | None, s3: str | None, *, quick: bool) -> dict[str, Any]:

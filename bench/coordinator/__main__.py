@@ -10,8 +10,6 @@ whether its targets were met; the exit code says nothing about it.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +22,7 @@ sys.path += [str(_ROOT / "bench/persist")]
 
 # Found only once the folder is known.
 # isort: off
+import command  # noqa: E402
 import peeks  # noqa: E402
 import writes  # noqa: E402
 from figures import Case, machine, run_cases, scratch, shown  # noqa: E402
@@ -33,20 +32,11 @@ LETTERS = "abc"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--only", default=",".join(LETTERS))
-    parser.add_argument("--quick", action="store_true", help="few repeats: only a look")
-    parser.add_argument("--json", type=Path, help="write what was measured to this file")
+    parser = command.parser(__doc__, LETTERS, quick="few repeats: only a look")
     parser.add_argument("--no-index", action="store_true", help="no index lookups, without Spark")
     given = parser.parse_args()
-    letters = [letter.strip() for letter in given.only.split(",")]
-    if unknown := set(letters) - set(LETTERS):
-        parser.error(f"no such case: {', '.join(sorted(unknown))}")
-    found = run(letters, quick=given.quick, index=not given.no_index)
-    if given.json is not None:
-        given.json.write_text(json.dumps(found, indent=1))
+    found = run(given.only, quick=given.quick, index=not given.no_index)
+    command.keep(found, given)
 
 
 def run(letters: list[str], *, quick: bool, index: bool) -> dict[str, Any]:

@@ -11,9 +11,7 @@ says nothing about it.
 
 from __future__ import annotations
 
-import argparse
 import gc
-import json
 import os
 import sys
 from contextlib import ExitStack
@@ -42,6 +40,7 @@ sys.path += [
 
 # Found only once the folders are known.
 # isort: off
+import command  # noqa: E402
 import servers  # noqa: E402
 from callers import case  # noqa: E402
 from contenders import contenders  # noqa: E402
@@ -55,25 +54,16 @@ CALLERS = "1,8,64,512"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--only", default=",".join(KINDS))
+    parser = command.parser(__doc__, "".join(KINDS), quick="short windows: only a look")
     parser.add_argument("--callers", default=CALLERS)
-    parser.add_argument("--quick", action="store_true", help="short windows: only a look")
-    parser.add_argument("--json", type=Path, help="write what was measured to this file")
     parser.add_argument("--postgres-url", default=os.environ.get("MZSQL_TEST_POSTGRES_URL"))
     parser.add_argument(
         "--directory", type=Path, default=Path(gettempdir()), help="of the disk to be measured"
     )
     given = parser.parse_args()
-    letters = [letter.strip() for letter in given.only.split(",")]
-    if unknown := set(letters) - set(KINDS):
-        parser.error(f"no such case: {', '.join(sorted(unknown))}")
     many = sorted(int(number) for number in given.callers.split(","))
-    found = run(letters, many, given.postgres_url, given.directory.absolute(), quick=given.quick)
-    if given.json is not None:
-        given.json.write_text(json.dumps(found, indent=1))
+    found = run(given.only, many, given.postgres_url, given.directory.absolute(), quick=given.quick)
+    command.keep(found, given)
 
 
 def run(

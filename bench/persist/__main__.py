@@ -10,8 +10,6 @@ what each case is. A line at the end of each says whether its targets were met; 
 
 from __future__ import annotations
 
-import argparse
-import json
 import subprocess
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -25,6 +23,7 @@ if missing := [m for m in ("deltalake", "pyiceberg", "sqlalchemy") if find_spec(
         f"{', '.join(missing)} not installed: pip install -e '.[bench]', or make bench-persist"
     )
 
+import command
 import large
 import lineitem
 import small
@@ -34,12 +33,8 @@ from mzsql.cli.demo import generator
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command.parser(__doc__, "abcdefghi")
     parser.add_argument("--scale", type=float, default=1.0)
-    parser.add_argument("--only", default="a,b,c,d,e,f,g,h,i")
-    parser.add_argument("--json", type=Path, help="write what was measured to this file")
     parser.add_argument(
         "--directory",
         type=Path,
@@ -50,13 +45,9 @@ def main() -> None:
         "--lineitem", type=Path, help="lineitem at --scale, where it is already there as Parquet"
     )
     given = parser.parse_args()
-    letters = [letter.strip() for letter in given.only.split(",")]
-    if unknown := set(letters) - set("abcdefghi"):
-        parser.error(f"no such case: {', '.join(sorted(unknown))}")
     with scratch(given.directory.absolute()) as directory:
-        found = run(letters, given.scale, directory, given.lineitem)
-    if given.json is not None:
-        given.json.write_text(json.dumps(found, indent=1))
+        found = run(given.only, given.scale, directory, given.lineitem)
+    command.keep(found, given)
 
 
 def generate(folder: Path, scale: float) -> Path:

@@ -10,8 +10,6 @@ bench/README.md says what each case is. A line at the end of each says whether i
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack, closing
@@ -25,6 +23,7 @@ sys.path += [str(_ROOT / folder) for folder in ("bench/persist", "tests/frontend
 
 # Found only once the folders are known.
 # isort: off
+import command  # noqa: E402
 import grown  # noqa: E402
 from against import Spark, Sqlglot  # noqa: E402
 from figures import Case, machine, median, percentile, rounds, run_cases, scratch, shown, timed  # noqa: E402
@@ -44,20 +43,11 @@ LEAST_S = 0.05
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--only", default=",".join(LETTERS))
-    parser.add_argument("--quick", action="store_true", help="few repeats: only a look")
-    parser.add_argument("--json", type=Path, help="write what was measured to this file")
+    parser = command.parser(__doc__, LETTERS, quick="few repeats: only a look")
     parser.add_argument("--no-spark", action="store_true", help="case a without Spark")
     given = parser.parse_args()
-    letters = [letter.strip() for letter in given.only.split(",")]
-    if unknown := set(letters) - set(LETTERS):
-        parser.error(f"no such case: {', '.join(sorted(unknown))}")
-    found = run(letters, quick=given.quick, spark=not given.no_spark)
-    if given.json is not None:
-        given.json.write_text(json.dumps(found, indent=1))
+    found = run(given.only, quick=given.quick, spark=not given.no_spark)
+    command.keep(found, given)
 
 
 def run(letters: list[str], *, quick: bool, spark: bool) -> dict[str, Any]:
