@@ -32,17 +32,19 @@ from mzsql.expr.scalar import (
     AggregateExpr,
     Call,
     Column,
+    If,
     Literal,
     LiteralError,
     Scalar,
     scalar_type,
     substitute,
     support,
+    transform,
     walk,
 )
 from mzsql.location import check_caller, interruptible
 from mzsql.repr.datum import Datum, Diff, Row
-from mzsql.repr.errors import InternalError
+from mzsql.repr.errors import InternalError, Unsupported
 from mzsql.repr.types import (
     BIGINT,
     BOOLEAN,
@@ -149,12 +151,38 @@ class Evaluator:
         found: dict[int, Sequence[Datum | EvalError]] = {}
         if engine:
             given = [tuple(None if i in unfit else v for i, v in enumerate(r)) for r in rows]
-            answers = self.evaluate_rows([exprs[i] for i in engine], given, columns)
+            answers = self._by_engine([exprs[i] for i in engine], given, columns)
             found.update(zip(engine, zip(*answers, strict=True), strict=True))
         for i, expr in enumerate(exprs):
             if i not in found:
                 found[i] = [self._reduced(_over(expr, row, columns)) for row in rows]
         return list(zip(*(found[i] for i in range(len(exprs))), strict=True))
+
+    def _by_engine(
+        self, exprs: Sequence[Scalar], rows: Sequence[Row], columns: Sequence[ColumnType]
+    ) -> list[tuple[Datum | EvalError, ...]]:
+        """As `evaluate_rows`; where a function takes constants only, row by row, since what is folded is constants."""
+        try:
+            return self.evaluate_rows(exprs, rows, columns)
+        except Unsupported:
+            if len(rows) > _ASKED_ROWS:
+                raise
+        return [
+            self.evaluate([transform(_over(e, row, columns), self._known) for e in exprs])
+            for row in rows
+        ]
+
+    def _known(self, expr: Scalar) -> Scalar:
+        """What is made of constants as the constant that it is."""
+        if not isinstance(expr, Call | If):
+            return expr
+        (found,) = self.evaluate([expr])
+        typ = scalar_type(expr, ())
+        return (
+            LiteralError(found.message, typ)
+            if isinstance(found, EvalError)
+            else Literal(found, typ)
+        )
 
     def evaluate_rows(
         self, exprs: Sequence[Scalar], rows: Sequence[Row], columns: Sequence[ColumnType]

@@ -68,10 +68,10 @@ def _wider(a: SqlType, b: SqlType, what: str, position: int | None) -> SqlType:
             return SqlType(a.kind)
         wider = common([a, b])
         if wider is None:
-            raise DatatypeMismatch(
-                f"{what} types {type_name(a)} and {type_name(b)} cannot be matched",
-                position=position,
-            )
+            said = f"{what} types {type_name(a)} and {type_name(b)} cannot be matched"
+            if a.kind == "record":
+                said = f"{what} could not convert type {type_name(b)} to {type_name(a)}"
+            raise DatatypeMismatch(said, position=position)
         return wider
     if {a.kind, b.kind} & {"numeric"} and category(a) == category(b) == "number":
         number, other = (a, b) if a.kind == "numeric" else (b, a)

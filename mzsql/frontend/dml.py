@@ -256,6 +256,13 @@ def _filtered(
     return hir.Filter(relation, (condition.expr,))
 
 
+def _check_width(planner: QueryPlanner, scope: Scope, node: exp.Expr, position: int) -> None:
+    """A subquery that several columns are set to has as many."""
+    query, width = node.meta.get("row", (None, 0))
+    if query is not None and len(planner.query(query, scope).finish().types) != width:
+        raise SqlSyntaxError("number of columns does not match number of values", position=position)
+
+
 def plan_update(statement: st.Update, catalog: CatalogView) -> plans.UpdatePlan:
     """UPDATE."""
     table = table_named(catalog, statement.table, "update")
@@ -271,9 +278,10 @@ def plan_update(statement: st.Update, catalog: CatalogView) -> plans.UpdatePlan:
     scalars: list[hir.Scalar] = []
     outputs = [*range(desc.arity), *range(desc.arity)]
     for index, (name, position, node) in zip(targets, statement.assignments, strict=True):
+        _check_width(planner, scope, node, position)
         value = (
             _default(table, index)
-            if isinstance(node, exp.Var) and node.name == "DEFAULT"
+            if isinstance(node, exp.Var) and node.name.upper() == "DEFAULT"
             else ctx.plan(node)
         )
         done = _assigned(value, desc.typ.columns[index].type, name, position_of(node) or position)

@@ -7,7 +7,41 @@ from sqlglot.tokenizer_core import TokenType
 
 from mzsql.frontend import statements as st
 from mzsql.frontend.parse_pieces import QUERY_STARTS, Pieces
-from mzsql.repr.errors import Unsupported
+from mzsql.repr.errors import SqlSyntaxError, Unsupported
+
+
+def _values_of(node: exp.Expr, names: list[str], position: int) -> list[exp.Expr]:
+    """The values that several columns are set to."""
+    if isinstance(node, exp.Subquery):
+        return [_column_of(node, names, i) for i in range(len(names))]
+    row = isinstance(node, exp.Anonymous) and str(node.this).upper() == "ROW"
+    if not row and not isinstance(node, exp.Tuple | exp.Paren):
+        raise SqlSyntaxError(
+            "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression",
+            position=position,
+        )
+    values = [node.this] if isinstance(node, exp.Paren) else list(node.expressions)
+    if len(values) != len(names):
+        raise SqlSyntaxError("number of columns does not match number of values", position=position)
+    return [exp.Var(this="DEFAULT") if _is_default(value) else value for value in values]
+
+
+def _is_default(node: exp.Expr) -> bool:
+    """The word DEFAULT, which an expression takes for a column's name."""
+    plain = isinstance(node, exp.Column) and not node.args.get("table")
+    return plain and not node.this.args.get("quoted") and node.name.upper() == "DEFAULT"
+
+
+def _column_of(query: exp.Subquery, names: list[str], at: int) -> exp.Expr:
+    """A column of a subquery by its place; `meta["row"]` has the whole of it, and how many columns it is to have."""
+    columns = [exp.to_identifier(f"f{i + 1}", quoted=True) for i in range(len(names))]
+    alias = exp.TableAlias(this=exp.to_identifier("row", quoted=True), columns=columns)
+    source = exp.Subquery(this=query.this.copy(), alias=alias)
+    picked = exp.Select(expressions=[exp.Column(this=columns[at].copy())])
+    picked.set("from_", exp.From(this=source))
+    node = exp.Subquery(this=picked)
+    node.meta["row"] = (query.this, len(names))
+    return node
 
 
 class WritingParser(Pieces):
@@ -48,9 +82,9 @@ class WritingParser(Pieces):
         table = self.name()
         alias = self._alias("SET")
         self.need("SET")
-        assignments = [self._assignment()]
+        assignments = self._assignment()
         while self.p._match(TokenType.COMMA):
-            assignments.append(self._assignment())
+            assignments += self._assignment()
         if self.at("FROM"):
             raise Unsupported("UPDATE … FROM is not supported", position=self.position())
         where = self.expression() if self.at("WHERE") else None
@@ -63,13 +97,20 @@ class WritingParser(Pieces):
             return self.identifier("end of statement")
         return None
 
-    def _assignment(self) -> tuple[str, int, exp.Expr]:
-        name, position = self._named()
+    def _assignment(self) -> list[tuple[str, int, exp.Expr]]:
+        """``column = value``, or ``(column, …) = (value, …)``, where a subquery may stand for the values."""
+        at = self.position()
+        targets = self.names_in_parentheses()
+        single = not targets
+        if single:
+            targets = (self._named(),)
         if not self.p._match(TokenType.EQ):
             self.p.expected("=")
-        if self.at("DEFAULT"):
-            return name, position, exp.Var(this="DEFAULT")
-        return name, position, self.expression()
+        if single:
+            value = exp.Var(this="DEFAULT") if self.at("DEFAULT") else self.expression()
+            return [(*targets[0], value)]
+        values = _values_of(self.expression(), [name for name, _ in targets], at)
+        return [(*target, value) for target, value in zip(targets, values, strict=True)]
 
     def delete(self) -> st.Delete:
         """DELETE FROM …"""

@@ -28,6 +28,10 @@ _STATEMENTS = [
     "UPDATE t SET i = i + 100, s = DEFAULT WHERE i = 2 RETURNING i, s, n",
     "UPDATE t AS old SET n = i WHERE i > 5 RETURNING old.i, n, CASE WHEN n > 10 THEN 'much' END",
     "UPDATE t SET n = 0 WHERE i = -1 RETURNING *",
+    "UPDATE t SET (n, s) = (n + 1, s || '+') WHERE i < 12 RETURNING *",
+    "UPDATE t SET (s, n) = ROW(DEFAULT, i), i = i + 1 WHERE i = 3 RETURNING i, s, n",
+    "UPDATE t SET (n, s) = (SELECT max(u.i) + t.i, min(u.s) FROM u WHERE u.i <= t.i) WHERE i IN (4, 5) RETURNING *",
+    "UPDATE t SET (s) = ROW('alone') WHERE i = 6 RETURNING s",
     "DELETE FROM t WHERE i = 102 RETURNING *",
     "DELETE FROM t AS gone WHERE i < 4 RETURNING gone.s || i::text, EXISTS (SELECT 1 FROM t WHERE i = 4)",
     "SELECT * FROM t",
@@ -45,6 +49,12 @@ _REFUSED = [
     "INSERT INTO u AS v VALUES (7, 'x') RETURNING u.i",
     "UPDATE u SET s = 'new' RETURNING 1 / (i - 1)",
     "DELETE FROM u RETURNING 1 / (i - 1)",
+    "UPDATE u SET (i, s) = (1)",
+    "UPDATE u SET (i, s) = (SELECT 1)",
+    "UPDATE u SET (i, s) = (SELECT 1, 'a', 2)",
+    "UPDATE u SET (i, i) = (1, 2)",
+    "UPDATE u SET (i, s) = 3",
+    "UPDATE u SET (i, s) = (SELECT i, s FROM t)",
 ]
 
 
