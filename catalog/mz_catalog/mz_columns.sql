@@ -15,6 +15,6 @@ CREATE SOURCE mz_catalog.mz_columns (
     nullable boolean NOT NULL,
     type text NOT NULL,
     "default" text,
-    type_oid uint4 NOT NULL,
+    type_oid oid NOT NULL,
     type_mod integer NOT NULL
 );

@@ -6,7 +6,7 @@
 -- owner_id: the role that owns it, a key of `mz_roles`
 CREATE SOURCE mz_catalog.mz_databases (
     id text NOT NULL,
-    oid uint4 NOT NULL,
+    oid oid NOT NULL,
     name text NOT NULL,
     owner_id text NOT NULL
 );

@@ -9,7 +9,7 @@
 -- create_sql: the statement that makes the index
 CREATE SOURCE mz_catalog.mz_indexes (
     id text NOT NULL,
-    oid uint4 NOT NULL,
+    oid oid NOT NULL,
     name text NOT NULL,
     on_id text NOT NULL,
     cluster_id text NOT NULL,

@@ -10,7 +10,7 @@
 -- create_sql: the statement that makes the view
 CREATE SOURCE mz_catalog.mz_materialized_views (
     id text NOT NULL,
-    oid uint4 NOT NULL,
+    oid oid NOT NULL,
     schema_id text NOT NULL,
     name text NOT NULL,
     cluster_id text NOT NULL,

@@ -6,7 +6,7 @@
 -- inherit: whether it has what the roles have that it is a member of
 CREATE SOURCE mz_catalog.mz_roles (
     id text NOT NULL,
-    oid uint4 NOT NULL,
+    oid oid NOT NULL,
     name text NOT NULL,
     inherit boolean NOT NULL
 );

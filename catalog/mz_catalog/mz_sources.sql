@@ -9,7 +9,7 @@
 -- create_sql: the statement that makes the source
 CREATE SOURCE mz_catalog.mz_sources (
     id text NOT NULL,
-    oid uint4 NOT NULL,
+    oid oid NOT NULL,
     schema_id text NOT NULL,
     name text NOT NULL,
     type text NOT NULL,

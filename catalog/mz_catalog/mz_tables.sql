@@ -8,7 +8,7 @@
 -- create_sql: the statement that makes the table
 CREATE SOURCE mz_catalog.mz_tables (
     id text NOT NULL,
-    oid uint4 NOT NULL,
+    oid oid NOT NULL,
     schema_id text NOT NULL,
     name text NOT NULL,
     owner_id text NOT NULL,

@@ -8,7 +8,7 @@
 -- owner_id: the role that owns it, a key of `mz_roles`
 CREATE SOURCE mz_catalog.mz_types (
     id text NOT NULL,
-    oid uint4 NOT NULL,
+    oid oid NOT NULL,
     schema_id text NOT NULL,
     name text NOT NULL,
     category text NOT NULL,

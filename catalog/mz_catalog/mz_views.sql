@@ -9,7 +9,7 @@
 -- create_sql: the statement that makes the view
 CREATE SOURCE mz_catalog.mz_views (
     id text NOT NULL,
-    oid uint4 NOT NULL,
+    oid oid NOT NULL,
     schema_id text NOT NULL,
     name text NOT NULL,
     definition text NOT NULL,

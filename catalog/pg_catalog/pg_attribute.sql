@@ -23,7 +23,7 @@ SELECT
     '' AS attidentity,
     '' AS attgenerated,
     false AS attisdropped,
-    0::uint4 AS attcollation
+    0::oid AS attcollation
 FROM mz_catalog.mz_columns AS c
 JOIN mz_catalog.mz_objects AS o ON o.id = c.id
 JOIN pg_catalog.pg_class AS k ON k.oid = o.oid;

@@ -4,9 +4,12 @@
 -- relname: the object's name
 -- relnamespace: the schema it is in, a key of `pg_namespace`
 -- reltype: 0: relations have no types of rows
+-- reloftype: 0
 -- relowner: the number of the role that owns it
 -- relam: 0: there are no access methods
+-- reltablespace: 0
 -- reltuples: -1: how many rows there are is not known
+-- reltoastrelid: 0
 -- relhasindex: whether there is an index on it
 -- relpersistence: `p`: all of them are permanent
 -- relkind: `r` for a table or a source, `i` for an index, `v` for a view, `m` for a materialized view
@@ -25,10 +28,13 @@ SELECT
     o.oid,
     o.name AS relname,
     s.oid AS relnamespace,
-    0::uint4 AS reltype,
+    0::oid AS reltype,
+    0::oid AS reloftype,
     r.oid AS relowner,
-    0::uint4 AS relam,
+    0::oid AS relam,
+    0::oid AS reltablespace,
     -1::real AS reltuples,
+    0::oid AS reltoastrelid,
     EXISTS (SELECT 1 FROM mz_catalog.mz_indexes AS i WHERE i.on_id = o.id) AS relhasindex,
     'p' AS relpersistence,
     CASE o.type WHEN 'index' THEN 'i' WHEN 'view' THEN 'v' WHEN 'materialized-view' THEN 'm' ELSE 'r' END AS relkind,

@@ -8,6 +8,7 @@
 -- datctype: `C`: texts are compared by their bytes
 -- datistemplate: false
 -- datallowconn: true
+-- datacl: NULL: there are no privileges
 CREATE VIEW pg_catalog.pg_database AS
 SELECT
     d.oid,
@@ -17,6 +18,7 @@ SELECT
     'C' AS datcollate,
     'C' AS datctype,
     false AS datistemplate,
-    true AS datallowconn
+    true AS datallowconn,
+    NULL::text[] AS datacl
 FROM mz_catalog.mz_databases AS d
 JOIN mz_catalog.mz_roles AS r ON r.id = d.owner_id;

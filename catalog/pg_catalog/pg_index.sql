@@ -8,6 +8,9 @@
 -- indisvalid: true
 -- indisready: true
 -- indislive: true
+-- indisclustered: false
+-- indisreplident: false
+-- indkey: the places of the columns that it is on, in its order; 0 for an expression
 CREATE VIEW pg_catalog.pg_index AS
 SELECT
     i.oid AS indexrelid,
@@ -17,6 +20,12 @@ SELECT
     false AS indimmediate,
     true AS indisvalid,
     true AS indisready,
-    true AS indislive
+    true AS indislive,
+    false AS indisclustered,
+    false AS indisreplident,
+    (
+        SELECT array_agg(coalesce(k.on_position::bigint, 0)::smallint ORDER BY k.index_position)
+        FROM mz_catalog.mz_index_columns AS k WHERE k.index_id = i.id
+    ) AS indkey
 FROM mz_catalog.mz_indexes AS i
 JOIN mz_catalog.mz_relations AS r ON r.id = i.on_id;

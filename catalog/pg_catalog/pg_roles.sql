@@ -7,6 +7,11 @@
 -- rolcreaterole: true
 -- rolcreatedb: true
 -- rolcanlogin: true
+-- rolreplication: false
+-- rolbypassrls: false
+-- rolconnlimit: -1: no limit
+-- rolpassword: NULL
+-- rolvaliduntil: NULL
 CREATE VIEW pg_catalog.pg_roles AS
 SELECT
     oid,
@@ -15,5 +20,10 @@ SELECT
     inherit AS rolinherit,
     true AS rolcreaterole,
     true AS rolcreatedb,
-    true AS rolcanlogin
+    true AS rolcanlogin,
+    false AS rolreplication,
+    false AS rolbypassrls,
+    -1 AS rolconnlimit,
+    NULL::text AS rolpassword,
+    NULL::timestamptz AS rolvaliduntil
 FROM mz_catalog.mz_roles;

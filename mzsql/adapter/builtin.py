@@ -53,7 +53,7 @@ _TYPES: dict[str, SqlType] = {
     "uuid": t.UUID,
     "jsonb": t.JSONB,
     "mz_timestamp": t.MZ_TIMESTAMP,
-    "oid": t.UINT4,
+    "oid": t.OID,
 }
 
 

@@ -178,6 +178,7 @@ _PARQUET_KINDS: dict[str, Callable[[pa.DataType], bool]] = {
     "bigint": pa.types.is_integer,
     "uint2": pa.types.is_integer,
     "uint4": pa.types.is_integer,
+    "oid": pa.types.is_integer,
     "uint8": lambda t: pa.types.is_integer(t) or pa.types.is_decimal(t),
     "mz_timestamp": pa.types.is_integer,
     "real": lambda t: pa.types.is_floating(t) or pa.types.is_integer(t),

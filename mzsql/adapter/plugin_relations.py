@@ -43,6 +43,7 @@ _KINDS = frozenset(
         "uint2",
         "uint4",
         "uint8",
+        "oid",
         "real",
         "double",
         "numeric",

@@ -27,6 +27,7 @@ from mzsql.adapter.planner import Planned, Planner
 from mzsql.adapter.results import named
 from mzsql.adapter.row_reads import literal_rows, needs_no_engine, over, source
 from mzsql.adapter.session import Session, Transaction
+from mzsql.adapter.session_values import session_values
 from mzsql.adapter.timestamps import Question, SourceFrontiers, Timestamps, determine
 from mzsql.adapter.walk import global_gets, unmaterializables
 from mzsql.expr.dataflow import PeekExport
@@ -200,7 +201,6 @@ class Queries:
         self, session: Session, ts: Timestamp | None, now_us: int
     ) -> Callable[[str, SqlType], Datum]:
         """The values of functions such as ``current_timestamp`` for one statement."""
-        state = self._env.catalog.state
         fixed: Mapping[str, Datum] = {
             "mz_now": ts,
             "now": now_us,
@@ -214,9 +214,7 @@ class Queries:
             "current_role": session.user,
             "current_database": session.get("database"),
             "current_catalog": session.get("database"),
-            "current_schema": next(
-                (s for s in session.search_path if state.schema(session.get("database"), s)), None
-            ),
+            **session_values(session, self._env.catalog.state, str(self._env.build)),
             "mz_version": f"v{self._env.build}",
             "mz_environment_id": self._env.id,
             "version": f"PostgreSQL {session.get('server_version')} on mzsql {self._env.build}",

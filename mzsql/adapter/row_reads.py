@@ -40,6 +40,7 @@ PLAIN = frozenset(
         "bigint",
         "uint2",
         "uint4",
+        "oid",
         "text",
         "boolean",
         "date",

@@ -6,8 +6,10 @@ metadata, a row for each object, never a user's data. A source without a functio
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
+from zoneinfo import ZoneInfo, available_timezones
 
 import pyarrow as pa
 
@@ -17,44 +19,17 @@ from mzsql.adapter.catalog_clusters import factor_of, size_of
 from mzsql.adapter.catalog_objects import FIRST_ID, SIZES
 from mzsql.adapter.environment import Environment
 from mzsql.adapter.plugin_relations import plugin_rows
+from mzsql.adapter.show import key_text
 from mzsql.compute import RefreshStats
 from mzsql.expr.scalar import Column
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS
 from mzsql.location import Whereabouts
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier
-from mzsql.repr.ids import GlobalId
+from mzsql.repr.ids import GlobalId, oid
+from mzsql.repr.type_oids import ARRAY_OIDS, RANGE_OIDS, TYPE_OIDS, type_oid
 from mzsql.repr.types import RelationDesc, arrow_schema, type_name
 
-#: PostgreSQL's oids of the types, for clients that ask.
-TYPE_OIDS = {
-    "boolean": 16,
-    "bytea": 17,
-    "bigint": 20,
-    "smallint": 21,
-    "integer": 23,
-    "text": 25,
-    "real": 700,
-    "double": 701,
-    "char": 1042,
-    "varchar": 1043,
-    "date": 1082,
-    "time": 1083,
-    "timestamp": 1114,
-    "timestamptz": 1184,
-    "interval": 1186,
-    "numeric": 1700,
-    "uuid": 2950,
-    "jsonb": 3802,
-    "mz_timestamp": 16552,
-    "uint2": 16460,
-    "uint4": 16462,
-    "uint8": 16464,
-    "list": 16384,
-    "map": 16455,
-    "record": 2249,
-    "array": 2277,
-}
 Rows = Iterable[tuple[Any, ...]]
 
 
@@ -77,11 +52,6 @@ class Source(Protocol):
     def arrangements(self) -> Iterable[tuple[str, int, str, str, int, int]]:
         """Object, node, replica, shard, rows and bytes of each arrangement that this process maintains."""
         ...
-
-
-def oid(gid: str) -> int:
-    """A stable number for an id: users' objects and the system's in ranges of their own."""
-    return (20_000 if gid.startswith("u") else 10_000) + int(gid[1:])
 
 
 def _system_schema_id(schema: str) -> str:
@@ -153,14 +123,15 @@ def _index_columns(source: Source) -> Rows:
     state = source.env.catalog.state
     for index in state.of_kind("index"):
         on = state.items.get(index.on_id) if index.on_id is not None else None
-        for position, key in enumerate(index.key, start=1):
+        texts = key_text(index, state)
+        for position, (key, text) in enumerate(zip(index.key, texts, strict=True), start=1):
             if isinstance(key, Column):
                 nullable = True
                 if on is not None and on.desc is not None:
                     nullable = on.desc.typ.columns[key.index].nullable
                 yield index.id, position, key.index + 1, None, nullable
             else:
-                yield index.id, position, None, str(key), True
+                yield index.id, position, None, text, True
 
 
 def _columns(source: Source) -> Rows:
@@ -181,8 +152,8 @@ def _columns(source: Source) -> Rows:
             elif column.type.length is not None:
                 mod = column.type.length + 4
             name_of_type = type_name(column.type).partition("(")[0]
-            type_oid = TYPE_OIDS.get(kind, 705)
-            yield gid, name, n + 1, column.nullable, name_of_type, default, type_oid, mod
+            number = type_oid(column.type)
+            yield gid, name, n + 1, column.nullable, name_of_type, default, number, mod
 
 
 #: Beyond the numbers of builtin relations, with which they share their ids.
@@ -199,6 +170,10 @@ _CATEGORIES = {
         "uint2",
         "uint4",
         "uint8",
+        "oid",
+        "regclass",
+        "regproc",
+        "regtype",
     ),
     "string": ("text", "char", "varchar"),
     "date-time": ("date", "time", "timestamp", "timestamptz"),
@@ -228,12 +203,38 @@ def _types(source: Source) -> Rows:
     for kind, number in sorted(TYPE_OIDS.items(), key=lambda one: one[1]):
         schema = _system_schema_id("pg_catalog" if kind in _OF_POSTGRESQL else "mz_catalog")
         category = categories.get(kind, "user-defined")
-        name = _PG_NAMES.get(kind, kind)
-        yield f"s{_FIRST_TYPE + number}", number, schema, name, category, FIRST_ID
+        yield _type_id(number), number, schema, _PG_NAMES.get(kind, kind), category, FIRST_ID
+    for kind, number in ARRAY_OIDS.items():
+        schema = _system_schema_id("pg_catalog" if kind in _OF_POSTGRESQL else "mz_catalog")
+        yield _type_id(number), number, schema, f"_{_PG_NAMES.get(kind, kind)}", "array", FIRST_ID
+    for name, number in RANGE_OIDS.items():
+        yield _type_id(number), number, _system_schema_id("pg_catalog"), name, "range", FIRST_ID
     for i in source.env.catalog.state.of_kind("type"):
         assert i.typ is not None
         category = "composite" if i.typ.kind == "record" else i.typ.kind
         yield i.id, oid(i.id), _schema_id(i, source), i.name, category, i.owner
+
+
+def _type_id(number: int) -> str:
+    return f"s{_FIRST_TYPE + number}"
+
+
+def _array_types(_: Source) -> Rows:
+    for kind, number in ARRAY_OIDS.items():
+        yield _type_id(number), _type_id(TYPE_OIDS[kind])
+
+
+def _base_types(_: Source) -> Rows:
+    for kind, number in TYPE_OIDS.items():
+        if kind not in ("array", "list", "map", "record"):
+            yield (_type_id(number),)
+    for number in RANGE_OIDS.values():
+        yield (_type_id(number),)
+
+
+def _time_zones(_: Source) -> Rows:
+    for name in sorted(available_timezones()):
+        yield (name,)
 
 
 def _schemas(source: Source) -> Rows:
@@ -331,6 +332,16 @@ def _refreshes(source: Source) -> Rows:
             )
 
 
+def _pg_time_zones(_: Source) -> Rows:
+    now = datetime.datetime.now(datetime.UTC)
+    for name in sorted(available_timezones()):
+        there = now.astimezone(ZoneInfo(name))
+        offset = there.utcoffset() or datetime.timedelta()
+        micros = offset // datetime.timedelta(microseconds=1)
+        interval = {"months": 0, "days": 0, "micros": micros}
+        yield name, there.tzname(), interval, bool(there.dst())
+
+
 _DERIVED: dict[str, Callable[[Source], Rows]] = {
     "mz_catalog.mz_tables": _tables,
     "mz_catalog.mz_views": _views,
@@ -340,6 +351,10 @@ _DERIVED: dict[str, Callable[[Source], Rows]] = {
     "mz_catalog.mz_index_columns": _index_columns,
     "mz_catalog.mz_columns": _columns,
     "mz_catalog.mz_types": _types,
+    "mz_catalog.mz_array_types": _array_types,
+    "mz_catalog.mz_base_types": _base_types,
+    "mz_catalog.mz_timezone_names": _time_zones,
+    "pg_catalog.pg_timezone_names": _pg_time_zones,
     "mz_catalog.mz_schemas": _schemas,
     "mz_catalog.mz_databases": _databases,
     "mz_catalog.mz_roles": _roles,

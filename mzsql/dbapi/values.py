@@ -223,6 +223,7 @@ NUMBER = TypeObject(
         "uint2",
         "uint4",
         "uint8",
+        "oid",
         "real",
         "double precision",
         "numeric",

@@ -23,6 +23,7 @@ _IN_FUNCTIONS = {
     "uint2": "UInt16",
     "uint4": "UInt32",
     "uint8": "UInt64",
+    "oid": "Oid",
     "real": "Float32",
     "double": "Float64",
     "text": "String",

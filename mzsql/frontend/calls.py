@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import expressions as exp
 
 from mzsql.expr import functions
+from mzsql.expr.functions.unmaterializable import UNMATERIALIZABLE
 from mzsql.expr.functions.windows import WINDOW_FUNCTIONS
 from mzsql.expr.scalar import Literal, Unmaterializable
-from mzsql.frontend import aggregates, hir, qualified, windows
+from mzsql.frontend import aggregates, hir, qualified, system_functions, windows
 from mzsql.frontend.clauses import not_allowed
 from mzsql.frontend.coerce import (
     Typed,
@@ -37,6 +38,7 @@ from mzsql.frontend.nodes import (
 )
 from mzsql.frontend.placeholders import placeholder
 from mzsql.frontend.types import resolve_type
+from mzsql.frontend.registered import registered_cast
 from mzsql.repr import types as t
 from mzsql.repr.errors import (
     GroupingError,
@@ -123,7 +125,9 @@ def _cast(ctx: ExprContext, node: exp.Expr) -> Typed:
             # More digits than a numeric has are no matter for a float.
             literal = Typed(Literal(f"{sign}{text}", t.UNKNOWN), t.UNKNOWN, False)
             return explicit(literal, target, position_of(node))
-    return explicit(ctx.plan(node.this), target, position_of(node))
+    value = ctx.plan(node.this)
+    named = registered_cast(ctx, node, value, target)
+    return explicit(value, target, position_of(node)) if named is None else named
 
 
 def _exact(text: str) -> bool:
@@ -272,6 +276,7 @@ def _exists(name: str) -> bool:
     return (
         name in _SPECIAL
         or name in WINDOW_FUNCTIONS
+        or system_functions.is_system_function(name)
         or aggregates.is_aggregate(name)
         or bool(functions.scalars_named(name))
     )
@@ -308,7 +313,16 @@ _SPECIAL: dict[str, Callable[[ExprContext, exp.Expr], Typed]] = {
     "current_database": moment("current_database", t.TEXT),
     "current_schema": moment("current_schema", t.TEXT),
     "pg_backend_pid": moment("pg_backend_pid", t.INTEGER),
+    "user": moment("current_user", t.TEXT),
+    "current_role": moment("current_user", t.TEXT),
 }
+    **{
+        name: moment(name, UNMATERIALIZABLE[name])
+        for name in (
+            *("mz_version_num", "mz_viewable_variables"),
+            *("mz_schemas_of_session", "mz_schemas_of_path"),
+        )
+    },
 
 
 def _anonymous(ctx: ExprContext, node: exp.Expr) -> Typed:
@@ -319,9 +333,11 @@ def _anonymous(ctx: ExprContext, node: exp.Expr) -> Typed:
     if special is not None:
         return special(ctx, node)
     if (
+    if system_functions.is_system_function(name):
+        return system_functions.plan_call(ctx, node)
         name in ("array", "list")
         and node.expressions
-        and isinstance(node.expressions[0], exp.Query)
+        and isinstance(node.expressions[0], exp.Query | exp.Values)
     ):
         return of_query(ctx, node, name)
     if aggregates.is_aggregate(name):

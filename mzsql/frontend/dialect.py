@@ -344,6 +344,9 @@ class Parser(QueryGrammar, ContainerGrammar, ScalarGrammar, TypeGrammar):
         if not name or name.text.upper() in RESERVED:
             return None
         kind: exp.Expr | None = None
+        role = self.session_role()
+        if role is not None:
+            return role
         if name.token_type == TokenType.VAR:
             if not self._next or self._next.token_type != TokenType.STRING:
                 return None
@@ -456,7 +459,7 @@ class Dialect(Materialize):
         KEYWORDS: ClassVar[dict[str, TokenType]] = {
             word: (TokenType.VAR if kind in _STATEMENT_WORDS else kind)
             for word, kind in Materialize.Tokenizer.KEYWORDS.items()
-            if kind not in (TokenType.COMMENT,)
+            if kind not in (TokenType.COMMENT, TokenType.OBJECT_IDENTIFIER)
         }
 
     Parser = Parser

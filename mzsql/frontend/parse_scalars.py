@@ -86,6 +86,17 @@ class ScalarGrammar(MaterializeParser):
             self.raise_error("Expected end of statement")
         return super()._parse_primary()
 
+    def session_role(self) -> exp.Expr | None:
+        """USER or CURRENT_ROLE, which need no parentheses, where one stands rather than a name that begins so."""
+        token, follows = self._curr, self._next.token_type if self._next else None
+        name = token.text.lower()
+        if token.token_type != TokenType.VAR or name not in ("user", "current_role"):
+            return None
+        if follows in (TokenType.DOT, TokenType.L_PAREN, TokenType.STRING):
+            return None
+        self._advance()
+        return self.expression(exp.Anonymous(this=name))
+
     def type_before_text(self) -> exp.DataType | None:
         """The type that stands before a text here, if one does: ``timestamp with time zone``, ``char(2)``."""
         first = self._curr.token_type

@@ -29,7 +29,12 @@ _MZ_CATALOG = frozenset(
     }
 )
 _OWN_PREFIXES = ("mz_", "list_", "map_")
-_MZ_INTERNAL = frozenset({"is_rbac_enabled"})
+_MZ_INTERNAL = frozenset(
+    {
+        *("is_rbac_enabled", "mz_setting", "mz_type_name", "mz_viewable_variables"),
+        *("mz_schemas_of_session", "mz_schemas_of_path"),
+    }
+)
 _INFORMATION_SCHEMA = frozenset({"_pg_expandarray"})
 #: Functions that are found in both catalogs.
 _BOTH = frozenset(

@@ -17,7 +17,10 @@ from mzsql.expr.functions.table import Engine, Sql
 from mzsql.render.statement import Ast
 
 _INTEGERS = frozenset(
-    {"smallint", "integer", "bigint", "uint2", "uint4", "uint8", "mz_timestamp", "time"}
+    {
+        *("smallint", "integer", "bigint", "uint2", "uint4", "uint8", "mz_timestamp", "time"),
+        *("oid", "regclass", "regproc", "regtype"),
+    }
 )
 _TEXTS = frozenset({"text", "varchar", "char", "uuid", "jsonb", "unknown"})
 #: Hexadecimal digits of the hash that are used: they fit a bigint.

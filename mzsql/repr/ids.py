@@ -35,3 +35,8 @@ def is_user(gid: GlobalId) -> bool:
 def sort_key(gid: GlobalId) -> tuple[str, int]:
     """Order ids by kind, then by number (``u2`` before ``u10``)."""
     return gid[0], int(gid[1:])
+
+
+def oid(gid: str) -> int:
+    """A stable number for an id: users' objects and the system's in ranges of their own."""
+    return (20_000 if gid.startswith("u") else 10_000) + int(gid[1:])

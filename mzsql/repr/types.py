@@ -24,9 +24,9 @@ class SqlType(
     """A SQL type.
 
     Attributes:
-        kind: the type's internal name: boolean, smallint, integer, bigint, uint2, uint4, uint8, real, double, numeric, text,
-            varchar, char, bytea, date, time, timestamp, timestamptz, interval, uuid, jsonb, mz_timestamp, list, array,
-            record, map, range, unknown (the type of an untyped NULL or string literal before coercion).
+        kind: the type's internal name: boolean, smallint, integer, bigint, uint2, uint4, uint8, oid, regclass, regproc, regtype,
+            real, double, numeric, text, varchar, char, bytea, date, time, timestamp, timestamptz, interval, uuid, jsonb,
+            mz_timestamp, list, array, record, map, range, unknown (the type of an untyped NULL or string literal before coercion).
         scale: digits behind the point of a numeric, 39 at most; None is `DEFAULT_NUMERIC_SCALE`, undeclared.
         length: the declared maximum of varchar or char, in characters, or the digits of a timestamp's seconds; None is unbounded.
         element: the element's type of a list, array, map or range.
@@ -95,6 +95,12 @@ BIGINT = SqlType("bigint")
 UINT2 = SqlType("uint2")
 UINT4 = SqlType("uint4")
 UINT8 = SqlType("uint8")
+#: The numbers of objects of the catalog, and those that are written as a name.
+OID = SqlType("oid")
+REGCLASS = SqlType("regclass")
+REGPROC = SqlType("regproc")
+REGTYPE = SqlType("regtype")
+REGISTERED = frozenset({"regclass", "regproc", "regtype"})
 REAL = SqlType("real")
 DOUBLE = SqlType("double")
 NUMERIC = SqlType("numeric")
@@ -166,6 +172,7 @@ _ARROW: dict[str, pa.DataType] = {
     # Spark has no unsigned integers: each travels in the next wider signed type, uint8 as an exact decimal.
     "uint2": pa.int32(),
     "uint4": pa.int64(),
+    **dict.fromkeys(("oid", "regclass", "regproc", "regtype"), pa.int64()),
     "uint8": pa.decimal128(20, 0),
     "real": pa.float32(),
     "double": pa.float64(),

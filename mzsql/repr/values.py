@@ -29,7 +29,12 @@ from mzsql.repr.types import SqlType, range_fields, type_name
 _EPOCH_DATE = dt.date(1970, 1, 1)
 _EPOCH = dt.datetime(1970, 1, 1)
 _DAY_MICROS = 86_400_000_000
-_INTEGERS = frozenset({"smallint", "integer", "bigint", "uint2", "uint4", "uint8", "mz_timestamp"})
+_INTEGERS = frozenset(
+    {
+        *("smallint", "integer", "bigint", "uint2", "uint4", "uint8", "mz_timestamp"),
+        *("oid", "regclass", "regproc", "regtype"),
+    }
+)
 
 
 class Jsonb(msgspec.Struct, frozen=True):

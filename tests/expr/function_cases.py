@@ -112,6 +112,7 @@ POOLS: dict[str, list[Datum]] = {
     "uint2": [0, 1, 7, 65535, 255],
     "uint4": [0, 1, 7, 4294967295, 65536],
     "uint8": [0, 1, 7, 18446744073709551615, 10**19, 3],
+    **{kind: [0, 1, 23, 4294967295, 2**31] for kind in ("oid", "regclass", "regproc", "regtype")},
     "real": list(_REALS),
     "double": list(_DOUBLES),
     "text": list(_TEXTS),

@@ -96,6 +96,7 @@ SPECIAL = {
 INTERNAL = {
     "window_payload": "what window functions are planned as, compared in test_fuzz_queries",
     "record_to_record": "a cast that UNION of rows makes",
+    "mz_setting": "what current_setting is planned as, asked in test_dbapi_catalog_functions",
 }
 #: What PostgreSQL lacks, or has in another shape.
 LACKING = {

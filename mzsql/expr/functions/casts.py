@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mzsql.expr.functions import calendar, jsonb_text, number_casts, parsing
+from mzsql.expr.functions import calendar, jsonb_text, number_casts, oid_casts, parsing
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.arithmetic import in_range
 from mzsql.expr.functions.cast_rows import ASSIGNMENT, EXPLICIT, IMPLICIT, Cast
@@ -32,6 +32,7 @@ def _texts() -> list[Cast]:
         return _shortened(to_text(args[0].ast, args[0].typ, engine), typ)
 
     kinds = [*SIGNED, "uint2", "uint4", "uint8", *FLOATS, "numeric", "boolean", "date", "time"]
+    kinds.append("oid")
     kinds += ["timestamp", "timestamptz", "interval", "uuid", "bytea", "jsonb", "mz_timestamp"]
     casts = [_cast(kind, target, ASSIGNMENT, shown) for kind in kinds for target in STRINGS]
 
@@ -255,6 +256,7 @@ _JSON_KINDS = {
 CASTS: tuple[Cast, ...] = (
     *_jsonb(),
     *number_casts.CASTS,
+    *oid_casts.CASTS,
     *_texts(),
     *_times(),
     *_readings(),

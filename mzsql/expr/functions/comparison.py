@@ -26,6 +26,7 @@ ORDERABLE = (
     "uint2",
     "uint4",
     "uint8",
+    "oid",
     "real",
     "double",
     "numeric",

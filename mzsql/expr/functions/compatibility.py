@@ -9,8 +9,10 @@ from collections.abc import Sequence
 
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.declare import Ast, asts, scalar
-from mzsql.expr.functions.table import Engine, ScalarFunc, Spelling, Sql
-from mzsql.repr.types import BIGINT, BOOLEAN, INTEGER, TEXT, SqlType
+from mzsql.expr.functions.maps import map_get
+from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Spelling, Sql
+from mzsql.repr.type_oids import types_by_oid
+from mzsql.repr.types import BIGINT, BOOLEAN, INTEGER, OID, TEXT, SqlType, type_name
 
 #: PostgreSQL's number of UTF-8, the encoding of every text.
 _UTF8 = 6
@@ -68,11 +70,42 @@ def _plain(
     )
 
 
+MAP_OF_TEXTS = SqlType("map", element=TEXT)
+
+
+def _setting(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    """A variable's value by its name in any case."""
+    return map_get(engine, (args[0], Sql(s.call("LOWER", args[1].ast), TEXT)), TEXT)
+
+
+def _no_setting(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+    return s.is_null(_setting(engine, args, typ))
+
+
+def _unknown_setting(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    return s.concat(s.text('unrecognized configuration parameter "'), args[1].ast, s.text('"'))
+
+
+def _type_name(number: Ast) -> Ast:
+    """The name of a type by its number; NULL where no type has it."""
+    named = sorted(types_by_oid().items())
+    return s.case(*((s.eq(number, s.num(n)), s.text(type_name(typ))) for n, typ in named))
+
+
 FUNCTIONS: tuple[ScalarFunc, ...] = (
     _plain("pg_encoding_to_char", (INTEGER,), TEXT, asts(_encoding_name), nulls=True),
     _plain("pg_is_in_recovery", (), BOOLEAN, _false),
-    _plain("pg_tablespace_location", (BIGINT,), TEXT, _nothing, nulls=True),
-    _plain("pg_get_ruledef", (BIGINT,), TEXT, _nothing, nulls=True),
+    _plain("pg_tablespace_location", (OID,), TEXT, _nothing, nulls=True),
+    _plain("pg_get_ruledef", (OID,), TEXT, _nothing, nulls=True),
     _plain("is_rbac_enabled", (), BOOLEAN, _false),
+    _plain("mz_type_name", (OID,), TEXT, asts(_type_name), nulls=True),
+    scalar(
+        "mz_setting",
+        "mz_setting",
+        (MAP_OF_TEXTS, TEXT),
+        TEXT,
+        _setting,
+        ErrorRule(_no_setting, _unknown_setting),
+    ),
     scalar("pg_size_pretty", "pg_size_pretty", (BIGINT,), TEXT, _size_pretty),
 )

@@ -31,6 +31,7 @@ BOUNDS: dict[str, tuple[int, int]] = {
     "uint2": (0, 2**16 - 1),
     "uint4": (0, 2**32 - 1),
     "uint8": (0, 2**64 - 1),
+    "oid": (0, 2**32 - 1),
     "mz_timestamp": (0, 2**63 - 2),
 }
 

@@ -39,6 +39,8 @@ def literal(value: Datum, typ: SqlType, engine: Engine) -> Ast:
             )
         case "smallint" | "bigint" | "uint2" | "uint4" | "uint8" | "mz_timestamp" | "time":
             return s.cast(s.num(int(value)), typ, engine)
+        case "oid" | "regclass" | "regproc" | "regtype":
+            return s.cast(s.num(int(value)), typ, engine)
         case "real" | "double":
             return s.cast(s.text(_float(float(value))), typ, engine)
         case "numeric":

@@ -58,7 +58,8 @@ def _map_type(args: Sequence[SqlType]) -> SqlType:
     return SqlType("map", element=args[1] if len(args) > 1 else TEXT)
 
 
-def _map_get(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+def map_get(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    """The value under a key; NULL where there is none."""
     if engine is Engine.SPARK:
         return s.call("TRY_ELEMENT_AT", args[0].ast, args[1].ast)
     return s.call("MAP_EXTRACT_VALUE", args[0].ast, args[1].ast)
@@ -122,7 +123,7 @@ def _functions() -> list[ScalarFunc]:
             "->",
             (MAP, TEXT),
             _element,
-            _map_get,
+            map_get,
             explain="({0} -> {1})",
             introduces_nulls=True,
         ),

@@ -476,7 +476,7 @@ def _column_interval(low: Ast, typ: SqlType, engine: Engine) -> Ast:
 
 
 PARSERS: dict[str, Parser] = {
-    **{kind: _integer(kind) for kind in INTEGERS},
+    **{kind: _integer(kind) for kind in (*INTEGERS, "oid")},
     **{kind: _float(kind) for kind in FLOATS},
     "numeric": _numeric(),
     "boolean": _boolean(),

@@ -24,4 +24,9 @@ UNMATERIALIZABLE: Mapping[str, SqlType] = {
     "mz_version": TEXT,
     "version": TEXT,
     "pg_backend_pid": INTEGER,
+    "mz_version_num": INTEGER,
+    # Every variable of the session with its value, and the schemas that names are looked up in: those without being named, and the path's.
+    "mz_viewable_variables": SqlType("map", element=TEXT),
+    "mz_schemas_of_session": SqlType("array", element=TEXT),
+    "mz_schemas_of_path": SqlType("array", element=TEXT),
 }

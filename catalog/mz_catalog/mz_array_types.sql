@@ -1,0 +1,8 @@
+-- Types of arrays.
+--
+-- id: the type, a key of `mz_types`
+-- element_id: the type of its elements, a key of `mz_types`
+CREATE SOURCE mz_catalog.mz_array_types (
+    id text NOT NULL,
+    element_id text NOT NULL
+);

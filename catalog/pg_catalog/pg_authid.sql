@@ -1,0 +1,29 @@
+-- The roles and what each may do, as PostgreSQL's tools ask for them. Every role may do everything.
+--
+-- oid: the role's number, as in `mz_roles`
+-- rolname: the role's name
+-- rolsuper: true
+-- rolinherit: whether it has what the roles have that it is a member of
+-- rolcreaterole: true
+-- rolcreatedb: true
+-- rolcanlogin: true
+-- rolreplication: false
+-- rolbypassrls: false
+-- rolconnlimit: -1: no limit
+-- rolpassword: NULL
+-- rolvaliduntil: NULL
+CREATE VIEW pg_catalog.pg_authid AS
+SELECT
+    oid,
+    name AS rolname,
+    true AS rolsuper,
+    inherit AS rolinherit,
+    true AS rolcreaterole,
+    true AS rolcreatedb,
+    true AS rolcanlogin,
+    false AS rolreplication,
+    false AS rolbypassrls,
+    -1 AS rolconnlimit,
+    NULL::text AS rolpassword,
+    NULL::timestamptz AS rolvaliduntil
+FROM mz_catalog.mz_roles;

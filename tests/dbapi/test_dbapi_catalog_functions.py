@@ -1,0 +1,152 @@
+"""What clients of PostgreSQL ask a catalog: numbers written as names, definitions, comments, visibility, settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from postgres_server import PostgresServer
+
+import mzsql
+
+_MADE = (
+    "CREATE TABLE pets (id int NOT NULL, name text, code varchar(7), price numeric(10, 2), tags text[], at timestamptz)",
+    "CREATE VIEW cheap AS SELECT id FROM pets WHERE price < 5",
+    "CREATE SCHEMA shop",
+    "CREATE TABLE shop.orders (id int)",
+    "COMMENT ON TABLE pets IS 'all of them'",
+    "COMMENT ON COLUMN pets.name IS 'what it hears'",
+    "COMMENT ON SCHEMA shop IS 'where it is sold'",
+)
+
+
+@pytest.fixture(scope="module")
+def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[mzsql.Connection]:
+    """An environment with some objects and comments."""
+    connection = mzsql.connect(tmp_path_factory.mktemp("catalog") / "env")
+    for statement in _MADE:
+        connection.execute(statement)
+    connection.execute("CREATE INDEX pets_by ON pets (id, upper(name))")
+    yield connection
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("query", "row"),
+    [
+        ("SELECT 'pets'::regclass = 'public.pets'::regclass, 'pets'::regclass::text", (True, "pets")),
+        pytest.param(
+            "SELECT 'shop.orders'::regclass::text, 1::regclass::text", ("shop.orders", "1"),
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            "SELECT relname FROM pg_class WHERE oid = 'cheap'::regclass", ("cheap",),
+            marks=pytest.mark.long,
+        ),
+        ("SELECT 'int[]'::regtype::oid, 23::regtype::text, pg_typeof(1::oid)", (1007, "integer", "oid")),
+        ("SELECT 5::oid = 5, '7'::oid, (-1)::oid, max(x) FROM (VALUES (3::oid)) AS t (x)", (True, 7, 2**32 - 1, 3)),
+        ("SELECT format_type(1043, 11), format_type(1231, 655366), format_type(0, 1), format_type(1, NULL)",
+         ("character varying(7)", "numeric(10,2)[]", "-", "???")),
+        pytest.param(
+            "SELECT obj_description('pets'::regclass, 'pg_class'), col_description('pets'::regclass, 2)",
+            ("all of them", "what it hears"),
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = 'shop'", ("where it is sold",),
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            "SELECT pg_table_is_visible('pets'::regclass), pg_table_is_visible('shop.orders'::regclass), pg_table_is_visible(0)",
+            (True, False, None),
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            "SELECT pg_get_viewdef('cheap') = pg_get_viewdef('cheap'::regclass), pg_get_viewdef(0)", (True, None),
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            "SELECT pg_get_indexdef('pets_by'::regclass), pg_get_indexdef('pets_by'::regclass, 1, true)",
+            ("CREATE INDEX pets_by ON pets USING arrangement (id, upper(name))", "id"),
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            "SELECT pg_get_userbyid(relowner) = current_user, user = current_role FROM pg_class WHERE relname = 'pets'", (True, True),
+            marks=pytest.mark.long,
+        ),
+        ("SELECT pg_get_userbyid(0), pg_get_constraintdef(1)", ("unknown (OID=0)", None)),
+        pytest.param(
+            "SELECT has_table_privilege('pets', 'SELECT'), has_table_privilege(current_user, 'pets', 'INSERT'),"
+            " has_schema_privilege('x', 'USAGE')",
+            (True, True, None),
+            marks=pytest.mark.long,
+        ),
+        ("SELECT current_setting('Search_Path'), current_setting('nothing', true)", ("public", None)),
+        ("SELECT current_schemas(false), current_schemas(true)", (["public"], ["mz_catalog", "pg_catalog", "public"])),
+        pytest.param(
+            "SELECT typelem::regtype::text, typarray FROM pg_type WHERE typname = '_text'", ("text", 0),
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            "SELECT abbrev, is_dst FROM pg_timezone_names WHERE name = 'UTC'", ("UTC", False),
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            "SELECT count(*) FROM pg_constraint, information_schema.table_constraints", (0,),
+            marks=pytest.mark.long,
+        ),
+    ],
+)  # fmt: skip
+def test_the_catalog_answers(con: mzsql.Connection, query: str, row: tuple[object, ...]) -> None:
+    """One row."""
+    assert con.execute(query).fetchall() == [row]
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("SELECT 'nowhere'::regclass", 'relation "nowhere" does not exist'),
+        ("SELECT 'shop.pets'::regclass", 'relation "shop.pets" does not exist'),
+        ("SELECT 'color'::regtype", 'type "color" does not exist'),
+        ("SELECT has_table_privilege('nowhere', 'SELECT')", 'relation "nowhere" does not exist'),
+        ("SELECT current_setting('nothing')", 'unrecognized configuration parameter "nothing"'),
+        ("SELECT 4294967296::oid", '"4294967296" OID out of range'),
+        ("SELECT pg_get_viewdef(true)", r"function pg_get_viewdef\(boolean\) does not exist"),
+        ("SELECT 1::oid + 1", "operator does not exist: oid \\+ integer"),
+    ],
+)
+def test_the_catalog_refuses(con: mzsql.Connection, query: str, message: str) -> None:
+    """The error says what there is not."""
+    with pytest.raises(mzsql.Error, match=message):
+        con.execute(query)
+
+
+#: What PostgreSQL's own tools ask, with nothing in it that depends on a server.
+_ASKED = """
+SELECT a.attname, format_type(a.atttypid, CASE WHEN a.atttypid = 1700 THEN -1 ELSE a.atttypmod END), a.attnotnull, a.attnum,
+    col_description(a.attrelid, a.attnum)
+FROM pg_catalog.pg_attribute AS a WHERE a.attrelid = 'pets'::regclass AND a.attnum > 0 ORDER BY a.attnum;
+SELECT n.nspname, c.relname, c.relkind::text, obj_description(c.oid, 'pg_class'), pg_table_is_visible(c.oid)
+FROM pg_catalog.pg_class AS c LEFT JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'v') AND n.nspname IN ('public', 'shop') ORDER BY 1, 2;
+SELECT oid::bigint, typname::text, typcategory::text, typelem::bigint, typarray::bigint FROM pg_type
+WHERE oid IN (16, 17, 20, 21, 23, 25, 26, 700, 701, 1000, 1007, 1009, 1043, 1082, 1114, 1184, 1186, 1231, 1700, 2950, 3802) ORDER BY oid;
+SELECT format_type(oid, NULL), format_type(oid, CASE WHEN oid IN (1042, 1043, 1015) THEN 10 END) FROM pg_type
+WHERE oid IN (16, 20, 23, 25, 1007, 1043, 1042, 1015, 3904, 2205) ORDER BY oid;
+SELECT table_name, column_name, ordinal_position::bigint, is_nullable FROM information_schema.columns
+WHERE table_schema IN ('public', 'shop') AND table_name <> 'cheap' ORDER BY 1, 3
+"""
+
+
+@pytest.mark.long
+def test_tools_of_postgresql_get_its_answers(con: mzsql.Connection, tmp_path: Path) -> None:
+    """The same questions, to both catalogs."""
+    del tmp_path
+    with PostgresServer() as server, server.connect() as postgres:
+        for statement in _MADE:
+            postgres.execute(statement.encode())
+        for query in _ASKED.split(";"):
+            assert con.execute(query).fetchall() == postgres.execute(query.encode()).fetchall(), (
+                query
+            )
