@@ -1,11 +1,12 @@
 """The order of datums, for the few rows of constants that are put in order in process.
 
 Promise: the engines' order: numerics and floats with NaN as the greatest, texts by their bytes, intervals by months, then days, then
-microseconds.
+microseconds; lists, arrays and records part by part with NULL as the greatest, ranges by their lower, then by their upper bounds.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from decimal import Decimal
@@ -32,8 +33,40 @@ def sort_key(typ: SqlType) -> Callable[[Any], Any]:
             return lambda datum: datum.encode()
         case "interval":
             return _interval
+        case "list" | "array":
+            assert typ.element is not None
+            item = _with_nulls(typ.element)
+            return lambda datum: tuple(item(part) for part in json.loads(datum))
+        case "record":
+            fields = [_with_nulls(column.type) for _, column in typ.fields]
+            return lambda datum: tuple(
+                key(part) for key, part in zip(fields, json.loads(datum), strict=True)
+            )
+        case "range":
+            assert typ.element is not None
+            return _range(sort_key(typ.element))
         case _:
             return lambda datum: datum
+
+
+def _with_nulls(typ: SqlType) -> Callable[[Any], Any]:
+    """Of a part of a value: NULL is the greatest."""
+    inner = sort_key(typ)
+    return lambda datum: (True,) if datum is None else (False, inner(datum))
+
+
+def _range(bound: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The empty range, then by the lower bound, then by the upper one: one that is missing is beyond all."""
+
+    def key(datum: str) -> tuple[Any, ...]:
+        parts = json.loads(datum)
+        if not parts:
+            return ()
+        lower, lower_in, upper, upper_in = parts
+        first = (0,) if lower is None else (1, bound(lower), not lower_in)
+        return (*first, (1,) if upper is None else (0, bound(upper), upper_in))
+
+    return key
 
 
 def _interval(datum: str) -> tuple[int, int, int]:
