@@ -16,6 +16,7 @@ from mzsql.frontend import aggregates, hir, qualified, system_functions, windows
 from mzsql.frontend.clauses import not_allowed
 from mzsql.frontend.coerce import (
     Typed,
+    as_jsonb,
     call,
     can_cast,
     empty,
@@ -37,8 +38,8 @@ from mzsql.frontend.nodes import (
     unparen,
 )
 from mzsql.frontend.placeholders import placeholder
-from mzsql.frontend.types import resolve_type
 from mzsql.frontend.registered import registered_cast
+from mzsql.frontend.types import resolve_type
 from mzsql.repr import types as t
 from mzsql.repr.errors import (
     GroupingError,
@@ -275,8 +276,8 @@ def _dot(ctx: ExprContext, node: exp.Dot) -> Typed:
 def _exists(name: str) -> bool:
     return (
         name in _SPECIAL
-        or name in WINDOW_FUNCTIONS
         or system_functions.is_system_function(name)
+        or name in WINDOW_FUNCTIONS
         or aggregates.is_aggregate(name)
         or bool(functions.scalars_named(name))
     )
@@ -312,10 +313,9 @@ _SPECIAL: dict[str, Callable[[ExprContext, exp.Expr], Typed]] = {
     "mz_environment_id": moment("mz_environment_id", t.TEXT),
     "current_database": moment("current_database", t.TEXT),
     "current_schema": moment("current_schema", t.TEXT),
-    "pg_backend_pid": moment("pg_backend_pid", t.INTEGER),
     "user": moment("current_user", t.TEXT),
     "current_role": moment("current_user", t.TEXT),
-}
+    "pg_backend_pid": moment("pg_backend_pid", t.INTEGER),
     **{
         name: moment(name, UNMATERIALIZABLE[name])
         for name in (
@@ -323,6 +323,7 @@ _SPECIAL: dict[str, Callable[[ExprContext, exp.Expr], Typed]] = {
             *("mz_schemas_of_session", "mz_schemas_of_path"),
         )
     },
+}
 
 
 def _anonymous(ctx: ExprContext, node: exp.Expr) -> Typed:
@@ -332,9 +333,9 @@ def _anonymous(ctx: ExprContext, node: exp.Expr) -> Typed:
     special = _SPECIAL.get(name)
     if special is not None:
         return special(ctx, node)
-    if (
     if system_functions.is_system_function(name):
         return system_functions.plan_call(ctx, node)
+    if (
         name in ("array", "list")
         and node.expressions
         and isinstance(node.expressions[0], exp.Query | exp.Values)
@@ -357,6 +358,8 @@ def _anonymous(ctx: ExprContext, node: exp.Expr) -> Typed:
             position=position_of(node),
             hint="The arguments of jsonb_build_object() are keys and values by turns.",
         )
+    if name == "to_jsonb" and len(args) == 1:
+        return as_jsonb(args[0])
     return function_call(name, args, position_of(node))
 
 
