@@ -69,19 +69,32 @@ class Facts:
 
 def equivalence_propagation(rel: mir.Relation) -> mir.Relation:
     """Read the first of equal columns."""
-    return _visit(rel, {})[0]
+    return _settled(rel, lift=False)
 
 
 def lift_fixed_keys(rel: mir.Relation) -> mir.Relation:
     """The same, and parts of a group key that are literals put out above the Reduce instead."""
-    return _visit(rel, {}, lift=True)[0]
+    return _settled(rel, lift=True)
+
+
+def _settled(rel: mir.Relation, *, lift: bool) -> mir.Relation:
+    """What is read says more once it reads the firsts itself."""
+    while (new := _visit(rel, {}, lift=lift)[0]) != rel:
+        rel = new
+    return rel
 
 
 def project_firsts(rel: mir.Relation) -> mir.Relation:
     """Where a join's own columns are put out, the first of equal ones is put out for all: the others need not be carried."""
+    while (new := _firsts_projected(rel)) != rel:
+        rel = new
+    return rel
+
+
+def _firsts_projected(rel: mir.Relation) -> mir.Relation:
     mfp, below = extract_mfp(rel)
     kids = mir.inputs(below)
-    new = replace_inputs(below, kids, [project_firsts(kid) for kid in kids])
+    new = replace_inputs(below, kids, [_firsts_projected(kid) for kid in kids])
     if not isinstance(below, mir.Join) or isinstance(below.implementation, mir.IndexedFilter):
         return rel if new is below else to_relation(mfp, new)
     # What the rewritten inputs put out says the most about what is equal.
@@ -287,6 +300,8 @@ def _map(rel: mir.Map, facts: Facts) -> tuple[mir.Relation, Facts]:
         firsts.append(firsts[expr.index] if isinstance(expr, sc.Column) else column)
         if isinstance(expr, sc.Literal) and expr.value is not None and expr.typ.kind in EXACT:
             literals[column] = expr
+        elif isinstance(expr, sc.Column) and expr.index in literals:
+            literals[column] = literals[expr.index]
     return mir.Map(rel.input, tuple(done)), Facts(tuple(firsts), literals)
 
 

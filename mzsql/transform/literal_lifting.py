@@ -22,8 +22,10 @@ Lifted = tuple[mir.Relation, Literals]
 
 
 def literal_lifting(rel: mir.Relation) -> mir.Relation:
-    """Lift literals as far as they go."""
-    return _whole(*_visit(rel, {}))
+    """Lift literals as far as they go: what has met others on its way may go further."""
+    while (new := _whole(*_visit(rel, {}))) != rel:
+        rel = new
+    return rel
 
 
 def _whole(rel: mir.Relation, literals: Literals) -> mir.Relation:
@@ -160,6 +162,12 @@ def _project(inner: mir.Relation, literals: Literals, outputs: Sequence[int]) ->
 
 def _map(inner: mir.Relation, literals: Literals, scalars: Sequence[sc.Scalar]) -> Lifted:
     read = _reader(inner, literals)
+    if isinstance(inner, mir.Map):
+        # The two become one, whose literals are read as such.
+        start = mir.arity(inner.input)
+        for column, scalar in enumerate(inner.scalars, start):
+            if isinstance(scalar, sc.Literal):
+                read[column] = scalar
     done: list[sc.Scalar] = list(literals)
     for scalar in scalars:
         expr = sc.substitute(scalar, read)

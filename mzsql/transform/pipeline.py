@@ -13,6 +13,7 @@ from mzsql.expr import relation as mir
 from mzsql.expr.memo import remembering
 from mzsql.location import check_caller
 from mzsql.transform.canonicalize_mfp import canonicalize_mfp
+from mzsql.transform.coalesce_case import coalesce_case
 from mzsql.transform.context import OptimizerContext
 from mzsql.transform.equivalence_propagation import (
     equivalence_propagation,
@@ -30,9 +31,11 @@ from mzsql.transform.normalize_lets import normalize_lets
 from mzsql.transform.predicate_pushdown import predicate_pushdown
 from mzsql.transform.projection_pushdown import projection_pushdown
 from mzsql.transform.reduce_elision import reduce_elision
+from mzsql.transform.reduce_reduction import reduce_reduction
 from mzsql.transform.reduction_pushdown import reduction_pushdown
 from mzsql.transform.redundant_join import redundant_join
 from mzsql.transform.relation_cse import relation_cse, relation_cse_inline_mfp
+from mzsql.transform.semijoin_idempotence import semijoin_idempotence
 from mzsql.transform.threshold_elision import threshold_elision
 from mzsql.transform.union_cancel import union_branch_cancellation
 from mzsql.transform.visit import shared
@@ -40,18 +43,6 @@ from mzsql.transform.will_distinct import will_distinct
 
 #: How often a fixpoint may run; reaching it is harmless, the plan is only less good.
 LIMIT = 100
-
-#: Transforms that go a step at a time: what they made is shown to them again. The others find nothing to do in their own result.
-STEPWISE = frozenset(
-    {
-        "canonicalize_mfp",
-        "equivalence_propagation",
-        "lift_fixed_keys",
-        "literal_lifting",
-        "reduction_pushdown",
-        "redundant_join",
-    }
-)
 
 Run = Callable[[mir.Relation, OptimizerContext], mir.Relation]
 
@@ -111,8 +102,10 @@ LOGICAL: tuple[Stage, ...] = (
             # What two inputs have in common is seen before each is narrowed to what is read of it.
             plain(redundant_join),
             plain(projection_pushdown),
+            plain(semijoin_idempotence),
             plain(reduction_pushdown),
             plain(reduce_elision),
+            contextual(reduce_reduction),
             COLLAPSE,
             plain(threshold_elision),
         ),
@@ -128,6 +121,7 @@ PHYSICAL: tuple[Stage, ...] = (
             plain(lift_fixed_keys),
             plain(literal_lifting),
             contextual(fold_constants),
+            contextual(coalesce_case),
             plain(projection_pushdown),
             plain(fusion),
         ),
@@ -179,8 +173,7 @@ class _Runner:
         check_caller()
         new = shared(stage.run(rel, self._ctx))
         self._made[stage.name, id(rel)] = new
-        if stage.name not in STEPWISE:
-            self._made[stage.name, id(new)] = new
+        self._made[stage.name, id(new)] = new
         if self._ctx.check is not None and new is not rel:
             self._ctx.check(stage.name, new)
         return new

@@ -124,8 +124,9 @@ class _Sides:
         below = inputs[0]
         if len(inputs) > 1 or classes:
             below = mir.Join(tuple(inputs), merge_classes(classes))
-        return mir.Reduce(
+        reduce = mir.Reduce(
             below,
             tuple(sc.permute(e, shift) for e in key),
             tuple(msgspec.structs.replace(a, expr=sc.permute(a.expr, shift)) for a in aggregates),
         )
+        return _push(reduce)

@@ -26,7 +26,7 @@ _WIDE = 100
 
 
 def redundant_join(rel: mir.Relation) -> mir.Relation:
-    """Drop redundant inputs everywhere, one from each join."""
+    """Drop redundant inputs everywhere."""
     return _Pass().visit(rel)
 
 
@@ -83,8 +83,33 @@ class _Pass:
                     continue
                 found = self._read_off(rel, other, starts, columns, key, joined, stages, traced)
                 if found is not None:
-                    return _without(rel, position, starts, found)
+                    return self._without(rel, position, starts, found)
         return rel
+
+    def _without(
+        self, rel: mir.Join, position: int, starts: Sequence[int], found: Exprs
+    ) -> mir.Relation:
+        """The join without an input, its columns computed from another one's, and without what is redundant then."""
+        start, end = starts[position], starts[position + 1]
+        total = starts[-1]
+        width = end - start
+        columns: list[sc.Scalar] = [
+            sc.Column(c if c < start else c - width) for c in range(total) if not start <= c < end
+        ]
+        place = {c: (c if c < start else c - width) for c in range(total) if not start <= c < end}
+        columns[start:start] = [sc.permute(e, place) for e in found]
+        inputs = tuple(part for i, part in enumerate(rel.inputs) if i != position)
+        classes = merge_classes(
+            [tuple(sc.substitute(e, columns) for e in cls) for cls in rel.equivalences]
+        )
+        single = len(inputs) == 1 and not classes
+        joined = inputs[0] if single else self._join(mir.Join(inputs, classes))
+        computed = [e for e in dict.fromkeys(columns) if not isinstance(e, sc.Column)]
+        outputs = [
+            e.index if isinstance(e, sc.Column) else total - width + computed.index(e)
+            for e in columns
+        ]
+        return project(mapped(joined, computed), outputs)
 
     def _joined_key(
         self, part: mir.Relation, columns: range, joined: Mapping[int, Exprs]
@@ -135,27 +160,3 @@ class _Pass:
             if not stages.isdisjoint(trace(whole, local, self._values, traced)):
                 return choice
         return None
-
-
-def _without(rel: mir.Join, position: int, starts: Sequence[int], found: Exprs) -> mir.Relation:
-    """The join without an input, its columns computed from another one's."""
-    start, end = starts[position], starts[position + 1]
-    total = starts[-1]
-    width = end - start
-    columns: list[sc.Scalar] = [
-        sc.Column(c if c < start else c - width) for c in range(total) if not start <= c < end
-    ]
-    place = {c: (c if c < start else c - width) for c in range(total) if not start <= c < end}
-    columns[start:start] = [sc.permute(e, place) for e in found]
-    inputs = tuple(part for i, part in enumerate(rel.inputs) if i != position)
-    classes = merge_classes(
-        [tuple(sc.substitute(e, columns) for e in cls) for cls in rel.equivalences]
-    )
-    joined: mir.Relation = mir.Join(inputs, classes)
-    if len(inputs) == 1 and not classes:
-        joined = inputs[0]
-    computed = [e for e in dict.fromkeys(columns) if not isinstance(e, sc.Column)]
-    outputs = [
-        e.index if isinstance(e, sc.Column) else total - width + computed.index(e) for e in columns
-    ]
-    return project(mapped(joined, computed), outputs)
