@@ -6,7 +6,7 @@ known, less is claimed. Types follow the table of functions. `locals_` gives the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from mzsql.expr import functions
 from mzsql.expr import relation as mir
@@ -126,6 +126,23 @@ def derived_type(rel: mir.Relation, inputs: Sequence[RelationType]) -> RelationT
     return found
 
 
+def _reads(rel: mir.Relation, ids: frozenset[int]) -> Iterator[mir.Get]:
+    """The Gets of these bindings; one of the same number inside of the relation hides them where it is in scope."""
+    stack = [(rel, ids)]
+    while stack:
+        node, visible = stack.pop()
+        match node:
+            case mir.Get(id=int() as local):
+                if local in visible:
+                    yield node
+            case mir.Let(id=local, value=value, body=body):
+                stack += [(value, visible), (body, visible - {local})]
+            case mir.LetRec(ids=inner):
+                stack += [(part, visible - set(inner)) for part in mir.inputs(node)]
+            case _:
+                stack += [(part, visible) for part in mir.inputs(node)]
+
+
 #: How often the types of recursive bindings are derived from each other before less is claimed.
 _ROUNDS = 20
 
@@ -135,9 +152,9 @@ def recursive_types(
 ) -> dict[int, RelationType]:
     """The types of the bindings of a recursion: the most that holds of them while they start empty and whenever they are computed anew."""
     types = dict(known)
-    for node in (node for value in values for node in mir.walk(value)):
-        if isinstance(node, mir.Get) and isinstance(node.id, int) and node.id in ids:
-            types[node.id] = RelationType(tuple(ColumnType(c.type) for c in node.typ.columns))
+    for get in (get for value in values for get in _reads(value, frozenset(ids))):
+        assert isinstance(get.id, int)
+        types[get.id] = RelationType(tuple(ColumnType(c.type) for c in get.typ.columns))
     for local, value in zip(ids, values, strict=True):
         plain = _relation_type(value, types).columns
         types[local] = RelationType(tuple(ColumnType(c.type) for c in plain))

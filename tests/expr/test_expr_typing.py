@@ -87,6 +87,16 @@ def test_bindings_carry_their_types() -> None:
     assert relation_type(bound) == RelationType((ColumnType(INTEGER, False),), ((0,),))
 
 
+def test_bindings_inside_of_a_recursion_hide_its_own() -> None:
+    pair = RelationType((ColumnType(INTEGER), ColumnType(INTEGER)))
+    narrow = mir.Constant((((1,), 1),), RelationType((ColumnType(INTEGER, False),)))
+    turned = mir.Project(mir.Get(0, pair), (1, 0))
+    # A view's own plan counts its bindings from 0 as well.
+    view = mir.Let(0, narrow, mir.Union((mir.Get(0, narrow.typ), mir.Get(0, narrow.typ))))
+    rel = mir.LetRec((0, 1), (turned, view), (None, None), mir.Get(0, pair))
+    assert [c.type for c in relation_type(rel).columns] == [INTEGER, INTEGER]
+
+
 def test_numerics_carry_their_scale() -> None:
     price = ColumnType(SqlType("numeric", scale=2), False)
     from mzsql.expr import functions

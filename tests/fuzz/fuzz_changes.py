@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 
 from fuzz_expressions import Expressions, Ref, Scope
+from fuzz_made import Options
 from fuzz_queries import Queries
 from fuzz_schema import Table, random_row, row_text
 from fuzz_tree import text
@@ -17,7 +18,8 @@ def random_change(rng: random.Random, tables: list[Table]) -> str:
     """An INSERT, an UPDATE or a DELETE."""
     table = rng.choice(tables)
     refs = tuple(Ref(text(f"{table.name}.{c.name}"), c.kind, c.bound) for c in table.columns)
-    expressions = Expressions(rng, Queries(rng, tables))
+    options = Options(rare=False, recursion=False)
+    expressions = Expressions(rng, Queries(rng, tables, options), rare=False)
     condition = expressions.predicate(Scope(refs, subqueries=rng.random() < 0.3), 1)
     match rng.randrange(4):
         case 0 | 1:

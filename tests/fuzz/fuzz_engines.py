@@ -7,7 +7,10 @@ Tables live in a schema of their own for each `load`, so that one server and one
 from __future__ import annotations
 
 import datetime as dt
+import json
 import math
+import re
+import struct
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,6 +20,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import psycopg
 from postgres_server import PostgresServer
+from psycopg.adapt import Buffer, Loader
+from psycopg.types.json import set_json_loads
+from psycopg.types.range import Range
 
 import mzsql
 
@@ -25,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SECONDS = 20
+_MINE = re.compile(r"/\*mine\*/.*?/\*theirs\*/")
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,21 @@ Rows = list[tuple[Any, ...]]
 Answer = Rows | Failure
 
 
+@dataclass(frozen=True)
+class _Document:
+    """PostgreSQL's jsonb, as its text."""
+
+    text: str
+
+
+class _Real(Loader):
+    """A real as the double that it is, not as the one that its text is."""
+
+    def load(self, data: Buffer) -> float:
+        (value,) = struct.unpack("f", struct.pack("f", float(bytes(data))))
+        return float(value)
+
+
 def plain(value: object) -> object:
     """A value that compares across drivers, with the kind of its type."""
     if isinstance(value, float):
@@ -47,6 +69,12 @@ def plain(value: object) -> object:
         return ("numeric", value if value.is_finite() else str(value))
     if isinstance(value, list | tuple):
         return tuple(plain(item) for item in value)
+    if isinstance(value, Range | mzsql.Range):
+        bounds = value.bounds or ""
+        ends = (value.lower, value.upper, bounds)
+        return ("range", "empty" if value.isempty else ends)
+    if isinstance(value, mzsql.Jsonb | _Document):
+        return ("jsonb", json.dumps(json.loads(value.text), sort_keys=True))
     if isinstance(value, dt.timedelta | mzsql.Interval):
         return ("interval", _microseconds(value))
     return (type(value).__name__, value)
@@ -81,7 +109,13 @@ class Worlds:
         self.postgres.execute("SET timezone = 'UTC'")
         # A plan of its own for each query is what takes PostgreSQL long, not the few rows.
         self.postgres.execute("SET jit = off")
-        self.ours = mzsql.connect(env, spark=spark)
+        self.postgres.adapters.register_loader("float4", _Real)
+        set_json_loads(lambda data: _Document(bytes(data).decode()), self.postgres)
+        if spark is None:
+            # What is asked is what queries answer, not where tables lie.
+            self.ours = mzsql.connect(blob="mem:", consensus="mem:")
+        else:
+            self.ours = mzsql.connect(env, spark=spark)
         self.ours.execute(f"SET statement_timeout = '{_SECONDS * (10 if spark else 1)} s'")
         self._schemas = 0
 
@@ -112,7 +146,7 @@ class Worlds:
     def theirs(self, sql: str) -> Answer:
         """PostgreSQL's answer."""
         try:
-            return self.postgres.execute(sql.encode()).fetchall()
+            return self.postgres.execute(_MINE.sub("", sql).encode()).fetchall()
         except psycopg.Error as error:
             return Failure(error.sqlstate or "", str(error).split("\n")[0])
 

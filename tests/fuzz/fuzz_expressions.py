@@ -16,13 +16,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from fuzz_schema import KINDS, LIMITS, TAME, literal
+from fuzz_rare import RareExpressions
+from fuzz_schema import COMMON, KINDS, LIMITS, TAME, UNORDERED, cast_name, literal, random_kind
 from fuzz_tree import Node, clause, expr, listed, text
 
 INTEGERS = ("smallint", "integer", "bigint")
 NUMBERS = (*INTEGERS, "numeric", "double")
-SQL = {"double": "double precision"}
-_TAME = {"double": 1e6, "date": 100.0, "timestamp": 100.0}
+_TAME = {"date": 100.0, "timestamp": 100.0}
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,17 @@ class Subqueries(Protocol):
     def one_row(self, kind: str, outer: tuple[Ref, ...], depth: int) -> Node:
         """At most one row of one column."""
 
+    def sorted_column(self, kind: str, outer: tuple[Ref, ...], depth: int) -> Node:
+        """Any number of rows of one column, in a total order."""
 
-class Expressions:
+
+class Expressions(RareExpressions):
     """Expressions from a generator of random numbers."""
 
-    def __init__(self, rng: random.Random, subqueries: Subqueries) -> None:
+    def __init__(self, rng: random.Random, subqueries: Subqueries, *, rare: bool = True) -> None:
         self.rng = rng
+        self.rare = rare
+        self.numbers = (*NUMBERS, "real") if rare else NUMBERS
         self.subqueries = subqueries
         self._makers: dict[str, list[Callable[[Scope, int], Node]]] = {
             "boolean": [self._comparison] * 4 + [self._logic] * 3 + [self._null_test] * 2
@@ -81,7 +86,10 @@ class Expressions:
         self._makers["integer"] += [self._measure] * 2
         self._makers["numeric"] = [self._numeric] * 4
         self._makers["double"] = [self._double] * 4
-        for kind in KINDS:
+        for kind, makers in self.rare_makers().items() if rare else ():
+            self._makers[kind] = [*self._makers.get(kind, []), *makers]
+        for kind in KINDS if rare else COMMON:
+            self._makers.setdefault(kind, [])
             self._makers[kind] += [lambda s, d, k=kind: self._choice(k, s, d)] * 2
             self._makers[kind].append(lambda s, d, k=kind: self._scalar_query(k, s, d))
 
@@ -102,7 +110,7 @@ class Expressions:
             ref = self.rng.choice(columns)
             return expr(kind, ref.sql, bound=ref.bound)
         if self.rng.random() < 0.04:
-            return expr(kind, f"(NULL::{SQL.get(kind, kind)})", bound=0)
+            return expr(kind, f"(NULL::{cast_name(kind)})", bound=0)
         value = self.rng.choice(TAME[kind])
         bound = {"boolean": 1.0, "text": 10.0}.get(kind, 100.5)
         return expr(kind, literal(value, kind), bound=bound)
@@ -113,12 +121,12 @@ class Expressions:
 
     def comparable(self, kind: str) -> str:
         """A type to compare one with: itself, or another number."""
-        if kind in NUMBERS and self.rng.random() < 0.2:
-            return self.rng.choice(NUMBERS)
+        if kind in self.numbers and self.rng.random() < 0.2:
+            return self.rng.choice(self.numbers)
         return kind
 
-    def _kind(self) -> str:
-        return self.rng.choice(KINDS)
+    def _kind(self, *, ordered: bool = True) -> str:
+        return random_kind(self.rng, ordered=ordered, rare=self.rare)
 
     def _choice(self, kind: str, scope: Scope, depth: int) -> Node:
         """CASE, coalesce and their like."""
@@ -129,7 +137,7 @@ class Expressions:
                 return expr(kind, "coalesce(", a, ", ", b, ")", bound=bound)
             case 1:
                 return expr(kind, "nullif(", a, ", ", b, ")", bound=a.bound)
-            case 2 if kind != "boolean":
+            case 2 if kind != "boolean" and kind not in UNORDERED:
                 name = self.rng.choice(["greatest", "least"])
                 return expr(kind, f"{name}(", a, ", ", b, ")", bound=bound)
             case 3:
@@ -192,12 +200,14 @@ class Expressions:
 
     def _integer_of(self, kind: str, scope: Scope, depth: int) -> Node:
         """A cast of another number."""
-        other = self.rng.choice([k for k in (*NUMBERS, "boolean") if k != kind])
+        other = self.rng.choice([k for k in (*self.numbers, "boolean") if k != kind])
         if other == "boolean":
             if kind != "integer":
                 return self.leaf(kind, scope)
             return expr(kind, "(", self.value("boolean", scope, depth), ")::integer", bound=1)
-        limit = min(LIMITS[kind] - 1, 1e6) if other == "double" else LIMITS[kind] - 1
+        limit = LIMITS[kind] - 1
+        if other in ("double", "real"):
+            limit = min(limit, 1e6)
         a = self.value(other, scope, depth, limit)
         return expr(kind, "(", a, f")::{kind}", bound=a.bound + 1)
 
@@ -377,7 +387,7 @@ class Expressions:
         return expr("boolean", "(", a, self.rng.choice([" AND ", " OR "]), b, ")", bound=1)
 
     def _null_test(self, scope: Scope, depth: int) -> Node:
-        a = self.value(self._kind(), scope, depth)
+        a = self.value(self._kind(ordered=False), scope, depth)
         return expr("boolean", "(", a, self.rng.choice([" IS NULL)", " IS NOT NULL)"]), bound=1)
 
     def _truth(self, scope: Scope, depth: int) -> Node:

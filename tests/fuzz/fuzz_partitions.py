@@ -3,7 +3,7 @@
 Ternary logic partitioning: the rows of a relation are those for which a condition holds, those for which it does not and those for which
 it is unknown; so they are as bags, distinct, grouped and summed up. NoREC: a condition in WHERE, which the optimizer may push, turn and
 split, keeps as many rows as it holds in when it stands in the select list, where the optimizer leaves it alone. A join's condition may
-stand in WHERE as well.
+stand in WHERE as well, and a full join is a left and a right one, less what both have.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from dataclasses import dataclass
 
 from fuzz_engines import Answer, Failure, Rows, Worlds, bag
 from fuzz_expressions import Ref
-from fuzz_queries import Queries, qualified
+from fuzz_made import qualified
+from fuzz_queries import Queries
 from fuzz_run import least
-from fuzz_schema import Table
+from fuzz_schema import EXTREMES, Table
 from fuzz_tree import Node, listed, text
 
 #: From the answers to the queries of a law, whether it holds.
@@ -44,7 +45,7 @@ def law_of(seed: int, tables: list[Table]) -> Law:
     queries = Queries(rng, tables)
     source, refs = queries.relation()
     condition = queries.condition(refs)
-    made = [_rows, _distinct, _summed, _grouped, _counted, _joined]
+    made = [_rows, _distinct, _summed, _grouped, _counted, _joined, _full]
     return rng.choice(made)(rng, queries, source, refs, condition)
 
 
@@ -89,7 +90,7 @@ def _summed(
 ) -> Law:
     ref = rng.choice([r for r in refs if r.kind not in ("boolean", "text")] or list(refs))
     total = f", sum({ref.sql})" if ref.kind in ("smallint", "integer", "bigint", "numeric") else ""
-    extremes = f", min({ref.sql}), max({ref.sql})" if ref.kind != "boolean" else ""
+    extremes = f", min({ref.sql}), max({ref.sql})" if ref.kind in EXTREMES else ""
     head = text(f"count(*), count({ref.sql}){extremes}{total}")
 
     def holds(answers: list[Rows]) -> bool:
@@ -165,6 +166,24 @@ def _joined(
         return bag(answers[0]) == bag(answers[1])
 
     return Law("joined", text(left, right), holds)
+
+
+def _full(
+    rng: random.Random, queries: Queries, source: Node, refs: tuple[Ref, ...], _: Node
+) -> Law:
+    """A full join on any condition, which PostgreSQL has not, is what its halves are together."""
+    other, more = queries.table()
+    both = qualified((*refs, *more))
+    condition = queries.condition(both)
+    head = listed(", ", [ref.sql for ref in _items(rng, both)])
+    words = ("FULL", "INNER", "LEFT", "RIGHT")
+    joins = (text(source, f" {word} JOIN ", other, " ON ", condition) for word in words)
+
+    def holds(answers: list[Rows]) -> bool:
+        full, inner, left, right = map(bag, answers)
+        return full + inner == left + right
+
+    return Law("full", text(*(text("SELECT ", head, " FROM ", join) for join in joins)), holds)
 
 
 def broken(worlds: Worlds, law: Law) -> str:

@@ -25,6 +25,15 @@ CONSTANTS = {
     "text": "'a'",
     "date": "DATE '2020-02-29'",
     "timestamp": "TIMESTAMP '2020-02-29 12:34:56'",
+    "real": "(1)::real",
+    "time": "TIME '12:34:56'",
+    "timestamptz": "TIMESTAMPTZ '2020-02-29 12:34:56+00'",
+    "uuid": "('00000000-0000-0000-0000-000000000000'::uuid)",
+    "bytea": "('a'::bytea)",
+    "jsonb": "('1'::jsonb)",
+    "integers": "ARRAY[1]",
+    "texts": "ARRAY['a']",
+    "range": "int4range(1, 3)",
 }
 
 

@@ -9,6 +9,8 @@ from fuzz_run import differ
 SETUP = (
     "CREATE TABLE found (a integer, b text, c numeric(12, 2))",
     "INSERT INTO found VALUES (1, '', 1.25), (2, 'x,y', -2.50), (NULL, NULL, 99.99), (1, '', 1.25)",
+    "CREATE TABLE signs (x integer, y numeric(12, 2), z double precision)",
+    "INSERT INTO signs VALUES (1, -2.5, 1), (-1, 2.5, -1), (1, 2.5, NULL), (NULL, NULL, 3)",
 )
 QUERIES = (
     # A query in parentheses, alone or as an arm.
@@ -20,6 +22,9 @@ QUERIES = (
     "SELECT CASE WHEN round(stddev((a | a)), 3) IS NULL THEN round(c / nullif(c, 0), 3) ELSE c END = 1 FROM found GROUP BY c",
     "SELECT stddev(a) > 0 AND (round(variance(a + 1), 3) = round(var_pop(a), 3) OR stddev(a) IS NULL)"
     " FROM found GROUP BY b HAVING NOT (stddev(a) > 1) OR count(*) > 0",
+    # Two opposite values have one square.
+    "SELECT round(variance(DISTINCT x), 3), round(stddev_pop(DISTINCT y), 3), var_pop(DISTINCT z) FROM signs",
+    "SELECT round(variance(DISTINCT x) FILTER (WHERE y > 0), 3), variance(DISTINCT x) FILTER (WHERE y > 9) FROM signs",
 )  # fmt: skip
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from fuzz_changes import random_change
 from fuzz_engines import Worlds, bag
-from fuzz_queries import Options, Queries
+from fuzz_made import Options
+from fuzz_queries import Queries
 from fuzz_schema import Table, random_tables
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1200)]
 
 _VIEWS, _CHANGES = 5, 5
+#: What a dataflow maintains.
+_MAINTAINED = Options(windows=False, rare=False, recursion=False, depth=2)
 
 
 @pytest.fixture(scope="module")
@@ -30,11 +33,11 @@ def _made(worlds: Worlds, rng: random.Random, tables: list[Table]) -> dict[str, 
     """Views by their names, each with its query."""
     views: dict[str, str] = {}
     while len(views) < _VIEWS:
-        query = str(Queries(rng, tables, Options(windows=False, depth=2)).top())
+        query = str(Queries(rng, tables, _MAINTAINED).top())
         name = f"view{len(views)}"
         worlds.ours.execute(f"CREATE MATERIALIZED VIEW {name} AS {query}")
         views[name] = query
-    name, query = f"view{_VIEWS}", str(Queries(rng, tables, Options(windows=False, depth=2)).top())
+    name, query = f"view{_VIEWS}", str(Queries(rng, tables, _MAINTAINED).top())
     worlds.ours.execute(f"CREATE VIEW {name} AS {query}")
     worlds.ours.execute(f"CREATE INDEX {name}_by_x0 ON {name} (x0)")
     return {**views, name: query}
@@ -43,7 +46,7 @@ def _made(worlds: Worlds, rng: random.Random, tables: list[Table]) -> dict[str, 
 @pytest.mark.parametrize("seed", range(3))
 def test_views_follow_every_change(worlds: Worlds, seed: int) -> None:
     rng = random.Random(f"views {seed}")
-    tables = random_tables(rng, 2)
+    tables = random_tables(rng, 2, rare=False)
     worlds.load(tables)
     views = _made(worlds, rng, tables)
     told = [s + ";" for table in tables for s in table.statements()]

@@ -1,0 +1,14 @@
+"""Random queries that are kept up to date while their tables change are what PostgreSQL computes anew."""
+
+from __future__ import annotations
+
+import pytest
+from fuzz_engines import Worlds
+from fuzz_follow import followed
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("start", range(0, 40, 10))
+def test_subscriptions_add_up_to_the_query_after_every_change(worlds: Worlds, start: int) -> None:
+    found = [told for seed in range(start, start + 10) for told in followed(worlds, seed)]
+    assert not found, f"{len(found)} differ\n\n" + "\n\n".join(found[:3])
