@@ -15,7 +15,6 @@ from mzsql.explain.lines import Lines
 from mzsql.explain.physical import finish, recursion_limit
 from mzsql.expr import functions
 from mzsql.expr import relation as mir
-from mzsql.expr import scalar as sc
 from mzsql.expr.dataflow import MirDataflow, PeekExport
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.relation import RowSetFinishing
@@ -23,7 +22,7 @@ from mzsql.expr.typing import relation_type
 from mzsql.frontend.depth import deep
 from mzsql.repr.ids import GlobalId
 from mzsql.transform.attributes import Derivation
-from mzsql.transform.predicate_pushdown import INLINED, size_over
+from mzsql.transform.predicate_pushdown import filters_over_input
 
 #: How many rows of a constant are shown.
 MAX_ROWS = 20
@@ -358,15 +357,7 @@ def pushed_filters(mfp: MapFilterProject | None) -> MapFilterProject | None:
     if mfp is None:
         return None
     # What a filter computes first is part of it: it reads the source's columns alone.
-    columns: list[sc.Scalar] = [sc.Column(i) for i in range(mfp.input_arity)]
-    for expr in mfp.expressions:
-        columns.append(sc.substitute(expr, columns))
-    sizes = [sum(1 for _ in sc.walk(expr)) for expr in columns]
-    preds = [
-        sc.substitute(pred, columns)
-        for _, pred in mfp.predicates
-        if size_over(pred, sizes) <= INLINED
-    ]
+    preds = filters_over_input(mfp)
     if not preds:
         return None
     # What several predicates share is computed once.

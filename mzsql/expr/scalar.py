@@ -7,6 +7,7 @@ the frontend. The nodes follow Materialize's `MirScalarExpr` (reference facts 5,
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import is_
 
@@ -184,6 +185,46 @@ def substitute(expr: Scalar, columns: Sequence[Scalar]) -> Scalar:
         return expr
     new = [substitute(kid, columns) for kid in kids]
     return expr if all(map(is_, new, kids)) else with_children(expr, new)
+
+
+#: How many nodes an expression may get by taking in what computes the columns that it reads: written out again and again it doubles.
+INLINED = 1000
+
+
+def size_over(expr: Scalar, sizes: Sequence[int]) -> int:
+    """The nodes of an expression whose columns stand for expressions of these sizes."""
+    return sum(sizes[n.index] if isinstance(n, Column) else 1 for n in walk(expr))
+
+
+def inlined(scalars: Sequence[Scalar], width: int) -> list[Scalar]:
+    """The columns of rows of `width` columns to which `scalars` are appended, each computed from those before it, over the rows' own.
+
+    One that would have more than `INLINED` nodes stays a column, as do those that read it, if nothing but such columns.
+    """
+    columns: list[Scalar] = [column(c) for c in range(width)]
+    sizes = [1] * width
+    for scalar in scalars:
+        size = size_over(scalar, sizes)
+        small = size <= INLINED
+        columns.append(substitute(scalar, columns) if small else column(len(columns)))
+        sizes.append(size if small else 1)
+    return columns
+
+
+def inlined_into(
+    exprs: Sequence[Scalar], scalars: Sequence[Scalar], width: int
+) -> tuple[Scalar, ...] | None:
+    """Expressions over rows with `scalars` appended as such over the rows' own columns; None where one would become too large."""
+    columns = inlined(scalars, width)
+    found = tuple(substitute(expr, columns) for expr in exprs)
+    return found if all(is_small(expr, width) for expr in found) else None
+
+
+def is_small(expr: Scalar, width: int) -> bool:
+    """Whether an expression reads only the first `width` columns and has no more than `INLINED` nodes."""
+    nodes = list(itertools.islice(walk(expr), INLINED + 1))
+    reads = (node.index for node in nodes if isinstance(node, Column))
+    return len(nodes) <= INLINED and all(index < width for index in reads)
 
 
 def scalar_type(expr: Scalar, columns: Sequence[ColumnType]) -> SqlType:

@@ -299,7 +299,7 @@ class QueryPlanner:
             for x, y in zip(a.types, b.types, strict=True)
         )
         distinct = node.args.get("distinct", True) is not False
-        return Planned(set_relation(name, a, b, distinct), types, left.names)
+        return Planned(set_relation(name, a, b, distinct, self._fresh()), types, left.names)
 
     def cast_columns(
         self, planned: Planned, wanted: Sequence[SqlType], context: str, what: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from sqlglot import expressions as exp
@@ -57,8 +58,14 @@ def rows_relation(rows: list[tuple[Typed, ...]], types: tuple[ColumnType, ...]) 
     return parts[0] if len(parts) == 1 else hir.Union(tuple(parts))
 
 
-def set_relation(name: str, left: Planned, right: Planned, distinct: bool) -> hir.Relation:
-    """UNION, EXCEPT and INTERSECT in terms of union, negation and threshold."""
+#: A left side of INTERSECT with more relations is named, as its plan would stand there twice.
+_REPEATED = 100
+
+
+def set_relation(
+    name: str, left: Planned, right: Planned, distinct: bool, fresh: int
+) -> hir.Relation:
+    """UNION, EXCEPT and INTERSECT in terms of union, negation and threshold; `fresh` is an id that no CTE in scope has."""
     a, b = left.relation, right.relation
     if name == "UNION":
         parts = (*(_union_parts(a)), *(_union_parts(b)))
@@ -69,7 +76,14 @@ def set_relation(name: str, left: Planned, right: Planned, distinct: bool) -> hi
         return hir.Threshold(hir.Union((a, hir.Negate(b))))
     if distinct:
         a, b = hir.Distinct(a), hir.Distinct(b)
-    # What is in both: the left less what only the left has.
+    if any(True for _ in itertools.islice(hir.walk(a), _REPEATED, None)):
+        get = hir.Get(fresh, RelationType(left.types))
+        return hir.Let("intersect", fresh, a, _intersect(get, b))
+    return _intersect(a, b)
+
+
+def _intersect(a: hir.Relation, b: hir.Relation) -> hir.Relation:
+    """What is in both: the left less what only the left has."""
     only_left = hir.Threshold(hir.Union((a, hir.Negate(b))))
     return hir.Union((a, hir.Negate(only_left)))
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from mzsql.expr import spell
 from mzsql.expr.functions.table import Engine
 from mzsql.expr.mfp import MapFilterProject
-from mzsql.expr.scalar import Column, Scalar, permute, substitute, support
+from mzsql.expr.scalar import Scalar, inlined, permute, substitute, support
 from mzsql.render.rendered import KeySource, Lookup
 from mzsql.render.statement import columns_of
 from mzsql.repr.types import ColumnType
@@ -68,13 +68,14 @@ def arranged_trace(
 
 def through_mfp(trace: Trace, mfp: MapFilterProject) -> Trace:
     """A trace of what an MFP puts out, from the trace of what goes in."""
-    current: list[Scalar] = [Column(i) for i in range(mfp.input_arity)]
-    for expr in mfp.expressions:
-        current.append(substitute(expr, current))
+    current = inlined(mfp.expressions, mfp.input_arity)
     outputs = [current[c] for c in mfp.projection]
 
     def traced(exprs: tuple[Scalar, ...]) -> Sources:
-        return trace(tuple(substitute(e, outputs) for e in exprs))
+        seen = tuple(substitute(e, outputs) for e in exprs)
+        if any(c >= mfp.input_arity for e in seen for c in support(e)):
+            return None  # too large to be written out
+        return trace(seen)
 
     return traced
 

@@ -116,15 +116,15 @@ def _absorbed(rel: mir.Reduce) -> mir.Reduce:
         if isinstance(below, mir.Project):
             columns = [sc.Column(c) for c in below.outputs]
         else:
-            columns = [sc.Column(c) for c in range(mir.arity(below.input))]
-            for scalar in below.scalars:
-                columns.append(sc.substitute(scalar, columns))
+            columns = sc.inlined(below.scalars, mir.arity(below.input))
         key = tuple(sc.substitute(e, columns) for e in rel.group_key)
         aggregates = tuple(
             msgspec.structs.replace(a, expr=sc.substitute(a.expr, columns)) for a in rel.aggregates
         )
-        if any(cost(e) > _ABSORBED for e in (*key, *(a.expr for a in aggregates))):
-            return rel
+        width = mir.arity(below.input)
+        for expr in (*key, *(a.expr for a in aggregates)):
+            if cost(expr) > _ABSORBED or any(c >= width for c in sc.support(expr)):
+                return rel
         rel = msgspec.structs.replace(rel, input=below.input, group_key=key, aggregates=aggregates)
     return rel
 

@@ -15,11 +15,11 @@ from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
 from mzsql.expr.canonical import row_order
 from mzsql.expr.mfp import MapFilterProject, extract_mfp, placed, to_relation
+from mzsql.expr.scalar import INLINED, size_over
 from mzsql.repr.datum import Datum, Row
 from mzsql.repr.types import ColumnType, RelationType
 from mzsql.transform.context import IndexDesc, OptimizerContext
 from mzsql.transform.fusion import conjuncts
-from mzsql.transform.predicate_pushdown import INLINED, size_over
 from mzsql.transform.scalars import simplify
 from mzsql.transform.visit import rebuilt, replace_inputs
 

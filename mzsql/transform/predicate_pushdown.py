@@ -16,6 +16,7 @@ from mzsql.expr import scalar as sc
 from mzsql.expr.canonical import rank
 from mzsql.expr.memo import memo
 from mzsql.expr.mfp import MapFilterProject
+from mzsql.expr.scalar import INLINED, size_over
 from mzsql.expr.typing import nullable, relation_type
 from mzsql.repr.types import ColumnType
 from mzsql.transform.fusion import conjuncts, merge_classes
@@ -102,10 +103,6 @@ def _always_fails(pred: sc.Scalar) -> bool:
     return isinstance(pred, sc.LiteralError)
 
 
-#: How large a predicate may become by taking in what a Map computes.
-INLINED = 1000
-
-
 def _map(rel: mir.Map, preds: Sequence[sc.Scalar]) -> mir.Relation:
     """Predicates over what the Map computes see through it, unless they would become very large."""
     width = mir.arity(rel.input)
@@ -128,29 +125,24 @@ def _map(rel: mir.Map, preds: Sequence[sc.Scalar]) -> mir.Relation:
     return filtered(mir.Map(_push(inner, down), rel.scalars), stay)
 
 
-def size_over(expr: sc.Scalar, sizes: Sequence[int]) -> int:
-    """The nodes of an expression whose columns stand for expressions of these sizes."""
-    return sum(sizes[n.index] if isinstance(n, sc.Column) else 1 for n in sc.walk(expr))
-
-
 def filters_over_input(mfp: MapFilterProject) -> list[sc.Scalar]:
     """The predicates of an MFP over its input's columns, but those that this makes very large."""
-    columns: list[sc.Scalar] = [sc.Column(c) for c in range(mfp.input_arity)]
-    sizes = [1] * mfp.input_arity
-    for expr in mfp.expressions:
-        sizes.append(size_over(expr, sizes))
-        small = sizes[-1] <= INLINED
-        columns.append(sc.substitute(expr, columns) if small else sc.Column(len(columns)))
-    found = [sc.substitute(p, columns) for _, p in mfp.predicates if size_over(p, sizes) <= INLINED]
-    return [p for p in found if all(c < mfp.input_arity for c in sc.support(p))]
+    columns = sc.inlined(mfp.expressions, mfp.input_arity)
+    found = [sc.substitute(pred, columns) for _, pred in mfp.predicates]
+    return [p for p in found if sc.is_small(p, mfp.input_arity)]
 
 
 def _reduce(rel: mir.Reduce, preds: Sequence[sc.Scalar]) -> mir.Relation:
     width = len(rel.group_key)
+    sizes = [sum(1 for _ in sc.walk(e)) for e in rel.group_key]
     # Without a key there is a row for no input too: nothing may be filtered below.
     down, stay = _divide(
         preds,
-        lambda p: width > 0 and bool(sc.support(p)) and all(c < width for c in sc.support(p)),
+        lambda p: (
+            bool(reads := sc.support(p))
+            and all(c < width for c in reads)
+            and size_over(p, sizes) <= INLINED
+        ),
     )
     key = list(rel.group_key)
     columns = relation_type(rel.input).columns if down else ()

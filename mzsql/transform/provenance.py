@@ -31,8 +31,10 @@ def own_stages(part: mir.Relation, values: Mapping[int, mir.Relation]) -> set[St
                 exprs = tuple(sc.substitute(e, columns) for e in exprs)
                 part = part.input
             case mir.Map():
-                exprs = _through_map(part, exprs)
-                part = part.input
+                seen = sc.inlined_into(exprs, part.scalars, mir.arity(part.input))
+                if seen is None:
+                    return found
+                part, exprs = part.input, seen
             case mir.Reduce(group_key=key) if _reads_only(exprs, len(key)):
                 # Every value of the key is there, once.
                 exprs = tuple(sc.substitute(e, key) for e in exprs)
@@ -74,8 +76,10 @@ def _traced(
                 exprs = tuple(sc.substitute(e, columns) for e in exprs)
                 rel = rel.input
             case mir.Map():
-                exprs = _through_map(rel, exprs)
-                rel = rel.input
+                seen = sc.inlined_into(exprs, rel.scalars, mir.arity(rel.input))
+                if seen is None:
+                    return found
+                rel, exprs = rel.input, seen
             case mir.Filter() | mir.TopK() | mir.Threshold() | mir.Negate() | mir.ArrangeBy():
                 rel = rel.input
             case mir.Reduce(group_key=key) if _reads_only(exprs, len(key)):
@@ -98,14 +102,6 @@ def _traced(
 
 def _reads_only(exprs: Exprs, width: int) -> bool:
     return all(c < width for e in exprs for c in sc.support(e))
-
-
-def _through_map(rel: mir.Map, exprs: Exprs) -> Exprs:
-    """Expressions over a Map's output over its input."""
-    columns: list[sc.Scalar] = [sc.Column(c) for c in range(mir.arity(rel.input))]
-    for scalar in rel.scalars:
-        columns.append(sc.substitute(scalar, columns))
-    return tuple(sc.substitute(e, columns) for e in exprs)
 
 
 def _into_join(rel: mir.Join, exprs: Exprs) -> Stage | None:

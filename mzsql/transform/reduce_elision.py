@@ -73,9 +73,7 @@ _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
 def _is_nothing(rel: mir.Relation) -> bool:
     """Whether row-wise operators let no row pass, as one compares two numbers: the check of a subquery that has one row."""
     mfp, _ = extract_mfp(rel)
-    columns: list[sc.Scalar] = [sc.Column(c) for c in range(mfp.input_arity)]
-    for expr in mfp.expressions:
-        columns.append(sc.substitute(expr, columns))
+    columns = sc.inlined(mfp.expressions, mfp.input_arity)
     return any(_is_false(sc.substitute(pred, columns)) for _, pred in mfp.predicates)
 
 
