@@ -23,6 +23,7 @@ from mzsql.frontend.planned import Planned, project
 from mzsql.frontend.query import QueryPlanner
 from mzsql.frontend.returning import written
 from mzsql.frontend.scope import Scope, ScopeItem
+from mzsql.frontend.update_from import joined, once
 from mzsql.repr.errors import (
     DatatypeMismatch,
     InvalidParameter,
@@ -230,21 +231,21 @@ def plan_delete(statement: st.Delete, catalog: CatalogView) -> plans.DeletePlan:
     planner = QueryPlanner(catalog)
     scope = _table_scope(table, statement.alias)
     relation: hir.Relation = hir.Get(table.id, table.desc.typ)
-    if statement.using:
-        relation = hir.Filter(relation, (_using(planner, statement, scope),))
+    if statement.using is not None:
+        using = _using(planner, statement.using, statement.where, scope)
+        relation = hir.Filter(relation, (using,))
     elif statement.where is not None:
         relation = _filtered(planner, relation, scope, statement.where)
     done = written(planner, relation, table.desc, scope, statement.returning)
     return plans.DeletePlan(table, _query(done.relation, done.desc), done.returning)
 
 
-def _using(planner: QueryPlanner, statement: st.Delete, scope: Scope) -> hir.Scalar:
-    select = exp.select("*").from_(statement.using[0], copy=False)
-    for extra in statement.using[1:]:
-        select.append("joins", exp.Join(this=extra))
-    relation, inner = plan_from(planner, select, scope)
-    if statement.where is not None:
-        relation = _filtered(planner, relation, inner, statement.where)
+def _using(
+    planner: QueryPlanner, using: exp.Select, where: exp.Expr | None, scope: Scope
+) -> hir.Scalar:
+    relation, inner = plan_from(planner, using, scope)
+    if where is not None:
+        relation = _filtered(planner, relation, inner, where)
     return hir.Exists(relation)
 
 
@@ -271,12 +272,15 @@ def plan_update(statement: st.Update, catalog: CatalogView) -> plans.UpdatePlan:
     planner = QueryPlanner(catalog)
     scope = _table_scope(table, statement.alias)
     relation: hir.Relation = hir.Get(table.id, desc.typ)
+    if statement.sources is not None:
+        relation, scope = joined(planner, relation, scope, statement.sources)
     if statement.where is not None:
         relation = _filtered(planner, relation, scope, statement.where)
     targets = _columns(table, tuple((n, p) for n, p, _ in statement.assignments))
     ctx = ExprContext(planner, scope, "UPDATE")
     scalars: list[hir.Scalar] = []
-    outputs = [*range(desc.arity), *range(desc.arity)]
+    width = len(scope.items)
+    outputs = [*range(desc.arity), *range(width)]
     for index, (name, position, node) in zip(targets, statement.assignments, strict=True):
         _check_width(planner, scope, node, position)
         value = (
@@ -285,14 +289,17 @@ def plan_update(statement: st.Update, catalog: CatalogView) -> plans.UpdatePlan:
             else ctx.plan(node)
         )
         done = _assigned(value, desc.typ.columns[index].type, name, position_of(node) or position)
-        outputs[desc.arity + index] = desc.arity + len(scalars)
+        outputs[desc.arity + index] = width + len(scalars)
         scalars.append(done.expr)
     mapped = hir.Map(relation, tuple(scalars))
-    doubled = project(mapped, outputs, desc.arity + len(scalars))
+    doubled = project(mapped, outputs, width + len(scalars))
     both = RelationDesc(
-        (*desc.names, *desc.names), RelationType((*desc.typ.columns, *desc.typ.columns))
+        (*desc.names, *(item.name for item in scope.items)),
+        RelationType((*desc.typ.columns, *scope.types())),
     )
     rows = written(planner, doubled, both, scope, statement.returning, row_at=desc.arity)
+    if statement.sources is not None:
+        rows = once(rows, table, width - desc.arity)
     return plans.UpdatePlan(table, _query(rows.relation, rows.desc), rows.returning)
 
 

@@ -7,7 +7,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from mzsql.frontend import statements as st
 from mzsql.frontend.parse_pieces import QUERY_STARTS, Pieces
-from mzsql.repr.errors import SqlSyntaxError, Unsupported
+from mzsql.repr.errors import SqlSyntaxError
 
 
 def _values_of(node: exp.Expr, names: list[str], position: int) -> list[exp.Expr]:
@@ -85,10 +85,19 @@ class WritingParser(Pieces):
         assignments = self._assignment()
         while self.p._match(TokenType.COMMA):
             assignments += self._assignment()
-        if self.at("FROM"):
-            raise Unsupported("UPDATE … FROM is not supported", position=self.position())
+        sources = self._tables() if self.at("FROM") else None
         where = self.expression() if self.at("WHERE") else None
-        return st.Update(self.source, table, alias, tuple(assignments), where, self._returning())
+        returning = self._returning()
+        values = tuple(assignments)
+        return st.Update(self.source, table, alias, values, where, returning, sources)
+
+    def _tables(self) -> exp.Select:
+        """What stands in a FROM or USING clause, as a query of all of it."""
+        first = self.p._parse_table()
+        if first is None:
+            self.p.expected("identifier")
+        joins = list(self.p._parse_joins())
+        return exp.Select(expressions=[exp.Star()], from_=exp.From(this=first), joins=joins)
 
     def _alias(self, *stop: str) -> str | None:
         if self.p._match(TokenType.ALIAS):
@@ -117,13 +126,9 @@ class WritingParser(Pieces):
         self.need("FROM")
         table = self.name()
         alias = self._alias()
-        using: list[exp.Expr] = []
-        if self.at("USING"):
-            using.append(self.p._parse_table(joins=True))
-            while self.p._match(TokenType.COMMA):
-                using.append(self.p._parse_table(joins=True))
+        using = self._tables() if self.at("USING") else None
         where = self.expression() if self.at("WHERE") else None
-        return st.Delete(self.source, table, alias, tuple(using), where, self._returning())
+        return st.Delete(self.source, table, alias, using, where, self._returning())
 
     def copy(self) -> st.CopyFrom | st.CopyTo:
         """COPY t FROM {'<file>' | STDIN}, COPY {t | (query)} TO {STDOUT | '<file>'} [WITH] (FORMAT …)."""

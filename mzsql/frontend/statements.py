@@ -165,22 +165,23 @@ class Insert(Statement):
 
 @dataclass(frozen=True)
 class Update(Statement):
-    """UPDATE."""
+    """UPDATE; `sources` is a query of what stands in its FROM clause."""
 
     table: Name
     alias: str | None
     assignments: tuple[tuple[str, int, exp.Expr], ...]
     where: exp.Expr | None
     returning: tuple[exp.Expr, ...] = ()
+    sources: exp.Select | None = None
 
 
 @dataclass(frozen=True)
 class Delete(Statement):
-    """DELETE."""
+    """DELETE; `using` is a query of what stands in its USING clause."""
 
     table: Name
     alias: str | None
-    using: tuple[exp.Expr, ...]
+    using: exp.Select | None
     where: exp.Expr | None
     returning: tuple[exp.Expr, ...] = ()
 

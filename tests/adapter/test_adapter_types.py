@@ -33,6 +33,15 @@ def con(place: str) -> Iterator[Connection]:
     con.close()
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
+    """For what changes nothing."""
+    con = mzsql.connect(str(tmp_path_factory.mktemp("types")))
+    con.execute(_TYPES)
+    yield con
+    con.close()
+
+
 def _rows(con: Connection, sql: str) -> list[tuple[Any, ...]]:
     return [tuple(row) for row in con.execute(sql).fetchall()]
 
@@ -58,6 +67,7 @@ def test_values_are_cast_to_them_and_stored_as_what_they_are_made_of(
     again.close()
 
 
+@pytest.mark.long
 def test_the_catalog_lists_them(con: Connection) -> None:
     names = ["By Name", "ints", "line", "nested", "point"]
     assert [name for name, _ in _rows(con, "SHOW TYPES")] == names
@@ -73,6 +83,7 @@ def test_the_catalog_lists_them(con: Connection) -> None:
     assert text == f'CREATE TYPE "materialize"."public"."line" AS ("a" {whole}, "b" {whole});'
 
 
+@pytest.mark.long
 def test_what_a_definition_names_stays(con: Connection) -> None:
     con.execute("CREATE TABLE t (p point)")
     con.execute("CREATE VIEW v AS SELECT '{7}'::ints AS l")
@@ -102,6 +113,7 @@ def test_definitions_follow_when_they_are_renamed(con: Connection) -> None:
     con.execute("ALTER TABLE t SET (RETAIN HISTORY FOR '5 min')")
 
 
+@pytest.mark.long
 def test_they_are_made_in_transactions_and_named_in_recursions(con: Connection) -> None:
     con.execute("BEGIN; CREATE TYPE late AS LIST (ELEMENT TYPE = ints); ROLLBACK")
     con.execute("BEGIN; CREATE TYPE later AS LIST (ELEMENT TYPE = ints); COMMIT")
@@ -136,14 +148,14 @@ def test_they_are_made_in_transactions_and_named_in_recursions(con: Connection) 
         ("INSERT INTO ints VALUES (1)", "cannot insert into type"),
     ],
 )
-def test_what_cannot_be_is_refused(con: Connection, sql: str, message: str) -> None:
+def test_what_cannot_be_is_refused(shared: Connection, sql: str, message: str) -> None:
     with pytest.raises(mzsql.Error, match=message):
-        con.execute(sql)
+        shared.execute(sql)
 
 
-def test_arrays_and_lists_are_made_of_each_other(con: Connection) -> None:
+def test_arrays_and_lists_are_made_of_each_other(shared: Connection) -> None:
     assert _rows(
-        con, "SELECT NULL::int[] list, NULL::int list[] list, LIST[ARRAY[1]]::int[] list"
+        shared, "SELECT NULL::int[] list, NULL::int list[] list, LIST[ARRAY[1]]::int[] list"
     ) == [(None, None, [[1]])]
 
 
