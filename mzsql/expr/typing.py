@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from mzsql.expr import functions
 from mzsql.expr import relation as mir
 from mzsql.expr.memo import memo
+from mzsql.expr.parts import part_of, parts
 from mzsql.expr.relation_keys import (
     filtered_keys,
     join_keys,
@@ -86,34 +87,34 @@ def relation_type(
 def _relation_type(rel: mir.Relation, known: Mapping[int, RelationType]) -> RelationType:
     if isinstance(rel, mir.Get):
         return known.get(rel.id, rel.typ) if isinstance(rel.id, int) else rel.typ
-    scopes = memo("relation_type")
-    scope = frozenset(known.items())
-    types = scopes.setdefault(scope, {})
-    return _type_within(rel, known, types)
+    return _Types().of(rel, known)
 
 
-def _type_within(
-    rel: mir.Relation, known: Mapping[int, RelationType], types: dict[mir.Relation, RelationType]
-) -> RelationType:
-    """As `_relation_type`, where `types` has what was derived with these bindings in scope."""
-    found = types.get(rel)
-    if found is None:
-        found = types[rel] = _derived(rel, known, types)
-    return found
+class _Types:
+    """Types of relations by what they depend on: themselves, and the types of the bindings that they read."""
 
+    def __init__(self) -> None:
+        self._parts = parts()
+        self._types: dict[tuple[object, ...], RelationType] = memo("relation_type")
 
-def _derived(
-    rel: mir.Relation, known: Mapping[int, RelationType], types: dict[mir.Relation, RelationType]
-) -> RelationType:
-    match rel:
-        case mir.Let(id=local, value=value, body=body):
-            inner = {**known, local: _type_within(value, known, types)}
-            return _relation_type(body, inner)
-        case mir.LetRec(ids=ids, values=values, body=body):
-            return _relation_type(body, {**known, **recursive_types(ids, values, known)})
-        case _:
-            parts = [_type_within(part, known, types) for part in mir.inputs(rel)]
-            return node_type(rel, parts, known) if not parts else derived_type(rel, parts)
+    def of(self, rel: mir.Relation, known: Mapping[int, RelationType]) -> RelationType:
+        """The type of a relation where bindings have these types."""
+        reads = part_of(rel, self._parts).reads if known else ()
+        key = (rel, *(known.get(local) for local in sorted(reads)))
+        found = self._types.get(key)
+        if found is None:
+            found = self._types[key] = self._derived(rel, known)
+        return found
+
+    def _derived(self, rel: mir.Relation, known: Mapping[int, RelationType]) -> RelationType:
+        match rel:
+            case mir.Let(id=local, value=value, body=body):
+                return self.of(body, {**known, local: self.of(value, known)})
+            case mir.LetRec(ids=ids, values=values, body=body):
+                return self.of(body, {**known, **recursive_types(ids, values, known)})
+            case _:
+                inputs = [self.of(part, known) for part in mir.inputs(rel)]
+                return derived_type(rel, inputs) if inputs else node_type(rel, inputs, known)
 
 
 def derived_type(rel: mir.Relation, inputs: Sequence[RelationType]) -> RelationType:

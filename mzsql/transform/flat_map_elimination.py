@@ -11,10 +11,10 @@ from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
 from mzsql.expr.evaluate import EvalError
 from mzsql.expr.memo import memo
+from mzsql.expr.parts import kinds_of
 from mzsql.expr.typing import relation_type
 from mzsql.transform.context import OptimizerContext
 from mzsql.transform.fold_constants import series_length
-from mzsql.transform.remembered import kinds_of
 from mzsql.transform.visit import mapped, rewrite
 
 _WHERE = kinds_of(mir.FlatMap)

@@ -19,9 +19,9 @@ import msgspec
 
 from mzsql.expr import relation as mir
 from mzsql.expr.memo import memo
+from mzsql.expr.parts import kinds_of, part_of, parts
 from mzsql.expr.typing import recursive_types, relation_type
 from mzsql.repr.types import RelationType
-from mzsql.transform.remembered import kinds_of, part_of, parts
 from mzsql.transform.visit import kept, replace_inputs
 
 _BINDINGS = kinds_of(mir.Let, mir.LetRec)

@@ -16,7 +16,11 @@ from mzsql.expr import scalar as sc
 from mzsql.expr.canonical import rank
 from mzsql.expr.memo import memo
 from mzsql.expr.mfp import MapFilterProject
+<<<<<<< /tmp/w/SPEED/stage/mzsql/transform/predicate_pushdown.py
 from mzsql.expr.scalar import INLINED, size_over
+=======
+from mzsql.expr.parts import part_of, parts
+>>>>>>> /tmp/w/SPEED/mzsql/transform/predicate_pushdown.py
 from mzsql.expr.typing import nullable, relation_type
 from mzsql.repr.types import ColumnType
 from mzsql.transform.fusion import conjuncts, merge_classes
@@ -283,11 +287,14 @@ def _reads_binding(rel: mir.Relation, local: int) -> bool:
 def _shared_filters(local: int, readers: Sequence[mir.Relation]) -> list[sc.Scalar]:
     """The predicates that stand directly on every Get of `local`."""
     shared: list[sc.Scalar] | None = None
+    known = parts()
     for reader in readers:
         stack: list[tuple[mir.Relation, tuple[sc.Scalar, ...]]] = [(reader, ())]
         while stack:
             node, above = stack.pop()
-            if isinstance(node, mir.Get) and node.id == local:
+            if local not in part_of(node, known).reads:
+                continue
+            if isinstance(node, mir.Get):
                 shared = list(above) if shared is None else [p for p in shared if p in above]
                 if not shared:
                     return []

@@ -9,11 +9,11 @@ from mzsql.expr import functions
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
 from mzsql.expr.mfp import extract_mfp
+from mzsql.expr.parts import kinds_of, part_of, parts
 from mzsql.expr.relation_keys import normalize_keys
 from mzsql.expr.typing import nullable, relation_type
 from mzsql.repr.types import BOOLEAN, ColumnType, RelationType
 from mzsql.transform.provenance import Exprs, trace
-from mzsql.transform.remembered import kinds_of, part_of, parts
 from mzsql.transform.visit import Bindings, mapped, project, rewrite_typed
 
 _WHERE = kinds_of(mir.Reduce)

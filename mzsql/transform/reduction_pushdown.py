@@ -15,8 +15,8 @@ from mzsql.expr import functions
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
 from mzsql.expr.memo import memo
+from mzsql.expr.parts import kinds_of
 from mzsql.transform.fusion import merge_classes
-from mzsql.transform.remembered import kinds_of
 from mzsql.transform.visit import project, rewrite
 
 Classes = Sequence[tuple[sc.Scalar, ...]]

@@ -6,93 +6,12 @@ other bindings, is the same. Equal parts of the plans of a run are one object (`
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from mzsql.expr import relation as mir
 from mzsql.expr.memo import memo
+from mzsql.expr.parts import part_of, parts
 
 #: A part, and what it reads of the bindings around it.
 Key = tuple[int, ...]
-_NOTHING: frozenset[int] = frozenset()
-_KINDS: tuple[type[mir.Relation], ...] = (
-    mir.Constant,
-    mir.Get,
-    mir.Let,
-    mir.LetRec,
-    mir.Project,
-    mir.Map,
-    mir.FlatMap,
-    mir.Filter,
-    mir.Join,
-    mir.Reduce,
-    mir.TopK,
-    mir.Negate,
-    mir.Threshold,
-    mir.Union,
-    mir.ArrangeBy,
-)
-_BITS = {kind: 1 << place for place, kind in enumerate(_KINDS)}
-
-
-class Part(NamedTuple):
-    """What is known of a part of a plan.
-
-    Attributes:
-        rel: the part, kept, so that nothing else takes its identity.
-        reads: the bindings around it that it reads.
-        kinds: which kinds of nodes are in it, as `kinds_of` counts them.
-    """
-
-    rel: mir.Relation
-    reads: frozenset[int]
-    kinds: int
-
-
-def kinds_of(*kinds: type[mir.Relation]) -> int:
-    """Kinds of nodes as a number, a bit for each."""
-    return sum(_BITS[kind] for kind in kinds)
-
-
-def parts() -> dict[int, Part]:
-    """What is known in this run of parts, by their identity."""
-    return memo("parts")
-
-
-def part_of(rel: mir.Relation, known: dict[int, Part]) -> Part:
-    """What is known of a part, found out where it is not yet."""
-    found = known.get(id(rel))
-    if found is not None:
-        return found
-    stack = [rel]
-    while stack:
-        node = stack[-1]
-        due = [kid for kid in mir.inputs(node) if id(kid) not in known]
-        if due:
-            stack.extend(due)
-            continue
-        stack.pop()
-        known[id(node)] = seen(node, known)
-    return known[id(rel)]
-
-
-def seen(node: mir.Relation, known: dict[int, Part]) -> Part:
-    """What a node is, that of its inputs being known."""
-    kinds = _BITS[type(node)]
-    if isinstance(node, mir.Get):
-        return Part(node, frozenset({node.id}) if isinstance(node.id, int) else _NOTHING, kinds)
-    below = [known[id(kid)] for kid in mir.inputs(node)]
-    if len(below) == 1:
-        return Part(node, below[0].reads, kinds | below[0].kinds)
-    reads = _NOTHING
-    for part in below:
-        kinds |= part.kinds
-        if part.reads:
-            reads |= part.reads
-    if isinstance(node, mir.Let):
-        reads = below[0].reads | (below[1].reads - {node.id})
-    elif isinstance(node, mir.LetRec):
-        reads -= frozenset(node.ids)
-    return Part(node, reads, kinds)
 
 
 class Scope:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mzsql.expr import relation as mir
+from mzsql.expr.parts import kinds_of, part_of, parts
 from mzsql.transform.non_negative import non_negative, recursive_signs
-from mzsql.transform.remembered import kinds_of, part_of, parts
 from mzsql.transform.visit import replace_inputs
 
 _WHERE = kinds_of(mir.Threshold)

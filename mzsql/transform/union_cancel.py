@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mzsql.expr import relation as mir
 from mzsql.expr.memo import memo
+from mzsql.expr.parts import kinds_of
 from mzsql.expr.typing import relation_type
-from mzsql.transform.remembered import kinds_of
 from mzsql.transform.visit import rewrite
 
 _WHERE = kinds_of(mir.Negate)

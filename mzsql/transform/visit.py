@@ -8,11 +8,12 @@ from operator import is_
 
 from mzsql.expr import relation as mir
 from mzsql.expr.memo import memo
+from mzsql.expr.parts import parts, seen
 from mzsql.expr.scalar import Scalar
 from mzsql.expr.typing import derived_type, node_type, relation_type
 from mzsql.location import check_caller
 from mzsql.repr.types import RelationType
-from mzsql.transform.remembered import Key, Scope, parts, seen
+from mzsql.transform.remembered import Key, Scope
 
 
 def rewrite(

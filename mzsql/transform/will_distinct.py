@@ -9,8 +9,9 @@ from collections.abc import Mapping
 
 from mzsql.expr import relation as mir
 from mzsql.expr.memo import memo
+from mzsql.expr.parts import kinds_of, part_of, parts
 from mzsql.transform.non_negative import non_negative, recursive_signs
-from mzsql.transform.remembered import Key, Scope, kinds_of, part_of, parts
+from mzsql.transform.remembered import Key, Scope
 from mzsql.transform.visit import filtered, mapped, project, replace_inputs
 
 Signs = Mapping[int, bool]
