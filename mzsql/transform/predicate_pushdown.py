@@ -16,11 +16,8 @@ from mzsql.expr import scalar as sc
 from mzsql.expr.canonical import rank
 from mzsql.expr.memo import memo
 from mzsql.expr.mfp import MapFilterProject
-<<<<<<< /tmp/w/SPEED/stage/mzsql/transform/predicate_pushdown.py
-from mzsql.expr.scalar import INLINED, size_over
-=======
 from mzsql.expr.parts import part_of, parts
->>>>>>> /tmp/w/SPEED/mzsql/transform/predicate_pushdown.py
+from mzsql.expr.scalar import INLINED, size_over
 from mzsql.expr.typing import nullable, relation_type
 from mzsql.repr.types import ColumnType
 from mzsql.transform.fusion import conjuncts, merge_classes
