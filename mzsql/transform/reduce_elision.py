@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from mzsql.expr import functions
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
+from mzsql.expr.functions import windows
 from mzsql.expr.mfp import extract_mfp
 from mzsql.expr.parts import kinds_of, part_of, parts
 from mzsql.expr.relation_keys import normalize_keys
@@ -117,6 +118,8 @@ def _elide(rel: mir.Relation, types: Sequence[RelationType]) -> mir.Relation:
 
 def of_one_row(aggregate: sc.AggregateExpr, columns: Sequence[ColumnType]) -> sc.Scalar | None:
     """The aggregate of a group of one row as a scalar of that row; None where there is no spelling for it."""
+    if windows.parse(aggregate.func) is not None:
+        return None  # a list of what it is for each row
     func = functions.aggregate(aggregate.func)
     typ = sc.scalar_type(aggregate.expr, columns)
     match func.name:

@@ -22,6 +22,9 @@ QUERIES = (
     "SELECT CASE WHEN round(stddev((a | a)), 3) IS NULL THEN round(c / nullif(c, 0), 3) ELSE c END = 1 FROM found GROUP BY c",
     "SELECT stddev(a) > 0 AND (round(variance(a + 1), 3) = round(var_pop(a), 3) OR stddev(a) IS NULL)"
     " FROM found GROUP BY b HAVING NOT (stddev(a) > 1) OR count(*) > 0",
+    # Windows over what has one row at most.
+    "SELECT count(c) OVER (ORDER BY c), count(1) OVER (), sum(a) OVER (ORDER BY c), max(b) OVER (), lag(c) OVER (ORDER BY c)"
+    " FROM (SELECT a, b, c FROM found ORDER BY c LIMIT 1) AS q",
     # Two opposite values have one square.
     "SELECT round(variance(DISTINCT x), 3), round(stddev_pop(DISTINCT y), 3), var_pop(DISTINCT z) FROM signs",
     "SELECT round(variance(DISTINCT x) FILTER (WHERE y > 0), 3), variance(DISTINCT x) FILTER (WHERE y > 9) FROM signs",
