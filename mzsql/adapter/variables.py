@@ -185,6 +185,7 @@ VARIABLES: Mapping[str, Variable] = {
     "intervalstyle": Variable("postgres", _one_of("postgres")),
     "is_superuser": Variable("on", _boolean, read_only=True),
     "max_query_result_size": Variable("1GB", _size),
+    "max_identifier_length": Variable("255", _integer(1, 65535), read_only=True),
     "real_time_recency": Variable("off", _boolean),
     "search_path": Variable("public"),
     "server_version": Variable("9.5.0", read_only=True),

@@ -464,7 +464,7 @@ def _default(_ctx: ExprContext, node: exp.Expr) -> Typed:
 
 
 def _collate(_ctx: ExprContext, node: exp.Expr) -> Typed:
-    raise Unsupported("COLLATE is not supported", position=position_of(node))
+    raise Unsupported("COLLATE not yet supported", position=position_of(node))
 
 
 #: The handlers of this module's nodes.

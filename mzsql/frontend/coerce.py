@@ -311,10 +311,21 @@ def operator_call(symbol: str, args: Sequence[Typed], position: int | None) -> T
         UndefinedFunction: ``operator does not exist: integer + boolean``.
     """
     args = _beside_text(args) if symbol == "||" else args
+    args = _beside_char(args) if symbol in _COMPARISONS else args
     names = [plain_name(a.typ) for a in args]
     shown = f"{names[0]} {symbol} {names[1]}" if len(args) == 2 else f"{symbol} {names[0]}"
     func = _resolved(symbol, args, f"operator: {shown}", position)
     return call(func.key, apply(func, args))
+
+
+_COMPARISONS = frozenset({"=", "<>", "!=", "<", "<=", ">", ">="})
+
+
+def _beside_char(args: Sequence[Typed]) -> Sequence[Typed]:
+    """``char`` and ``varchar`` compare as chars do, blanks at the end aside; beside ``text`` a char is one."""
+    if {a.typ.kind for a in args} != {"char", "varchar"}:
+        return args
+    return [cast(a, SqlType("char"), "explicit") or a for a in args]
 
 
 _SHOWN_BESIDE_TEXT = frozenset(

@@ -341,12 +341,10 @@ class Parser(QueryGrammar, ContainerGrammar, ScalarGrammar, TypeGrammar):
     def _typed_literal(self) -> exp.Expr | None:
         """``type 'text'``: a text as a type. What follows (``::``, a subscript) is about its value."""
         name = self._curr
-        if not name or name.text.upper() in RESERVED:
-            return None
+        word = self.plain_word() if name else None
+        if not name or word is not None or name.text.upper() in RESERVED:
+            return word
         kind: exp.Expr | None = None
-        role = self.session_role()
-        if role is not None:
-            return role
         if name.token_type == TokenType.VAR:
             if not self._next or self._next.token_type != TokenType.STRING:
                 return None

@@ -18,6 +18,8 @@ from sqlglot.tokenizer_core import TokenType
 _NOT_BEFORE_TEXT = frozenset(
     {TokenType.INTERVAL, TokenType.IDENTIFIER, TokenType.MAP, TokenType.LIST, TokenType.ARRAY}
 )
+#: What follows where ON can only be a column.
+_BEHIND_A_COLUMN = (TokenType.EQ, TokenType.NEQ, TokenType.LIKE, TokenType.IN, TokenType.IS)
 #: An escape by the number of a byte, behind any number of escaped backslashes.
 _NUMBERED = re.compile(r"(?<!\\)(?:\\\\)*\\([0-7xX])")
 
@@ -86,10 +88,14 @@ class ScalarGrammar(MaterializeParser):
             self.raise_error("Expected end of statement")
         return super()._parse_primary()
 
-    def session_role(self) -> exp.Expr | None:
-        """USER or CURRENT_ROLE, which need no parentheses, where one stands rather than a name that begins so."""
+    def plain_word(self) -> exp.Expr | None:
+        """USER or CURRENT_ROLE, which need no parentheses, where one stands rather than a name that begins so; ON as a column."""
         token, follows = self._curr, self._next.token_type if self._next else None
         name = token.text.lower()
+        if token.token_type == TokenType.ON and follows in _BEHIND_A_COLUMN:
+            # SHOW INDEXES has a column of this name.
+            self._advance()
+            return self._parse_column_ops(exp.column(exp.to_identifier(name)))
         if token.token_type != TokenType.VAR or name not in ("user", "current_role"):
             return None
         if follows in (TokenType.DOT, TokenType.L_PAREN, TokenType.STRING):

@@ -239,6 +239,8 @@ class SessionParser(DefinitionParser):
             if not self.at("TO"):
                 self.p._match(TokenType.EQ)
             return st.SetVariable(self.source, "search_path", self._values(), local)
+        if self.at("NAMES"):
+            return st.SetVariable(self.source, "client_encoding", self._values(), local)
         name = self.identifier()
         self._equals()
         return st.SetVariable(self.source, name, self._values(), local)

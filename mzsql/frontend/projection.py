@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _KINDS: dict[type[exp.Expr], str] = {
     exp.Exists: "exists",
     exp.Array: "array",
+    exp.List: "list",
+    exp.ToMap: "map",
     exp.Tuple: "row",
     exp.Overlay: "overlay",
     exp.Extract: "extract",

@@ -170,6 +170,10 @@ DEFINITIONS: Mapping[str, tuple[Defined, ...]] = {
         " WHEN NOT $1 THEN mz_internal.mz_schemas_of_path() END",
         (_BOOL,),
     ),
+    "constant_time_eq": (
+        *_overloads("$1 = $2", (_TEXT, _TEXT)),
+        *_overloads("$1 = $2", (t.BYTEA, t.BYTEA)),
+    ),
     "pg_stat_get_numscans": _overloads("CASE WHEN $1 IS NOT NULL THEN -1::bigint END", (_OID,)),
 }
 

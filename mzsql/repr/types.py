@@ -233,9 +233,10 @@ def arrow_type(typ: SqlType) -> pa.DataType:
     if typ.kind == "range":
         return pa.struct([pa.field(n, arrow_type(column)) for n, column in range_fields(typ)])
     if typ.kind == "record":
+        # Nullable as every field: of a NULL record all fields are.
         return pa.struct(
             [
-                pa.field(f"f{i}", arrow_type(column.type), column.nullable)
+                pa.field(f"f{i}", arrow_type(column.type))
                 for i, (_, column) in enumerate(typ.fields, start=1)
             ]
         )

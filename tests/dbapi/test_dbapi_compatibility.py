@@ -41,6 +41,23 @@ def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[mzsql.Connection]:
         ("SELECT (ARRAY[[1, 2], [3, 4]])[2]", ["array"], (None,)),
         ("SELECT (ARRAY[[1, 2], [3, 4]])[2][1]", ["array"], (3,)),
         ("SELECT pg_typeof(ARRAY[1.5])", ["pg_typeof"], ("numeric[]",)),
+        (
+            "SELECT LIST[1], MAP['a' => 1] -> 'a', (LIST[2])[1]",
+            ["list", "?column?", "list"],
+            ([1], 1, 2),
+        ),
+        # Blanks at the end of a char do not count beside a varchar, those of a varchar do beside a text.
+        (
+            "SELECT 'a'::char(3) = 'a '::varchar, 'a'::char(3) = 'a '::text, 'b'::varchar > 'a'::char(2)",
+            ["?column?"] * 3,
+            (True, False, True),
+        ),
+        # Where one of several table functions has ended its row is NULL.
+        (
+            "SELECT string_agg(r::text, ';' ORDER BY n), count(r) FROM (SELECT unnest(MAP['a' => 1]) AS r, unnest(LIST[1, 2]) AS n)",
+            ["string_agg", "count"],
+            ("(a,1)", 1),
+        ),
         # Aggregates over distinct rows stand beside others.
         (
             "SELECT array_agg(DISTINCT age ORDER BY age), string_agg(DISTINCT name, ',' ORDER BY name DESC),"
@@ -83,6 +100,17 @@ def test_a_query_is_refused(con: mzsql.Connection, query: str, message: str) -> 
     """The error says why."""
     with pytest.raises(mzsql.Error, match=message):
         con.execute(query)
+
+
+def test_show_indexes_has_a_column_named_by_a_keyword(con: mzsql.Connection) -> None:
+    """ON is a column where it can be nothing else."""
+    con.execute("CREATE INDEX pets_by_owner ON pets (owner)")
+    assert con.execute("SHOW INDEXES WHERE on = 'pets'").fetchall()[0][:2] == (
+        "pets_by_owner",
+        "pets",
+    )
+    con.execute("SET NAMES 'utf8'")
+    assert con.execute("SELECT current_setting('client_encoding')").fetchall() == [("UTF8",)]
 
 
 def test_distinct_aggregates_of_groups(con: mzsql.Connection) -> None:
