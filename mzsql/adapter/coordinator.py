@@ -83,7 +83,12 @@ class Coordinator:
         limits: Limits | None = None,
     ) -> None:
         self.env = env
-        self.planner = Planner(lambda: env.catalog.state, env.cache, self._features)
+        self.planner = Planner(
+            lambda: env.catalog.state,
+            env.cache,
+            self._features,
+            env.collections.estimated_rows,
+        )
         self._reconcile_cache()
         self._dataflows = Dataflows(env, self.planner, spark, lead=lead and spark is not None)
         self._peeker = Peeker(

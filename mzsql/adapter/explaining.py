@@ -40,6 +40,7 @@ from mzsql.render.recursion import Loop
 from mzsql.repr.errors import InternalError, Unsupported
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationDesc
+from mzsql.transform.cardinality import Statistics, no_statistics
 from mzsql.transform.fast_path import fast_path
 
 #: Where Materialize answers from the catalog alone.
@@ -93,6 +94,7 @@ class _Subject(msgspec.Struct, frozen=True):
         cluster: the cluster whose indexes count.
         name: its name, for objects.
         deployed: the plan that runs, for deployed objects.
+        statistics: how many rows objects have, as far as the session wants them counted.
     """
 
     query: hir.Query | None
@@ -102,6 +104,7 @@ class _Subject(msgspec.Struct, frozen=True):
     cluster: str
     name: str
     deployed: GlobalExpressions | None = None
+    statistics: Statistics = no_statistics
 
 
 class Explainer:
@@ -120,6 +123,8 @@ class Explainer:
         options = {name: bool(value) for name, value in plan.options}
         config = ExplainConfig.from_options(options)
         subject = self._subject(session, plan, state)
+        if session.get("enable_session_cardinality_estimates") == "on":
+            subject = msgspec.structs.replace(subject, statistics=self._planner.statistics)
         planner = self._with_features(config)
         names = Names(state, self._planner, {subject.export.id: subject.name})
         frame = Frame(_cluster(session, subject), as_dot=plan.format == "dot")
@@ -233,7 +238,13 @@ class Explainer:
                 frame = msgspec.structs.replace(frame, timing=_timing(label, started))
             as_written = plan.stage == "decorrelated"
             return explain_relation(
-                relation, subject.finishing, names, config, frame, as_written=as_written
+                relation,
+                subject.finishing,
+                names,
+                config,
+                frame,
+                as_written=as_written,
+                statistics=subject.statistics,
             )
         planned = self._planned(planner, subject, relation)
         notices = () if config.no_notices else self._notices(subject, planned, config, names)
@@ -329,7 +340,15 @@ def _planned_text(
             return explain_fast_path(fast, finishing, names, config, frame)
     if physical:
         return explain_lir(planned.plan, finishing, names, config, frame)
-    return explain_mir(planned.mir, finishing, names, config, frame, pushed=pushed)
+    return explain_mir(
+        planned.mir,
+        finishing,
+        names,
+        config,
+        frame,
+        pushed=pushed,
+        statistics=subject.statistics,
+    )
 
 
 def statements(planned: Planned) -> str:

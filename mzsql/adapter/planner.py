@@ -49,6 +49,7 @@ from mzsql.transform import (
     optimize_dataflow,
     optimize_local,
 )
+from mzsql.transform.cardinality import Statistics, no_statistics
 
 
 class View(msgspec.Struct, frozen=True):
@@ -72,6 +73,7 @@ class Planner:
         state: gives the catalog as last seen.
         cache: the durable cache.
         features: the optimizer's switches in force.
+        statistics: how many rows a collection has, where that is known.
     """
 
     def __init__(
@@ -79,10 +81,12 @@ class Planner:
         state: Callable[[], CatalogState],
         cache: ExpressionCache,
         features: Callable[[], OptimizerFeatures],
+        statistics: Statistics = no_statistics,
     ) -> None:
         self._state = state
         self._cache = cache
         self._features = features
+        self.statistics = statistics
         self._evaluator = Evaluator()
         self._lock = threading.RLock()
         self._views: dict[tuple[GlobalId, int, OptimizerFeatures], View] = {}
@@ -197,7 +201,7 @@ class Planner:
 
     def with_features(self, features: OptimizerFeatures) -> Planner:
         """The same planner under other switches."""
-        return Planner(self._state, self._cache, lambda: features)
+        return Planner(self._state, self._cache, lambda: features, self.statistics)
 
     def deployed(self, item: Item) -> GlobalExpressions:
         """The plan that runs for a deployed object: the cached one, whatever was created or dropped since."""
@@ -226,7 +230,8 @@ class Planner:
                 if i.cluster == cluster and i.id not in without
             )
 
-        return OptimizerContext(self._evaluator, indexes, self._features())
+        features = self._features()
+        return OptimizerContext(self._evaluator, indexes, features, statistics=self.statistics)
 
     def dataflow(
         self,

@@ -22,6 +22,7 @@ from mzsql.expr.typing import relation_type
 from mzsql.frontend.depth import deep
 from mzsql.repr.ids import GlobalId
 from mzsql.transform.attributes import Derivation
+from mzsql.transform.cardinality import Statistics, no_statistics, shown
 from mzsql.transform.predicate_pushdown import filters_over_input
 
 #: How many rows of a constant are shown.
@@ -38,13 +39,14 @@ class MirPrinter:
         built: frozenset[GlobalId] = frozenset(),
         *,
         as_written: bool = False,
+        statistics: Statistics = no_statistics,
     ) -> None:
         self._humanizer = humanizer
         self._config = config
         self._scalars = scalars.ScalarPrinter(redacted=config.redacted, as_written=as_written)
         self._out = Lines()
         self._built = built
-        self._derived = Derivation()
+        self._derived = Derivation(statistics=statistics)
         self._is_raw = config.raw or config.raw_syntax
         self._called = ColumnNames(humanizer)
         self._names = self._called if config.humanized_expressions else None
@@ -75,8 +77,7 @@ class MirPrinter:
             keys = ", ".join(f"[{', '.join(str(c) for c in key)}]" for key in typ.keys)
             parts.append(f'keys: "({keys})"')
         if config.cardinality:
-            # Nobody counts rows: what is estimated is known to be unknown.
-            parts.append('cardinality: "<UNKNOWN>"')
+            parts.append(f'cardinality: "{shown(self._derived.cardinality(rel))}"')
         if config.column_names:
             names = (name or f"#{i}" for i, name in enumerate(self._called.of(rel)))
             parts.append(f'column_names: "({", ".join(names)})"')
@@ -329,6 +330,7 @@ def explain_mir(
     frame: Frame | None = None,
     *,
     pushed: Mapping[GlobalId, MapFilterProject | None] | None = None,
+    statistics: Statistics = no_statistics,
 ) -> str:
     """EXPLAIN OPTIMIZED PLAN AS TEXT or DOT of a dataflow. `pushed`: what lowering pushes into the reads of its sources."""
     built = frozenset(obj.id for obj in df.objects)
@@ -337,7 +339,7 @@ def explain_mir(
         for obj in reversed(df.objects):
             is_root = obj is df.objects[-1]
             header = plan_header(obj.id, is_root, isinstance(df.export, PeekExport), humanizer)
-            body = MirPrinter(humanizer, config, built).plan(
+            body = MirPrinter(humanizer, config, built, statistics=statistics).plan(
                 obj.plan, finishing if is_root else None, 1
             )
             plans.append((header, body))
@@ -372,8 +374,10 @@ def explain_relation(
     frame: Frame | None = None,
     *,
     as_written: bool = False,
+    statistics: Statistics = no_statistics,
 ) -> str:
     """EXPLAIN DECORRELATED (`as_written`) or LOCALLY OPTIMIZED PLAN AS TEXT or DOT: a single relation, no header."""
     with deep():
-        body = MirPrinter(humanizer, config, as_written=as_written).plan(rel, finishing, 0)
+        printer = MirPrinter(humanizer, config, as_written=as_written, statistics=statistics)
+        body = printer.plan(rel, finishing, 0)
     return assemble([("", body)], humanizer=humanizer, frame=frame or Frame())

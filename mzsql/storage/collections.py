@@ -175,6 +175,14 @@ class Collections:
             return self.tables.wal.state.upper
         return self._get(gid).reader.upper
 
+    def estimated_rows(self, gid: GlobalId) -> int | None:
+        """How many updates a collection holds as last seen here: about how many rows it has. None of what is no collection."""
+        with self._lock:
+            if gid not in self._metas:
+                return None
+        upper = self.known_upper(gid)
+        return sum(part.rows for part in self.parts(gid, upper - 1)) if upper else 0
+
     def since(self, gid: GlobalId) -> Frontier:
         """The earliest time at which the collection can be read now."""
         one = self._get(gid)

@@ -1,8 +1,8 @@
 """Attributes: what is derived of every relation of a plan, in one place.
 
 Promise: types and nullability, unique keys, whether multiplicities are never negative, whether rows only ever come, and how many rows there
-are at most or exactly, each for every node, bindings and recursions taken care of; each claims only what is certain. EXPLAIN … WITH (types,
-keys, non negative, cardinality) shows them, transforms read them.
+are at most, each for every node, bindings and recursions taken care of; each claims only what is certain. Beside them an estimate of the
+rows, the cardinality. EXPLAIN … WITH (types, keys, non negative, cardinality) shows them, transforms read them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from mzsql.expr.scalar import Literal
 from mzsql.expr.typing import recursive_types, relation_type
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationType
+from mzsql.transform.cardinality import Estimate, Statistics, cardinality, no_statistics
 from mzsql.transform.monotonic import is_monotonic, recursive_growth
 from mzsql.transform.non_negative import non_negative, recursive_signs
 
@@ -28,19 +29,27 @@ class Attributes(msgspec.Struct, frozen=True):
         non_negative: no row has a negative multiplicity.
         monotonic: rows come and never go, as far as the sources that are said to be so do.
         at_most: a number of rows that it never has more of, None where none is known.
+        cardinality: how many rows it is thought to have, None where nothing is known.
     """
 
     typ: RelationType
     non_negative: bool
     monotonic: bool
     at_most: int | None
+    cardinality: Estimate
 
 
 class Derivation:
     """Derives attributes; told of the bindings around a relation before it is asked about it."""
 
-    def __init__(self, monotonic_sources: Collection[GlobalId] = ()) -> None:
+    def __init__(
+        self,
+        monotonic_sources: Collection[GlobalId] = (),
+        statistics: Statistics = no_statistics,
+    ) -> None:
         self._sources = monotonic_sources
+        self._statistics = statistics
+        self.estimates: dict[int, Estimate] = {}
         self.types: dict[int, RelationType] = {}
         self.signs: dict[int, bool] = {}
         self.growth: dict[int, bool] = {}
@@ -48,6 +57,7 @@ class Derivation:
     def bind(self, rel: mir.Let | mir.LetRec) -> None:
         """Take note of what a node binds."""
         if isinstance(rel, mir.Let):
+            self.estimates[rel.id] = self.cardinality(rel.value)
             self.types[rel.id] = relation_type(rel.value, self.types)
             self.signs[rel.id] = non_negative(rel.value, self.signs)
             self.growth[rel.id] = is_monotonic(rel.value, self._sources, self.growth)
@@ -55,6 +65,10 @@ class Derivation:
         self.types.update(recursive_types(rel.ids, rel.values, self.types))
         self.signs.update(recursive_signs(rel, self.signs))
         self.growth.update(recursive_growth(rel, self._sources, self.growth))
+
+    def cardinality(self, rel: mir.Relation) -> Estimate:
+        """How many rows a relation is thought to have."""
+        return cardinality(rel, self._statistics, self.estimates, self.types)
 
     def of(self, rel: mir.Relation) -> Attributes:
         """The attributes of a relation."""
@@ -64,6 +78,7 @@ class Derivation:
             non_negative(rel, self.signs),
             is_monotonic(rel, self._sources, self.growth),
             1 if () in typ.keys and non_negative(rel, self.signs) else rows_at_most(rel),
+            self.cardinality(rel),
         )
 
 

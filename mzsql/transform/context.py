@@ -11,6 +11,7 @@ from mzsql.expr import relation as mir
 from mzsql.expr.evaluate import Evaluator
 from mzsql.expr.scalar import Scalar
 from mzsql.repr.ids import GlobalId
+from mzsql.transform.cardinality import Statistics, no_statistics
 from mzsql.transform.features import OptimizerFeatures
 
 
@@ -33,6 +34,7 @@ class OptimizerContext:
     Attributes:
         indexes: the indexes on an object, in order of creation; none for local optimization.
         features: the switches.
+        statistics: how many rows an object has, where that is known; asked only if `enable_cardinality_estimates`.
         evaluator: evaluates constant expressions; None: nothing is folded that needs evaluation.
         check: is shown every plan that a transform has made, under its name (tests typecheck it); None: nobody looks.
     """
@@ -41,3 +43,4 @@ class OptimizerContext:
     indexes: Callable[[GlobalId], tuple[IndexDesc, ...]] = _no_indexes
     features: OptimizerFeatures = field(default_factory=OptimizerFeatures)
     check: Callable[[str, mir.Relation], None] | None = None
+    statistics: Statistics = no_statistics

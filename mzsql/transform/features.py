@@ -14,3 +14,4 @@ class OptimizerFeatures(msgspec.Struct, frozen=True, cache_hash=True):
     persist_fast_path_limit: int = 25
     enable_reduce_reduction: bool = False
     enable_coalesce_case_transform: bool = False
+    enable_cardinality_estimates: bool = False

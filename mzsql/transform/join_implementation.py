@@ -7,6 +7,7 @@ through filters, maps and projections that keep its key: these then move above t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -16,6 +17,7 @@ from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
 from mzsql.expr.mfp import MapFilterProject, extract_mfp
 from mzsql.expr.typing import relation_type
+from mzsql.transform.cardinality import Estimate, cardinality
 from mzsql.transform.context import OptimizerContext
 from mzsql.transform.fusion import merge_classes
 from mzsql.transform.join_order import (
@@ -43,6 +45,13 @@ class _Planner:
     def __init__(self, ctx: OptimizerContext) -> None:
         self._ctx = ctx
         self._lookups: set[int] = set()  # bindings that are lookups in an index
+        self._estimates: dict[int, Estimate] = {}  # of bindings, where estimates count
+
+    def _estimate(self, rel: mir.Relation) -> Estimate:
+        """How many rows a relation is thought to have, where that counts."""
+        if not self._ctx.features.enable_cardinality_estimates:
+            return None
+        return cardinality(rel, self._ctx.statistics, self._estimates, {})
 
     def _is_lookup(self, rel: mir.Relation) -> bool:
         _, below = extract_mfp(rel)
@@ -66,6 +75,7 @@ class _Planner:
             inner = {**arranged, rel.id: self._arrangements(value, arranged)}
             if self._is_lookup(value):
                 self._lookups.add(rel.id)
+            self._estimates[rel.id] = self._estimate(value)
             return mir.Let(rel.id, value, self.visit(rel.body, inner))
         if isinstance(rel, mir.Map | mir.Filter | mir.Project):
             mfp, below = extract_mfp(rel)
@@ -157,11 +167,13 @@ class _Planner:
         if self._is_lookup(below):
             filters |= FilterCharacteristics(literal_equality=True)
         typ = relation_type(part)
+        rows = self._estimate(part)
         facts = JoinInput(
             arity=typ.arity,
             unique_keys=typ.keys,
             arrangements=tuple(available),
             filters=filters,
+            cardinality=None if rows is None else math.ceil(rows),
         )
         return _Part(part, facts, mfp, below, available)
 

@@ -1,14 +1,14 @@
 """The order of joins: greedy from every start, candidates compared by what is known of them (reference facts 6.6).
 
-Promise: pure functions of arities, equivalences, keys, arrangements and filters; no statistics. A candidate's score is compared part by
-part: unique key, length of the key, arranged already, filters on it, position in the query.
+Promise: pure functions of arities, equivalences, keys, arrangements, filters and, where they are asked for, estimates. A candidate's score
+is compared part by part: unique key, length of the key, arranged already, few rows, filters on it, position in the query.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mzsql.expr import scalar as sc
 from mzsql.location import check_caller
@@ -26,12 +26,14 @@ class JoinInput:
         unique_keys: its unique keys.
         arrangements: the keys by which it can be had arranged at no cost.
         filters: what is known of the filters on it.
+        cardinality: how many rows it is thought to have, where that counts and is known.
     """
 
     arity: int
     unique_keys: tuple[tuple[int, ...], ...]
     arrangements: tuple[Key, ...]
     filters: FilterCharacteristics
+    cardinality: int | None = None
 
 
 @dataclass(frozen=True, order=True)
@@ -41,21 +43,30 @@ class Score:
     unique: bool
     key_length: int
     arranged: bool
+    fewer: tuple[int, ...]  # minus its rows, where they are known
     filters: FilterCharacteristics
     earlier: int  # minus the input's position
 
     def code(self) -> str:
-        """As EXPLAIN prints it: ``UKA``, ``KAef``."""
+        """As EXPLAIN prints it: ``UKA``, ``KA|10|ef``."""
         letters = "U" if self.unique else ""
         letters += "K" * self.key_length
         letters += "A" if self.arranged else ""
+        letters += "".join(f"|{-rows}|" for rows in self.fewer)
         return letters + self.filters.code()
 
     def rank(self) -> tuple[object, ...]:
         """What it is compared by, as a tuple, which compares faster."""
         f = self.filters
         by_filters = (f.literal_equality, f.like, f.is_null, f.inequality, f.any_filter)
-        return (self.unique, self.key_length, self.arranged, by_filters, self.earlier)
+        return (
+            self.unique,
+            self.key_length,
+            self.arranged,
+            self.fewer,
+            by_filters,
+            self.earlier,
+        )
 
 
 @dataclass(frozen=True)
@@ -146,6 +157,7 @@ class JoinGraph:
             unique=any(set(unique) <= columns for unique in part.unique_keys),
             key_length=len(key),
             arranged=key in part.arrangements,
+            fewer=() if part.cardinality is None else (-part.cardinality,),
             filters=part.filters,
             earlier=-relation,
         )
@@ -253,7 +265,7 @@ def _accumulated(scores: list[Score]) -> list[Score]:
     filters = FilterCharacteristics()
     for score in scores:
         filters |= score.filters
-        result.append(Score(score.unique, score.key_length, score.arranged, filters, score.earlier))
+        result.append(replace(score, filters=filters))
     return result
 
 

@@ -188,6 +188,26 @@ def test_annotations_stand_in_one_brace(con: mzsql.Connection) -> None:
     ) in shown
 
 
+def test_rows_are_estimated_where_a_session_wants_them_counted(con: mzsql.Connection) -> None:
+    con.execute("CREATE TABLE boxes (size integer NOT NULL, colour text)")
+    con.execute("INSERT INTO boxes SELECT n, 'red' FROM generate_series(1, 30) AS g(n)")
+    what = "OPTIMIZED PLAN WITH (cardinality) FOR SELECT * FROM boxes WHERE size > 3"
+    assert explain(con, what).count('cardinality: "<UNKNOWN>"') == 2
+    con.execute("SET enable_session_cardinality_estimates = on")
+    try:
+        shown = explain(con, what)
+        assert 'Filter (#0 > 3) // { cardinality: "9.9' in shown
+        assert 'ReadStorage materialize.public.boxes // { cardinality: "30" }' in shown
+        joined = explain(
+            con,
+            "OPTIMIZED PLAN WITH (join implementations, enable cardinality estimates) FOR "
+            "SELECT * FROM boxes AS a JOIN boxes AS b ON a.size = b.size",
+        )
+        assert joined.count("[#0]K|30|") == 2
+    finally:
+        con.execute("RESET enable_session_cardinality_estimates")
+
+
 def test_a_source_says_its_filters_over_its_own_columns(con: mzsql.Connection) -> None:
     con.execute("CREATE TABLE stock (a integer, b integer)")
     shown = explain(con, "SELECT a + b FROM stock WHERE a > 0 AND a + b > 7")

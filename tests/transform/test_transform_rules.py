@@ -8,13 +8,15 @@ from collections.abc import Iterator
 import pytest
 
 from mzsql.expr import relation as mir
+from mzsql.expr import scalar as sc
 from mzsql.expr.canonical import by_cost, ordered
 from mzsql.expr.dataflow import MaterializedViewExport, MirSource
 from mzsql.expr.evaluate import Evaluator
 from mzsql.expr.scalar import Call, Column, Literal, Scalar
 from mzsql.frontend.depth import deep
 from mzsql.lir import lower
-from mzsql.repr.types import BOOLEAN, INTEGER
+from mzsql.repr.ids import GlobalId
+from mzsql.repr.types import BIGINT, BOOLEAN, INTEGER
 from mzsql.testing.interpreter import run_mir
 from mzsql.testing.plans import TABLES, PlanGenerator, random_tables
 from mzsql.transform import (
@@ -25,9 +27,14 @@ from mzsql.transform import (
     optimize_dataflow,
     pipeline,
 )
+from mzsql.transform.cardinality import cardinality, shown
+from mzsql.transform.coalesce_case import coalesce_case
+from mzsql.transform.join_implementation import join_implementation
 from mzsql.transform.literal_constraints import literal_constraints
+from mzsql.transform.reduce_reduction import reduce_reduction
 from mzsql.transform.redundant_join import redundant_join
 from mzsql.transform.scalars import may_error, simplify
+from mzsql.transform.semijoin_idempotence import semijoin_idempotence
 
 U1, U2 = (mir.Get(gid, TABLES[gid]) for gid in ("u1", "u2"))
 A, B, C = Column(0), Column(1), Column(2)
@@ -196,3 +203,105 @@ def test_a_plan_of_two_thousand_nodes_optimizes(evaluator: Evaluator) -> None:
     with deep():
         done = pipeline.optimize(mir.Union(tuple(parts)), context(evaluator))
     assert sum(1 for _ in mir.walk(done)) < size
+
+
+def test_a_coalesce_of_a_case_asks_for_no_more_than_before(evaluator: Evaluator) -> None:
+    null = Literal(None, INTEGER)
+    failing = Call("div_integer", (lit(1), A), INTEGER)
+    forms = (
+        sc.If(eq(A, 0), null, failing),
+        sc.If(eq(B, 1), sc.If(eq(A, 0), lit(7), null), null),
+        sc.If(eq(A, 0), lit(7), failing),
+    )
+    features = OptimizerFeatures(enable_coalesce_case_transform=True)
+    ctx = OptimizerContext(evaluator, features=features)
+    columns = TABLES["u1"].columns
+    changed = 0
+    for form in forms:
+        before = Call("coalesce", (form, B, lit(9)), INTEGER)
+        plan = coalesce_case(mir.Map(U1, (before,)), ctx)
+        assert isinstance(plan, mir.Map)
+        (after,) = plan.scalars
+        changed += after != before
+        for row in ((a, b) for a in (None, 0, 2) for b in (None, 1)):
+            assert evaluator.evaluate([after], row, columns) == evaluator.evaluate(
+                [before], row, columns
+            )
+        assert coalesce_case(plan, ctx) == plan
+    assert changed == 2
+    assert coalesce_case(mir.Map(U1, (before,)), context(evaluator)) == mir.Map(U1, (before,))
+
+
+def test_aggregates_of_two_kinds_meet_in_the_groups_that_they_share(evaluator: Evaluator) -> None:
+    aggregates = (
+        sc.AggregateExpr("sum_integer", B, False, BIGINT),
+        sc.AggregateExpr("max_integer", B, False, INTEGER),
+        sc.AggregateExpr("count", A, False, BIGINT, nullable=False),
+    )
+    plan = mir.Reduce(U1, (A,), aggregates)
+    ctx = OptimizerContext(evaluator, features=OptimizerFeatures(enable_reduce_reduction=True))
+    split = reduce_reduction(plan, ctx)
+    parts = [node for node in mir.walk(split) if isinstance(node, mir.Reduce)]
+    assert [len(part.aggregates) for part in parts] == [2, 1]
+    for seed in range(20):
+        tables = random_tables(random.Random(seed))
+        assert run_mir(split, tables) == run_mir(plan, tables)
+    assert reduce_reduction(plan, context(evaluator)) is plan
+
+
+def test_what_a_semijoin_has_chosen_is_not_asked_again() -> None:
+    chosen = mir.Join((U1, mir.Reduce(U2, (C,), ())), ((A, C),))
+    again = mir.Reduce(mir.Filter(chosen, (eq(A, 2),)), (A,), ())
+    for repeated, changes in ((mir.Reduce(chosen, (A,), ()), True), (again, False)):
+        plan = mir.Join((mir.Filter(U1, (eq(B, 1),)), repeated), ((A, C),))
+        simpler = semijoin_idempotence(plan)
+        assert (simpler != plan) == changes
+        for seed in range(30):
+            tables = random_tables(random.Random(seed))
+            assert run_mir(simpler, tables) == run_mir(plan, tables)
+
+
+def test_a_small_relation_is_joined_first_where_rows_are_counted(evaluator: Evaluator) -> None:
+    rows = {"u1": 1000, "u2": 5, "u3": 200}
+    features = OptimizerFeatures(enable_cardinality_estimates=True, enable_eager_delta_joins=False)
+    plan = mir.Join((U1, mir.Get(GlobalId("u3"), TABLES["u3"]), U2), ((A, Column(2), Column(4)),))
+    found = []
+    for counting in (rows.get, lambda _: None):
+        ctx = OptimizerContext(evaluator, features=features, statistics=counting)
+        (join,) = [n for n in mir.walk(join_implementation(plan, ctx)) if isinstance(n, mir.Join)]
+        assert isinstance(join.implementation, mir.Differential)
+        steps = [(step.input, step.characteristics) for step in join.implementation.order]
+        found.append((join.implementation.start, steps))
+    counted, uncounted = found
+    assert counted == (2, [(1, "K|200|"), (0, "K|1000|")])
+    assert uncounted == (0, [(1, "K"), (2, "K")])
+
+
+@pytest.mark.parametrize(
+    ("plan", "rows"),
+    [
+        (U1, 100),
+        (mir.Filter(U1, (eq(A, 1),)), 10),
+        (mir.Filter(U1, (Call("lt_integer", (A, lit(1)), BOOLEAN),)), 33),
+        (mir.Filter(U1, (either(eq(A, 1), eq(A, 2)),)), 19),
+        (mir.Filter(U1, (Call("not", (Call("is_null", (A,), BOOLEAN),), BOOLEAN),)), 90),
+        (mir.Join((U1, U1), ((A, C),)), 10000),
+        # Each row of the first meets one of the second at most: its key is unique.
+        (mir.Join((U1, U2), ((A, C),)), 100),
+        (mir.Join((U2, U2), ((A, Column(3)),)), 20),
+        (mir.Reduce(U1, (A,), ()), 100),
+        (mir.Reduce(U1, (), ()), 1),
+        (mir.Reduce(U1, (A,), (), expected_group_size=4), 25),
+        (mir.TopK(U1, (), (), lit(7)), 7),
+        (mir.Union((U1, mir.Negate(U2))), 120),
+        (mir.Let(0, U2, mir.Union((mir.Get(0, TABLES["u2"]), mir.Get(0, TABLES["u2"])))), 40),
+        (mir.Get(GlobalId("u3"), TABLES["u3"]), None),
+        (mir.Join((U1, mir.Get(GlobalId("u3"), TABLES["u3"])), ()), None),
+    ],
+)
+def test_rows_are_estimated_from_statistics_keys_and_filters(
+    plan: mir.Relation, rows: int | None
+) -> None:
+    found = cardinality(plan, {"u1": 100, "u2": 20}.get, {}, {})
+    assert found == (None if rows is None else pytest.approx(rows))
+    assert shown(rows) == ("<UNKNOWN>" if rows is None else str(rows))

@@ -418,9 +418,7 @@ FUNCTIONS: tuple[ScalarFunc, ...] = (
         _only(lambda a: j.canonical(a, strip=True)),
         nulls=False,
     ),
-    _func(
-        "to_jsonb", "to_jsonb", (ANY,), JSONB, _to_jsonb, "jsonbable_to_jsonb({0})", nulls=False
-    ),
+    _func("to_jsonb", "to_jsonb", (ANY,), JSONB, _to_jsonb, "jsonbable_to_jsonb({0})", nulls=False),
     _func(
         "jsonb_build_array",
         "jsonb_build_array",

@@ -1,0 +1,163 @@
+"""Cardinality: how many rows a relation is thought to have, from statistics and from what operators do to them.
+
+Promise: an estimate, no bound; None where what it stands on is not known. A filter keeps the share that its form suggests, a join by a
+unique key has no more rows than what looks it up, a grouping as many as its input unless a hint says how large groups are. The factors are
+Materialize's, so that its users find the numbers that they know.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+
+from mzsql.expr import relation as mir
+from mzsql.expr import scalar as sc
+from mzsql.expr.typing import relation_type
+from mzsql.repr.ids import GlobalId
+from mzsql.repr.types import RelationType
+
+#: Rows; None: nobody knows.
+Estimate = float | None
+#: How many rows a catalog object has, where somebody counted.
+Statistics = Callable[[GlobalId], int | None]
+
+#: What passes a predicate that nothing is known of.
+WORST_CASE = 0.1
+_RANGE = 0.33
+_TRUTH = 0.5
+#: How many rows a table function makes of one.
+_EXPLOSION = 4.0
+_ORDERINGS = ("lt_", "lte_", "gt_", "gte_")
+_MATCHES = frozenset({"like", "ilike", "like_char", "ilike_char"})
+
+
+def no_statistics(_gid: GlobalId) -> int | None:
+    """Where nobody counts."""
+    return None
+
+
+def cardinality(
+    rel: mir.Relation,
+    statistics: Statistics,
+    known: Mapping[int, Estimate],
+    types: Mapping[int, RelationType],
+) -> Estimate:
+    """The estimate of a relation; `known` and `types`: those of the bindings around it."""
+    match rel:
+        case mir.Constant(rows=rows):
+            return float(sum(abs(diff) for _, diff in rows))
+        case mir.Get(id=int() as local):
+            return known.get(local)
+        case mir.Get(id=str() as gid):
+            count = statistics(gid)
+            return None if count is None else float(count)
+        case mir.Let(id=local, value=value, body=body):
+            inside = {**known, local: cardinality(value, statistics, known, types)}
+            typed = {**types, local: relation_type(value, types)}
+            return cardinality(body, statistics, inside, typed)
+        case mir.LetRec():
+            return None
+    parts = [cardinality(part, statistics, known, types) for part in mir.inputs(rel)]
+    if isinstance(rel, mir.Join):
+        return _join(rel, parts, types)
+    if isinstance(rel, mir.Union):
+        return _all(parts, sum)
+    return _over(rel, parts[0])
+
+
+def _over(rel: mir.Relation, below: Estimate) -> Estimate:
+    """An operator of one input."""
+    match rel:
+        case mir.Reduce(group_key=()):
+            return 1.0
+        case mir.Reduce(expected_group_size=int() as size):
+            return _times(below, 1 / size)
+        case mir.TopK():
+            return _top_k(rel, below)
+        case mir.Filter(predicates=predicates):
+            return _times(below, math.prod(selectivity(pred) for pred in predicates))
+        case mir.FlatMap():
+            return _times(below, _EXPLOSION)
+        case _:
+            return below
+
+
+def _times(estimate: Estimate, factor: float) -> Estimate:
+    return None if estimate is None else estimate * factor
+
+
+def _all(parts: Sequence[Estimate], f: Callable[[Sequence[float]], float]) -> Estimate:
+    """What `f` makes of them, where all are known."""
+    numbers = [part for part in parts if part is not None]
+    return float(f(numbers)) if len(numbers) == len(parts) else None
+
+
+def _top_k(rel: mir.TopK, below: Estimate) -> Estimate:
+    limit = rel.limit.value if isinstance(rel.limit, sc.Literal) else None
+    if not isinstance(limit, int):
+        return below
+    if rel.expected_group_size is not None:
+        return _times(below, min(1.0, limit / rel.expected_group_size))
+    if rel.group_key:
+        return below
+    return float(limit) if below is None else min(float(limit), below)
+
+
+def selectivity(pred: sc.Scalar) -> float:
+    """The share of rows that a predicate is thought to keep."""
+    match pred:
+        case sc.If(then=then, otherwise=otherwise):
+            return max(selectivity(then), selectivity(otherwise))
+        case sc.Call(func="not", args=(arg,)):
+            return 1 - selectivity(arg)
+        case sc.Call(func="and", args=args):
+            return math.prod(selectivity(arg) for arg in args)
+        case sc.Call(func="or", args=args):
+            return 1 - math.prod(1 - selectivity(arg) for arg in args)
+        case sc.Call(func="is_true" | "is_false"):
+            return _TRUTH
+        case sc.Call(func=func, args=args):
+            return _of_call(func, args)
+        case _:
+            return 1.0
+
+
+def _of_call(func: str, args: Sequence[sc.Scalar]) -> float:
+    if len(args) == 1 or func.startswith("eq_") or func in _MATCHES:
+        return WORST_CASE
+    if func.startswith("not_eq_"):
+        return 1 - WORST_CASE
+    return _RANGE if func.startswith(_ORDERINGS) else 1.0
+
+
+def _join(rel: mir.Join, parts: Sequence[Estimate], types: Mapping[int, RelationType]) -> Estimate:
+    """The product of what is left of the inputs once those that are looked up by a unique column count no more."""
+    starts = list(itertools.accumulate((mir.arity(part) for part in rel.inputs), initial=0))
+    unique: dict[int, int] = {}
+    for number, part in enumerate(rel.inputs):
+        for key in relation_type(part, types).keys:
+            if len(key) == 1:
+                unique[starts[number] + key[0]] = number
+    left = list(parts)
+    for cls in rel.equivalences:
+        found = [unique.get(e.index) if isinstance(e, sc.Column) else None for e in cls]
+        sources = sorted({number for number in found if number is not None})
+        if not sources:
+            continue
+        least = _all([left[number] for number in sources], min)
+        for number in sources:
+            left[number] = 1.0
+        if None not in found:
+            left[sources[0]] = least
+    return _all(left, math.prod)
+
+
+def shown(estimate: Estimate) -> str:
+    """As EXPLAIN prints it."""
+    if estimate is None:
+        return "<UNKNOWN>"
+    if int(estimate) == estimate:
+        return str(int(estimate))
+    return format(Decimal(repr(estimate)), "f")
