@@ -7,7 +7,7 @@ metadata, a row for each object, never a user's data. A source without a functio
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -232,6 +232,25 @@ def _base_types(_: Source) -> Rows:
         yield (_type_id(number),)
 
 
+def _held_types(source: Source, kind: str) -> Iterator[tuple[GlobalId, str]]:
+    """The types of a kind that users have made, each with the type that it holds: one of theirs where it is named."""
+    items = source.env.catalog.state.items
+    for i in source.env.catalog.state.of_kind("type"):
+        if i.typ is None or i.typ.kind != kind or i.typ.element is None:
+            continue
+        named = [gid for gid in i.depends_on if gid in items and items[gid].typ == i.typ.element]
+        yield i.id, named[0] if named else _type_id(type_oid(i.typ.element))
+
+
+def _list_types(source: Source) -> Rows:
+    yield from _held_types(source, "list")
+
+
+def _map_types(source: Source) -> Rows:
+    for gid, value in _held_types(source, "map"):
+        yield gid, _type_id(TYPE_OIDS["text"]), value
+
+
 def _time_zones(_: Source) -> Rows:
     for name in sorted(available_timezones()):
         yield (name,)
@@ -353,6 +372,8 @@ _DERIVED: dict[str, Callable[[Source], Rows]] = {
     "mz_catalog.mz_types": _types,
     "mz_catalog.mz_array_types": _array_types,
     "mz_catalog.mz_base_types": _base_types,
+    "mz_catalog.mz_list_types": _list_types,
+    "mz_catalog.mz_map_types": _map_types,
     "mz_catalog.mz_timezone_names": _time_zones,
     "pg_catalog.pg_timezone_names": _pg_time_zones,
     "mz_catalog.mz_schemas": _schemas,

@@ -76,6 +76,11 @@ def test_the_catalog_lists_them(con: Connection) -> None:
     assert _rows(con, "SELECT count(*) FROM mz_objects WHERE type = 'type' AND id LIKE 'u%'") == [
         (5,)
     ]
+    held = "SELECT t.name, e.name FROM {} AS h JOIN mz_types AS t USING (id) JOIN mz_types AS e ON e.id = {}"
+    lists = _rows(con, held.format("mz_list_types", "element_id") + " ORDER BY 1")
+    assert lists == [("ints", "int4"), ("nested", "ints")]
+    assert _rows(con, held.format("mz_map_types", "value_id")) == [("By Name", "ints")]
+    assert _rows(con, held.format("mz_map_types", "key_id")) == [("By Name", "text")]
     con.execute("COMMENT ON TYPE ints IS 'whole numbers'")
     assert ("ints", "whole numbers") in _rows(con, "SHOW TYPES")
     ((_, text),) = _rows(con, "SHOW CREATE TYPE line")
