@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,6 +16,7 @@ from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
 from mzsql.expr.memo import memo
 from mzsql.expr.mfp import extract_mfp, to_relation
+from mzsql.expr.parts import part_of, parts
 from mzsql.repr.types import BOOLEAN
 from mzsql.transform.canonicalize_mfp import canonical
 from mzsql.transform.visit import filtered, kept, replace_inputs
@@ -110,12 +112,29 @@ def _visit(
     rel: mir.Relation, locals_: Mapping[int, Facts | None], *, lift: bool = False
 ) -> tuple[mir.Relation, Facts | None]:
     """The relation rewritten, and what holds in its rows; None where it has no rows, so that everything does."""
-    # Without bindings around it, it is the relation alone that decides: what was found of it stays.
-    found = memo("equivalences" if not lift else "equivalences, lifted") if not locals_ else {}
-    if id(rel) not in found:
+    # The relation decides, and what is known of the bindings that it reads.
+    known: dict[tuple[int, ...], _Found] = memo("equivalences, lifted" if lift else "equivalences")
+    reads = part_of(rel, parts()).reads if locals_ else ()
+    around = tuple(locals_.get(local, _UNBOUND) for local in sorted(reads))
+    key = (id(rel), *map(id, around))
+    found = known.get(key)
+    if found is None:
         new, facts = _visited(rel, locals_, lift=lift)
-        found[id(rel)] = rel, kept(rel, new), facts
-    return found[id(rel)][1:]  # type: ignore[no-any-return]  # a memo keeps anything
+        # With what the key is of, so that nothing else takes its identity.
+        found = known[key] = _Found(kept(rel, new), facts, rel, around)
+    return found.new, found.facts
+
+
+class _Found(NamedTuple):
+    """What became of a relation, and what holds in its rows, given what is known of the bindings that it reads."""
+
+    new: mir.Relation
+    facts: Facts | None
+    rel: mir.Relation
+    around: tuple[Facts | None, ...]
+
+
+_UNBOUND = Facts(())
 
 
 def _visited(

@@ -12,6 +12,8 @@ import msgspec
 
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
+from mzsql.expr.memo import memo
+from mzsql.expr.parts import Part, kinds_of, part_of, parts
 from mzsql.repr.types import RelationType
 from mzsql.transform.visit import kept, project, replace_inputs
 
@@ -22,7 +24,7 @@ def projection_pushdown(rel: mir.Relation) -> mir.Relation:
     """Narrow everything to what is read."""
     demanded: dict[int, set[int]] = {}
     arity = mir.arity(rel)
-    _collect(rel, range(arity), demanded)
+    _collect(rel, range(arity), demanded, parts())
     pushed, kept = _Push({k: tuple(sorted(v)) for k, v in demanded.items()}).run(rel, range(arity))
     assert kept == tuple(range(arity))
     return pushed
@@ -72,33 +74,45 @@ def needed_inputs(rel: mir.Relation, wanted: Iterable[int]) -> list[set[int]]:
             return [set(range(mir.arity(part))) for part in mir.inputs(rel)]
 
 
-def _collect(rel: mir.Relation, wanted: Iterable[int], demanded: dict[int, set[int]]) -> None:
-    """Note for every binding which of its columns are read."""
+_BINDINGS = kinds_of(mir.Let, mir.LetRec)
+
+
+#: For every binding which of its columns are read.
+_Demanded = dict[int, set[int]]
+
+
+def _collect(
+    rel: mir.Relation, wanted: Iterable[int], demanded: _Demanded, known: dict[int, Part]
+) -> None:
+    """Note for every binding which of its columns are read; `known` parts without a reader are passed over."""
+    part = part_of(rel, known)
+    if not part.reads and not part.kinds & _BINDINGS:
+        return
     match rel:
         case mir.Get(id=local) if isinstance(local, int):
             demanded.setdefault(local, set()).update(wanted)
         case mir.Let(id=local, value=value, body=body):
-            _collect(body, wanted, demanded)
-            _collect(value, demanded.get(local, set()), demanded)
+            _collect(body, wanted, demanded, known)
+            _collect(value, demanded.get(local, set()), demanded, known)
         case mir.LetRec():
-            _collect_recursive(rel, wanted, demanded)
+            _collect_recursive(rel, wanted, demanded, known)
         case _:
             kids = mir.inputs(rel)
             for kid, need in zip(kids, needed_inputs(rel, wanted), strict=True):
-                _collect(kid, need, demanded)
+                _collect(kid, need, demanded, known)
 
 
 def _collect_recursive(
-    rel: mir.LetRec, wanted: Iterable[int], demanded: dict[int, set[int]]
+    rel: mir.LetRec, wanted: Iterable[int], demanded: _Demanded, known: dict[int, Part]
 ) -> None:
     """Note what is read of recursive bindings: by the body, and then by whatever is read of them."""
     for local in rel.ids:
         demanded.setdefault(local, set())
-    _collect(rel.body, wanted, demanded)
+    _collect(rel.body, wanted, demanded, known)
     while True:
         before = {local: set(demanded[local]) for local in rel.ids}
         for local, value in zip(rel.ids, rel.values, strict=True):
-            _collect(value, before[local], demanded)
+            _collect(value, before[local], demanded, known)
         if all(demanded[local] == before[local] for local in rel.ids):
             return
 
@@ -108,11 +122,21 @@ class _Push:
 
     def __init__(self, bindings: Mapping[int, Columns]) -> None:
         self._bindings = bindings
+        self._parts = parts()
+        self._known: dict[tuple[object, ...], tuple[mir.Relation, Columns]] = memo(
+            "projection_pushdown"
+        )
 
     def run(self, rel: mir.Relation, wanted: Iterable[int]) -> tuple[mir.Relation, Columns]:
         """The narrowed relation and which of the old columns it has."""
-        new, have = self._narrowed(rel, tuple(sorted(set(wanted))))
-        return kept(rel, new), have
+        keep = tuple(sorted(set(wanted)))
+        reads = part_of(rel, self._parts).reads
+        key = (id(rel), keep, *(self._bindings.get(local) for local in sorted(reads)))
+        found = self._known.get(key)
+        if found is None:
+            new, have = self._narrowed(rel, keep)
+            found = self._known[key] = kept(rel, new), have
+        return found
 
     def _narrowed(self, rel: mir.Relation, keep: Columns) -> tuple[mir.Relation, Columns]:
         match rel:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
 from mzsql.expr.memo import memo
+from mzsql.expr.parts import kinds_of
 from mzsql.expr.typing import relation_type
 from mzsql.repr.types import RelationType
 from mzsql.transform.fusion import merge_classes
@@ -19,6 +20,7 @@ from mzsql.transform.provenance import Exprs, Stage, Traced, own_stages, trace
 from mzsql.transform.remembered import Key, Scope
 from mzsql.transform.visit import mapped, project, replace_inputs
 
+_WHERE = kinds_of(mir.Join)
 #: How many ways to read an input's columns off another one are tried.
 _TRIED = 16
 #: Inputs wider than this are not searched for columns that are not joined.
@@ -41,6 +43,8 @@ class _Pass:
 
     def visit(self, rel: mir.Relation) -> mir.Relation:
         """The relation with its joins looked at, inner ones first."""
+        if not self._scope.part(rel).kinds & _WHERE:
+            return rel
         key = self._scope.key(rel)
         found = self._known.get(key)
         if found is None:

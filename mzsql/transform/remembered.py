@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from mzsql.expr import relation as mir
 from mzsql.expr.memo import memo
-from mzsql.expr.parts import part_of, parts
+from mzsql.expr.parts import Part, part_of, parts
 
 #: A part, and what it reads of the bindings around it.
 Key = tuple[int, ...]
@@ -32,12 +32,12 @@ class Scope:
 
     def key(self, rel: mir.Relation) -> Key:
         """What the meaning of a relation depends on; it stays unique as long as the run lasts."""
-        reads = self.reads(rel)
+        reads = self.part(rel).reads
         if not reads:
             return (id(rel),)
         return (id(rel), *(self._bound.get(local, -1) for local in sorted(reads)))
 
-    def reads(self, rel: mir.Relation) -> frozenset[int]:
-        """The bindings around a relation that it reads."""
+    def part(self, rel: mir.Relation) -> Part:
+        """What is known of a relation by itself."""
         found = self._parts.get(id(rel))
-        return part_of(rel, self._parts).reads if found is None else found.reads
+        return part_of(rel, self._parts) if found is None else found

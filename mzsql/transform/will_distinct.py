@@ -32,7 +32,10 @@ class _Pass:
 
     def visit(self, rel: mir.Relation, signs: Signs) -> mir.Relation:
         """The relation without the DISTINCTs that one in it takes care of."""
-        key = (id(rel), *(signs.get(local, False) for local in sorted(self._scope.reads(rel))))
+        part = self._scope.part(rel)
+        if not part.kinds & _WHERE:
+            return rel
+        key = (id(rel), *(signs.get(local, False) for local in sorted(part.reads)))
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = rel, self._visited(rel, signs)
