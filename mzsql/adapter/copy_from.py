@@ -117,7 +117,8 @@ def _default(plan: p.CopyFromPlan, i: int, column: ColumnType, rows: int) -> pa.
     if default is None:
         return pa.nulls(rows, typ)
     value = evaluate_constant(default, column.type)
-    return pa.repeat(value, rows)
+    # Arrow repeats no list so that nothing is left of it.
+    return pa.repeat(value, rows) if rows else pa.nulls(0, typ)
 
 
 def evaluate_constant(expr: Scalar, typ: SqlType) -> pa.Scalar:

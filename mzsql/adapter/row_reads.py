@@ -250,7 +250,8 @@ def evaluated(rows: pa.Table, read: RowRead) -> pa.Table | None:
             assert isinstance(expr, Literal)
             value = None if expr.value is None else decoder(expr.typ)(expr.value)
             one = pa.array([value], arrow_type(expr.typ))
-            arrays.append(pa.repeat(one[0], rows.num_rows))
+            # Arrow repeats no list so that nothing is left of it.
+            arrays.append(pa.repeat(one[0], rows.num_rows) if rows.num_rows else one[:0])
     names = [f"c{i}" for i in range(len(arrays))]
     for name in ("mz_error", "mz_diff"):
         if name in rows.column_names:

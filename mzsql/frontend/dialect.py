@@ -243,6 +243,8 @@ class Parser(QueryGrammar, ContainerGrammar, ScalarGrammar, TypeGrammar):
         ctes = self._parse_csv(self._recursive_binding if recursive else self._parse_cte)
         if not ctes:
             self.expected("identifier")
+        if self._curr and self._curr.token_type == TokenType.WITH:
+            self.expected("SELECT, VALUES, or a subquery in the query body")
         node = exp.With(expressions=ctes)
         if recursive:
             node.meta["mutually_recursive"] = limit

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from fuzz_schema import Table
     from pyspark.sql import SparkSession
 
-_SECONDS = 20
+#: Long enough for a machine that others use too.
+_SECONDS = 60
 _MINE = re.compile(r"/\*mine\*/.*?/\*theirs\*/")
 
 

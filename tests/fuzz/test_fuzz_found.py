@@ -9,6 +9,7 @@ from fuzz_run import differ
 SETUP = (
     "CREATE TABLE found (a integer, b text, c numeric(12, 2))",
     "INSERT INTO found VALUES (1, '', 1.25), (2, 'x,y', -2.50), (NULL, NULL, 99.99), (1, '', 1.25)",
+    "CREATE TABLE nothing (x integer)",
     "CREATE TABLE signs (x integer, y numeric(12, 2), z double precision)",
     "INSERT INTO signs VALUES (1, -2.5, 1), (-1, 2.5, -1), (1, 2.5, NULL), (NULL, NULL, 3)",
 )
@@ -31,6 +32,14 @@ QUERIES = (
 )  # fmt: skip
 
 
+#: What asks rows that are not there.
+OF_NOTHING = (
+    # A constant array beside no row.
+    "SELECT ARRAY[1, NULL], '{a}'::text[], '[1,2)'::int4range FROM nothing",
+    "SELECT x, ARRAY[1, NULL] FROM signs WHERE x > 5",
+)
+
+
 @pytest.fixture(scope="module")
 def filled(worlds: Worlds) -> Worlds:
     for statement in SETUP:
@@ -44,3 +53,14 @@ def test_what_was_found_is_mended(filled: Worlds, query: str) -> None:
     assert not differ(ours, theirs), (ours, theirs)
     assert not isinstance(ours, Failure)
     assert sum(bag(ours).values()) > 0
+
+
+@pytest.mark.parametrize("query", OF_NOTHING)
+def test_what_was_found_of_no_rows_is_mended(filled: Worlds, query: str) -> None:
+    assert filled.mine(query) == filled.theirs(query) == []
+
+
+def test_a_second_with_is_no_part_of_the_first(filled: Worlds) -> None:
+    answer = filled.mine("WITH a AS (SELECT 1) WITH b AS (SELECT 2) SELECT * FROM a, b")
+    assert isinstance(answer, Failure)
+    assert answer.sqlstate == "42601"
