@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import copy_context
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
@@ -52,6 +53,7 @@ from mzsql.repr.errors import (
     IdleInTransactionTimeout,
     InternalError,
     InvalidParameter,
+    OutOfMemory,
     SqlError,
     TransactionError,
     UndefinedObject,
@@ -213,6 +215,12 @@ class Coordinator:
         except RecursionError as deep:
             self._transactions.fail(session)
             raise InvalidParameter("statement is too deeply nested", sqlstate="54001") from deep
+        except (MemoryError, duckdb.OutOfMemoryException) as failure:
+            self._transactions.fail(session)
+            raise OutOfMemory(
+                "out of memory",
+                hint="Ask for less at once: fewer rows, or shorter values.",
+            ) from failure
         except Exception as bug:
             self._transactions.fail(session)
             if type(bug).__module__.split(".")[0] not in _ENGINES and not isinstance(bug, _BUGS):

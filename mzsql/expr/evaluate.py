@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
 import duckdb
@@ -63,6 +63,14 @@ python_to_datum = datum_of
 
 #: How many constants' values are kept.
 _CACHED = 10_000
+#: The longest text that is kept.
+_KEPT = 100_000
+#: How many characters constants that are folded may have in all; what is larger is left to the engine that runs the plan.
+FOLDED = 4_000_000
+#: How many times as much as a character of a text one of a container counts.
+_CONTAINED = 100
+#: How much memory the engine of constants may take.
+_MEMORY = "1GB"
 #: For so many rows an engine is asked of each by itself, where an expression needs one beside numerics.
 _ASKED_ROWS = 500
 #: Table functions that take a container apart.
@@ -85,6 +93,7 @@ class Evaluator:
     def __init__(self, *, exact_numerics: bool = True) -> None:
         self._connection = duckdb_connection()
         self._connection.execute("SET threads = 1")
+        self._connection.execute(f"SET memory_limit = '{_MEMORY}'")
         self._lock = threading.Lock()
         self._exact = exact_numerics
         self._constants: dict[Scalar, Datum | EvalError] = {}
@@ -105,7 +114,9 @@ class Evaluator:
             found = dict(zip(missing, self._constant_values(missing), strict=True))
             if len(self._constants) > _CACHED:
                 self._constants.clear()
-            self._constants.update(found)
+            self._constants.update(
+                (e, v) for e, v in found.items() if not isinstance(v, str) or len(v) <= _KEPT
+            )
             return tuple(found.get(expr, self._constants.get(expr)) for expr in exprs)
         return tuple(self._constants[expr] for expr in exprs)
 
@@ -200,7 +211,11 @@ class Evaluator:
         rows: Sequence[tuple[Row, Diff]],
         columns: Sequence[ColumnType],
     ) -> list[tuple[Row, Diff]] | EvalError:
-        """The rows that an MFP makes of these; the first failure if one fails."""
+        """The rows that an MFP makes of these; the first failure if one fails.
+
+        Raises:
+            TooLarge: what it computes is not for folding.
+        """
         values: list[tuple[Datum, ...]] = [row for row, _ in rows]
         types = list(columns)
         predicates = sorted(mfp.predicates, key=lambda entry: entry[0])
@@ -223,7 +238,10 @@ class Evaluator:
             for i, (datum,) in zip(alive, found, strict=True):
                 assert not isinstance(datum, EvalError)
                 values[i] = (*values[i], datum)
-            types.append(ColumnType(scalar_type(expr, types)))
+            typ = scalar_type(expr, types)
+            if not is_foldable((values[i][-1], typ) for i in alive):
+                raise TooLarge
+            types.append(ColumnType(typ))
         return [(tuple(values[i][c] for c in mfp.projection), rows[i][1]) for i in alive]
 
     def table_rows(
@@ -404,6 +422,20 @@ class Evaluator:
             finally:
                 if table is not None:
                     self._connection.unregister("mz_rows")
+
+
+class TooLarge(Exception):
+    """Constants are larger than what is folded."""
+
+
+def is_foldable(values: Iterable[tuple[Datum | EvalError, SqlType]]) -> bool:
+    """Whether constants are small enough to stand in a plan; the elements of a container weigh more than a text."""
+    sizes = (
+        len(value) * (_CONTAINED if typ.element is not None or typ.fields else 1)
+        for value, typ in values
+        if isinstance(value, str)
+    )
+    return sum(sizes) <= FOLDED
 
 
 def _column(name: str) -> Ast:

@@ -16,6 +16,7 @@ import msgspec
 
 from mzsql.expr import relation as mir
 from mzsql.expr.canonical import can_fail, ordered, rank
+from mzsql.expr.memo import memo
 from mzsql.expr.scalar import (
     Call,
     Column,
@@ -199,11 +200,21 @@ def _size(mfp: MapFilterProject) -> int:
     return nodes + sum(1 for _, pred in mfp.predicates for _ in walk(pred))
 
 
-def _may_error(expr: Scalar) -> bool:
-    return any(
-        isinstance(node, LiteralError) or (isinstance(node, Call) and can_fail(node))
-        for node in walk(expr)
-    )
+def _may_error(expr: Scalar, known: dict[Scalar, bool] | None = None) -> bool:
+    """Whether an evaluation can fail; `known` says of parts whether theirs can, and takes in what is found."""
+    known = memo("may_error") if known is None else known
+    stack = [expr]
+    while stack:
+        node = stack[-1]
+        if node in known:
+            stack.pop()
+        elif isinstance(node, LiteralError) or (isinstance(node, Call) and can_fail(node)):
+            known[stack.pop()] = True
+        elif pending := [kid for kid in children(node) if kid not in known]:
+            stack.extend(pending)
+        else:
+            known[stack.pop()] = any(known[kid] for kid in children(node))
+    return known[expr]
 
 
 def _is_now(expr: Scalar) -> bool:
@@ -218,6 +229,7 @@ class _Shared:
         self.arity = input_arity
         self.expressions: list[Scalar] = []
         self._columns: dict[Scalar, int] = {}
+        self._fails: dict[Scalar, bool] = {}
 
     def column(self, expr: Scalar) -> int:
         """The column of an expression, appended if it is new; literals are never shared (they cost nothing)."""
@@ -249,7 +261,7 @@ class _Shared:
             there = eager and not _only_where_it_stands(expr, position)
             parts.append(self.memoize(kid, eager=there))
         new = with_children(expr, parts) if kids else expr
-        if not eager and new not in self._columns and _may_error(expr):
+        if not eager and new not in self._columns and _may_error(expr, self._fails):
             return new
         return Column(self.column(new))
 

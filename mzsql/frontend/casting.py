@@ -14,7 +14,14 @@ from mzsql.expr.scalar import Literal
 from mzsql.frontend import container_literals, hir
 from mzsql.frontend.constant_texts import datum_of_text, nested_datum
 from mzsql.frontend.placeholders import decided
-from mzsql.frontend.typed import INTEGER_BOUNDS, Typed, call, category, exact_numeric
+from mzsql.frontend.typed import (
+    INTEGER_BOUNDS,
+    Typed,
+    call,
+    category,
+    check_dimensions,
+    exact_numeric,
+)
 from mzsql.repr.errors import DataError, DatatypeMismatch, UndefinedObject, Unsupported
 from mzsql.repr.jsonb import canonical
 from mzsql.repr.types import BOOLEAN, DEFAULT_NUMERIC_SCALE, TEXT, UNKNOWN, SqlType, type_name
@@ -85,6 +92,7 @@ def _of_dimensions(array: SqlType, count: int) -> SqlType:
     typ = array
     while typ.kind == "array" and typ.element is not None:
         typ = typ.element
+    check_dimensions(count)
     for _ in range(count):
         typ = SqlType("array", element=typ)
     return typ

@@ -235,10 +235,12 @@ def _entry(reader: _Reader, typ: SqlType) -> Any:
 
 def dimensions(text: str) -> int:
     """How many dimensions the text of an array has: the braces that open it."""
-    opening = text.lstrip(_SPACE)
     count = 0
-    while opening.startswith("{"):
-        count, opening = count + 1, opening[1:].lstrip(_SPACE)
+    for char in text:
+        if char == "{":
+            count += 1
+        elif char not in _SPACE:
+            break
     return max(count, 1)
 
 

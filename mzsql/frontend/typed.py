@@ -13,8 +13,8 @@ from mzsql.expr.decimal_functions import out_of_range
 from mzsql.expr.scalar import Literal
 from mzsql.frontend import hir
 from mzsql.repr.decimals import numeric_text, parsed
-from mzsql.repr.errors import DataError
-from mzsql.repr.types import NUMERIC, SqlType, type_name
+from mzsql.repr.errors import DataError, InvalidParameter
+from mzsql.repr.types import NUMERIC, SqlType, levels, type_name
 
 _CATEGORIES = {
     "boolean": "boolean",
@@ -47,6 +47,41 @@ _MODIFIED = frozenset({"numeric", "varchar", "char", "timestamp", "timestamptz"}
 INTEGER_BOUNDS = {"smallint": 15, "integer": 31, "bigint": 63}
 
 
+#: As many dimensions as PostgreSQL's and Materialize's arrays have.
+MAX_DIMENSIONS = 6
+#: How many lists, maps, records and arrays may be inside each other. A constant is a text in which each level quotes what is inside it,
+#: so that it doubles with each.
+MAX_LEVELS = 16
+
+
+def check_dimensions(count: int) -> None:
+    """Raises InvalidParameter (54000) where an array would have more dimensions than there may be."""
+    if count > MAX_DIMENSIONS:
+        raise InvalidParameter(
+            f"number of array dimensions ({count}) exceeds the maximum allowed ({MAX_DIMENSIONS})",
+            sqlstate="54000",
+        )
+
+
+def check_levels(typ: SqlType) -> SqlType:
+    """The type, if no value of it nests too deeply.
+
+    Raises:
+        InvalidParameter: an array has more dimensions than there may be, or too many types are inside each other (54000, 54001).
+    """
+    dimensions, inner = 0, typ
+    while inner.kind == "array" and inner.element is not None:
+        dimensions, inner = dimensions + 1, inner.element
+    check_dimensions(dimensions)
+    if levels(typ) > MAX_LEVELS:
+        raise InvalidParameter(
+            f"type is nested too deeply: more than {MAX_LEVELS} levels",
+            hint="Keep what is deep as jsonb, or in rows of a table.",
+            sqlstate="54001",
+        )
+    return typ
+
+
 @dataclass(frozen=True)
 class Typed:
     """A scalar with its type, and whether it can be NULL."""
@@ -54,6 +89,10 @@ class Typed:
     expr: hir.Scalar
     typ: SqlType
     nullable: bool = True
+
+    def __post_init__(self) -> None:
+        if self.typ.element is not None or self.typ.fields:
+            check_levels(self.typ)
 
 
 def plain_name(typ: SqlType) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from sqlglot import expressions as exp
 
 from mzsql.frontend.named_types import TypeLookup
+from mzsql.frontend.typed import check_levels
 from mzsql.repr import types as t
 from mzsql.repr.errors import InvalidParameter, UndefinedObject, Unsupported
 from mzsql.repr.types import SqlType
@@ -85,12 +86,12 @@ def resolve_type(node: exp.DataType, named: TypeLookup | None = None) -> SqlType
         (element,) = node.expressions or (None,)
         if not isinstance(element, exp.DataType):
             raise UndefinedObject('type "array" does not exist')
-        return SqlType(name.lower(), element=resolve_type(element, named))
+        return check_levels(SqlType(name.lower(), element=resolve_type(element, named)))
     if name == "MAP":
         key, value = node.expressions
         if resolve_type(key, named).kind != "text":
             raise Unsupported("the keys of a map are of type text")
-        return SqlType("map", element=resolve_type(value, named))
+        return check_levels(SqlType("map", element=resolve_type(value, named)))
     found = _KINDS.get(name)
     if found is None:
         spelled = node.args.get("kind") if kind is exp.DType.USERDEFINED else name.lower()

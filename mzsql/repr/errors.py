@@ -166,6 +166,12 @@ class ResultTooLarge(SqlError):
     sqlstate = "53200"
 
 
+class OutOfMemory(SqlError):
+    """A statement needs more memory than there is."""
+
+    sqlstate = "53200"
+
+
 class IdleInTransactionTimeout(SqlError):
     """``terminating connection due to idle-in-transaction timeout``."""
 

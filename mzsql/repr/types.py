@@ -88,6 +88,14 @@ class RelationDesc(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
         return len(self.names)
 
 
+def levels(typ: SqlType) -> int:
+    """How many types there are inside each other: 1 for one that is made of none."""
+    parts = [column.type for _, column in typ.fields]
+    if typ.element is not None:
+        parts.append(typ.element)
+    return 1 + max(map(levels, parts), default=0)
+
+
 BOOLEAN = SqlType("boolean")
 SMALLINT = SqlType("smallint")
 INTEGER = SqlType("integer")

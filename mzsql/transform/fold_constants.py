@@ -14,9 +14,10 @@ import msgspec
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
 from mzsql.expr.canonical import row_order
-from mzsql.expr.evaluate import EvalError, Evaluator
+from mzsql.expr.evaluate import EvalError, Evaluator, TooLarge, is_foldable
 from mzsql.expr.folded_windows import can_fold
 from mzsql.expr.functions import windows
+from mzsql.expr.memo import memo
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.typing import derived_type, nullable
 from mzsql.repr.datum import Datum, Row
@@ -159,6 +160,8 @@ def _unary(
             return constant(((row, diff) for row, diff in inner.rows if diff > 0), typ)
     if ctx.evaluator is None or _reads_session(rel):
         return rel
+    if not _is_small(inner.rows, inner.typ):
+        return rel
     match rel:
         case mir.Map() | mir.Filter():
             return _row_wise(rel, inner, typ, ctx.evaluator)
@@ -178,6 +181,11 @@ def constant(rows: Iterable[tuple[Row, int]], typ: RelationType) -> mir.Constant
         key = tuple((type(value), value) for value in row)
         counts[key] = (row, counts[key][1] + diff if key in counts else diff)
     return mir.Constant(tuple((row, diff) for row, diff in counts.values() if diff != 0), typ)
+
+
+def _is_small(rows: Iterable[tuple[Row, int]], typ: RelationType) -> bool:
+    types = [column.type for column in typ.columns]
+    return is_foldable(cell for row, _ in rows for cell in zip(row, types, strict=True))
 
 
 def _reads_session(rel: mir.Relation) -> bool:
@@ -202,7 +210,14 @@ def _row_wise(
 ) -> mir.Relation:
     identity = MapFilterProject.identity(inner.typ.arity)
     mfp = identity.map(rel.scalars) if isinstance(rel, mir.Map) else identity.filter(rel.predicates)
-    rows = evaluator.evaluate_mfp(mfp, inner.rows, inner.typ.columns)
+    large = memo("too large to fold")
+    if rel in large:
+        return rel
+    try:
+        rows = evaluator.evaluate_mfp(mfp, inner.rows, inner.typ.columns)
+    except TooLarge:
+        large[rel] = True
+        return rel
     if isinstance(rows, EvalError):
         return mir.Constant((), typ, rows.message)
     return constant(rows, typ)

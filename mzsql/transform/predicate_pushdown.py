@@ -122,7 +122,7 @@ def _map(rel: mir.Map, preds: Sequence[sc.Scalar]) -> mir.Relation:
             read = width + offset in wanted
             columns.append(sc.substitute(scalar, columns) if read else sc.Column(width + offset))
         below = relation_type(inner).columns
-        down = [q for p in down for q in _seen_through(p, columns, below)]
+        down = list(dict.fromkeys(q for p in down for q in _seen_through(p, columns, below)))
     return filtered(mir.Map(_push(inner, down), rel.scalars), stay)
 
 
@@ -147,7 +147,8 @@ def _reduce(rel: mir.Reduce, preds: Sequence[sc.Scalar]) -> mir.Relation:
     )
     key = list(rel.group_key)
     columns = relation_type(rel.input).columns if down else ()
-    inner = _push(rel.input, [q for p in down for q in _seen_through(p, key, columns)])
+    below = dict.fromkeys(q for p in down for q in _seen_through(p, key, columns))
+    inner = _push(rel.input, list(below))
     return filtered(msgspec.structs.replace(rel, input=inner), stay)
 
 

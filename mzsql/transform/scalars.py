@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from mzsql.expr import functions
 from mzsql.expr import scalar as sc
 from mzsql.expr.canonical import can_fail, rank
-from mzsql.expr.evaluate import EvalError
+from mzsql.expr.evaluate import EvalError, is_foldable
 from mzsql.expr.exact import refusal
 from mzsql.expr.memo import memo
 from mzsql.expr.typing import nullable, strict_columns
@@ -155,7 +155,15 @@ def _beyond_columns(node: sc.Call, symbol: str) -> sc.Scalar | None:
 def _evaluate(node: sc.Call, ctx: OptimizerContext) -> sc.Scalar:
     if ctx.evaluator is None:
         return node
+    large = memo("large constants")
+    if node in large or not is_foldable(
+        (a.value, a.typ) for a in node.args if isinstance(a, sc.Literal)
+    ):
+        return node
     (value,) = ctx.evaluator.evaluate([node])
+    if not is_foldable([(value, node.typ)]):
+        large[node] = True
+        return node
     if isinstance(value, EvalError):
         return sc.LiteralError(value.message, node.typ)
     return sc.Literal(value, node.typ)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -41,3 +42,48 @@ def test_a_limit_is_each_groups_own(con: Connection) -> None:
 def test_a_limit_that_cannot_be_is_an_error(con: Connection, sql: str, message: str) -> None:
     with pytest.raises(mzsql.DataError, match=message):
         con.execute(sql).fetchall()
+
+
+@pytest.mark.parametrize("limit", ["-1", "'-1'", "3 - 4", "ALL OFFSET -1"])
+@pytest.mark.parametrize("kind", ["VIEW", "MATERIALIZED VIEW"])
+def test_a_negative_limit_is_refused_where_a_view_is_made(
+    con: Connection, kind: str, limit: str
+) -> None:
+    with pytest.raises(mzsql.Error, match="must not be negative"):
+        con.execute(f"CREATE {kind} refused AS SELECT a FROM t LIMIT {limit}")
+    assert con.execute("SELECT count(*) FROM mz_objects WHERE name = 'refused'").fetchall() == [
+        (0,)
+    ]
+
+
+def test_a_limit_that_turns_out_to_be_a_negative_constant_is_an_error(con: Connection) -> None:
+    lateral = "FROM (VALUES (-1)) x(n), LATERAL (SELECT b FROM t LIMIT n) q"
+    with pytest.raises(mzsql.DataError, match="LIMIT must not be negative"):
+        con.execute(f"SELECT * {lateral}").fetchall()
+    # Nobody asks for a row of no rows.
+    assert (
+        con.execute(f"SELECT * {lateral.replace('FROM t', 'FROM t WHERE a > 9')}").fetchall() == []
+    )
+
+
+def test_a_maintained_limit_fails_where_it_becomes_negative(tmp_path: Path) -> None:
+    with mzsql.connect(str(tmp_path)) as con, mzsql.connect(str(tmp_path)) as other:
+        con.execute("CREATE TABLE g (n int)")
+        con.execute("CREATE TABLE t (b int)")
+        con.execute("INSERT INTO g VALUES (1)")
+        con.execute("INSERT INTO t VALUES (10), (11)")
+        con.execute("BEGIN")
+        con.execute(
+            "DECLARE c CURSOR FOR SUBSCRIBE"
+            " (SELECT n, b FROM g, LATERAL (SELECT b FROM t ORDER BY b LIMIT n) q)"
+        )
+        found = con.execute("FETCH 1 c WITH (timeout = '30s')").fetchall()
+        assert [tuple(row[1:]) for row in found] == [(1, 1, 10)]
+        other.execute("UPDATE g SET n = -1")
+        with pytest.raises(mzsql.DataError, match="LIMIT must not be negative"):
+            _follow(con)
+
+
+def _follow(con: Connection) -> None:
+    while con.execute("FETCH 1 c WITH (timeout = '30s')").fetchall():
+        pass

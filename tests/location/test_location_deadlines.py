@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 
 import pytest
 
-from mzsql.location import Determinate, at_most, seconds_left, waiting
+from mzsql.location import (
+    Determinate,
+    at_most,
+    check_caller,
+    interruptible,
+    seconds_left,
+    waiting,
+)
 from mzsql.location.deadlines import LEAST_SECONDS
 
 
@@ -51,3 +59,26 @@ def test_a_limit_is_of_one_thread():
         thread.start()
         thread.join()
     assert seen == [None]
+
+
+def test_long_work_ends_when_nobody_waits_for_it():
+    check_caller()
+    with waiting(lambda: 1.0):
+        check_caller()
+    with waiting(lambda: 0.0), pytest.raises(Determinate):
+        check_caller()
+
+
+def test_whoever_waits_says_how_work_is_woken():
+    woken = []
+
+    @contextmanager
+    def on_interrupt(wake):
+        woken.append(wake)
+        yield
+
+    with waiting(lambda: 5.0, on_interrupt), waiting(lambda: 4.0), interruptible(list):
+        pass
+    with interruptible(dict):
+        pass
+    assert woken == [list]

@@ -16,7 +16,7 @@ from mzsql.expr.functions.table import Engine, ErrorRule, Sql, TableFunc
 from mzsql.repr.types import INTERVAL, ColumnType, RelationType, SqlType
 
 #: The most rows that a table function yields for one row of its input.
-MAX_ROWS = 100_000_000
+MAX_ROWS = 10_000_000
 
 
 def _one(kind: str) -> RelationType:
