@@ -26,6 +26,7 @@ from mzsql.adapter.session import Session
 from mzsql.adapter.walk import global_gets, unmaterializables
 from mzsql.expr.functions import Engine
 from mzsql.expr.relation import Relation
+from mzsql.expr.typing import relation_type
 from mzsql.frontend import lower_query
 from mzsql.frontend import plans as p
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS, FullName
@@ -145,7 +146,7 @@ class Definitions:
             database=str(plan.name.database),
             kind="view",
             create_sql=plan.create_sql,
-            desc=_with_keys(raw.desc, plan.query.desc),
+            desc=_with_keys(view.mir, plan.query.desc),
             depends_on=self._depends_on(raw.relation, plan.types),
             created_at=self._env.catalog_oracle.ddl_timestamp(),
         )
@@ -178,7 +179,7 @@ class Definitions:
             database=str(plan.name.database),
             kind="materialized-view",
             create_sql=plan.create_sql,
-            desc=_with_keys(raw.desc, plan.query.desc),
+            desc=_with_keys(view.mir, plan.query.desc),
             depends_on=self._depends_on(raw.relation, plan.types),
             shard=self._env.persist.new_shard_id(),
             cluster=plan.cluster,
@@ -317,7 +318,7 @@ class Definitions:
             return
 
 
-def _with_keys(lowered: RelationDesc, query: RelationDesc) -> RelationDesc:
-    """A view's columns: nullability as the query says, keys as they were derived."""
-    typ = msgspec.structs.replace(query.typ, keys=lowered.typ.keys)
+def _with_keys(optimized: Relation, query: RelationDesc) -> RelationDesc:
+    """A view's columns: nullability as the query says, keys as they were derived of its optimized plan."""
+    typ = msgspec.structs.replace(query.typ, keys=relation_type(optimized).keys)
     return RelationDesc(query.names, typ)

@@ -15,3 +15,4 @@ class OptimizerFeatures(msgspec.Struct, frozen=True, cache_hash=True):
     enable_reduce_reduction: bool = False
     enable_coalesce_case_transform: bool = False
     enable_cardinality_estimates: bool = False
+    enable_projection_pushdown_after_relation_cse: bool = True

@@ -29,7 +29,10 @@ from mzsql.transform.literal_lifting import literal_lifting
 from mzsql.transform.non_null_requirements import non_null_requirements
 from mzsql.transform.normalize_lets import normalize_lets
 from mzsql.transform.predicate_pushdown import predicate_pushdown
-from mzsql.transform.projection_pushdown import projection_pushdown
+from mzsql.transform.projection_pushdown import (
+    projection_pushdown,
+    projection_pushdown_after_cse,
+)
 from mzsql.transform.reduce_elision import reduce_elision
 from mzsql.transform.reduce_reduction import reduce_reduction
 from mzsql.transform.reduction_pushdown import reduction_pushdown
@@ -133,6 +136,8 @@ PHYSICAL: tuple[Stage, ...] = (
     plain(canonicalize_mfp),
     plain(project_firsts),
     plain(relation_cse),
+    contextual(projection_pushdown_after_cse),
+    plain(canonicalize_mfp),
     contextual(fold_constants),
     plain(normalize_lets),
 )

@@ -13,21 +13,49 @@ import msgspec
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
 from mzsql.expr.memo import memo
+from mzsql.expr.mfp import extract_mfp
 from mzsql.expr.parts import Part, kinds_of, part_of, parts
 from mzsql.repr.types import RelationType
+from mzsql.transform.context import OptimizerContext
 from mzsql.transform.visit import kept, project, replace_inputs
 
 Columns = tuple[int, ...]
 
 
+#: For every binding which of its columns are read.
+_Demanded = dict[int, set[int]]
+
+
 def projection_pushdown(rel: mir.Relation) -> mir.Relation:
     """Narrow everything to what is read."""
-    demanded: dict[int, set[int]] = {}
+    return _pushed(rel, {})
+
+
+def _pushed(rel: mir.Relation, demanded: _Demanded) -> mir.Relation:
+    """The narrowed plan; `demanded`: what is read of bindings besides what is seen."""
     arity = mir.arity(rel)
     _collect(rel, range(arity), demanded, parts())
     pushed, kept = _Push({k: tuple(sorted(v)) for k, v in demanded.items()}).run(rel, range(arity))
     assert kept == tuple(range(arity))
     return pushed
+
+
+def projection_pushdown_after_cse(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:
+    """The same once more: what all readers of a new binding leave out need not be in it; but what is read from storage stays as it is."""
+    if not ctx.features.enable_projection_pushdown_after_relation_cse:
+        return rel
+    whole = (node for node in mir.walk(rel) if isinstance(node, mir.Let) and _is_read(node.value))
+    return _pushed(rel, {let.id: set(range(mir.arity(let.value))) for let in whole})
+
+
+def _is_read(rel: mir.Relation) -> bool:
+    """Whether a relation is an object of the catalog, or some rows of one, row by row."""
+    _, below = extract_mfp(rel)
+    match below:
+        case mir.Join(implementation=implementation):
+            return isinstance(implementation, mir.IndexedFilter)
+        case _:
+            return isinstance(below, mir.Get)
 
 
 def needed_inputs(rel: mir.Relation, wanted: Iterable[int]) -> list[set[int]]:
@@ -48,7 +76,8 @@ def needed_inputs(rel: mir.Relation, wanted: Iterable[int]) -> list[set[int]]:
             return [passed.union(*(sc.support(e) for e in exprs))]
         case mir.Filter(predicates=predicates):
             return [need.union(*(sc.support(p) for p in predicates))]
-        case mir.Join(inputs=inputs, equivalences=classes):
+        # The inputs of a planned join are arranged as they are.
+        case mir.Join(inputs=inputs, equivalences=classes, implementation=mir.Unplanned()):
             need = need.union(*(sc.support(e) for cls in classes for e in cls))
             found: list[set[int]] = []
             start = 0
@@ -75,10 +104,6 @@ def needed_inputs(rel: mir.Relation, wanted: Iterable[int]) -> list[set[int]]:
 
 
 _BINDINGS = kinds_of(mir.Let, mir.LetRec)
-
-
-#: For every binding which of its columns are read.
-_Demanded = dict[int, set[int]]
 
 
 def _collect(

@@ -11,19 +11,27 @@ from collections.abc import Mapping
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
 from mzsql.location import check_caller
+from mzsql.transform.scalars import may_error
 
 Exprs = tuple[sc.Scalar, ...]
 #: A relation and expressions over it, in whose values others are found.
 Stage = tuple[mir.Relation, Exprs]
 
 
-def own_stages(part: mir.Relation, values: Mapping[int, mir.Relation]) -> set[Stage]:
-    """The input itself, and what it has one row for each row, or each distinct value, of."""
+def own_stages(part: mir.Relation, values: Mapping[int, mir.Relation]) -> dict[Stage, Exprs]:
+    """The input itself, and what it has one row for each row, or each distinct value, of that passes predicates over its own columns."""
     exprs: Exprs = tuple(sc.Column(c) for c in range(mir.arity(part)))
-    found: set[Stage] = set()
+    found: dict[Stage, Exprs] = {}
+    passed: Exprs = ()
     while True:
-        found.add((part, exprs))
+        found.setdefault((part, exprs), passed)
         match part:
+            case mir.Filter(input=inner, predicates=predicates):
+                place = {e.index: n for n, e in enumerate(exprs) if isinstance(e, sc.Column)}
+                if any(not sc.support(p) <= place.keys() or may_error(p) for p in predicates):
+                    return found
+                passed = (*passed, *(sc.permute(p, place) for p in predicates))
+                part = inner
             case mir.Get(id=local) if isinstance(local, int) and local in values:
                 part = values[local]
             case mir.Project(outputs=outputs):

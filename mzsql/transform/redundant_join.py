@@ -18,7 +18,7 @@ from mzsql.repr.types import RelationType
 from mzsql.transform.fusion import merge_classes
 from mzsql.transform.provenance import Exprs, Stage, Traced, own_stages, trace
 from mzsql.transform.remembered import Key, Scope
-from mzsql.transform.visit import mapped, project, replace_inputs
+from mzsql.transform.visit import filtered, mapped, project, replace_inputs
 
 _WHERE = kinds_of(mir.Join)
 #: How many ways to read an input's columns off another one are tried.
@@ -87,13 +87,13 @@ class _Pass:
                     continue
                 found = self._read_off(rel, other, starts, columns, key, joined, stages, traced)
                 if found is not None:
-                    return self._without(rel, position, starts, found)
+                    return self._without(rel, position, starts, *found)
         return rel
 
     def _without(
-        self, rel: mir.Join, position: int, starts: Sequence[int], found: Exprs
+        self, rel: mir.Join, position: int, starts: Sequence[int], found: Exprs, passed: Exprs
     ) -> mir.Relation:
-        """The join without an input, its columns computed from another one's, and without what is redundant then."""
+        """The join without an input, its columns computed from another one's and filtered as it was, and without what is redundant then."""
         start, end = starts[position], starts[position + 1]
         total = starts[-1]
         width = end - start
@@ -101,13 +101,14 @@ class _Pass:
             sc.Column(c if c < start else c - width) for c in range(total) if not start <= c < end
         ]
         place = {c: (c if c < start else c - width) for c in range(total) if not start <= c < end}
-        columns[start:start] = [sc.permute(e, place) for e in found]
+        columns[start:start] = own = [sc.permute(e, place) for e in found]
         inputs = tuple(part for i, part in enumerate(rel.inputs) if i != position)
         classes = merge_classes(
             [tuple(sc.substitute(e, columns) for e in cls) for cls in rel.equivalences]
         )
         single = len(inputs) == 1 and not classes
         joined = inputs[0] if single else self._join(mir.Join(inputs, classes))
+        joined = filtered(joined, [sc.substitute(p, own) for p in passed])
         computed = [e for e in dict.fromkeys(columns) if not isinstance(e, sc.Column)]
         outputs = [
             e.index if isinstance(e, sc.Column) else total - width + computed.index(e)
@@ -134,10 +135,10 @@ class _Pass:
         columns: range,
         key: frozenset[int],
         joined: Mapping[int, Exprs],
-        stages: set[Stage],
+        stages: Mapping[Stage, Exprs],
         traced: Traced,
-    ) -> Exprs | None:
-        """Expressions over the join's columns of input `other` that are the columns of the redundant input."""
+    ) -> tuple[Exprs, Exprs] | None:
+        """Expressions over the join's columns of input `other` that are the columns of the redundant input, and its filters over these."""
         low, high = starts[other], starts[other + 1]
         whole = rel.inputs[other]
         shift = {c: c - low for c in range(low, high)}
@@ -161,6 +162,7 @@ class _Pass:
             options.append(found)
         for choice in itertools.islice(itertools.product(*options), _TRIED):
             local = tuple(sc.permute(e, shift) for e in choice)
-            if not stages.isdisjoint(trace(whole, local, self._values, traced)):
-                return choice
+            common = [s for s in trace(whole, local, self._values, traced) if s in stages]
+            if common:
+                return choice, min((stages[stage] for stage in common), key=len)
         return None
