@@ -29,6 +29,7 @@ from mzsql.repr.frontier import Frontier
 from mzsql.repr.ids import GlobalId, oid
 from mzsql.repr.type_oids import ARRAY_OIDS, RANGE_OIDS, TYPE_OIDS, type_oid
 from mzsql.repr.types import RelationDesc, arrow_schema, type_name
+from mzsql.repr.zone_abbreviations import ABBREVIATIONS, DAYLIGHT
 
 Rows = Iterable[tuple[Any, ...]]
 
@@ -361,6 +362,11 @@ def _pg_time_zones(_: Source) -> Rows:
         yield name, there.tzname(), interval, bool(there.dst())
 
 
+def _pg_time_zone_abbreviations(_: Source) -> Rows:
+    for name, seconds in sorted(ABBREVIATIONS.items()):
+        yield name, {"months": 0, "days": 0, "micros": seconds * 1_000_000}, name in DAYLIGHT
+
+
 _DERIVED: dict[str, Callable[[Source], Rows]] = {
     "mz_catalog.mz_tables": _tables,
     "mz_catalog.mz_views": _views,
@@ -376,6 +382,7 @@ _DERIVED: dict[str, Callable[[Source], Rows]] = {
     "mz_catalog.mz_map_types": _map_types,
     "mz_catalog.mz_timezone_names": _time_zones,
     "pg_catalog.pg_timezone_names": _pg_time_zones,
+    "pg_catalog.pg_timezone_abbrevs": _pg_time_zone_abbreviations,
     "mz_catalog.mz_schemas": _schemas,
     "mz_catalog.mz_databases": _databases,
     "mz_catalog.mz_roles": _roles,

@@ -10,6 +10,8 @@ import datetime as dt
 import re
 import zoneinfo
 
+from mzsql.repr.zone_abbreviations import ABBREVIATIONS
+
 _DAY = 86_400_000_000
 _FORM = re.compile(
     r"(?:(?P<y>\d{4,6})-(?P<m>\d{1,2})-(?P<d>\d{1,2})|(?P<cy>\d{4})(?P<cm>\d{2})(?P<cd>\d{2}))"
@@ -77,7 +79,8 @@ def _offset(zone: str, micros: int) -> int | None:
     names = {name.lower(): name for name in zoneinfo.available_timezones()}
     found = names.get(zone.lower())
     if found is None:
-        return None
+        short = ABBREVIATIONS.get(zone.upper())
+        return None if short is None else short * 1_000_000
     try:
         local = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=micros)
         shift = local.replace(tzinfo=zoneinfo.ZoneInfo(found)).utcoffset()

@@ -58,6 +58,12 @@ def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[mzsql.Connection]:
             ["string_agg", "count"],
             ("(a,1)", 1),
         ),
+        # Time zones by what they are called in short, in literals and as constants.
+        (
+            "SELECT (TIMESTAMPTZ '2020-01-01 12:00 PST')::text, (TIMESTAMP '2020-01-01 12:00' AT TIME ZONE 'acst')::text",
+            ["text", "timezone"],
+            ("2020-01-01 20:00:00+00", "2020-01-01 02:30:00+00"),
+        ),
         # Aggregates over distinct rows stand beside others.
         (
             "SELECT array_agg(DISTINCT age ORDER BY age), string_agg(DISTINCT name, ',' ORDER BY name DESC),"
@@ -92,6 +98,8 @@ def test_a_query_is_answered(
         ),
         ("SELECT ARRAY(SELECT owner, age FROM pets)", "return 1 column, got 2 columns"),
         ("SELECT ARRAY(SELECT * FROM pets)", "return 1 column, got 3 columns"),
+        ("SELECT TIMESTAMP '294276-12-31 10:00'", "date/time field value out of range"),
+        ("SELECT TIMESTAMP '2020-01-01' AT TIME ZONE 'XYZ'", "invalid time zone 'XYZ'"),
         (r"SELECT E'\101'", "octal escapes are not supported"),
         (r"SELECT E'\\\x41'", "hexadecimal escapes are not supported"),
     ],

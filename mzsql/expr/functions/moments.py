@@ -17,6 +17,7 @@ from mzsql.expr.functions.declare import Ast, constant_text, failed, of, scalar
 from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Spelling, Sql
 from mzsql.repr.errors import Unsupported
 from mzsql.repr.types import BIGINT, DOUBLE, INTERVAL, TEXT, TIME, TIMESTAMP, TIMESTAMPTZ, SqlType
+from mzsql.repr.zone_abbreviations import ABBREVIATIONS
 
 _STAMPS = ("timestamp", "timestamptz")
 _OUT = "timestamp out of range"
@@ -163,7 +164,8 @@ def _zone(arg: Sql) -> str | int | None:
         if int(match[2]) > 15 or int(match[3] or 0) > 59:
             return None
         return -seconds if match[1] == "+" else seconds
-    return next((name for name in zoneinfo.available_timezones() if name.lower() == low), None)
+    named = next((name for name in zoneinfo.available_timezones() if name.lower() == low), None)
+    return ABBREVIATIONS.get(low.upper()) if named is None else named
 
 
 def _is_known(arg: Sql) -> bool:
@@ -179,7 +181,7 @@ _DIGITS = "^[ ]*([+-])([0-9]{1,2})(?::?([0-9]{2}))?[ ]*$"
 
 
 def _in_zone_by_row(stamp: Sql, zone: Ast, typ: SqlType) -> Ast:
-    """DuckDB: a zone out of a column, by its name or its offset; NULL where there is none of that name."""
+    """DuckDB: a zone out of a column, by its name or its offset, no abbreviation; NULL where there is none of that name."""
     engine = Engine.DUCKDB
 
     def part(group: int) -> Ast:

@@ -267,12 +267,14 @@ def _stamp_parser(kind: str) -> Parser:
 
 def _stamp(text: Ast, kind: str, engine: Engine) -> Ast:
     clock, valid = _clock(text, _STAMP, 4)
-    micros = s.add(calendar.micros(_day(text, _STAMP), "date", engine), clock)
+    # Wide: the last days that there are have no microseconds in 64 bits.
+    days = s.wide(calendar.days(_day(text, _STAMP), engine))
+    micros = s.add(s.mul(days, s.wide(s.num(calendar.DAY_MICROS))), s.wide(clock))
     if kind == "timestamptz":
         minutes = s.add(s.mul(_part(text, _STAMP_ZONE, 2), s.num(60)), _part(text, _STAMP_ZONE, 3))
         offset = s.mul(minutes, s.num(60_000_000))
         west = s.eq(s.regexp_group(text, _STAMP_ZONE, 1), s.text("-"))
-        micros = s.sub(micros, s.case((west, s.sub(s.num(0), offset)), otherwise=offset))
+        micros = s.sub(micros, s.wide(s.case((west, s.sub(s.num(0), offset)), otherwise=offset)))
     good = s.and_(s.matches(text, _STAMP, engine), valid)
     return calendar.timestamp_of_micros(s.case((good, micros)), of(kind), engine)
 
