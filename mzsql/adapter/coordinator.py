@@ -24,7 +24,7 @@ from mzsql.adapter.closing import close_all
 from mzsql.adapter.copy_from import copy_from
 from mzsql.adapter.dataflows import Dataflows
 from mzsql.adapter.ddl import Definitions
-from mzsql.adapter.dml import Changes, Outcome
+from mzsql.adapter.dml import Changes
 from mzsql.adapter.durable_map import Change
 from mzsql.adapter.environment import Environment
 from mzsql.adapter.explaining import Explainer
@@ -316,12 +316,8 @@ class Coordinator:
         match plan:
             case p.SelectPlan():
                 return self._select(session, transaction, plan)
-            case p.InsertPlan():
-                return _written("INSERT 0", plan, self._changes.insert(session, plan))
-            case p.UpdatePlan():
-                return _written("UPDATE", plan, self._changes.update(session, plan))
-            case p.DeletePlan():
-                return _written("DELETE", plan, self._changes.delete(session, plan))
+            case p.InsertPlan() | p.UpdatePlan() | p.DeletePlan():
+                return self._changes.run(session, plan)
             case p.CopyFromPlan():
                 return self._copy(session, transaction, plan)
             case p.BeginPlan() | p.CommitPlan() | p.RollbackPlan():
@@ -478,12 +474,6 @@ _ENGINES = frozenset(
     {"builtins", "mzsql", "duckdb", "pyarrow", "sqlglot", "msgspec", "pyspark", "py4j", "_duckdb"}
 )
 _BUGS = (AssertionError, LookupError, TypeError, ValueError, AttributeError, RuntimeError)
-
-
-def _written(
-    tag: str, plan: p.InsertPlan | p.UpdatePlan | p.DeletePlan, outcome: Outcome
-) -> Result:
-    return Result(f"{tag} {outcome.count}", plan.returning, outcome.returned, outcome.count)
 
 
 def _shown(desc: RelationDesc, rows: show.Rows, tag: str) -> Result:

@@ -22,7 +22,7 @@ from mzsql.adapter.environment import Environment
 from mzsql.adapter.group_commit import GroupCommit, WriteConflict
 from mzsql.adapter.interrupt import current
 from mzsql.adapter.queries import Answer, Queries
-from mzsql.adapter.results import constant_table, named
+from mzsql.adapter.results import Result, constant_table, named
 from mzsql.adapter.session import Session, Transaction
 from mzsql.adapter.table_locks import EXCLUSIVE, READ, WRITE
 from mzsql.adapter.walk import unmaterializables
@@ -69,6 +69,17 @@ class Changes:
         self._queries = queries
         self._commits = commits
         self._rng = random.Random()  # noqa: S311  it only spreads retries
+
+    def run(self, session: Session, plan: p.InsertPlan | p.UpdatePlan | p.DeletePlan) -> Result:
+        """INSERT, UPDATE or DELETE, with what it returns."""
+        match plan:
+            case p.InsertPlan():
+                tag, outcome = "INSERT 0", self.insert(session, plan)
+            case p.UpdatePlan():
+                tag, outcome = "UPDATE", self.update(session, plan)
+            case _:
+                tag, outcome = "DELETE", self.delete(session, plan)
+        return Result(f"{tag} {outcome.count}", plan.returning, outcome.returned, outcome.count)
 
     def insert(self, session: Session, plan: p.InsertPlan) -> Outcome:
         """Insert the rows of a query."""
