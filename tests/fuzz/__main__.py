@@ -17,8 +17,12 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[2] / "plugins" / "mzsql-postgres" / "tests"))
 
 from fuzz_engines import Failure, Worlds
+from fuzz_follow import followed
 from fuzz_partitions import broken, law_of, told
 from fuzz_run import SHARED, compare, query_of, run, tables_of
+
+#: One in so many groups of seeds has its tables changed under subscriptions.
+_FOLLOWED = 4
 
 
 def _again(worlds: Worlds, seed: int) -> int:
@@ -79,10 +83,15 @@ def _many(worlds: Worlds, start: int, count: int | None, seconds: float | None) 
             if broken(worlds, law):
                 kinds["broken laws"] += 1
                 print(f"{told(worlds, law, one, tables)}\n", flush=True)
+        if seed % (_FOLLOWED * SHARED) == 0:
+            kinds["rounds of subscriptions"] += 1
+            for what in followed(worlds, seed):
+                kinds["broken subscriptions"] += 1
+                print(f"{what}\n", flush=True)
         seed += SHARED
     for what, times in sorted(kinds.items()):
         print(f"{times:8d}  {what}")
-    return 1 if set(kinds) - {"queries", "laws"} else 0
+    return 1 if set(kinds) - {"queries", "laws", "rounds of subscriptions"} else 0
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ from fuzz_partitions import broken, law_of, told
 from fuzz_run import SHARED, tables_of
 
 _EVERY_DAY = 20
-_LONG, _PIECE = 20, 20
+#: Of three or four queries each.
+_LONG, _PIECE = 150, 75
 
 
 def _all_hold(worlds: Worlds, seeds: range) -> None:
