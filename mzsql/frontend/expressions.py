@@ -27,6 +27,7 @@ from mzsql.frontend.nodes import (
 )
 from mzsql.frontend.parse_pieces import fold
 from mzsql.frontend.scope import Scope
+from mzsql.location import check_caller
 from mzsql.repr import types as t
 from mzsql.repr.errors import (
     SqlSyntaxError,
@@ -69,6 +70,7 @@ class ExprContext:
 
     def plan(self, node: exp.Expr) -> Typed:
         """The typed scalar that a node means."""
+        check_caller()
         handler = _HANDLERS.get(type(node))
         if handler is None:
             raise Unsupported(f"{_spelled(node)} is not supported", position=position_of(node))
