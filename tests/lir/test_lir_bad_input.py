@@ -182,6 +182,7 @@ def refuse(con: mzsql.Connection, query: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("kind", [kind for kind in DEEP if kind not in SHALLOW])
 def test_far_more_levels_end(con: mzsql.Connection, kind: str) -> None:
+    con.execute("SET statement_timeout = '20 s'")
     survive(con, DEEP[kind](2_000))
 
 
@@ -323,6 +324,7 @@ def test_a_million_characters_are_planned(con: mzsql.Connection) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("word", ["AND", "OR"])
 def test_a_hundred_thousand_terms_end(con: mzsql.Connection, word: str) -> None:
+    con.execute("SET statement_timeout = '20 s'")
     survive(con, f"SELECT a FROM t WHERE {f' {word} '.join(f'b <> {i}' for i in range(100_000))}")
 
 
