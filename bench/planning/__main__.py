@@ -1,6 +1,6 @@
 """What planning takes: from a text to its physical plan, in a warm process, beside sqlglot's optimizer and Spark's.
 
-    python bench/planning                         # all cases, about five minutes
+    python bench/planning                         # all cases, about three minutes
     python bench/planning --quick                 # a quick look
     python bench/planning --only a --json found.json
     python bench/planning --only a --no-spark     # without Spark
