@@ -31,12 +31,14 @@ ABILITIES = [
 
 #: What a cache gives up: objects of a shard are written once, under names that never come again.
 ONCE = "an object is kept as it was first seen by a handle, whatever another handle does to it"
-NOT_MET = {"two_handles": ONCE, "threads": ONCE}
+NOT_MET = {"two_handles": ONCE}
 
 
 class TestCachedFiles(BlobContract):
     not_met = NOT_MET
-    test_state_machine = None  # fails for the same reason, and shrinking what is known takes long
+    # Threads fail for the same reason where they happen to read what another one had read before: that is as it comes.
+    test_threads = None
+    test_state_machine = None  # and shrinking what is known takes long
 
     def open_blob(self, place):
         return CachedBlob(FileBlob(place / "blob"), BlobCache(place / "cache"))
@@ -46,6 +48,7 @@ class TestCachedInLittle(BlobContract):
     """Where nearly nothing fits, everything is evicted all the time."""
 
     not_met = NOT_MET
+    test_threads = None
     test_state_machine = None
 
     def open_blob(self, place):
