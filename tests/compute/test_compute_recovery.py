@@ -113,7 +113,13 @@ def wait_for_death(mortal, controller, gid, ts):
     return True
 
 
-@pytest.mark.parametrize(("after", "first"), [(False, 0), (True, 1)], ids=["before", "after"])
+@pytest.mark.parametrize(
+    ("after", "first"),
+    [
+        pytest.param(False, 0, id="before"),
+        pytest.param(True, 1, id="after", marks=pytest.mark.long),
+    ],
+)
 def test_a_crash_at_any_write_of_a_step(world, backends, after, first):
     changes = Changes(21)
     upper = changes.step(world.storage)

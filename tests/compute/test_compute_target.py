@@ -76,7 +76,9 @@ def kept(blob):
 
 
 @pytest.mark.parametrize("keyed", [False, True])
-@pytest.mark.parametrize("way", ["path", "streamed", "executors"])
+@pytest.mark.parametrize(
+    "way", ["path", "streamed", pytest.param("executors", marks=pytest.mark.long)]
+)
 def test_what_spark_writes_is_what_the_shard_has(session, tmp_path, monkeypatch, way, keyed):
     url = f"file:{tmp_path}/blob"
     blob = open_blob(url)

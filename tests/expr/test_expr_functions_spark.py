@@ -100,7 +100,7 @@ def _own_spelling(key: str) -> bool:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.long), 3])
+@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.long), 4])
 def test_every_function_is_the_same_in_spark_and_duckdb(session: SparkSession, every: int) -> None:
     evaluator = Evaluator(exact_numerics=False)
     cases = [case for case in CASES.cases if _own_spelling(case.func.key) and _in_spark(case)]
