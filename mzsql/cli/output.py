@@ -45,6 +45,8 @@ def text_of(value: Any) -> str:
         return text.removesuffix(":00") if value.utcoffset() is not None else text
     if isinstance(value, list):
         return "{" + ",".join("NULL" if v is None else _element_text(v) for v in value) + "}"
+    if isinstance(value, tuple):
+        return "(" + ",".join(map(_field_text, value)) + ")"
     return str(value)
 
 
@@ -54,6 +56,16 @@ def _float_text(value: float) -> str:
     if value in (float("inf"), float("-inf")):
         return "Infinity" if value > 0 else "-Infinity"
     return repr(value).removesuffix(".0")
+
+
+def _field_text(value: Any) -> str:
+    """A record's field; nothing stands for NULL, so the empty text is quoted."""
+    if value is None:
+        return ""
+    text = text_of(value)
+    if text and not any(c in '(),"\\' or c.isspace() for c in text):
+        return text
+    return '"' + text.replace("\\", "\\\\").replace('"', '""') + '"'
 
 
 def _element_text(value: Any) -> str:

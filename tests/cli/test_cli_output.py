@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
+import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -104,3 +105,18 @@ def test_details_are_told_once() -> None:
 
 def test_an_error_without_a_place() -> None:
     assert error_lines(ValueError("no"), "SELECT 1") == "ERROR:  no\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "sql"),
+    [
+        ((1, "a b", None, True), "ROW(1, 'a b', NULL, true)"),
+        (("", 'say "x"', "a\\b", "(1,2)"), "ROW('', 'say \"x\"', E'a\\\\b', '(1,2)')"),
+        ((1, (2, "c,d"), [1, None]), "ROW(1, ROW(2, 'c,d'), ARRAY[1, NULL])"),
+        ([(1, "a"), None, ()], "ARRAY[ROW(1, 'a'), NULL, ROW()]"),
+    ],
+)
+def test_records_print_as_in_postgresql(
+    postgres: psycopg.Connection[Any], value: object, sql: str
+) -> None:
+    assert postgres.execute(f"SELECT ({sql})::text".encode()).fetchall() == [(text_of(value),)]
