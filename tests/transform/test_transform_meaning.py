@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from transforms_kit import TRANSFORMS
 
 from mzsql.expr import relation as mir
 from mzsql.expr.evaluate import Evaluator
@@ -20,17 +21,6 @@ from mzsql.transform import IndexDesc, OptimizerContext, OptimizerFeatures, pipe
 
 Seed = st.integers(0, 10**9)
 EXAMPLES = settings(max_examples=40, deadline=None)
-
-
-def leaves(stages: tuple[pipeline.Stage, ...]) -> Iterator[pipeline.Transform]:
-    for stage in stages:
-        if isinstance(stage, pipeline.Transform):
-            yield stage
-        else:
-            yield from leaves(stage.transforms)
-
-
-TRANSFORMS = {t.name: t for t in leaves((*pipeline.LOGICAL, *pipeline.PHYSICAL))}
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transforms_kit import TRANSFORMS
 
 from mzsql.expr import relation as mir
 from mzsql.expr.evaluate import Evaluator
@@ -27,17 +28,6 @@ Seed = st.integers(0, 10**9)
 U1 = mir.Get("u1", TABLES["u1"])
 TWO = RelationType((ColumnType(INTEGER), ColumnType(INTEGER)))
 FOREVER = (5, True)
-
-
-def leaves(stages: tuple[pipeline.Stage, ...]) -> Iterator[pipeline.Transform]:
-    for stage in stages:
-        if isinstance(stage, pipeline.Transform):
-            yield stage
-        else:
-            yield from leaves(stage.transforms)
-
-
-TRANSFORMS = {t.name: t for t in leaves((*pipeline.LOGICAL, *pipeline.PHYSICAL))}
 
 
 @pytest.fixture(scope="module")
