@@ -38,7 +38,15 @@ from mzsql.frontend.quantified import conjuncts
 from mzsql.frontend.rel import Rel, constant_row, unit
 from mzsql.location import check_caller
 from mzsql.repr.datum import Datum
-from mzsql.repr.types import BIGINT, BOOLEAN, ColumnType, RelationDesc, RelationType, SqlType
+from mzsql.repr.types import (
+    BIGINT,
+    BOOLEAN,
+    TEXT,
+    ColumnType,
+    RelationDesc,
+    RelationType,
+    SqlType,
+)
 
 _TOO_MANY = "more than one record produced in subquery"
 
@@ -437,6 +445,9 @@ class Lowering:
                 return self._if(scalar, rel, cols, depth, found)
             case hir.Windowing():
                 return self._window(scalar, rel, cols, depth, found)
+            case ms.Literal(value=value, typ=typ) if typ.kind == "unknown":
+                # A bare text of a subquery, which its own columns never asked to be anything else.
+                return ms.Literal(value, TEXT), rel
             case _:
                 return scalar, rel
 

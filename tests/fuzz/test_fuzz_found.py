@@ -29,6 +29,9 @@ QUERIES = (
     # Two opposite values have one square.
     "SELECT round(variance(DISTINCT x), 3), round(stddev_pop(DISTINCT y), 3), var_pop(DISTINCT z) FROM signs",
     "SELECT round(variance(DISTINCT x) FILTER (WHERE y > 0), 3), variance(DISTINCT x) FILTER (WHERE y > 9) FROM signs",
+    # A bare text in an arm of a set operation is a text to who compares it.
+    "SELECT 1 FROM ((SELECT min('x') AS x FROM found) UNION ALL (SELECT 'b ' FROM found) UNION (SELECT 'b' FROM signs)) AS q"
+    " WHERE 'b' <= ALL (SELECT DISTINCT q.x FROM found)",
     # The greatest of texts that say no type is a text.
     "SELECT max('x'), 'a' <= ALL (SELECT min('b ') FROM found), min(NULL) FROM found GROUP BY b",
 )  # fmt: skip
