@@ -334,6 +334,12 @@ def test_thousands_of_terms_are_planned(con: mzsql.Connection, word: str) -> Non
     assert "999" in planned(con, f"SELECT a FROM t WHERE {terms}")
 
 
+@pytest.mark.parametrize("of", ["now()", "'2020-01-01'::timestamp"])
+def test_a_long_format_is_refused(con: mzsql.Connection, of: str) -> None:
+    with pytest.raises(mzsql.NotSupportedError, match="more than 1000 characters"):
+        con.execute(f"SELECT to_char({of}, '{'x' * 1_000_000}')").fetchall()
+
+
 def test_a_wide_table_is_planned(con: mzsql.Connection) -> None:
     names = [f"c{i}" for i in range(WIDE)]
     con.execute(f"CREATE TABLE wide ({', '.join(f'{name} int' for name in names)})")

@@ -291,6 +291,10 @@ def _pieces(fields: _Fields, form: str, zoned: bool) -> list[Ast]:
     return pieces
 
 
+#: A format becomes an expression of its parts: how long it may be.
+_LONGEST = 1_000
+
+
 def _to_char(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
     ast = args[1].ast
     while isinstance(ast, exp.Cast | exp.Paren):
@@ -299,6 +303,10 @@ def _to_char(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         return s.string(s.null())
     if not isinstance(ast, exp.Literal):
         raise Unsupported("to_char with a format that is not a constant is not supported")
+    if len(ast.name) > _LONGEST:
+        raise Unsupported(
+            f"to_char with a format of more than {_LONGEST} characters is not supported"
+        )
     pieces = _pieces(_Fields(args[0], engine), ast.name, args[0].typ.kind == "timestamptz")
     present = s.is_not_null(args[0].ast)
     return s.case((present, s.concat(s.text(""), *pieces)))
