@@ -13,17 +13,4 @@
 -- rolpassword: NULL
 -- rolvaliduntil: NULL
 CREATE VIEW pg_catalog.pg_authid AS
-SELECT
-    oid,
-    name AS rolname,
-    true AS rolsuper,
-    inherit AS rolinherit,
-    true AS rolcreaterole,
-    true AS rolcreatedb,
-    true AS rolcanlogin,
-    false AS rolreplication,
-    false AS rolbypassrls,
-    -1 AS rolconnlimit,
-    NULL::text AS rolpassword,
-    NULL::timestamptz AS rolvaliduntil
-FROM mz_catalog.mz_roles;
+SELECT * FROM pg_catalog.pg_roles;

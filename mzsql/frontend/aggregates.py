@@ -250,7 +250,7 @@ def _add(
     done = apply(func, args)
     if len(done) != 1:
         raise Unsupported(f"{name} with {len(done)} arguments is not supported", position=position)
-    value = settle(done[0])  # a bare text that any type would do for is a text
+    (value,) = done
     expr = value.expr
     if condition is not None:
         expr = hir.If(condition.expr, expr, Literal(None, value.typ))

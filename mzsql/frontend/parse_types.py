@@ -64,4 +64,4 @@ class TypeGrammar(MaterializeParser):
         if not isinstance(typ, exp.DataType):
             self.raise_error("Expected a data type")
         typ.meta["span"] = (start, self._prev.end + 1)
-        return typ  # type: ignore[no-any-return]
+        return typ  # type: ignore[no-any-return]  # the parser is sqlglot's, untyped

@@ -92,7 +92,7 @@ class Watched:
         assert isinstance(planned, plans.SelectPlan)
 
         def source(gid: GlobalId) -> MirSource:
-            self._types[gid] = catalog.item(gid).desc.typ  # type: ignore[union-attr]
+            self._types[gid] = catalog.item(gid).desc.typ  # type: ignore[union-attr]  # a table has one
             return MirSource(gid, self._types[gid])
 
         for gid in (item.id for item in catalog.items.values() if item.desc is not None):
