@@ -13,4 +13,17 @@
 -- rolpassword: NULL
 -- rolvaliduntil: NULL
 CREATE VIEW pg_catalog.pg_authid AS
-SELECT * FROM pg_catalog.pg_roles;
+SELECT
+    oid,
+    rolname,
+    rolsuper,
+    rolinherit,
+    rolcreaterole,
+    rolcreatedb,
+    rolcanlogin,
+    rolreplication,
+    rolbypassrls,
+    rolconnlimit,
+    rolpassword,
+    rolvaliduntil
+FROM pg_catalog.pg_roles;
