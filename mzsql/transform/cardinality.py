@@ -158,6 +158,6 @@ def shown(estimate: Estimate) -> str:
     """As EXPLAIN prints it."""
     if estimate is None:
         return "<UNKNOWN>"
-    if int(estimate) == estimate:
+    if float(estimate).is_integer():  # which what is too large for a number is not
         return str(int(estimate))
     return format(Decimal(repr(estimate)), "f")

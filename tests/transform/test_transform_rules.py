@@ -305,3 +305,8 @@ def test_rows_are_estimated_from_statistics_keys_and_filters(
     found = cardinality(plan, {"u1": 100, "u2": 20}.get, {}, {})
     assert found == (None if rows is None else pytest.approx(rows))
     assert shown(rows) == ("<UNKNOWN>" if rows is None else str(rows))
+
+
+def test_an_estimate_beyond_all_numbers_is_shown() -> None:
+    many = mir.Join(tuple(mir.Get("u1", TABLES["u1"]) for _ in range(60)), ())
+    assert shown(cardinality(many, lambda _: 10**6, {}, {})) == "Infinity"
