@@ -120,6 +120,22 @@ def test_a_reader_in_ranges_sees_one_version(faulty, direct, proxy):
     assert faulty.get("k") is None
 
 
+def test_an_object_that_is_replaced_all_the_time_is_still_read(faulty, direct, proxy):
+    """Each request finds another version; so no ranges fit together, and only one answer can be read."""
+    versions = [LONG, LONG[::-1]]
+    direct.set("k", versions[0])
+
+    def replace(exchange):
+        found = exchange.pass_on()
+        versions.reverse()
+        direct.set("k", versions[0])
+        exchange.send(found)
+
+    proxy.fault = on(replace, "GetObject", times=None)
+    assert faulty.get("k") in versions
+    assert faulty.get_range("k", 100, 4_000) in [found[100:4_100] for found in versions]
+
+
 @pytest.mark.parametrize("value", [b"short", LONG], ids=["put", "multipart"])
 def test_a_write_that_never_gets_through(impatient, direct, proxy, value):
     """Refused: it surely did not happen. No answer: it may have. Nothing unfinished stays."""

@@ -3,7 +3,8 @@
 Promise: what is returned is one version of the object, as long as the server said and, where its checksum came along, matching that. The
 ranges after the first answer are asked for under its ETag, so one that meets a replaced object fails and everything is read anew.
 Trade-off: the first answer is that of the whole stretch, so that a short object costs one request; of a long one it is read up to a
-part's length while the other ranges come by other connections, and then cut off, which costs its connection.
+part's length while the other ranges come by other connections, and then cut off, which costs its connection. Ranges of an object that is
+overwritten faster than they come would never fit together; after a few rounds all is read from one answer, slower but of one version.
 """
 
 from __future__ import annotations
@@ -22,10 +23,14 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 _READ_BYTES = 256 * 1024
+_AT_ONCE = 64 * 1024 * 1024
+"""Longer bodies are read in stretches, between which it is seen that time is over."""
 ABSENT = ("NoSuchKey",)
 _CHANGED = ("PreconditionFailed", "412", *ABSENT, "InvalidRange")
-_ROUNDS = 5
-"""So often an object may be replaced under a reader."""
+_RANGED = 3
+"""So often ranges side by side are tried on an object that is replaced under the reader."""
+_ROUNDS = 6
+"""So often an object is read; after `_RANGED` rounds from one answer, which only damage can spoil."""
 
 
 class Found(NamedTuple):
@@ -98,9 +103,10 @@ class Read:
 
     def result(self) -> bytes | None:
         """The bytes, fewer where the object ends; `None` when there is no object."""
-        for _ in range(_ROUNDS):
+        for round_ in range(_ROUNDS):
+            first = functools.partial(self._first, alone=round_ >= _RANGED)
             try:
-                chunks = self._call.send(self._first, expected=(*ABSENT, "InvalidRange"))
+                chunks = self._call.send(first, expected=(*ABSENT, "InvalidRange"))
                 for future in self._rest:
                     chunks += future.result()
             except boto.ClientError as failure:
@@ -113,11 +119,11 @@ class Read:
             if self._crc32 is None or self._crc32 == content_crc32(found):
                 return found
         raise self._call.failed(
-            Verdict(False, True, "the object changed, or came damaged, each time it was read")
+            Verdict(False, True, "the object came damaged each time it was read")
         )
 
-    def _first(self, client: S3Client) -> list[bytes]:
-        """The answer for the whole stretch: all of it when that is short, else the first part, and the others begun."""
+    def _first(self, client: S3Client, *, alone: bool) -> list[bytes]:
+        """The answer for the whole stretch: all of it when short or read ``alone``, else the first part, and the others begun."""
         options = self._requests.place.options
         asked: dict[str, Any] = {}
         if self._offset or self._length is not None:
@@ -135,7 +141,9 @@ class Read:
             return self._cut(answer)
         there = length_of(answer)
         self._crc32 = None if "Range" in asked else _of_whole(answer.get("ChecksumCRC32"))
-        if there <= options.multipart_threshold:
+        if alone or there <= options.multipart_threshold:
+            if alone:
+                self._call.allow(there)
             return read_body(self._call, answer, there)
         if self._etag != etag:
             self._drop()
@@ -203,7 +211,7 @@ def read_body(call: Call, answer: Any, length: int) -> list[bytes]:
     Raises:
         ShortBody: the body ended early, or did not go on in time.
     """
-    whole = length == length_of(answer)
+    whole = length == length_of(answer) and length <= _AT_ONCE
     try:
         with answer["Body"] as raw:
             if not whole:
