@@ -27,6 +27,7 @@ from mzsql.adapter.leader import this_process
 from mzsql.adapter.locations import Locations
 from mzsql.adapter.opening import check_entry, join_deployment, open_persist
 from mzsql.adapter.oracles import CatalogOracle, TableOracle, open_table_oracle, wish_of
+from mzsql.frontend import check_sqlglot
 from mzsql.oracle.switching import DISTRIBUTED
 from mzsql.persist import PersistClient, Settings, SystemClock
 from mzsql.repr.errors import (
@@ -128,7 +129,9 @@ class Environment:
         Raises:
             EnvironmentRefused: what is there is something else or of a newer format.
             Fenced: a higher deploy generation was promoted.
+            Unsupported: sqlglot is there in a form that mzsql cannot run on.
         """
+        check_sqlglot()
         clock = clock or SystemClock()
         with contextlib.ExitStack() as undo:
             if read_only:

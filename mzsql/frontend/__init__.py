@@ -7,6 +7,7 @@ text as typed literals before parsing. Nothing but `SqlError`s leaves here, what
 """
 
 from mzsql.frontend.catalog import CatalogItem, CatalogView, FullName, PartialName
+from mzsql.frontend.dialect import check_sqlglot
 from mzsql.frontend.lowering import LoweredQuery, lower_query, lower_relation
 from mzsql.frontend.normalize import normalize_create_sql, quoted, quoted_name
 from mzsql.frontend.parameters import bind_parameters
@@ -22,6 +23,7 @@ __all__ = [
     "PartialName",
     "Statement",
     "bind_parameters",
+    "check_sqlglot",
     "lower_query",
     "lower_relation",
     "normalize_create_sql",

@@ -465,6 +465,21 @@ class Dialect(Materialize):
     Parser = Parser
 
 
+def check_sqlglot() -> None:
+    """See to it that sqlglot can be extended.
+
+    Raises:
+        Unsupported: it is there in its compiled form, which is loaded wherever it is installed.
+    """
+    try:
+        Dialect().parser()
+    except TypeError as error:
+        raise Unsupported(
+            f"the compiled form of sqlglot cannot be extended by mzsql's dialect ({error})",
+            hint="Remove it with: pip uninstall sqlglotc. sqlglot itself stays, in plain Python.",
+        ) from error
+
+
 def tokenize(text: str) -> list[Token]:
     """The tokens of a text; SqlSyntaxError where there are none, or where brackets nest too deeply."""
     try:
@@ -495,4 +510,4 @@ def _token_problem(text: str) -> tuple[str]:
     return ("unterminated quoted string",)
 
 
-__all__ = ["Dialect", "Parser", "SyntaxProblem", "describe", "tokenize"]
+__all__ = ["Dialect", "Parser", "SyntaxProblem", "check_sqlglot", "describe", "tokenize"]

@@ -12,8 +12,9 @@ import pytest
 from mzsql.adapter.catalog import put
 from mzsql.adapter.environment import Environment
 from mzsql.adapter.locations import BLOB_MARKER, MARKER, locate
+from mzsql.frontend.dialect import Dialect
 from mzsql.location import InvalidUrl
-from mzsql.repr.errors import EnvironmentRefused, InvalidParameter
+from mzsql.repr.errors import EnvironmentRefused, InvalidParameter, Unsupported
 
 
 def tree(path: Path) -> dict[str, bytes]:
@@ -30,6 +31,24 @@ def test_a_missing_and_an_empty_directory_become_environments(tmp_path: Path) ->
         again = Environment.open(locate(str(path)))
         assert again.id == first == json.loads((path / MARKER).read_text())["environment_id"]
         again.close()
+
+
+def test_the_compiled_form_of_sqlglot_is_refused_before_anything_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its classes, where ``sqlglotc`` is installed, cannot be made when they are extended."""
+
+    class Compiled:
+        def __new__(cls, *_: object, **__: object) -> Compiled:
+            raise TypeError("interpreted classes cannot inherit from compiled")
+
+    locations = locate(tmp_path)
+    before = tree(tmp_path)
+    monkeypatch.setattr(Dialect, "parser_class", Compiled)
+    with pytest.raises(Unsupported, match="the compiled form of sqlglot") as caught:
+        Environment.open(locations)
+    assert "pip uninstall sqlglotc" in str(caught.value.hint)
+    assert tree(tmp_path) == before
 
 
 def test_a_directory_with_other_things_is_refused_untouched(tmp_path: Path) -> None:
