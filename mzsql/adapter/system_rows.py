@@ -18,6 +18,7 @@ from mzsql.adapter.catalog import Item
 from mzsql.adapter.catalog_clusters import factor_of, size_of
 from mzsql.adapter.catalog_objects import FIRST_ID, SIZES
 from mzsql.adapter.environment import Environment
+from mzsql.adapter.function_rows import aggregate_rows, function_rows, operator_rows, type_id
 from mzsql.adapter.plugin_relations import plugin_rows
 from mzsql.adapter.show import key_text
 from mzsql.compute import RefreshStats
@@ -27,7 +28,7 @@ from mzsql.location import Whereabouts
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier
 from mzsql.repr.ids import GlobalId, oid
-from mzsql.repr.type_oids import ARRAY_OIDS, RANGE_OIDS, TYPE_OIDS, type_oid
+from mzsql.repr.type_oids import ARRAY_OIDS, PSEUDO_OIDS, RANGE_OIDS, TYPE_OIDS, type_oid
 from mzsql.repr.types import RelationDesc, arrow_schema, type_name
 from mzsql.repr.zone_abbreviations import ABBREVIATIONS, DAYLIGHT
 
@@ -157,8 +158,6 @@ def _columns(source: Source) -> Rows:
             yield gid, name, n + 1, column.nullable, name_of_type, default, number, mod
 
 
-#: Beyond the numbers of builtin relations, with which they share their ids.
-_FIRST_TYPE = 100_000
 _CATEGORIES = {
     "boolean": ("boolean",),
     "numeric": (
@@ -184,6 +183,8 @@ _CATEGORIES = {
     "map": ("map",),
     "pseudo": ("record",),
 }
+#: The kinds that stand for many types.
+_FAMILIES = ("array", "list", "map", "record")
 #: The types that PostgreSQL has, too.
 _OF_POSTGRESQL = frozenset(TYPE_OIDS) - {"mz_timestamp", "uint2", "uint4", "uint8", "list", "map"}
 #: PostgreSQL's own names of types, where they are not ours.
@@ -204,33 +205,40 @@ def _types(source: Source) -> Rows:
     for kind, number in sorted(TYPE_OIDS.items(), key=lambda one: one[1]):
         schema = _system_schema_id("pg_catalog" if kind in _OF_POSTGRESQL else "mz_catalog")
         category = categories.get(kind, "user-defined")
-        yield _type_id(number), number, schema, _PG_NAMES.get(kind, kind), category, FIRST_ID
+        yield type_id(number), number, schema, _PG_NAMES.get(kind, kind), category, FIRST_ID
     for kind, number in ARRAY_OIDS.items():
         schema = _system_schema_id("pg_catalog" if kind in _OF_POSTGRESQL else "mz_catalog")
-        yield _type_id(number), number, schema, f"_{_PG_NAMES.get(kind, kind)}", "array", FIRST_ID
+        yield type_id(number), number, schema, f"_{_PG_NAMES.get(kind, kind)}", "array", FIRST_ID
     for name, number in RANGE_OIDS.items():
-        yield _type_id(number), number, _system_schema_id("pg_catalog"), name, "range", FIRST_ID
+        yield type_id(number), number, _system_schema_id("pg_catalog"), name, "range", FIRST_ID
+    for name, number in PSEUDO_OIDS.items():
+        yield type_id(number), number, _system_schema_id("pg_catalog"), name, "pseudo", FIRST_ID
     for i in source.env.catalog.state.of_kind("type"):
         assert i.typ is not None
         category = "composite" if i.typ.kind == "record" else i.typ.kind
         yield i.id, oid(i.id), _schema_id(i, source), i.name, category, i.owner
 
 
-def _type_id(number: int) -> str:
-    return f"s{_FIRST_TYPE + number}"
-
-
 def _array_types(_: Source) -> Rows:
     for kind, number in ARRAY_OIDS.items():
-        yield _type_id(number), _type_id(TYPE_OIDS[kind])
+        yield type_id(number), type_id(TYPE_OIDS[kind])
+
+
+def _pseudo_types(_: Source) -> Rows:
+    for number in (*(TYPE_OIDS[kind] for kind in _FAMILIES), *PSEUDO_OIDS.values()):
+        yield (type_id(number),)
+
+
+def _functions(_: Source) -> Rows:
+    return function_rows(_system_schema_id, FIRST_ID)
 
 
 def _base_types(_: Source) -> Rows:
     for kind, number in TYPE_OIDS.items():
-        if kind not in ("array", "list", "map", "record"):
-            yield (_type_id(number),)
+        if kind not in _FAMILIES:
+            yield (type_id(number),)
     for number in RANGE_OIDS.values():
-        yield (_type_id(number),)
+        yield (type_id(number),)
 
 
 def _held_types(source: Source, kind: str) -> Iterator[tuple[GlobalId, str]]:
@@ -240,7 +248,7 @@ def _held_types(source: Source, kind: str) -> Iterator[tuple[GlobalId, str]]:
         if i.typ is None or i.typ.kind != kind or i.typ.element is None:
             continue
         named = [gid for gid in i.depends_on if gid in items and items[gid].typ == i.typ.element]
-        yield i.id, named[0] if named else _type_id(type_oid(i.typ.element))
+        yield i.id, named[0] if named else type_id(type_oid(i.typ.element))
 
 
 def _list_types(source: Source) -> Rows:
@@ -249,7 +257,7 @@ def _list_types(source: Source) -> Rows:
 
 def _map_types(source: Source) -> Rows:
     for gid, value in _held_types(source, "map"):
-        yield gid, _type_id(TYPE_OIDS["text"]), value
+        yield gid, type_id(TYPE_OIDS["text"]), value
 
 
 def _time_zones(_: Source) -> Rows:
@@ -378,6 +386,10 @@ _DERIVED: dict[str, Callable[[Source], Rows]] = {
     "mz_catalog.mz_types": _types,
     "mz_catalog.mz_array_types": _array_types,
     "mz_catalog.mz_base_types": _base_types,
+    "mz_catalog.mz_pseudo_types": _pseudo_types,
+    "mz_catalog.mz_functions": _functions,
+    "mz_catalog.mz_operators": lambda _: operator_rows(),
+    "mz_internal.mz_aggregates": lambda _: aggregate_rows(),
     "mz_catalog.mz_list_types": _list_types,
     "mz_catalog.mz_map_types": _map_types,
     "mz_catalog.mz_timezone_names": _time_zones,

@@ -80,6 +80,8 @@ RANGE_OIDS: Mapping[str, int] = {
     "daterange": 3912,
     "int8range": 3926,
 }
+#: Of what stands for many types where functions are declared.
+PSEUDO_OIDS: Mapping[str, int] = {"any": 2276, "anyelement": 2283, "anyrange": 3831}
 #: Of what has no number: an unknown type.
 _UNKNOWN = 705
 #: The kinds that stand for many types.
@@ -94,8 +96,8 @@ def type_oid(typ: SqlType) -> int:
             inner = inner.element
         return TYPE_OIDS["array"] if inner is None else ARRAY_OIDS.get(inner.kind, 2277)
     if typ.kind == "range":
-        return RANGE_OIDS[t.type_name(typ)]
-    return TYPE_OIDS.get(typ.kind, _UNKNOWN)
+        return RANGE_OIDS.get(t.type_name(typ), PSEUDO_OIDS["anyrange"])
+    return TYPE_OIDS.get(typ.kind) or PSEUDO_OIDS.get(typ.kind, _UNKNOWN)
 
 
 def types_by_oid() -> dict[int, SqlType]:

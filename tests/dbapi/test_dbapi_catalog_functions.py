@@ -82,6 +82,7 @@ def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[mzsql.Connection]:
             (True, True, None),
             marks=pytest.mark.long,
         ),
+        ("SELECT count(*) = count(DISTINCT oid), count(*) > 400 FROM mz_functions", (True, True)),
         ("SELECT current_setting('Search_Path'), current_setting('nothing', true)", ("public", None)),
         ("SELECT current_schemas(false), current_schemas(true)", (["public"], ["mz_catalog", "pg_catalog", "public"])),
         pytest.param(
