@@ -35,7 +35,7 @@ from mzsql.compute.protocols import (
     StatusSink,
     StorageReader,
 )
-from mzsql.compute.spark_session import step_session
+from mzsql.compute.spark_start import SparkStart
 from mzsql.lir.plan import DataflowDescription, IndexExport
 from mzsql.persist import Clock, PersistClient, SystemClock
 from mzsql.render.dataflow import RenderedDataflow, one_shot, render
@@ -73,9 +73,7 @@ class ComputeController:
         self._arrangements = Arrangements(
             persist, registry, replica_id, self._driver, self._settings
         )
-        self._spark_lock = threading.Lock()
-        self._spark = spark
-        self._peek_session: SparkSession | None = None
+        self._spark = SparkStart(spark)
         self._changed = threading.Condition()
         self._flows: dict[GlobalId, Flow] = {}
         self._refreshes: deque[RefreshStats] = deque(maxlen=self._settings.refreshes_kept)
@@ -85,7 +83,7 @@ class ComputeController:
         self._replica = Replica(
             replica_id=replica_id,
             persist=persist,
-            spark=self._spark_session,
+            spark=self._spark,
             storage=storage,
             arrangements=self._arrangements,
             driver=self._driver,
@@ -327,7 +325,7 @@ class ComputeController:
                 snapshots,
                 as_of,
                 driver=self._driver,
-                session=self._session_for_peek,
+                spark=self._spark,
                 settings=self._settings,
                 finish=finish,
                 interruptible=interruptible,
@@ -366,18 +364,6 @@ class ComputeController:
         if found is None:
             raise ObjectInUse(f"index {gid} is not hydrated yet")
         return found
-
-    # --- Spark ---
-
-    def _spark_session(self) -> SparkSession:
-        with self._spark_lock:
-            if not isinstance(self._spark, SparkSession) and callable(self._spark):
-                self._spark = self._spark()
-            return self._spark
-
-    def _session_for_peek(self) -> SparkSession:
-        # one for each peek: their relations have equal names
-        return step_session(self._spark_session())
 
     # --- scheduling ---
 

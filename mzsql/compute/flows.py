@@ -19,6 +19,7 @@ from mzsql.compute.hydration import Hydration, HydrationReport
 from mzsql.compute.inputs import CollectionInput, IndexInput, Input
 from mzsql.compute.protocols import ComputeSettings, DataflowStatus, RefreshStats, StorageReader
 from mzsql.compute.spark_session import hydration_session, step_session
+from mzsql.compute.spark_start import SparkStart
 from mzsql.compute.step import StepTools, run_step
 from mzsql.compute.target import Overtaken, with_time
 from mzsql.expr.functions.table import Engine
@@ -43,7 +44,7 @@ class Replica:
 
     replica_id: str
     persist: PersistClient
-    spark: Callable[[], SparkSession]
+    spark: SparkStart
     storage: StorageReader
     arrangements: Arrangements
     driver: Driver
@@ -173,11 +174,11 @@ class Flow:
         return Hydration(
             self.dataflow,
             self.report,
-            session=lambda: hydration_session(self.replica.spark(), workers=settings.workers),
+            session=lambda: hydration_session(self._spark(), workers=settings.workers),
             arrangements=self.replica.arrangements,
             persist=self.replica.persist,
             settings=settings,
-            stopped=lambda: self.dropped or self.replica.closing(),
+            stopped=self._unwanted,
         )
 
     def advance(self, input_upper: Frontier) -> RefreshStats | None:
@@ -209,8 +210,14 @@ class Flow:
 
     def _step_session(self) -> SparkSession:
         if self._session is None:
-            self._session = step_session(self.replica.spark())
+            self._session = step_session(self._spark())
         return self._session
+
+    def _spark(self) -> SparkSession:
+        return self.replica.spark.session(self._unwanted)
+
+    def _unwanted(self) -> bool:
+        return self.dropped or self.replica.closing()
 
     def _hold(self, *, force: bool) -> None:
         now = self.replica.clock.monotonic()

@@ -6,9 +6,10 @@ answers. Both give the same Arrow table. A query that meets an error row fails w
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +20,8 @@ from mzsql.compute.driver import Driver
 from mzsql.compute.jobs import named_jobs
 from mzsql.compute.protocols import ComputeSettings
 from mzsql.compute.relations import parts_frame, rows_at
-from mzsql.compute.spark_session import STEP_POOL
+from mzsql.compute.spark_session import STEP_POOL, step_session
+from mzsql.compute.spark_start import SparkStart
 from mzsql.compute.target import with_time
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine
@@ -55,7 +57,7 @@ def run_peek(
     as_of: Timestamp,
     *,
     driver: Driver,
-    session: Callable[[], SparkSession],
+    spark: SparkStart,
     settings: ComputeSettings,
     finish: Finish | None = None,
     interruptible: Interruptible | None = None,
@@ -67,10 +69,10 @@ def run_peek(
         snapshots: the relations ``snap_…`` it reads.
         as_of: the time read at.
         driver: DuckDB.
-        session: makes or gives the Spark session, if it comes to that.
+        spark: the Spark session, if it comes to that.
         settings: with the bound on the driver's bytes.
         finish: rewrites the statement for an engine; without it each row comes as many times as it is there.
-        interruptible: has Spark's jobs cancelled when the caller is to give up; they then fail as Spark has them fail.
+        interruptible: ends the wait for Spark's start, or Spark's jobs (which fail as Spark has them fail), when the caller is to give up.
 
     Raises:
         DataError: the first error row's message.
@@ -95,21 +97,28 @@ def run_peek(
         # In a thread of its own: working in a session makes it the thread's active one, and this thread is the user's.
         with ThreadPoolExecutor(1, "mzsql-peek") as thread:
             result = thread.submit(
-                _on_spark, statement, snapshots, as_of, session, rendered, interruptible
+                _on_spark, statement, snapshots, as_of, spark, rendered, interruptible
             ).result()
     schema = None if finish is not None else arrow_schema(rendered.output_columns)
     return rows_of(result, schema, driver)
+
+
+def _started(spark: SparkStart, interruptible: Interruptible | None) -> SparkSession:
+    given_up = threading.Event()
+    with nullcontext() if interruptible is None else interruptible(given_up.set):
+        return spark.session(given_up.is_set)
 
 
 def _on_spark(
     statement: exp.Expression,
     snapshots: Mapping[str, Snapshot],
     as_of: Timestamp,
-    make_session: Callable[[], SparkSession],
+    spark: SparkStart,
     rendered: OneShot,
     interruptible: Interruptible | None,
 ) -> pa.Table:
-    session = make_session()
+    # one for each peek: their relations have equal names
+    session = step_session(_started(spark, interruptible))
     gid: GlobalId = rendered.desc.export.id
     with ExitStack() as inside:
         jobs = inside.enter_context(named_jobs(session, gid, rendered.lir_ids, "peek", STEP_POOL))

@@ -9,7 +9,6 @@ other dataflows, in a pool that comes first, need not wait. Only SQL settings di
 from __future__ import annotations
 
 import atexit
-import contextlib
 import logging
 import os
 import re
@@ -17,18 +16,22 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import threading
 from pathlib import Path
 
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from mzsql.compute.spark_start import Launch
 from mzsql.expr.engines import SPARK_STEP_SETTINGS
 from mzsql.repr.errors import EnvironmentRefused
 
 #: The oldest Java that Spark 4 runs on.
 MINIMUM_JAVA = 17
+
+#: Held while the session of this process is started.
+_starting = threading.Lock()
 
 #: Pools of the FAIR scheduler: a step's tasks come before any hydration's.
 STEP_POOL = "step"
@@ -121,7 +124,7 @@ def driver_memory_mib() -> int:
 
 
 def local_session(*, cores: int | None = None, app_name: str = "mzsql") -> SparkSession:
-    """A Spark session in this process: the one there is, untouched, or a new one.
+    """A Spark session in this process: the one there is, untouched, or a new one. Who comes while another thread starts it waits.
 
     Args:
         cores: task slots; all cores of the machine (at least 2) by default.
@@ -130,12 +133,17 @@ def local_session(*, cores: int | None = None, app_name: str = "mzsql") -> Spark
     Raises:
         EnvironmentRefused: no Java, or one older than `MINIMUM_JAVA`.
     """
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        return active
-    if SparkContext._active_spark_context is not None:
-        # started by another thread; without settings of ours, which would change it
-        return SparkSession.builder.getOrCreate()
+    with _starting:
+        active = SparkSession.getActiveSession()
+        if active is not None:
+            return active
+        if SparkContext._active_spark_context is not None:
+            # started by another thread; without settings of ours, which would change it
+            return SparkSession.builder.getOrCreate()
+        return _start(cores, app_name)
+
+
+def _start(cores: int | None, app_name: str) -> SparkSession:
     require_java()
     # Workers that Spark starts must be this interpreter, or they miss the packages installed here.
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -146,54 +154,28 @@ def local_session(*, cores: int | None = None, app_name: str = "mzsql") -> Spark
     pools.write_text(_POOLS)
     log4j.write_text(_LOG4J)
     slots = cores if cores is not None else max(2, os.cpu_count() or 2)
-    builder = (
-        SparkSession.builder.master(f"local[{slots}]")
-        .appName(app_name)
-        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={log4j.as_uri()}")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.memory", f"{driver_memory_mib()}m")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.scheduler.mode", "FAIR")
-        .config("spark.scheduler.allocation.file", pools.as_uri())
-        .config("spark.sql.warehouse.dir", (scratch / "warehouse").as_uri())
-        .config("spark.local.dir", str(scratch / "local"))
-        .config("spark.sql.codegen.cache.maxEntries", "5000")
-        .config("spark.sql.execution.arrow.pyspark.enabled", "true")
-    )
-    for key, value in CORRECTNESS_SETTINGS.items():
-        builder = builder.config(key, value)
+    settings = {
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()}",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": f"{driver_memory_mib()}m",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.scheduler.mode": "FAIR",
+        "spark.scheduler.allocation.file": pools.as_uri(),
+        "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
+        "spark.local.dir": str(scratch / "local"),
+        "spark.sql.codegen.cache.maxEntries": "5000",
+        **CORRECTNESS_SETTINGS,
+    }
+    conf = SparkConf().setMaster(f"local[{slots}]").setAppName(app_name)
+    conf.setAll(list(settings.items()))
     logging.getLogger("py4j").setLevel(logging.ERROR)
     # PySpark logs every failed analysis as JSON with the JVM's stack besides raising it; the caller has the exception.
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
-    with _errors_into(scratch / "spark.log"):
-        session: SparkSession = builder.getOrCreate()
-    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
-    return session
-
-
-@contextlib.contextmanager
-def _errors_into(path: Path) -> Iterator[None]:
-    """Have processes started inside write their standard error to a file: the JVM greets with warnings no setting turns off."""
-    sys.stderr.flush()
-    try:
-        kept = os.dup(2)
-    except OSError:  # no standard error at all (a service): nothing to keep quiet
-        yield
-        return
-    try:
-        with path.open("ab") as log:
-            os.dup2(log.fileno(), 2)
-        yield
-    except Exception as error:
-        tail = path.read_text(errors="replace").strip().splitlines()[-5:]
-        raise EnvironmentRefused(
-            f"Spark did not start: {str(error).splitlines()[0]}", detail="\n".join(tail) or None
-        ) from error
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+    launch = Launch(scratch)
+    atexit.register(launch.end)
+    return launch.run(conf)
 
 
 def _configured(spark: SparkSession, settings: dict[str, str]) -> SparkSession:

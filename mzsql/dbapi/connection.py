@@ -113,6 +113,19 @@ def _close_first_at_exit() -> None:
     atexit.register(_close_at_exit)
 
 
+def _spark_of(given: SparkSession | None) -> Callable[[], SparkSession]:
+    """What makes the Spark session. It refers to no connection: a thread that starts Spark may be the last one of its process."""
+    return _start_spark if given is None else lambda: given
+
+
+def _start_spark() -> SparkSession:
+    from mzsql.compute.spark_session import local_session  # noqa: PLC0415
+
+    session = local_session()
+    _close_first_at_exit()
+    return session
+
+
 class Connection:
     """A connection; make it with `mzsql.connect`."""
 
@@ -148,7 +161,7 @@ class Connection:
             if shared is None or shared.env.fenced:
                 shared = _open[self._key] = _Shared(
                     locations,
-                    self._start_spark,
+                    _spark_of(spark),
                     read_only=read_only,
                     deploy_generation=deploy_generation,
                     maintenance=maintenance,
@@ -308,22 +321,13 @@ class Connection:
                 from mzsql.spark import MzSpark  # noqa: PLC0415  Spark is not needed before
 
                 self._mz_spark = MzSpark(
-                    self._start_spark(),
+                    _spark_of(self._given_spark)(),
                     EnvironmentReader(self._shared.env, self._shared.coordinator),
                     self._run_for_spark,
                     self._spark_options(),
                 )
                 self._mz_spark.register()
             return self._mz_spark
-
-    def _start_spark(self) -> SparkSession:
-        if self._given_spark is not None:
-            return self._given_spark
-        from mzsql.compute.spark_session import local_session  # noqa: PLC0415
-
-        session = local_session()
-        _close_first_at_exit()
-        return session
 
     def _spark_options(self) -> dict[str, str]:
         where = self.locations

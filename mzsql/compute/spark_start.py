@@ -1,0 +1,138 @@
+"""The start of a Spark session, which takes seconds: on a thread of its own, waited for only by those who still want it.
+
+Promise: `SparkStart` hands out a session that is given or made once; who does not want it any more (a closed controller, a dropped
+dataflow, a cancelled query) stops waiting at once, while the start goes on for the next who asks: a process has one session, which stays
+until the process ends. `Launch` starts Spark's JVM with a log file for its standard error, so that this process keeps its own, and leaves
+neither a JVM nor files behind when the process ends, were it in the midst of the start. Trade-off: an exit in the first moments of a start
+waits, for seconds at most, until the JVM is there to be ended; where it is not there by then it ends by itself, as its input is closed.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import subprocess
+import threading
+import warnings
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from pathlib import Path
+
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from mzsql.repr.errors import EnvironmentRefused, QueryCanceled
+
+_LOOK_SECONDS = 0.05
+_EXIT_SECONDS = 3.0
+
+
+class SparkStart:
+    """The session of those who share it. Thread-safe.
+
+    Args:
+        spark: the session, or a function that makes it when it is first needed.
+    """
+
+    def __init__(self, spark: SparkSession | Callable[[], SparkSession]) -> None:
+        self._lock = threading.Lock()
+        self._spark = spark
+        self._attempt: Future[SparkSession] | None = None
+
+    def session(self, unwanted: Callable[[], bool]) -> SparkSession:
+        """The session; waits for its start while it is wanted.
+
+        Raises:
+            QueryCanceled: it is not wanted any more.
+            EnvironmentRefused: Spark cannot be started here. The next call tries again.
+        """
+        spark = self._spark
+        if isinstance(spark, SparkSession) or not callable(spark):
+            return spark
+        attempt: Future[SparkSession] | None = None
+        while not unwanted():
+            if attempt is None:
+                attempt = self._under_way(spark)
+            wait([attempt], _LOOK_SECONDS)
+            if attempt.done():
+                return attempt.result()
+        raise QueryCanceled("nobody wants Spark's session any more")
+
+    def _under_way(self, make: Callable[[], SparkSession]) -> Future[SparkSession]:
+        with self._lock:
+            attempt = self._attempt
+            if attempt is not None and not (attempt.done() and attempt.exception() is not None):
+                return attempt
+            attempt = self._attempt = Future()
+            thread = threading.Thread(
+                target=_make, args=(make, attempt), name="mzsql-start-spark", daemon=True
+            )
+            thread.start()
+            return attempt
+
+
+def _make(make: Callable[[], SparkSession], attempt: Future[SparkSession]) -> None:
+    try:
+        attempt.set_result(make())
+    except BaseException as error:  # raised where it is waited for
+        attempt.set_exception(error)
+
+
+class Launch:
+    """One start of Spark's JVM and context, and its end at exit.
+
+    Args:
+        scratch: the folder of its files, which is removed at the end.
+    """
+
+    _exiting = False
+
+    def __init__(self, scratch: Path) -> None:
+        self._scratch = scratch
+        self._launched = threading.Event()
+        self._over = threading.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def run(self, conf: SparkConf) -> SparkSession:
+        """Start it.
+
+        Raises:
+            EnvironmentRefused: it does not start; with the end of what it has to say.
+        """
+        log = self._scratch / "spark.log"
+        try:
+            if Launch._exiting:
+                raise RuntimeError("this process is ending")
+            gateway = None
+            if SparkContext._gateway is None:
+                # The JVM greets on standard error, with warnings that no setting turns off.
+                with log.open("ab") as errors:
+                    gateway = launch_gateway(conf, {"stderr": errors})
+                self._process = gateway.proc
+            self._launched.set()
+            SparkContext(conf=conf, gateway=gateway)
+            session: SparkSession = SparkSession.builder.getOrCreate()
+        except Exception as error:
+            said = log.read_text(errors="replace") if log.exists() else ""
+            raise EnvironmentRefused(
+                f"Spark did not start: {str(error).splitlines()[0]}",
+                detail="\n".join(said.strip().splitlines()[-5:]) or None,
+            ) from error
+        finally:
+            self._launched.set()
+            self._over.set()
+        return session
+
+    def end(self) -> None:
+        """End a start that is still under way, and remove its files. At exit, by `atexit`."""
+        Launch._exiting = True
+        if not self._over.is_set():
+            self._launched.wait(_EXIT_SECONDS)
+        if not self._over.is_set() and self._process is not None:
+            # Nobody is to hear that the other end of the connection has gone.
+            logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+            warnings.simplefilter("ignore", RuntimeWarning)
+            self._process.terminate()
+            self._over.wait(_EXIT_SECONDS)
+        shutil.rmtree(self._scratch, ignore_errors=True)

@@ -1,0 +1,98 @@
+"""Spark's start: shared by those who want it, not waited for by those who do not, and nothing left of it at exit."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from mzsql.compute.spark_start import SparkStart
+from mzsql.repr.errors import EnvironmentRefused, QueryCanceled
+
+
+class Starting:
+    """Takes as long to make a session as its test wants."""
+
+    def __init__(self) -> None:
+        self.begun, self.go_on = threading.Event(), threading.Event()
+        self.made = 0
+        self.failure: Exception | None = None
+
+    def __call__(self):
+        self.begun.set()
+        assert self.go_on.wait(60)
+        self.made += 1
+        if self.failure is not None:
+            raise self.failure
+        return self
+
+
+def test_who_gives_up_does_not_wait_and_who_comes_later_has_the_same_start():
+    make, given_up = Starting(), threading.Event()
+    start = SparkStart(make)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(start.session, given_up.is_set)
+        assert make.begun.wait(60)
+        given_up.set()
+        with pytest.raises(QueryCanceled):
+            first.result(60)  # while the start goes on
+        second = pool.submit(start.session, lambda: False)
+        make.go_on.set()
+        assert second.result(60) is make
+    assert start.session(lambda: False) is make
+    assert make.made == 1
+
+
+def test_nobody_starts_what_is_not_wanted():
+    make = Starting()
+    with pytest.raises(QueryCanceled):
+        SparkStart(make).session(lambda: True)
+    assert not make.begun.is_set()
+
+
+def test_a_start_that_fails_is_tried_again():
+    make = Starting()
+    make.go_on.set()
+    make.failure = EnvironmentRefused("no Java")
+    start = SparkStart(make)
+    with pytest.raises(EnvironmentRefused, match="no Java"):
+        start.session(lambda: False)
+    make.failure = None
+    assert start.session(lambda: False) is make
+
+
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.parametrize("closes", [True, False])
+def test_a_process_that_ends_while_spark_starts_leaves_nothing(
+    tmp_path: Path, closes: bool
+) -> None:
+    """It says what it has to say, too: its standard error is its own."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    program = (
+        "import sys, time, mzsql\n"
+        "from pathlib import Path\n"
+        f"con = mzsql.connect({str(tmp_path / 'env')!r})\n"
+        "con.execute('CREATE TABLE t (a int); CREATE INDEX i ON t (a)')\n"
+        f"while not list(Path({str(temporary)!r}).glob('mzsql-spark-*/spark.log')): time.sleep(0.01)\n"
+        "print('heard', file=sys.stderr, flush=True)\n"
+        + ("con.close()\n" if closes else "")
+        + "from pyspark import SparkContext\n"
+        "assert SparkContext._active_spark_context is None\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,  # ends when the JVM, which has inherited them, has ended too
+        text=True,
+        timeout=120,
+        env={**os.environ, "TMPDIR": str(temporary)},
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "heard\n")
+    assert list(temporary.glob("mzsql-*")) == []
