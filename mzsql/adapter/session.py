@@ -325,7 +325,8 @@ class Session:
             self.get("idle_in_transaction_session_timeout"), "idle_in_transaction_session_timeout"
         )
         if limit > 0:
-            self._idle_key = WATCH.add(time.monotonic() + limit, self._end_idle)
+            with self._idle_lock:  # the time may be over before the key is known here
+                self._idle_key = WATCH.add(time.monotonic() + limit, self._end_idle)
 
     def _end_idle(self) -> None:
         with self._idle_lock:

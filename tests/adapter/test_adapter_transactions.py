@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from commit_kit import HANG, Place, opened
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from locks_kit import once_somebody_waits
 
-from mzsql.adapter.interrupt import Interrupt
+from mzsql.adapter.interrupt import WATCH, Interrupt
 from mzsql.adapter.session import Session
 from mzsql.adapter.table_locks import EXCLUSIVE
 from mzsql.adapter.variables import VARIABLES, milliseconds, value_for
@@ -40,6 +41,13 @@ def session(shared: Place) -> Iterator[Session]:
     yield one
     if one.transaction is not None:
         shared.run("ROLLBACK", one)
+
+
+def _until(true: Callable[[], object]) -> None:
+    end = time.monotonic() + HANG
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def _fails(shared: Place, session: Session, text: str, message: str, sqlstate: str) -> None:
@@ -422,11 +430,10 @@ def test_a_lock_is_waited_for_no_longer_than_the_statement_may_take(
         with pytest.raises(QueryCanceled, match="due to statement timeout"):
             shared.run("INSERT INTO t VALUES (5)", session)
         waiting = Session()
-        timer = threading.Timer(0.1, waiting.cancel)
-        timer.start()
+        canceller = once_somebody_waits(shared.coordinator.commits.locks, waiting.cancel)
         with pytest.raises(QueryCanceled, match="due to user request"):
             shared.run("UPDATE t SET a = 5", waiting)
-        timer.join()
+        canceller.join()
     assert shared.rows("SELECT a FROM t") == [(1,)]
 
 
@@ -459,7 +466,7 @@ def test_an_idle_transaction_is_rolled_back_and_its_next_statement_told(
 ) -> None:
     shared.run("SET idle_in_transaction_session_timeout = '30 ms'", session)
     shared.run("BEGIN; INSERT INTO t VALUES (6)", session)
-    time.sleep(0.2)
+    _until(lambda: session._idle_ended)
     with pytest.raises(IdleInTransactionTimeout) as raised:
         shared.run("COMMIT", session)
     assert raised.value.sqlstate == "25P03"
@@ -467,10 +474,30 @@ def test_an_idle_transaction_is_rolled_back_and_its_next_statement_told(
     assert shared.rows("SELECT a FROM t", session) == [(1,)]
 
 
+def test_a_transaction_whose_time_is_over_at_once_is_rolled_back_too(
+    shared: Place, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def at_once(_at: float, call: Callable[[], None]) -> object:
+        watching = threading.Thread(target=call)
+        watching.start()
+        watching.join(0.1)
+        return object()
+
+    shared.run(
+        "SET idle_in_transaction_session_timeout = '30 ms'; SET statement_timeout = 0", session
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(WATCH, "add", at_once)
+        shared.run("BEGIN", session)
+    _until(lambda: session._idle_ended)
+    with pytest.raises(IdleInTransactionTimeout):
+        shared.run("COMMIT", session)
+
+
 def test_the_rollback_of_an_idle_transaction_succeeds(shared: Place, session: Session) -> None:
     shared.run("SET idle_in_transaction_session_timeout = '30 ms'", session)
     shared.run("BEGIN; INSERT INTO t VALUES (6)", session)
-    time.sleep(0.2)
+    _until(lambda: session._idle_ended)
     assert shared.run("ROLLBACK;", session)[0].tag == "ROLLBACK"
     assert shared.rows("SELECT a FROM t", session) == [(1,)]
 
@@ -486,10 +513,7 @@ def test_an_idle_read_transaction_lets_go_of_what_it_holds_by_itself(
     item = shared.env.catalog.state.by_name("public", "t")
     assert item is not None
     held = shared.env.collections._get(item.id).holds
-    end = time.monotonic() + HANG
-    while held:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    _until(lambda: not held)
     with pytest.raises(IdleInTransactionTimeout):
         shared.run("SELECT * FROM t", session)
 

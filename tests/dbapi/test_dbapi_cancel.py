@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from locks_kit import once_somebody_waits
 
 import mzsql
 from mzsql.adapter.interrupt import Interrupt
@@ -20,11 +21,10 @@ def test_cancel_ends_the_statement_and_leaves_the_connection_usable(tmp_path: Pa
         item = coordinator.env.catalog.state.by_name("public", "t")
         assert item is not None
         with coordinator.commits.locks.held({item.id: EXCLUSIVE}, Interrupt()):
-            timer = threading.Timer(0.1, con.cancel)
-            timer.start()
+            canceller = once_somebody_waits(coordinator.commits.locks, con.cancel)
             with pytest.raises(mzsql.OperationalError) as raised:
                 con.execute("INSERT INTO t VALUES (1)")
-            timer.join()
+            canceller.join()
         assert str(raised.value) == "canceling statement due to user request"
         assert raised.value.sqlstate == "57014"
         con.execute("INSERT INTO t VALUES (2)")
@@ -81,10 +81,9 @@ def test_close_ends_what_another_thread_runs(tmp_path: Path) -> None:
         item = keeper.coordinator.env.catalog.state.by_name("public", "t")
         assert item is not None
         with keeper.coordinator.commits.locks.held({item.id: EXCLUSIVE}, Interrupt()):
-            timer = threading.Timer(0.2, con.close)
-            timer.start()
+            closer = once_somebody_waits(con.coordinator.commits.locks, con.close)
             with pytest.raises(mzsql.OperationalError, match="due to user request"):
                 con.execute("INSERT INTO t VALUES (1)")
-            timer.join(30)
-            assert not timer.is_alive()
+            closer.join(60)
+            assert not closer.is_alive()
         assert con.closed
