@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from mzsql_s3 import S3Blob
-from s3_places import BRIEF, IMPATIENT, SMALL, place
+from s3_places import FEW, IMPATIENT, PATIENT, SMALL, place
 from s3_proxy import S3Proxy
 from s3_server import S3Server
 
@@ -81,8 +81,14 @@ def through_proxy(direct, proxy):
 
 @pytest.fixture
 def faulty(through_proxy, opened):
-    """The objects of `direct` through the proxy, with bounds that let a test be short."""
-    return opened(url=through_proxy, **SMALL, **BRIEF)
+    """The objects of `direct` through the proxy, with bounds that no busy machine meets: how often it asks can be counted."""
+    return opened(url=through_proxy, **SMALL, **PATIENT)
+
+
+@pytest.fixture
+def few(through_proxy, opened):
+    """As `faulty`, for tests in which most gets through and something never does."""
+    return opened(url=through_proxy, **SMALL, **FEW)
 
 
 @pytest.fixture

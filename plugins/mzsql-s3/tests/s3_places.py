@@ -10,7 +10,10 @@ from mzsql_s3 import Place, place_of
 from mzsql.location import split_url
 
 SMALL: dict[str, Any] = {"multipart_threshold": 1000, "part_size": 400}
-BRIEF: dict[str, Any] = {"timeout": 20.0, "read_timeout": 1.0, "connect_timeout": 1.0}
+PATIENT: dict[str, Any] = {"timeout": 60.0, "read_timeout": 10.0, "connect_timeout": 5.0}
+BRIEF: dict[str, Any] = {"timeout": 60.0, "read_timeout": 2.0, "connect_timeout": 5.0}
+"""Gives a request up soon, though not before a busy machine has answered one that nothing befalls."""
+FEW: dict[str, Any] = {**BRIEF, "attempts": 2}
 IMPATIENT: dict[str, Any] = {"timeout": 2.0, "read_timeout": 0.5, "attempts": 2}
 
 
