@@ -154,9 +154,9 @@ def test_fetch_from_a_subscribe_waits_by_its_timeout(con):
 
 
 def test_fetch_from_a_subscribe_ends_at_statement_timeout(con):
-    con.execute("SET statement_timeout = '300ms'")
     con.execute("BEGIN")
     con.execute("DECLARE c CURSOR FOR SUBSCRIBE t WITH (SNAPSHOT = false)")
+    con.execute("SET statement_timeout = '300ms'")
     state, message = fails(con, "FETCH c")
     assert (state, message) == ("57014", "canceling statement due to statement timeout")
     con.execute("ROLLBACK")

@@ -32,8 +32,10 @@ def now(con: mzsql.Connection) -> int:
 def test_the_time_of_a_query_goes_on_where_nobody_writes(con: mzsql.Connection) -> None:
     first = now(con)
     time.sleep(1.1)
-    assert now(con) >= first + 1000
-    assert abs(now(con) - time.time() * 1000) < 2000
+    begun = time.time() * 1000
+    then = now(con)
+    assert then >= first + 1000
+    assert begun - 2000 < then < time.time() * 1000 + 2000
 
 
 def test_a_query_has_the_rows_of_its_time(con: mzsql.Connection) -> None:
@@ -51,12 +53,16 @@ def test_a_query_has_the_rows_of_its_time(con: mzsql.Connection) -> None:
 
 def test_a_subscription_has_rows_come_and_go_at_their_times(con: mzsql.Connection) -> None:
     con.execute(EVENTS)
-    ts = now(con)
-    con.execute(f"INSERT INTO events VALUES ('a', {ts + 1200}, {ts + 2500}), ('b', 0, {ts + 1800})")
-    with con.subscribe(f"SUBSCRIBE ({VALID}) UP TO {ts + 2600}") as changes:
-        found = changes.fetchall()
+    for lead in (1200, 5000, 20_000):
+        con.execute("DELETE FROM events")
+        at = now(con) + lead
+        con.execute(f"INSERT INTO events VALUES ('a', {at}, {at + 1000}), ('b', 0, {at + 500})")
+        with con.subscribe(f"SUBSCRIBE ({VALID}) UP TO {at + 10_000}") as changes:
+            found = [row for _ in range(4) if (row := changes.fetchone())]
+        if found and found[0][0] < at:  # a busy machine may take longer to begin
+            break
     assert [(diff, name) for _, diff, name in found] == [(1, "b"), (1, "a"), (-1, "b"), (-1, "a")]
-    assert [at for at, _, _ in found[1:]] == [ts + 1200, ts + 1800, ts + 2500]
+    assert [ts for ts, _, _ in found[1:]] == [at, at + 500, at + 1000]
 
 
 def test_a_subscription_to_constants_knows_all_that_is_to_come(con: mzsql.Connection) -> None:

@@ -296,5 +296,5 @@ def test_opening_takes_little_and_stops_what_it_started(env: str) -> None:
     before = {t.name for t in threading.enumerate()}
     started = time.monotonic()
     mzsql.connect(env).close()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
     assert {t.name for t in threading.enumerate()} <= before

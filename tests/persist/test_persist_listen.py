@@ -92,11 +92,11 @@ def test_what_was_yielded_keeps_nothing():
 
 def test_an_idle_listener_keeps_its_lease():
     """Nothing comes for several leases, and no thread but the listener's own is there to renew."""
-    place = MemBlob(), MemConsensus()
+    place, clock = (MemBlob(), MemConsensus()), ManualClock()
     short = Settings(reader_lease_ms=300)
     with (
-        PersistClient(*place, settings=short, background=False) as client,
-        PersistClient(*place, background=False) as other,
+        PersistClient(*place, settings=short, clock=clock, background=False) as client,
+        PersistClient(*place, clock=clock, background=False) as other,
     ):
         write, read = client.open_shard(client.new_shard_id(), SCHEMA)
         got = []
@@ -104,11 +104,25 @@ def test_an_idle_listener_keeps_its_lease():
         thread.start()
         beside = other.open_reader(write.shard_id)
         for _ in range(10):
-            threading.Event().wait(0.1)
+            clock.ms += 100
+            until(lambda now=clock.ms: last_heartbeat(client, read) >= now)
             beside.heartbeat()  # a change, by whose time leases run out
         write.compare_and_append(updates([(1, "a", 3, 1)]), expected_upper=0, new_upper=4)
-        thread.join(10)
+        thread.join(60)
         assert [(counted(table), frontier) for table, frontier in got] == [({(1, "a", 3): 1}, 4)]
+
+
+def last_heartbeat(client, read):
+    return client.inspect(read.shard_id).readers[read.reader_id].heartbeat_ms
+
+
+def until(true):
+    pause = threading.Event()
+    for _ in range(12_000):
+        if true():
+            return
+        pause.wait(0.005)
+    raise AssertionError("a minute has passed")
 
 
 @pytest.mark.parametrize(
@@ -135,7 +149,7 @@ def test_a_listen_whose_reader_is_gone_ends(end, error):
     thread.start()
     threading.Event().wait(0.05)
     end(client, read)
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
     assert isinstance(outcome[0], error)
 
@@ -151,7 +165,7 @@ class Gate(MemConsensus):
     def compare_and_set(self, key, expected, new):
         if threading.current_thread().name == "gated":
             self.entered.set()
-            assert self.gate.wait(10)
+            assert self.gate.wait(60)
             if self.failure is not None:
                 raise self.failure
         return super().compare_and_set(key, expected, new)
@@ -174,7 +188,7 @@ def test_reads_go_on_beside_a_slow_downgrade(failure):
 
     thread = threading.Thread(target=downgrade, name="gated")
     thread.start()
-    assert consensus.entered.wait(10)
+    assert consensus.entered.wait(60)
     assert read.since == 0
     assert counted(read.snapshot_arrow(12)) == {(1, "a", 12): 1}
     assert read.updates(11, 13).num_rows == 0

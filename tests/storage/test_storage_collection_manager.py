@@ -184,7 +184,7 @@ def test_an_outage_delays_writes_but_loses_and_repeats_none(differential: bool, 
         manager.flush(STATUS, 0.4)
     consensus.fail = None
     manager.append(STATUS, [(("c", True, None), 1)])
-    manager.flush(STATUS, 10)
+    manager.flush(STATUS, 60)
     reader = client.open_reader(shard)
     upper = reader.fetch_upper()
     assert upper

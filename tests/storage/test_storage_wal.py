@@ -165,7 +165,7 @@ def test_waiting_for_a_time_ends_with_the_commit_of_another_thread(stores) -> No
     one.write(10, u1=rows((1, "a")))
     writer = threading.Timer(0.05, lambda: one.write(20, u2=rows((2, "b"))))
     writer.start()
-    assert one.collections.wait_for_upper(GlobalId("u1"), 20, timeout=5) == 21
+    assert one.collections.wait_for_upper(GlobalId("u1"), 20, timeout=60) == 21
     writer.join()
     with pytest.raises(
         NotReadable, match=r"u1 is not readable at 99: .* its write frontier is \[21\]"
