@@ -80,8 +80,6 @@ class SessionCatalog:
 
     def resolve_item(self, name: PartialName) -> CatalogItem | None:
         """The object of this name, or None."""
-        if name.database is not None and name.schema in SYSTEM_SCHEMAS:
-            return None
         database = name.database or self._database
         schemas = (
             (name.schema,) if name.schema is not None else (*IMPLICIT_SCHEMAS, *self._search_path)

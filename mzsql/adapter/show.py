@@ -200,7 +200,7 @@ def _indexes(plan: p.ShowObjectsPlan, state: CatalogState) -> tuple[RelationDesc
 
 def show_create(plan: p.ShowCreatePlan) -> tuple[RelationDesc, Rows]:
     """SHOW CREATE: the object's whole name and its statement."""
-    text = plan.item.create_sql.rstrip().rstrip(";") + ";"
+    text = plan.item.create_sql.rstrip().rstrip(";")
     return text_desc("name", "create_sql"), [(str(plan.item.name), text)]
 
 

@@ -78,6 +78,8 @@ _CLASSES: dict[str, type[DatabaseError]] = {
     "22": DataError,
     "23": IntegrityError,
     "2B": ProgrammingError,
+    "3D": ProgrammingError,
+    "3F": ProgrammingError,
     "42": ProgrammingError,
     "XX": InternalError,
 }

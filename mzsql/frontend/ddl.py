@@ -395,7 +395,7 @@ def plan_drop(statement: st.Drop, catalog: CatalogView) -> plans.DropPlan:
                 continue
         else:
             found = item_named(catalog, name)
-        expect_kind(found, statement.kind, name, "DROP")
+        expect_kind(found, statement.kind, name, "remove")
         if found not in items:
             items.append(found)
     return plans.DropPlan(statement.kind, tuple(items), tuple(missing), statement.cascade)

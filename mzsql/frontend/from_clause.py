@@ -24,6 +24,7 @@ from mzsql.frontend.coerce import (
 )
 from mzsql.frontend.expressions import ExprContext
 from mzsql.frontend.hir_visit import visit_relation_columns
+from mzsql.frontend.names import check_qualifiers
 from mzsql.frontend.nodes import combine, function_name, position_of
 from mzsql.frontend.parse_pieces import fold
 from mzsql.frontend.scope import Scope, ScopeItem, TableName
@@ -205,15 +206,7 @@ def resolve_relation(planner: QueryPlanner, name: PartialName, node: exp.Expr) -
 def find_relation(planner: QueryPlanner, name: PartialName, position: int | None) -> CatalogItem:
     """The catalog's relation of a name."""
     catalog = planner.catalog
-    if name.database is not None and not catalog.has_database(name.database):
-        raise UndefinedTable(
-            f"unknown database '{name.database}'", position=position, sqlstate="3D000"
-        )
-    if name.schema is not None and not (
-        catalog.has_schema(None, name.schema)
-        or catalog.has_schema(name.database or catalog.database, name.schema)
-    ):
-        raise UndefinedTable(f"unknown schema '{name.schema}'", position=position, sqlstate="3F000")
+    check_qualifiers(catalog, name, position)
     item = catalog.resolve_item(name)
     if item is None:
         raise UndefinedTable(f"unknown catalog item '{name}'", position=position)

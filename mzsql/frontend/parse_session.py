@@ -52,6 +52,13 @@ _SHOW_KINDS = (
     ("SINKS",),
     ("SUBSOURCES",),
 )
+#: What Materialize shows of access to things, of which there is none to show here.
+_UNKNOWN_KINDS = (
+    ("PRIVILEGES",),
+    ("DEFAULT", "PRIVILEGES"),
+    ("ROLE", "MEMBERSHIP"),
+    ("NETWORK", "POLICIES"),
+)
 _ISOLATION = (
     ("STRICT", "SERIALIZABLE"),
     ("STRONG", "SESSION", "SERIALIZABLE"),
@@ -169,7 +176,12 @@ class SessionParser(DefinitionParser):
             return st.ShowCreate(self.source, kind, self.name())
         start = self.position() - 1
         shown = self._shown()
+        if shown is None and self.at("SCHEMA"):
+            # The first schema of the search path that exists, which is no variable.
+            query = exp.select(exp.alias_(exp.Anonymous(this="current_schema"), "schema"))
+            return st.Select(self.source, query, (start, self.p._prev.end + 1))
         if shown is None:
+            self._refuse_privileges_shown(start + 1)
             return st.ShowVariable(self.source, self._variable())
         if not self._at_where():
             return shown
@@ -205,6 +217,15 @@ class SessionParser(DefinitionParser):
 
     def _like(self) -> str | None:
         return self.string() if self.at("LIKE") else None
+
+    def _refuse_privileges_shown(self, position: int) -> None:
+        what = self.one_of(_UNKNOWN_KINDS)
+        if what is not None:
+            raise Unsupported(
+                f"SHOW {what.upper()} is not supported",
+                position=position,
+                hint="Every role may do everything. Roles are in mz_catalog.mz_roles, memberships in mz_catalog.mz_role_members.",
+            )
 
     def _at_where(self) -> bool:
         return bool(self._at(TokenType.WHERE))
@@ -270,6 +291,8 @@ class SessionParser(DefinitionParser):
 
     def reset(self) -> st.SetVariable:
         """RESET name."""
+        if self.at("SCHEMA"):
+            return st.SetVariable(self.source, "search_path", None)
         return st.SetVariable(self.source, self._variable(), None)
 
     def alter_system(self) -> st.SetVariable:

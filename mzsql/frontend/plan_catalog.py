@@ -10,6 +10,7 @@ from mzsql.frontend import catalog_statements as cs
 from mzsql.frontend import statements as st
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS, CatalogView, FullName
 from mzsql.frontend.names import (
+    check_database,
     check_qualifiers,
     cluster_name,
     expect_kind,
@@ -69,7 +70,7 @@ def target_of(
 def _schema(name: st.Name, catalog: CatalogView, verb: str, *, if_exists: bool) -> tuple[str, str]:
     """Database and schema of a schema's name, where need be of one that does not exist."""
     partial = name.partial
-    if partial.schema is None and catalog.has_schema(None, partial.item) and verb != "COMMENT ON":
+    if partial.schema is None and catalog.has_schema(None, partial.item) and verb != "comment on":
         raise SqlError(
             f"system schema '{partial.item}' cannot be modified",
             position=name.position,
@@ -87,10 +88,7 @@ def _schema(name: st.Name, catalog: CatalogView, verb: str, *, if_exists: bool) 
 def _create_schema(statement: cs.CreateSchema, catalog: CatalogView) -> cp.CreateSchemaPlan:
     partial = statement.name.partial
     database = partial.schema or catalog.database
-    if not catalog.has_database(database):
-        raise SqlError(
-            f"unknown database '{database}'", position=statement.name.position, sqlstate="3D000"
-        )
+    check_database(catalog, database, statement.name.position)
     return cp.CreateSchemaPlan(database, partial.item, statement.if_not_exists)
 
 
@@ -117,7 +115,7 @@ def _refuse_attributes(attributes: Iterable[tuple[str, int]]) -> None:
 
 def _drop(statement: cs.DropNamed, catalog: CatalogView) -> cp.DropNamedPlan:
     targets = tuple(
-        target_of(statement.kind, name, catalog, if_exists=statement.if_exists, verb="DROP")
+        target_of(statement.kind, name, catalog, if_exists=statement.if_exists, verb="remove")
         for name in statement.names
     )
     # As in Materialize and PostgreSQL a database goes with all that is in it.
@@ -317,14 +315,15 @@ def _altered(
     statement: cs.Rename | cs.Swap | cs.SetSchema | cs.SetCluster | cs.SetOwner,
     catalog: CatalogView,
 ) -> cp.Target:
+    verb = "rename" if isinstance(statement, cs.Rename) else "alter"
     return target_of(
-        statement.kind, statement.name, catalog, if_exists=statement.if_exists, verb="ALTER"
+        statement.kind, statement.name, catalog, if_exists=statement.if_exists, verb=verb
     )
 
 
 def _swap(statement: cs.Swap, catalog: CatalogView) -> cp.SwapPlan:
     target = _altered(statement, catalog)
-    other = target_of(statement.kind, statement.other, catalog, if_exists=False, verb="ALTER")
+    other = target_of(statement.kind, statement.other, catalog, if_exists=False, verb="alter")
     if target.kind == "schema" and target.name[0] != other.name[0]:
         raise SqlError(
             "cannot swap schemas that are in the ambient database",
@@ -393,12 +392,12 @@ def _membership(statement: cs.Membership, _catalog: CatalogView) -> cp.Membershi
 def _comment(statement: cs.Comment, catalog: CatalogView) -> cp.CommentPlan:
     kind, name = statement.kind, statement.name
     if kind != "column":
-        target = target_of(kind, name, catalog, if_exists=False, verb="COMMENT ON")
+        target = target_of(kind, name, catalog, if_exists=False, verb="comment on")
         return cp.CommentPlan(target, None, statement.text)
     check_qualifiers(catalog, name.partial, name.position)
     item = item_named(catalog, name)
     target = target_of(
-        item.kind.replace("-", " "), name, catalog, if_exists=False, verb="COMMENT ON"
+        item.kind.replace("-", " "), name, catalog, if_exists=False, verb="comment on"
     )
     names = () if item.desc is None else item.desc.names
     if statement.column not in names:

@@ -27,7 +27,7 @@ from mzsql.frontend.ddl import (
 )
 from mzsql.frontend.depth import deep
 from mzsql.frontend.dml import plan_copy_from, plan_delete, plan_insert, plan_update
-from mzsql.frontend.names import item_named
+from mzsql.frontend.names import item_named, wrong_kind
 from mzsql.frontend.parse import parse_statements
 from mzsql.frontend.plan_catalog import CATALOG_PLANNERS
 from mzsql.frontend.plan_types import plan_create_type
@@ -127,7 +127,8 @@ def _expect_kind(item: CatalogItem, kind: str) -> None:
 
 def _show_create(statement: st.ShowCreate, catalog: CatalogView) -> plans.ShowCreatePlan:
     item = item_named(catalog, statement.name)
-    _expect_kind(item, statement.kind)
+    if item.kind.replace("-", " ") != statement.kind:
+        raise wrong_kind(item, statement.kind, statement.name, "show")
     return plans.ShowCreatePlan(item)
 
 

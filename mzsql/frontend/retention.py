@@ -10,8 +10,8 @@ import dataclasses
 from mzsql.frontend import plans
 from mzsql.frontend import statements as st
 from mzsql.frontend.catalog import CatalogItem, CatalogView
-from mzsql.frontend.names import find_item, item_named
-from mzsql.repr.errors import InvalidParameter, SqlError, Unsupported
+from mzsql.frontend.names import expect_kind, find_item, item_named
+from mzsql.repr.errors import InvalidParameter, Unsupported
 from mzsql.repr.interval_text import parse_interval
 
 OPTION = "retain history"
@@ -82,21 +82,10 @@ def altered(
     else:
         item = item_named(catalog, statement.name)
     position = statement.name.position
-    if item.name.database is None:
-        raise SqlError(
-            f"system item '{item.name}' cannot be modified", position=position, sqlstate="42501"
-        )
-    found = item.kind.replace("-", " ")
-    if found != statement.kind:
-        raise SqlError(
-            f"{item.name} is not {'an' if statement.kind == 'index' else 'a'} {statement.kind}",
-            position=position,
-            hint=f"Use ALTER {found.upper()}.",
-            sqlstate="42809",
-        )
+    expect_kind(item, statement.kind, statement.name, "alter")
     if item.kind not in _KINDS:
         raise Unsupported(
-            f"RETAIN HISTORY of a {found} is not supported",
+            f"RETAIN HISTORY of {item.described} is not supported",
             position=position,
             hint="What it reads can retain history, and so can an index on it.",
         )

@@ -57,6 +57,50 @@ def test_a_schema_holds_objects_until_cascade_takes_them(con: mzsql.Connection) 
         con.execute("CREATE SCHEMA mz_x")
 
 
+def test_if_exists_forgives_a_schema_or_database_that_does_not_exist(con: mzsql.Connection) -> None:
+    for text in (
+        "DROP TABLE IF EXISTS nowhere.t, nowhere.nor_here.t",
+        "DROP SCHEMA IF EXISTS nowhere.s",
+        "ALTER TABLE IF EXISTS nowhere.t RENAME TO u",
+        "ALTER TABLE IF EXISTS nowhere.t SET (RETAIN HISTORY FOR '1 day')",
+    ):
+        con.execute(text)
+    for text, missing in (
+        ("DROP TABLE nowhere.t", "unknown schema 'nowhere'"),
+        ("CREATE OR REPLACE VIEW nowhere.v AS SELECT 1", "unknown schema 'nowhere'"),
+        ("SHOW TABLES FROM nowhere.public", "unknown database 'nowhere'"),
+        ("SELECT * FROM nowhere.mz_catalog.mz_tables", "unknown database 'nowhere'"),
+    ):
+        with pytest.raises(mzsql.ProgrammingError, match=missing):
+            con.execute(text)
+
+
+def test_every_database_shows_the_schemas_of_the_system(con: mzsql.Connection) -> None:
+    con.execute("CREATE TABLE t (a int)")
+    short = rows(con, "SELECT name FROM mz_catalog.mz_tables WHERE name = 't'")
+    assert short == [("t",)]
+    assert short == rows(con, "SELECT name FROM materialize.mz_catalog.mz_tables WHERE name = 't'")
+
+
+def test_a_session_without_a_schema_or_database_is_told_so(con: mzsql.Connection) -> None:
+    con.execute("CREATE TABLE t (a int); CREATE SCHEMA s; SET schema = s")
+    assert rows(con, "SHOW schema") == [("s",)]
+    con.execute("RESET schema")
+    assert rows(con, "SHOW schema") == [("public",)]
+    con.execute("SET search_path = nowhere")
+    assert rows(con, "SHOW schema") == [(None,)]
+    for text in ("SHOW TABLES", "SHOW INDEXES", "CREATE TABLE u (a int)"):
+        with pytest.raises(mzsql.ProgrammingError, match="no valid schema selected") as refused:
+            con.execute(text)
+        assert refused.value.hint is not None
+        assert "SHOW SCHEMAS" in refused.value.hint
+    assert rows(con, "SHOW TABLES FROM public") == [("t", "")]
+    con.execute("SET database = nowhere")
+    with pytest.raises(mzsql.ProgrammingError, match="no database specified and no active data"):
+        con.execute("SHOW SCHEMAS")
+    assert ("s", "") in rows(con, "SHOW SCHEMAS FROM materialize")
+
+
 def test_names_resolve_over_databases_and_the_search_path(con: mzsql.Connection) -> None:
     con.execute("CREATE DATABASE d; CREATE SCHEMA d.s; CREATE SCHEMA s")
     for number, name in enumerate(("t", "s.t", "d.public.t", "d.s.t")):

@@ -334,6 +334,7 @@ CASES = [
         "cannot EXPLAIN DECORRELATED PLAN FOR CREATE INDEX",
         None,
     ),
+    ("SHOW DEFAULT PRIVILEGES", "SHOW DEFAULT PRIVILEGES is not supported", "DEFAULT"),
     ("SELECT %s", "there is no parameter for this placeholder", None),
     ("SELECT 1 AS OF true", "AS OF must be a timestamp", None),
 ]
@@ -412,3 +413,23 @@ def test_a_long_string_is_read(catalog: MemoryCatalog) -> None:
     (statement,) = parse_statements(f"SELECT '{text}'")
     assert statement
     assert lower_query(catalog.plan(f"SELECT '{text}'").query).desc.arity == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("DROP VIEW t", "Use DROP TABLE to remove a table."),
+        ("DROP TABLE i", "Use DROP INDEX to remove an index."),
+        ("SHOW CREATE VIEW t", "Use SHOW CREATE TABLE to show a table."),
+        ("ALTER VIEW t RENAME TO u", "Use ALTER TABLE to rename a table."),
+        ("ALTER VIEW t SET SCHEMA public", "Use ALTER TABLE to alter a table."),
+        ("ALTER VIEW t RESET (RETAIN HISTORY)", "Use ALTER TABLE to alter a table."),
+        ("COMMENT ON VIEW t IS 'x'", "Use COMMENT ON TABLE to comment on a table."),
+    ],
+)
+def test_another_kind_of_object_than_said_is_told_with_the_statement_to_use(
+    catalog: MemoryCatalog, text: str, hint: str
+) -> None:
+    with pytest.raises(SqlError) as refused:
+        catalog.plan(text)
+    assert refused.value.hint == hint
