@@ -8,6 +8,7 @@ column at most where asked for, with all times inside the bounds given. Widths o
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,6 +31,8 @@ _UNFIT = (
     pa.types.is_float16,
     pa.types.is_decimal256,
 )
+#: Up to so many rows that were read apart become one chunk; more of them are not worth the copy.
+_CHUNK_ROWS = 128 * 1024
 _UNORDERED = (pa.types.is_decimal32, pa.types.is_decimal64)
 
 
@@ -254,6 +257,25 @@ def advance_times(table: pa.Table, floor: Timestamp) -> pa.Table:
         return table
     times = pc.max_element_wise(table[TIME_COLUMN], pa.scalar(floor, pa.int64()))
     return with_times(table, times)
+
+
+def joined(schema: pa.Schema, pieces: Iterable[pa.Table]) -> pa.Table:
+    """The rows of all ``pieces``, each with ``schema``: small neighbours in one chunk, larger ones as they are, no chunk empty.
+
+    One chunk of everything would be a copy of everything, for which most of the time of a large read would go.
+    """
+    runs: list[list[pa.Table]] = []
+    rows = 0
+    for piece in pieces:
+        if not piece.num_rows:
+            continue
+        rows += piece.num_rows
+        if not runs or rows > _CHUNK_ROWS:
+            runs.append([])
+            rows = piece.num_rows
+        runs[-1].append(piece)
+    chunks = [pa.concat_tables(run).combine_chunks() for run in runs]
+    return pa.concat_tables(chunks) if chunks else schema.empty_table()
 
 
 def all_at(table: pa.Table, time: Timestamp) -> pa.Table:

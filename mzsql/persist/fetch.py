@@ -29,7 +29,7 @@ from mzsql.persist.batch import (
 from mzsql.persist.blocks import blocks_of
 from mzsql.persist.clock import Deadline
 from mzsql.persist.codec import checksum
-from mzsql.persist.columns import advance_times, conform, physical
+from mzsql.persist.columns import advance_times, conform, joined, physical
 from mzsql.persist.errors import CorruptPart, MissingPart
 from mzsql.persist.machine import Context
 from mzsql.persist.pushdown import Pushdown
@@ -101,7 +101,7 @@ class PartReader:
         found = self.pieces(
             part, lambda: deadline, columns=columns, pushdown=pushdown, stats=stats, at_once=True
         )
-        return pa.concat_tables([self.read_schema(columns).empty_table(), *found])
+        return joined(self.read_schema(columns), found)
 
     def read_schema(self, columns: Sequence[str] | None) -> pa.Schema:
         """The schema of what is read: ``columns`` (all by default), ``mz_time``, ``mz_diff``."""

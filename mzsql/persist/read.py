@@ -7,7 +7,7 @@ objects are held by the lifetime of the `PartRef` and `SnapshotSplit` values han
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 import msgspec
@@ -17,7 +17,7 @@ from mzsql.location import Determinate, Indeterminate
 from mzsql.persist.arguments import check_frontier, check_time
 from mzsql.persist.batch import KeySpec, ReadStats, first_time, last_time
 from mzsql.persist.clock import Deadline
-from mzsql.persist.columns import all_at, encode_schema
+from mzsql.persist.columns import all_at, encode_schema, joined
 from mzsql.persist.consolidate import consolidate as consolidated
 from mzsql.persist.consolidate import sort_by_key
 from mzsql.persist.errors import InvalidBounds, MissingPart, ReadTimeout, SchemaMismatch
@@ -262,7 +262,11 @@ class ReadHandle:
         lease = refs[0].lease if refs else None
         return [
             SnapshotSplit(
-                msgspec.structs.replace(data, parts=tuple(ref.part for ref in share)),
+                msgspec.structs.replace(
+                    data,
+                    parts=tuple(ref.part for ref in share),
+                    consolidated=names is None and sums_up(share, as_of),
+                ),
                 self._context,
                 lease,
             )
@@ -283,6 +287,8 @@ class ReadHandle:
         timeout: float | None = None,
     ) -> pa.Table:
         """The contents at ``as_of``, times advanced to it: ``columns`` (all by default), ``mz_time``, ``mz_diff``. All in memory.
+
+        Large columns come in several chunks, as joining them would copy everything; `pyarrow.Table.combine_chunks` does it.
 
         Args:
             as_of: the time; waits until it is complete.
@@ -305,14 +311,14 @@ class ReadHandle:
         names = self._columns(columns)
         pushdown = self._pushdown_until(as_of, filters, key_ranges)
         refs, lease = self._snapshot_refs(as_of, pushdown, workers, deadline)
-        found = list(self._pieces(refs, lambda: deadline, names, pushdown, stats, at_once=True))
+        pieces = self._pieces(refs, lambda: deadline, names, pushdown, stats, at_once=True)
+        table = self._joined((all_at(piece, as_of) for piece in pieces), names)
         del lease
-        table = all_at(self._joined(found, names), as_of)
         if consolidate:
             if names is not None or not sums_up(refs, as_of):
                 table = consolidated(table, self.key)
             table = sort_by_key(table, _sortable(self.key, table))
-        return table.combine_chunks()
+        return table
 
     @metered("snapshot_reader")
     def snapshot_reader(
@@ -353,7 +359,8 @@ class ReadHandle:
         pieces: Iterator[pa.Table] = (
             all_at(piece, as_of) for piece in self._pieces(refs, each, names, pushdown, stats)
         )
-        if consolidate:
+        settled = self.key is None and names is None and sums_up(refs, as_of)
+        if consolidate and not settled:
             pieces = consolidated_pieces(schema, pieces, self.key)
         return reader_of(schema, pieces)
 
@@ -424,9 +431,10 @@ class ReadHandle:
         """The updates at the times of ``pushdown``, which are complete; the lease on their objects ends with the call."""
         earliest = _exact_from(pushdown.lower, pushdown.upper)
         refs, lease = self._refs(pushdown, deadline, earliest=earliest)
-        found = list(self._pieces(refs, lambda: deadline, names, pushdown, stats, at_once=True))
+        found = self._pieces(refs, lambda: deadline, names, pushdown, stats, at_once=True)
+        table = self._joined(found, names)
         del lease
-        return self._joined(found, names).combine_chunks()
+        return table
 
     def _pieces(
         self,
@@ -458,8 +466,8 @@ class ReadHandle:
                 self._lease.check_live(state)  # a lease that ran out explains it
                 raise
 
-    def _joined(self, found: Sequence[pa.Table], names: Sequence[str] | None) -> pa.Table:
-        return pa.concat_tables([self._opened.parts.read_schema(names).empty_table(), *found])
+    def _joined(self, found: Iterable[pa.Table], names: Sequence[str] | None) -> pa.Table:
+        return joined(self._opened.parts.read_schema(names), found)
 
     def listen(
         self,

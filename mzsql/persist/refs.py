@@ -27,7 +27,7 @@ from mzsql.persist.batch import (
 )
 from mzsql.persist.clock import Deadline, SystemClock
 from mzsql.persist.codec import decode_framed, encode_framed, is_framed
-from mzsql.persist.columns import all_at, decode_schema
+from mzsql.persist.columns import all_at, decode_schema, joined
 from mzsql.persist.consolidate import consolidate
 from mzsql.persist.errors import CorruptPart, SchemaMismatch
 from mzsql.persist.fetch import PartReader, spark_path
@@ -169,14 +169,13 @@ class PartRef:
             LocationError: the Blob store did not answer within ``timeout``.
         """
         reader = self._reader
-        table = reader.read(
+        return reader.read(
             self.part,
             reader.context.deadline(timeout),
             columns=checked_columns(reader.schema, columns, f"shard {reader.shard_id}"),
             pushdown=pushdown_of(reader.schema, None, filters, f"shard {reader.shard_id}"),
             stats=stats,
         )
-        return table.combine_chunks()
 
 
 def sums_up(refs: Sequence[PartRef], as_of: Timestamp) -> bool:
@@ -192,7 +191,10 @@ def sums_up(refs: Sequence[PartRef], as_of: Timestamp) -> bool:
 
 
 class SplitData(msgspec.Struct, frozen=True):
-    """A split as it travels: ``columns`` (`None`: all) and ``filters`` (see `encode_filters`) are what its reads return."""
+    """A split as it travels: ``columns`` (`None`: all) and ``filters`` (see `encode_filters`) are what its reads return.
+
+    ``consolidated`` says that no two updates of it will be of the same row, so that none needs to be added up.
+    """
 
     shard_id: str
     as_of: Timestamp
@@ -202,6 +204,7 @@ class SplitData(msgspec.Struct, frozen=True):
     blob_url: str | None
     columns: tuple[str, ...] | None = None
     filters: tuple[tuple[str, bytes], ...] = ()
+    consolidated: bool = False
 
 
 _SPLITS = msgspec.msgpack.Decoder(SplitData)
@@ -262,9 +265,9 @@ class SnapshotSplit:
             LocationError: the Blob store did not answer within ``timeout`` seconds.
         """
         deadline = self._reader.context.deadline(timeout)
-        found = list(self._pieces(self._data.parts, lambda: deadline, stats, at_once=True))
-        table = pa.concat_tables([self.schema.empty_table(), *found])
-        return consolidate(all_at(table, self.as_of), self._data.key).combine_chunks()
+        found = self._pieces(self._data.parts, lambda: deadline, stats, at_once=True)
+        table = joined(self.schema, (all_at(piece, self.as_of) for piece in found))
+        return table if self._data.consolidated else consolidate(table, self._data.key)
 
     def to_reader(
         self,
@@ -289,7 +292,8 @@ class SnapshotSplit:
         pieces: Iterator[pa.Table] = (
             all_at(piece, self.as_of) for piece in self._pieces(self._data.parts, deadline, stats)
         )
-        if consolidate:
+        settled = self._data.consolidated and self._data.key is None
+        if consolidate and not settled:
             pieces = consolidated_pieces(self.schema, pieces, self._data.key)
         return reader_of(self.schema, pieces)
 
@@ -332,7 +336,7 @@ class SnapshotSplit:
         has_paths = spark_path(self._reader.context, "probe") is not None
         parts = [p for p in self._data.parts if isinstance(p, InlinePart) or not has_paths]
         found = self._pieces(parts, lambda: deadline, stats, at_once=True)
-        return pa.concat_tables([self.schema.empty_table(), *found]).combine_chunks()
+        return joined(self.schema, found)
 
     def to_bytes(self) -> bytes:
         """The split for another process, with a checksum."""

@@ -334,3 +334,59 @@ def test_spark_finds_what_arrow_finds_of_nan_and_old_dates(spark, tmp_path):
     _, read = client.open_shard(client.new_shard_id(), nanoseconds)
     with pytest.raises(Unsupported, match="no type"):
         shard_dataframe(spark, read, 0)
+
+
+HISTORY = [(k, "x", time, 1) for k in range(40) for time in (0, 2)] + [(0, "x", 5, -2)]
+
+
+@pytest.mark.parametrize("as_of", [0, 2, 5])
+@pytest.mark.parametrize("since", [0, 2, 5])
+@pytest.mark.parametrize("columns", [None, ["v"], ["v", "k"]])
+def test_a_split_is_consolidated_whatever_its_batches_are(as_of, since, columns):
+    """One compacted batch at one time has nothing to add up; one at several times, several batches and fewer columns have."""
+    client = mem_client(inline_bytes=0, part_bytes=600, max_batches=64)
+    write, read = client.open_shard(client.new_shard_id(), SCHEMA)
+    for lower, upper in ((0, 1), (1, 3), (3, 6)):
+        rows = updates([row for row in HISTORY if lower <= row[2] < upper])
+        write.compare_and_append(rows, expected_upper=lower, new_upper=upper)
+    if since:
+        read.downgrade_since(min(since, as_of))
+        client.maintain(read.shard_id, full=True)
+    names = SCHEMA.names if columns is None else columns
+    wanted = counted(
+        updates([(*(dict(zip("kv", r, strict=False))[n] for n in names), as_of, r[3])
+                 for r in HISTORY if r[2] <= as_of], pa.schema([SCHEMA.field(n) for n in names]))
+    )  # fmt: skip
+    [split] = read.snapshot(as_of, columns=columns)
+    there = SnapshotSplit.from_bytes(split.to_bytes(), blob=client.blob)
+    for table in (
+        split.to_arrow(),
+        there.to_arrow(),
+        there.to_reader(consolidate=True).read_all(),
+        read.snapshot_arrow(as_of, columns=columns),
+        read.snapshot_reader(as_of, columns=columns, consolidate=True).read_all(),
+    ):
+        assert table.num_rows == len(wanted)
+        assert counted(table) == wanted
+
+
+def test_a_large_read_has_no_chunk_without_rows():
+    """Large parts are not copied into one chunk; and some readers of Arrow stop at an empty one."""
+    client = mem_client(inline_bytes=0, part_bytes=4_000_000)
+    schema = pa.schema([("k", pa.int64())])
+    write, read = client.open_shard(client.new_shard_id(), schema)
+    many = 400_000
+    rows = pa.table({"k": range(many), "mz_time": [0] * many, "mz_diff": [1] * many})
+    write.compare_and_append(rows, expected_upper=0, new_upper=1)
+    few = updates([(k, 1, 1) for k in range(3)], schema)
+    write.compare_and_append(few, expected_upper=1, new_upper=2)
+    tables = [read.snapshot_arrow(as_of, consolidate=False) for as_of in (0, 1)]
+    tables += [split.to_arrow() for split in read.snapshot(0)]
+    tables += [part.to_arrow() for part in read.parts(1)]
+    tables += [read.updates(0, 2), read.snapshot_arrow(1, filters={"k": [(many - 1, None)]})]
+    for table in tables:
+        assert table.num_rows
+        assert all(len(chunk) for column in table.columns for chunk in column.chunks)
+    assert [table.num_rows for table in tables[:2]] == [many, many + 3]
+    assert tables[0]["k"].num_chunks > 1
+    assert tables[-1]["k"].to_pylist() == [many - 1]
