@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pty
+import random
 import re
 import signal
 import socket
@@ -321,10 +322,12 @@ def test_an_environment_whose_maintenance_is_elsewhere(tmp_env: Path) -> None:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Not one of those that the system hands out, which another may be given before the process takes it."""
+    for port in random.SystemRandom().sample(range(15_000, 32_000), 100):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise RuntimeError("no port is free")
 
 
 def test_a_process_of_its_own_that_keeps_a_location_tidy(location: Location) -> None:

@@ -53,7 +53,7 @@ def _in_threads(count, act):
 
 def _join(*threads):
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
 
 
@@ -289,6 +289,12 @@ def test_many_callers_make_few_calls():
 
     counting = Counting(lambda: 0)
     oracle = BatchingOracle(counting)
-    threads, _ = _in_threads(512, lambda: [oracle.read_ts() for _ in range(40)])
+    together = threading.Barrier(512)
+
+    def read():
+        together.wait(60)
+        return [oracle.read_ts() for _ in range(40)]
+
+    threads, _ = _in_threads(512, read)
     _join(*threads)
     assert counting.calls < 512 * 40 / 50

@@ -176,10 +176,14 @@ def test_confirmations_are_shared():
     consensus = Slow()
     oracle = _open(consensus)
     before = consensus.asked.count("scan")
-    threads = [
-        threading.Thread(target=lambda: [oracle.confirm_leadership() for _ in range(5)])
-        for _ in range(16)
-    ]
+    together = threading.Barrier(16)
+
+    def confirm():
+        together.wait(60)
+        for _ in range(5):
+            oracle.confirm_leadership()
+
+    threads = [threading.Thread(target=confirm) for _ in range(16)]
     for thread in threads:
         thread.start()
     for thread in threads:

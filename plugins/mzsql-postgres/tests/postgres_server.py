@@ -12,6 +12,7 @@ import contextlib
 import importlib.util
 import os
 import pwd
+import random
 import shutil
 import signal
 import socket
@@ -31,6 +32,7 @@ _SYSTEM_USER = "pgserver"
 _START_SECONDS = 120.0
 _STOP_SECONDS = 60.0
 _SOCKET_PORT = 5432
+_PORTS = range(15_000, 32_000)
 _UNSAFE = {"fsync": "off", "full_page_writes": "off"}
 
 
@@ -222,10 +224,12 @@ def _query(schema: str | None, options: Mapping[str, str | int]) -> str:
 
 
 def _free_port() -> int:
-    with contextlib.closing(socket.socket()) as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
+    """Not one of those that the system hands out: until the server starts, and while it is stopped, another would be given it."""
+    for port in random.SystemRandom().sample(_PORTS, len(_PORTS)):
+        with contextlib.closing(socket.socket()) as free, contextlib.suppress(OSError):
+            free.bind(("127.0.0.1", port))
+            return port
+    raise RuntimeError("no port is free")
 
 
 def _owner() -> pwd.struct_passwd | None:

@@ -8,7 +8,7 @@ import traceback
 
 import pytest
 from mzsql_s3 import S3Blob
-from s3_places import IMPATIENT, SMALL
+from s3_places import FEW, IMPATIENT, SMALL
 from s3_proxy import Answer, after, answer, cut, hang, on, reset
 from s3_server import ACCESS_KEY, SECRET
 
@@ -32,7 +32,7 @@ def _told(blob, *, write=False):
 def test_no_bucket(s3, opened):
     """Said by every operation, and no bucket is made."""
     url = s3.fresh_url().replace(s3.bucket, "not-there")
-    blob = opened(url=url, **IMPATIENT)
+    blob = opened(url=url, **FEW)
     acts = [
         lambda: blob.get("k"),
         lambda: blob.get_range("k", 0, 1),
@@ -90,39 +90,39 @@ def test_no_tls_there(s3, opened):
         (501, "NotImplemented", "NotImplemented", "lacks"),
     ],
 )
-def test_what_servers_refuse(impatient, proxy, status, code, says, hint):
+def test_what_servers_refuse(few, proxy, status, code, says, hint):
     proxy.fault = on(answer(status, code, "as the server puts it"), times=None)
-    failure = _told(impatient)
+    failure = _told(few)
     assert type(failure) is Determinate
     assert says in failure.message
-    assert impatient.place.url in failure.message
+    assert few.place.url in failure.message
     assert (hint is None) == (failure.hint is None)
     assert hint is None or hint in failure.hint
     tries = proxy.counts["GetObject"]
     assert tries == (2 if status in {500, 503} else 1)
 
 
-def test_something_else_answers(impatient, proxy):
+def test_something_else_answers(few, proxy):
     """A web server, or a hotel's page to log in: nothing it says is taken for an object, or for a write done."""
     page = Answer(200, {"Content-Type": "text/html"}, b"<html>welcome")
     proxy.fault = on(lambda exchange: exchange.send(page), times=None)
     acts = [
-        lambda: impatient.get("k"),
-        lambda: impatient.get_range("k", 0, 5),
-        lambda: impatient.delete("k"),
-        lambda: impatient.set("k", b"1"),
-        lambda: impatient.set("k", bytes(1300)),
-        lambda: impatient.delete_many(["k"]),
-        lambda: list(impatient.list_keys_and_metadata("")),
-        lambda: list(impatient.list_unfinished()),
-        lambda: impatient.make_durable(["k"]),
+        lambda: few.get("k"),
+        lambda: few.get_range("k", 0, 5),
+        lambda: few.delete("k"),
+        lambda: few.set("k", b"1"),
+        lambda: few.set("k", bytes(1300)),
+        lambda: few.delete_many(["k"]),
+        lambda: list(few.list_keys_and_metadata("")),
+        lambda: list(few.list_unfinished()),
+        lambda: few.make_durable(["k"]),
     ]
     for act in acts:
         with pytest.raises(LocationError, match=r"no S3 server|Internal Server Error"):
             act()
 
 
-def test_a_listing_without_an_end(impatient, direct, proxy):
+def test_a_listing_without_an_end(few, direct, proxy):
     """The server says that there is more, but not where, or always from the beginning."""
     direct.set("k", b"1")
     key = direct.place.below("k")
@@ -132,7 +132,7 @@ def test_a_listing_without_an_end(impatient, direct, proxy):
         page = Answer(200, {"Content-Type": "application/xml"}, body.encode())
         proxy.fault = on(lambda exchange, p=page: exchange.send(p), times=None)
         with pytest.raises(Determinate, match="no S3 server"):
-            list(impatient.list_keys_and_metadata(""))
+            list(few.list_keys_and_metadata(""))
     upload = f"<Upload><Key>{key}</Key><UploadId>u</UploadId><Initiated>2026-01-01T00:00:00.000Z</Initiated></Upload>"
     markers = "<NextKeyMarker>a</NextKeyMarker><NextUploadIdMarker>b</NextUploadIdMarker>"
     for token in ("", markers):
@@ -142,18 +142,18 @@ def test_a_listing_without_an_end(impatient, direct, proxy):
             lambda exchange, p=page: exchange.send(p), "ListMultipartUploads", times=None
         )
         with pytest.raises(Determinate, match="no S3 server"):
-            list(impatient.list_unfinished())
+            list(few.list_unfinished())
 
 
-def test_an_object_of_unsaid_length(impatient, direct, proxy):
+def test_an_object_of_unsaid_length(few, direct, proxy):
     """What came through something that changes bodies on the way is no object."""
     direct.set("k", b"1")
     proxy.fault = on(lambda exchange: exchange.send(exchange.pass_on(), unsaid=True), times=None)
-    for act in (lambda: impatient.get("k"), lambda: impatient.get_range("k", 0, 1)):
+    for act in (lambda: few.get("k"), lambda: few.get_range("k", 0, 1)):
         with pytest.raises(Determinate, match="no S3 server"):
             act()
     with pytest.raises(LocationError, match="no S3 server"):
-        impatient.delete("k")
+        few.delete("k")
 
 
 def test_a_failure_that_is_answered_as_success(faulty, direct, proxy):
@@ -194,7 +194,7 @@ def test_profiles(s3, monkeypatch, tmp_path):
         open_blob(s3.fresh_url(profile="prod"))
 
 
-def test_a_server_that_repeats_what_it_was_sent(impatient, proxy, monkeypatch):
+def test_a_server_that_repeats_what_it_was_sent(few, proxy, monkeypatch):
     """Its words are shown, but for the token, the access key and the signature."""
     monkeypatch.setenv("AWS_SESSION_TOKEN", TOKEN)
 
@@ -203,7 +203,7 @@ def test_a_server_that_repeats_what_it_was_sent(impatient, proxy, monkeypatch):
         answer(400, "BadRequest", f"I got {sent}")(exchange)
 
     proxy.fault = on(repeat, times=None)
-    for blob in (impatient, S3Blob(impatient.place)):
+    for blob in (few, S3Blob(few.place)):
         failure = _told(blob, write=True)
         assert "BadRequest: I got" in failure.message
         signed = {name.lower(): value for name, value in proxy.seen[-1].headers.items()}
