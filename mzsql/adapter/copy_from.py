@@ -280,8 +280,10 @@ def _of_texts(
 
 
 def cast_text(expr: Scalar, typ: SqlType) -> Scalar:
-    """The expression that makes a value of ``typ`` of a text, as ``CAST`` does."""
-    keys = find_cast(TEXT, typ, "explicit")
+    """The expression that makes a value of ``typ`` of a text, as ``CAST`` does; but what is too long for it is an error."""
+    keys = find_cast(TEXT, typ, "assignment")
+    if keys is None:
+        keys = find_cast(TEXT, typ, "explicit")
     if keys is None:
         raise Unsupported(f"COPY FROM text cannot make a value of type {typ}")
     for key in keys:
@@ -321,5 +323,7 @@ def _evaluate(
     if failed:
         at, n = min(failed)
         detail = None if where is None else where(at, n)
-        raise DataError(result.column(f"e{n}")[at].as_py(), detail=detail, sqlstate="22P02")
+        message = result.column(f"e{n}")[at].as_py()
+        state = "22001" if message.startswith("value too long") else "22P02"
+        raise DataError(message, detail=detail, sqlstate=state)
     return result.select([f"v{n}" for n in range(len(exprs))])

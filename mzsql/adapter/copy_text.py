@@ -197,11 +197,18 @@ def _read(
 
 
 def _decoded(rows: TextRows) -> pa.RecordBatch:
-    """Fields of bytes as text."""
+    """Fields of bytes as text, which has no null characters."""
     try:
         columns = [column.cast(pa.string()) for column in rows.texts.columns]
     except pa.ArrowInvalid:
         raise _undecodable(rows) from None
+    nulls = [pc.index(pc.match_substring(column, "\0"), value=True).as_py() for column in columns]
+    if max(nulls, default=-1) >= 0:
+        raise DataError(
+            'invalid byte sequence for encoding "UTF8": 0x00',
+            detail=rows.where(min(at for at in nulls if at >= 0)),
+            sqlstate="22021",
+        )
     return pa.RecordBatch.from_arrays(columns, names=rows.texts.schema.names)
 
 

@@ -28,6 +28,7 @@ from mzsql.expr.scalar import Call, Column, Scalar
 from mzsql.frontend import plans as p
 from mzsql.location import default_registry
 from mzsql.repr.errors import InvalidParameter, Unsupported
+from mzsql.repr.tables import piece
 from mzsql.repr.types import TEXT, RelationDesc, SqlType
 
 #: Rows that become bytes at once.
@@ -190,7 +191,7 @@ class CopyOut:
             yield header
         for table in self._tables:
             for start in range(0, table.num_rows, BATCH_ROWS):
-                part = table.slice(start, BATCH_ROWS)
+                part = piece(table, start, BATCH_ROWS)
                 self.rows += part.num_rows
                 yield lines.of(part)
 
@@ -266,7 +267,7 @@ def _to_store(plan: p.CopyToPlan, url: str, desc: RelationDesc, rows: pa.Table) 
             )
         for number, start in enumerate(range(0, max(rows.num_rows, 1), FILE_ROWS)):
             sink = io.BytesIO()
-            _write(plan, desc, rows.slice(start, FILE_ROWS), sink)
+            _write(plan, desc, piece(rows, start, FILE_ROWS), sink)
             blob.set(f"part-{number:04}.{plan.format}", sink.getvalue())
     finally:
         blob.close()

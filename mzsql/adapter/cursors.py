@@ -19,6 +19,7 @@ from mzsql.adapter.session import Session, Transaction, seconds
 from mzsql.adapter.subscribe import Subscribes, Subscription
 from mzsql.frontend import plans as p
 from mzsql.repr.errors import DuplicateObject, InvalidParameter, SqlError, TransactionError
+from mzsql.repr.tables import piece
 from mzsql.repr.types import RelationDesc
 
 #: Rows that one FETCH hands out at most.
@@ -41,8 +42,8 @@ class Cursor:
     def take(self, count: int) -> pa.Table:
         """Up to ``count`` of the rows that are here."""
         assert self.rows is not None
-        taken = self.rows.slice(0, count)
-        self.rows = self.rows.slice(taken.num_rows)
+        taken = piece(self.rows, 0, count)
+        self.rows = piece(self.rows, taken.num_rows)
         return taken
 
     def close(self) -> None:

@@ -21,6 +21,7 @@ from mzsql.dbapi.values import python_column
 from mzsql.frontend import parse_statements
 from mzsql.frontend.statements import CopyFrom, CopyTo
 from mzsql.repr.errors import SqlError
+from mzsql.repr.tables import piece
 from mzsql.repr.types import RelationDesc, type_name
 
 if TYPE_CHECKING:
@@ -230,7 +231,7 @@ class Cursor:
         """The rows of a subscription's batch that were not fetched yet, as fetched now."""
         batch, at = self._batch, self._at
         self._batch, self._rows, self._at = None, None, 0
-        return None if batch is None or at >= batch.num_rows else batch.slice(at)
+        return None if batch is None or at >= batch.num_rows else piece(batch, at)
 
     @staticmethod
     def _no_rows() -> ProgrammingError:

@@ -411,3 +411,24 @@ def _check_copy_options(form: str, options: dict[str, str], positions: dict[str,
             raise InvalidParameter(
                 f"{what} cannot use newline or carriage return", position=positions[name]
             )
+    if form in ("text", "csv"):
+        _check_copy_marks(form, options, positions)
+
+
+def _check_copy_marks(form: str, options: dict[str, str], positions: dict[str, int]) -> None:
+    """What tells fields, quotes and NULL apart must not be the same."""
+    delimiter = options.get("delimiter", "\t" if form == "text" else ",")
+    quote = options.get("quote", '"')
+    if form == "csv" and delimiter == quote:
+        name = "delimiter" if "delimiter" in positions else "quote"
+        raise InvalidParameter(
+            "COPY delimiter and quote must be different", position=positions[name]
+        )
+    null = options.get("null", "")
+    for mark, what in ((delimiter, "COPY delimiter"), (quote, "CSV quote character")):
+        if mark in null and (form == "csv" or mark == delimiter):
+            raise InvalidParameter(
+                f"{what} must not appear in the NULL specification",
+                position=positions["null"],
+                sqlstate="0A000",
+            )

@@ -50,6 +50,8 @@ TWO = {
     "no UTF-8": (b"a\t1\nb\xffc\t2\n", ""),
     "no UTF-8 in CSV": (b"a,1\nc\xfe,2\n", CSV),
     "no UTF-8 by a code": ("a\t1\n\\377\t2\n", ""),
+    "a null character": (b"a\t1\nb\0c\t2\n", ""),
+    "a null character in CSV": (b"a,1\n\0,2\n", CSV),
     "nothing": ("", ""),
     "nothing but the end": ("\\.\n", ""),
     "nothing but a header": ("a,b\n", "WITH (FORMAT csv, HEADER)"),
@@ -101,6 +103,26 @@ def test_what_is_loaded_is_what_postgresql_loads(
         assert ours[1] == message
     if not any(word in message for word in ("unterminated", "marker")) and "code" not in what:
         assert ours[2] == context
+
+
+@pytest.mark.parametrize("row", ["abc\tx", "a\txyz", "ab  \txy  ", "a\tx"])
+def test_what_is_too_long_is_refused(
+    con: mzsql.Connection, postgres: psycopg.Connection, row: str
+) -> None:
+    found = []
+    for one in (con, postgres):
+        one.execute("DROP TABLE IF EXISTS short")
+        one.execute("CREATE TABLE short (v varchar(2), c char(2))")
+        try:
+            with one.cursor() as cursor, cursor.copy("COPY short FROM STDIN") as copy:
+                copy.write(row + "\n")
+        except psycopg.Error as error:
+            found.append((error.sqlstate, error.diag.message_primary, error.diag.context))
+        except mzsql.Error as error:
+            found.append((error.sqlstate, str(error).partition("\n")[0], error.detail))
+        else:
+            found.append(one.execute("SELECT * FROM short").fetchall())
+    assert found[0] == found[1]
 
 
 def test_a_line_that_ends_the_data_of_a_file(con: mzsql.Connection, tmp_path: Path) -> None:

@@ -242,6 +242,23 @@ def test_a_file_is_whole_or_not_there(con, tmp_path):
         ("COPY r TO STDOUT WITH (QUOTE '\"')", "0A000", "COPY QUOTE requires CSV mode"),
         ("COPY r TO STDOUT WITH (DELIMITER 'ab')", "22023", "must be a single one-byte character"),
         ("COPY r TO STDOUT WITH (DELIMITER 'x')", "22023", 'COPY delimiter cannot be "x"'),
+        (
+            "COPY r TO STDOUT (FORMAT csv, DELIMITER '\"')",
+            "22023",
+            "delimiter and quote must be diff",
+        ),
+        (
+            "COPY r TO STDOUT (FORMAT csv, QUOTE ',')",
+            "22023",
+            "delimiter and quote must be different",
+        ),
+        ("COPY r TO STDOUT (FORMAT csv, NULL 'a,b')", "0A000", "COPY delimiter must not appear in"),
+        (
+            "COPY r TO STDOUT (NULL '|', DELIMITER '|')",
+            "0A000",
+            "COPY delimiter must not appear in",
+        ),
+        ("COPY r TO STDOUT (FORMAT csv, NULL 'a\"')", "0A000", "CSV quote character must not app"),
         ("COPY r TO '/nowhere/at/all.csv'", "58P01", "could not open file"),
         ("COPY (SUBSCRIBE r) TO '/tmp/x.csv'", "0A000", "can only go TO STDOUT"),
         ("COPY r FROM", "42601", "Expected literal string"),

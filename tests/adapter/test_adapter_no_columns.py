@@ -50,3 +50,12 @@ def test_a_table_without_columns_is_read_and_stays_empty(con: Connection) -> Non
         con.execute("INSERT INTO bare DEFAULT VALUES")
     with pytest.raises(mzsql.ProgrammingError, match="0 columns available but 1 columns specified"):
         con.execute("SELECT 1 < ALL (SELECT * FROM bare)")
+
+
+def test_rows_without_columns_are_copied_and_fetched(con: Connection) -> None:
+    with con.cursor().copy("COPY (SELECT FROM t) TO STDOUT") as copy:
+        assert b"".join(copy) == b"\n\n\n"
+    con.execute("BEGIN")
+    con.execute("DECLARE c CURSOR FOR SELECT FROM t")
+    assert [len(con.execute(f"FETCH {n} c").fetchall()) for n in ("2", "2", "ALL")] == [2, 1, 0]
+    con.execute("COMMIT")
