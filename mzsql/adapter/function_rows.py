@@ -30,7 +30,7 @@ _NUMBERS = 1_000_000_000
 #: Names that only plans speak of, and those that the grammar gives a meaning of its own.
 _INTERNAL = frozenset(
     {
-        *("all", "and", "any", "array", "array_get", "array_item", "array_slice", "cast", "coalesce", "greatest"),
+        *("all", "and", "any", "array", "array_fill", "array_get", "array_item", "array_slice", "cast", "coalesce", "greatest"),
         *("is_false", "is_null", "is_true", "least", "list", "list_get", "list_item", "list_slice", "map", "mz_setting"),
         *("not", "or", "record_get", "row"),
     }
@@ -105,6 +105,11 @@ def _scalars() -> Iterator[Overload]:
         result = t.BOOLEAN if name.startswith(("has_", "pg_has_")) else _RESULTS.get(name, t.TEXT)
         for one in several:
             yield Overload(name, one.args, None, result)
+    ints, element = SqlType("array", element=t.INTEGER), SqlType("anyelement")
+    for bounds in ((), (ints,)):
+        yield Overload(
+            "array_fill", (element, ints, *bounds), None, SqlType("array", element=element)
+        )
     yield Overload("pg_typeof", (_ANY,), None, t.TEXT)
 
 

@@ -45,6 +45,8 @@ from mzsql.repr.types import ColumnType, RelationDesc, SqlType
 from mzsql.transform.fast_path import PeekIndexPlan, fast_path, index_lookup
 from mzsql.transform.scalars import simplify
 
+#: When this process began, in microseconds since 1970.
+_BEGUN_US = time.time_ns() // 1000
 _INTEGRAL = "out of range integral type conversion attempted"
 #: What a number that is no time fails with, by the cast.
 _TO_TIMESTAMP = {
@@ -219,6 +221,8 @@ class Queries:
             "mz_environment_id": self._env.id,
             "version": f"PostgreSQL {session.get('server_version')} on mzsql {self._env.build}",
             "pg_backend_pid": os.getpid(),
+            "pg_postmaster_start_time": _BEGUN_US,
+            "mz_uptime": f"0 0 {max(0, time.time_ns() // 1000 - _BEGUN_US)}",
             "mz_is_superuser": True,
         }
 

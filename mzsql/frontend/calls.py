@@ -12,7 +12,7 @@ from mzsql.expr import functions
 from mzsql.expr.functions.unmaterializable import UNMATERIALIZABLE
 from mzsql.expr.functions.windows import WINDOW_FUNCTIONS
 from mzsql.expr.scalar import Literal, Unmaterializable
-from mzsql.frontend import aggregates, hir, qualified, system_functions, windows
+from mzsql.frontend import aggregates, hir, made_containers, qualified, system_functions, windows
 from mzsql.frontend.clauses import not_allowed
 from mzsql.frontend.coerce import (
     Typed,
@@ -295,6 +295,8 @@ def _logical_timestamp(_ctx: ExprContext, node: exp.Expr) -> Typed:
 
 
 _SPECIAL: dict[str, Callable[[ExprContext, exp.Expr], Typed]] = {
+    "array_fill": made_containers.array_fill,
+    "map_build": made_containers.map_build,
     "coalesce": _coalesce,
     "greatest": _coalesce,
     "least": _coalesce,
@@ -319,7 +321,7 @@ _SPECIAL: dict[str, Callable[[ExprContext, exp.Expr], Typed]] = {
     **{
         name: moment(name, UNMATERIALIZABLE[name])
         for name in (
-            *("mz_version_num", "mz_viewable_variables"),
+            *("mz_version_num", "mz_viewable_variables", "mz_uptime", "pg_postmaster_start_time"),
             *("mz_schemas_of_session", "mz_schemas_of_path"),
         )
     },

@@ -28,6 +28,7 @@ from mzsql.frontend.nodes import (
 from mzsql.frontend.rows import Operand, compare, operand, query_sides, same, subquery_value
 from mzsql.repr import types as t
 from mzsql.repr.errors import (
+    DataError,
     SqlError,
     SqlSyntaxError,
     Unsupported,
@@ -178,30 +179,35 @@ def _escape(ctx: ExprContext, node: exp.Expr) -> Typed:
         raise Unsupported("ESCAPE with this operand is not supported", position=position_of(node))
     escape = node.expression.name
     pattern = inner.expression
+    if len(escape) > 1:
+        raise DataError(
+            "invalid escape string",
+            position=position_of(node),
+            hint="Escape string must be empty or one character.",
+            sqlstate="22025",
+        )
     if escape != "\\":
-        if not pattern.is_string or len(escape) > 1:
+        if not pattern.is_string:
             raise Unsupported(
                 "ESCAPE with a pattern that is not a literal is not supported",
                 position=position_of(node),
             )
-        text = pattern.name.replace("\\", "\\\\")
-        if escape:
-            text = _reescaped(text, escape)
         inner = inner.copy()
-        inner.set("expression", exp.Literal.string(text))
+        inner.set("expression", exp.Literal.string(_reescaped(pattern.name, escape)))
     return _like(ctx, inner)
 
 
 def _reescaped(text: str, escape: str) -> str:
+    """The pattern with a backslash as its escape."""
     out: list[str] = []
-    i = 0
-    while i < len(text):
-        if text[i] == escape and i + 1 < len(text):
-            out.append(escape if text[i + 1] == escape else "\\" + text[i + 1])
-            i += 2
+    escaped = False
+    for letter in text:
+        if escaped or letter != escape:
+            out.append("\\\\" if letter == "\\" and not escaped else letter)
+            escaped = False
         else:
-            out.append(text[i])
-            i += 1
+            out.append("\\")
+            escaped = True
     return "".join(out)
 
 

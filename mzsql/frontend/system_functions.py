@@ -151,6 +151,16 @@ DEFINITIONS: Mapping[str, tuple[Defined, ...]] = {
     ),
     "has_schema_privilege": _held("mz_catalog.mz_schemas"),
     "has_database_privilege": _held("mz_catalog.mz_databases"),
+    "has_cluster_privilege": _overloads(
+        "(SELECT true FROM mz_catalog.mz_clusters WHERE name = $1 LIMIT 1)", (_TEXT, _TEXT)
+    )
+    + _overloads(
+        "(SELECT true FROM mz_catalog.mz_clusters WHERE name = $2 LIMIT 1)",
+        (_TEXT, _TEXT, _TEXT),
+        (_OID, _TEXT, _TEXT),
+    ),
+    "has_system_privilege": _overloads("$1 IS NOT NULL", (_TEXT,))
+    + _overloads("$1 IS NOT NULL AND $2 IS NOT NULL", (_TEXT, _TEXT), (_OID, _TEXT)),
     "has_type_privilege": _held("mz_catalog.mz_types"),
     "pg_has_role": _held("mz_catalog.mz_roles"),
     "has_table_privilege": _privileges(

@@ -34,6 +34,13 @@ _SHARED = [
     "ARRAY[1, 2] < ARRAY[1, 3]",
     "ARRAY[1, NULL] > ARRAY[1, 2]",
     "array_length(ARRAY[1, 2], 1)",
+    "array_fill(7, ARRAY[2, 3])::text",
+    "array_fill('a b'::text, '{2}')::text",
+    "array_fill(NULL::int, ARRAY[2], ARRAY[1])::text",
+    "array_fill(7, ARRAY[2, 0])::text",
+    "array_fill(7, ARRAY[]::int[])::text",
+    "array_fill(1.5, ARRAY[1, 1, 2, 1, 1, 1])::text",
+    "(SELECT string_agg(array_fill(x, ARRAY[x, 2])::text, ';' ORDER BY x) FROM (VALUES (0), (1), (2)) v (x))",
     "((ARRAY[[1, 2], [3, 4]])[1:1][2:2])::text",
     "((ARRAY[[1, 2], [3, 4]])[2][1:1])::text",
     "((ARRAY[1, 2, 3])[2:])::text",
@@ -171,6 +178,7 @@ def test_lists_and_maps(con: mzsql.Connection) -> None:
         "MAP['a' => 1] ?| ARRAY['a', 'c']": True,
         "MAP['a' => 1] ?& ARRAY['a', 'c']": False,
         "map_length(MAP['a' => 1])": 1,
+        "map_build(LIST[ROW('b', 1), ROW('a', 2), ROW('b', 3), ROW(NULL, 4)])::text": "{a=>2,b=>3}",
         "(SELECT map_agg(x::text, x) FROM generate_series(1, 2) AS g(x))::text": "{1=>1,2=>2}",
     }
     (found,) = rows_of(con, f"SELECT {', '.join(cases)}")
@@ -235,6 +243,22 @@ def test_a_dataflow_over_jsonb_is_refused_at_once(con: mzsql.Connection) -> None
         (
             "array_position(ARRAY[[1], [2]], ARRAY[1])",
             "searching for elements in multidimensional arrays is not supported",
+        ),
+        ("array_fill(7, ARRAY[1, NULL])", "dimension values must not be null"),
+        ("array_fill(7, NULL)", "dimension array or low bound array must not be null"),
+        ("array_fill(7, ARRAY[3], ARRAY[1, 1])", "wrong number of array subscripts"),
+        (
+            "array_fill(7, ARRAY[100000, 100000])",
+            "array size exceeds the maximum allowed (134217728 bytes)",
+        ),
+        (
+            "array_fill(7, ARRAY[-1])",
+            "array size exceeds the maximum allowed (134217728 bytes)",
+        ),
+        ("array_fill(ARRAY[1], ARRAY[3])", "array_fill with arrays not yet supported"),
+        (
+            "map_build(LIST[ROW(1, 1)])",
+            "function map_build(record(f1: integer?,f2: integer?) list) does not exist",
         ),
         ("array_position(ARRAY[1], 1, NULL)", "initial position must not be null"),
         (

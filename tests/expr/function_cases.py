@@ -195,7 +195,7 @@ def is_alias(key: str) -> bool:
 _CONSTANTS = frozenset({
     "~", "~*", "!~", "!~*", "regexp_match", "regexp_replace", "regexp_split_to_array", "to_char", "timezone", "digest",
     "hmac", "crc32", "sha224", "sha384",
-    "sha512",
+    "sha512", "seahash", "kafka_murmur2",
 })  # fmt: skip
 
 

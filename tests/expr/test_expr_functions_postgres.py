@@ -42,6 +42,7 @@ DIFFERENT = {
     "date_bin_unix_epoch_ts": "PostgreSQL asks for an origin",
     "date_bin_unix_epoch_tstz": "PostgreSQL asks for an origin",
     **{f"datediff_{kind}": "PostgreSQL has no such function" for kind in ("timestamp", "timestamptz", "date", "time")},
+    "try_parse_monotonic_iso8601_timestamp": "PostgreSQL has no such function",
     "is_rbac_enabled": "PostgreSQL has no such function",
     "pg_encoding_to_char": "PostgreSQL has other encodings, too",
     "pg_get_ruledef": "PostgreSQL has rules",

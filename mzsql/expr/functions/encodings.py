@@ -265,7 +265,7 @@ def known_bytes(arg: Sql) -> bytes | None:
 
 
 def _constant_digest(name: str, args: Sequence[Sql], make: Callable[..., bytes]) -> Ast:
-    if any(isinstance(_core(arg.ast), exp.Null) for arg in args):
+    if any(map(constant_null, args)):
         return s.call("UNHEX", s.null())
     known = [known_bytes(arg) for arg in args]
     if any(data is None for data in known):
@@ -273,10 +273,14 @@ def _constant_digest(name: str, args: Sequence[Sql], make: Callable[..., bytes])
     return s.call("UNHEX", s.text(make(*known).hex().upper()))
 
 
-def _core(ast: Ast) -> Ast:
+def constant_null(arg: Sql) -> bool:
+    """Whether an argument is a NULL that is written out, whatever its type."""
+    ast = arg.ast
     while isinstance(ast, exp.Cast | exp.Paren):
         ast = ast.this
-    return ast
+    if isinstance(ast, exp.Anonymous) and str(ast.this).upper() == "UNHEX":
+        return isinstance(ast.expressions[0], exp.Null)
+    return isinstance(ast, exp.Null)
 
 
 def _digest(name: str) -> Spelling:
@@ -331,7 +335,7 @@ def _crc32(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
     if engine is Engine.SPARK:
         return s.call("CRC32", args[0].ast)
     known = known_bytes(args[0])
-    if isinstance(_core(args[0].ast), exp.Null):
+    if constant_null(args[0]):
         return s.null()
     if known is None:
         raise Unsupported("crc32 of anything but constants is not supported")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from mzsql.expr.functions import (
+    array_filling,
     bits,
     charsets,
     compatibility,
     datediff,
     encodings,
     formats,
+    hashes,
     identifiers,
+    iso_moments,
     moments,
     regexes,
     trigonometry,
@@ -17,13 +20,16 @@ from mzsql.expr.functions import (
 from mzsql.expr.functions.table import ScalarFunc
 
 FUNCTIONS: tuple[ScalarFunc, ...] = (
+    *array_filling.FUNCTIONS,
     *bits.FUNCTIONS,
     *charsets.FUNCTIONS,
     *compatibility.FUNCTIONS,
     *datediff.FUNCTIONS,
     *encodings.FUNCTIONS,
     *formats.FUNCTIONS,
+    *hashes.FUNCTIONS,
     *identifiers.FUNCTIONS,
+    *iso_moments.FUNCTIONS,
     *moments.FUNCTIONS,
     *regexes.FUNCTIONS,
     *trigonometry.FUNCTIONS,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mzsql.repr.types import BOOLEAN, INTEGER, MZ_TIMESTAMP, TEXT, TIMESTAMPTZ, SqlType
+from mzsql.repr.types import BOOLEAN, INTEGER, INTERVAL, MZ_TIMESTAMP, TEXT, TIMESTAMPTZ, SqlType
 
 #: SQL name to type. The first three may also be written without parentheses.
 UNMATERIALIZABLE: Mapping[str, SqlType] = {
@@ -24,6 +24,9 @@ UNMATERIALIZABLE: Mapping[str, SqlType] = {
     "mz_version": TEXT,
     "version": TEXT,
     "pg_backend_pid": INTEGER,
+    # When this process began to answer, and how long ago that was.
+    "pg_postmaster_start_time": TIMESTAMPTZ,
+    "mz_uptime": INTERVAL,
     "mz_version_num": INTEGER,
     # Every variable of the session with its value, and the schemas that names are looked up in: those without being named, and the path's.
     "mz_viewable_variables": SqlType("map", element=TEXT),
