@@ -488,6 +488,7 @@ def test_close_ends_waits(tmp_path):
 
 
 def test_background_maintenance_and_close(tmp_path):
+    before = set(threading.enumerate())
     client = PersistClient.open(blob=f"file:{tmp_path}/b", consensus=f"sqlite:{tmp_path}/c.db")
     write, read = client.open_shard(client.new_shard_id(), SCHEMA)
     for i in range(40):
@@ -499,7 +500,8 @@ def test_background_maintenance_and_close(tmp_path):
     assert read.snapshot_arrow(39).num_rows == 40
     client.close()
     client.close()
-    assert not [t for t in threading.enumerate() if t.name == "mzsql-persist-maintenance"]
+    left = set(threading.enumerate()) - before
+    assert not [one for one in left if one.name == "mzsql-persist-maintenance"]
     with pytest.raises(ExpiredHandle):
         client.open_reader(write.shard_id)
     again = PersistClient.open(blob=f"file:{tmp_path}/b", consensus=f"sqlite:{tmp_path}/c.db")

@@ -253,6 +253,8 @@ def test_read_only_server(own: PostgresServer, tmp_path: Path) -> None:
             connection.execute("SET default_transaction_read_only = off")
             connection.execute("ALTER SYSTEM RESET default_transaction_read_only")
             connection.execute("SELECT pg_reload_conf()")
+        while own.execute("SHOW default_transaction_read_only") == [("on",)]:
+            time.sleep(0.01)
     consensus.close()
     oracle.close()
 
