@@ -8,6 +8,7 @@ as is an environment of a newer format.
 from __future__ import annotations
 
 import os
+import re
 import time
 import uuid
 from pathlib import Path
@@ -24,6 +25,9 @@ MARKER = "mzsql.json"
 
 #: The object that says whose a Blob store is.
 BLOB_MARKER = "environment/mzsql.json"
+
+#: What begins a URL, and would as a directory's name only be an accident.
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
 class Marker(msgspec.Struct, frozen=True):
@@ -102,6 +106,15 @@ def refuse_newer(version: int, where: str) -> None:
         )
 
 
+def _refuse_url(path: str) -> None:
+    if _URL.match(path) and not Path(path).exists():
+        raise InvalidParameter(
+            f"an environment's place is a directory or profile:NAME, not a URL: {shown_url(path)}",
+            hint="Name the URLs of its three stores, by blob=, consensus= and oracle= or in a profile of mzsql.toml; "
+            "a directory of such a name is ./NAME.",
+        )
+
+
 def in_directory(path: str | os.PathLike[str], *, create: bool) -> Locations:
     """The environment in a directory, on files and SQLite.
 
@@ -110,8 +123,10 @@ def in_directory(path: str | os.PathLike[str], *, create: bool) -> Locations:
         create: whether to make a new environment where there is none.
 
     Raises:
+        InvalidParameter: it is a URL.
         EnvironmentRefused: it is something else, of a newer format, or missing and not to be created.
     """
+    _refuse_url(os.fspath(path))
     directory = Path(path).expanduser().absolute()
     marker = read_marker(directory)
     if marker is None:

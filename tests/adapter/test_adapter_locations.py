@@ -51,6 +51,23 @@ def test_the_compiled_form_of_sqlglot_is_refused_before_anything_is_opened(
     assert tree(tmp_path) == before
 
 
+def test_a_url_in_place_of_a_directory_is_told_what_to_name_and_makes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for url in ("s3://bucket/prefix", "file:./env", "postgres://me:s3cret@host/db"):
+        with pytest.raises(InvalidParameter, match="a directory or profile:NAME, not a URL") as no:
+            locate(url)
+        assert "blob=" in str(no.value.hint)
+        assert "s3cret" not in str(no.value)
+    assert tree(tmp_path) == {}
+    assert list(tmp_path.iterdir()) == []
+    # What is there by such a name, or is said to be a directory, is one.
+    (tmp_path / "odd:name").mkdir()
+    assert locate("odd:name").directory == str(tmp_path / "odd:name")
+    assert locate("./file:other").directory == str(tmp_path / "file:other")
+
+
 def test_a_directory_with_other_things_is_refused_untouched(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("precious")
     before = tree(tmp_path)
