@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,7 +31,7 @@ from mzsql.persist.clock import Deadline
 from mzsql.persist.codec import checksum
 from mzsql.persist.columns import advance_times, conform, joined, physical
 from mzsql.persist.errors import CorruptPart, MissingPart
-from mzsql.persist.machine import Context
+from mzsql.persist.machine import Context, Forgetful
 from mzsql.persist.pushdown import Pushdown
 from mzsql.persist.ranges import RangeFile, extents
 from mzsql.repr.errors import SqlError
@@ -52,14 +52,6 @@ _DAMAGE = (
     RuntimeError,
     MemoryError,
 )
-
-
-@runtime_checkable
-class Forgetful(Protocol):
-    """A Blob that keeps copies of objects, and gets one anew when told to."""
-
-    def forget(self, key: str) -> None:
-        """Drop all copies of the object ``key``."""
 
 
 class _File(NamedTuple):
@@ -324,8 +316,10 @@ def spark_path(context: Context, key: str) -> str | None:
 
 
 def exists(context: Context, key: str, deadline: Deadline) -> bool:
-    """Whether there is such an object, by a byte of it where the Blob can."""
+    """Whether there is such an object, by a byte of it where the Blob can; a copy of it in a cache does not count."""
     blob = context.blob
+    if isinstance(blob, Forgetful):
+        blob.forget(key)
     if isinstance(blob, RangeReadable):
         return context.retrying(lambda: blob.get_range(key, 0, 1), deadline) is not None
     return context.retrying(lambda: blob.get(key), deadline) is not None

@@ -14,7 +14,7 @@ import random
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -33,7 +33,13 @@ from mzsql.location import (
 from mzsql.persist.clock import Clock, Deadline, SystemClock, new_id, new_timed_id
 from mzsql.persist.codec import Entry, decode_entry, decode_state, encode_entry
 from mzsql.persist.commands import Command, CompareAndAppend, InlineOverflow, transition
-from mzsql.persist.errors import ExpiredHandle, MissingPart, UpperMismatch
+from mzsql.persist.errors import (
+    CorruptPart,
+    ExpiredHandle,
+    MissingPart,
+    NewerVersion,
+    UpperMismatch,
+)
 from mzsql.persist.metrics import Meter, metrics_of
 from mzsql.persist.retry import Backoff, retrying
 from mzsql.persist.settings import Settings
@@ -51,6 +57,14 @@ _LOOK_SECONDS = 30.0
 _TURN_SECONDS = 0.5
 _OWN_CHANGES = 512
 """So many of its latest changes a process knows for its own."""
+
+
+@runtime_checkable
+class Forgetful(Protocol):
+    """A Blob that keeps copies of objects, and gets one anew when told to."""
+
+    def forget(self, key: str) -> None:
+        """Drop all copies of the object ``key``."""
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -508,15 +522,30 @@ class Shard:
         if entry.state is not None:
             return entry.state
         if entry.rollup_key:
-            key, seqno = entry.rollup_key, entry.rollup_seqno
-            data = context.retrying(lambda: context.blob.get(key), deadline)
-            if data is None:
-                return None
-            return decode_state(data, self.shard_id, seqno, key, version=context.version)
+            try:
+                return self._rollup(entry, deadline)
+            except (CorruptPart, NewerVersion):
+                if not isinstance(context.blob, Forgetful):
+                    raise
+                # It may have come damaged once, and been cached so; the store may have it right.
+                context.blob.forget(entry.rollup_key)
+            try:
+                return self._rollup(entry, deadline)
+            except (CorruptPart, NewerVersion):
+                context.blob.forget(entry.rollup_key)  # once more, for whoever is next
+                raise
         first = self._scan(entry.rollup_seqno, deadline)
         if not first or first[0].seqno != entry.rollup_seqno:
             return None
         return self._decoded(first[0]).state
+
+    def _rollup(self, entry: Entry, deadline: Deadline) -> ShardState | None:
+        """The rollup that the entry names; `None` when it is gone."""
+        context, key = self.context, entry.rollup_key
+        data = context.retrying(lambda: context.blob.get(key), deadline)
+        if data is None:
+            return None
+        return decode_state(data, self.shard_id, entry.rollup_seqno, key, version=context.version)
 
 
 def _told(failure: Exception) -> str:

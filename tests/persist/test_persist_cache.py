@@ -11,12 +11,12 @@ import subprocess
 import sys
 
 import pytest
-from persist_model import SCHEMA, counted, updates
+from persist_model import SCHEMA, ManualClock, counted, updates
 
 from mzsql.location import protocols
 from mzsql.location.file import FileBlob
 from mzsql.location.mem import MemBlob, MemConsensus
-from mzsql.persist import PersistClient, Settings
+from mzsql.persist import CorruptPart, MissingPart, NewerVersion, PersistClient, Settings
 from mzsql.persist.cache import BlobCache, CachedBlob
 from mzsql.testing import BlobContract
 
@@ -325,3 +325,60 @@ def test_an_object_damaged_on_its_way_is_read_anew():
     assert client._context.blob.get(ref.blob_key) != good
     blob.set(ref.blob_key, good)
     assert counted(read.snapshot_arrow(0)) == {(1, "a", 0): 1}
+
+
+@pytest.mark.parametrize("damage", [b"?", b"\xff"])
+def test_a_rollup_damaged_on_its_way_is_read_anew(damage):
+    """Without it nobody here could open the shard any more: a copy in a directory outlives the process, too."""
+    blob, consensus, cache = MemBlob(), MemConsensus(), BlobCache()
+    settings = Settings(rollup_interval=2)
+
+    def opened():
+        return PersistClient(
+            blob, consensus, settings=settings, background=False, cache=cache, rng=random.Random(3)
+        )
+
+    client = opened()
+    write = client.open_writer(client.new_shard_id(), SCHEMA)
+    for time in range(8):
+        rows = updates([(time, "a", time, 1)])
+        write.compare_and_append(rows, expected_upper=time, new_upper=time + 1)
+    state = client.inspect(write.shard_id)
+    key = state.rollups[state.latest_rollup]
+    good = blob.get(key)
+    for place in (5, 20):  # its format, its contents
+        blob.set(key, good[:place] + damage + good[place + 1 :])
+        cache.drop(key)
+        for _ in range(2):
+            with pytest.raises((CorruptPart, NewerVersion)):
+                opened().open_reader(write.shard_id)
+            assert cache.get(key) is None
+        assert opened()._context.blob.get(key) != good
+        blob.set(key, good)
+        assert cache.get(key) != good
+        assert opened().open_reader(write.shard_id).upper == 8
+
+
+def test_a_batch_whose_objects_are_gone_is_refused_though_they_are_cached():
+    blob, consensus, clock = MemBlob(), MemConsensus(), ManualClock()
+
+    def opened(**cached):
+        return PersistClient(
+            blob,
+            consensus,
+            clock=clock,
+            settings=Settings(inline_bytes=0),
+            background=False,
+            **cached,
+        )
+
+    client = opened(cache=BlobCache())
+    write, read = client.open_shard(client.new_shard_id(), SCHEMA)
+    batch = write.batch(updates([(1, "a", 0, 1)]), lower=0, upper=1)
+    [key] = batch.blob_keys()
+    assert client._context.blob.get(key)
+    clock.ms += 25 * 3_600_000
+    assert [leak.deleted for leak in opened().find_leaks(delete=True)] == [True]
+    with pytest.raises(MissingPart):
+        write.compare_and_append_batch([batch], expected_upper=0, new_upper=1)
+    assert read.fetch_upper() == 0
