@@ -249,7 +249,7 @@ class Planner:
             cluster: the cluster whose indexes it may read; None: none.
             value: values of the functions of the session or the moment that the relation and its views call (for a one-shot query).
         """
-        context = self.context(cluster=cluster, without=frozenset([export.id]))
+        context = self.context(cluster=cluster, without=self._not_for(export))
 
         def valued(view: Relation | None) -> Relation | None:
             return view if view is None or value is None else materialize(view, value)
@@ -263,6 +263,16 @@ class Planner:
         )
         mir = optimize_dataflow(built, context)
         return Planned(mir, lower(mir, self._features()))
+
+    def _not_for(self, export: Export) -> frozenset[GlobalId]:
+        """The indexes that a dataflow must not read: itself, and an index those on its relation that were created after it, which may
+        read it.
+        """
+        state, on = self._state(), export.on_id if isinstance(export, IndexExport) else None
+        if on is None or export.id not in state.items:
+            return frozenset([export.id])
+        own = sort_key(export.id)
+        return frozenset(i.id for i in state.indexes_on(on) if sort_key(i.id) >= own)
 
     def over_rows(self, export: Export, relation: Relation) -> Planned:
         """A one-shot dataflow over the rows of catalog objects as they are: no view is looked into, no index read."""
@@ -284,7 +294,9 @@ class Planner:
         features = spell_features(self._features())
         if not fresh:
             cached = self._cache.plan(item.id, features, item.version)
-            if cached is not None:
+            if cached is not None and self._not_for(_export_of(item)).isdisjoint(
+                cached.index_imports
+            ):
                 return cached
         if relation is None and item.kind != "index":
             relation = self._definition(item)
