@@ -15,7 +15,7 @@ from mzsql.adapter.session import Session
 from mzsql.location import seconds_left
 from mzsql.repr.errors import QueryCanceled
 
-HANG = 20.0
+HANG = 60.0
 
 
 def _later(act: object, seconds: float = 0.05) -> threading.Timer:

@@ -340,12 +340,19 @@ def test_closing_in_another_thread_ends_a_fetch(t):
 
 def test_a_cancel_ends_the_fetch_that_waits(t):
     cursor, other = t.subscribe("SUBSCRIBE t"), t.subscribe("SUBSCRIBE t")
-    timer = threading.Timer(0.3, t.cancel)
-    timer.start()
+    ended = threading.Event()
+
+    def cancel():
+        while not ended.wait(0.2):  # one that comes before the fetch waits ends nothing
+            t.cancel()
+
+    canceller = threading.Thread(target=cancel)
+    canceller.start()
     with pytest.raises(mzsql.OperationalError, match="due to user request") as failure:
         cursor.fetchone()
     assert failure.value.sqlstate == "57014"
-    timer.join()
+    ended.set()
+    canceller.join()
     t.execute("INSERT INTO t VALUES (1, 2)")
     assert other.fetchone()[1:] == (1, 1, 2)
     assert t.coordinator.subscriptions == 1

@@ -145,7 +145,7 @@ def test_a_view_that_nobody_maintains_says_so(env: str, spark: SparkSession) -> 
             check=False,
         )
         assert writer.returncode == 0, writer.stderr
-        con.execute("SET statement_timeout = '500ms'")
+        con.execute("SET statement_timeout = '2s'")
         with pytest.raises(mzsql.OperationalError) as caught:
             con.execute("SELECT * FROM v")
         text = str(caught.value)

@@ -343,7 +343,7 @@ def test_no_operation_outlasts_its_time(impatient, direct, proxy, through_proxy,
         start = time.monotonic()
         with pytest.raises(Determinate, match=r"in time|not done in"):
             act()
-        assert time.monotonic() - start < 20
+        assert time.monotonic() - start < 40
 
 
 @pytest.mark.long
@@ -375,7 +375,7 @@ def test_a_caller_that_waits_less_than_the_url_allows(direct, proxy, through_pro
             waiting(lambda end=start + 1: end - time.monotonic()),
         ):
             act()
-        assert time.monotonic() - start < 10
+        assert time.monotonic() - start < 14
 
 
 def _fails_in_time(kind, act):
@@ -383,7 +383,7 @@ def _fails_in_time(kind, act):
     with pytest.raises(kind, match=r"in time|not done in") as caught:
         act()
     assert type(caught.value) is kind
-    assert time.monotonic() - start < 15
+    assert time.monotonic() - start < 40
 
 
 def test_no_listing_outlasts_its_time(impatient, direct, proxy):
@@ -417,7 +417,7 @@ def test_a_long_value_whose_server_falls_silent(impatient, proxy):
     start = time.monotonic()
     with pytest.raises(Determinate):
         impatient.set("l", LONG)
-    assert time.monotonic() - start < 15
+    assert time.monotonic() - start < 40
     assert proxy.counts["AbortMultipartUpload"] >= 1
 
 

@@ -91,7 +91,7 @@ def test_no_answer_over_tls_outlasts_its_time(secure, certificate, direct, opene
         start = time.monotonic()
         with pytest.raises(Determinate, match=r"in time|not done in"):
             blob.get("k")
-        assert time.monotonic() - start < 15
+        assert time.monotonic() - start < 40
 
 
 def test_a_certificate_nobody_trusts(secure, opened):
