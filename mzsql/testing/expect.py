@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any
 
 _SHOWN = 300
@@ -17,7 +17,19 @@ def expect(holds: bool, text: str) -> None:
 def expect_equal(found: object, wanted: object, what: str) -> None:
     """Fail unless ``found`` is ``wanted``; ``what`` says what was looked at."""
     if found != wanted:
-        raise AssertionError(f"{what}: expected {_shown(wanted)}, found {_shown(found)}")
+        raise AssertionError(f"{what}: {_difference(found, wanted)}")
+
+
+def _difference(found: object, wanted: object) -> str:
+    """How two things differ: of sets only what one has and the other has not, as a whole listing would hide it."""
+    if isinstance(found, Set) and isinstance(wanted, Set):
+        parts = [
+            f"{word} {_shown(those)}"
+            for word, those in (("missing", wanted - found), ("unexpected", found - wanted))
+            if those
+        ]
+        return f"{', '.join(parts)} (expected {len(wanted)}, found {len(found)})"
+    return f"expected {_shown(wanted) if wanted not in ([], {}) else 'none'}, found {_shown(found)}"
 
 
 def expect_raises(errors: type[Exception], what: str, act: Callable[..., Any], *args: Any) -> None:

@@ -32,6 +32,7 @@ from mzsql.testing import (
     case_names,
     run_kit,
 )
+from mzsql.testing.expect import expect_equal
 from mzsql.testing.prefixed import prefixed_blob
 
 _QUICK = ["odd_keys", "list_by_prefix", "two_handles", "faults", "refused_keys"]
@@ -167,6 +168,19 @@ def test_a_failure_is_told_without_secrets_and_with_how_to_run_it_again():
     assert last == (
         "Run it again: run_kit('untyped://me:***@host/x', cases=['blob.absent'], level='quick', seed=9)"
     )
+
+
+def test_a_listing_that_skips_is_told_by_what_it_lacks():
+    keys = {f"a/key/{n}" for n in range(100)}
+    for found, difference in (
+        (keys - {"a/key/7"}, "missing {'a/key/7'} (expected 100, found 99)"),
+        (keys | {"b"}, "unexpected {'b'} (expected 100, found 101)"),
+    ):
+        with pytest.raises(AssertionError) as failed:
+            expect_equal(found, keys, "listing")
+        assert str(failed.value) == f"listing: {difference}"
+    with pytest.raises(AssertionError, match=r"torn reads: expected none, found \['3 bytes'\]"):
+        expect_equal(["3 bytes"], [], "torn reads")
 
 
 def test_the_kit_runs_where_there_is_no_pytest(tmp_path):
