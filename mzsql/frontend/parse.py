@@ -21,21 +21,28 @@ from mzsql.frontend.parse_dml import WritingParser
 from mzsql.frontend.parse_pieces import QUERY_STARTS
 from mzsql.repr.errors import SqlError, SqlSyntaxError, Unsupported
 
-_UNSUPPORTED = (
-    ("TAIL",),
-    ("ALTER",),
-    ("TRUNCATE",),
-    ("MERGE",),
-    ("CALL",),
-    ("VACUUM",),
-    ("ANALYZE",),
-    ("LOCK",),
-    ("SAVEPOINT",),
-    ("RELEASE",),
-    ("REASSIGN",),
-    ("VALIDATE",),
-    ("REFRESH",),
-)
+#: Statements of PostgreSQL, Materialize and Spark that there are not, with what to use instead where there is something.
+_UNSUPPORTED: dict[str, str | None] = {
+    "ALTER": None,
+    "ANALYZE": "Nothing has to be analyzed: sizes are known from what is stored.",
+    "CALL": None,
+    "DESCRIBE": "Use SHOW COLUMNS FROM a relation.",
+    "DO": None,
+    "LISTEN": "Use SUBSCRIBE to hear of changes.",
+    "LOCK": "Nothing has to be locked: a transaction that others got in the way of fails with 40001 and can be run again.",
+    "MERGE": "Use UPDATE … FROM, then INSERT … SELECT what is not there.",
+    "NOTIFY": "Use SUBSCRIBE to hear of changes.",
+    "REASSIGN": None,
+    "REFRESH": "A materialized view is brought up to date with each commit.",
+    "REINDEX": "An index is brought up to date with each commit.",
+    "RELEASE": None,
+    "SAVEPOINT": None,
+    "TAIL": "Use SUBSCRIBE.",
+    "TRUNCATE": "Use DELETE FROM.",
+    "USE": "Use SET database, or SET search_path.",
+    "VACUUM": "Compaction goes on by itself; mzsql maintain does it at once.",
+    "VALIDATE": None,
+}
 
 
 def parse_statements(text: str) -> list[st.Statement]:
@@ -109,11 +116,13 @@ class StatementParser(CursorParser, WritingParser):
             if self.at(*words):
                 return method(self)
         position = self.position()
-        name = self.one_of(_UNSUPPORTED)
-        if name is not None:
-            raise Unsupported(f"{name.upper()} statements are not supported", position=position)
         token = self.p._curr
-        if token.token_type in QUERY_STARTS or token.text.upper() in ("TABLE", "VALUES"):
+        word = token.text.upper()
+        if word in _UNSUPPORTED:
+            raise Unsupported(
+                f"{word} statements are not supported", position=position, hint=_UNSUPPORTED[word]
+            )
+        if token.token_type in QUERY_STARTS or word in ("TABLE", "VALUES"):
             return self.select()
         self.p.expected("a keyword at the beginning of a statement")
         raise AssertionError

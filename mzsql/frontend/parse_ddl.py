@@ -225,7 +225,14 @@ class DefinitionParser(CatalogParser):
 
     def _create_table(self) -> st.CreateTable:
         if_not_exists = self.if_not_exists()
+        position = self.position()
         name = self.name()
+        if self._at(TokenType.ALIAS):
+            raise Unsupported(
+                "CREATE TABLE … AS is not supported",
+                position=position,
+                hint="CREATE TABLE with the columns and INSERT INTO it what SELECT finds, or CREATE MATERIALIZED VIEW … AS.",
+            )
         columns: list[st.ColumnSpec] = []
         keys: list[tuple[str, tuple[str, ...], int]] = []
         if not self.p._match(TokenType.L_PAREN):
@@ -329,6 +336,9 @@ class DefinitionParser(CatalogParser):
         position = self.position()
         kind = self.one_of(OBJECT_KINDS)
         if kind is None:
+            words = self._next_words()
+            if words in _UNSUPPORTED_CREATES or words == "OWNED":
+                raise Unsupported(f"DROP {words} is not supported", position=position)
             self.p.expected(
                 "one of CLUSTER, DATABASE, INDEX, MATERIALIZED VIEW, ROLE, SCHEMA, SOURCE, TABLE, TYPE or VIEW"
             )

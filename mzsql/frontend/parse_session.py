@@ -169,10 +169,14 @@ class SessionParser(DefinitionParser):
         if self.at("CREATE"):
             kind = self.one_of(OBJECT_KINDS)
             if kind is None:
-                self.p.expected("one of INDEX, MATERIALIZED VIEW, TABLE or VIEW")
+                self.p.expected("one of CLUSTER, INDEX, MATERIALIZED VIEW, TABLE, TYPE or VIEW")
             assert kind is not None
             if kind == "cluster":
                 return cs.ShowCreateCluster(self.source, self.plain_name())
+            if kind in ("schema", "database", "role", "cluster replica"):
+                raise Unsupported(
+                    f"SHOW CREATE {kind.upper()} is not supported", position=self.position()
+                )
             return st.ShowCreate(self.source, kind, self.name())
         start = self.position() - 1
         shown = self._shown()

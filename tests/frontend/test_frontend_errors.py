@@ -6,7 +6,7 @@ import pytest
 from memory_catalog import MemoryCatalog
 
 from mzsql.frontend import lower_query, parse_statements
-from mzsql.repr.errors import SqlError, SqlSyntaxError
+from mzsql.repr.errors import SqlError, SqlSyntaxError, Unsupported
 
 SCHEMA = """
 CREATE TABLE t (a int, b int NOT NULL, s text);
@@ -413,6 +413,28 @@ def test_a_long_string_is_read(catalog: MemoryCatalog) -> None:
     (statement,) = parse_statements(f"SELECT '{text}'")
     assert statement
     assert lower_query(catalog.plan(f"SELECT '{text}'").query).desc.arity == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("TRUNCATE t", "TRUNCATE statements are not supported", "DELETE FROM"),
+        ("DESCRIBE t", "DESCRIBE statements are not supported", "SHOW COLUMNS"),
+        ("use d", "USE statements are not supported", "SET database"),
+        ("REFRESH MATERIALIZED VIEW v", "REFRESH statements are not", "with each commit"),
+        ("CREATE TABLE x AS SELECT 1", "CREATE TABLE … AS is not supported", "INSERT INTO it"),
+        ("DROP SINK s", "DROP SINK is not supported", ""),
+        ("DROP OWNED BY r", "DROP OWNED is not supported", ""),
+        ("SHOW CREATE SCHEMA public", "SHOW CREATE SCHEMA is not supported", ""),
+    ],
+)
+def test_statements_of_other_systems_are_told_what_to_use(
+    catalog: MemoryCatalog, text: str, message: str, hint: str
+) -> None:
+    with pytest.raises(Unsupported, match=message) as refused:
+        catalog.plan(text)
+    assert hint in (refused.value.hint or "")
+    assert refused.value.position is not None
 
 
 @pytest.mark.parametrize(
