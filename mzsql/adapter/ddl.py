@@ -37,6 +37,14 @@ from mzsql.repr.frontier import MIN_TIMESTAMP, Timestamp, join
 from mzsql.repr.ids import GlobalId, global_id
 from mzsql.repr.types import RelationDesc
 
+_Creates = (
+    p.CreateTablePlan
+    | p.CreateTypePlan
+    | p.CreateViewPlan
+    | p.CreateMaterializedViewPlan
+    | p.CreateIndexPlan
+)
+
 
 class Definitions:
     """Runs the statements that change the catalog."""
@@ -75,6 +83,19 @@ class Definitions:
         session.notice(f"{message}, skipping")
         return True
 
+    def _item(self, kind: str, plan: _Creates, depends_on: tuple[GlobalId, ...]) -> Item:
+        """A new object, with what every kind of them has."""
+        return Item(
+            id=self._new_id(),
+            name=plan.name.item,
+            schema=plan.name.schema,
+            database=str(plan.name.database),
+            kind=kind,
+            create_sql=plan.create_sql,
+            depends_on=depends_on,
+            created_at=self._env.catalog_oracle.ddl_timestamp(),
+        )
+
     def _create(self, item: Item, replaced: Iterable[Item] = ()) -> None:
         gone = [i.id for i in replaced]
 
@@ -98,19 +119,12 @@ class Definitions:
         if self._taken(session, plan.name, if_not_exists=plan.if_not_exists):
             return
         self._create(
-            Item(
-                id=self._new_id(),
-                name=plan.name.item,
-                schema=plan.name.schema,
-                database=str(plan.name.database),
-                kind="table",
-                create_sql=plan.create_sql,
+            msgspec.structs.replace(
+                self._item("table", plan, plan.types),
                 desc=plan.desc,
                 shard=self._env.persist.new_shard_id(),
                 defaults=plan.defaults,
-                depends_on=plan.types,
                 retain_ms=plan.retain_ms,
-                created_at=self._env.catalog_oracle.ddl_timestamp(),
                 as_of=self._env.fresh_timestamp(),
             )
         )
@@ -118,19 +132,8 @@ class Definitions:
     def create_type(self, session: Session, plan: p.CreateTypePlan) -> None:
         """CREATE TYPE."""
         self._taken(session, plan.name, if_not_exists=False)
-        self._create(
-            Item(
-                id=self._new_id(),
-                name=plan.name.item,
-                schema=plan.name.schema,
-                database=str(plan.name.database),
-                kind="type",
-                create_sql=plan.create_sql,
-                depends_on=plan.types,
-                created_at=self._env.catalog_oracle.ddl_timestamp(),
-                typ=plan.typ,
-            )
-        )
+        item = self._item("type", plan, plan.types)
+        self._create(msgspec.structs.replace(item, typ=plan.typ))
 
     def create_view(self, session: Session, plan: p.CreateViewPlan) -> None:
         """CREATE VIEW."""
@@ -139,16 +142,9 @@ class Definitions:
             return
         raw = lower_query(plan.query)
         view = self._planner.local(plan.query)
-        item = Item(
-            id=self._new_id(),
-            name=plan.name.item,
-            schema=plan.name.schema,
-            database=str(plan.name.database),
-            kind="view",
-            create_sql=plan.create_sql,
+        item = msgspec.structs.replace(
+            self._item("view", plan, self._depends_on(raw.relation, plan.types)),
             desc=_with_keys(view.mir, plan.query.desc),
-            depends_on=self._depends_on(raw.relation, plan.types),
-            created_at=self._env.catalog_oracle.ddl_timestamp(),
         )
         self._create(item, replaced)
         self._planner.remember(item, None, view.mir)
@@ -172,19 +168,12 @@ class Definitions:
         raw = lower_query(plan.query)
         self._check_maintainable(raw.relation, "materialized view")
         view = self._planner.local(plan.query)
-        item = Item(
-            id=self._new_id(),
-            name=plan.name.item,
-            schema=plan.name.schema,
-            database=str(plan.name.database),
-            kind="materialized-view",
-            create_sql=plan.create_sql,
+        item = msgspec.structs.replace(
+            self._item("materialized-view", plan, self._depends_on(raw.relation, plan.types)),
             desc=_with_keys(view.mir, plan.query.desc),
-            depends_on=self._depends_on(raw.relation, plan.types),
             shard=self._env.persist.new_shard_id(),
             cluster=plan.cluster,
             retain_ms=plan.retain_ms,
-            created_at=self._env.catalog_oracle.ddl_timestamp(),
         )
         self._deploy(item, view.mir, replaced)
         if replaced:
@@ -196,19 +185,12 @@ class Definitions:
             return
         if plan.on.id in builtins():
             raise Unsupported(f"indexes on system objects are not supported: {plan.on.name}")
-        item = Item(
-            id=self._new_id(),
-            name=plan.name.item,
-            schema=plan.name.schema,
-            database=str(plan.name.database),
-            kind="index",
-            create_sql=plan.create_sql,
-            depends_on=(plan.on.id, *plan.types),
+        item = msgspec.structs.replace(
+            self._item("index", plan, (plan.on.id, *plan.types)),
             cluster=plan.cluster,
             on_id=plan.on.id,
             key=plan.keys,
             retain_ms=plan.retain_ms,
-            created_at=self._env.catalog_oracle.ddl_timestamp(),
         )
         self._deploy(item, None, [])
 

@@ -7,7 +7,6 @@ same catalog is not planned again.
 
 from __future__ import annotations
 
-import decimal
 import itertools
 import os
 import time
@@ -21,6 +20,7 @@ from mzsql.adapter.environment import Environment
 from mzsql.adapter.explain_timestamp import explained
 from mzsql.adapter.holds import ReadHolds, TimeDomain
 from mzsql.adapter.index_reads import IndexReads
+from mzsql.adapter.named_times import named_time
 from mzsql.adapter.peek import Overlay, Peeker
 from mzsql.adapter.plan_cache import PlanCache, PlannedQuery, QueryKey
 from mzsql.adapter.planner import Planned, Planner
@@ -33,13 +33,13 @@ from mzsql.adapter.walk import global_gets, unmaterializables
 from mzsql.expr.dataflow import PeekExport
 from mzsql.expr.mfp import to_relation
 from mzsql.expr.relation import Constant, Get, Relation, RowSetFinishing
-from mzsql.expr.scalar import Call, Scalar, Unmaterializable, walk
+from mzsql.expr.scalar import Scalar
 from mzsql.frontend import hir, lower_query
 from mzsql.frontend import plans as p
 from mzsql.lir import plan as lir
 from mzsql.repr.datum import Datum
 from mzsql.repr.errors import InvalidParameter, Unsupported
-from mzsql.repr.frontier import MAX_TIMESTAMP, Timestamp
+from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType, RelationDesc, SqlType
 from mzsql.transform.fast_path import PeekIndexPlan, fast_path, index_lookup
@@ -47,14 +47,6 @@ from mzsql.transform.scalars import simplify
 
 #: When this process began, in microseconds since 1970.
 _BEGUN_US = time.time_ns() // 1000
-_INTEGRAL = "out of range integral type conversion attempted"
-#: What a number that is no time fails with, by the cast.
-_TO_TIMESTAMP = {
-    "numeric_to_mz_timestamp": "decimal cannot be expressed in target primitive type",
-    **dict.fromkeys(
-        (f"{kind}_to_mz_timestamp" for kind in ("smallint", "integer", "bigint")), _INTEGRAL
-    ),
-}
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -235,15 +227,7 @@ class Queries:
 
     def constant(self, expr: Scalar) -> Datum:
         """The value of an expression without columns of type mz_timestamp, such as that of AS OF; errors in Materialize's words."""
-        for part in walk(expr):
-            if isinstance(part, Unmaterializable):
-                raise Unsupported(f"cannot call {part.func} in AS OF")
-        if isinstance(expr, Call) and expr.func in _TO_TIMESTAMP:
-            (given,) = expr.args
-            value = self._planner.evaluate(given)
-            if value is not None and not _fits_timestamp(value):
-                raise InvalidParameter(_TO_TIMESTAMP[expr.func], sqlstate="22003")
-        return self._planner.evaluate(expr)
+        return named_time(self._planner, expr)
 
     # --- plans --------------------------------------------------------------------------------
 
@@ -503,9 +487,3 @@ class Queries:
         finishing = RowSetFinishing((), None, 0, tuple(range(desc.arity)))
         query = hir.Query(get, desc, finishing, desc.typ.columns)
         return self.answer(session, query, as_of=as_of)
-
-
-def _fits_timestamp(value: Datum) -> bool:
-    """Whether a number is a whole one that a time may be."""
-    number = decimal.Decimal(str(value))
-    return number == number.to_integral_value() and 0 <= number <= MAX_TIMESTAMP

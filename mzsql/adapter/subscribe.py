@@ -15,7 +15,7 @@ import itertools
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 
 import duckdb
 import msgspec
@@ -31,6 +31,7 @@ from mzsql.adapter.peek import Peeker
 from mzsql.adapter.planner import Planner
 from mzsql.adapter.queries import Queries
 from mzsql.adapter.session import Session
+from mzsql.adapter.subscribe_contents import Contents
 from mzsql.adapter.subscribe_inputs import CatalogNews, Input, PolledInput, StoredInput
 from mzsql.adapter.subscribe_output import OutputRows
 from mzsql.adapter.walk import unmaterializables
@@ -52,51 +53,6 @@ STEP_ROWS = 200_000
 _FIRST_LOOK_SECONDS = 0.002
 #: Time is moved on, and drops by other processes are noticed, so often, in seconds.
 _TICK_SECONDS = 1.0
-
-
-class Contents:
-    """What is subscribed to, over its inputs: the inputs themselves, or a dataflow over them."""
-
-    def __init__(
-        self, inputs: Mapping[GlobalId, Input], flow: TransientDataflow | None = None
-    ) -> None:
-        self.inputs = inputs
-        self._flow = flow
-
-    @property
-    def temporal(self) -> bool:
-        """Whether rows come and go as time passes."""
-        return self._flow is not None and self._flow.temporal
-
-    def snapshot(self, as_of: Timestamp) -> pa.RecordBatchReader | pa.Table:
-        """The contents: c0 …, [mz_error], [mz_time], mz_diff."""
-        given = {gid: one.snapshot(as_of) for gid, one in self.inputs.items()}
-        if self._flow is not None:
-            return self._flow.hydrate(given)
-        (rows,) = given.values()
-        return rows
-
-    def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table | None:
-        """The updates of ``[lower, upper)``: c0 …, [mz_error], mz_time, mz_diff; None where there can be none."""
-        deltas = {gid: one.updates(lower, upper) for gid, one in self.inputs.items()}
-        if not self.temporal and not any(delta.num_rows for delta in deltas.values()):
-            return None
-        if self._flow is not None:
-            return self._flow.step(deltas, lower, upper)
-        (rows,) = deltas.values()
-        return rows
-
-    def interrupt(self) -> None:
-        """End what runs; from any thread."""
-        if self._flow is not None:
-            self._flow.interrupt()
-
-    def close(self) -> None:
-        """Let go of everything. Idempotent."""
-        for one in self.inputs.values():
-            one.close()
-        if self._flow is not None:
-            self._flow.close()
 
 
 class Subscription:
