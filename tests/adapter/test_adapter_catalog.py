@@ -239,7 +239,7 @@ def test_a_change_counts_though_history_could_not_be_released(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     blob, consensus = open_blob("mem:"), Refusing()
-    brief = Settings(timeout=0.05)
+    brief = Settings(timeout=0.5)
     client = PersistClient(blob, consensus, background=False, settings=brief)
     shard = client.new_shard_id()
     mine = DurableMap(client, shard, "map")
