@@ -7,7 +7,7 @@ clause are looked through together, as no one of them is nearer than another.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
@@ -126,9 +126,8 @@ class Scope:
                 raise AmbiguousColumn(f'column reference "{name}" is ambiguous', position=position)
             if found:
                 return found[0]
-        raise UndefinedColumn(
-            f'column "{name}" does not exist', position=position, hint=self._similar(name)
-        )
+        hint = _similar(name, (item.name for item in self.items))
+        raise UndefinedColumn(f'column "{name}" does not exist', position=position, hint=hint)
 
     def _resolve_qualified(
         self, table: TableName, name: str, position: int | None
@@ -145,7 +144,8 @@ class Scope:
             raise AmbiguousColumn(f'column reference "{name}" is ambiguous', position=position)
         if columns:
             return level, columns[0]
-        raise UndefinedColumn(f'column "{shown}" does not exist', position=position)
+        hint = _similar(name, (item.name for item in scope.items if item.is_of(table)))
+        raise UndefinedColumn(f'column "{shown}" does not exist', position=position, hint=hint)
 
     def find_table(self, table: TableName, position: int | None) -> tuple[int, Scope] | None:
         """Level and scope of the innermost table that a reference's qualifier means; None where no table bears the name.
@@ -179,11 +179,6 @@ class Scope:
                 "say LATERAL.",
             )
         return None
-
-    def _similar(self, name: str) -> str | None:
-        """A hint at a column whose name differs in case or by a letter."""
-        near = get_close_matches(name, sorted({i.name for i in self.items}), n=1, cutoff=0.75)
-        return f'Perhaps you meant the column "{near[0]}".' if near else None
 
     def star(self, table: TableName | None, position: int | None) -> list[int]:
         """The columns that ``*`` or ``table.*`` stands for."""
@@ -222,3 +217,13 @@ class Scope:
 def matches(full: TableName, given: TableName) -> bool:
     """Whether a table's name in scope is what a reference means: the same last parts."""
     return len(given) <= len(full) and full[len(full) - len(given) :] == given
+
+
+def _similar(name: str, known: Iterable[str]) -> str | None:
+    """A hint at a column whose name differs in case or by a letter."""
+    names = sorted(set(known))
+    cased = [n for n in names if n.lower() == name != n]
+    if cased:
+        return f'Write "{cased[0]}": a name with capital letters stands in double quotes.'
+    near = get_close_matches(name, names, n=1, cutoff=0.75)
+    return f'Perhaps you meant the column "{near[0]}".' if near else None

@@ -369,6 +369,21 @@ def test_a_hint_names_a_similar_column(catalog: MemoryCatalog) -> None:
     with pytest.raises(SqlError) as caught:
         catalog.plan("SELECT custommer FROM orders")
     assert 'column "customer"' in (caught.value.hint or "")
+    with pytest.raises(SqlError, match=r'column "o\.totl" does not exist') as caught:
+        catalog.plan("SELECT o.totl FROM orders AS o, (SELECT 1 AS total1) AS other")
+    assert caught.value.hint == 'Perhaps you meant the column "total".'
+
+
+def test_a_column_with_capital_letters_is_told_to_be_quoted(catalog: MemoryCatalog) -> None:
+    catalog.run('CREATE TABLE orders ("B" int, "customerId" int)')
+    for text, name in (
+        ("SELECT B FROM orders", "B"),
+        ("SELECT orders.customerId FROM orders", "customerId"),
+    ):
+        with pytest.raises(SqlError, match=f'{name.lower()}" does not exist') as caught:
+            catalog.plan(text)
+        hint = f'Write "{name}": a name with capital letters stands in double quotes.'
+        assert caught.value.hint == hint
 
 
 @pytest.mark.parametrize("depth", [100, 128])
