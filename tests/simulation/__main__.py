@@ -3,6 +3,7 @@
 python tests/simulation --seconds 600
 python tests/simulation --seed 4711 --verbose
 python tests/simulation --seed 4711 --shrink
+python tests/simulation --seconds 600 --buffered
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import msgspec
+from simulation_plans import draw_buffered
 from simulation_run import Plan, draw, play
 
 
@@ -83,6 +85,9 @@ def main() -> int:
     parser.add_argument("--start", type=int, default=0, help="the first seed")
     parser.add_argument("--count", type=int, help="so many seeds")
     parser.add_argument("--seconds", type=float, help="as many seeds as fit into this time")
+    parser.add_argument(
+        "--buffered", action="store_true", help="with buffered writers and caches of blobs"
+    )
     parser.add_argument("--verbose", action="store_true", help="show everything that happens")
     parser.add_argument("--shrink", action="store_true", help="find a smaller plan that fails too")
     options = parser.parse_args()
@@ -95,7 +100,8 @@ def main() -> int:
     while (options.count is None or seed < options.start + options.count) and (
         options.seconds is None or time.monotonic() - began < options.seconds
     ):
-        plan = msgspec.json.decode(options.plan, type=Plan) if options.plan else draw(seed)
+        drawn = draw_buffered if options.buffered else draw
+        plan = msgspec.json.decode(options.plan, type=Plan) if options.plan else drawn(seed)
         if options.shrink and failure_of(plan) is not None:
             plan = shrunk(plan)
             print(f"the least plan that fails: --plan '{msgspec.json.encode(plan).decode()}'")
@@ -106,7 +112,9 @@ def main() -> int:
             if alone:
                 traceback.print_exc()
             print(f"seed {plan.seed}: {type(failure).__name__}: {failure}")
-            print(f"    again: make simulate SEED={plan.seed}", flush=True)
+            more = " --buffered" if options.buffered else ""
+            command = f".venv/bin/python tests/simulation --seed {plan.seed}{more} --verbose"
+            print(f"    again: {command}", flush=True)
         seed += 1
     took = time.monotonic() - began
     done = seed - options.start

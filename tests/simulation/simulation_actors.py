@@ -12,6 +12,7 @@ from simulation_actor import (
     definite_updates,
     drawn_updates,
 )
+from simulation_buffers import Buffering
 from simulation_readers import Listener, Reader
 from simulation_world import Violation
 from simulation_writers import Appender, Batcher, Definite
@@ -102,6 +103,7 @@ class Finalizer(Actor):
 ACTORS: dict[str, type[Actor]] = {
     "appender": Appender,
     "batcher": Batcher,
+    "buffering": Buffering,
     "compactor": Compactor,
     "definite": Definite,
     "finalizer": Finalizer,

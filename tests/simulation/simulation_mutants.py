@@ -18,6 +18,9 @@ from simulation_backends import PolledConsensus
 from mzsql.location import Determinate, Indeterminate, UsageError, Versioned
 from mzsql.location.mem import MemConsensus
 from mzsql.persist import (
+    BufferedWriter,
+    CachedBlob,
+    buffered,
     building,
     commands,
     compaction,
@@ -28,6 +31,7 @@ from mzsql.persist import (
     write,
 )
 from mzsql.persist.blocks import Blocks
+from mzsql.persist.cache import _Memory
 from mzsql.persist.commands import CompareAndAppend, ExpireReader, Transition
 from mzsql.persist.leases import ReaderLease
 from mzsql.persist.pushdown import Pushdown
@@ -329,6 +333,80 @@ def _never_merges(whole: Any) -> Any:
     return lambda *_, **__: None
 
 
+def _drops_what_failed(whole: Any) -> Any:
+    assert whole is not None
+    return lambda *_: None
+
+
+def _puts_back_twice(whole: Any) -> Any:
+    def put_back(self: Any, older: Any) -> None:
+        for worker, pieces in older.updates.items():
+            older.updates[worker] = [*pieces, *pieces]
+        whole(self, older)
+
+    return put_back
+
+
+def _acknowledges_failures(whole: Any) -> Any:
+    """Durable is what was tried."""
+
+    def append(self: Any, *what: Any) -> None:
+        with contextlib.suppress(Determinate, Indeterminate):
+            whole(self, *what)
+
+    return append
+
+
+def _closes_at_once(whole: Any) -> Any:
+    assert whole is not None
+    return lambda self, **_: self._stop()
+
+
+def _goes_on_in_doubt(whole: Any) -> Any:
+    """An append that may have happened is tried again as another one."""
+
+    def append(self: Any, *what: Any) -> None:
+        try:
+            whole(self, *what)
+        except Indeterminate as failure:
+            raise Determinate(str(failure)) from failure
+
+    return append
+
+
+def _first_of_all_stretches(whole: Any) -> Any:
+    """Any stretch of an object is served by the first one that was kept."""
+
+    def get(self: Any, wanted: Any) -> Any:
+        places = sorted(self._of_key.get(wanted.key, ()))
+        return whole(self, places[0] if places else wanted)
+
+    return get
+
+
+def _keeps_ranges_as_objects(whole: Any) -> Any:
+    return lambda self, place, value: whole(self, place._replace(offset=0, length=-1), value)
+
+
+def _takes_no_care_of_copies(whole: Any) -> Any:
+    assert whole is not None
+    return lambda *_: None
+
+
+BUFFERED_MUTANTS: dict[str, list[Patch]] = {
+    "what failed is not put back": [(BufferedWriter, "_put_back", _drops_what_failed)],
+    "what failed is put back twice": [(BufferedWriter, "_put_back", _puts_back_twice)],
+    "failed appends are acknowledged": [(BufferedWriter, "_append", _acknowledges_failures)],
+    "doubtful appends are tried again": [(BufferedWriter, "_append", _goes_on_in_doubt)],
+    "a flush does not wait": [(BufferedWriter, "_wait_while_appending", _nothing)],
+    "closing does not flush": [(BufferedWriter, "close", _closes_at_once)],
+    "pushes are not checked": [(buffered, "normalize", lambda _: lambda table, *_: table)],
+    "a cache keeps ranges as objects": [(_Memory, "put", _keeps_ranges_as_objects)],
+    "a cache takes all ranges for one": [(_Memory, "get", _first_of_all_stretches)],
+    "a cache keeps what came damaged": [(CachedBlob, "forget", _takes_no_care_of_copies)],
+}
+"""Those that need buffered writers or caches, see `simulation_plans`."""
+
 MUTANTS: dict[str, list[Patch]] = {
     "compare_and_set is blind": [(MemConsensus, "compare_and_set", _blind_set)],
     "compare_and_set is acknowledged and lost": [(PolledConsensus, "compare_and_set", _lost_set)],
@@ -393,7 +471,7 @@ def mutated(name: str) -> Iterator[None]:
     """While it lasts, persist has the fault."""
     before: list[tuple[Any, str, Any]] = []
     try:
-        for owner, attribute, make in MUTANTS[name]:
+        for owner, attribute, make in {**MUTANTS, **BUFFERED_MUTANTS}[name]:
             whole = owner.__dict__[attribute]
             before.append((owner, attribute, whole))
             setattr(owner, attribute, make(whole))
@@ -403,4 +481,4 @@ def mutated(name: str) -> Iterator[None]:
             setattr(owner, attribute, whole)
 
 
-__all__ = ["FOUND_BY", "MUTANTS", "UsageError", "mutated"]
+__all__ = ["BUFFERED_MUTANTS", "FOUND_BY", "MUTANTS", "UsageError", "mutated"]

@@ -8,10 +8,13 @@ the finder of leaks removes.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
+import tempfile
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -39,6 +42,7 @@ from simulation_world import (
 
 from mzsql.location import around
 from mzsql.persist import (
+    BlobCache,
     BlobPart,
     ExpiredHandle,
     KeySpec,
@@ -75,6 +79,8 @@ class ProcessPlan(msgspec.Struct):
     background: bool
     skew_ms: int
     version: str = VERSION
+    cache: str = ""
+    """The blob cache it reads through, if any: in "memory", in a directory of its "own", or in one "shared" with others."""
 
 
 class EventPlan(msgspec.Struct):
@@ -231,7 +237,9 @@ class Life:
     def _main(self) -> None:
         run, process = self.run, self.process
         assert process is not None
-        self.client = client = run.client(process, background=self.plan.background)
+        self.client = client = run.client(
+            process, background=self.plan.background, cache=self.plan.cache
+        )
         shard = run.shards[self.plan.shard]
         for number, (kind, budget) in enumerate(zip(self.plan.actors, self.budgets, strict=True)):
             actor = ACTORS[kind](run, process, client, shard, budget)
@@ -266,6 +274,10 @@ class Run:
         self.settings = Settings(**plan.settings)
         self.mailbox: dict[str, list[Any]] = {}
         self.processes: list[Process] = []
+        self.violations: list[Violation] = []
+        """Promises broken where the program took the exception for one of its own."""
+        self.caches = contextlib.ExitStack()
+        self._cache_root: Path | None = None
         self.shards = [self._shard(number, kind) for number, kind in enumerate(plan.shards)]
 
     @property
@@ -283,7 +295,25 @@ class Run:
         self.truths.shards[shard_id] = truth
         return Shared(shard_id, kind, key, truth)
 
-    def client(self, process: Process, *, background: bool) -> PersistClient:
+    def _cache(self, process: Process, kind: str) -> BlobCache | None:
+        """A cache of the kind; what is in a directory outlives the process."""
+        if not kind:
+            return None
+        directory = None
+        if kind != "memory":
+            if self._cache_root is None:
+                made = tempfile.TemporaryDirectory(prefix="mzsql-simulation-")
+                self._cache_root = Path(self.caches.enter_context(made))
+            directory = self._cache_root / (
+                process.name.partition(".")[0] if kind == "own" else kind
+            )
+        cache = BlobCache(directory, memory_bytes=process.rng.choice((0, 3000, 1 << 20)))
+        cache.observe = lambda more: self.world.coverage.update(
+            {f"cache {what}": number for what, number in more.items()}
+        )
+        return cache
+
+    def client(self, process: Process, *, background: bool, cache: str = "") -> PersistClient:
         """A client of a process."""
         blob, consensus = reached_by(self.network, process, self.blob, self.consensus)
         client = PersistClient(
@@ -294,6 +324,7 @@ class Run:
             settings=self.settings,
             background=background,
             version=process.version,
+            cache=self._cache(process, cache),
         )
         # Its maintenance and leases run as tasks; pools of threads cannot.
         msgspec.structs.force_setattr(client._context, "threads", False)
@@ -311,8 +342,11 @@ class Run:
                 self._heal()
                 self._still_working()
                 self._audit()
+                if self.violations:
+                    raise self.violations[0]
             finally:
                 self.network.heal()
+                self.caches.close()
                 for process in self.processes:
                     world.current = None
                     world.kill(process)
@@ -617,14 +651,15 @@ def play(plan: Plan, *, verbose: bool = False) -> World:
     return run.world
 
 
-def run_all(seeds: range) -> Counter[str]:
+def run_all(seeds: range, drawn: Callable[[int], Plan] = draw) -> Counter[str]:
     """What the schedules of the seeds met, once all of them kept every promise."""
     coverage: Counter[str] = Counter()
     for seed in seeds:
         try:
-            coverage += play(draw(seed)).coverage
+            coverage += play(drawn(seed)).coverage
         except (Exception, Violation) as failure:
-            command = f".venv/bin/python tests/simulation --seed {seed} --verbose"
+            more = "" if drawn is draw else " --buffered"
+            command = f".venv/bin/python tests/simulation --seed {seed}{more} --verbose"
             raise AssertionError(f"{failure}\nagain: {command}") from failure
     return coverage
 

@@ -55,6 +55,7 @@ class Task:
         self.done = False
         self.doing: Any = None
         self.waiters: list[Task] = []
+        self.thread: Thread | None = None
         self.greenlet = greenlet.greenlet(lambda: self._run(body), parent=world.hub)
 
     def _run(self, body: Callable[[], None]) -> None:
@@ -262,6 +263,10 @@ class _Cooperative:
         assert daemon
         return Thread(self._world, name, lambda: target(*args))
 
+    def current_thread(self) -> object:
+        task = self._world.current
+        return None if task is None else task.thread
+
     def get_ident(self) -> int:
         return id(self._world.current)
 
@@ -331,6 +336,19 @@ class Condition:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def acquire(self) -> None:
+        """As `threading.Condition.acquire`; whoever dies meanwhile has it too, as it is going to release it."""
+        task = self._world.current
+        try:
+            self._lock.acquire()
+        except Died:
+            self._lock._owner, self._lock._depth = task, 1
+            raise
+
+    def release(self) -> None:
+        """As `threading.Condition.release`."""
         self._lock.release()
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -409,6 +427,7 @@ class Thread:
         """As `threading.Thread.start`."""
         process = self._world._task().process
         self._task = self._world.spawn(process, self.name.rpartition("-")[2], self._body)
+        self._task.thread = self
 
     def join(self, timeout: float | None = None) -> None:
         """As `threading.Thread.join`."""

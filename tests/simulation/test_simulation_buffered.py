@@ -1,0 +1,65 @@
+"""Schedules with buffered writers and caches of blobs, and the known-bad variants of both."""
+
+from __future__ import annotations
+
+import pytest
+from simulation_mutants import BUFFERED_MUTANTS, mutated
+from simulation_plans import draw_buffered
+from simulation_run import play, run_all
+
+FOUND_BY = {
+    "what failed is not put back": 3,
+    "what failed is put back twice": 3,
+    "failed appends are acknowledged": 1,
+    "doubtful appends are tried again": 36,
+    "a flush does not wait": 1,
+    "closing does not flush": 1,
+    "pushes are not checked": 2,
+    "a cache keeps ranges as objects": 1,
+    "a cache takes all ranges for one": 1,
+    "a cache keeps what came damaged": 4,
+}
+"""The first seed that finds a mutant: where to look before searching."""
+
+MET = (
+    "pushed", "flushed", "buffered done", "buffered failed", "buffered maybe", "buffer closed",
+    "buffer broken", "buffer expired", "buffer with a thread", "buffer without a thread",
+    "misuse of a buffer refused", "cache memory_hits", "cache directory_hits", "cache misses",
+    "process killed", "a snapshot", "listened", "merge", "object deleted",
+)  # fmt: skip
+
+WITHIN = 60
+
+
+def _is_found(name: str, seed: int) -> bool:
+    """Whether the seed's schedule fails with the mutant, and only with it."""
+    try:
+        with mutated(name):
+            play(draw_buffered(seed))
+    except (TypeError, AttributeError):
+        raise  # the mutant does not fit what it takes the place of any more
+    except Exception:
+        play(draw_buffered(seed))  # which is the mutant's fault alone
+        return True
+    return False
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", BUFFERED_MUTANTS)
+def test_a_mutant_is_found(name: str) -> None:
+    known = FOUND_BY[name]
+    if not any(_is_found(name, seed) for seed in (known, *range(WITHIN))):
+        raise AssertionError(f"{name}: not found within {WITHIN} seeds")
+
+
+def test_some_schedules() -> None:
+    met = run_all(range(5, 7), draw_buffered)
+    assert met["pushed"]
+    assert met["cache misses"]
+
+
+@pytest.mark.long
+def test_schedules_meet_everything() -> None:
+    met = run_all(range(10_000, 10_020), draw_buffered)
+    assert not [what for what in MET if not met[what]]
+    assert met["buffered done"] > 2 * met["buffered maybe"]
