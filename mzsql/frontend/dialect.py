@@ -13,11 +13,10 @@ from typing import Any, ClassVar, NoReturn
 
 from sqlglot import expressions as exp
 from sqlglot.dialects.materialize import Materialize
-from sqlglot.errors import ParseError, TokenError
+from sqlglot.errors import ParseError
 from sqlglot.parsers.materialize import MaterializeParser
 from sqlglot.tokenizer_core import Token, TokenType
 
-from mzsql.frontend.numbered import without_tags
 from mzsql.frontend.parse_containers import ContainerGrammar
 from mzsql.frontend.parse_options import group_size_options
 from mzsql.frontend.parse_queries import QueryGrammar
@@ -25,10 +24,7 @@ from mzsql.frontend.parse_recursion import recursion_limit
 from mzsql.frontend.parse_scalars import ScalarGrammar, position
 from mzsql.frontend.parse_types import TypeGrammar
 from mzsql.location import check_caller
-from mzsql.repr.errors import SqlSyntaxError, Unsupported
-
-#: How many brackets may stand open at once.
-MAX_NESTING = 256
+from mzsql.repr.errors import Unsupported
 
 _GRAMMAR_FUNCTIONS = ("CAST", "EXTRACT", "OVERLAY", "SUBSTRING", "TRIM")
 _INTERVAL_FIELDS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
@@ -328,7 +324,16 @@ class Parser(QueryGrammar, ContainerGrammar, ScalarGrammar, TypeGrammar):
             return exp.Alias(this=this, alias=name)
         if self._at_options() or self._at_as_of() or self._at_reserved():
             return this
+        behind = self._next.token_type if self._next else None
+        if behind in (TokenType.NUMBER, TokenType.STRING) and self._match(TokenType.ALIAS):
+            self.expected("identifier")
         return super()._parse_alias(this, explicit)
+
+    def _parse_group(self, skip_group_by_token: bool = False) -> exp.Group | None:
+        group = super()._parse_group(skip_group_by_token)
+        if group is not None and not any(group.args.values()):
+            self.expected("an expression")
+        return group
 
     def _parse_unnest(self, with_alias: bool = True) -> exp.Unnest | None:  # noqa: ARG002
         return None  # a table function like any other
@@ -480,34 +485,4 @@ def check_sqlglot() -> None:
         ) from error
 
 
-def tokenize(text: str) -> list[Token]:
-    """The tokens of a text; SqlSyntaxError where there are none, or where brackets nest too deeply."""
-    try:
-        tokens = Dialect().tokenize(without_tags(text))
-    except TokenError as error:
-        raise SqlSyntaxError(*_token_problem(text)) from error
-    depth = 0
-    for token in tokens:
-        if token.token_type in (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE):
-            depth += 1
-            if depth > MAX_NESTING:
-                raise SqlSyntaxError(
-                    f"statement is nested too deeply: more than {MAX_NESTING} levels",
-                    position=token.start + 1,
-                    sqlstate="54001",
-                )
-        elif token.token_type in (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END):
-            depth = max(0, depth - 1)
-    return tokens
-
-
-def _token_problem(text: str) -> tuple[str]:
-    """What a text that has no tokens lacks."""
-    if text.count('"') % 2:
-        return ("unterminated quoted identifier",)
-    if "$$" in text and text.count("$$") % 2:
-        return ("unterminated dollar-quoted string",)
-    return ("unterminated quoted string",)
-
-
-__all__ = ["Dialect", "Parser", "SyntaxProblem", "check_sqlglot", "describe", "tokenize"]
+__all__ = ["Dialect", "Parser", "SyntaxProblem", "check_sqlglot", "describe"]

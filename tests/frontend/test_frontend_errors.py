@@ -272,6 +272,11 @@ CASES = [
     ("SELECT a FROM t GROUP", "Expected end of statement, found GROUP", "GROUP"),
     ("SELECT CASE WHEN true THEN 1", "Expected END, found EOF", ""),
     ("SELECT 'abc", "unterminated quoted string", None),
+    ("SELECT 1 /* one", "unterminated multiline comment", None),
+    ("SELECT '/* one", "unterminated quoted string", None),
+    ("SELECT 1 AS 1", 'Expected identifier, found number "1"', "1"),
+    ("SELECT 1 AS 'x'", "Expected identifier, found string literal 'x'", "'x'"),
+    ("SELECT 1 FROM t GROUP BY", "Expected an expression, found EOF", ""),
     ("CREATE TABLE x (a int, )", None, None),
     ("CREATE TABLE x (a)", None, ")"),
     (

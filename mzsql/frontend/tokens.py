@@ -1,0 +1,49 @@
+"""The tokens of a statement's text.
+
+Promise: what has no tokens is told by what it lacks, and brackets that nest too deeply are refused before a parser meets them.
+"""
+
+from __future__ import annotations
+
+from sqlglot.errors import TokenError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from mzsql.frontend.dialect import Dialect
+from mzsql.frontend.numbered import without_tags
+from mzsql.repr.errors import SqlSyntaxError
+
+#: How many brackets may stand open at once.
+MAX_NESTING = 256
+
+
+def tokenize(text: str) -> list[Token]:
+    """The tokens of a text; SqlSyntaxError where there are none, or where brackets nest too deeply."""
+    try:
+        tokens = Dialect().tokenize(without_tags(text))
+    except TokenError as error:
+        raise SqlSyntaxError(*_token_problem(text)) from error
+    depth = 0
+    for token in tokens:
+        if token.token_type in (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE):
+            depth += 1
+            if depth > MAX_NESTING:
+                raise SqlSyntaxError(
+                    f"statement is nested too deeply: more than {MAX_NESTING} levels",
+                    position=token.start + 1,
+                    sqlstate="54001",
+                )
+        elif token.token_type in (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END):
+            depth = max(0, depth - 1)
+    return tokens
+
+
+def _token_problem(text: str) -> tuple[str]:
+    """What a text that has no tokens lacks."""
+    comment = text.rfind("/*")
+    if comment > text.rfind("*/") and not text.count("'", 0, comment) % 2:
+        return ("unterminated multiline comment",)
+    if text.count('"') % 2:
+        return ("unterminated quoted identifier",)
+    if "$$" in text and text.count("$$") % 2:
+        return ("unterminated dollar-quoted string",)
+    return ("unterminated quoted string",)
