@@ -10,7 +10,7 @@ fail run where it did not run before: what stands behind an AND, OR, COALESCE or
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -163,10 +163,16 @@ def compose(first: MapFilterProject, then: MapFilterProject) -> MapFilterProject
     )
 
 
-def extract_mfp(rel: mir.Relation) -> tuple[MapFilterProject, mir.Relation]:
-    """The maps, filters and projections at the top of a plan as one MFP, and what they stand on."""
+def _never(_rel: mir.Relation) -> bool:
+    return False
+
+
+def extract_mfp(
+    rel: mir.Relation, until: Callable[[mir.Relation], bool] = _never
+) -> tuple[MapFilterProject, mir.Relation]:
+    """The maps, filters and projections at the top of a plan as one MFP, as far as `until` is not true of one, and what they stand on."""
     chain: list[mir.Map | mir.Filter | mir.Project] = []
-    while isinstance(rel, mir.Map | mir.Filter | mir.Project):
+    while isinstance(rel, mir.Map | mir.Filter | mir.Project) and not until(rel):
         chain.append(rel)
         rel = rel.input
     mfp = MapFilterProject.identity(mir.arity(rel))

@@ -1,6 +1,7 @@
 """CanonicalizeMfp: each run of maps, filters and projections in one normal form.
 
-Promise: optimized, then map, filter, project; cheap predicates first, but none that can fail before one that it stood behind.
+Promise: optimized, then map, filter, project; cheap predicates first, but none that can fail before one that it stood behind. Columns that
+are nothing but an error are no part of a run: they stay above the filter that says when there is one.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from mzsql.expr import relation as mir
+from mzsql.expr import scalar as sc
 from mzsql.expr.canonical import by_cost, ordered
 from mzsql.expr.memo import memo
 from mzsql.expr.mfp import MapFilterProject, extract_mfp, placed, to_relation
@@ -25,10 +27,16 @@ def canonicalize_mfp(rel: mir.Relation) -> mir.Relation:
 
 
 def _canonicalized(rel: mir.Relation) -> mir.Relation:
-    mfp, below = extract_mfp(rel)
+    if _puts_out_error(rel):
+        return replace_inputs(rel, mir.inputs(rel), [canonicalize_mfp(k) for k in mir.inputs(rel)])
+    mfp, below = extract_mfp(rel, until=_puts_out_error)
     kids = mir.inputs(below)
     new = replace_inputs(below, kids, [canonicalize_mfp(kid) for kid in kids])
     return new if mfp.is_identity else to_relation(canonical(mfp), new)
+
+
+def _puts_out_error(rel: mir.Relation) -> bool:
+    return isinstance(rel, mir.Map) and any(isinstance(s, sc.LiteralError) for s in rel.scalars)
 
 
 def canonical(mfp: MapFilterProject) -> MapFilterProject:

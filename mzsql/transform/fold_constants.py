@@ -22,9 +22,13 @@ from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.typing import derived_type, nullable
 from mzsql.repr.datum import Datum, Row
 from mzsql.repr.types import ColumnType, RelationType
+from mzsql.transform.conjunctions import (
+    reduce_across,
+    simplified_apart,
+    without_redundant_not_nulls,
+)
 from mzsql.transform.context import OptimizerContext
-from mzsql.transform.fusion import conjuncts
-from mzsql.transform.scalars import TRUE, may_error, simplify, without_redundant_not_nulls
+from mzsql.transform.scalars import TRUE, may_error, simplify
 from mzsql.transform.visit import rewrite, rewrite_typed
 
 #: The most rows a folded constant may have.
@@ -82,9 +86,10 @@ def simplify_node(
             return mir.Map(rel.input, done)
         case mir.Filter(predicates=predicates):
             columns = list(types[0].columns)
-            preds = [simplify(p, columns, ctx) for p in conjuncts(predicates)]
-            preds = [p for p in dict.fromkeys(conjuncts(tuple(preds))) if p != TRUE]
-            preds = without_redundant_not_nulls(preds)
+            # What was written as one predicate is simplified as one before it is taken apart.
+            found = [part for p in predicates for part in simplified_apart(p, columns, ctx)]
+            preds = [part for part in dict.fromkeys(found) if part != TRUE]
+            preds = without_redundant_not_nulls(reduce_across(preds, columns, ctx))
             return mir.Filter(rel.input, tuple(preds)) if preds else rel.input
         case mir.Reduce(group_key=key, aggregates=aggregates):
             columns = list(types[0].columns)

@@ -95,6 +95,8 @@ COLLAPSE = Fixpoint(
 
 LOGICAL: tuple[Stage, ...] = (
     plain(normalize_lets),
+    # What is written as one predicate is simplified as a whole, before filters meet filters.
+    contextual(fold_constants),
     plain(non_null_requirements),
     COLLAPSE,
     plain(threshold_elision),

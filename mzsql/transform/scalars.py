@@ -14,7 +14,7 @@ from mzsql.expr.canonical import can_fail, rank
 from mzsql.expr.evaluate import EvalError, is_foldable
 from mzsql.expr.exact import refusal
 from mzsql.expr.memo import memo
-from mzsql.expr.typing import nullable, strict_columns
+from mzsql.expr.typing import nullable
 from mzsql.repr.types import BOOLEAN, ColumnType, SqlType
 from mzsql.transform.context import OptimizerContext
 
@@ -51,7 +51,7 @@ def _simplified(expr: sc.Scalar, columns: Sequence[ColumnType], ctx: OptimizerCo
     def step(node: sc.Scalar) -> sc.Scalar:
         match node:
             case sc.If():
-                return _if(node)
+                return _if(node, columns, ctx)
             case sc.Call():
                 return _call(node, columns, ctx)
             case _:
@@ -79,7 +79,7 @@ def may_error(expr: sc.Scalar) -> bool:
     return found
 
 
-def _if(node: sc.If) -> sc.Scalar:
+def _if(node: sc.If, columns: Sequence[ColumnType], ctx: OptimizerContext) -> sc.Scalar:
     match node.condition:
         case sc.Literal(value=True):
             return node.then
@@ -93,7 +93,56 @@ def _if(node: sc.If) -> sc.Scalar:
         case _ if node.then == node.otherwise and not may_error(node.condition):
             return node.then
         case _:
-            return node
+            new = _truth(node) or _inwards(node, columns)
+            return node if new is None else simplify(new, columns, ctx)
+
+
+def _truth(node: sc.If) -> sc.Scalar | None:
+    """A CASE between two truths in terms of AND and OR, in which a NULL condition is none; None of anything else."""
+    condition, then, otherwise = node.condition, node.then, node.otherwise
+    if not (isinstance(then, sc.Literal) and isinstance(otherwise, sc.Literal)):
+        return None
+    if then.typ != BOOLEAN or otherwise.typ != BOOLEAN or then == otherwise:
+        return None
+    null = sc.Call("is_null", (condition,), BOOLEAN)
+    holds = sc.Call("and", (sc.Call("not", (null,), BOOLEAN), condition), BOOLEAN)
+    fails = sc.Call("or", (sc.Call("not", (condition,), BOOLEAN), null), BOOLEAN)
+    match then.value, otherwise.value:
+        case True, _:
+            return sc.Call("or", (holds, otherwise), BOOLEAN)
+        case False, _:
+            return sc.Call("and", (fails, otherwise), BOOLEAN)
+        case _, True:
+            return sc.Call("or", (fails, then), BOOLEAN)
+        case _:
+            return sc.Call("and", (holds, then), BOOLEAN)
+
+
+#: What reads a computed argument as well as a constant one.
+_OPERATORS = frozenset({*"+-*/%&|#=<>", "<<", ">>", "||", "<>", "<=", ">="})
+
+
+def _inwards(node: sc.If, columns: Sequence[ColumnType]) -> sc.Scalar | None:
+    """A CASE between two calls of one function that differ in one argument as the function of a CASE; None of anything else."""
+    match node.then, node.otherwise:
+        case sc.Call(func=func, args=first), sc.Call(func=other, args=second) if func == other:
+            pass
+        case _:
+            return None
+    operator = len(first) == 2 and functions.scalar(func).name in _OPERATORS
+    if not (len(first) == 1 or operator) or node.then.typ != node.otherwise.typ:
+        return None
+    differing = [
+        at for at, pair in enumerate(zip(first, second, strict=True)) if pair[0] != pair[1]
+    ]
+    if len(differing) != 1:
+        return None
+    (at,) = differing
+    if sc.scalar_type(first[at], columns) != sc.scalar_type(second[at], columns):
+        return None
+    args = list(first)
+    args[at] = sc.If(node.condition, first[at], second[at])
+    return sc.Call(func, tuple(args), node.then.typ)
 
 
 def _call(node: sc.Call, columns: Sequence[ColumnType], ctx: OptimizerContext) -> sc.Scalar:
@@ -215,14 +264,14 @@ _COMPARED = 100
 
 
 def _factored(node: sc.Call) -> sc.Scalar:
-    """``(a AND b) OR (a AND c)`` as ``a AND (b OR c)``, and the other way around."""
+    """``(a AND b) OR (a AND c)`` as ``a AND (b OR c)``, and the other way around; where only some arguments share one, these."""
     other = "or" if node.func == "and" else "and"
-    if not all(isinstance(arg, sc.Call) and arg.func == other for arg in node.args):
-        return node
     members = [_parts(arg, other) for arg in node.args]
+    if not all(len(parts) > 1 for parts in members):
+        return _factored_in_groups(node, members)
     common = set(members[0]).intersection(*members[1:])
     if not common:
-        return node
+        return _factored_in_groups(node, members)
     shared = [part for part in members[0] if part in common]
     rests: list[sc.Scalar] = []
     for parts in members:
@@ -230,6 +279,29 @@ def _factored(node: sc.Call) -> sc.Scalar:
         rests.append(rest[0] if len(rest) == 1 else _and_or(sc.Call(other, rest, BOOLEAN)))
     inner = _and_or(sc.Call(node.func, tuple(rests), BOOLEAN))
     return _and_or(sc.Call(other, (*shared, inner), BOOLEAN))
+
+
+def _factored_in_groups(node: sc.Call, members: Sequence[tuple[sc.Scalar, ...]]) -> sc.Scalar:
+    """Arguments that share a part put together, each with the first others that it shares one with."""
+    having: dict[sc.Scalar, list[int]] = {}
+    for at, parts in enumerate(members):
+        for part in parts if len(parts) > 1 else ():
+            having.setdefault(part, []).append(at)
+    group_of: dict[int, int] = {}
+    groups: list[list[int]] = []
+    for part in sorted((p for p, found in having.items() if len(found) > 1), key=rank):
+        free = [at for at in having[part] if at not in group_of]
+        if len(free) > 1:
+            group_of.update(dict.fromkeys(free, len(groups)))
+            groups.append(free)
+    if not groups:
+        return node
+    rest = [arg for at, arg in enumerate(node.args) if at not in group_of]
+    done = [
+        _and_or(sc.Call(node.func, tuple(node.args[at] for at in group), BOOLEAN))
+        for group in groups
+    ]
+    return _and_or(sc.Call(node.func, (*rest, *done), BOOLEAN))
 
 
 def _not(node: sc.Call, arg: sc.Scalar) -> sc.Scalar:
@@ -289,32 +361,3 @@ def _coalesce(node: sc.Call, args: Sequence[sc.Scalar], columns: Sequence[Column
     if len(kept) == 1:
         return kept[0]
     return node if len(kept) == len(args) else sc.Call(node.func, tuple(kept), node.typ)
-
-
-def without_redundant_not_nulls(predicates: Sequence[sc.Scalar]) -> list[sc.Scalar]:
-    """Predicates without each ``x IS NOT NULL`` for a column whose NULL another predicate rejects, without failing, anyway."""
-    rejected: set[int] = set()
-    for pred in predicates:
-        if _not_null_column(pred) is None:
-            rejected |= _rejects(pred)
-    return [p for p in predicates if _not_null_column(p) not in rejected]
-
-
-def _not_null_column(pred: sc.Scalar) -> int | None:
-    match pred:
-        case sc.Call(func="not", args=(sc.Call(func="is_null", args=(sc.Column(index=index),)),)):
-            return index
-        case _:
-            return None
-
-
-def _rejects(pred: sc.Scalar) -> frozenset[int]:
-    """Columns whose NULL makes a predicate NULL before anything in it can fail."""
-    found = strict_columns(pred)
-    for node in sc.walk(pred):
-        fails = isinstance(node, sc.Call) and functions.scalar(node.func).may_error
-        if isinstance(node, sc.LiteralError):
-            return frozenset()
-        if fails:
-            found &= strict_columns(node)
-    return found

@@ -1,0 +1,129 @@
+"""What the predicates of one filter say about each other.
+
+Promise: the rows that all predicates are true for stay the same, and none of them fails that did not before: what can fail is rewritten
+only where the predicate that it is rewritten by stands before it, which then drops the row first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mzsql.expr import functions
+from mzsql.expr import scalar as sc
+from mzsql.expr.typing import nullable, strict_columns
+from mzsql.repr.types import BOOLEAN, ColumnType
+from mzsql.transform.context import OptimizerContext
+from mzsql.transform.scalars import FALSE, TRUE, may_error, simplify
+
+#: How many predicates are compared with each other; of more, each is taken by itself.
+_COMPARED = 100
+
+
+def reduce_across(
+    predicates: Sequence[sc.Scalar], columns: Sequence[ColumnType], ctx: OptimizerContext
+) -> list[sc.Scalar]:
+    """Predicates with what the others make certain written into them: ``p AND f(p)`` is ``p AND f(TRUE)`` where p is never NULL.
+
+    They are simplified already; an AND that comes of it is taken apart.
+    """
+    preds = list(dict.fromkeys(predicates))
+    if not 1 < len(preds) <= _COMPARED:
+        return preds
+    while True:
+        facts = _facts(preds, columns)
+        changed = list(preds)
+        for at, pred in enumerate(preds):
+            if not isinstance(pred, sc.Call | sc.If):
+                continue
+            fails = may_error(pred)
+            # What stands behind a predicate that can fail, or can itself, does not keep it from failing.
+            known = {
+                part: truth
+                for part, (truth, by) in facts.items()
+                if by != at and (by < at or not fails)
+            }
+            new = _knowing(pred, known)
+            if new != pred:
+                changed[at] = simplify(new, columns, ctx)
+                break
+        else:
+            return preds
+        taken_apart = [part for pred in changed for part in taken(pred, pred)]
+        preds = [pred for pred in dict.fromkeys(taken_apart) if pred != TRUE]
+
+
+def _facts(
+    preds: Sequence[sc.Scalar], columns: Sequence[ColumnType]
+) -> dict[sc.Scalar, tuple[sc.Literal, int]]:
+    """What is TRUE or FALSE in every row that all predicates are true for, and the predicate that says so."""
+    facts: dict[sc.Scalar, tuple[sc.Literal, int]] = {}
+    for at, pred in enumerate(preds):
+        if may_error(pred) or isinstance(pred, sc.Literal):
+            continue
+        for column in _rejects(pred):
+            facts.setdefault(sc.Call("is_null", (sc.Column(column),), BOOLEAN), (FALSE, at))
+        match pred:
+            case sc.Call(func="not", args=(inner,)) if not nullable(inner, columns):
+                facts.setdefault(inner, (FALSE, at))
+            case _ if not nullable(pred, columns):
+                facts.setdefault(pred, (TRUE, at))
+    return facts
+
+
+def _knowing(pred: sc.Scalar, known: dict[sc.Scalar, sc.Literal]) -> sc.Scalar:
+    return sc.transform(pred, lambda node: known.get(node, node))
+
+
+def simplified_apart(
+    pred: sc.Scalar, columns: Sequence[ColumnType], ctx: OptimizerContext
+) -> list[sc.Scalar]:
+    """A predicate simplified as a whole, then taken apart; what can fail still stands behind what it was written behind."""
+    whole = simplify(pred, columns, ctx)
+    if not (isinstance(whole, sc.Call) and whole.func == "and"):
+        return [whole]
+    written = [simplify(part, columns, ctx) for part in _conjuncts(pred)]
+    return taken(whole, sc.Call("and", tuple(written), BOOLEAN))
+
+
+def taken(whole: sc.Scalar, written: sc.Scalar) -> list[sc.Scalar]:
+    """The predicates that an AND is of: what cannot fail, then what can in the order of another AND, then what that has not."""
+    at: dict[sc.Scalar, int] = {}
+    for part in _conjuncts(written):
+        at.setdefault(part, len(at))
+    last = len(at)
+    return sorted(_conjuncts(whole), key=lambda part: at.get(part, last) if may_error(part) else -1)
+
+
+def _conjuncts(pred: sc.Scalar) -> list[sc.Scalar]:
+    if not (isinstance(pred, sc.Call) and pred.func == "and"):
+        return [pred]
+    return [part for arg in pred.args for part in _conjuncts(arg)]
+
+
+def without_redundant_not_nulls(predicates: Sequence[sc.Scalar]) -> list[sc.Scalar]:
+    """Predicates without each ``x IS NOT NULL`` for a column whose NULL another predicate rejects, without failing, anyway."""
+    rejected: set[int] = set()
+    for pred in predicates:
+        if _not_null_column(pred) is None:
+            rejected |= _rejects(pred)
+    return [p for p in predicates if _not_null_column(p) not in rejected]
+
+
+def _not_null_column(pred: sc.Scalar) -> int | None:
+    match pred:
+        case sc.Call(func="not", args=(sc.Call(func="is_null", args=(sc.Column(index=index),)),)):
+            return index
+        case _:
+            return None
+
+
+def _rejects(pred: sc.Scalar) -> frozenset[int]:
+    """Columns whose NULL makes a predicate NULL before anything in it can fail."""
+    found = strict_columns(pred)
+    for node in sc.walk(pred):
+        fails = isinstance(node, sc.Call) and functions.scalar(node.func).may_error
+        if isinstance(node, sc.LiteralError):
+            return frozenset()
+        if fails:
+            found &= strict_columns(node)
+    return found
