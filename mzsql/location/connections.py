@@ -24,9 +24,12 @@ from mzsql.location.directories import make_directory
 from mzsql.location.errors import Determinate, Indeterminate, LocationError
 
 _MODE_PAUSE = 0.02
+_OPEN_SECONDS = 10.0
+"""How long an opening waits for others that write all the time."""
 _FORK_SECONDS = 5.0
 """How long a fork waits for statements under way."""
 
+_LOCKED_CODES = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 # Result codes after which SQLite guarantees that the statement was rolled back.
 _DETERMINATE_CODES = {
     sqlite3.SQLITE_BUSY,
@@ -70,9 +73,21 @@ class Database:
         with self.guard("open"):
             # SQLite sees to the entries of its files, but not to that of a new directory.
             make_directory(Path(self.path).absolute().parent)
-            with self.lend() as connection:
-                connection.execute(schema)
+            self._make(schema)
             self._identity = self._found()
+
+    def _make(self, schema: str) -> None:
+        """Have the tables there. Calls are tried again by whoever makes them; an opening is not, so it waits longer for a lock."""
+        end = time.monotonic() + _OPEN_SECONDS
+        while True:
+            try:
+                with self.lend() as connection:
+                    connection.execute(schema)
+                return
+            except sqlite3.OperationalError as failure:
+                code = getattr(failure, "sqlite_errorcode", None)
+                if code is None or code & 0xFF not in _LOCKED_CODES or time.monotonic() > end:
+                    raise
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(

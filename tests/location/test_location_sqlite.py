@@ -87,6 +87,17 @@ def test_a_locked_database_keeps_nobody_beyond_their_timeout(tmp_path):
     locker.close()
 
 
+def test_an_opening_waits_for_a_lock_longer_than_a_statement_does(tmp_path):
+    SqliteConsensus(tmp_path / "c.db").close()
+    locker = sqlite3.connect(tmp_path / "c.db", isolation_level=None, check_same_thread=False)
+    locker.execute("PRAGMA locking_mode=EXCLUSIVE")
+    locker.execute("BEGIN EXCLUSIVE")
+    threading.Timer(1.2, locker.close).start()
+    consensus = SqliteConsensus(tmp_path / "c.db")
+    assert consensus.head("k") is None
+    consensus.close()
+
+
 _WRITER = """
 import sys, time
 from mzsql.location import Versioned
