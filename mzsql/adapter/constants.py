@@ -17,7 +17,7 @@ from mzsql.expr.order import in_order
 from mzsql.expr.relation import RowSetFinishing
 from mzsql.lir.plan import Constant
 from mzsql.repr.datum import Datum, Row
-from mzsql.repr.errors import DataError
+from mzsql.repr.evaluation import failed
 from mzsql.repr.types import ColumnType
 
 
@@ -30,7 +30,7 @@ def answered(constant: Constant, finishing: RowSetFinishing) -> pa.Table | None:
     as_they_are = not finishing.order_by and finishing.limit is None
     if constant.error is not None:
         if as_they_are:
-            raise DataError(constant.error)
+            raise failed(constant.error)
         return None
     rows = constant.rows
     if not as_they_are:

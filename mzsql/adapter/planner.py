@@ -38,7 +38,8 @@ from mzsql.frontend import plans as p
 from mzsql.lir import lower
 from mzsql.lir.plan import DataflowDescription
 from mzsql.repr.datum import Datum
-from mzsql.repr.errors import DataError, InternalError, UndefinedTable
+from mzsql.repr.errors import InternalError, UndefinedTable
+from mzsql.repr.evaluation import failed
 from mzsql.repr.ids import GlobalId, sort_key
 from mzsql.repr.types import BIGINT, RelationDesc, SqlType
 from mzsql.transform import (
@@ -192,7 +193,7 @@ class Planner:
         """The value of an expression without columns; raises the SQL error it ends with."""
         (value,) = self._evaluator.evaluate([expr])
         if isinstance(value, EvalError):
-            raise DataError(value.message)
+            raise failed(value.message)
         return value
 
     def features(self) -> OptimizerFeatures:

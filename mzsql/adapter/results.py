@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 from mzsql.expr.exact import is_held
 from mzsql.repr.datum import Datum, Row
 from mzsql.repr.decimals import carried
-from mzsql.repr.errors import DataError, InternalError
+from mzsql.repr.errors import InternalError
+from mzsql.repr.evaluation import failed
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.types import ColumnType, RelationDesc, SqlType, arrow_schema, arrow_type
 from mzsql.repr.values import arrow_value
@@ -67,7 +68,7 @@ def expand(updates: pa.Table, name: str) -> pa.Table:
     if "mz_error" in updates.column_names:
         errors = updates.column("mz_error")
         if errors.null_count < len(errors):
-            raise DataError(pc.drop_null(errors)[0].as_py())
+            raise failed(pc.drop_null(errors)[0].as_py())
         updates = updates.drop_columns(["mz_error"])
     diffs = updates.column("mz_diff")
     rows = updates.drop_columns([c for c in ("mz_time", "mz_diff") if c in updates.column_names])

@@ -43,6 +43,7 @@ from mzsql.frontend.cursors import output_desc
 from mzsql.lir.plan import DataflowDescription
 from mzsql.render.dataflow import render
 from mzsql.repr.errors import DataError, InvalidParameter, QueryCanceled, Unsupported
+from mzsql.repr.evaluation import failed
 from mzsql.repr.frontier import MAX_TIMESTAMP, Frontier, Timestamp, meet
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationDesc
@@ -236,7 +237,7 @@ class Subscription:
                 "SELECT mz_error FROM contents WHERE mz_error IS NOT NULL AND mz_diff > 0 LIMIT 1"
             ).fetchall()
             for (message,) in found:
-                raise DataError(message)
+                raise failed(message)
         if self._plan.snapshot:
             yield from self._output.of_table(self._duck, "contents", self.as_of)
         self._duck.execute("DROP TABLE contents")
@@ -247,13 +248,13 @@ class Subscription:
             return
         error = None
         if "mz_error" in rows.column_names:
-            failed = rows.filter(
+            broken = rows.filter(
                 pc.and_(pc.is_valid(rows.column("mz_error")), pc.greater(rows.column("mz_diff"), 0))
             )
-            if failed.num_rows:
-                first = pc.min(failed.column("mz_time")).as_py()
-                at = pc.index(failed.column("mz_time"), value=first).as_py()
-                error = DataError(failed.column("mz_error")[at].as_py())
+            if broken.num_rows:
+                first = pc.min(broken.column("mz_time")).as_py()
+                at = pc.index(broken.column("mz_time"), value=first).as_py()
+                error = failed(broken.column("mz_error")[at].as_py())
                 rows = rows.filter(pc.less(rows.column("mz_time"), first))
             rows = rows.filter(pc.is_null(rows.column("mz_error"))).drop_columns(["mz_error"])
         if rows.num_rows:

@@ -27,7 +27,8 @@ from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.persist import PartRef
 from mzsql.render.dataflow import OneShot
-from mzsql.repr.errors import DataError, InternalError, Unsupported
+from mzsql.repr.errors import InternalError, Unsupported
+from mzsql.repr.evaluation import failed
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import arrow_schema
@@ -150,7 +151,7 @@ def rows_of(result: pa.Table, schema: pa.Schema | None, driver: Driver) -> pa.Ta
         result = _consolidated(result, driver)
     errors = pc.drop_null(result.column("mz_error"))
     if len(errors):
-        raise DataError(errors[0].as_py())
+        raise failed(errors[0].as_py())
     rows = result.drop_columns([n for n in ("mz_error", "mz_diff") if n in result.column_names])
     if "mz_diff" in result.column_names:
         diffs = result.column("mz_diff").combine_chunks()

@@ -75,6 +75,7 @@ class NotSupportedError(DatabaseError):
 
 _CLASSES: dict[str, type[DatabaseError]] = {
     "0A": NotSupportedError,
+    "21": DataError,
     "22": DataError,
     "23": IntegrityError,
     "2B": ProgrammingError,

@@ -164,7 +164,24 @@ class WritingParser(Pieces):
             while self.p._match(TokenType.COMMA):
                 options.append(self._copy_option())
             self.p._match_r_paren()
+            return tuple(options)
+        while (option := self._bare_copy_option()) is not None:
+            options.append(option)
         return tuple(options)
+
+    def _bare_copy_option(self) -> tuple[str, str, int] | None:
+        """An option as PostgreSQL took them before they stood in parentheses, and clients still write them: ``CSV HEADER NULL AS ''``."""
+        position = self.position()
+        for word in ("csv", "binary"):
+            if self.at(word.upper()):
+                return "format", word, position
+        if self.at("HEADER"):
+            return "header", "true", position
+        option = self.one_of((("DELIMITER",), ("QUOTE",), ("ESCAPE",), ("NULL",)))
+        if option is None:
+            return None
+        self.at("AS")
+        return option, self.string(), position
 
     def _copy_option(self) -> tuple[str, str, int]:
         position = self.position()

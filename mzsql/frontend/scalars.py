@@ -11,7 +11,8 @@ from mzsql.frontend import hir
 from mzsql.frontend.coerce import Typed
 from mzsql.frontend.placeholders import undecided
 from mzsql.repr.datum import Datum
-from mzsql.repr.errors import DataError, SqlError, Unsupported
+from mzsql.repr.errors import SqlError, Unsupported
+from mzsql.repr.evaluation import failed
 
 
 def plain_scalar(value: hir.Scalar, what: str) -> ms.Scalar:
@@ -57,7 +58,7 @@ def constant_value(value: Typed, what: str) -> Datum:
     finally:
         evaluator.close()
     if isinstance(found, EvalError):
-        raise DataError(found.message)
+        raise failed(found.message)
     return found
 
 

@@ -55,6 +55,12 @@ TWO = {
     "nothing": ("", ""),
     "nothing but the end": ("\\.\n", ""),
     "nothing but a header": ("a,b\n", "WITH (FORMAT csv, HEADER)"),
+    "options without parentheses": (
+        "a;b\n'x;y';1\n-;2\n",
+        "WITH CSV HEADER DELIMITER ';' NULL AS '-' QUOTE ''''",
+    ),
+    "text without parentheses": ("x|1\n-|2\n", "DELIMITER '|' NULL '-'"),
+    "options without parentheses twice": ("x,1\n", "CSV CSV"),
     "a header of several lines": ('"a\nb",c\nx,1\n', "WITH (FORMAT csv, HEADER)"),
     "a header with another number of columns": ("a\nx,1\n", "WITH (FORMAT csv, HEADER)"),
 }

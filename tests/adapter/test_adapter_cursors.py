@@ -229,7 +229,7 @@ def test_execute_means_what_the_catalog_says_then(con):
         ("PREPARE p AS SELECT 1", "42P05", 'prepared statement "p" already exists'),
         ("EXECUTE p", "42601", 'wrong number of parameters for prepared statement "p"'),
         ("EXECUTE p (1, 2)", "42601", "Expected 1 parameters but got 2."),
-        ("EXECUTE p ('x')", "22000", "invalid input syntax for type integer"),
+        ("EXECUTE p ('x')", "22P02", "invalid input syntax for type integer"),
         ("PREPARE x AS SELECT nothing", "42703", 'column "nothing" does not exist'),
         ("PREPARE x AS SELECT k FROM t WHERE $2 = k", "42P18", "data type of parameter $1"),
         *(
