@@ -17,6 +17,8 @@ from mzsql.transform.scalars import FALSE, TRUE, may_error, simplify
 
 #: How many predicates are compared with each other; of more, each is taken by itself.
 _COMPARED = 100
+#: How often one of them is rewritten, at most: each time a part becomes a truth, so that far less is enough.
+_REWRITTEN = 1000
 
 
 def reduce_across(
@@ -29,7 +31,7 @@ def reduce_across(
     preds = list(dict.fromkeys(predicates))
     if not 1 < len(preds) <= _COMPARED:
         return preds
-    while True:
+    for _ in range(_REWRITTEN):
         facts = _facts(preds, columns)
         changed = list(preds)
         for at, pred in enumerate(preds):
@@ -50,6 +52,7 @@ def reduce_across(
             return preds
         taken_apart = [part for pred in changed for part in taken(pred, pred)]
         preds = [pred for pred in dict.fromkeys(taken_apart) if pred != TRUE]
+    return preds
 
 
 def _facts(
