@@ -142,7 +142,11 @@ def test_an_object_that_is_replaced_all_the_time_is_still_read(
     assert patient.get_range("k", 100, 1_300) in [found[100:1_400] for found in versions]
 
 
-@pytest.mark.parametrize("value", [b"short", LONG], ids=["put", "multipart"])
+@pytest.mark.parametrize(
+    "value",
+    [pytest.param(b"short", marks=pytest.mark.long), LONG],
+    ids=["put", "multipart"],
+)
 def test_a_write_that_never_gets_through(few, direct, proxy, value):
     """Refused: it surely did not happen. No answer: it may have. Nothing unfinished stays."""
     last = "PutObject" if len(value) < 1000 else "CompleteMultipartUpload"
@@ -325,7 +329,11 @@ def answer_with(status, body):
 
 @pytest.mark.parametrize(
     "fault",
-    [hang(60), pytest.param(slow(60), marks=pytest.mark.long), trickle(0.3)],
+    [
+        hang(60),
+        pytest.param(slow(60), marks=pytest.mark.long),
+        pytest.param(trickle(0.3), marks=pytest.mark.long),
+    ],
     ids=["hang", "slow", "trickle"],
 )
 def test_no_operation_outlasts_its_time(impatient, direct, proxy, through_proxy, opened, fault):
