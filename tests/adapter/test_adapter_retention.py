@@ -148,7 +148,7 @@ def test_views_and_indexes_retain_history_too(env: str, spark: SparkSession) -> 
         con.execute("CREATE INDEX i ON doubled (a) WITH (RETAIN HISTORY FOR '1 hour')")
         assert "(ASSERT NOT NULL" in create_sql(con, "MATERIALIZED VIEW", "m")
         assert "RETAIN HISTORY = FOR '01:00:00') AS" in create_sql(con, "MATERIALIZED VIEW", "m")
-        assert create_sql(con, "INDEX", "i").endswith("WITH (RETAIN HISTORY = FOR '01:00:00');")
+        assert create_sql(con, "INDEX", "i").endswith("WITH (RETAIN HISTORY = FOR '01:00:00')")
         con.execute("INSERT INTO t VALUES (1); INSERT INTO s VALUES (1)")
         assert con.execute("SELECT n FROM m").fetchall() == [(1,)]
         then = con.execute("SELECT n, a FROM m, doubled").timestamp

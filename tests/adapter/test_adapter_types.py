@@ -85,7 +85,7 @@ def test_the_catalog_lists_them(con: Connection) -> None:
     assert ("ints", "whole numbers") in _rows(con, "SHOW TYPES")
     ((_, text),) = _rows(con, "SHOW CREATE TYPE line")
     whole = '"materialize"."public"."point"'
-    assert text == f'CREATE TYPE "materialize"."public"."line" AS ("a" {whole}, "b" {whole});'
+    assert text == f'CREATE TYPE "materialize"."public"."line" AS ("a" {whole}, "b" {whole})'
 
 
 @pytest.mark.long
