@@ -16,6 +16,7 @@ from typing import Any
 from mzsql.expr import functions
 from mzsql.expr.functions.table import ScalarFunc
 from mzsql.expr.functions.windows import WINDOW_FUNCTIONS
+from mzsql.frontend.aggregates import DESUGARED
 from mzsql.frontend.qualified import schemas_of
 from mzsql.frontend.system_functions import DEFINITIONS
 from mzsql.repr import types as t
@@ -122,15 +123,7 @@ def _aggregates() -> Iterator[Overload]:
         yield Overload(name, args, None, result, kind="a")
     for typ in _NUMBERS_IN:
         exact = t.DOUBLE if typ in (t.REAL, t.DOUBLE) else t.NUMERIC
-        for name in (
-            "avg",
-            "stddev",
-            "stddev_samp",
-            "stddev_pop",
-            "variance",
-            "var_samp",
-            "var_pop",
-        ):
+        for name in DESUGARED:
             yield Overload(name, (typ,), None, exact, kind="a")
     for name in sorted(WINDOW_FUNCTIONS):
         typed = _RANKS.get(name)

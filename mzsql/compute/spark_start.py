@@ -116,7 +116,7 @@ class Launch:
         except Exception as error:
             said = log.read_text(errors="replace") if log.exists() else ""
             raise EnvironmentRefused(
-                f"Spark did not start: {str(error).splitlines()[0]}",
+                f"Spark did not start: {(str(error) or type(error).__name__).splitlines()[0]}",
                 detail="\n".join(said.strip().splitlines()[-5:]) or None,
             ) from error
         finally:

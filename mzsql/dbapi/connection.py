@@ -119,7 +119,7 @@ def _spark_of(given: SparkSession | None) -> Callable[[], SparkSession]:
 
 
 def _start_spark() -> SparkSession:
-    from mzsql.compute.spark_session import local_session  # noqa: PLC0415
+    from mzsql.compute.spark_session import local_session  # noqa: PLC0415  PySpark is loaded where it is needed
 
     session = local_session()
     _close_first_at_exit()

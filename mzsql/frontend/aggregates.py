@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 #: Marker level of a column that stands for an aggregate, by its index in the collector.
 MARKER = -1
 
-_DESUGARED = frozenset(
+#: Aggregates that are planned as others of which they are computed.
+DESUGARED = frozenset(
     {
         "avg",
         "stddev",
@@ -82,7 +83,7 @@ class Collector:
 
 def is_aggregate(name: str) -> bool:
     """Whether a name means an aggregate."""
-    return name in (_DESUGARED | _UNSUPPORTED) or (
+    return name in (DESUGARED | _UNSUPPORTED) or (
         name not in ("any", "all") and bool(functions.aggregates_named(name))
     )
 
@@ -137,7 +138,7 @@ def plan_aggregate(
     _refuse_outer([*args, *([] if condition is None else [condition])], parts.position)
     if parts.name in _ORDERED:
         return _ordered(ctx, collector, parts, args, condition)
-    if parts.name in _DESUGARED:
+    if parts.name in DESUGARED:
         return _desugar(collector, parts, args, condition)
     if parts.name in ("bool_or", "bool_and") and [a.typ.kind for a in args] == ["boolean"]:
         return _counted(collector, parts, args[0], condition)

@@ -29,6 +29,7 @@ _OPEN_SECONDS = 10.0
 _FORK_SECONDS = 5.0
 """How long a fork waits for statements under way."""
 
+_PAUSE_SECONDS = 0.01
 _LOCKED_CODES = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 # Result codes after which SQLite guarantees that the statement was rolled back.
 _DETERMINATE_CODES = {
@@ -88,6 +89,8 @@ class Database:
                 code = getattr(failure, "sqlite_errorcode", None)
                 if code is None or code & 0xFF not in _LOCKED_CODES or time.monotonic() > end:
                     raise
+            # SQLite itself waits for most locks, and for some not at all.
+            time.sleep(_PAUSE_SECONDS)
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
