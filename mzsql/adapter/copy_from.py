@@ -34,6 +34,7 @@ from mzsql.repr.errors import (
     UndefinedColumn,
     Unsupported,
 )
+from mzsql.repr.evaluation import failed
 from mzsql.repr.types import TEXT, ColumnType, RelationDesc, SqlType, arrow_schema, arrow_type
 from mzsql.storage import TableShard
 
@@ -315,15 +316,13 @@ def _evaluate(
         result: pa.Table = connection.sql(to_sql(query, Engine.DUCKDB)).to_arrow_table()
     finally:
         connection.close()
-    failed = [
+    broken = [
         (pc.index(pc.is_valid(result.column(f"e{n}")), value=True).as_py(), n)
         for n, _ in failures
         if result.column(f"e{n}").null_count < result.num_rows
     ]
-    if failed:
-        at, n = min(failed)
+    if broken:
+        at, n = min(broken)
         detail = None if where is None else where(at, n)
-        message = result.column(f"e{n}")[at].as_py()
-        state = "22001" if message.startswith("value too long") else "22P02"
-        raise DataError(message, detail=detail, sqlstate=state)
+        raise failed(result.column(f"e{n}")[at].as_py(), detail=detail, otherwise="22P02")
     return result.select([f"v{n}" for n in range(len(exprs))])

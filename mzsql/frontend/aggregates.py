@@ -18,6 +18,7 @@ from mzsql.expr.functions import collecting
 from mzsql.expr.scalar import Literal
 from mzsql.frontend import hir
 from mzsql.frontend.coerce import (
+    NO_OVERLOAD,
     Typed,
     apply,
     as_jsonb,
@@ -58,7 +59,6 @@ DESUGARED = frozenset(
 )
 #: Aggregates that a PostgreSQL or CockroachDB user may know and that there are not.
 _UNSUPPORTED = frozenset({"concat_agg"})
-_HINT = "No overload matches the given argument types. You might need to add explicit type casts."
 #: What wraps a value that is collected.
 _ITEMS = {"array_agg": "array_item", "list_agg": "list_item"}
 #: What collects documents: its last argument is one.
@@ -226,7 +226,7 @@ def _texts(args: list[Typed], shown: str, position: int | None) -> list[Typed]:
         raise Unsupported("string_agg on BYTEA not yet supported", position=position)
     texts = [cast(a, t.TEXT, "implicit") for a in args]
     if any(text is None for text in texts):
-        raise UndefinedFunction(f"{shown} does not exist", position=position, hint=_HINT)
+        raise UndefinedFunction(f"{shown} does not exist", position=position, hint=NO_OVERLOAD)
     return [text for text in texts if text is not None]
 
 
@@ -271,7 +271,7 @@ def _overload(name: str, args: list[Typed], position: int | None) -> Any:
         raise UndefinedFunction(
             f"{shown} does not exist",
             position=position,
-            hint=_HINT,
+            hint=NO_OVERLOAD,
         )
     return func
 
@@ -292,7 +292,7 @@ def _desugar(
         raise UndefinedFunction(
             f"{shown} does not exist",
             position=parts.position,
-            hint=_HINT,
+            hint=NO_OVERLOAD,
         )
     if value.typ.kind == "unknown" and parts.name == "avg":
         raise _not_unique(shown, parts.position)

@@ -37,6 +37,11 @@ from mzsql.frontend.typed import (
 from mzsql.repr.errors import DatatypeMismatch, UndefinedFunction
 from mzsql.repr.types import NUMERIC, TEXT, SqlType, type_name
 
+#: The hint of a call for whose arguments there is no function.
+NO_OVERLOAD = (
+    "No overload matches the given argument types. You might need to add explicit type casts."
+)
+
 # --- a type for several -----------------------------------------------------------------------------
 
 
@@ -368,7 +373,7 @@ def _resolved(name: str, args: Sequence[Typed], shown: str, position: int | None
         if not functions.scalars_named(name) and not rest:
             message = f'function "{name}" does not exist'
         else:
-            hint = "No overload matches the given argument types. You might need to add explicit type casts."
+            hint = NO_OVERLOAD
         raise UndefinedFunction(message, position=position, hint=hint)
     return func
 

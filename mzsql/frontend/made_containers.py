@@ -13,7 +13,7 @@ from sqlglot import expressions as exp
 from mzsql.expr.functions import array_filling
 from mzsql.expr.scalar import Literal
 from mzsql.frontend import hir
-from mzsql.frontend.coerce import Typed, call, cast, empty, plain_name, settle
+from mzsql.frontend.coerce import NO_OVERLOAD, Typed, call, cast, empty, plain_name, settle
 from mzsql.frontend.nodes import function_name, position_of
 from mzsql.frontend.typed import check_dimensions
 from mzsql.repr import types as t
@@ -30,7 +30,7 @@ def _no_such_function(node: exp.Expr, args: list[Typed]) -> UndefinedFunction:
     return UndefinedFunction(
         f"function {function_name(node)}({', '.join(plain_name(a.typ) for a in args)}) does not exist",
         position=position_of(node),
-        hint="No overload matches the given argument types. You might need to add explicit type casts.",
+        hint=NO_OVERLOAD,
     )
 
 

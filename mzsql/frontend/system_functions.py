@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sqlglot import expressions as exp
 
 from mzsql.frontend import statements as st
-from mzsql.frontend.coerce import Typed, plain_name, resolve
+from mzsql.frontend.coerce import NO_OVERLOAD, Typed, plain_name, resolve
 from mzsql.frontend.nodes import function_name, position_of
 from mzsql.frontend.parse import parse_statements
 from mzsql.repr import types as t
@@ -206,7 +206,7 @@ def plan_call(ctx: ExprContext, node: exp.Expr) -> Typed:
         raise UndefinedFunction(
             f"function {name}({', '.join(map(plain_name, types))}) does not exist",
             position=position_of(node),
-            hint="No overload matches the given argument types. You might need to add explicit type casts.",
+            hint=NO_OVERLOAD,
         )
     return planned(ctx, chosen.sql, given, chosen.args)
 

@@ -32,7 +32,7 @@ _STATES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 )
 
 
-def failed(message: str) -> DataError:
-    """The error that an expression ends with."""
+def failed(message: str, *, detail: str | None = None, otherwise: str | None = None) -> DataError:
+    """The error that an expression ends with; its SQLSTATE is ``otherwise`` where the message does not say."""
     states = (state for pattern, state in _STATES if pattern.search(message))
-    return DataError(message, sqlstate=next(states, None))
+    return DataError(message, detail=detail, sqlstate=next(states, otherwise))

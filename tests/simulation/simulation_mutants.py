@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 from simulation_backends import PolledConsensus
+from simulation_run import Plan, play
 
 from mzsql.location import Determinate, Indeterminate, UsageError, Versioned
 from mzsql.location.mem import MemConsensus
@@ -482,3 +483,16 @@ def mutated(name: str) -> Iterator[None]:
 
 
 __all__ = ["BUFFERED_MUTANTS", "FOUND_BY", "MUTANTS", "UsageError", "mutated"]
+
+
+def is_found(name: str, draw: Callable[[int], Plan], seed: int) -> bool:
+    """Whether the schedule that is drawn of a seed fails with the mutant, and only with it."""
+    try:
+        with mutated(name):
+            play(draw(seed))
+    except (TypeError, AttributeError):
+        raise  # the mutant does not fit what it takes the place of any more
+    except Exception:
+        play(draw(seed))  # which is the mutant's fault alone
+        return True
+    return False

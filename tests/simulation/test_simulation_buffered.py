@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from simulation_mutants import BUFFERED_MUTANTS, mutated
+from simulation_mutants import BUFFERED_MUTANTS, is_found
 from simulation_plans import draw_buffered
-from simulation_run import play, run_all
+from simulation_run import run_all
 
 FOUND_BY = {
     "what failed is not put back": 3,
@@ -31,24 +31,11 @@ MET = (
 WITHIN = 60
 
 
-def _is_found(name: str, seed: int) -> bool:
-    """Whether the seed's schedule fails with the mutant, and only with it."""
-    try:
-        with mutated(name):
-            play(draw_buffered(seed))
-    except (TypeError, AttributeError):
-        raise  # the mutant does not fit what it takes the place of any more
-    except Exception:
-        play(draw_buffered(seed))  # which is the mutant's fault alone
-        return True
-    return False
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("name", BUFFERED_MUTANTS)
 def test_a_mutant_is_found(name: str) -> None:
     known = FOUND_BY[name]
-    if not any(_is_found(name, seed) for seed in (known, *range(WITHIN))):
+    if not any(is_found(name, draw_buffered, seed) for seed in (known, *range(WITHIN))):
         raise AssertionError(f"{name}: not found within {WITHIN} seeds")
 
 

@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from simulation_mutants import FOUND_BY, MUTANTS, mutated
-from simulation_run import draw, play
+from simulation_mutants import FOUND_BY, MUTANTS, is_found
+from simulation_run import draw
 
 WITHIN = 200
 """So many seeds find each mutant; most of them take fewer than five."""
-
-
-def _is_found(name: str, seed: int) -> bool:
-    """Whether the seed's schedule fails with the mutant, and only with it."""
-    try:
-        with mutated(name):
-            play(draw(seed))
-    except (TypeError, AttributeError):
-        raise  # the mutant does not fit what it takes the place of any more
-    except Exception:
-        play(draw(seed))  # which is the mutant's fault alone
-        return True
-    return False
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_is_found(name: str) -> None:
     """By the seed that found it before; should persist have changed what that one does, by a search."""
     known = FOUND_BY.get(name, 0)
-    if not any(_is_found(name, seed) for seed in (known, *range(WITHIN))):
+    if not any(is_found(name, draw, seed) for seed in (known, *range(WITHIN))):
         raise AssertionError(f"{name}: not found within {WITHIN} seeds")
 
 
