@@ -15,6 +15,7 @@ _BY_CHANCE = {
     "killed_processes",
     "forked",
     "threads",
+    "atomic_overwrites",
     "contention",
     "promises_between_threads",
     "faults",
