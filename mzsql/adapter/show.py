@@ -17,6 +17,7 @@ from mzsql.frontend import plans as p
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS
 from mzsql.frontend.catalog_plans import ShowCreateClusterPlan
 from mzsql.frontend.normalize import quoted
+from mzsql.frontend.shown_sql import shown_sql
 from mzsql.repr.ids import sort_key
 from mzsql.repr.types import BOOLEAN, TEXT, ColumnType, RelationDesc, RelationType, type_name
 
@@ -201,6 +202,8 @@ def _indexes(plan: p.ShowObjectsPlan, state: CatalogState) -> tuple[RelationDesc
 def show_create(plan: p.ShowCreatePlan) -> tuple[RelationDesc, Rows]:
     """SHOW CREATE: the object's whole name and its statement."""
     text = plan.item.create_sql.rstrip().rstrip(";")
+    if not plan.item.id.startswith("s"):
+        text = shown_sql(text)
     return text_desc("name", "create_sql"), [(str(plan.item.name), text)]
 
 

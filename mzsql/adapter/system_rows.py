@@ -24,6 +24,7 @@ from mzsql.adapter.show import key_text
 from mzsql.compute import RefreshStats
 from mzsql.expr.scalar import Column
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS
+from mzsql.frontend.shown_sql import shown_query, shown_sql
 from mzsql.location import Whereabouts
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier
@@ -72,16 +73,9 @@ def _cluster_id(item: Item, source: Source) -> str | None:
     return None if cluster is None else cluster.id
 
 
-def _definition(create_sql: str) -> str:
-    """The query of a CREATE … AS statement."""
-    upper = create_sql.upper()
-    at = upper.find(" AS ")
-    return create_sql if at < 0 else create_sql[at + 4 :].strip().rstrip(";") + ";"
-
-
 def _tables(source: Source) -> Rows:
     for i in source.env.catalog.state.of_kind("table"):
-        yield i.id, oid(i.id), _schema_id(i, source), i.name, i.owner, i.create_sql
+        yield i.id, oid(i.id), _schema_id(i, source), i.name, i.owner, shown_sql(i.create_sql)
 
 
 def _views(source: Source) -> Rows:
@@ -90,9 +84,9 @@ def _views(source: Source) -> Rows:
             schema = _system_schema_id(b.schema)
             yield b.id, oid(b.id), schema, b.name, b.query, FIRST_ID, b.sql
     for i in source.env.catalog.state.of_kind("view"):
-        definition = _definition(i.create_sql)
+        definition = shown_query(i.create_sql)
         schema = _schema_id(i, source)
-        yield i.id, oid(i.id), schema, i.name, definition, i.owner, i.create_sql
+        yield i.id, oid(i.id), schema, i.name, definition, i.owner, shown_sql(i.create_sql)
 
 
 def _materialized_views(source: Source) -> Rows:
@@ -103,9 +97,9 @@ def _materialized_views(source: Source) -> Rows:
             _schema_id(i, source),
             i.name,
             _cluster_id(i, source),
-            _definition(i.create_sql),
+            shown_query(i.create_sql),
             i.owner,
-            i.create_sql,
+            shown_sql(i.create_sql),
         )
 
 
@@ -118,7 +112,15 @@ def _sources(_: Source) -> Rows:
 
 def _indexes(source: Source) -> Rows:
     for i in source.env.catalog.state.of_kind("index"):
-        yield i.id, oid(i.id), i.name, i.on_id, _cluster_id(i, source), i.owner, i.create_sql
+        yield (
+            i.id,
+            oid(i.id),
+            i.name,
+            i.on_id,
+            _cluster_id(i, source),
+            i.owner,
+            shown_sql(i.create_sql),
+        )
 
 
 def _index_columns(source: Source) -> Rows:

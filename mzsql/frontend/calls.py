@@ -85,7 +85,7 @@ def _case(ctx: ExprContext, node: exp.Expr) -> Typed:
 
 
 def _coalesce(ctx: ExprContext, node: exp.Expr) -> Typed:
-    name = str(node.this).lower()
+    name = function_name(node)
     if not node.expressions:
         raise SqlSyntaxError(
             f"Expected an expression in {name.upper()}", position=position_of(node)
@@ -260,13 +260,13 @@ def _dot(ctx: ExprContext, node: exp.Dot) -> Typed:
     inner = node.expression
     if isinstance(inner, exp.Identifier | exp.Star):
         return field(ctx, node)
-    if not isinstance(inner, exp.Anonymous):
+    if not isinstance(qualified.bare(inner), exp.Anonymous):
         raise Unsupported(
             "this form of a qualified name is not supported", position=position_of(node)
         )
     plain = qualified.unqualified(ctx.planner.catalog, node)
-    name = function_name(plain)
-    if _is_table_function(name):
+    name = function_name(qualified.bare(plain))
+    if isinstance(plain, exp.Anonymous) and _is_table_function(name):
         return _table_function(ctx, node, name)
     if not _exists(name):
         raise qualified.missing(node)
@@ -428,8 +428,8 @@ def _called(node: exp.Expr) -> str:
 def _window_name(node: exp.Expr) -> str:
     """The name of the function that an OVER clause is of."""
     func = node.this
-    while isinstance(func, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
-        func = func.this
+    while isinstance(func, exp.Filter | exp.IgnoreNulls | exp.RespectNulls | exp.Dot):
+        func = func.expression if isinstance(func, exp.Dot) else func.this
     return function_name(func) if isinstance(func, exp.Anonymous) else ""
 
 

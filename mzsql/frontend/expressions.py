@@ -96,6 +96,10 @@ def _column(ctx: ExprContext, node: exp.Expr) -> Typed:
         if row is None:
             raise SqlSyntaxError("wildcard in invalid position", position=position)
         return row
+    if isinstance(node.this, exp.Filter):
+        # A call with its schema's name and FILTER comes as a column of that name.
+        schemas = [node.args[part] for part in ("catalog", "db", "table") if node.args.get(part)]
+        return ctx.plan(exp.Dot.build([*schemas, node.this]))
     name = fold(node.this)
     try:
         level, index = ctx.scope.resolve(parts or None, name, position)

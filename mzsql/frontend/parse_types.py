@@ -1,7 +1,7 @@
 """The grammar of types: names of up to three parts, and arrays and lists of each other (``int[] list``).
 
-Promise: a type that is no keyword keeps the parts of its name in ``meta["parts"]`` and where they stand in ``meta["named"]``; who asks by
-`data_type` also learns where the whole type stands (``meta["span"]``).
+Promise: a type that is no keyword keeps the parts of its name in ``meta["parts"]`` and where they stand in ``meta["named"]``; where the
+whole type stands is ``meta["span"]``.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ class TypeGrammar(MaterializeParser):
             this = exp.DataType(this=exp.DType.LIST, expressions=[this], nested=True)
             while self._match_pair(TokenType.L_BRACKET, TokenType.R_BRACKET):
                 this = exp.DataType(this=exp.DType.ARRAY, expressions=[this], nested=True)
+        if first and isinstance(this, exp.DataType):
+            this.meta["span"] = (first.start, self._prev.end + 1)
         return this
 
     def _parse_user_defined_type(self, identifier: exp.Identifier) -> exp.Expr | None:
@@ -58,10 +60,8 @@ class TypeGrammar(MaterializeParser):
         return node
 
     def data_type(self) -> exp.DataType:
-        """A type; `meta["span"]` says where it stands."""
-        start = self._curr.start if self._curr else 0
+        """A type, which has to stand here."""
         typ = self._parse_types(check_func=False)
         if not isinstance(typ, exp.DataType):
             self.raise_error("Expected a data type")
-        typ.meta["span"] = (start, self._prev.end + 1)
         return typ  # type: ignore[no-any-return]  # the parser is sqlglot's, untyped

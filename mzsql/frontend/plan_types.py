@@ -67,6 +67,10 @@ def shown_type(
 ) -> str:
     """A type as a definition spells it: as it was written where that names a type of a user's, with the whole name."""
     start, end = node.meta["span"]
+    said = [str(p.this.name) for p in node.expressions if isinstance(p, exp.DataTypeParam)]
+    if typ.kind == "numeric" and said:
+        # The type keeps the digits behind the point alone.
+        return f"numeric({','.join(said)})"
     if not any(start <= first < end for first, _, _ in references):
         return type_name(typ)
     return normalize_create_sql(statement.source.text, (start, end), [], references)

@@ -15,6 +15,7 @@ from mzsql.frontend.coerce import Typed
 from mzsql.frontend.containers import record_fields
 from mzsql.frontend.nodes import function_name, position_of
 from mzsql.frontend.parse_pieces import fold
+from mzsql.frontend.qualified import bare
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def _named(node: exp.Expr) -> tuple[str, bool]:
             return fold(node.args["table"]), True
         case exp.Column() | exp.Dot():
             last = node.this if isinstance(node, exp.Column) else node.expression
-            return fold(last), True
+            return fold(bare(last)), True
         case exp.Anonymous():
             return function_name(node), True
         case exp.Paren() | exp.Filter() | exp.Window() | exp.IgnoreNulls() | exp.RespectNulls():

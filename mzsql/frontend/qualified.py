@@ -64,8 +64,15 @@ def names(node: exp.Expr) -> list[str]:
     return [fold(node)]
 
 
+def bare(node: exp.Expr) -> exp.Expr:
+    """The call itself, without what modifies it: FILTER, OVER and their like."""
+    while isinstance(node, exp.Filter | exp.Window | exp.IgnoreNulls | exp.RespectNulls):
+        node = node.this
+    return node
+
+
 def unqualified(catalog: CatalogView, node: exp.Dot) -> exp.Expr:
-    """The call without the name of its schema.
+    """The call without the name of its schema; what modifies it stays.
 
     Raises:
         UndefinedObject: ``unknown database 'x'``, ``unknown schema 'x'``.
@@ -91,14 +98,14 @@ def unqualified(catalog: CatalogView, node: exp.Dot) -> exp.Expr:
     if schema == "mz_unsafe":
         raise Unsupported("executing potentially dangerous functions is not supported")
     call: exp.Expr = node.expression
-    if schema not in schemas_of(function_name(call)):
+    if schema not in schemas_of(function_name(bare(call))):
         raise missing(node)
     return call
 
 
 def missing(node: exp.Dot) -> UndefinedFunction:
     """What says that there is no such function in its schema."""
-    schema, name = names(node.this)[-1], function_name(node.expression)
+    schema, name = names(node.this)[-1], function_name(bare(node.expression))
     return UndefinedFunction(
         f'function "{schema}.{name}" does not exist', position=position_of(node)
     )

@@ -13,7 +13,7 @@ from sqlglot import expressions as exp
 
 from mzsql.expr.functions import windows
 from mzsql.expr.scalar import Literal, LiteralError
-from mzsql.frontend import aggregates, hir
+from mzsql.frontend import aggregates, hir, qualified
 from mzsql.frontend.coerce import Typed, call, cast, operator_call, settle, unify
 from mzsql.frontend.nodes import function_name, position_of
 from mzsql.frontend.parse_pieces import fold
@@ -101,6 +101,9 @@ def plan_window(ctx: ExprContext, node: exp.Expr) -> Typed:
     nulls: str | None = None
     while not isinstance(func, exp.Anonymous):
         match func:
+            case exp.Dot():
+                func = qualified.unqualified(ctx.planner.catalog, func)
+                continue
             case exp.Filter():
                 where = func.expression.this
             case exp.IgnoreNulls():
