@@ -29,6 +29,7 @@ from mzsql.transform.literal_lifting import literal_lifting
 from mzsql.transform.non_null_requirements import non_null_requirements
 from mzsql.transform.normalize_lets import normalize_lets
 from mzsql.transform.predicate_pushdown import predicate_pushdown
+from mzsql.transform.projection_lifting import projection_lifting
 from mzsql.transform.projection_pushdown import (
     projection_pushdown,
     projection_pushdown_after_cse,
@@ -121,6 +122,9 @@ LOGICAL: tuple[Stage, ...] = (
 )
 
 PHYSICAL: tuple[Stage, ...] = (
+    # What is narrowed below has its columns in the order in which its inputs have them, and none of them twice.
+    plain(project_firsts),
+    plain(projection_lifting),
     Fixpoint(
         "narrow",
         (
