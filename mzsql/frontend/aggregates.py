@@ -160,7 +160,7 @@ def _refuse_unknown(parts: _Call) -> None:
     if len(parts.args) > 1 and isinstance(parts.args[0], exp.Star):
         raise SqlSyntaxError("Expected right parenthesis, found comma", position=parts.position)
     if parts.star and parts.distinct:
-        raise UndefinedFunction("DISTINCT * is not supported", position=parts.position)
+        raise SqlSyntaxError("DISTINCT * not supported as function args", position=parts.position)
 
 
 def _refuse_outer(values: Sequence[Typed], position: int | None) -> None:
@@ -204,13 +204,20 @@ def _ordered(
         args = _texts(args, shown, parts.position)
     if parts.name in _DOCUMENTS:
         args = [*args[:-1], as_jsonb(args[-1])]
-    row = call("row", [_collected(parts.name, args), *keys])
-    func = functions.aggregate(functions.ordered_key(parts.name, tuple(order)))
+    func, row = in_order(parts.name, args, keys, tuple(order))
     expr = row.expr
     if condition is not None:
         expr = hir.If(condition.expr, expr, Literal(None, row.typ))
     typ = func.result_type([row.typ])
     return collector.add(hir.Aggregate(func.key, expr, parts.distinct, typ, func.nullable))
+
+
+def in_order(
+    name: str, args: Sequence[Typed], keys: Sequence[Typed], order: tuple[tuple[bool, bool], ...]
+) -> tuple[Any, Typed]:
+    """The aggregate of a sequence by these keys, each descending and NULLs last or not, and the row it reads."""
+    row = call("row", [_collected(name, args), *keys])
+    return functions.aggregate(functions.ordered_key(name, order)), row
 
 
 def _collected(name: str, args: Sequence[Typed]) -> Typed:

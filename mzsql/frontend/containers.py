@@ -25,10 +25,11 @@ from mzsql.frontend.coerce import (
     settle,
     unify,
 )
+from mzsql.frontend.gathered import gathered
 from mzsql.frontend.nodes import position_of, unparen
 from mzsql.frontend.parse_pieces import fold
 from mzsql.repr import types as t
-from mzsql.repr.errors import SqlError, SqlSyntaxError, UndefinedColumn, Unsupported
+from mzsql.repr.errors import SqlError, SqlSyntaxError, UndefinedColumn
 from mzsql.repr.types import SqlType, type_name
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def _sequence(ctx: ExprContext, node: exp.Expr) -> Typed:
 
 def _map(ctx: ExprContext, node: exp.Expr) -> Typed:
     if not isinstance(node.this, exp.Struct):
-        return _of_query(ctx, node.this, "map", position_of(node))
+        return gathered(ctx, node.this, "map", position_of(node))
     _refuse_empty(node)
     entries = node.this.expressions
     keys = [
@@ -111,65 +112,7 @@ def _row(ctx: ExprContext, node: exp.Expr) -> Typed:
 
 def of_query(ctx: ExprContext, node: exp.Expr, kind: str) -> Typed:
     """``ARRAY(query)``, ``LIST(query)``: the rows of the query's one column, in its order."""
-    return _of_query(ctx, node.expressions[0], kind, position_of(node))
-
-
-def _of_query(ctx: ExprContext, query: Any, kind: str, position: int | None) -> Typed:
-    if kind == "map":
-        raise Unsupported("MAP of a query is not supported", position=position)
-    if isinstance(query, exp.Values):
-        rows = exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier("mz_values")))
-        query = exp.Select(expressions=[exp.Star()], from_=exp.From(this=rows))
-    order = query.args.get("order")
-    inner = query.copy()
-    if len(inner.selects) != 1 or inner.is_star:
-        given = len(ctx.planner.subquery(query, ctx.scope).names)
-        if given != 1:
-            raise SqlSyntaxError(
-                f"Expected subselect to return 1 column, got {given} columns", position=position
-            )
-    if order is not None and (len(inner.selects) != 1 or inner.args.get("limit")):
-        order = None
-    item = exp.column(exp.to_identifier("mz_item"), table=exp.to_identifier("mz_rows"))
-    alias = exp.TableAlias(
-        this=exp.to_identifier("mz_rows"), columns=[exp.to_identifier("mz_item")]
-    )
-    aggregated = exp.Anonymous(this=f"{kind}_agg", expressions=[item])
-    outer = exp.Select(expressions=[aggregated])
-    if order is not None:
-        inner, aggregated = _ordered(inner, item, order, kind)
-        outer = exp.Select(expressions=[aggregated])
-        names = [f"mz_order{i}" for i in range(len(order.expressions))]
-        alias = exp.TableAlias(
-            this=exp.to_identifier("mz_rows"),
-            columns=[exp.to_identifier(name) for name in ("mz_item", *names)],
-        )
-    outer.set("from_", exp.From(this=exp.Subquery(this=inner, alias=alias)))
-    found = ctx.plan(exp.Subquery(this=outer))
-    none = cast(Typed(Literal("{}", t.UNKNOWN), t.UNKNOWN, False), found.typ, "explicit")
-    assert none is not None
-    return call("coalesce", [found, none], found.typ)
-
-
-def _ordered(
-    inner: Any, item: exp.Expr, order: exp.Expr, kind: str
-) -> tuple[exp.Expr, exp.Anonymous]:
-    """The query with what it is ordered by as further columns, and the aggregate in that order."""
-    keys: list[exp.Expr] = []
-    for i, ordered in enumerate(order.expressions):
-        by = ordered.this
-        if isinstance(by, exp.Literal) and not by.is_string:
-            by = unparen(inner.selects[0])
-            by = by.this if isinstance(by, exp.Alias) else by
-        inner.append("expressions", exp.alias_(by.copy(), f"mz_order{i}"))
-        key = exp.column(exp.to_identifier(f"mz_order{i}"), table=exp.to_identifier("mz_rows"))
-        again = ordered.copy()
-        again.set("this", key)
-        keys.append(again)
-    inner.set("order", None)
-    return inner, exp.Anonymous(
-        this=f"{kind}_agg", expressions=[exp.Order(this=item, expressions=keys)]
-    )
+    return gathered(ctx, node.expressions[0], kind, position_of(node))
 
 
 # --- subscripts and fields -----------------------------------------------------------------------

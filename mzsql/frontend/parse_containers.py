@@ -44,8 +44,8 @@ class ContainerGrammar(MaterializeParser):
         )
 
     def _constructor(self) -> Any:
-        """``ARRAY[…]``, ``LIST[…]`` or ``MAP[…]``, if one begins here."""
-        if not self._next or self._next.token_type != TokenType.L_BRACKET:
+        """``ARRAY[…]``, ``LIST[…]`` or ``MAP[…]``, or one of a query in parentheses, if one begins here."""
+        if not self._next or self._next.token_type not in (TokenType.L_BRACKET, TokenType.L_PAREN):
             return None
         word = self._curr
         if word.token_type in (TokenType.IDENTIFIER, TokenType.STRING):
@@ -54,6 +54,8 @@ class ContainerGrammar(MaterializeParser):
         if kind not in (*_WORDS, "MAP"):
             return None
         self._advance()
+        if self._curr.token_type == TokenType.L_PAREN:
+            return self._of_query(word)
         made = self._map_entries() if kind == "MAP" else self._items(_WORDS[kind])
         made.meta.update(start=word.start, end=word.end)
         return made
@@ -76,21 +78,22 @@ class ContainerGrammar(MaterializeParser):
         if not self._match(TokenType.R_BRACKET):
             self.raise_error("Expected right square bracket")
 
-    def _parse_map(self) -> Any:
-        if self._match(TokenType.L_PAREN):
-            query = self._parse_wrapped_query()
-            return self.expression(exp.ToMap(this=query))
-        if not self._curr or self._curr.token_type != TokenType.L_BRACKET:
-            self.raise_error("Expected left square bracket")
-        return self._map_entries()
-
-    def _parse_wrapped_query(self) -> Any:
-        query = self._parse_select()
-        if query is None:
-            self.raise_error("Expected a query")
-        query = self._parse_query_modifiers(self._parse_set_operations(query))
-        self._match_r_paren()
-        return query
+    def _of_query(self, word: Any) -> Any:
+        """The query in parentheses behind a constructor's word."""
+        before = self._index
+        query = self._parse_primary()
+        while isinstance(query, exp.Paren):
+            query = query.this
+        if not isinstance(query, exp.Subquery):
+            self._retreat(before + 1)
+            self.raise_error("Expected SELECT, VALUES, or a subquery in the query body")
+        kind = word.text.lower()
+        if kind == "map":
+            made: Any = self.expression(exp.ToMap(this=query))
+        else:
+            made = self.expression(exp.Anonymous(this=kind, expressions=[query]))
+        made.meta.update(start=word.start, end=word.end)
+        return made
 
     def _map_entries(self) -> Any:
         self._advance()
