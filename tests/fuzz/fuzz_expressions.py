@@ -442,7 +442,9 @@ class Expressions(RareExpressions):
         if not scope.subqueries or depth <= 0:
             return self._null_test(scope, depth)
         made = self.subqueries.query((self._kind(),), self._outer(scope), depth)
-        return expr("boolean", self.rng.choice(["EXISTS (", "NOT EXISTS ("]), made, ")", bound=1)
+        # NOT binds looser than the IS that may follow.
+        opened, closed = self.rng.choice([("EXISTS (", ")"), ("(NOT EXISTS (", "))")])
+        return expr("boolean", opened, made, closed, bound=1)
 
     def _in_query(self, scope: Scope, depth: int) -> Node:
         if not scope.subqueries or depth <= 0:
