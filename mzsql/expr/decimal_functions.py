@@ -238,6 +238,24 @@ def _from_text(args: Sequence[Any], typ: SqlType) -> Datum:
     return _at_scale(number, typ)
 
 
+#: What a document begins with that is no number.
+_DOCUMENTS = {
+    "{": "object",
+    "[": "array",
+    '"': "string",
+    "t": "boolean",
+    "f": "boolean",
+    "n": "null",
+}
+
+
+def _from_document(args: Sequence[Any], typ: SqlType) -> Datum:
+    kind = _DOCUMENTS.get(str(args[0])[0])
+    if kind is not None:
+        raise Failed(f"cannot cast jsonb {kind} to type numeric")
+    return _from_text(args, typ)
+
+
 def out_of_range(text: str) -> str:
     """What is said of a number with too many digits."""
     return f'"{text}" is out of range for type numeric: exceeds maximum precision 39'
@@ -334,6 +352,7 @@ FUNCTIONS: Mapping[str, Compute] = {
     **{f"{kind}_to_numeric": _from_float(kind) for kind in FLOATS},
     **{f"{kind}_to_numeric": _from_text for kind in STRINGS},
     **{f"numeric_to_{kind}": _to_integer(kind) for kind in (*INTEGERS, "mz_timestamp")},
+    "jsonb_to_numeric": _from_document,
     "numeric_to_double": lambda args, _typ: float(args[0]),
     "numeric_to_real": _to_real,
     **{f"numeric_to_{kind}": _to_text for kind in STRINGS},

@@ -21,7 +21,7 @@ from mzsql.frontend.parse_containers import ContainerGrammar
 from mzsql.frontend.parse_options import group_size_options
 from mzsql.frontend.parse_queries import QueryGrammar
 from mzsql.frontend.parse_recursion import recursion_limit
-from mzsql.frontend.parse_scalars import ScalarGrammar, position
+from mzsql.frontend.parse_scalars import ScalarGrammar, normalize, position
 from mzsql.frontend.parse_types import TypeGrammar
 from mzsql.location import check_caller
 from mzsql.repr.errors import Unsupported
@@ -147,6 +147,7 @@ class Parser(QueryGrammar, ContainerGrammar, ScalarGrammar, TypeGrammar):
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         **{name: MaterializeParser.FUNCTION_PARSERS[name] for name in _GRAMMAR_FUNCTIONS},
+        "NORMALIZE": normalize,
         "POSITION": position,
     }
     NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {

@@ -14,6 +14,8 @@ from sqlglot import expressions as exp
 from sqlglot.parsers.materialize import MaterializeParser
 from sqlglot.tokenizer_core import TokenType
 
+from mzsql.expr.functions.normal_forms import FORMS
+
 #: Types whose literals have a grammar of their own, or that are no types here.
 _NOT_BEFORE_TEXT = frozenset(
     {TokenType.INTERVAL, TokenType.IDENTIFIER, TokenType.MAP, TokenType.LIST, TokenType.ARRAY}
@@ -61,6 +63,29 @@ def position(parser: Any) -> Any:
     if not parser._curr or parser._curr.token_type != TokenType.R_PAREN:
         parser.expected("right parenthesis")
     return parser.expression(exp.StrPosition(this=whole, substr=part))
+
+
+def normalize(parser: Any) -> Any:
+    """``normalize(text [, form])``, behind its opening parenthesis: the form is a word."""
+    text = parser._parse_disjunction()
+    if text is None:
+        parser.expected("an expression")
+    form: str = FORMS[0]
+    if parser._match(TokenType.COMMA):
+        word = parser._curr.text.upper() if parser._curr else ""
+        if word not in FORMS or parser._curr.token_type != TokenType.VAR:
+            parser.expected(f"one of {' or '.join(FORMS)}")
+        form = word
+        parser._advance()
+    if not parser._curr or parser._curr.token_type != TokenType.R_PAREN:
+        parser.expected("right parenthesis")
+    return parser.expression(
+        exp.Anonymous(this="normalize", expressions=[text, exp.Literal.string(form)])
+    )
+
+
+def _dollar_quoted(parser: Any, token: Any) -> Any:
+    return parser.expression(exp.Literal.string(token.text))
 
 
 def _escaped(parser: Any, token: Any) -> Any:
@@ -123,6 +148,8 @@ class ScalarGrammar(MaterializeParser):
     PRIMARY_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
         **MaterializeParser.PRIMARY_PARSERS,
         TokenType.BYTE_STRING: _escaped,
+        TokenType.HEREDOC_STRING: _dollar_quoted,
+        TokenType.RAW_STRING: _dollar_quoted,
     }
     UNARY_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
         **MaterializeParser.UNARY_PARSERS,

@@ -90,7 +90,8 @@ SPECIAL = {
     **{f"sha{bits}": f"sha{bits}('abc'::bytea)" for bits in (224, 384, 512)},  # of constants only
     "array_length": "array_length(ia, n2)", "array_upper": "array_upper(ia, n2)", "array_lower": "array_lower(ia, n2)",
     "int4range": "int4range(n2 - 1, n2 + 1)", "int4range_bounds": "int4range(n2 - 1, n2 + 1, '[]')",
-    "hmac_bytea": "hmac(y1, 'key'::bytea, 'sha1')",
+    "hmac_bytea": "hmac(y1, 'key'::bytea, 'sha1')", "normalize": "normalize(s1)",
+    "timezone_offset": "timezone_offset('Europe/Paris', z1)",
     **{f"array_fill_{sizes}": f"array_fill(n1, ARRAY[{', '.join(['n2', '1', '2', '1', '1', '2'][:sizes])}])" for sizes in range(1, 7)},
 }  # fmt: skip
 #: Hashes of Materialize's, of constants only.
@@ -110,7 +111,7 @@ INTERNAL = {
 LACKING = {
     "digest_text": "an extension", "digest_bytea": "an extension", "hmac_text": "an extension", "hmac_bytea": "an extension",
     "crc32_text": "not before version 18", "crc32_bytea": "not before version 18", "timezone_t": "a time with a zone there",
-    **dict.fromkeys(HASHES, "Materialize's own"),
+    **dict.fromkeys(HASHES, "Materialize's own"), "timezone_offset": "Materialize's own",
 }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mzsql.expr.functions import calendar, jsonb_text, number_casts, oid_casts, parsing
+from mzsql.expr.functions import calendar, jsonb_casts, number_casts, oid_casts, parsing
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.arithmetic import in_range
 from mzsql.expr.functions.cast_rows import ASSIGNMENT, EXPLICIT, IMPLICIT, Cast
@@ -195,66 +195,8 @@ def _readings() -> list[Cast]:
     ]
 
 
-def _jsonb() -> list[Cast]:
-    """From text, where it is a document; to what a document's scalar is."""
-
-    def read(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-        jsonb_text.duckdb(engine, "a text as jsonb")
-        return jsonb_text.canonical(args[0].ast)
-
-    def broken(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-        jsonb_text.duckdb(engine, "a text as jsonb")
-        return s.not_(jsonb_text.is_document(args[0].ast))
-
-    def message(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-        return s.concat(
-            s.text('invalid input syntax for type jsonb: expected value: "'),
-            args[0].ast,
-            s.text('"'),
-        )
-
-    def scalar(target: str) -> Cast:
-        reader = parsing.PARSERS[target].value
-
-        def value(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-            jsonb_text.duckdb(engine)
-            return reader(engine, args, typ)
-
-        def wrong(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-            del typ
-            jsonb_text.duckdb(engine)
-            kind = "^(true|false)$" if target == "boolean" else "^-?[0-9]"
-            return s.not_(s.matches(args[0].ast, kind, engine))
-
-        def shown(_engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-            found = s.case(
-                *(
-                    (jsonb_text.is_kind(args[0].ast, kind), s.text(name))
-                    for kind, name in _JSON_KINDS.items()
-                ),
-                otherwise=s.text("number"),
-            )
-            plain = type_name(SqlType(typ.kind))
-            return s.concat(s.text("cannot cast jsonb "), found, s.text(f" to type {plain}"))
-
-        return _cast("jsonb", target, EXPLICIT, value, ErrorRule(wrong, shown))
-
-    readers = [
-        _cast(source, "jsonb", EXPLICIT, read, ErrorRule(broken, message)) for source in STRINGS
-    ]
-    return [*readers, *(scalar(target) for target in ("boolean", "numeric", "double"))]
-
-
-_JSON_KINDS = {
-    "OBJECT": "object",
-    "ARRAY": "array",
-    "VARCHAR": "string",
-    "BOOLEAN": "boolean",
-    "NULL": "null",
-}
-
 CASTS: tuple[Cast, ...] = (
-    *_jsonb(),
+    *jsonb_casts.CASTS,
     *number_casts.CASTS,
     *oid_casts.CASTS,
     *_texts(),
@@ -299,9 +241,6 @@ def find_cast(source: SqlType, target: SqlType, context: str) -> tuple[str, ...]
             )
             return () if longer else _length_cast(source, target, context)
         return _container_cast(source, target, context)
-    if source.kind == "jsonb" and target.kind in (*INTEGERS, "real") and context == EXPLICIT:
-        through = "double" if target.kind == "real" else "numeric"
-        return (f"jsonb_to_{through}", f"{through}_to_{target.kind}")
     if source.kind in (*_CONTAINERS, "range"):
         return _from_container(source, target, context)
     if source.kind in STRINGS and target.kind in ("array", "list", "map", "range"):

@@ -14,8 +14,10 @@ from mzsql.expr.functions import (
     identifiers,
     iso_moments,
     moments,
+    normal_forms,
     regexes,
     trigonometry,
+    zone_offsets,
 )
 from mzsql.expr.functions.table import ScalarFunc
 
@@ -31,6 +33,8 @@ FUNCTIONS: tuple[ScalarFunc, ...] = (
     *identifiers.FUNCTIONS,
     *iso_moments.FUNCTIONS,
     *moments.FUNCTIONS,
+    *normal_forms.FUNCTIONS,
     *regexes.FUNCTIONS,
     *trigonometry.FUNCTIONS,
+    *zone_offsets.FUNCTIONS,
 )

@@ -428,7 +428,7 @@ FUNCTIONS: tuple[ScalarFunc, ...] = (
     ScalarFunc(
         key="concat",
         name="concat",
-        args=(),
+        args=(ANY,),
         variadic=ANY,
         result=TEXT,
         value=_concat,

@@ -1,0 +1,133 @@
+"""Scalar functions and casts through a connection: what PostgreSQL, Python or the Unicode and zone databases answer."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+import unicodedata
+import zoneinfo
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from answers_kit import check_same, rows_of
+
+import mzsql
+
+
+@pytest.fixture(scope="module")
+def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[mzsql.Connection]:
+    connection = mzsql.connect(tmp_path_factory.mktemp("scalars") / "env")
+    yield connection
+    connection.close()
+
+
+_FORMS = ("NFC", "NFD", "NFKC", "NFKD")
+_TEXTS = ("Å", "A\u030a", "ﬁ", "한", "x\u0323\u0307", "")
+
+
+def test_normal_forms(con: mzsql.Connection, postgres: psycopg.Connection[Any]) -> None:
+    calls = [f"normalize('{text}', {form})" for text in _TEXTS for form in _FORMS]
+    check_same(con, postgres, f"SELECT {', '.join(calls)}, normalize('A\u030a'), normalize(NULL)")
+    values = ", ".join(f"('{text}')" for text in _TEXTS)
+    check_same(con, postgres, f"SELECT normalize(x, nfkd) FROM (VALUES {values}) AS v (x)")
+
+
+def test_normal_forms_of_a_column(con: mzsql.Connection) -> None:
+    con.execute("CREATE TABLE unnormal (t text)")
+    con.execute("INSERT INTO unnormal VALUES ('A\u030a'), (NULL)")
+    found = rows_of(con, "SELECT normalize(t) FROM unnormal ORDER BY t")
+    assert found == [(unicodedata.normalize("NFC", "A\u030a"),), (None,)]
+    with pytest.raises(mzsql.NotSupportedError, match="NFD of anything but constants"):
+        con.execute("SELECT normalize(t, NFD) FROM unnormal").fetchall()
+
+
+_ZONES = ("America/New_York", "Europe/Berlin", "asia/kathmandu", "Africa/Casablanca", "UTC", "EST")
+
+
+def _told(zone: str, moment: dt.datetime) -> tuple[str, dt.timedelta, dt.timedelta]:
+    known = next(name for name in zoneinfo.available_timezones() if name.lower() == zone.lower())
+    local = moment.astimezone(zoneinfo.ZoneInfo(known))
+    daylight, offset = local.dst(), local.utcoffset()
+    assert daylight is not None
+    assert offset is not None
+    return local.tzname() or "", offset - daylight, daylight
+
+
+def test_offsets_of_zones(con: mzsql.Connection) -> None:
+    rng = random.Random(11)
+    first = dt.datetime(1850, 1, 1, tzinfo=dt.UTC)
+    change = dt.datetime(2021, 3, 14, 7, tzinfo=dt.UTC)
+    moments = [first + dt.timedelta(seconds=rng.randrange(7_800_000_000)) for _ in range(20)]
+    moments += [change, change - dt.timedelta(microseconds=1)]
+    pairs = [(zone, moment) for zone in _ZONES for moment in moments]
+    values = ", ".join(f"('{zone}', timestamptz '{moment}')" for zone, moment in pairs)
+    found = rows_of(
+        con,
+        "SELECT z, m, (o).abbrev, extract(epoch FROM (o).base_utc_offset), extract(epoch FROM (o).dst_offset)"
+        f" FROM (SELECT z, m, timezone_offset(z, m) AS o FROM (VALUES {values}) AS v (z, m)) AS t",
+    )
+    wanted = {(zone, moment): _told(zone, moment) for zone, moment in pairs}
+    assert len(found) == len(pairs)
+    for zone, moment, name, base, daylight in found:
+        told = (name, dt.timedelta(seconds=int(base)), dt.timedelta(seconds=int(daylight)))
+        assert told == wanted[zone, moment], (zone, moment)
+
+
+def test_offsets_of_a_column_and_of_nothing(con: mzsql.Connection) -> None:
+    con.execute("CREATE TABLE moments (m timestamptz)")
+    con.execute("INSERT INTO moments VALUES ('2021-07-01'), (NULL)")
+    call = "timezone_offset('America/New_York', m)"
+    found = rows_of(con, f"SELECT ({call}).abbrev, {call} IS NULL FROM moments ORDER BY m")
+    assert found == [("EDT", False), (None, True)]
+    (row,) = rows_of(
+        con, "SELECT timezone_offset(NULL, now()) IS NULL, timezone_offset('UTC', NULL) IS NULL"
+    )
+    assert row == (True, True)
+    local = "timezone_offset('Europe/Berlin', timestamp '2021-07-01 00:00:00')"
+    assert rows_of(con, f"SELECT ({local}).abbrev") == [("CEST",)]
+
+
+def test_quotes_of_dollars(con: mzsql.Connection, postgres: psycopg.Connection[Any]) -> None:
+    check_same(con, postgres, r"SELECT $$it's \n$$, $a$x$$y$a$, $$1$$::int + 1, length($$$$)")
+
+
+_NUMBERS = ("smallint", "integer", "bigint", "real", "double precision", "numeric")
+
+
+def test_numbers_in_documents(con: mzsql.Connection, postgres: psycopg.Connection[Any]) -> None:
+    casts = [f"('{text}'::jsonb)::{kind}" for text in ("3.5", "-7", "1e2") for kind in _NUMBERS]
+    check_same(con, postgres, f"SELECT {', '.join(casts)}, '1e25'::jsonb::numeric")
+    con.execute("CREATE TABLE documents (i int, d jsonb)")
+    con.execute("INSERT INTO documents VALUES (1, '2.5'), (2, NULL), (3, '-1e3')")
+    (kinds, query) = (_NUMBERS, "SELECT {} FROM documents ORDER BY i")
+    found = rows_of(con, query.format(", ".join(f"d::{kind}" for kind in kinds)))
+    assert found == [(3, 3, 3, 2.5, 2.5, 2.5), (None,) * 6, (-1000,) * 6]
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        (
+            "normalize('a', foo)",
+            'Expected one of NFC or NFD or NFKC or NFKD, found identifier "foo"',
+        ),
+        ("normalize()", "Expected an expression, found right parenthesis"),
+        (
+            "timezone_offset('nowhere', now())",
+            "invalid IANA Time Zone Database identifier: 'nowhere'",
+        ),
+        ("concat()", "function concat() does not exist"),
+        *(
+            (f"'[1]'::jsonb::{kind}", f"cannot cast jsonb array to type {kind}")
+            for kind in (*_NUMBERS, "boolean")
+        ),
+        ("'1e20'::jsonb::bigint", '"100000000000000000000" bigint out of range'),
+        ("'40000'::jsonb::smallint", '"40000" smallint out of range'),
+    ],
+)
+def test_what_fails(con: mzsql.Connection, expression: str, message: str) -> None:
+    with pytest.raises(mzsql.Error) as caught:
+        con.execute(f"SELECT {expression}").fetchall()
+    assert message in str(caught.value)
