@@ -263,6 +263,9 @@ class Namespaces:
                 role = commands.role_named(state, plan.role)
                 kind, key, holder = self._holder(state, target)
                 return dict([put(kind, key, msgspec.structs.replace(holder, owner=role.id))])
+            case cp.AlterRolePlan():
+                commands.role_named(state, target.name[-1])
+                return {}
             case cp.CommentPlan():
                 return commands.comment(
                     state, self._comment_key(state, target, plan.column), plan.text
@@ -369,10 +372,12 @@ def _only_role(change: Change) -> Role:
 
 
 def _reserved(kind: str, name: str) -> SqlError:
+    message = f'{kind} name "{name}" is reserved'
+    if kind == "schema":
+        message = f"unacceptable schema name '{name}'"
+    own = 'The role "public" and the prefixes' if kind == "role" else "The prefixes"
     return InvalidParameter(
-        f"unacceptable {kind} name '{name}'",
-        detail='The names of the system begin with "mz_" and "pg_".',
-        sqlstate="42939",
+        message, detail=f'{own} "mz_" and "pg_" are reserved for system {kind}s.', sqlstate="42939"
     )
 
 

@@ -26,6 +26,8 @@ from mzsql.adapter.staging import Staged
 from mzsql.adapter.variables import (
     VARIABLES,
     milliseconds,
+    path_element,
+    path_of,
     shown_size,
     size_in_bytes,
     value_for,
@@ -221,7 +223,10 @@ class Session:
             TransactionError: the transaction is too far for it.
         """
         default = variable(name).default
-        value = value_for(name, (default,) if values is None else tuple(values))
+        given = (default,) if values is None else tuple(values)
+        if name == "search_path":
+            given = tuple(map(path_element, given))
+        value = value_for(name, given)
         if self.transaction is not None and self.transaction.active:
             if name == "transaction_isolation":
                 raise TransactionError(
@@ -260,7 +265,7 @@ class Session:
     @property
     def search_path(self) -> tuple[str, ...]:
         """The schemas of unqualified names."""
-        return tuple(s.strip() for s in self.get("search_path").split(",") if s.strip())
+        return path_of(self.get("search_path"))
 
     @property
     def statement_timeout(self) -> float | None:

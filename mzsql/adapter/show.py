@@ -19,7 +19,15 @@ from mzsql.frontend.catalog_plans import ShowCreateClusterPlan
 from mzsql.frontend.normalize import quoted
 from mzsql.frontend.shown_sql import shown_sql
 from mzsql.repr.ids import sort_key
-from mzsql.repr.types import BOOLEAN, TEXT, ColumnType, RelationDesc, RelationType, type_name
+from mzsql.repr.types import (
+    BOOLEAN,
+    TEXT,
+    ColumnType,
+    RelationDesc,
+    RelationType,
+    SqlType,
+    type_name,
+)
 
 Rows = list[tuple[str | bool | None, ...]]
 _KINDS = {
@@ -154,6 +162,15 @@ def _items(plan: p.ShowObjectsPlan, state: CatalogState) -> tuple[RelationDesc, 
     return text_desc("name", "comment"), [(n, text) for n, _, _, text in found]
 
 
+def column_type_name(typ: SqlType) -> str:
+    """The type of a column without its modifiers: what a list or a map holds is none of its name."""
+    if typ.kind in ("list", "map", "record"):
+        return typ.kind
+    if typ.kind == "array" and typ.element is not None:
+        return f"{column_type_name(typ.element)}{'' if typ.element.kind == 'array' else '[]'}"
+    return type_name(typ).partition("(")[0]
+
+
 def _columns(plan: p.ShowObjectsPlan, state: CatalogState) -> tuple[RelationDesc, Rows]:
     rows: Rows = []
     if plan.on is not None and plan.on.desc is not None:
@@ -161,7 +178,7 @@ def _columns(plan: p.ShowObjectsPlan, state: CatalogState) -> tuple[RelationDesc
         for n, (name, column) in enumerate(zip(desc.names, desc.typ.columns, strict=True), 1):
             if like(plan.like, name):
                 comment = state.comments.get(f"{plan.on.kind}/{plan.on.id}/{n}", "")
-                typ = type_name(column.type).partition("(")[0]
+                typ = column_type_name(column.type)
                 rows.append((name, column.nullable, typ, comment))
     return text_desc("name", "nullable", "type", "comment", booleans=("nullable",)), rows
 

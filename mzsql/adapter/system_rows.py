@@ -20,17 +20,17 @@ from mzsql.adapter.catalog_objects import FIRST_ID, SIZES
 from mzsql.adapter.environment import Environment
 from mzsql.adapter.function_rows import aggregate_rows, function_rows, operator_rows, type_id
 from mzsql.adapter.plugin_relations import plugin_rows
-from mzsql.adapter.show import key_text
+from mzsql.adapter.show import column_type_name, key_text
 from mzsql.compute import RefreshStats
 from mzsql.expr.scalar import Column
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS
-from mzsql.frontend.shown_sql import shown_query, shown_sql
+from mzsql.frontend.shown_sql import shown_defaults, shown_query, shown_sql
 from mzsql.location import Whereabouts
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier
 from mzsql.repr.ids import GlobalId, oid
 from mzsql.repr.type_oids import ARRAY_OIDS, PSEUDO_OIDS, RANGE_OIDS, TYPE_OIDS, type_oid
-from mzsql.repr.types import RelationDesc, arrow_schema, type_name
+from mzsql.repr.types import RelationDesc, arrow_schema
 from mzsql.repr.zone_abbreviations import ABBREVIATIONS, DAYLIGHT
 
 Rows = Iterable[tuple[Any, ...]]
@@ -140,22 +140,24 @@ def _index_columns(source: Source) -> Rows:
 
 def _columns(source: Source) -> Rows:
     state = source.env.catalog.state
-    described: list[tuple[str, RelationDesc, tuple[Any, ...]]] = [
+    described: list[tuple[str, RelationDesc, tuple[str | None, ...]]] = [
         (b.id, source.builtin_desc(b), ()) for b in builtins().values()
     ]
-    described += [(i.id, i.desc, i.defaults) for i in state.items.values() if i.desc is not None]
+    described += [
+        (i.id, i.desc, shown_defaults(i.create_sql) if any(i.defaults) else ())
+        for i in state.items.values()
+        if i.desc is not None
+    ]
     for gid, desc, defaults in described:
         for n, (name, column) in enumerate(zip(desc.names, desc.typ.columns, strict=True)):
             kind = column.type.kind
-            default = None
-            if n < len(defaults) and defaults[n] is not None:
-                default = "default"
+            default = defaults[n] if n < len(defaults) else None
             mod = -1
             if kind == "numeric" and column.type.scale is not None:
                 mod = (39 << 16 | column.type.scale) + 4
             elif column.type.length is not None:
                 mod = column.type.length + 4
-            name_of_type = type_name(column.type).partition("(")[0]
+            name_of_type = column_type_name(column.type)
             number = type_oid(column.type)
             yield gid, name, n + 1, column.nullable, name_of_type, default, number, mod
 

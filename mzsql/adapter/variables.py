@@ -144,6 +144,29 @@ def _text(name: str, text: str) -> str:
     return text
 
 
+_PLAIN = re.compile(r"[a-z_][a-z0-9_$]*")
+_ELEMENT = re.compile(r'\s*(?:"((?:[^"]|"")*)"|([^,"]*))\s*(?:,|$)')
+
+
+def path_element(name: str) -> str:
+    """A schema as it stands in a search path: in quotes where it is no plain word."""
+    if _PLAIN.fullmatch(name):
+        return name
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
+
+
+@functools.lru_cache(64)
+def path_of(text: str) -> tuple[str, ...]:
+    """The schemas of a search path as `path_element` writes them."""
+    found: list[str] = []
+    for quoted, plain in _ELEMENT.findall(text):
+        name = quoted.replace('""', '"') or plain.strip()
+        if name:
+            found.append(name)
+    return tuple(found)
+
+
 class Variable(msgspec.Struct, frozen=True):
     """A variable.
 

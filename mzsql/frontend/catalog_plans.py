@@ -201,6 +201,17 @@ class SetOwnerPlan(msgspec.Struct, frozen=True, tag="set_owner"):
         return f"ALTER {self.target.kind.upper()}"
 
 
+class AlterRolePlan(msgspec.Struct, frozen=True, tag="alter_role"):
+    """ALTER ROLE … INHERIT, which is what every role does: the role has to exist, nothing changes."""
+
+    target: Target
+
+    @property
+    def tag_text(self) -> str:
+        """The command's tag."""
+        return "ALTER ROLE"
+
+
 class MembershipPlan(msgspec.Struct, frozen=True, tag="membership"):
     """GRANT role TO role, REVOKE role FROM role."""
 
@@ -246,6 +257,7 @@ CatalogPlan = (
     | SetSchemaPlan
     | SetClusterPlan
     | SetOwnerPlan
+    | AlterRolePlan
     | MembershipPlan
     | CommentPlan
 )
@@ -262,6 +274,7 @@ CATALOG_PLANS = (
     SetSchemaPlan,
     SetClusterPlan,
     SetOwnerPlan,
+    AlterRolePlan,
     MembershipPlan,
     CommentPlan,
 )

@@ -7,6 +7,8 @@ key's columns are NOT NULL all the same), or unless the optimizer is told to tru
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 from sqlglot import expressions as exp
 
@@ -29,6 +31,7 @@ from mzsql.frontend.shown import refuse_shows
 from mzsql.frontend.types import resolve_type
 from mzsql.repr.errors import (
     DatatypeMismatch,
+    DependentObjects,
     SqlError,
     SqlSyntaxError,
     UndefinedColumn,
@@ -167,9 +170,14 @@ def plan_create_view(
         raise SqlError(f"{what}s cannot have AS OF", sqlstate="0A000")
     refuse_shows(statement.query.query)
     planner = QueryPlanner(catalog)
-    query = _renamed(planner.view(statement.query.query), statement, what)
+    query = _renamed(planner.view(statement.query.query), statement, what, name)
     _refuse_duplicate_columns(query, statement)
     replaces = _replaced(statement, catalog, what) if statement.or_replace else None
+    if replaces is not None and any(found == name for _, _, found in planner.references):
+        raise DependentObjects(
+            f"cannot replace {what} {name}: depended upon by new {name} definition",
+            position=statement.name.position,
+        )
     body = normalize_create_sql(
         statement.source.text,
         statement.query.span,
@@ -208,15 +216,19 @@ def plan_create_view(
     )
 
 
-def _renamed(query: hir.Query, statement: st.CreateView, what: str) -> hir.Query:
+def _counted(columns: Sequence[str]) -> str:
+    return f"{len(columns)} column{'' if len(columns) == 1 else 's'}"
+
+
+def _renamed(query: hir.Query, statement: st.CreateView, what: str, name: FullName) -> hir.Query:
     given = statement.columns
     if not given:
         return query
     names = query.desc.names
     if len(given) > len(names):
+        whole = f"{what} {name}"
         raise SqlSyntaxError(
-            f"{what} {statement.name} definition names {len(given)} columns, but {what} {statement.name} has "
-            f"{len(names)} columns",
+            f"{whole} definition names {_counted(given)}, but {whole} has {_counted(names)}",
             position=statement.name.position,
         )
     desc = RelationDesc((*given, *names[len(given) :]), query.desc.typ)

@@ -41,11 +41,12 @@ def table_named(catalog: CatalogView, name: st.Name, verb: str) -> CatalogItem:
     """The table that a statement writes.
 
     Raises:
-        SqlError: ``cannot insert into view 'x'``, and its like.
+        SqlError: ``cannot insert into view 'x'``, ``cannot mutate view 'x'``.
     """
     item = item_named(catalog, name)
     if item.kind != "table":
-        kind = item.kind.replace("-", " ")
+        # The system's own sources are what Materialize has as tables.
+        kind = "system table" if item.kind == "source" else item.kind.replace("-", " ")
         raise SqlError(
             f"cannot {verb} {kind} '{item.name}'",
             position=name.position,
@@ -55,21 +56,25 @@ def table_named(catalog: CatalogView, name: st.Name, verb: str) -> CatalogItem:
     return item
 
 
-def _columns(table: CatalogItem, given: tuple[tuple[str, int], ...]) -> list[int]:
-    """The positions of the columns named; all of them where none is."""
+def _columns(
+    table: CatalogItem, given: tuple[tuple[str, int], ...], *, assigned: bool = False
+) -> list[int]:
+    """The positions of the columns named, those of SET if `assigned`; all of them where none is."""
     assert table.desc is not None
     if not given:
         return list(range(table.desc.arity))
     found: list[int] = []
     for name, position in given:
         if name not in table.desc.names:
-            raise UndefinedColumn(
-                f'column "{name}" of relation "{table.name.item}" does not exist', position=position
-            )
+            said = f'column "{name}" of relation "{table.name}" does not exist'
+            raise UndefinedColumn(f"unknown column {name}" if assigned else said, position=position)
         index = table.desc.names.index(name)
         if index in found:
+            again = f"column {name} set twice"
             raise SqlSyntaxError(
-                f'column "{name}" specified more than once', position=position, sqlstate="42701"
+                again if assigned else f'column "{name}" specified more than once',
+                position=position,
+                sqlstate="42701",
             )
         found.append(index)
     return found
@@ -226,7 +231,7 @@ def _table_scope(table: CatalogItem, alias: str | None) -> Scope:
 
 def plan_delete(statement: st.Delete, catalog: CatalogView) -> plans.DeletePlan:
     """DELETE; USING makes it a semijoin, so a row goes once however many rows it meets."""
-    table = table_named(catalog, statement.table, "delete from")
+    table = table_named(catalog, statement.table, "mutate")
     assert table.desc is not None
     planner = QueryPlanner(catalog)
     scope = _table_scope(table, statement.alias)
@@ -266,7 +271,7 @@ def _check_width(planner: QueryPlanner, scope: Scope, node: exp.Expr, position: 
 
 def plan_update(statement: st.Update, catalog: CatalogView) -> plans.UpdatePlan:
     """UPDATE."""
-    table = table_named(catalog, statement.table, "update")
+    table = table_named(catalog, statement.table, "mutate")
     assert table.desc is not None
     desc = table.desc
     planner = QueryPlanner(catalog)
@@ -276,7 +281,7 @@ def plan_update(statement: st.Update, catalog: CatalogView) -> plans.UpdatePlan:
         relation, scope = joined(planner, relation, scope, statement.sources)
     if statement.where is not None:
         relation = _filtered(planner, relation, scope, statement.where)
-    targets = _columns(table, tuple((n, p) for n, p, _ in statement.assignments))
+    targets = _columns(table, tuple((n, p) for n, p, _ in statement.assignments), assigned=True)
     ctx = ExprContext(planner, scope, "UPDATE")
     scalars: list[hir.Scalar] = []
     width = len(scope.items)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sqlglot import expressions as exp
 
 from mzsql.expr.scalar import Literal
-from mzsql.frontend import hir, table_functions
+from mzsql.frontend import hir, qualified, table_functions
 from mzsql.frontend.catalog import CatalogItem, PartialName
 from mzsql.frontend.coerce import (
     Typed,
@@ -167,6 +167,13 @@ def _table(
         return _call_in_from(planner, node, node.this, lateral)
     if not isinstance(node.this, exp.Identifier):
         del blocked
+        if isinstance(node.this, exp.Dot):
+            parts = [*(node.args[k] for k in ("catalog", "db") if node.args.get(k)), node.this]
+            named = ".".join(name for part in parts for name in qualified.names(part))
+            raise SqlSyntaxError(
+                f"qualified name did not have between 1 and 3 components: {named}",
+                position=position_of(node),
+            )
         raise Unsupported("this form of a table is not supported", position=position_of(node))
     name = PartialName(
         fold(node.this),

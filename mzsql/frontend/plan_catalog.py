@@ -373,12 +373,10 @@ def _set_owner(statement: cs.SetOwner, catalog: CatalogView) -> cp.SetOwnerPlan:
     return cp.SetOwnerPlan(_altered(statement, catalog), statement.role)
 
 
-def _alter_role(statement: cs.AlterRole, _catalog: CatalogView) -> cp.CatalogPlan:
+def _alter_role(statement: cs.AlterRole, catalog: CatalogView) -> cp.AlterRolePlan:
     _refuse_attributes(statement.attributes)
-    raise Unsupported(
-        "ALTER ROLE is not supported: a role has no attributes but INHERIT",
-        position=statement.name.position,
-    )
+    target = target_of("role", statement.name, catalog, if_exists=False, verb="alter")
+    return cp.AlterRolePlan(target)
 
 
 def _membership(statement: cs.Membership, _catalog: CatalogView) -> cp.MembershipPlan:

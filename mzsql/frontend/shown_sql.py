@@ -82,6 +82,18 @@ def shown_query(create_sql: str) -> str:
     return f"{text[start:end]};"
 
 
+@functools.lru_cache(1024)
+def shown_defaults(create_sql: str) -> tuple[str | None, ...]:
+    """The default of each column of a table's definition, as it is shown; None where there is none."""
+    text = shown_sql(create_sql)
+    parsed = parse_statements(text)
+    found: list[str | None] = []
+    for column in parsed[0].columns if parsed and isinstance(parsed[0], st.CreateTable) else ():
+        start, end = (0, 0) if column.default is None else column.default.meta["span"]
+        found.append(text[start:end] or None)
+    return tuple(found)
+
+
 def _trees(statement: st.Statement) -> Iterator[exp.Expr]:
     """The syntax trees within a definition."""
     match statement:

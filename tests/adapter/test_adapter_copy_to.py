@@ -237,7 +237,11 @@ def test_a_file_is_whole_or_not_there(con, tmp_path):
     ("sql", "state", "message"),
     [
         ("COPY nothing TO STDOUT", "42P01", "unknown catalog item 'nothing'"),
-        ("COPY r (x) TO STDOUT", "42703", 'column "x" of relation "r" does not exist'),
+        (
+            "COPY r (x) TO STDOUT",
+            "42703",
+            'column "x" of relation "materialize.public.r" does not exist',
+        ),
         ("COPY r TO STDOUT WITH (FORMAT parquet)", "22023", 'COPY format "parquet" not recognized'),
         ("COPY r TO STDOUT WITH (QUOTE '\"')", "0A000", "COPY QUOTE requires CSV mode"),
         ("COPY r TO STDOUT WITH (DELIMITER 'ab')", "22023", "must be a single one-byte character"),

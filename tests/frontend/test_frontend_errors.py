@@ -288,7 +288,11 @@ CASES = [
     # --- writing
     ("INSERT INTO nope VALUES (1)", "unknown catalog item 'nope'", "nope"),
     ("INSERT INTO v VALUES (1)", "cannot insert into view 'materialize.public.v'", "v VALUES"),
-    ("INSERT INTO t (zz) VALUES (1)", 'column "zz" of relation "t" does not exist', "zz"),
+    (
+        "INSERT INTO t (zz) VALUES (1)",
+        'column "zz" of relation "materialize.public.t" does not exist',
+        "zz",
+    ),
     ("INSERT INTO t (a, a) VALUES (1, 2)", 'column "a" specified more than once', "a) VALUES"),
     (
         "INSERT INTO t VALUES (1, 2, 'x', 4)",
@@ -306,8 +310,9 @@ CASES = [
         'column "b" is of type integer but expression is of type date',
         None,
     ),
-    ("UPDATE t SET zz = 1", 'column "zz" of relation "t" does not exist', "zz"),
-    ("DELETE FROM v", "cannot delete from view 'materialize.public.v'", None),
+    ("UPDATE t SET zz = 1", "unknown column zz", "zz"),
+    ("UPDATE t SET a = 1, a = 2", "column a set twice", "a = 2"),
+    ("DELETE FROM v", "cannot mutate view 'materialize.public.v'", None),
     ("COPY t FROM '/x' (FORMAT AVRO)", 'COPY format "avro" not recognized', None),
     ("COPY t FROM '/x.parquet' (HEADER)", "COPY HEADER requires CSV format", None),
     # --- defining
@@ -323,7 +328,7 @@ CASES = [
     ("CREATE VIEW x AS SELECT 1, 2", 'column "?column?" specified more than once', None),
     (
         "CREATE VIEW x (p, q) AS SELECT 1",
-        "view x definition names 2 columns, but view x has 1 columns",
+        "view materialize.public.x definition names 2 columns, but view materialize.public.x has 1 column",
         None,
     ),
     ("CREATE MATERIALIZED VIEW x IN CLUSTER nope AS SELECT 1", "unknown cluster 'nope'", "nope"),

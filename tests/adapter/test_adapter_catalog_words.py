@@ -1,0 +1,100 @@
+"""How statements about the catalog are answered and refused: Materialize's words, and what its relations say of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import mzsql
+
+if TYPE_CHECKING:
+    import psycopg
+
+
+@pytest.fixture(scope="module")
+def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[mzsql.Connection]:
+    with mzsql.connect(tmp_path_factory.mktemp("words") / "env") as made:
+        made.execute("CREATE TABLE t (a int, b text); CREATE VIEW v AS SELECT 1 AS one")
+        made.execute("CREATE MATERIALIZED VIEW m AS SELECT a FROM t")
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("DELETE FROM v", "cannot mutate view 'materialize.public.v'"),
+        ("UPDATE m SET a = 1", "cannot mutate materialized view 'materialize.public.m'"),
+        ("DELETE FROM mz_tables", "cannot mutate system table 'mz_catalog.mz_tables'"),
+        ("INSERT INTO mz_tables VALUES (1)", "cannot insert into system table 'mz_catalog.mz_t"),
+        ("UPDATE t SET z = 1", "unknown column z"),
+        ("UPDATE t SET (a, a) = (1, 2)", "column a set twice"),
+        ("INSERT INTO t (z) VALUES (1)", 'column "z" of relation "materialize.public.t" does not'),
+        (
+            "CREATE OR REPLACE VIEW v AS SELECT one FROM v",
+            "cannot replace view materialize.public.v: depended upon by new materialize.public.v definition",
+        ),
+        (
+            "CREATE OR REPLACE MATERIALIZED VIEW m AS SELECT a FROM m",
+            "cannot replace materialized view materialize.public.m: depended upon by new",
+        ),
+        (
+            "CREATE VIEW x (a, b) AS SELECT 1",
+            "view materialize.public.x definition names 2 columns, but view materialize.public.x has 1 column$",
+        ),
+        ("CREATE ROLE mz_r", 'role name "mz_r" is reserved'),
+        ("CREATE ROLE public", 'role name "public" is reserved'),
+        ("CREATE CLUSTER pg_c SIZE '1'", 'cluster name "pg_c" is reserved'),
+        ("CREATE SCHEMA mz_s", "unacceptable schema name 'mz_s'"),
+        ("ALTER ROLE nobody INHERIT", "unknown role 'nobody'"),
+        ("SELECT 1 FROM a.b.c.d", "did not have between 1 and 3 components: a.b.c.d"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_materializes_words(
+    con: mzsql.Connection, sql: str, message: str
+) -> None:
+    with pytest.raises(mzsql.Error) as raised:
+        con.execute(sql)
+    said = str(raised.value).splitlines()[0]
+    assert message.rstrip("$") in said
+    assert not message.endswith("$") or said.endswith(message.rstrip("$"))
+
+
+def test_a_role_inherits_already(con: mzsql.Connection) -> None:
+    con.execute("ALTER ROLE mzsql INHERIT; ALTER ROLE mzsql WITH INHERIT")
+
+
+def test_what_the_catalog_says_of_columns(con: mzsql.Connection) -> None:
+    con.execute(
+        "CREATE TABLE kinds (a numeric(10, 2)[], l int list, m map[text=>int], v varchar(3) DEFAULT 'x', "
+        "b bool DEFAULT TRUE, n int NOT NULL DEFAULT 1+1)"
+    )
+    said = con.execute(
+        "SELECT c.name, c.type, c.default FROM mz_columns c JOIN mz_tables t USING (id) WHERE t.name = 'kinds' ORDER BY position"
+    ).fetchall()
+    assert said == [
+        ("a", "numeric[]", None),
+        ("l", "list", None),
+        ("m", "map", None),
+        ("v", "character varying", "'x'"),
+        ("b", "boolean", "true"),
+        ("n", "integer", "1 + 1"),
+    ]
+    shown = con.execute("SELECT name, type FROM (SHOW COLUMNS FROM kinds)").fetchall()
+    assert sorted(shown) == sorted((name, typ) for name, typ, _ in said)
+
+
+@pytest.mark.parametrize("path", ["public, a", "'a, b', public", '"C", public', "''", '"x""y"'])
+def test_a_search_path_is_shown_as_in_postgresql(
+    con: mzsql.Connection, postgres: psycopg.Connection[Any], path: str
+) -> None:
+    for session in (con, postgres):
+        for name in ("a", '"C"', '"a, b"'):
+            session.execute(f"CREATE SCHEMA IF NOT EXISTS {name}")
+        session.execute(f"SET search_path = {path}")
+    try:
+        for asked in ("SHOW search_path", "SELECT current_schemas(false)"):
+            assert con.execute(asked).fetchall() == postgres.execute(asked).fetchall()
+    finally:
+        con.execute("RESET search_path")
