@@ -1,7 +1,8 @@
 """``regclass``, ``regtype`` and ``regproc``: numbers of catalog objects that are written, and shown, as names.
 
 Promise: a constant name is looked up while the statement is planned, as the session would find it in a FROM clause; what there is not is
-``relation "x" does not exist``. Shown as text, a number is the shortest name that the session finds the object by.
+``relation "x" does not exist``, and a function of several overloads has no number by its name. ``-`` is no object at all. Shown as text, a
+number is the shortest name that the session finds the object by.
 """
 
 from __future__ import annotations
@@ -14,13 +15,21 @@ from mzsql.expr.scalar import Literal
 from mzsql.frontend import statements as st
 from mzsql.frontend.catalog import PartialName
 from mzsql.frontend.coerce import Typed
+from mzsql.frontend.function_catalog import function_numbers
 from mzsql.frontend.nodes import position_of
 from mzsql.frontend.parse import parse_statements
 from mzsql.frontend.parse_pieces import fold
+from mzsql.frontend.qualified import schemas_of
 from mzsql.frontend.system_functions import planned
 from mzsql.frontend.types import resolve_type
 from mzsql.repr import types as t
-from mzsql.repr.errors import SqlError, UndefinedObject, UndefinedTable, Unsupported
+from mzsql.repr.errors import (
+    SqlError,
+    UndefinedFunction,
+    UndefinedObject,
+    UndefinedTable,
+    Unsupported,
+)
 from mzsql.repr.ids import oid
 from mzsql.repr.type_oids import type_oid
 from mzsql.repr.types import REGISTERED, SqlType
@@ -37,7 +46,13 @@ _TO_TEXT = {
              WHERE o.oid = $1 AND o.type <> 'type' LIMIT 1),
             CASE WHEN $1 = 0 THEN '-' ELSE $1::text END) END""",
     "regtype": "coalesce(mz_internal.mz_type_name($1), CASE WHEN $1 = 0 THEN '-' ELSE $1::text END)",
-    "regproc": "CASE WHEN $1 = 0 THEN '-' ELSE $1::text END",
+    "regproc": """
+        CASE WHEN $1 IS NOT NULL THEN coalesce(
+            (SELECT CASE WHEN (SELECT count(*) FROM mz_catalog.mz_functions AS other WHERE other.name = f.name) = 1
+                    THEN '' ELSE quote_ident(s.name) || '.' END || quote_ident(f.name)
+             FROM mz_catalog.mz_functions AS f JOIN mz_catalog.mz_schemas AS s ON s.id = f.schema_id
+             WHERE f.oid = $1 LIMIT 1),
+            CASE WHEN $1 = 0 THEN '-' ELSE $1::text END) END""",
 }
 
 
@@ -63,6 +78,8 @@ def registered_cast(
     if value.expr.value is None:
         return Typed(Literal(None, target), target, True)
     text = str(value.expr.value)
+    if text == "-":
+        text = "0"
     number = int(text) if text.isdigit() else _number(ctx, text, target, position)
     return Typed(Literal(number, target), target, False)
 
@@ -70,9 +87,9 @@ def registered_cast(
 def _number(ctx: ExprContext, text: str, target: SqlType, position: int | None) -> int:
     if target.kind == "regtype":
         return _type_number(text, position)
-    if target.kind == "regproc":
-        raise Unsupported("functions have no numbers here", position=position)
     parts = _name_parts(text)
+    if target.kind == "regproc":
+        return _function_number(parts, text, position)
     item = None
     if parts is not None:
         item = ctx.planner.catalog.resolve_item(PartialName(*reversed(parts)))
@@ -80,6 +97,23 @@ def _number(ctx: ExprContext, text: str, target: SqlType, position: int | None) 
         shown = text if parts is None else ".".join(parts)
         raise UndefinedTable(f'relation "{shown}" does not exist', position=position)
     return oid(item.id)
+
+
+def _function_number(parts: list[str] | None, text: str, position: int | None) -> int:
+    schema, name = ([None, *parts] if parts else [None, text])[-2:]
+    named = [
+        number
+        for number, one in function_numbers()
+        if one.name == name and (schema is None or schema in schemas_of(one.name))
+    ]
+    if not named:
+        shown = text if parts is None else ".".join(parts)
+        raise UndefinedFunction(f'function "{shown}" does not exist', position=position)
+    if len(named) > 1:
+        raise SqlError(
+            f'more than one function named "{name}"', position=position, sqlstate="42725"
+        )
+    return named[0]
 
 
 def _name_parts(text: str) -> list[str] | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from answers_kit import check_same, rows_of
+from answers_kit import check_same, expected, rows_of
 
 import mzsql
 
@@ -106,6 +106,20 @@ def test_numbers_in_documents(con: mzsql.Connection, postgres: psycopg.Connectio
     assert found == [(3, 3, 3, 2.5, 2.5, 2.5), (None,) * 6, (-1000,) * 6]
 
 
+def test_numbers_of_functions(con: mzsql.Connection, postgres: psycopg.Connection[Any]) -> None:
+    check_same(
+        con,
+        postgres,
+        "SELECT 'now'::regproc::oid::int, 'pg_catalog.NOW'::regproc::text, 1299::regproc::text, 1397::regproc::text,"
+        " 0::regproc::text, '-'::regproc::oid::int, '-'::regclass::oid::int, '-'::regtype::oid::int, 987654321::regproc::text",
+    )
+    known = "SELECT oid::bigint, proname::text FROM pg_catalog.pg_proc WHERE oid < 100000"
+    mine, theirs = rows_of(con, known), set(expected(postgres, known))
+    assert len(mine) > 300
+    assert set(mine) <= theirs
+    assert len({number for number, _ in mine}) == len(mine)
+
+
 @pytest.mark.parametrize(
     ("expression", "message"),
     [
@@ -118,6 +132,9 @@ def test_numbers_in_documents(con: mzsql.Connection, postgres: psycopg.Connectio
             "timezone_offset('nowhere', now())",
             "invalid IANA Time Zone Database identifier: 'nowhere'",
         ),
+        ("'nosuch'::regproc", 'function "nosuch" does not exist'),
+        ("'mz_catalog.now'::regproc", 'function "mz_catalog.now" does not exist'),
+        ("'abs'::regproc", 'more than one function named "abs"'),
         ("concat()", "function concat() does not exist"),
         *(
             (f"'[1]'::jsonb::{kind}", f"cannot cast jsonb array to type {kind}")
