@@ -327,10 +327,14 @@ _COMPARISONS = frozenset({"=", "<>", "!=", "<", "<=", ">", ">="})
 
 
 def _beside_char(args: Sequence[Typed]) -> Sequence[Typed]:
-    """``char`` and ``varchar`` compare as chars do, blanks at the end aside; beside ``text`` a char is one."""
-    if {a.typ.kind for a in args} != {"char", "varchar"}:
+    """``char`` and ``varchar`` compare as chars do, blanks at the end aside; beside ``text`` a char is one, and a varchar always."""
+    kinds = {a.typ.kind for a in args}
+    if kinds == {"char", "varchar"}:
+        return [cast(a, SqlType("char"), "explicit") or a for a in args]
+    if "varchar" not in kinds:
         return args
-    return [cast(a, SqlType("char"), "explicit") or a for a in args]
+    # There are no operators of varchar, as in PostgreSQL.
+    return [(cast(a, TEXT, "implicit") or a) if a.typ.kind == "varchar" else a for a in args]
 
 
 _SHOWN_BESIDE_TEXT = frozenset(

@@ -43,8 +43,13 @@ def as_equivalence(
             left_homes, right_homes = inputs_read(left, owner), inputs_read(right, owner)
             if len(left_homes | right_homes) < 2:
                 return None
-            # Of the other side it follows.
-            return (left, right), never_null(min(left, right, key=rank))
+            first, other = sorted((left, right), key=rank)
+            if isinstance(first, sc.Column):
+                # Of the other side it follows.
+                return (left, right), never_null(first)
+            # Of the other side it is said where it is said of columns.
+            columns = (p for p in never_null(other) if isinstance(said_not_null(p), sc.Column))
+            return (left, right), [*never_null(first), *columns]
         case sc.Call(func="or", args=(either, other)):
             sides = _null_safe(either, other) or _null_safe(other, either)
             if sides is None:

@@ -171,6 +171,8 @@ def _literal_of(expr: sc.Scalar, pred: sc.Scalar) -> list[Datum] | None:
             continue
         if side == expr:
             return [other.value]
+        if isinstance(side, sc.Call) and side.args == (expr,) and side.func == "varchar_to_text":
+            return [other.value]
         if isinstance(side, sc.Call) and side.args == (expr,) and side.func in _WIDENINGS:
             low, high = _WIDENINGS[side.func]
             if isinstance(other.value, int):
