@@ -156,7 +156,10 @@ def _comparison(pred: Scalar) -> tuple[str, Scalar]:
     if left != NOW or reads_time(right):
         raise _unsupported("mz_now() must stand by itself on one side of the comparison only")
     if op not in _FLIPPED:
-        raise _unsupported("mz_now() can be compared by =, <, <=, > and >= only")
+        raise Unsupported(
+            "Unsupported binary temporal operation: NotEq",
+            hint="mz_now() can be compared by =, <, <=, > and >= only.",
+        )
     if isinstance(right, Unmaterializable):
         raise _unsupported(f"{right.func}() is no value of the row")
     return op, right
@@ -164,7 +167,9 @@ def _comparison(pred: Scalar) -> tuple[str, Scalar]:
 
 def _unsupported(why: str) -> Unsupported:
     return Unsupported(
-        f"unsupported temporal predicate: {why}",
+        "Unsupported temporal predicate. Note: `mz_now()` must be directly compared to a "
+        "mz_timestamp-castable expression.",
+        detail=why,
         hint="Only filters such as mz_now() < expression are maintained as time passes; "
         "a query that is answered once may use mz_now() anywhere.",
     )

@@ -88,7 +88,7 @@ def _coalesce(ctx: ExprContext, node: exp.Expr) -> Typed:
     name = function_name(node)
     if not node.expressions:
         raise SqlSyntaxError(
-            f"Expected an expression in {name.upper()}", position=position_of(node)
+            "Expected an expression, found right parenthesis", position=position_of(node)
         )
     inner = _one_row(ctx, "COALESCE") if name == "coalesce" else ctx
     values = [inner.plan(e) for e in node.expressions]
@@ -97,8 +97,14 @@ def _coalesce(ctx: ExprContext, node: exp.Expr) -> Typed:
 
 
 def _nullif(ctx: ExprContext, node: exp.Expr) -> Typed:
-    if len(node.expressions) != 2:
-        raise UndefinedFunction("nullif takes two arguments", position=position_of(node))
+    given = len(node.expressions)
+    if given != 2:
+        # A grammar of its own, in Materialize as in PostgreSQL.
+        closed = "right parenthesis"
+        wanted = {0: f"an expression, found {closed}", 1: f"comma, found {closed}"}
+        raise SqlSyntaxError(
+            f"Expected {wanted.get(given, f'{closed}, found comma')}", position=position_of(node)
+        )
     left, right = (ctx.plan(e) for e in node.expressions)
     equal = operator_call("=", [left, right], position_of(node))
     if left.typ.kind == "unknown":
@@ -353,6 +359,12 @@ def _anonymous(ctx: ExprContext, node: exp.Expr) -> Typed:
         )
     if _is_table_function(name):
         return _table_function(ctx, node, name)
+    if len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Star):
+        raise SqlError(
+            f"* argument is invalid with non-aggregate function {name}",
+            position=position_of(node),
+            sqlstate="42809",
+        )
     args = [ctx.plan(e) for e in node.expressions]
     if name == "jsonb_build_object" and len(args) % 2:
         raise InvalidParameter(

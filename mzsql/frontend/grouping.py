@@ -57,7 +57,7 @@ class SelectState:
         ctx.positions = self.positions
         ctx.windows = clause != "HAVING"
         ctx.named_windows = named_windows(self.node)
-        if clause == "SELECT":
+        if clause in ("SELECT", "ORDER BY"):
             ctx.table_functions = self.table_functions
             ctx.select = self
         return ctx

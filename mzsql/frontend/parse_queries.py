@@ -12,6 +12,8 @@ from sqlglot import expressions as exp
 from sqlglot.parsers.materialize import MaterializeParser
 from sqlglot.tokenizer_core import TokenType
 
+from mzsql.repr.errors import SqlSyntaxError
+
 #: What may follow the rows of VALUES inside of parentheses, besides a table alias.
 _GOES_ON = frozenset(
     {
@@ -36,6 +38,16 @@ _SHOWN = frozenset(
 
 class QueryGrammar(MaterializeParser):
     """What the parser has for queries."""
+
+    def _parse_respect_or_ignore_nulls(self, this: Any) -> Any:
+        done = super()._parse_respect_or_ignore_nulls(this)
+        if done is this:
+            return this
+        if super()._parse_respect_or_ignore_nulls(done) is not done:
+            raise SqlSyntaxError("Both IGNORE NULLS and RESPECT NULLS were given.")
+        if not self._curr or self._curr.token_type != TokenType.OVER:
+            self.raise_error("Expected OVER")
+        return done
 
     #: Parses SHOW as a query; set by who parses statements.
     parse_show: Any = None

@@ -461,15 +461,20 @@ def _is_wrapper(node: exp.Expr) -> bool:
 
 
 def _alias_columns(alias: exp.Expr, names: tuple[str, ...], table: str) -> tuple[str, ...]:
-    """A table alias's column names over a relation's own."""
+    """The column names of a common table expression over its query's own."""
     given = tuple(_alias_name(c) for c in alias.args.get("columns") or ())
     if len(given) > len(names):
         raise SqlSyntaxError(
-            f"{table} has {len(names)} columns available but {len(given)} columns specified",
+            f"CTE {table} definition names {_columns(len(given))}, "
+            f"but CTE {table} has {_columns(len(names))}",
             position=position_of(alias),
             sqlstate="42P10",
         )
     return (*given, *names[len(given) :])
+
+
+def _columns(count: int) -> str:
+    return f"{count} column{'' if count == 1 else 's'}"
 
 
 def _alias_name(node: exp.Expr) -> str:

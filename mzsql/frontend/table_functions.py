@@ -14,12 +14,23 @@ from sqlglot import expressions as exp
 
 from mzsql.expr import functions
 from mzsql.expr.functions import patterns, rows_from, text_tables
+from mzsql.expr.functions.windows import WINDOW_FUNCTIONS
 from mzsql.expr.scalar import Literal
 from mzsql.frontend import hir, qualified
+from mzsql.frontend.aggregates import is_aggregate
 from mzsql.frontend.clauses import not_allowed
-from mzsql.frontend.coerce import Typed, apply, call, plain_name, polymorphic_problem, resolve
+from mzsql.frontend.coerce import (
+    Typed,
+    apply,
+    call,
+    plain_name,
+    polymorphic_problem,
+    resolve,
+    settle,
+)
 from mzsql.frontend.expressions import ExprContext
 from mzsql.frontend.nodes import function_name, position_of
+from mzsql.frontend.ordering import order_items
 from mzsql.frontend.parse_pieces import fold
 from mzsql.frontend.scope import Scope, ScopeItem
 from mzsql.repr import types as t
@@ -33,6 +44,9 @@ _UNIT = hir.Constant(((),), RelationType(()))
 Items = tuple[ScopeItem, ...]
 #: Functions whose columns a constant argument tells.
 _BY_CONSTANT = frozenset({"regexp_extract", "csv_extract"})
+#: How an error names what stands in the parentheses of a call in FROM, and of one in a select list.
+_ARGUMENTS = "table function arguments"
+_OTHERS = "other table functions"
 #: The most columns that `csv_extract` yields.
 _MAX_COLUMNS = 1000
 
@@ -45,11 +59,13 @@ class _Resolved:
         func: the table function.
         args: its arguments.
         whole: whether its rows come as one column of records.
+        scalar: the name of a scalar function, whose value is the one row.
     """
 
     func: Any
     args: tuple[Typed, ...]
     whole: bool = False
+    scalar: str | None = None
 
     @property
     def rows(self) -> RelationType:
@@ -60,6 +76,8 @@ class _Resolved:
     @property
     def names(self) -> tuple[str, ...]:
         """What the columns of its rows are named."""
+        if self.scalar is not None:
+            return (self.scalar,)
         names: tuple[str, ...] = self.func.names or (self.func.name,) * self.rows.arity
         return names
 
@@ -110,16 +128,15 @@ def in_from(
 
 
 def planned(
-    planner: QueryPlanner, node: exp.Expr, left: Scope | None
+    planner: QueryPlanner, node: exp.Expr, left: Scope | None, clause: str = _ARGUMENTS
 ) -> tuple[hir.Relation, Items]:
     """One call."""
     name = function_name(call_of(node))
     if not is_table_function(name):
-        ctx = _context(planner, left)
-        value = ctx.plan(node)
+        value = _scalar(planner, node, left)
         item = ScopeItem(name, None, ColumnType(value.typ, value.nullable))
         return hir.Map(_UNIT, (value.expr,)), (item,)
-    found = _resolve(planner, node, left)
+    found = _resolve(planner, node, left, clause)
     return _relation(found.func.key, [found]), _items([found])
 
 
@@ -131,8 +148,8 @@ def _side_by_side(
     numbered: bool,
     whole: bool = False,
 ) -> tuple[hir.Relation, Items]:
-    """Several calls, row by row; with `whole` those of several columns yield records."""
-    found = [_resolve(planner, node, left) for node in calls]
+    """Several calls, row by row; with `whole`, in a select list, those of several columns yield records."""
+    found = [_resolve(planner, node, left, _OTHERS if whole else _ARGUMENTS) for node in calls]
     if whole:
         found = _as_records(found)
     parts = [rows_from.Part(f.func, len(f.args), f.whole) for f in found]
@@ -161,19 +178,44 @@ def _items(found: list[_Resolved], *, alone: bool = True) -> Items:
     )
 
 
-def _context(planner: QueryPlanner, left: Scope | None) -> ExprContext:
-    return ExprContext(planner, Scope((), left), "other table functions")
+def _context(planner: QueryPlanner, left: Scope | None, clause: str) -> ExprContext:
+    return ExprContext(planner, Scope((), left), clause)
 
 
-def _resolve(planner: QueryPlanner, node: exp.Expr, left: Scope | None) -> _Resolved:
-    """The overload that a call means.
+def _scalar(planner: QueryPlanner, node: exp.Expr, left: Scope | None) -> Typed:
+    """The value of a scalar function where a table function may stand."""
+    name = function_name(call_of(node))
+    for kind, known in (("aggregate", is_aggregate(name)), ("window", name in WINDOW_FUNCTIONS)):
+        if known:
+            raise SqlError(
+                f"{kind} functions are not supported in functions in FROM",
+                position=position_of(node),
+                sqlstate="42809",
+            )
+    return settle(_context(planner, left, _ARGUMENTS).plan(node))
+
+
+def _of_scalar(planner: QueryPlanner, node: exp.Expr, left: Scope | None) -> _Resolved:
+    """A scalar function beside table functions: its value is a list's only element."""
+    value = _scalar(planner, node, left)
+    listed = call("list", [value], SqlType("list", element=value.typ))
+    func = resolve(functions.table_funcs_named("unnest"), [listed.typ])
+    return _Resolved(func, (listed,), scalar=function_name(call_of(node)))
+
+
+def _resolve(
+    planner: QueryPlanner, node: exp.Expr, left: Scope | None, clause: str = _ARGUMENTS
+) -> _Resolved:
+    """The overload that a call means; `clause` is how an error names where its arguments stand.
 
     Raises:
         UndefinedFunction: ``function f(integer) does not exist``.
     """
     inner = qualified.unqualified(planner.catalog, node) if isinstance(node, exp.Dot) else node
     name = function_name(inner)
-    ctx = _context(planner, left)
+    if not is_table_function(name):
+        return _of_scalar(planner, node, left)
+    ctx = _context(planner, left, clause)
     args = [ctx.plan(e) for e in inner.expressions]
     types = [a.typ for a in args]
     shown = f"function {_qualified(node, name)}({', '.join(plain_name(typ) for typ in types)})"
@@ -210,14 +252,14 @@ def _by_constant(name: str, arg: Typed, position: int | None) -> Any:
     """The overload with the columns that a constant asks for."""
     value = arg.expr.value if isinstance(arg.expr, Literal) else None
     if name == "csv_extract":
-        if not isinstance(value, int) or isinstance(value, bool):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise InvalidParameter(
-                "csv_extract number of columns must be an integer literal", position=position
-            )
-        if not 1 <= value <= _MAX_COLUMNS:
-            raise InvalidParameter(
-                f"csv_extract number of columns must be between 1 and {_MAX_COLUMNS}",
+                "csv_extract number of columns must be a positive integer literal",
                 position=position,
+            )
+        if value > _MAX_COLUMNS:
+            raise InvalidParameter(
+                f"csv_extract number of columns must be at most {_MAX_COLUMNS}", position=position
             )
         return functions.table_func(text_tables.csv_key(value))
     if not isinstance(value, str):
@@ -253,7 +295,7 @@ def _one(args: list[Typed]) -> Typed:
 
 
 def in_select(ctx: ExprContext, node: exp.Expr) -> Typed:
-    """A call in a select list: joined laterally to the rows; several are side by side, equal ones once.
+    """A call in a select list or its ORDER BY: joined laterally to the rows; several are side by side, equal ones once.
 
     The first that is planned brings the others along, so that a column that stands for one never moves.
     """
@@ -262,7 +304,7 @@ def in_select(ctx: ExprContext, node: exp.Expr) -> Typed:
     assert ctx.table_functions is not None
     known = ctx.table_functions
     if not known:
-        known.extend(_calls_in(select.node.expressions))
+        known.extend(_calls_in([*select.node.expressions, *order_items(select.node)]))
         _join(ctx, known)
     if node not in known:
         raise SqlError(
@@ -274,7 +316,7 @@ def in_select(ctx: ExprContext, node: exp.Expr) -> Typed:
 
 
 def _calls_in(items: list[exp.Expr]) -> list[exp.Expr]:
-    """The calls of table functions in a select list, each once; those of subqueries are their own."""
+    """The calls of table functions in these items, each once; those of subqueries are their own."""
     found: list[exp.Expr] = []
     for item in items:
         for node in item.walk(bfs=False, prune=_ends):
@@ -300,7 +342,7 @@ def _join(ctx: ExprContext, calls: list[exp.Expr]) -> None:
     assert select is not None
     scope: Scope = select.scope
     if len(calls) == 1:
-        relation, items = planned(ctx.planner, calls[0], scope)
+        relation, items = planned(ctx.planner, calls[0], scope, _OTHERS)
     else:
         relation, items = _side_by_side(ctx.planner, list(calls), scope, numbered=False, whole=True)
     select.relation = hir.Join(select.relation, relation, Literal(True, t.BOOLEAN), "inner")
@@ -310,7 +352,7 @@ def _join(ctx: ExprContext, calls: list[exp.Expr]) -> None:
 
 
 def _outputs(ctx: ExprContext, calls: list[exp.Expr], left: Scope) -> list[_Resolved]:
-    found = [_resolve(ctx.planner, node, left) for node in calls]
+    found = [_resolve(ctx.planner, node, left, _OTHERS) for node in calls]
     return found if len(calls) == 1 else _as_records(found)
 
 

@@ -42,7 +42,7 @@ def check(expr: Scalar) -> None:
     """
     for node in walk(expr):
         if isinstance(node, Unmaterializable):
-            msg = f"{node.func}() cannot be maintained in a dataflow"
+            msg = f"cannot materialize call to {node.func}"
             hint = "filters on mz_now() and functions of the session can be used in one-shot queries only"
             raise Unsupported(msg, hint=hint)
 

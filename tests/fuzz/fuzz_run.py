@@ -25,7 +25,7 @@ SMALL = Options(depth=1)
 #: Errors of one side alone that are meant, and why.
 DIFFERENT: tuple[tuple[str, str], ...] = (
     (
-        "aggregate functions are not allowed in other table functions",
+        "aggregate functions are not allowed in table function arguments",
         "ANY and ALL of an array ask a query over its elements, as in Materialize: the aggregates of the query around are not its own",
     ),
 )
