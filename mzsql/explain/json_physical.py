@@ -11,6 +11,7 @@ from mzsql.explain import variants
 from mzsql.explain.config import Humanizer
 from mzsql.explain.json_scalars import Node
 from mzsql.expr import scalar as sc
+from mzsql.expr.canonical import as_stored
 from mzsql.expr.dataflow import PeekExport
 from mzsql.expr.functions.aggregates import parse_ordered_key
 from mzsql.expr.mfp import MapFilterProject
@@ -101,7 +102,8 @@ def _fields(plan: lir.Plan) -> Node:
 def _rows(plan: lir.Constant) -> Node:
     if plan.error is not None:
         return {"Err": variants.error(plan.error)}
-    return {"Ok": [[js.packed(row, plan.columns), 0, diff] for row, diff in plan.rows]}
+    rows = as_stored(plan.rows, plan.columns)
+    return {"Ok": [[js.packed(row, plan.columns), 0, diff] for row, diff in rows]}
 
 
 def _key_columns(plan: lir.Mfp) -> list[ColumnType]:

@@ -15,6 +15,7 @@ from mzsql.explain.lines import Lines
 from mzsql.explain.physical import finish, recursion_limit
 from mzsql.expr import functions
 from mzsql.expr import relation as mir
+from mzsql.expr.canonical import as_stored
 from mzsql.expr.dataflow import MirDataflow, PeekExport
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.relation import RowSetFinishing
@@ -44,6 +45,7 @@ class MirPrinter:
         self._humanizer = humanizer
         self._config = config
         self._scalars = scalars.ScalarPrinter(redacted=config.redacted, as_written=as_written)
+        self._as_written = as_written
         self._out = Lines()
         self._built = built
         self._derived = Derivation(statistics=statistics)
@@ -207,8 +209,10 @@ class MirPrinter:
             self._out.add(indent, f"total_rows (diffs absed): {total}")
             self._out.add(indent, "first_rows:")
             indent += 1
-        for row, diff in rel.rows[:MAX_ROWS]:
-            text = self._scalars.row(row, rel.typ.columns)
+        columns = rel.typ.columns
+        rows = rel.rows if self._as_written else as_stored(rel.rows, columns)
+        for row, diff in rows[:MAX_ROWS]:
+            text = self._scalars.row(row, columns)
             self._out.add(indent, f"- {text}" if diff == 1 else f"- ({text} x {diff})")
 
     def _let(self, rel: mir.Let, level: int) -> None:

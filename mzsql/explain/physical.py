@@ -12,6 +12,7 @@ from mzsql.explain import scalars
 from mzsql.explain.config import ExplainConfig, Humanizer
 from mzsql.explain.lines import Lines
 from mzsql.expr import functions
+from mzsql.expr.canonical import as_stored
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.relation import RowSetFinishing
 from mzsql.expr.scalar import Scalar
@@ -135,7 +136,7 @@ class PhysicalPrinter:
             self._head(level, f"Error {text}", plan)
             return
         self._head(level, "Constant" if plan.rows else "Constant <empty>", plan)
-        for row, diff in plan.rows:
+        for row, diff in as_stored(plan.rows, plan.columns):
             text = self._scalars.row(row, plan.columns)
             self._out.add(level + 1, f"- {text}" if diff == 1 else f"- ({text} x {diff})")
 

@@ -17,6 +17,7 @@ from mzsql.expr import functions
 from mzsql.expr.memo import memo
 from mzsql.expr.scalar import Call, Column, If, Literal, LiteralError, Scalar, Unmaterializable
 from mzsql.repr.datum import Datum, Row
+from mzsql.repr.types import ColumnType
 
 #: A key of the order; comparable with any other one.
 Rank = tuple[Any, ...]
@@ -157,6 +158,14 @@ def row_order(row: Row, kinds: Sequence[str]) -> tuple[int, bytes]:
         for value, kind in zip(row, kinds, strict=True)
     )
     return len(stored), stored
+
+
+def as_stored(
+    rows: Sequence[tuple[Row, int]], columns: Sequence[ColumnType]
+) -> list[tuple[Row, int]]:
+    """Rows with their multiplicities in the order of `row_order`."""
+    kinds = [column.type.kind for column in columns]
+    return sorted(rows, key=lambda entry: row_order(entry[0], kinds))
 
 
 def _numeric(text: str) -> bytes:

@@ -12,7 +12,7 @@ from mzsql.expr import relation as mir
 from mzsql.expr.dataflow import MirDataflow
 from mzsql.expr.mfp import MapFilterProject, extract_mfp, to_relation
 from mzsql.expr.relation import RowSetFinishing
-from mzsql.expr.scalar import Scalar, permute, support
+from mzsql.expr.scalar import Literal, Scalar, permute, support
 from mzsql.repr.datum import Row
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationType
@@ -58,7 +58,7 @@ def fast_path(
     """The fast path of an optimized one-shot query, if it has one."""
     if not df.is_single_time or len(df.objects) != 1:
         return None
-    mfp, below = extract_mfp(df.objects[0].plan)
+    mfp, below = extract_mfp(_without_limit(df.objects[0].plan, finishing))
     mfp = mfp.optimize()
     match below:
         case mir.Constant(rows=rows, error=error, typ=typ) if mfp.is_identity:
@@ -76,6 +76,23 @@ def fast_path(
             return None
         case _:
             return None
+
+
+def _without_limit(rel: mir.Relation, finishing: RowSetFinishing | None) -> mir.Relation:
+    """What a TopK takes its rows from, where the finishing takes fewer in the same order anyway."""
+    match rel:
+        case mir.TopK(input=inner, group_key=(), order_key=order, limit=limit, offset=0):
+            pass
+        case _:
+            return rel
+    if finishing is None or order != finishing.order_by:
+        return rel
+    if limit is None:
+        return inner
+    if not isinstance(limit, Literal) or not isinstance(limit.value, int):
+        return rel
+    taken = finishing.limit
+    return inner if taken is not None and taken + finishing.offset <= limit.value else rel
 
 
 def index_lookup(rel: mir.Relation, ctx: OptimizerContext) -> PeekIndexPlan | None:

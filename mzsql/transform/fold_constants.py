@@ -13,7 +13,7 @@ import msgspec
 
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
-from mzsql.expr.canonical import row_order
+from mzsql.expr.canonical import as_stored
 from mzsql.expr.evaluate import EvalError, Evaluator, TooLarge, is_foldable
 from mzsql.expr.folded_windows import can_fold
 from mzsql.expr.functions import windows
@@ -287,9 +287,7 @@ def _union(inputs: Sequence[mir.Relation], typ: RelationType) -> mir.Relation:
         return mir.Constant((), typ, failed.error)
     rows = constant((entry for part in constants for entry in part.rows), typ)
     if len(constants) > 1:
-        kinds = [column.type.kind for column in typ.columns]
-        entries = sorted(rows.rows, key=lambda entry: row_order(entry[0], kinds))
-        rows = mir.Constant(tuple(entries), typ)
+        rows = mir.Constant(tuple(as_stored(rows.rows, typ.columns)), typ)
     if not others:
         return rows
     if rows.rows:
