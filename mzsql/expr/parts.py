@@ -6,7 +6,7 @@ Promise: derived of each part once in a run, from its inputs, and found again by
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from mzsql.expr import relation as mir
 from mzsql.expr.memo import memo
@@ -32,17 +32,19 @@ _KINDS: tuple[type[mir.Relation], ...] = (
 _BITS = {kind: 1 << place for place, kind in enumerate(_KINDS)}
 
 
-class Part(NamedTuple):
+class Part(msgspec.Struct, frozen=True, gc=False):
     """What is known of a part of a plan.
 
     Attributes:
         rel: the part, kept, so that nothing else takes its identity.
         reads: the bindings around it that it reads.
+        order: the same in ascending order.
         kinds: which kinds of nodes are in it, as `kinds_of` counts them.
     """
 
     rel: mir.Relation
     reads: frozenset[int]
+    order: tuple[int, ...]
     kinds: int
 
 
@@ -76,11 +78,13 @@ def part_of(rel: mir.Relation, known: dict[int, Part]) -> Part:
 def seen(node: mir.Relation, known: dict[int, Part]) -> Part:
     """What a node is, that of its inputs being known."""
     kinds = _BITS[type(node)]
-    if isinstance(node, mir.Get):
-        return Part(node, frozenset({node.id}) if isinstance(node.id, int) else _NOTHING, kinds)
     below = [known[id(kid)] for kid in mir.inputs(node)]
     if len(below) == 1:
-        return Part(node, below[0].reads, kinds | below[0].kinds)
+        (part,) = below
+        return Part(node, part.reads, part.order, kinds | part.kinds)
+    if isinstance(node, mir.Get):
+        order = (node.id,) if isinstance(node.id, int) else ()
+        return Part(node, frozenset(order), order, kinds)
     reads = _NOTHING
     for part in below:
         kinds |= part.kinds
@@ -90,4 +94,4 @@ def seen(node: mir.Relation, known: dict[int, Part]) -> Part:
         reads = below[0].reads | (below[1].reads - {node.id})
     elif isinstance(node, mir.LetRec):
         reads -= frozenset(node.ids)
-    return Part(node, reads, kinds)
+    return Part(node, reads, tuple(sorted(reads)), kinds)

@@ -94,13 +94,15 @@ class _Types:
     """Types of relations by what they depend on: themselves, and the types of the bindings that they read."""
 
     def __init__(self) -> None:
+        # What is known of a part keeps it, so that its identity stands for it.
         self._parts = parts()
-        self._types: dict[tuple[object, ...], RelationType] = memo("relation_type")
+        self._types: dict[tuple[object, ...] | int, RelationType] = memo("relation_type")
 
     def of(self, rel: mir.Relation, known: Mapping[int, RelationType]) -> RelationType:
         """The type of a relation where bindings have these types."""
-        reads = part_of(rel, self._parts).reads if known else ()
-        key = (rel, *(known.get(local) for local in sorted(reads)))
+        part = self._parts.get(id(rel)) or part_of(rel, self._parts)
+        reads = part.order if known else ()
+        key = (id(rel), *map(known.get, reads)) if reads else id(rel)
         found = self._types.get(key)
         if found is None:
             found = self._types[key] = self._derived(rel, known)
@@ -118,12 +120,14 @@ class _Types:
 
 
 def derived_type(rel: mir.Relation, inputs: Sequence[RelationType]) -> RelationType:
-    """As `node_type`, of a node that has inputs; asked of the same twice in a run it knows."""
+    """As `node_type`, of a node that has inputs; asked of the same twice in a run it knows. Equal types of a run are one object."""
     derived: dict[tuple[object, ...], RelationType] = memo("node_type")
     key = (rel, *inputs)
     found = derived.get(key)
     if found is None:
-        found = derived[key] = node_type(rel, inputs)
+        found = node_type(rel, inputs)
+        types: dict[RelationType, RelationType] = memo("types")
+        found = derived[key] = types.setdefault(found, found)
     return found
 
 
@@ -267,11 +271,13 @@ def _constant_type(rel: mir.Constant) -> RelationType:
 
 
 def _filter_type(typ: RelationType, predicates: Sequence[Scalar]) -> RelationType:
-    sure = not_null_columns(predicates)
-    columns = tuple(
-        ColumnType(column.type, column.nullable and i not in sure)
-        for i, column in enumerate(typ.columns)
-    )
+    columns = typ.columns
+    sure = [i for i in not_null_columns(predicates) if columns[i].nullable]
+    if sure:
+        known = list(columns)
+        for i in sure:
+            known[i] = ColumnType(columns[i].type, False)
+        columns = tuple(known)
     return RelationType(columns, filtered_keys(typ.keys, predicates))
 
 

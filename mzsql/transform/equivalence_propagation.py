@@ -44,12 +44,15 @@ class Facts:
 
     def read(self, expr: sc.Scalar) -> sc.Scalar:
         """An expression in terms of first columns and literals."""
+        firsts, literals = self.firsts, self.literals
 
         def replace(node: sc.Scalar) -> sc.Scalar:
             if not isinstance(node, sc.Column):
                 return node
-            literal = self.literals.get(node.index)
-            return sc.Column(self.firsts[node.index]) if literal is None else literal
+            first, literal = firsts[node.index], literals.get(node.index)
+            if literal is not None:
+                return literal
+            return node if first == node.index else sc.column(first)
 
         return sc.transform(expr, replace)
 
@@ -81,48 +84,33 @@ def lift_fixed_keys(rel: mir.Relation) -> mir.Relation:
 
 def _settled(rel: mir.Relation, *, lift: bool) -> mir.Relation:
     """What is read says more once it reads the firsts itself."""
-    while (new := _visit(rel, {}, lift=lift)[0]) != rel:
+    known = _Pass(lift=lift)
+    while (new := known.visit(rel, {})[0]) != rel:
         rel = new
     return rel
 
 
 def project_firsts(rel: mir.Relation) -> mir.Relation:
     """Where a join's own columns are put out, the first of equal ones is put out for all: the others need not be carried."""
-    while (new := _firsts_projected(rel)) != rel:
+    known = _Pass(lift=False)
+    while (new := _firsts_projected(rel, known)) != rel:
         rel = new
     return rel
 
 
-def _firsts_projected(rel: mir.Relation) -> mir.Relation:
+def _firsts_projected(rel: mir.Relation, known: _Pass) -> mir.Relation:
     mfp, below = extract_mfp(rel)
     kids = mir.inputs(below)
-    new = replace_inputs(below, kids, [_firsts_projected(kid) for kid in kids])
+    new = replace_inputs(below, kids, [_firsts_projected(kid, known) for kid in kids])
     if not isinstance(below, mir.Join) or isinstance(below.implementation, mir.IndexedFilter):
         return rel if new is below else to_relation(mfp, new)
     # What the rewritten inputs put out says the most about what is equal.
-    facts = _visit(new, {})[1]
+    facts = known.visit(new, {})[1]
     if facts is None:
         return to_relation(mfp, new)
     width = mfp.input_arity
     outputs = tuple(facts.firsts[c] if c < width else c for c in mfp.projection)
     return to_relation(canonical(msgspec.structs.replace(mfp, projection=outputs)), new)
-
-
-def _visit(
-    rel: mir.Relation, locals_: Mapping[int, Facts | None], *, lift: bool = False
-) -> tuple[mir.Relation, Facts | None]:
-    """The relation rewritten, and what holds in its rows; None where it has no rows, so that everything does."""
-    # The relation decides, and what is known of the bindings that it reads.
-    known: dict[tuple[int, ...], _Found] = memo("equivalences, lifted" if lift else "equivalences")
-    reads = part_of(rel, parts()).reads if locals_ else ()
-    around = tuple(locals_.get(local, _UNBOUND) for local in sorted(reads))
-    key = (id(rel), *map(id, around))
-    found = known.get(key)
-    if found is None:
-        new, facts = _visited(rel, locals_, lift=lift)
-        # With what the key is of, so that nothing else takes its identity.
-        found = known[key] = _Found(kept(rel, new), facts, rel, around)
-    return found.new, found.facts
 
 
 class _Found(NamedTuple):
@@ -135,25 +123,91 @@ class _Found(NamedTuple):
 
 
 _UNBOUND = Facts(())
+#: What holds in the rows of bindings; None: they have none, so that everything does.
+_Locals = Mapping[int, Facts | None]
+_Seen = tuple[mir.Relation, Facts | None]
 
 
-def _visited(
-    rel: mir.Relation, locals_: Mapping[int, Facts | None], *, lift: bool
-) -> tuple[mir.Relation, Facts | None]:
-    if isinstance(rel, mir.Let):
-        value, of_value = _visit(rel.value, locals_, lift=lift)
-        body, of_body = _visit(rel.body, {**locals_, rel.id: of_value}, lift=lift)
-        return mir.Let(rel.id, value, body), of_body
-    if isinstance(rel, mir.LetRec):
-        return _recursion(rel, locals_, lift=lift)
-    kids = mir.inputs(rel)
-    parts = [_visit(kid, locals_, lift=lift) for kid in kids]
-    rel = replace_inputs(rel, kids, [part for part, _ in parts])
-    facts = [known for _, known in parts if known is not None]
-    if isinstance(rel, mir.Union):
-        return rel, _union(facts, mir.arity(rel)) if facts else None
-    if len(facts) < len(parts):
-        return rel, None
+class _Pass:
+    """Traversals of one run; with `lift` parts of group keys that are literals move above their Reduce."""
+
+    def __init__(self, *, lift: bool) -> None:
+        self._lift = lift
+        self._parts = parts()
+        self._known: dict[tuple[int, ...], _Found] = memo(
+            "equivalences, lifted" if lift else "equivalences"
+        )
+
+    def visit(self, rel: mir.Relation, locals_: _Locals) -> _Seen:
+        """The relation rewritten, and what holds in its rows; None where it has no rows, so that everything does."""
+        # The relation decides, and what is known of the bindings that it reads.
+        around: tuple[Facts | None, ...] = ()
+        if locals_ and (reads := (self._parts.get(id(rel)) or part_of(rel, self._parts)).order):
+            around = tuple([locals_.get(local, _UNBOUND) for local in reads])
+        key = (id(rel), *map(id, around))
+        found = self._known.get(key)
+        if found is None:
+            new, facts = self._visited(rel, locals_)
+            # With what the key is of, so that nothing else takes its identity.
+            found = self._known[key] = _Found(kept(rel, new), facts, rel, around)
+        return found[:2]
+
+    def _visited(self, rel: mir.Relation, locals_: _Locals) -> _Seen:
+        if isinstance(rel, mir.Let):
+            value, of_value = self.visit(rel.value, locals_)
+            inside = {**locals_, rel.id: of_value and _one_of_equals(of_value)}
+            body, of_body = self.visit(rel.body, inside)
+            return mir.Let(rel.id, value, body), of_body
+        if isinstance(rel, mir.LetRec):
+            return self._recursion(rel, locals_)
+        if isinstance(rel, mir.Get):
+            if isinstance(rel.id, int) and rel.id in locals_:
+                return rel, locals_[rel.id]
+            return rel, Facts(tuple(range(rel.typ.arity)))
+        kids = mir.inputs(rel)
+        seen = [self.visit(kid, locals_) for kid in kids]
+        rel = replace_inputs(rel, kids, [part for part, _ in seen])
+        facts = [known for _, known in seen if known is not None]
+        if isinstance(rel, mir.Union):
+            return rel, _union(facts, mir.arity(rel)) if facts else None
+        return (rel, None) if len(facts) < len(seen) else _node(rel, facts, lift=self._lift)
+
+    def _recursion(self, rel: mir.LetRec, locals_: _Locals) -> _Seen:
+        """The most that holds of the bindings while they start empty and whenever they are computed anew."""
+        known: dict[int, Facts | None] = dict.fromkeys(rel.ids)
+        for _ in range(_ROUNDS):
+            derived = dict(known)
+            for local, value in zip(rel.ids, rel.values, strict=True):
+                facts = self.visit(value, {**locals_, **derived})[1]
+                # Of a recursion no more is passed on than literals, as in Materialize.
+                derived[local] = facts and Facts(tuple(range(mir.arity(value))), facts.literals)
+            if derived == known:
+                break
+            known = derived
+        else:
+            known = {
+                local: Facts(tuple(range(mir.arity(value))))
+                for local, value in zip(rel.ids, rel.values, strict=True)
+            }
+        inside = {**locals_, **known}
+        values = tuple(self.visit(value, inside)[0] for value in rel.values)
+        body, of_body = self.visit(rel.body, inside)
+        return mir.LetRec(rel.ids, values, rel.limits, body), of_body
+
+
+#: How often the facts of recursive bindings are derived from each other before nothing is taken as known.
+_ROUNDS = 50
+
+
+def _one_of_equals(facts: Facts) -> Facts:
+    """The object that stands for these facts in this run: a binding that says the same is read as before."""
+    known: dict[tuple[object, ...], Facts] = memo("facts of bindings")
+    literals = facts.literals
+    return known.setdefault((facts.firsts, *((c, literals[c]) for c in sorted(literals))), facts)
+
+
+def _node(rel: mir.Relation, facts: Sequence[Facts], *, lift: bool) -> _Seen:
+    """A node over inputs that are rewritten already and have rows."""
     match rel:
         case mir.Filter():
             return _filter(rel, facts[0])
@@ -173,41 +227,10 @@ def _visited(
             return _without_fixed(rel, fixed, facts[0]) if fixed else _reduce(rel, facts[0])
         case mir.TopK() | mir.Negate() | mir.Threshold() | mir.ArrangeBy():
             return rel, facts[0]
-        case mir.Get(id=local) if isinstance(local, int) and local in locals_:
-            return rel, locals_[local]
         case mir.Constant():
             return rel, _constant(rel)
         case _:
             return rel, Facts(tuple(range(mir.arity(rel))))
-
-
-#: How often the facts of recursive bindings are derived from each other before nothing is taken as known.
-_ROUNDS = 50
-
-
-def _recursion(
-    rel: mir.LetRec, locals_: Mapping[int, Facts | None], *, lift: bool
-) -> tuple[mir.Relation, Facts | None]:
-    """The most that holds of the bindings while they start empty and whenever they are computed anew."""
-    known: dict[int, Facts | None] = dict.fromkeys(rel.ids)
-    for _ in range(_ROUNDS):
-        derived = dict(known)
-        for local, value in zip(rel.ids, rel.values, strict=True):
-            facts = _visit(value, {**locals_, **derived}, lift=lift)[1]
-            # Of a recursion no more is passed on than literals, as in Materialize.
-            derived[local] = facts and Facts(tuple(range(mir.arity(value))), facts.literals)
-        if derived == known:
-            break
-        known = derived
-    else:
-        known = {
-            local: Facts(tuple(range(mir.arity(value))))
-            for local, value in zip(rel.ids, rel.values, strict=True)
-        }
-    inside = {**locals_, **known}
-    values = tuple(_visit(value, inside, lift=lift)[0] for value in rel.values)
-    body, of_body = _visit(rel.body, inside, lift=lift)
-    return mir.LetRec(rel.ids, values, rel.limits, body), of_body
 
 
 def _constant(rel: mir.Constant) -> Facts | None:

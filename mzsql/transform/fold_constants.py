@@ -37,23 +37,34 @@ LIMIT = 10_000
 WINDOW_LIMIT = 500
 
 
+#: Nodes that are carried out where they read constants, and else have nothing to fold.
+_WITHOUT_SCALARS = frozenset(
+    {
+        *(mir.Get, mir.Constant, mir.Let, mir.Project, mir.Join, mir.Union),
+        *(mir.Negate, mir.Threshold, mir.ArrangeBy),
+    }
+)
+
+
 def fold_constants(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:
     """Fold everywhere, bottom-up."""
 
     def fold(node: mir.Relation, types: Sequence[RelationType]) -> mir.Relation:
         if isinstance(node, mir.LetRec):
             return _recursion(node, ctx)
+        if type(node) in _WITHOUT_SCALARS and not _reads_constant(node):
+            return node
         simpler = simplify_node(node, types, ctx)
         if any(simpler is part for part in mir.inputs(node)):
             return simpler  # a filter that lets everything pass
         return fold_node(simpler, types, ctx)
 
-    return rewrite_typed(rel, fold, resolve=_resolved, name="fold_constants")
+    return rewrite_typed(rel, fold, stands_for=_small, name="fold_constants")
 
 
-def _resolved(get: mir.Get, value: mir.Relation) -> mir.Relation:
+def _small(value: mir.Relation) -> mir.Relation | None:
     """A binding that is a row or none, or an error, is folded on where it is read."""
-    return value if isinstance(value, mir.Constant) and len(value.rows) <= 1 else get
+    return value if isinstance(value, mir.Constant) and len(value.rows) <= 1 else None
 
 
 def _recursion(rel: mir.LetRec, ctx: OptimizerContext) -> mir.Relation:
@@ -124,23 +135,29 @@ def fold_node(
     rel: mir.Relation, types: Sequence[RelationType], ctx: OptimizerContext
 ) -> mir.Relation:
     """The node carried out where its inputs are constant."""
-    typ = None
-    if not isinstance(rel, mir.Let | mir.LetRec | mir.Constant | mir.Get):
-        typ = derived_type(rel, types) if len(types) == len(mir.inputs(rel)) else None
-    if typ is None:
+    if isinstance(rel, mir.Let | mir.LetRec | mir.Constant | mir.Get):
+        return rel
+    if len(types) != len(mir.inputs(rel)):
         return rel
     match rel:
-        case mir.Union(inputs=inputs):
-            return _union(inputs, typ)
-        case mir.Join(inputs=inputs):
-            return _join(rel, inputs, typ)
         case mir.Filter(predicates=predicates) if any(_is_never(p) for p in predicates):
-            return mir.Constant((), typ)
+            return mir.Constant((), derived_type(rel, types))
         case mir.TopK(limit=sc.Literal(value=0)):
-            return mir.Constant((), typ)
+            return mir.Constant((), derived_type(rel, types))
+        case _ if not _reads_constant(rel):
+            return rel
+        case mir.Union(inputs=inputs):
+            return _union(inputs, derived_type(rel, types))
+        case mir.Join(inputs=inputs):
+            return _join(rel, inputs, derived_type(rel, types))
         case _:
-            inner = mir.inputs(rel)[0]
-            return _unary(rel, inner, typ, ctx) if isinstance(inner, mir.Constant) else rel
+            (inner,) = mir.inputs(rel)
+            assert isinstance(inner, mir.Constant)
+            return _unary(rel, inner, derived_type(rel, types), ctx)
+
+
+def _reads_constant(rel: mir.Relation) -> bool:
+    return any(type(part) is mir.Constant for part in mir.inputs(rel))
 
 
 def _is_never(pred: sc.Scalar) -> bool:

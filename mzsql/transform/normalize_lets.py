@@ -51,19 +51,50 @@ Stage = LetStage | RecStage
 
 def normalize_lets(rel: mir.Relation, *, inline_mfp: bool = False) -> mir.Relation:
     """Flatten, inline, renumber; with `inline_mfp` a binding that is a Get under maps, filters and projections is inlined too."""
-    if not part_of(rel, parts()).kinds & _BINDINGS or _is_normal(rel, inline_mfp=inline_mfp):
+    return _normalized(rel, inline_mfp=inline_mfp)
+
+
+def settle_lets(rel: mir.Relation) -> mir.Relation:
+    """The same with the numbers that there are, where no two bindings share one and none is recursive.
+
+    While a plan is being made smaller: a part whose bindings keep their numbers is the part that is known already.
+    """
+    return _normalized(rel, inline_mfp=False, keep=_are_distinct(rel))
+
+
+def _normalized(rel: mir.Relation, *, inline_mfp: bool, keep: bool = False) -> mir.Relation:
+    if not part_of(rel, parts()).kinds & _BINDINGS:
+        return rel
+    if _is_normal(rel, inline_mfp=inline_mfp, keep=keep):
         return rel
     while True:
-        stages, body = _Hoist().frame(rel, {})
+        stages, body = _Hoist(keep=keep).frame(rel, {})
         stages, body = _smaller(stages, body, inline_mfp=inline_mfp)
-        done = _renumbered(assemble(_merged(stages), body))
+        done = _Renumber(keep=keep).visit(assemble(_merged(stages), body), {}, {})
         if done == rel or not any(isinstance(stage, RecStage) for stage in stages):
             return done
         rel = done
 
 
-def _is_normal(rel: mir.Relation, *, inline_mfp: bool) -> bool:
-    """Whether plain bindings stand as they should: then there is nothing to do."""
+def _are_distinct(rel: mir.Relation) -> bool:
+    """Whether all bindings are plain ones with a number of their own."""
+    known = parts()
+    ids: set[int] = set()
+    stack = [rel]
+    while stack:
+        node = stack.pop()
+        if not part_of(node, known).kinds & _BINDINGS:
+            continue
+        if isinstance(node, mir.LetRec) or (isinstance(node, mir.Let) and node.id in ids):
+            return False
+        if isinstance(node, mir.Let):
+            ids.add(node.id)
+        stack.extend(mir.inputs(node))
+    return True
+
+
+def _is_normal(rel: mir.Relation, *, inline_mfp: bool, keep: bool) -> bool:
+    """Whether plain bindings stand as they should: then there is nothing to do. With `keep` their numbers are, as they are distinct."""
     known = parts()
     types: dict[int, RelationType] = {}
     counts: dict[int, int] = {}
@@ -78,7 +109,7 @@ def _is_normal(rel: mir.Relation, *, inline_mfp: bool) -> bool:
             counts[get.id] = counts.get(get.id, 0) + times
         if not isinstance(rel, mir.Let):
             return all(counts.get(local, 0) > 1 for local in types)
-        if rel.id != len(types) or _is_trivial(value, inline_mfp=inline_mfp):
+        if (not keep and rel.id != len(types)) or _is_trivial(value, inline_mfp=inline_mfp):
             return False
         types[rel.id] = relation_type(value, types)
         rel = rel.body
@@ -105,11 +136,13 @@ def assemble(stages: Sequence[Stage], body: mir.Relation) -> mir.Relation:
 
 
 class _Hoist:
-    """Collects all bindings in an order in which each stands after those it reads; ids are made unique."""
+    """Collects all bindings in an order in which each stands after those it reads; ids are made unique, unless they are to be kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, keep: bool) -> None:
         self._stages: list[Stage] = []
         self._next = 0
+        self._keep = keep
+        self._parts = parts()
 
     def frame(
         self, rel: mir.Relation, scope: Mapping[int, int]
@@ -123,10 +156,12 @@ class _Hoist:
 
     def _visit(self, rel: mir.Relation, scope: Mapping[int, int]) -> mir.Relation:
         """The relation without its bindings; `scope` maps ids as they are to ids as they become."""
+        if self._keep and not part_of(rel, self._parts).kinds & _BINDINGS:
+            return rel
         while isinstance(rel, mir.Let | mir.LetRec):
             if isinstance(rel, mir.Let):
                 value = self._visit(rel.value, scope)
-                scope = {**scope, rel.id: self._fresh()}
+                scope = {**scope, rel.id: rel.id if self._keep else self._fresh()}
                 self._stages.append(LetStage(scope[rel.id], value))
             else:
                 scope = self._recursion(rel, scope)
@@ -167,9 +202,13 @@ def _renamed(get: mir.Get, local: int) -> mir.Get:
     return get if get.id == local else msgspec.structs.replace(get, id=local)
 
 
-def _reads(rel: mir.Relation) -> Iterator[int]:
-    """The bindings that a relation reads, as often as it does."""
-    return (n.id for n in mir.walk(rel) if isinstance(n, mir.Get) and isinstance(n.id, int))
+def _reads(rel: mir.Relation) -> Mapping[int, int]:
+    """The bindings that a relation reads, and how often it does."""
+    counts: dict[int, int] = {}
+    for get, times in _local_gets(rel).items():
+        assert isinstance(get.id, int)
+        counts[get.id] = counts.get(get.id, 0) + times
+    return counts
 
 
 def _bindings(stages: Sequence[Stage]) -> Iterator[tuple[int, mir.Relation]]:
@@ -264,8 +303,8 @@ class _Inliner:
         self._replacement: dict[int, mir.Relation] = {}
         self._counts: dict[int, int] = {}
         for value in (*(v for _, v in _bindings(stages)), body):
-            for local in _reads(value):
-                self._counts[local] = self._counts.get(local, 0) + 1
+            for local, times in _reads(value).items():
+                self._counts[local] = self._counts.get(local, 0) + times
 
     def run(self) -> tuple[list[Stage], mir.Relation]:
         """The stages that are left, and the body."""
@@ -302,9 +341,9 @@ class _Inliner:
                     readers[local].add(i)
         inside = dict.fromkeys(stage.ids, 0)
         for value in stage.values:
-            for local in _reads(value):
+            for local, times in _reads(value).items():
                 if local in inside:
-                    inside[local] += 1
+                    inside[local] += times
         rest: list[int] = []
         values = list(stage.values)
         for i, local in enumerate(stage.ids):
@@ -372,14 +411,12 @@ def _merged(stages: Sequence[Stage]) -> list[Stage]:
     return done
 
 
-def _renumbered(rel: mir.Relation) -> mir.Relation:
-    """Number bindings by definition and give every Get its value's type."""
-    return _Renumber().visit(rel, {}, {})
-
-
 class _Renumber:
-    def __init__(self) -> None:
+    """Numbers bindings by definition, unless their numbers are to be kept, and gives every Get its value's type."""
+
+    def __init__(self, *, keep: bool) -> None:
         self._next = 0
+        self._keep = keep
 
     def visit(
         self, rel: mir.Relation, names: dict[int, int], types: dict[int, RelationType]
@@ -389,9 +426,10 @@ class _Renumber:
         while isinstance(rel, mir.Let | mir.LetRec):
             if isinstance(rel, mir.Let):
                 value = self.visit(rel.value, names, types)
-                names = {**names, rel.id: self._next}
-                types = {**types, self._next: relation_type(value, types)}
-                stages.append(LetStage(self._next, value))
+                new = rel.id if self._keep else self._next
+                names = {**names, rel.id: new}
+                types = {**types, new: relation_type(value, types)}
+                stages.append(LetStage(new, value))
                 self._next += 1
             else:
                 names = {**names, **{local: self._next + i for i, local in enumerate(rel.ids)}}
@@ -412,8 +450,12 @@ def _named(
         if not isinstance(get.id, int) or get.id not in names:
             return get
         new = names[get.id]
-        return msgspec.structs.replace(get, id=new, typ=types.get(new, get.typ))
+        typ = types.get(new, get.typ)
+        same = new == get.id and typ == get.typ
+        return get if same else msgspec.structs.replace(get, id=new, typ=typ)
 
+    if all(renamed(get) is get for get in _local_gets(rel)):
+        return rel
     return _with_gets(rel, renamed)
 
 

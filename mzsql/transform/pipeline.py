@@ -27,7 +27,7 @@ from mzsql.transform.join_implementation import join_implementation
 from mzsql.transform.literal_constraints import literal_constraints
 from mzsql.transform.literal_lifting import literal_lifting
 from mzsql.transform.non_null_requirements import non_null_requirements
-from mzsql.transform.normalize_lets import normalize_lets
+from mzsql.transform.normalize_lets import normalize_lets, settle_lets
 from mzsql.transform.predicate_pushdown import predicate_pushdown
 from mzsql.transform.projection_lifting import projection_lifting
 from mzsql.transform.projection_pushdown import (
@@ -90,7 +90,7 @@ COLLAPSE = Fixpoint(
         plain(redundant_join),
         contextual(fold_constants),
         contextual(flat_map_elimination),
-        plain(normalize_lets),
+        plain(settle_lets),
     ),
 )
 

@@ -155,8 +155,8 @@ class _Push:
     def run(self, rel: mir.Relation, wanted: Iterable[int]) -> tuple[mir.Relation, Columns]:
         """The narrowed relation and which of the old columns it has."""
         keep = tuple(sorted(set(wanted)))
-        reads = part_of(rel, self._parts).reads
-        key = (id(rel), keep, *(self._bindings.get(local) for local in sorted(reads)))
+        reads = part_of(rel, self._parts).order
+        key = (id(rel), keep, *map(self._bindings.get, reads))
         found = self._known.get(key)
         if found is None:
             new, have = self._narrowed(rel, keep)

@@ -18,13 +18,14 @@ from mzsql.transform.provenance import Exprs, trace
 from mzsql.transform.visit import Bindings, mapped, project, rewrite_typed
 
 _WHERE = kinds_of(mir.Reduce)
+_LOOKED_AT = kinds_of(mir.Reduce, mir.Union)
 
 
 def reduce_elision(rel: mir.Relation) -> mir.Relation:
     """Replace the Reduces over unique keys."""
     if not part_of(rel, parts()).kinds & _WHERE:
         return rel
-    return rewrite_typed(rel, _elide, _keys_of_padding, name="reduce_elision")
+    return rewrite_typed(rel, _elide, _keys_of_padding, where=_LOOKED_AT, name="reduce_elision")
 
 
 def _keys_of_padding(rel: mir.Relation, typ: RelationType, bindings: Bindings) -> RelationType:

@@ -6,12 +6,14 @@ other bindings, is the same. Equal parts of the plans of a run are one object (`
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from mzsql.expr import relation as mir
 from mzsql.expr.memo import memo
 from mzsql.expr.parts import Part, part_of, parts
 
 #: A part, and what it reads of the bindings around it.
-Key = tuple[int, ...]
+Key = int | tuple[int, ...]
 
 
 class Scope:
@@ -19,12 +21,16 @@ class Scope:
 
     def __init__(self) -> None:
         self._parts = parts()
-        self._values: dict[Key, int] = memo("bound values")
+        self._values: dict[Hashable, int] = memo("bound values")
         self._bound: dict[int, int] = {}
 
     def bind(self, local: int, value: mir.Relation) -> None:
         """From here on `local` stands for `value`, read within what is bound now."""
-        self._bound[local] = self._values.setdefault(self.key(value), len(self._values))
+        self.bind_as(local, self.key(value))
+
+    def bind_as(self, local: int, what: Hashable) -> None:
+        """From here on `local` stands for whatever `what` is all that matters of."""
+        self._bound[local] = self._values.setdefault(what, len(self._values))
 
     def unbind(self, local: int) -> None:
         """From here on nothing is known of `local`."""
@@ -32,12 +38,12 @@ class Scope:
 
     def key(self, rel: mir.Relation) -> Key:
         """What the meaning of a relation depends on; it stays unique as long as the run lasts."""
-        reads = self.part(rel).reads
-        if not reads:
-            return (id(rel),)
-        return (id(rel), *(self._bound.get(local, -1) for local in sorted(reads)))
+        order = (self._parts.get(id(rel)) or part_of(rel, self._parts)).order
+        if not order:
+            return id(rel)
+        bound = self._bound
+        return (id(rel), *[bound.get(local, -1) for local in order])
 
     def part(self, rel: mir.Relation) -> Part:
         """What is known of a relation by itself."""
-        found = self._parts.get(id(rel))
-        return part_of(rel, self._parts) if found is None else found
+        return self._parts.get(id(rel)) or part_of(rel, self._parts)

@@ -12,13 +12,18 @@ from dataclasses import dataclass
 
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
+from mzsql.expr.memo import memo
+from mzsql.expr.parts import kinds_of, part_of, parts
 from mzsql.expr.typing import relation_type
 from mzsql.repr.types import RelationType
 from mzsql.transform.equivalence_propagation import EXACT
 from mzsql.transform.join_predicates import is_not_null
+from mzsql.transform.remembered import Key, Scope
 from mzsql.transform.scalars import may_error
 from mzsql.transform.visit import filtered, project, replace_inputs
 
+_WHERE = kinds_of(mir.Join)
+_BINDINGS = kinds_of(mir.Let, mir.LetRec)
 #: A column of the first input for one of the second, and the reverse.
 Pairs = dict[int, int]
 #: A relation, and the filters through which it is read.
@@ -52,15 +57,33 @@ class _Pass:
         self._types: dict[int, RelationType] = {}
         self._offers: dict[int, tuple[_Offer, ...]] = {}
         self._behind: dict[int, tuple[Filtered, ...]] = {}
+        self._scope = Scope()
+        self._known: dict[Key, mir.Relation] = memo("semijoin_idempotence")
 
     def visit(self, rel: mir.Relation) -> mir.Relation:
         """The relation with its joins looked at."""
+        if not self._scope.part(rel).kinds & _WHERE:
+            return rel
+        key = self._scope.key(rel)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._visited(rel)
+        return found
+
+    def _visited(self, rel: mir.Relation) -> mir.Relation:
         if isinstance(rel, mir.Let):
             value = self.visit(rel.value)
             self._types[rel.id] = relation_type(value, self._types)
             self._offers[rel.id] = tuple(self._offered(value))
             self._behind[rel.id] = tuple(self._filtered(value))
-            return mir.Let(rel.id, value, self.visit(rel.body))
+            self._scope.bind(rel.id, value)
+            return replace_inputs(rel, (rel.value, rel.body), (value, self.visit(rel.body)))
+        if isinstance(rel, mir.LetRec):
+            for local in rel.ids:
+                self._types.pop(local, None)
+                self._offers.pop(local, None)
+                self._behind.pop(local, None)
+                self._scope.unbind(local)
         kids = mir.inputs(rel)
         rel = replace_inputs(rel, kids, [self.visit(kid) for kid in kids])
         if isinstance(rel, mir.Join) and isinstance(rel.implementation, mir.Unplanned):
@@ -176,7 +199,7 @@ class _Pass:
 
 def _binds(rel: mir.Relation) -> bool:
     """Whether there are bindings in a relation: it must not be there twice."""
-    return any(isinstance(node, mir.Let | mir.LetRec) for node in mir.walk(rel))
+    return bool(part_of(rel, parts()).kinds & _BINDINGS)
 
 
 def _moved(offers: list[_Offer], place: Mapping[int, int]) -> list[_Offer]:

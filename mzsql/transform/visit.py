@@ -107,16 +107,18 @@ def rewrite_typed(
     f: Callable[[mir.Relation, Sequence[RelationType]], mir.Relation],
     refine: Callable[[mir.Relation, RelationType, Bindings], RelationType] | None = None,
     *,
-    resolve: Callable[[mir.Get, mir.Relation], mir.Relation] | None = None,
+    stands_for: Callable[[mir.Relation], mir.Relation | None] | None = None,
+    where: int | None = None,
     name: str | None = None,
 ) -> mir.Relation:
     """Rewrite bottom-up with types: `f` sees each node after its inputs were rewritten, and the types of these inputs.
 
     What `f` puts in place of a node must have as many columns of the same types. `refine` may add to a node's type what is known beyond
-    it; it is told the bindings. `resolve` says what stands for a Get of a binding, told the binding's rewritten value. With a `name`, `f`,
-    `refine` and `resolve` are pure, and what became of a part is remembered in this run under that name.
+    it; it is told the bindings. `stands_for` says, told a binding's rewritten value, what is put in place of each Get of it, if anything.
+    Where these have an eye only for some kinds of nodes, `where` says which, as in `rewrite`. With a `name`, they are pure, and what became
+    of a part is remembered in this run under that name.
     """
-    return _TypedRewrite(f, refine, resolve, name).run(rel)
+    return _TypedRewrite(f, refine, stands_for, where, name).run(rel)
 
 
 _Typed = tuple[mir.Relation, RelationType]
@@ -129,65 +131,85 @@ class _TypedRewrite:
         self,
         f: Callable[[mir.Relation, Sequence[RelationType]], mir.Relation],
         refine: Callable[[mir.Relation, RelationType, Bindings], RelationType] | None,
-        resolve: Callable[[mir.Get, mir.Relation], mir.Relation] | None,
+        stands_for: Callable[[mir.Relation], mir.Relation | None] | None,
+        where: int | None,
         name: str | None,
     ) -> None:
         self._f = f
         self._refine = refine
-        self._resolve = resolve
+        self._stands_for = stands_for
+        self._put: dict[int, mir.Relation] = {}
         self._types: dict[int, RelationType] = {}
         self._values: dict[int, mir.Relation] = {}
         self._bindings = Bindings(self._values, self._types)
         self._scope = Scope()
+        self._where = where
         self._parts: dict[Key, _Typed] = {} if name is None else memo(name)
-        self._nodes: dict[tuple[object, ...], tuple[mir.Relation, mir.Relation]] = (
-            {} if name is None else memo(f"{name}, one node")
-        )
 
     def run(self, rel: mir.Relation) -> mir.Relation:
         """The relation rewritten."""
-        done: list[_Typed] = []
-        stack: list[mir.Relation | tuple[mir.Relation, Key] | int] = [rel]
+        done: list[mir.Relation] = []
+        types: list[RelationType] = []
+        stack: list[mir.Relation | tuple[mir.Relation, tuple[mir.Relation, ...], Key] | int] = [rel]
         while stack:
             task = stack.pop()
             if isinstance(task, int):
-                self._bind(task, *done[-1])
-            elif isinstance(task, tuple):
-                node, key = task
-                width = len(mir.inputs(node))
-                parts = done[len(done) - width :]
-                del done[len(done) - width :]
-                self._parts[key] = self._rewritten(node, parts)
-                done.append(self._parts[key])
-            elif (known := self._parts.get(key := self._scope.key(task))) is not None:
-                done.append(known)
+                self._bind(task, done[-1], types[-1])
+                continue
+            if isinstance(task, tuple):
+                node, kids, key = task
+                start = len(done) - len(kids)
+                found = self._rewritten(node, kids, done[start:], types[start:])
+                self._parts[key] = found
+                del done[start:], types[start:]
+            elif (known := self._known(task, key := self._scope.key(task))) is not None:
+                found = known
             else:
-                stack.append((task, key))
+                kids = mir.inputs(task)
+                stack.append((task, kids, key))
                 if isinstance(task, mir.Let):
                     stack.extend((task.body, task.id, task.value))
                 else:
-                    stack.extend(reversed(mir.inputs(task)))
-        return done[0][0]
+                    stack.extend(kids[::-1])
+                continue
+            done.append(found[0])
+            types.append(found[1])
+        return done[0]
+
+    def _known(self, rel: mir.Relation, key: Key) -> _Typed | None:
+        """What became of a part before, or of one that has nothing to rewrite in it."""
+        found = self._parts.get(key)
+        if found is not None or self._where is None or self._scope.part(rel).kinds & self._where:
+            return found
+        found = self._parts[key] = rel, relation_type(rel, self._types)
+        return found
 
     def _bind(self, local: int, value: mir.Relation, typ: RelationType) -> None:
         self._values[local], self._types[local] = value, typ
-        self._scope.bind(local, value)
+        put = self._stands_for and self._stands_for(value)
+        if put is None:
+            self._put.pop(local, None)
+        else:
+            self._put[local] = put
+        if put is None and self._refine is None:
+            # Nothing else of the value is looked at: where its type stays, so does what reads the binding.
+            self._scope.bind_as(local, typ)
+        else:
+            self._scope.bind(local, value)
 
-    def _rewritten(self, node: mir.Relation, parts: Sequence[_Typed]) -> _Typed:
-        """A node over rewritten inputs, rewritten itself."""
+    def _rewritten(
+        self,
+        node: mir.Relation,
+        kids: Sequence[mir.Relation],
+        new: Sequence[mir.Relation],
+        types: Sequence[RelationType],
+    ) -> _Typed:
+        """A node over rewritten inputs of these types, rewritten itself."""
         check_caller()
-        new = [part for part, _ in parts]
-        types = [typ for _, typ in parts]
-        node = replace_inputs(node, mir.inputs(node), new)
-        if self._resolve is not None and isinstance(node, mir.Get) and node.id in self._values:
-            assert isinstance(node.id, int)
-            node = self._resolve(node, self._values[node.id])
-        key = (id(node), *types)
-        known = self._nodes.get(key)
-        if known is None:
-            # With the node itself, so that nothing else takes its identity.
-            known = self._nodes[key] = node, kept(node, self._f(node, types))
-        node = known[1]
+        node = replace_inputs(node, kids, new)
+        if self._put and isinstance(node, mir.Get) and isinstance(node.id, int):
+            node = self._put.get(node.id, node)
+        node = kept(node, self._f(node, types))
         typ = _type_of(node, new, types, self._types)
         return node, typ if self._refine is None else self._refine(node, typ, self._bindings)
 

@@ -35,7 +35,7 @@ class _Pass:
         part = self._scope.part(rel)
         if not part.kinds & _WHERE:
             return rel
-        key = (id(rel), *(signs.get(local, False) for local in sorted(part.reads)))
+        key = (id(rel), *[signs.get(local, False) for local in part.order])
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = rel, self._visited(rel, signs)
