@@ -10,6 +10,7 @@ from memory_catalog import MemoryCatalog
 from mzsql.adapter.planner import fold_finishing
 from mzsql.expr.dataflow import MirDataflow, MirSource, PeekExport
 from mzsql.expr.evaluate import Evaluator
+from mzsql.expr.memo import remembering
 from mzsql.expr.relation import Relation
 from mzsql.frontend import lower_query, parse_statements, plan_statement, plans
 from mzsql.lir import lower
@@ -39,17 +40,25 @@ class Warehouse:
 
     def plan(self, text: str) -> DataflowDescription:
         """The physical plan of a SELECT."""
-        return lower(self.optimized(text))
+        query = self._query(text)
+        # As where a statement is planned for good.
+        with remembering():
+            return lower(optimize_dataflow(self._dataflow(query), self.context))
 
     def optimized(self, text: str) -> MirDataflow:
         return optimize_dataflow(self.built(text), self.context)
 
     def built(self, text: str) -> MirDataflow:
         """The dataflow of a SELECT, its views in it, not optimized yet."""
+        return self._dataflow(self._query(text))
+
+    def _query(self, text: str) -> Relation:
         (statement,) = parse_statements(text)
         plan = plan_statement(statement, self.catalog)
         assert isinstance(plan, plans.SelectPlan)
-        relation = lower_query(plan.query).relation
+        return lower_query(plan.query).relation
+
+    def _dataflow(self, relation: Relation) -> MirDataflow:
         export = PeekExport(GlobalId("t1"))
         return build_dataflow(export, relation, self._view, self._source, self.context)
 

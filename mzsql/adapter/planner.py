@@ -31,6 +31,7 @@ from mzsql.expr.dataflow import (
     MirSource,
 )
 from mzsql.expr.evaluate import EvalError, Evaluator
+from mzsql.expr.memo import remembering
 from mzsql.expr.relation import Project, Relation, RowSetFinishing, TopK
 from mzsql.expr.scalar import Literal, Scalar
 from mzsql.frontend import hir, lower_query, parse_statements, plan_statement
@@ -255,15 +256,16 @@ class Planner:
         def valued(view: Relation | None) -> Relation | None:
             return view if view is None or value is None else materialize(view, value)
 
-        built = build_dataflow(
-            export,
-            valued(relation),
-            lambda gid: valued(self.lookup_view(gid)),
-            self.source,
-            context,
-        )
-        mir = optimize_dataflow(built, context)
-        return Planned(mir, lower(mir, self._features()))
+        with remembering():
+            built = build_dataflow(
+                export,
+                valued(relation),
+                lambda gid: valued(self.lookup_view(gid)),
+                self.source,
+                context,
+            )
+            mir = optimize_dataflow(built, context)
+            return Planned(mir, lower(mir, self._features()))
 
     def _not_for(self, export: Export) -> frozenset[GlobalId]:
         """The indexes that a dataflow must not read: itself, and an index those on its relation that were created after it, which may
@@ -278,9 +280,10 @@ class Planner:
     def over_rows(self, export: Export, relation: Relation) -> Planned:
         """A one-shot dataflow over the rows of catalog objects as they are: no view is looked into, no index read."""
         context = self.context()
-        built = build_dataflow(export, relation, lambda _: None, self.source, context)
-        mir = optimize_dataflow(built, context)
-        return Planned(mir, lower(mir, self._features()))
+        with remembering():
+            built = build_dataflow(export, relation, lambda _: None, self.source, context)
+            mir = optimize_dataflow(built, context)
+            return Planned(mir, lower(mir, self._features()))
 
     def deploy(
         self, item: Item, relation: Relation | None = None, *, fresh: bool = False

@@ -15,9 +15,12 @@ _RUN: ContextVar[dict[str, dict[Any, Any]] | None] = ContextVar("_RUN", default=
 
 
 @contextmanager
-def remembering() -> Iterator[None]:
-    """A run: what `memo` gives in the body is the same every time it is asked; a run inside another one shares its memos."""
-    if _RUN.get() is not None:
+def remembering(*, apart: bool = False) -> Iterator[None]:
+    """A run: what `memo` gives in the body is the same every time it is asked; a run inside another one shares its memos.
+
+    With `apart` it does not: for what is planned in between and by itself, so that what was found out for it goes when it is done.
+    """
+    if _RUN.get() is not None and not apart:
         yield
         return
     token = _RUN.set({})

@@ -279,27 +279,34 @@ def walk(rel: Relation) -> Iterator[Relation]:
         stack.extend(reversed(inputs(node)))
 
 
+#: Relations as wide as their input.
+_AS_WIDE = frozenset({Filter, TopK, Negate, Threshold, ArrangeBy})
+
+
 def arity(rel: Relation) -> int:
     """The number of columns."""
     extra = 0
     while True:
-        if isinstance(rel, Constant | Get):
-            return extra + len(rel.typ.columns)
-        if isinstance(rel, Project):
+        if type(rel) in _AS_WIDE:
+            rel = rel.input  # type: ignore[union-attr]  # the class says it
+        elif isinstance(rel, Project):
             return extra + len(rel.outputs)
-        if isinstance(rel, Map):
+        elif isinstance(rel, Get):
+            return extra + len(rel.typ.columns)
+        elif isinstance(rel, Map):
             extra += len(rel.scalars)
             rel = rel.input
         elif isinstance(rel, Join):
             return extra + sum(map(arity, rel.inputs))
         elif isinstance(rel, Reduce):
             return extra + len(rel.group_key) + len(rel.aggregates)
+        elif isinstance(rel, Union):
+            rel = rel.inputs[0]
+        elif isinstance(rel, Constant):
+            return extra + len(rel.typ.columns)
         elif isinstance(rel, FlatMap):
             extra += len(rel.output.columns)
             rel = rel.input
-        elif isinstance(rel, Let | LetRec):
-            rel = rel.body
-        elif isinstance(rel, Union):
-            rel = rel.inputs[0]
         else:
-            rel = rel.input
+            assert isinstance(rel, Let | LetRec)
+            rel = rel.body

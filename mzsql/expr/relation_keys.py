@@ -31,8 +31,11 @@ ONE_TO_ONE = frozenset(
 
 def normalize_keys(keys: Iterable[Iterable[int]]) -> Keys:
     """Keys without those that contain another one, shortest first, at most a handful."""
+    different = {frozenset(key) for key in keys}
+    if len(different) < 2:
+        return tuple(tuple(sorted(key)) for key in different)
     found: list[frozenset[int]] = []
-    for key in sorted({frozenset(key) for key in keys}, key=lambda k: (len(k), sorted(k))):
+    for key in sorted(different, key=lambda k: (len(k), sorted(k))):
         if not any(other <= key for other in found):
             found.append(key)
     return tuple(tuple(sorted(key)) for key in found[:_MAX_KEYS])

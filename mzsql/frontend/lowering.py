@@ -18,6 +18,7 @@ import msgspec
 
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as ms
+from mzsql.expr.memo import remembering
 from mzsql.expr.relation import RowSetFinishing
 from mzsql.expr.typing import relation_type
 from mzsql.frontend import hir
@@ -60,6 +61,7 @@ class LoweredQuery:
     finishing: RowSetFinishing
 
 
+@remembering()
 def lower_query(query: hir.Query) -> LoweredQuery:
     """Decorrelate a query.
 

@@ -14,6 +14,7 @@ import msgspec
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
 from mzsql.expr.dataflow import MirDataflow
+from mzsql.expr.memo import remembering
 from mzsql.expr.mfp import MapFilterProject, compose, extract_mfp
 from mzsql.expr.temporal import extract_temporal
 from mzsql.expr.typing import relation_type
@@ -37,6 +38,7 @@ class _Lowered:
     arity: int
 
 
+@remembering()
 def lower(df: MirDataflow, features: OptimizerFeatures | None = None) -> lir.DataflowDescription:
     """The physical plan of an optimized dataflow.
 

@@ -41,6 +41,11 @@ def _puts_out_error(rel: mir.Relation) -> bool:
 
 def canonical(mfp: MapFilterProject) -> MapFilterProject:
     """The optimized MFP, its predicates in the order in which a Filter has them."""
-    done = mfp.optimize()
-    preds = ordered([pred for _, pred in done.predicates], by_cost, may_error)
-    return msgspec.structs.replace(done, predicates=tuple(placed(pred) for pred in preds))
+    known: dict[MapFilterProject, MapFilterProject] = memo("canonical")
+    found = known.get(mfp)
+    if found is None:
+        done = mfp.optimize()
+        preds = ordered([pred for _, pred in done.predicates], by_cost, may_error)
+        found = msgspec.structs.replace(done, predicates=tuple(placed(pred) for pred in preds))
+        known[mfp] = found
+    return found

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from mzsql.expr import functions
 from mzsql.expr import scalar as sc
+from mzsql.expr.memo import memo
 from mzsql.expr.typing import nullable, strict_columns
 from mzsql.repr.types import BOOLEAN, ColumnType
 from mzsql.transform.context import OptimizerContext
@@ -122,6 +123,14 @@ def _not_null_column(pred: sc.Scalar) -> int | None:
 
 def _rejects(pred: sc.Scalar) -> frozenset[int]:
     """Columns whose NULL makes a predicate NULL before anything in it can fail."""
+    known: dict[sc.Scalar, frozenset[int]] = memo("rejected NULLs")
+    rejected = known.get(pred)
+    if rejected is None:
+        rejected = known[pred] = _rejected(pred)
+    return rejected
+
+
+def _rejected(pred: sc.Scalar) -> frozenset[int]:
     found = strict_columns(pred)
     for node in sc.walk(pred):
         fails = isinstance(node, sc.Call) and functions.scalar(node.func).may_error

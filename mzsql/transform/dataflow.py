@@ -12,6 +12,7 @@ import msgspec
 
 from mzsql.expr import relation as mir
 from mzsql.expr.dataflow import Export, IndexExport, MirDataflow, MirObject, MirSource
+from mzsql.expr.memo import remembering
 from mzsql.expr.typing import relation_type
 from mzsql.frontend.depth import deep
 from mzsql.repr.ids import GlobalId
@@ -79,6 +80,7 @@ class _Builder:
         return MirObject(gid, plan, relation_type(plan))
 
 
+@remembering()
 def build_dataflow(
     export: Export,
     rel: mir.Relation | None,
@@ -112,6 +114,7 @@ def build_dataflow(
     return MirDataflow(tuple(builder.sources.values()), (), tuple(objects), export)
 
 
+@remembering()
 def optimize_dataflow(df: MirDataflow, ctx: OptimizerContext) -> MirDataflow:
     """The whole pipeline over a dataflow (reference facts 6.2)."""
     readable = {source.id: source for source in df.source_imports}
@@ -127,5 +130,5 @@ def optimize_dataflow(df: MirDataflow, ctx: OptimizerContext) -> MirDataflow:
 
 def optimize_local(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:
     """The logical transforms of one view, without regard to indexes."""
-    with deep():
+    with remembering(apart=True), deep():
         return pipeline.optimize_logical(rel, ctx)
