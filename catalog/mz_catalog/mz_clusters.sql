@@ -6,11 +6,13 @@
 -- size: the size of its replicas, a key of `mz_cluster_replica_sizes`; NULL where it is not managed
 -- replication_factor: how many replicas it has; NULL where it is not managed
 -- owner_id: the role that owns it, a key of `mz_roles`
+-- privileges: who was granted what on it, as `grantee=letters/grantor`; nothing before the sign is everybody
 CREATE SOURCE mz_catalog.mz_clusters (
     id text NOT NULL,
     name text NOT NULL,
     managed boolean NOT NULL,
     size text,
     replication_factor uint4,
-    owner_id text NOT NULL
+    owner_id text NOT NULL,
+    privileges text[] NOT NULL
 );

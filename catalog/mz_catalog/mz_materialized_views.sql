@@ -7,6 +7,7 @@
 -- cluster_id: the cluster that maintains it, a key of `mz_clusters`
 -- definition: the view's query
 -- owner_id: the role that owns it, a key of `mz_roles`
+-- privileges: who was granted what on it, as `grantee=letters/grantor`; nothing before the sign is everybody
 -- create_sql: the statement that makes the view
 CREATE SOURCE mz_catalog.mz_materialized_views (
     id text NOT NULL,
@@ -16,5 +17,6 @@ CREATE SOURCE mz_catalog.mz_materialized_views (
     cluster_id text NOT NULL,
     definition text NOT NULL,
     owner_id text NOT NULL,
+    privileges text[] NOT NULL,
     create_sql text
 );

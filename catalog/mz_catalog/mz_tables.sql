@@ -5,6 +5,7 @@
 -- schema_id: the schema it is in, a key of `mz_schemas`
 -- name: the table's name within its schema
 -- owner_id: the role that owns it, a key of `mz_roles`
+-- privileges: who was granted what on it, as `grantee=letters/grantor`; nothing before the sign is everybody
 -- create_sql: the statement that makes the table
 CREATE SOURCE mz_catalog.mz_tables (
     id text NOT NULL,
@@ -12,5 +13,6 @@ CREATE SOURCE mz_catalog.mz_tables (
     schema_id text NOT NULL,
     name text NOT NULL,
     owner_id text NOT NULL,
+    privileges text[] NOT NULL,
     create_sql text
 );

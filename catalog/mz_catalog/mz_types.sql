@@ -6,11 +6,13 @@
 -- name: the type's name
 -- category: `boolean`, `numeric`, `string`, `date-time`, `timespan`, `array`, `list`, `map`, `pseudo` or `user-defined`
 -- owner_id: the role that owns it, a key of `mz_roles`
+-- privileges: who was granted what on it, as `grantee=letters/grantor`; nothing before the sign is everybody
 CREATE SOURCE mz_catalog.mz_types (
     id text NOT NULL,
     oid oid NOT NULL,
     schema_id text NOT NULL,
     name text NOT NULL,
     category text NOT NULL,
-    owner_id text NOT NULL
+    owner_id text NOT NULL,
+    privileges text[] NOT NULL
 );

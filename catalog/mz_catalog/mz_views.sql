@@ -6,6 +6,7 @@
 -- name: the view's name within its schema
 -- definition: the view's query
 -- owner_id: the role that owns it, a key of `mz_roles`
+-- privileges: who was granted what on it, as `grantee=letters/grantor`; nothing before the sign is everybody
 -- create_sql: the statement that makes the view
 CREATE SOURCE mz_catalog.mz_views (
     id text NOT NULL,
@@ -14,5 +15,6 @@ CREATE SOURCE mz_catalog.mz_views (
     name text NOT NULL,
     definition text NOT NULL,
     owner_id text NOT NULL,
+    privileges text[] NOT NULL,
     create_sql text
 );

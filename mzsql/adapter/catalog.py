@@ -28,6 +28,7 @@ from mzsql.adapter.catalog_objects import (
     Deployment,
     Lease,
     Meta,
+    Privilege,
     Replica,
     Role,
     Schema,
@@ -90,6 +91,7 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True):
         database: the name of its schema's database.
         owner: the id of the role that owns it.
         typ: what a type is a name for.
+        privileges: who was granted what on it; None: what such a thing begins with.
     """
 
     id: GlobalId
@@ -111,6 +113,7 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True):
     database: str = DATABASE
     owner: str = FIRST_ID
     typ: SqlType | None = None
+    privileges: tuple[Privilege, ...] | None = None
 
     @property
     def full_name(self) -> str:

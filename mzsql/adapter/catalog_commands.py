@@ -118,8 +118,10 @@ def role_named(state: CatalogState, name: str) -> Role:
     return found
 
 
-def drop_role(state: CatalogState, name: str, current: str) -> Change:
-    """Remove a role that owns nothing and that nobody speaks as."""
+def drop_role(
+    state: CatalogState, name: str, current: str, granted: Collection[str] = ()
+) -> Change:
+    """Remove a role that owns nothing, was granted nothing and that nobody speaks as."""
     role = role_named(state, name)
     if name == current:
         raise DependentObjects("current role cannot be dropped", sqlstate="55006")
@@ -133,11 +135,11 @@ def drop_role(state: CatalogState, name: str, current: str) -> Change:
         *(f'schema "{s.name}"' for s in state.schemas.values() if s.owner == role.id),
         *(f'database "{d.name}"' for d in state.databases.values() if d.owner == role.id),
     ]
-    if owned:
+    if owned or granted:
         raise DependentObjects(
             f'role "{name}" cannot be dropped because some objects depend on it',
-            detail="\n".join(f"owner of {one}" for one in owned),
-            hint="Give them another owner: ALTER … OWNER TO …",
+            detail="\n".join([*(f"owner of {one}" for one in owned), *granted]),
+            hint="Give them another owner: ALTER … OWNER TO …, and REVOKE what was granted.",
         )
     gone: dict[str, bytes | None] = {f"role/{role.id}": None}
     for other in state.roles.values():

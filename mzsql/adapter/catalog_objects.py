@@ -37,12 +37,21 @@ SIZES: Mapping[str, Size] = {
 }
 
 
+class Privilege(msgspec.Struct, frozen=True):
+    """What one role granted another on something: their ids (``p`` for PUBLIC), and a letter for each privilege."""
+
+    grantee: str
+    grantor: str
+    modes: str
+
+
 class Database(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A database."""
+    """A database; `privileges` None: those that such a thing begins with."""
 
     id: str
     name: str
     owner: str = FIRST_ID
+    privileges: tuple[Privilege, ...] | None = None
 
 
 class Schema(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -52,14 +61,16 @@ class Schema(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     database: str = FIRST_ID
     owner: str = FIRST_ID
+    privileges: tuple[Privilege, ...] | None = None
 
 
 class Role(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A role and the ids of the roles that it is a member of."""
+    """A role, the ids of the roles that it is a member of, and what it was granted on the system."""
 
     id: str
     name: str
     member_of: tuple[str, ...] = ()
+    system_privileges: tuple[Privilege, ...] = ()
 
 
 class Replica(msgspec.Struct, frozen=True):
@@ -81,6 +92,7 @@ class Cluster(msgspec.Struct, frozen=True, omit_defaults=True):
     size: str | None = None
     replication_factor: int | None = None
     owner: str = FIRST_ID
+    privileges: tuple[Privilege, ...] | None = None
 
 
 class Lease(msgspec.Struct, frozen=True):

@@ -6,16 +6,17 @@ compare-and-append. What goes with a schema, a database or a cluster is cleaned 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import msgspec
 
 from mzsql.adapter import catalog_clusters as clusters
 from mzsql.adapter import catalog_commands as commands
+from mzsql.adapter import catalog_privileges as privileges
 from mzsql.adapter import catalog_renames as renames
-from mzsql.adapter.catalog import CatalogState, Item, put
-from mzsql.adapter.catalog_objects import Role
+from mzsql.adapter.catalog import CatalogState, Item, applied, put
+from mzsql.adapter.catalog_objects import Role, Schema
 from mzsql.adapter.dataflows import Dataflows
 from mzsql.adapter.durable_map import Change
 from mzsql.adapter.environment import Environment
@@ -27,6 +28,7 @@ from mzsql.frontend import catalog_plans as cp
 from mzsql.frontend import parse_statements, plan_statement
 from mzsql.frontend import plans as p
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS, FullName
+from mzsql.frontend.parse_privileges import PRIVILEGES
 from mzsql.repr.errors import (
     DependentObjects,
     DuplicateObject,
@@ -72,6 +74,8 @@ class Namespaces:
                 self._drop(session, plan)
             case cp.MembershipPlan():
                 self._transact(lambda state: self._membership(state, plan))
+            case cp.PrivilegesPlan():
+                self._transact(lambda state: self._granted(state, plan))
             case _:
                 self._alter(session, plan)
 
@@ -181,7 +185,9 @@ class Namespaces:
             case "cluster replica":
                 return clusters.drop_replicas(state, [(target.name[0], name)])
             case _:
-                return commands.drop_role(state, name, session.user)
+                role = state.role(name)
+                granted = () if role is None else privileges.granted_to(state, role)
+                return commands.drop_role(state, name, session.user, granted)
 
     # --- ALTER, COMMENT -----------------------------------------------------------------------
 
@@ -262,7 +268,10 @@ class Namespaces:
             case cp.SetOwnerPlan():
                 role = commands.role_named(state, plan.role)
                 kind, key, holder = self._holder(state, target)
-                return dict([put(kind, key, msgspec.structs.replace(holder, owner=role.id))])
+                # A replica's owner is its cluster's.
+                if not isinstance(holder, privileges.Owned):
+                    return dict([put(kind, key, msgspec.structs.replace(holder, owner=role.id))])
+                return dict([put(kind, key, privileges.owned_by(holder, role.id))])
             case cp.AlterRolePlan():
                 commands.role_named(state, target.name[-1])
                 return {}
@@ -331,6 +340,48 @@ class Namespaces:
                 state = msgspec.structs.replace(state, roles=roles)
                 change.update(made)
         return change
+
+    def _granted(self, state: CatalogState, plan: cp.PrivilegesPlan) -> Change:
+        said = plan.privileges
+        modes = None if said is None else "".join(PRIVILEGES[word] for word in said)
+        change: dict[str, bytes | None] = {}
+        grantees = [privileges.grantee_id(state, role) for role in plan.roles]
+        if plan.kind == "system":
+            for grantee in grantees:
+                change.update(
+                    privileges.grant_on_system(
+                        applied(state, change), grantee, modes, revoke=plan.revoke
+                    )
+                )
+            return change
+        for kind, key, holder in self._held(state, plan):
+            after = holder
+            for grantee in grantees:
+                after = privileges.changed(after, grantee, modes, revoke=plan.revoke)
+            change.update([put(kind, key, after)])
+        return change
+
+    def _held(
+        self, state: CatalogState, plan: cp.PrivilegesPlan
+    ) -> Iterator[tuple[str, str, privileges.Owned]]:
+        """What the privileges are on."""
+        if plan.places is None:
+            for target in dict.fromkeys(plan.targets):
+                kind, key, holder = self._holder(state, target)
+                assert isinstance(holder, privileges.Owned)
+                yield kind, key, holder
+            return
+        databases = {one.id: one.name for one in state.databases.values()}
+        for kind, key, holder in privileges.holders(state):
+            place: tuple[str, ...] = ()
+            if isinstance(holder, Item):
+                place = (holder.database, holder.schema)
+            elif isinstance(holder, Schema):
+                place = (databases[holder.database],)
+            within = not plan.places or any(place[: len(p)] == p for p in plan.places)
+            alike = "table" if kind == "item" and privileges.kind_of(holder) != "type" else None
+            if within and plan.kind in (privileges.kind_of(holder), alike):
+                yield kind, key, holder
 
     def _check(self, base: CatalogState, before: Item, after: Item, then: CatalogState) -> None:
         """Refuse a rename under which a definition would mean something else."""

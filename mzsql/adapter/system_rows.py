@@ -17,6 +17,14 @@ from mzsql.adapter.builtin import Builtin, builtins
 from mzsql.adapter.catalog import Item
 from mzsql.adapter.catalog_clusters import factor_of, size_of
 from mzsql.adapter.catalog_objects import FIRST_ID, SIZES
+from mzsql.adapter.catalog_privileges import (
+    READABLE,
+    USABLE,
+    acl,
+    acl_text,
+    shown,
+    system_privileges,
+)
 from mzsql.adapter.environment import Environment
 from mzsql.adapter.function_rows import aggregate_rows, function_rows, operator_rows, type_id
 from mzsql.adapter.plugin_relations import plugin_rows
@@ -75,18 +83,20 @@ def _cluster_id(item: Item, source: Source) -> str | None:
 
 def _tables(source: Source) -> Rows:
     for i in source.env.catalog.state.of_kind("table"):
-        yield i.id, oid(i.id), _schema_id(i, source), i.name, i.owner, shown_sql(i.create_sql)
+        text = shown_sql(i.create_sql)
+        yield i.id, oid(i.id), _schema_id(i, source), i.name, i.owner, acl(i), text
 
 
 def _views(source: Source) -> Rows:
     for b in builtins().values():
         if b.kind == "view":
             schema = _system_schema_id(b.schema)
-            yield b.id, oid(b.id), schema, b.name, b.query, FIRST_ID, b.sql
+            yield b.id, oid(b.id), schema, b.name, b.query, FIRST_ID, READABLE, b.sql
     for i in source.env.catalog.state.of_kind("view"):
         definition = shown_query(i.create_sql)
         schema = _schema_id(i, source)
-        yield i.id, oid(i.id), schema, i.name, definition, i.owner, shown_sql(i.create_sql)
+        text = shown_sql(i.create_sql)
+        yield i.id, oid(i.id), schema, i.name, definition, i.owner, acl(i), text
 
 
 def _materialized_views(source: Source) -> Rows:
@@ -99,6 +109,7 @@ def _materialized_views(source: Source) -> Rows:
             _cluster_id(i, source),
             shown_query(i.create_sql),
             i.owner,
+            acl(i),
             shown_sql(i.create_sql),
         )
 
@@ -107,7 +118,7 @@ def _sources(_: Source) -> Rows:
     for b in builtins().values():
         if b.kind == "source":
             schema = _system_schema_id(b.schema)
-            yield b.id, oid(b.id), schema, b.name, "system", FIRST_ID, b.sql
+            yield b.id, oid(b.id), schema, b.name, "system", FIRST_ID, READABLE, b.sql
 
 
 def _indexes(source: Source) -> Rows:
@@ -209,18 +220,42 @@ def _types(source: Source) -> Rows:
     for kind, number in sorted(TYPE_OIDS.items(), key=lambda one: one[1]):
         schema = _system_schema_id("pg_catalog" if kind in _OF_POSTGRESQL else "mz_catalog")
         category = categories.get(kind, "user-defined")
-        yield type_id(number), number, schema, _PG_NAMES.get(kind, kind), category, FIRST_ID
+        yield type_id(number), number, schema, _PG_NAMES.get(kind, kind), category, FIRST_ID, USABLE
     for kind, number in ARRAY_OIDS.items():
         schema = _system_schema_id("pg_catalog" if kind in _OF_POSTGRESQL else "mz_catalog")
-        yield type_id(number), number, schema, f"_{_PG_NAMES.get(kind, kind)}", "array", FIRST_ID
+        yield (
+            type_id(number),
+            number,
+            schema,
+            f"_{_PG_NAMES.get(kind, kind)}",
+            "array",
+            FIRST_ID,
+            USABLE,
+        )
     for name, number in RANGE_OIDS.items():
-        yield type_id(number), number, _system_schema_id("pg_catalog"), name, "range", FIRST_ID
+        yield (
+            type_id(number),
+            number,
+            _system_schema_id("pg_catalog"),
+            name,
+            "range",
+            FIRST_ID,
+            USABLE,
+        )
     for name, number in PSEUDO_OIDS.items():
-        yield type_id(number), number, _system_schema_id("pg_catalog"), name, "pseudo", FIRST_ID
+        yield (
+            type_id(number),
+            number,
+            _system_schema_id("pg_catalog"),
+            name,
+            "pseudo",
+            FIRST_ID,
+            USABLE,
+        )
     for i in source.env.catalog.state.of_kind("type"):
         assert i.typ is not None
         category = "composite" if i.typ.kind == "record" else i.typ.kind
-        yield i.id, oid(i.id), _schema_id(i, source), i.name, category, i.owner
+        yield i.id, oid(i.id), _schema_id(i, source), i.name, category, i.owner, acl(i)
 
 
 def _array_types(_: Source) -> Rows:
@@ -271,14 +306,14 @@ def _time_zones(_: Source) -> Rows:
 
 def _schemas(source: Source) -> Rows:
     for number, name in enumerate(SYSTEM_SCHEMAS, start=1):
-        yield f"s{number}", oid(f"s{number}"), None, name, FIRST_ID
+        yield f"s{number}", oid(f"s{number}"), None, name, FIRST_ID, USABLE
     for one in source.env.catalog.state.schemas.values():
-        yield one.id, oid(one.id), one.database, one.name, one.owner
+        yield one.id, oid(one.id), one.database, one.name, one.owner, acl(one)
 
 
 def _databases(source: Source) -> Rows:
     for one in source.env.catalog.state.databases.values():
-        yield one.id, oid(one.id), one.name, one.owner
+        yield one.id, oid(one.id), one.name, one.owner, acl(one)
 
 
 def _roles(source: Source) -> Rows:
@@ -289,7 +324,7 @@ def _roles(source: Source) -> Rows:
 def _role_members(source: Source) -> Rows:
     for one in source.env.catalog.state.roles.values():
         for role in one.member_of:
-            yield role, one.id
+            yield role, one.id, FIRST_ID
 
 
 def _comments(source: Source) -> Rows:
@@ -304,7 +339,8 @@ def _clusters(source: Source) -> Rows:
     state = source.env.catalog.state
     for cluster in state.clusters.values():
         size, factor = size_of(state, cluster), factor_of(state, cluster)
-        yield cluster.id, cluster.name, cluster.managed, size, factor, cluster.owner
+        own = cluster.owner, acl(cluster)
+        yield cluster.id, cluster.name, cluster.managed, size, factor, *own
 
 
 def _cluster_replicas(source: Source) -> Rows:
@@ -403,6 +439,10 @@ _DERIVED: dict[str, Callable[[Source], Rows]] = {
     "mz_catalog.mz_databases": _databases,
     "mz_catalog.mz_roles": _roles,
     "mz_catalog.mz_role_members": _role_members,
+    "mz_catalog.mz_system_privileges": lambda source: (
+        (acl_text(one),) for one in system_privileges(source.env.catalog.state)
+    ),
+    "mz_internal.mz_show_all_privileges": lambda source: shown(source.env.catalog.state),
     "mz_internal.mz_comments": _comments,
     "mz_catalog.mz_clusters": _clusters,
     "mz_catalog.mz_cluster_replicas": _cluster_replicas,

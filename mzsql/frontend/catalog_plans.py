@@ -225,6 +225,26 @@ class MembershipPlan(msgspec.Struct, frozen=True, tag="membership"):
         return "REVOKE ROLE" if self.revoke else "GRANT ROLE"
 
 
+class PrivilegesPlan(msgspec.Struct, frozen=True, tag="privileges"):
+    """GRANT and REVOKE of privileges.
+
+    `privileges` None: ALL. Without `targets` it is the system, or with `places` (schemas or databases by their names; none: everywhere)
+    all there is of `kind` within them.
+    """
+
+    privileges: tuple[str, ...] | None
+    kind: str
+    targets: tuple[Target, ...]
+    places: tuple[tuple[str, ...], ...] | None
+    roles: tuple[str, ...]
+    revoke: bool
+
+    @property
+    def tag_text(self) -> str:
+        """The command's tag."""
+        return "REVOKE" if self.revoke else "GRANT"
+
+
 class CommentPlan(msgspec.Struct, frozen=True, tag="comment"):
     """COMMENT ON; `column` counts from 1; `text` None takes the comment away."""
 
@@ -259,6 +279,7 @@ CatalogPlan = (
     | SetOwnerPlan
     | AlterRolePlan
     | MembershipPlan
+    | PrivilegesPlan
     | CommentPlan
 )
 CATALOG_PLANS = (
@@ -276,5 +297,6 @@ CATALOG_PLANS = (
     SetOwnerPlan,
     AlterRolePlan,
     MembershipPlan,
+    PrivilegesPlan,
     CommentPlan,
 )

@@ -156,6 +156,28 @@ class Membership(Statement):
 
 
 @dataclass(frozen=True)
+class Privileges(Statement):
+    """GRANT privileges ON what TO roles, REVOKE … FROM.
+
+    Attributes:
+        privileges: their words; None: ALL.
+        kind: ``table``, ``type``, ``schema``, ``database``, ``cluster``, ``system``.
+        names: what they are on, or for ALL … IN the names of schemas or databases.
+        every: ``schema`` or ``database`` for ALL … IN, ``everywhere`` for ALL alone; None otherwise.
+        roles: who gets or loses them.
+        position: where the privileges stand.
+    """
+
+    privileges: tuple[str, ...] | None
+    kind: str
+    names: tuple[Name, ...]
+    every: str | None
+    roles: tuple[Name, ...]
+    revoke: bool
+    position: int
+
+
+@dataclass(frozen=True)
 class Comment(Statement):
     """COMMENT ON <kind> name IS text; a column's name is its relation's and its own."""
 

@@ -7,7 +7,7 @@ from sqlglot.tokenizer_core import TokenType
 from mzsql.frontend import catalog_statements as cs
 from mzsql.frontend import statements as st
 from mzsql.frontend.catalog import PartialName
-from mzsql.frontend.parse_pieces import Pieces
+from mzsql.frontend.parse_privileges import PrivilegeParser
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
 #: Options of clusters, and of their replicas; values of the latter three pieces are checked when they are planned.
@@ -79,13 +79,8 @@ def _words(options: tuple[tuple[str, ...], ...]) -> str:
     return "one of " + " or ".join(firsts)
 
 
-class CatalogParser(Pieces):
+class CatalogParser(PrivilegeParser):
     """Parses these statements."""
-
-    def plain_name(self) -> st.Name:
-        """A name of one part."""
-        position = self.position()
-        return st.Name(PartialName(self.identifier()), position)
 
     def replica_name(self) -> st.Name:
         """cluster.replica"""
@@ -303,43 +298,7 @@ class CatalogParser(Pieces):
         self.p._match_r_paren()
         return cs.AlterCluster(self.source, name, options, setting == "reset", if_exists)
 
-    # --- GRANT, COMMENT -----------------------------------------------------------------------
-
-    def grant(self) -> cs.Membership:
-        """GRANT role TO role, its first word taken."""
-        return self._membership("TO", revoke=False)
-
-    def revoke(self) -> cs.Membership:
-        """REVOKE role FROM role, its first word taken."""
-        return self._membership("FROM", revoke=True)
-
-    def _membership(self, preposition: str, *, revoke: bool) -> cs.Membership:
-        position = self.position()
-        roles = self._privilege_free_names(position)
-        if not self.at(preposition):
-            self._refuse_privileges(position)
-        self.at("GROUP")
-        members = self._plain_names()
-        return cs.Membership(self.source, roles, members, revoke)
-
-    def _privilege_free_names(self, position: int) -> tuple[st.Name, ...]:
-        words = ("SELECT", "INSERT", "UPDATE", "DELETE", "USAGE", "CREATE", "ALL")
-        if any(self._at_word(word) for word in words):
-            self._refuse_privileges(position)
-        return self._plain_names()
-
-    def _plain_names(self) -> tuple[st.Name, ...]:
-        found = [self.plain_name()]
-        while self.p._match(TokenType.COMMA):
-            found.append(self.plain_name())
-        return tuple(found)
-
-    def _refuse_privileges(self, position: int) -> None:
-        raise Unsupported(
-            "privileges on objects are not supported",
-            position=position,
-            hint="Every role may do everything; GRANT role TO role records a membership.",
-        )
+    # --- COMMENT ------------------------------------------------------------------------------
 
     def comment(self) -> cs.Comment:
         """COMMENT ON … IS …, its first word taken."""

@@ -53,12 +53,7 @@ _SHOW_KINDS = (
     ("SUBSOURCES",),
 )
 #: What Materialize shows of access to things, of which there is none to show here.
-_UNKNOWN_KINDS = (
-    ("PRIVILEGES",),
-    ("DEFAULT", "PRIVILEGES"),
-    ("ROLE", "MEMBERSHIP"),
-    ("NETWORK", "POLICIES"),
-)
+_UNKNOWN_KINDS = (("DEFAULT", "PRIVILEGES"), ("NETWORK", "POLICIES"))
 _ISOLATION = (
     ("STRICT", "SERIALIZABLE"),
     ("STRONG", "SESSION", "SERIALIZABLE"),
@@ -185,11 +180,17 @@ class SessionParser(DefinitionParser):
             query = exp.select(exp.alias_(exp.Anonymous(this="current_schema"), "schema"))
             return st.Select(self.source, query, (start, self.p._prev.end + 1))
         if shown is None:
+            granted = self.shown_privileges()
+            if granted is not None:
+                return self._ordered(granted, start)
             self._refuse_privileges_shown(start + 1)
             return st.ShowVariable(self.source, self._variable())
         if not self._at_where():
             return shown
-        query = self._where(show_table(shown)).order_by(exp.Literal.number(1), copy=False)
+        return self._ordered(self._where(show_table(shown)), start)
+
+    def _ordered(self, query: exp.Select, start: int) -> st.Select:
+        query = query.order_by(exp.Literal.number(1), copy=False)
         return st.Select(self.source, query, (start, self.p._prev.end + 1))
 
     def shown_query(self) -> exp.Expr:
@@ -228,7 +229,7 @@ class SessionParser(DefinitionParser):
             raise Unsupported(
                 f"SHOW {what.upper()} is not supported",
                 position=position,
-                hint="Every role may do everything. Roles are in mz_catalog.mz_roles, memberships in mz_catalog.mz_role_members.",
+                hint="Every role may do everything. There are SHOW ROLES, SHOW ROLE MEMBERSHIP and SHOW PRIVILEGES.",
             )
 
     def _at_where(self) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from mzsql.frontend import catalog_statements as cs
 from mzsql.frontend import plans
 from mzsql.frontend import statements as st
 from mzsql.frontend.catalog import CatalogItem, CatalogView
@@ -30,6 +31,7 @@ from mzsql.frontend.dml import plan_copy_from, plan_delete, plan_insert, plan_up
 from mzsql.frontend.names import item_named, wrong_kind
 from mzsql.frontend.parse import parse_statements
 from mzsql.frontend.plan_catalog import CATALOG_PLANNERS
+from mzsql.frontend.plan_privileges import plan_privileges
 from mzsql.frontend.plan_types import plan_create_type
 from mzsql.frontend.query import QueryPlanner
 from mzsql.frontend.retention import altered, missing, with_retention
@@ -203,5 +205,6 @@ _PLANNERS: dict[type, Callable[[Any, CatalogView], plans.Plan]] = {
     st.Deallocate: lambda s, _c: plans.DeallocatePlan(s.name),
     st.Discard: lambda s, _c: plans.DiscardPlan(s.everything),
     **CATALOG_PLANNERS,
+    cs.Privileges: plan_privileges,
     st.CopyTo: lambda s, c: plan_copy_to(s, c, plan_statement),
 }

@@ -1,0 +1,178 @@
+"""GRANT and REVOKE: privileges on objects, memberships of roles; SHOW PRIVILEGES and SHOW ROLE MEMBERSHIP, parsed."""
+
+from __future__ import annotations
+
+from sqlglot import expressions as exp
+from sqlglot.tokenizer_core import TokenType
+
+from mzsql.frontend import catalog_statements as cs
+from mzsql.frontend import statements as st
+from mzsql.frontend.catalog import PartialName
+from mzsql.frontend.parse_pieces import Pieces
+from mzsql.repr.errors import Unsupported
+
+#: Privileges and the letters that they are written with, in the order of an ACL.
+PRIVILEGES = {
+    "INSERT": "a",
+    "SELECT": "r",
+    "UPDATE": "w",
+    "DELETE": "d",
+    "USAGE": "U",
+    "CREATE": "C",
+    "CREATEROLE": "R",
+    "CREATEDB": "B",
+    "CREATECLUSTER": "N",
+    "CREATENETWORKPOLICY": "P",
+}
+_KINDS = ("TABLE", "TYPE", "SECRET", "CONNECTION", "SCHEMA", "DATABASE", "CLUSTER")
+_ALL_OF = {f"{kind}S": kind for kind in _KINDS}
+_SHOWN = (
+    *((f"{kind}S",) for kind in ("OBJECT", *_KINDS)),
+    ("SYSTEM",),
+)
+
+
+class PrivilegeParser(Pieces):
+    """Parses these statements."""
+
+    def plain_name(self) -> st.Name:
+        """A name of one part."""
+        position = self.position()
+        return st.Name(PartialName(self.identifier()), position)
+
+    def name_of(self, kind: str) -> st.Name:
+        """A name as things of this kind have."""
+        raise NotImplementedError
+
+    def grant(self) -> cs.Membership | cs.Privileges:
+        """GRANT role TO role, GRANT privileges ON what TO role; its first word taken."""
+        return self._granted("TO", revoke=False)
+
+    def revoke(self) -> cs.Membership | cs.Privileges:
+        """REVOKE … FROM role, its first word taken."""
+        return self._granted("FROM", revoke=True)
+
+    def _granted(self, preposition: str, *, revoke: bool) -> cs.Membership | cs.Privileges:
+        if self._at_privilege():
+            return self._privileges(preposition, revoke=revoke)
+        roles = self._plain_names()
+        self.need(preposition)
+        self.at("GROUP")
+        return cs.Membership(self.source, roles, self._plain_names(), revoke)
+
+    def _at_privilege(self) -> bool:
+        token = self.p._curr
+        if not token or token.token_type == TokenType.IDENTIFIER:
+            return False
+        return token.text.upper() in ("ALL", *PRIVILEGES)
+
+    def _plain_names(self) -> tuple[st.Name, ...]:
+        found = [self.plain_name()]
+        while self.p._match(TokenType.COMMA):
+            found.append(self.plain_name())
+        return tuple(found)
+
+    def _privileges(self, preposition: str, *, revoke: bool) -> cs.Privileges:
+        position = self.position()
+        said: tuple[str, ...] | None = None
+        if self.at("ALL"):
+            self.at("PRIVILEGES")
+        else:
+            said = self._named_privileges()
+        self.need("ON")
+        kind, names, every = self._what()
+        self.need(preposition)
+        self.at("GROUP")
+        roles = self._plain_names()
+        return cs.Privileges(self.source, said, kind, names, every, roles, revoke, position)
+
+    def _named_privileges(self) -> tuple[str, ...]:
+        found: list[str] = []
+        while True:
+            privilege = self.one_of(tuple((word,) for word in PRIVILEGES))
+            if privilege is None:
+                self.p.expected(f"one of {' or '.join(PRIVILEGES)}")
+            assert privilege is not None
+            found.append(privilege.upper())
+            if not self.p._match(TokenType.COMMA):
+                return tuple(dict.fromkeys(found))
+
+    def _what(self) -> tuple[str, tuple[st.Name, ...], str | None]:
+        """The kind of what a privilege is on, names, and for ALL … IN what the names are of."""
+        if self.at("SYSTEM"):
+            return "system", (), None
+        if self.at("ALL"):
+            return self._all_of()
+        position = self.position()
+        kind = self.one_of(tuple((word,) for word in _KINDS)) or "table"
+        self._refuse_kind(kind, position)
+        names = [self.name_of(kind)]
+        while self.p._match(TokenType.COMMA):
+            names.append(self.name_of(kind))
+        return kind, tuple(names), None
+
+    def _refuse_kind(self, kind: str, position: int) -> None:
+        if kind in ("secret", "connection"):
+            raise Unsupported(f"there are no {kind}s", position=position)
+
+    def _all_of(self) -> tuple[str, tuple[st.Name, ...], str | None]:
+        position = self.position()
+        said = self.one_of(tuple((word,) for word in _ALL_OF))
+        if said is None:
+            self.p.expected(f"one of {' or '.join(_ALL_OF)}")
+        assert said is not None
+        kind = _ALL_OF[said.upper()].lower()
+        self._refuse_kind(kind, position)
+        if not self.at("IN"):
+            return kind, (), "everywhere"
+        within = self.one_of((("SCHEMA",), ("DATABASE",)))
+        if within is None:
+            self.p.expected("one of DATABASE or SCHEMA")
+        assert within is not None
+        names = [self.name_of(within)]
+        while self.p._match(TokenType.COMMA):
+            names.append(self.name_of(within))
+        return kind, tuple(names), within
+
+    # --- SHOW ---------------------------------------------------------------------------------
+
+    def shown_privileges(self) -> exp.Select | None:
+        """SHOW PRIVILEGES [ON kind] [FOR role] or SHOW ROLE MEMBERSHIP [FOR role], behind SHOW; None where it is neither."""
+        if self.at("ROLE", "MEMBERSHIP"):
+            query = _select("mz_show_role_members", ("role", "member", "grantor"))
+            return self._of_role(query, "member")
+        if not self.at("PRIVILEGES"):
+            return None
+        columns = ("grantor", "grantee", "database", "schema", "name", "object_type")
+        query = _select("mz_show_all_privileges", (*columns, "privilege_type"))
+        kind = None
+        if self.at("ON"):
+            kind = self.one_of(_SHOWN)
+            if kind is None:
+                self.p.expected(f"one of {' or '.join(words[0] for words in _SHOWN)}")
+        if kind is not None and kind != "objects":
+            query = query.where(
+                _is("object_type", kind.removesuffix("s") if kind != "system" else kind)
+            )
+        return self._of_role(query, "grantee", "PUBLIC")
+
+    def _of_role(self, query: exp.Select, column: str, *others: str) -> exp.Select:
+        if not self.at("FOR"):
+            return query
+        given = [exp.Literal.string(one) for one in (self.identifier(), *others)]
+        return query.where(exp.In(this=_column(column), expressions=given))
+
+
+def _column(name: str) -> exp.Column:
+    return exp.column(exp.to_identifier(name))
+
+
+def _is(column: str, value: str) -> exp.Expr:
+    return exp.EQ(this=_column(column), expression=exp.Literal.string(value))
+
+
+def _select(relation: str, columns: tuple[str, ...]) -> exp.Select:
+    table = exp.Table(this=exp.to_identifier(relation), db=exp.to_identifier("mz_internal"))
+    query = exp.Select(expressions=[_column(name) for name in columns])
+    query.set("from_", exp.From(this=table))
+    return query
