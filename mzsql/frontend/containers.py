@@ -1,7 +1,7 @@
 """Values that hold others: constructors, subscripts, fields, and the operators on them and on jsonb.
 
 Promise: the elements of a constructor are brought to one type as the branches of a CASE are. Subscripts go by the type of what they stand
-behind: an array, a list (through all its layers), a map, jsonb; a slice keeps the type.
+behind: an array, a list (through all its layers), a map, jsonb (by a path of all that follow); a slice keeps the type.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from mzsql.frontend.coerce import (
     Typed,
     call,
     cast,
+    category,
     empty,
     explicit,
     operator_call,
+    plain_name,
     require,
     settle,
     unify,
@@ -133,7 +135,10 @@ def _subscript(ctx: ExprContext, node: exp.Expr) -> Typed:
         if sliced:
             value = _slice(ctx, value, list(group), position)
             continue
-        for part in group:
+        for part in (rest := iter(group)):
+            if value.typ.kind == "jsonb":
+                value = _within(value, [ctx.plan(p) for p in (part, *rest)], position)
+                break
             value = _at(value, ctx.plan(part), position)
         if value.typ.kind == "array":
             # What lies within an array is an element only where each dimension has its subscript.
@@ -152,13 +157,29 @@ def _at(value: Typed, index: Typed, position: int | None) -> Typed:
     kind = value.typ.kind
     if kind == "map":
         return operator_call("->", [value, index], position)
-    if kind == "jsonb":
-        return operator_call("->", [value, index], position)
     if kind not in ("array", "list"):
         raise SqlError(
             f"cannot subscript type {type_name(value.typ)}", position=position, sqlstate="42804"
         )
     return call(f"{kind}_get", [value, _index(index, kind, position)])
+
+
+def _within(value: Typed, steps: Sequence[Typed], position: int | None) -> Typed:
+    """A document's subscripts are a path, as PostgreSQL's and Materialize's: the texts of keys and of numbers."""
+    path: list[Typed] = []
+    for step in steps:
+        number = category(step.typ) == "number"
+        plain = cast(step, t.BIGINT if number else t.TEXT, "implicit")
+        if plain is None:
+            raise SqlError(
+                "jsonb subscript type must be coercible to integer or text, "
+                f"not {plain_name(step.typ)}",
+                position=position,
+                sqlstate="42804",
+            )
+        path.append(explicit(plain, t.TEXT, position))
+    whole = call("array", path, SqlType("array", element=t.TEXT))
+    return operator_call("#>", [value, whole], position)
 
 
 def _index(index: Typed, kind: str, position: int | None) -> Typed:
@@ -176,6 +197,10 @@ def _slice(
     ctx: ExprContext, value: Typed, parts: Sequence[exp.Expr], position: int | None
 ) -> Typed:
     kind = value.typ.kind
+    if kind == "jsonb":
+        raise SqlError(
+            "jsonb subscript does not support slices", position=position, sqlstate="42804"
+        )
     if kind not in ("array", "list"):
         raise SqlError(
             f"cannot slice type {type_name(value.typ)}", position=position, sqlstate="42804"

@@ -74,6 +74,14 @@ _SHARED = [
     "'{\"a\": [1, \"x\"]}'::jsonb #>> '{a,1}'",
     "'{\"a\": null}'::jsonb ->> 'a'",
     "('{\"a\": null}'::jsonb -> 'a') IS NULL",
+    # What holds nothing is the only element of itself, but by a path it has none.
+    "(SELECT array_agg((x ->> 0) || coalesce(x ->> -1, '-') || (x -> 0)::text ORDER BY n)::text"
+    " FROM (VALUES (1, 'true'::jsonb), (2, '[5]'), (3, '{\"a\": 1}'), (4, '\"s\"'), (5, NULL)) v (n, x))",
+    "('null'::jsonb -> 0)::text || coalesce('null'::jsonb ->> 0, '-')",
+    "('1'::jsonb -> 1) IS NULL AND ('1'::jsonb #> '{0}') IS NULL AND ('1'::jsonb)[0] IS NULL",
+    "(('{\"a\": {\"b\": [1, 2]}}'::jsonb)['a']['b'][-1])::text",
+    "(('[5]'::jsonb)['0'])::text || (('{\"1\": 7}'::jsonb)[1])::text",
+    "(('{\"a\": 1}'::jsonb)[NULL]) IS NULL",
     "'{\"a\": 1}'::jsonb ? 'a'",
     "'[\"a\"]'::jsonb ? 'a'",
     '\'{"a": {"b": 1}}\'::jsonb @> \'{"b": 1}\'',
@@ -206,6 +214,11 @@ def test_stored_containers_come_back(con: mzsql.Connection) -> None:
         ("SELECT 'x'::int[]", "invalid input syntax for type array"),
         ("SELECT '{a}'::int list", "invalid input syntax for type integer"),
         ("SELECT (1)[1]", "cannot subscript type integer"),
+        ("SELECT ('[5]'::jsonb)[0:1]", "jsonb subscript does not support slices"),
+        (
+            "SELECT ('[5]'::jsonb)[1.5]",
+            "jsonb subscript type must be coercible to integer or text, not numeric",
+        ),
         ("SELECT unnest(NULL)", "could not determine polymorphic type"),
         ("SELECT '\"a\"'::jsonb::int", "cannot cast jsonb string to type"),
         ("SELECT jsonb_build_object(1, 2, 3)", "argument list must have even number of elements"),

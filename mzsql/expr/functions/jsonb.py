@@ -343,7 +343,7 @@ _PATHS = [
 
 FUNCTIONS: tuple[ScalarFunc, ...] = (
     _func("jsonb_get_string", "->", (JSONB, TEXT), JSONB, _only(j.field), "({0} -> {1})"),
-    _func("jsonb_get_int64", "->", (JSONB, BIGINT), JSONB, _only(j.element), "({0} -> {1})"),
+    _func("jsonb_get_int64", "->", (JSONB, BIGINT), JSONB, _only(j.numbered), "({0} -> {1})"),
     _func(
         "jsonb_get_string_text",
         "->>",
@@ -357,7 +357,7 @@ FUNCTIONS: tuple[ScalarFunc, ...] = (
         "->>",
         (JSONB, BIGINT),
         TEXT,
-        _only(lambda a, b: j.shown(j.element(a, b))),
+        _only(lambda a, b: j.shown(j.numbered(a, b))),
         "({0} ->> {1})",
     ),
     *_PATHS,

@@ -73,6 +73,13 @@ def element(json: Ast, index: Ast) -> Ast:
     return s.case((inside, _extract(json, s.string(place))))
 
 
+def numbered(json: Ast, index: Ast) -> Ast:
+    """What ``->`` finds by a number: an array's element; what holds nothing is the only element of itself, as in PostgreSQL."""
+    holds = s.or_(is_kind(json, "ARRAY"), is_kind(json, "OBJECT"))
+    only = s.or_(s.eq(index, s.num(0)), s.eq(index, s.num(-1)))
+    return s.case((s.and_(s.not_(holds), only), json), otherwise=element(json, index))
+
+
 def shown(json: Ast) -> Ast:
     """The text of ``->>``: a string without its quotes, null as NULL."""
     return s.case(
