@@ -3,8 +3,10 @@
 -- attrelid: the relation, a key of `pg_class`
 -- attname: the column's name
 -- atttypid: the number of its type, a key of `pg_type`
+-- attlen: how many bytes a value has in PostgreSQL; -1 where that depends on the value
 -- attnum: the column's place in the relation, counted from 1
 -- atttypmod: the type's modifier as PostgreSQL packs it; -1 where it has none
+-- attndims: 1 for an array, 0 otherwise
 -- attnotnull: whether it cannot be NULL
 -- atthasdef: whether it has a default
 -- attidentity: empty: no column is made by itself
@@ -16,8 +18,17 @@ SELECT
     k.oid AS attrelid,
     c.name AS attname,
     c.type_oid AS atttypid,
+    CASE
+        WHEN c.type_oid IN (16) THEN 1
+        WHEN c.type_oid IN (21, 16460) THEN 2
+        WHEN c.type_oid IN (23, 24, 26, 700, 1082, 2205, 2206, 2276, 2283, 16462) THEN 4
+        WHEN c.type_oid IN (20, 701, 1083, 1114, 1184, 16464, 16552) THEN 8
+        WHEN c.type_oid IN (1186, 2950) THEN 16
+        ELSE -1
+    END::smallint AS attlen,
     c.position::smallint AS attnum,
     c.type_mod AS atttypmod,
+    (c.type LIKE '%[]')::integer::smallint AS attndims,
     NOT c.nullable AS attnotnull,
     c."default" IS NOT NULL AS atthasdef,
     '' AS attidentity,

@@ -22,6 +22,7 @@
 -- relforcerowsecurity: false
 -- relreplident: `d`
 -- relispartition: false
+-- relhasoids: false
 -- reloptions: NULL
 CREATE VIEW pg_catalog.pg_class AS
 SELECT
@@ -47,6 +48,7 @@ SELECT
     false AS relforcerowsecurity,
     'd' AS relreplident,
     false AS relispartition,
+    false AS relhasoids,
     NULL::text[] AS reloptions
 FROM mz_catalog.mz_objects AS o
 JOIN mz_catalog.mz_schemas AS s ON s.id = o.schema_id

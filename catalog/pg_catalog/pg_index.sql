@@ -11,6 +11,9 @@
 -- indisclustered: false
 -- indisreplident: false
 -- indkey: the places of the columns that it is on, in its order; 0 for an expression
+-- indoption: for each of them 0, the order that PostgreSQL has where none is said
+-- indexprs: NULL; `pg_get_indexdef` has expressions
+-- indpred: NULL: an index holds every row
 CREATE VIEW pg_catalog.pg_index AS
 SELECT
     i.oid AS indexrelid,
@@ -26,6 +29,11 @@ SELECT
     (
         SELECT array_agg(coalesce(k.on_position::bigint, 0)::smallint ORDER BY k.index_position)
         FROM mz_catalog.mz_index_columns AS k WHERE k.index_id = i.id
-    ) AS indkey
+    ) AS indkey,
+    (
+        SELECT array_agg(0::smallint) FROM mz_catalog.mz_index_columns AS k WHERE k.index_id = i.id
+    ) AS indoption,
+    NULL::text AS indexprs,
+    NULL::text AS indpred
 FROM mz_catalog.mz_indexes AS i
 JOIN mz_catalog.mz_relations AS r ON r.id = i.on_id;

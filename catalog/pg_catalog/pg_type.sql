@@ -4,6 +4,7 @@
 -- typname: the type's name
 -- typnamespace: the schema it is in, a key of `pg_namespace`
 -- typowner: the number of the role that owns it
+-- typlen: how many bytes a value has in PostgreSQL; -1 where that depends on the value
 -- typtype: `p` for a pseudo-type, `r` for a range, `b` for all others
 -- typcategory: the kind of type by PostgreSQL's letters: `B` boolean, `N` number, `S` string, `D` date or time, `T` interval, `A` array or list, `R` range, `U` other
 -- typdelim: `,`
@@ -13,12 +14,22 @@
 -- typbasetype: 0
 -- typcollation: 0
 -- typnotnull: false
+-- typtypmod: -1: types are not made of others with a modifier
+-- typdefault: NULL: types have no defaults
 CREATE VIEW pg_catalog.pg_type AS
 SELECT
     t.oid,
     t.name AS typname,
     s.oid AS typnamespace,
     r.oid AS typowner,
+    CASE
+        WHEN t.oid IN (16) THEN 1
+        WHEN t.oid IN (21, 16460) THEN 2
+        WHEN t.oid IN (23, 24, 26, 700, 1082, 2205, 2206, 2276, 2283, 16462) THEN 4
+        WHEN t.oid IN (20, 701, 1083, 1114, 1184, 16464, 16552) THEN 8
+        WHEN t.oid IN (1186, 2950) THEN 16
+        ELSE -1
+    END::smallint AS typlen,
     CASE t.category WHEN 'pseudo' THEN 'p' WHEN 'range' THEN 'r' ELSE 'b' END AS typtype,
     CASE t.category
         WHEN 'boolean' THEN 'B' WHEN 'numeric' THEN 'N' WHEN 'string' THEN 'S' WHEN 'date-time' THEN 'D'
@@ -30,7 +41,9 @@ SELECT
     coalesce(a.oid, 0) AS typarray,
     0::oid AS typbasetype,
     0::oid AS typcollation,
-    false AS typnotnull
+    false AS typnotnull,
+    -1 AS typtypmod,
+    NULL::text AS typdefault
 FROM mz_catalog.mz_types AS t
 JOIN mz_catalog.mz_schemas AS s ON s.id = t.schema_id
 JOIN mz_catalog.mz_roles AS r ON r.id = t.owner_id

@@ -131,7 +131,8 @@ FROM pg_catalog.pg_attribute AS a WHERE a.attrelid = 'pets'::regclass AND a.attn
 SELECT n.nspname, c.relname, c.relkind::text, obj_description(c.oid, 'pg_class'), pg_table_is_visible(c.oid)
 FROM pg_catalog.pg_class AS c LEFT JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'v') AND n.nspname IN ('public', 'shop') ORDER BY 1, 2;
-SELECT oid::bigint, typname::text, typcategory::text, typelem::bigint, typarray::bigint FROM pg_type
+SELECT attname, attlen, attndims::integer FROM pg_attribute WHERE attrelid = 'pets'::regclass AND attnum > 0 ORDER BY attnum;
+SELECT oid::bigint, typname::text, typlen, typtypmod, typdefault, typcategory::text, typelem::bigint, typarray::bigint FROM pg_type
 WHERE oid IN (16, 17, 20, 21, 23, 25, 26, 700, 701, 1000, 1007, 1009, 1043, 1082, 1114, 1184, 1186, 1231, 1700, 2950, 3802) ORDER BY oid;
 SELECT format_type(oid, NULL), format_type(oid, CASE WHEN oid IN (1042, 1043, 1015) THEN 10 END) FROM pg_type
 WHERE oid IN (16, 20, 23, 25, 1007, 1043, 1042, 1015, 3904, 2205) ORDER BY oid;
