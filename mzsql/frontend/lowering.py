@@ -35,7 +35,7 @@ from mzsql.frontend.lower_shape import (
 )
 from mzsql.frontend.lower_window import lower_window
 from mzsql.frontend.normalize_lets import normalize_lets
-from mzsql.frontend.quantified import conjuncts
+from mzsql.frontend.quantified import certain, conjuncts
 from mzsql.frontend.rel import Rel, constant_row, unit
 from mzsql.location import check_caller
 from mzsql.repr.datum import Datum
@@ -143,7 +143,7 @@ class Lowering:
                 done = self.relation(inner, outer, cols, depth)
                 for predicate in predicates:
                     for conjunct in conjuncts(predicate):
-                        done = self._filter(done, conjunct, cols, depth)
+                        done = self._filter(done, certain(conjunct), cols, depth)
                 return done
             case hir.Join():
                 return lower_join(self, rel, outer, cols, depth)
@@ -204,7 +204,7 @@ class Lowering:
         return Rel(mir.LetRec(tuple(ids), values, limits, body.mir), body.typ)
 
     def _map(self, rel: Rel, scalars: Sequence[hir.Scalar], cols: ColumnMap, depth: int) -> Rel:
-        rest = list(scalars)
+        rest = [certain(scalar) for scalar in scalars]
         while rest:
             arity = rel.arity
             batch = independent(rest, arity - cols.arity)

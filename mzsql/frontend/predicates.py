@@ -298,7 +298,9 @@ def _any_all(
     comparison = negate(comparison) if negated else comparison
     mapped = hir.Map(planned.relation, (comparison.expr,))
     column = hir.Column(len(planned.types))
-    aggregate = hir.Aggregate("all" if every else "any", column, False, t.BOOLEAN, True)
+    # Where no comparison is unknown, neither is the answer.
+    nullable = comparison.nullable
+    aggregate = hir.Aggregate("all" if every else "any", column, False, t.BOOLEAN, nullable)
     return Typed(hir.Select(hir.Reduce(mapped, (), (aggregate,))), t.BOOLEAN, True)
 
 

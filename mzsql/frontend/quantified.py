@@ -1,8 +1,8 @@
 """Conditions of a filter in forms that decorrelate well.
 
-Promise: a row passes the rewritten predicates exactly if it passed the given one. ``x = ANY (query)`` (so IN) becomes an EXISTS,
-``x <> ALL`` (so NOT IN) and ALL the negation of one; that holds only where NULL and false mean the same, so only for what is conjoined
-at the top of a filter.
+Promise: `certain` keeps the value of a scalar; of the predicates of `conjuncts` a row passes all exactly if it passed the given one.
+``x = ANY (query)`` (so IN) becomes an EXISTS, ``x <> ALL`` (so NOT IN) and ALL the negation of one; that holds where no comparison is
+unknown, and where NULL and false mean the same: for what AND and OR put together at the top of a filter.
 """
 
 from __future__ import annotations
@@ -28,12 +28,39 @@ def conjuncts(predicate: hir.Scalar) -> list[hir.Scalar]:
     return [rest, *found]
 
 
+def certain(scalar: hir.Scalar) -> hir.Scalar:
+    """The scalar with EXISTS in place of quantified comparisons whose answer is never unknown."""
+    if not _has_subquery(scalar):
+        return scalar
+    match scalar:
+        case hir.Select(relation=hir.Reduce(aggregates=(hir.Aggregate(nullable=False),)) as reduce):
+            return _certain(scalar, reduce)
+        case hir.Call(func=func, args=args, typ=typ):
+            return hir.Call(func, tuple(certain(arg) for arg in args), typ)
+        case hir.If(condition=condition, then=then, otherwise=otherwise):
+            return hir.If(certain(condition), certain(then), certain(otherwise))
+        case _:
+            return scalar
+
+
+def _certain(node: hir.Scalar, reduce: hir.Reduce) -> hir.Scalar:
+    parts = _parts(reduce)
+    if parts is None:
+        return node
+    func, query, comparison = parts
+    if func == "any":
+        return hir.Exists(hir.Filter(query, (comparison,)))
+    return _none(query, hir.Call("not", (comparison,), BOOLEAN))
+
+
 def _has_subquery(scalar: hir.Scalar) -> bool:
     return any(isinstance(node, hir.Exists | hir.Select) for node in hir.walk_scalar(scalar))
 
 
 def _unquantified(node: hir.Scalar) -> hir.Scalar:
     match node:
+        case hir.Call(func="and" | "or" as func, args=args, typ=typ):
+            return hir.Call(func, tuple(_unquantified(arg) for arg in args), typ)
         case hir.Select(relation=hir.Reduce() as reduce):
             return _positive(node, reduce)
         case hir.Call(func="not", args=(hir.Select(relation=hir.Reduce() as reduce),)):
