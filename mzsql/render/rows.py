@@ -4,6 +4,7 @@ Promise: no row makes the SELECT throw. A row whose evaluation fails comes out a
 time and the multiplicity of the row it came from; predicates that cannot fail are asked first, so that they can protect those
 expressions that can. Error rows of the input pass unchanged. An expression that several others read is computed once, in a
 subquery below them, and so are parts of one that would be written too often (`mzsql.render.sharing`); others are written in place.
+The columns of such subqueries bear an underscore (``m_0``, ``p_0``): a lambda's parameter of the same name would hide them.
 """
 
 from __future__ import annotations
@@ -152,7 +153,7 @@ def mapped(
     made = plan(mfp, columns)
     given = list(inputs) if inputs is not None else None
     args = given or [Sql(col(f"c{i}"), t.type) for i, t in enumerate(columns)]
-    args += [Sql(col(f"m{i}"), t.type) for i, t in enumerate(made.types[made.arity :])]
+    args += [Sql(col(f"m_{i}"), t.type) for i, t in enumerate(made.types[made.arity :])]
     everything = [*made.layers, *made.predicates, *made.outputs]
     fails = any(may_fail(item, made.types) for item in dict.fromkeys(everything))
     risky = _risky(made)
@@ -238,7 +239,7 @@ def _layered(
         source = _apart(made, made.layers[done:ready], done, args, source, engine, carry)
         items = _below(made, done, args, carry)
         items += [
-            named(spell.value(made.layers[i], args, engine), f"m{i}") for i in range(done, ready)
+            named(spell.value(made.layers[i], args, engine), f"m_{i}") for i in range(done, ready)
         ]
         source = subquery(select(items, source), f"l{done}")
         done = ready
@@ -263,12 +264,12 @@ def _apart(
         items = _below(made, done, args, carry)
         found: list[tuple[Scalar, Sql, Ast | None]] = []
         for number, part in enumerate(level, start=len(args.values)):
-            items.append(named(spell.value(part, args, engine), f"p{number}"))
-            held = Sql(col(f"p{number}"), scalar_type(part, made.types))
+            items.append(named(spell.value(part, args, engine), f"p_{number}"))
+            held = Sql(col(f"p_{number}"), scalar_type(part, made.types))
             failure = spell.error(part, args, engine)
             if failure is not None:
-                items.append(named(failure, f"q{number}"))
-                failure = col(f"q{number}")
+                items.append(named(failure, f"q_{number}"))
+                failure = col(f"q_{number}")
             found.append((part, held, failure))
         source = subquery(select(items, source), f"p{len(args.values)}")
         for part, held, failure in found:

@@ -141,6 +141,17 @@ def test_arrays_of_a_wrong_shape(con: mzsql.Connection, text: str, message: str)
     assert f'type array: {message}: "{text}"' in str(failure.value)
 
 
+def test_records_of_floats_are_shown(con: mzsql.Connection) -> None:
+    # What shows a float has a lambda; what it reads of the record comes out of a subquery.
+    con.execute("CREATE TABLE measured (k int, f float8, r real, i interval)")
+    con.execute("INSERT INTO measured VALUES (1, 1.5, 2.5, '1m'), (2, NULL, -0.25, NULL)")
+    found = con.execute("SELECT m::text, to_jsonb(m)::text, ROW(f, k)::text FROM measured m")
+    assert sorted(tuple(row) for row in found.fetchall()) == [
+        ("(1,1.5,2.5,00:01:00)", '{"f":1.5,"i":"00:01:00","k":1,"r":2.5}', "(1.5,1)"),
+        ("(2,,-0.25,)", '{"f":null,"i":null,"k":2,"r":-0.25}', "(,2)"),
+    ]
+
+
 def test_copy_reads_them(tmp_path: Path) -> None:
     rows = tmp_path / "rows.csv"
     rows.write_text('"{1,2}","{a,NULL}","{""k"": [1]}",{x=>1}\n{},,1,{}\n')
