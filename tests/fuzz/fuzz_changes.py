@@ -17,7 +17,8 @@ from fuzz_tree import text
 def random_change(rng: random.Random, tables: list[Table]) -> str:
     """An INSERT, an UPDATE or a DELETE."""
     table = rng.choice(tables)
-    refs = tuple(Ref(text(f"{table.name}.{c.name}"), c.kind, c.bound) for c in table.columns)
+    # Under a name that no relation of a subquery has, which would hide it.
+    refs = tuple(Ref(text(f"changed.{c.name}"), c.kind, c.bound) for c in table.columns)
     options = Options(rare=False, recursion=False)
     expressions = Expressions(rng, Queries(rng, tables, options), rare=False)
     condition = expressions.predicate(Scope(refs, subqueries=rng.random() < 0.3), 1)
@@ -26,9 +27,9 @@ def random_change(rng: random.Random, tables: list[Table]) -> str:
             rows = [row_text(random_row(rng, table)) for _ in range(rng.randint(1, 4))]
             return f"INSERT INTO {table.name} VALUES {', '.join(rows)}"
         case 2:
-            return f"DELETE FROM {table.name} WHERE {condition}"
+            return f"DELETE FROM {table.name} AS changed WHERE {condition}"
         case _:
             row = random_row(rng, table)
             places = rng.sample(range(len(row)), rng.randint(1, min(2, len(row))))
             changed = ", ".join(f"{table.columns[n].name} = {row[n]}" for n in places)
-            return f"UPDATE {table.name} SET {changed} WHERE {condition}"
+            return f"UPDATE {table.name} AS changed SET {changed} WHERE {condition}"
