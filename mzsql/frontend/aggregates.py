@@ -270,10 +270,15 @@ def _add(
 
 def _overload(name: str, args: list[Typed], position: int | None) -> Any:
     shown = f"function {name}({', '.join(plain_name(a.typ) for a in args)})"
+    if name == "sum" and [a.typ.kind for a in args] == ["unknown"]:
+        # It could be a number or an interval.
+        raise _not_unique(shown, position)
     try:
         func = resolve(functions.aggregates_named(name), [a.typ for a in args])
     except UndefinedFunction:
         raise _not_unique(shown, position) from None
+    if func is None and name == "sum" and [a.typ.kind for a in args] == ["interval"]:
+        raise Unsupported("sum(interval) not yet supported", position=position)
     if func is None:
         raise UndefinedFunction(
             f"{shown} does not exist",

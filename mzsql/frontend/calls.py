@@ -200,11 +200,9 @@ def _unit_function(ctx: ExprContext, node: exp.Expr) -> Typed:
 def _substring(ctx: ExprContext, node: exp.Expr) -> Typed:
     args = [ctx.plan(node.this)]
     start, length = node.args.get("start"), node.args.get("length")
-    if start is None:
+    if start is None and length is not None:
         start = exp.Literal.number(1)
-    args.append(ctx.plan(start))
-    if length is not None:
-        args.append(ctx.plan(length))
+    args += [ctx.plan(part) for part in (start, length) if part is not None]
     return function_call("substring", args, position_of(node))
 
 

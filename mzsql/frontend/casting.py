@@ -254,12 +254,17 @@ def settle(value: Typed) -> Typed:
     return done
 
 
+def _shown(typ: SqlType) -> str:
+    """A type by its name; the digits that a numeric is carried with are not what was written."""
+    return typ.kind if typ.kind == "numeric" else type_name(typ)
+
+
 def explicit(value: Typed, target: SqlType, position: int | None) -> Typed:
     """CAST(value AS target)."""
     done = cast(value, target, "explicit")
     if done is None:
         raise UndefinedObject(
-            f"CAST does not support casting from {type_name(value.typ)} to {type_name(target)}",
+            f"CAST does not support casting from {_shown(value.typ)} to {_shown(target)}",
             position=position,
             sqlstate="42846",
         )

@@ -259,9 +259,15 @@ def _by_unknowns(fitting: Any, args: Sequence[SqlType]) -> Any | None:
     return fitting[0][0] if fitting else None
 
 
+def _takes(func: Any, count: int) -> bool:
+    """Whether a function takes so many arguments."""
+    variadic = getattr(func, "variadic", None) is not None
+    return count >= len(func.args) if variadic else count == len(func.args)
+
+
 def polymorphic_problem(candidates: Sequence[Any], args: Sequence[SqlType]) -> str | None:
     """Why no overload of a function over any elements fits, where that is since nothing is known of them."""
-    polymorphic = any(is_polymorphic(func.args) for func in candidates)
+    polymorphic = any(is_polymorphic(func.args) for func in candidates if _takes(func, len(args)))
     if not polymorphic or any(a.element is not None for a in args):
         return None
     if not any(a.kind == "unknown" for a in args):
@@ -361,7 +367,7 @@ def _resolved(name: str, args: Sequence[Typed], shown: str, position: int | None
         func = _scalar(name, tuple(a.typ for a in args))
     except UndefinedFunction:
         raise UndefinedFunction(
-            f"{_subject(shown)} is not unique: could not determine which to call",
+            _not_unique(shown),
             position=position,
             hint="Could not choose a best candidate. You might need to add explicit type casts.",
             sqlstate="42725",
@@ -382,8 +388,9 @@ def _resolved(name: str, args: Sequence[Typed], shown: str, position: int | None
     return func
 
 
-def _subject(shown: str) -> str:
-    return shown.replace("operator: ", "operator ")
+def _not_unique(shown: str) -> str:
+    operator = shown.removeprefix("operator: ")
+    return f"{shown} is not unique" if operator == shown else f"operator is not unique: {operator}"
 
 
 __all__ = [

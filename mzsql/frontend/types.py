@@ -159,6 +159,11 @@ def _modified(base: SqlType, node: exp.DataType) -> SqlType:
         if params[0] != 6 and base.kind in ("time", "interval"):
             raise Unsupported(f"{t.type_name(base)} with a precision is not supported")
         return base if params[0] == 6 else SqlType(base.kind, length=params[0])
+    if params and base.kind == "double":
+        # FLOAT of so many bits; no other name of the type takes a modifier.
+        if len(params) > 1 or not 1 <= params[0] <= 53:
+            raise InvalidParameter("precision for type float must be within ([1-53])")
+        return t.REAL if params[0] <= 24 else base
     if params:
         raise InvalidParameter(f"type modifier is not allowed for type {t.type_name(base)!r}")
     return base

@@ -106,6 +106,18 @@ def test_numbers_in_documents(con: mzsql.Connection, postgres: psycopg.Connectio
     assert found == [(3, 3, 3, 2.5, 2.5, 2.5), (None,) * 6, (-1000,) * 6]
 
 
+def test_texts_of_several_values(con: mzsql.Connection, postgres: psycopg.Connection[Any]) -> None:
+    values = "ARRAY[1, NULL], ROW(1, 'a b'), true, INTERVAL '1 day', int4range(1, 2), ARRAY['x y']"
+    check_same(con, postgres, f"SELECT concat({values}), concat_ws('-', {values}, NULL)")
+    own = "concat(LIST['a b', NULL], MAP['k' => 1], LIST[[true]])"
+    assert rows_of(con, f"SELECT {own}") == [('{"a b",NULL}{k=>1}{{t}}',)]
+
+
+def test_floats_of_some_bits(con: mzsql.Connection, postgres: psycopg.Connection[Any]) -> None:
+    casts = [f"pg_typeof(1::float({bits}))::text" for bits in (1, 24, 25, 53)]
+    check_same(con, postgres, f"SELECT {', '.join(casts)}, 0.1::float(24), 0.1::float(53)")
+
+
 def test_numbers_of_functions(con: mzsql.Connection, postgres: psycopg.Connection[Any]) -> None:
     check_same(
         con,
@@ -135,6 +147,16 @@ def test_numbers_of_functions(con: mzsql.Connection, postgres: psycopg.Connectio
         ("'nosuch'::regproc", 'function "nosuch" does not exist'),
         ("'mz_catalog.now'::regproc", 'function "mz_catalog.now" does not exist'),
         ("'abs'::regproc", 'more than one function named "abs"'),
+        ("sum(NULL)", "function sum(unknown) is not unique"),
+        ("sum('1')", "function sum(unknown) is not unique"),
+        ("avg(INTERVAL '1 day')", "sum(interval) not yet supported"),
+        ("1::float(0)", "precision for type float must be within ([1-53])"),
+        ("1::float(54)", "precision for type float must be within ([1-53])"),
+        ("'1' + '1'", "operator is not unique: unknown + unknown"),
+        ("-NULL", "operator is not unique: - unknown"),
+        ("substring('abc')", "function substring(unknown) does not exist"),
+        ("lower('A', 'B')", "function lower(unknown, unknown) does not exist"),
+        ("(1.5 + 2)::interval", "CAST does not support casting from numeric to interval"),
         ("concat()", "function concat() does not exist"),
         *(
             (f"'[1]'::jsonb::{kind}", f"cannot cast jsonb array to type {kind}")

@@ -37,6 +37,10 @@ def to_text(ast: Ast, typ: SqlType, engine: Engine) -> Ast:
             from mzsql.expr.functions.range_values import range_text  # noqa: PLC0415  it shows bounds
 
             return range_text(ast, typ, engine)
+        case "array" | "list" | "map" | "record":
+            from mzsql.expr.functions.container_casts import container_text  # noqa: PLC0415  it shows parts
+
+            return container_text(ast, typ, engine)
         case "bytea":
             return s.concat(s.text("\\x"), s.call("LOWER", s.call("HEX", ast)))
         case _:
