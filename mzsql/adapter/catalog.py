@@ -284,10 +284,11 @@ def applied(state: CatalogState, change: Change) -> CatalogState:
         kind, _, name = key.partition("/")
         field = _FIELDS[kind]
         entries = fields.setdefault(field, dict(getattr(state, field)))
-        if value is None:
+        decoded = None if value is None else _decoded(key, value)
+        if decoded is None:
             entries.pop(name, None)
         else:
-            entries[name] = _decoded(key, value)
+            entries[name] = decoded
     return msgspec.structs.replace(state, **fields)
 
 

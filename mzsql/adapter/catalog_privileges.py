@@ -6,12 +6,13 @@ storage reaches all of it. Until something is granted on an object its owner has
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import msgspec
 
-from mzsql.adapter.catalog import CatalogState, Item, put
-from mzsql.adapter.catalog_commands import role_named
+from mzsql.adapter.catalog import CatalogState, Item, applied, drop_items, put
+from mzsql.adapter.catalog_clusters import drop_clusters
+from mzsql.adapter.catalog_commands import drop_database, drop_schemas, role_named
 from mzsql.adapter.catalog_objects import (
     FIRST_ID,
     Cluster,
@@ -124,6 +125,54 @@ def holders(state: CatalogState) -> Iterator[tuple[str, str, Owned]]:
         yield "database", key, database
     for key, cluster in state.clusters.items():
         yield "cluster", key, cluster
+
+
+def owned(state: CatalogState, roles: Collection[str]) -> Iterator[tuple[str, str, Owned]]:
+    """What roles own, indexes too: kind and key of its entry, and itself."""
+    for kind, key, one in holders(state):
+        if one.owner in roles:
+            yield kind, key, one
+    for item in state.of_kind("index"):
+        if item.owner in roles:
+            yield "item", item.id, item
+
+
+def reassign(state: CatalogState, roles: Collection[str], to: str) -> Change:
+    """Give what roles own to another one."""
+    new = role_named(state, to).id
+    ids = {role_named(state, role).id for role in roles}
+    return dict(put(kind, key, owned_by(one, new)) for kind, key, one in owned(state, ids))
+
+
+def drop_owned(state: CatalogState, roles: Collection[str], *, cascade: bool) -> Change:
+    """Remove what roles own, and what they were granted on the rest.
+
+    Raises:
+        DependentObjects: something of others is in it or needs it, and CASCADE was not said.
+    """
+    ids = {role_named(state, role).id for role in roles}
+    found = [one for _, _, one in owned(state, ids)]
+    databases = {one.id: one.name for one in state.databases.values()}
+    items = [one.id for one in found if isinstance(one, Item)]
+    change = dict(drop_items(state, items, cascade=cascade))
+    for one in found:
+        then = applied(state, change)
+        if isinstance(one, Cluster):
+            change.update(drop_clusters(then, [one.name], cascade=cascade))
+        elif isinstance(one, Schema) and then.schema(databases[one.database], one.name):
+            place = (databases[one.database], one.name)
+            change.update(drop_schemas(then, [place], cascade=cascade))
+        elif isinstance(one, Database):
+            change.update(drop_database(then, one.name, cascade=cascade))
+    for kind, key, one in holders(applied(state, change)):
+        if any(p.grantee in ids for p in one.privileges or ()):
+            left = tuple(p for p in privileges_of(one) if p.grantee not in ids)
+            change.update([put(kind, key, msgspec.structs.replace(one, privileges=left))])
+    for gid in ids:
+        if state.roles[gid].system_privileges:
+            bare = msgspec.structs.replace(state.roles[gid], system_privileges=())
+            change.update([put("role", gid, bare)])
+    return change
 
 
 def granted_to(state: CatalogState, role: Role) -> list[str]:

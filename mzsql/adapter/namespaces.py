@@ -76,6 +76,10 @@ class Namespaces:
                 self._transact(lambda state: self._membership(state, plan))
             case cp.PrivilegesPlan():
                 self._transact(lambda state: self._granted(state, plan))
+            case cp.OwnedPlan(to=str() as to):
+                self._transact(lambda state: privileges.reassign(state, plan.roles, to))
+            case cp.OwnedPlan():
+                self._drop_owned(plan)
             case _:
                 self._alter(session, plan)
 
@@ -154,16 +158,18 @@ class Namespaces:
                     if not target.if_exists:
                         raise
                     missing.append(str(target))
-            gone = [
-                state.items[GlobalId(key.removeprefix("item/"))]
-                for key in change
-                if key.startswith("item/")
-            ]
-            return commands.without_orphans(state, change), gone
+            return commands.without_orphans(state, change), _items_gone(state, change)
 
         self._clean_up(self._env.catalog.transact(command))
         for name in missing:
             session.notice(f'{plan.kind} "{name}" does not exist, skipping')
+
+    def _drop_owned(self, plan: cp.OwnedPlan) -> None:
+        def command(state: CatalogState) -> tuple[Change, list[Item]]:
+            change = privileges.drop_owned(state, plan.roles, cascade=plan.cascade)
+            return commands.without_orphans(state, change), _items_gone(state, change)
+
+        self._clean_up(self._env.catalog.transact(command))
 
     @staticmethod
     def _dropped(
@@ -414,6 +420,15 @@ class Namespaces:
             return plan.typ
         assert isinstance(plan, p.CreateViewPlan | p.CreateMaterializedViewPlan)
         return plan.query
+
+
+def _items_gone(state: CatalogState, change: Change) -> list[Item]:
+    """The objects that a change removes."""
+    return [
+        state.items[GlobalId(key.removeprefix("item/"))]
+        for key, value in change.items()
+        if key.startswith("item/") and value is None
+    ]
 
 
 def _only_role(change: Change) -> Role:

@@ -245,6 +245,19 @@ class PrivilegesPlan(msgspec.Struct, frozen=True, tag="privileges"):
         return "REVOKE" if self.revoke else "GRANT"
 
 
+class OwnedPlan(msgspec.Struct, frozen=True, tag="owned"):
+    """REASSIGN OWNED; DROP OWNED where there is no `to`."""
+
+    roles: tuple[str, ...]
+    to: str | None
+    cascade: bool
+
+    @property
+    def tag_text(self) -> str:
+        """The command's tag."""
+        return "DROP OWNED" if self.to is None else "REASSIGN OWNED"
+
+
 class CommentPlan(msgspec.Struct, frozen=True, tag="comment"):
     """COMMENT ON; `column` counts from 1; `text` None takes the comment away."""
 
@@ -280,6 +293,7 @@ CatalogPlan = (
     | AlterRolePlan
     | MembershipPlan
     | PrivilegesPlan
+    | OwnedPlan
     | CommentPlan
 )
 CATALOG_PLANS = (
@@ -298,5 +312,6 @@ CATALOG_PLANS = (
     AlterRolePlan,
     MembershipPlan,
     PrivilegesPlan,
+    OwnedPlan,
     CommentPlan,
 )

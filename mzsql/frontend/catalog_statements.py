@@ -178,6 +178,15 @@ class Privileges(Statement):
 
 
 @dataclass(frozen=True)
+class Owned(Statement):
+    """REASSIGN OWNED BY roles TO role; without `to` DROP OWNED BY roles."""
+
+    roles: tuple[Name, ...]
+    to: Name | None
+    cascade: bool = False
+
+
+@dataclass(frozen=True)
 class Comment(Statement):
     """COMMENT ON <kind> name IS text; a column's name is its relation's and its own."""
 

@@ -33,7 +33,6 @@ _UNSUPPORTED: dict[str, str | None] = {
     "LOCK": "Nothing has to be locked: a transaction that others got in the way of fails with 40001 and can be run again.",
     "MERGE": "Use UPDATE … FROM, then INSERT … SELECT what is not there.",
     "NOTIFY": "Use SUBSCRIBE to hear of changes.",
-    "REASSIGN": None,
     "REFRESH": "A materialized view is brought up to date with each commit.",
     "REINDEX": "An index is brought up to date with each commit.",
     "RELEASE": None,
@@ -131,7 +130,9 @@ class StatementParser(CursorParser, WritingParser):
 
 _STATEMENTS: tuple[tuple[tuple[str, ...], Callable[[StatementParser], st.Statement]], ...] = (
     (("CREATE",), StatementParser.create),
+    (("DROP", "OWNED"), StatementParser.drop_owned),
     (("DROP",), StatementParser.drop),
+    (("REASSIGN", "OWNED"), StatementParser.reassign),
     (("INSERT",), StatementParser.insert),
     (("UPDATE",), StatementParser.update),
     (("DELETE",), StatementParser.delete),

@@ -337,7 +337,7 @@ class DefinitionParser(CatalogParser):
         kind = self.one_of(OBJECT_KINDS)
         if kind is None:
             words = self._next_words()
-            if words in _UNSUPPORTED_CREATES or words == "OWNED":
+            if words in _UNSUPPORTED_CREATES:
                 raise Unsupported(f"DROP {words} is not supported", position=position)
             self.p.expected(
                 "one of CLUSTER, DATABASE, INDEX, MATERIALIZED VIEW, ROLE, SCHEMA, SOURCE, TABLE, TYPE or VIEW"

@@ -52,6 +52,22 @@ class PrivilegeParser(Pieces):
         """REVOKE … FROM role, its first word taken."""
         return self._granted("FROM", revoke=True)
 
+    def reassign(self) -> cs.Owned:
+        """REASSIGN OWNED BY roles TO role, its first two words taken."""
+        self.need("BY")
+        roles = self._plain_names()
+        self.need("TO")
+        return cs.Owned(self.source, roles, self.plain_name())
+
+    def drop_owned(self) -> cs.Owned:
+        """DROP OWNED BY roles, its first two words taken."""
+        self.need("BY")
+        roles = self._plain_names()
+        cascade = self.at("CASCADE")
+        if not cascade:
+            self.at("RESTRICT")
+        return cs.Owned(self.source, roles, None, cascade)
+
     def _granted(self, preposition: str, *, revoke: bool) -> cs.Membership | cs.Privileges:
         if self._at_privilege():
             return self._privileges(preposition, revoke=revoke)

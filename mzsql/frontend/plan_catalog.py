@@ -387,6 +387,12 @@ def _membership(statement: cs.Membership, _catalog: CatalogView) -> cp.Membershi
     )
 
 
+def _owned(statement: cs.Owned, _catalog: CatalogView) -> cp.OwnedPlan:
+    roles = tuple(name.partial.item for name in statement.roles)
+    to = None if statement.to is None else statement.to.partial.item
+    return cp.OwnedPlan(roles, to, statement.cascade)
+
+
 def _comment(statement: cs.Comment, catalog: CatalogView) -> cp.CommentPlan:
     kind, name = statement.kind, statement.name
     if kind != "column":
@@ -424,6 +430,7 @@ CATALOG_PLANNERS: dict[type, Callable[[Any, CatalogView], Any]] = {
     cs.AlterCluster: _alter_cluster,
     cs.AlterRole: _alter_role,
     cs.Membership: _membership,
+    cs.Owned: _owned,
     cs.Comment: _comment,
     cs.ShowCreateCluster: _show_create,
 }

@@ -98,3 +98,28 @@ def test_a_search_path_is_shown_as_in_postgresql(
             assert con.execute(asked).fetchall() == postgres.execute(asked).fetchall()
     finally:
         con.execute("RESET search_path")
+
+
+def test_what_needs_what_through_others(con: mzsql.Connection) -> None:
+    con.execute("CREATE TABLE base (x int); CREATE VIEW mid AS SELECT x FROM base")
+    con.execute("CREATE VIEW top AS SELECT x FROM mid; CREATE INDEX by_x ON top (x)")
+    asked = """
+        SELECT o.name, r.name FROM mz_internal.mz_object_transitive_dependencies AS d
+        JOIN mz_objects AS o ON o.id = d.object_id JOIN mz_objects AS r ON r.id = d.referenced_object_id
+        WHERE o.name IN ('base', 'mid', 'top', 'by_x')"""
+    needs = {"mid": ["base"], "top": ["mid", "base"], "by_x": ["top", "mid", "base"]}
+    pairs = sorted((name, other) for name, others in needs.items() for other in others)
+    assert sorted(con.execute(asked).fetchall()) == pairs
+
+
+@pytest.mark.parametrize(
+    "relation",
+    [
+        *("mz_sinks", "mz_connections", "mz_secrets", "mz_kafka_sinks", "mz_kafka_sources"),
+        *("mz_kafka_connections", "mz_ssh_tunnel_connections", "mz_aws_privatelink_connections"),
+        *("mz_egress_ips", "mz_role_parameters", "mz_default_privileges"),
+        *("mz_internal.mz_network_policies", "mz_internal.mz_network_policy_rules"),
+    ],
+)
+def test_what_there_is_not_is_empty(con: mzsql.Connection, relation: str) -> None:
+    assert con.execute(f"SELECT * FROM {relation}").fetchall() == []

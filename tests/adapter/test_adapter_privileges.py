@@ -150,3 +150,41 @@ def test_a_role_with_privileges_stays(con: mzsql.Connection) -> None:
         con.execute("DROP ROLE joe")
     con.execute("REVOKE SELECT ON t FROM joe; REVOKE ALL ON SYSTEM FROM joe; DROP ROLE joe")
     assert _acl(con, "mz_tables", "t") == ["u1=arwd/u1"]
+
+
+def test_what_a_role_owns_is_given_to_another(con: mzsql.Connection) -> None:
+    con.execute("CREATE SCHEMA s; CREATE INDEX i ON t (a); GRANT SELECT ON t TO ann")
+    con.execute(
+        "ALTER TABLE t OWNER TO joe; ALTER SCHEMA s OWNER TO joe; ALTER INDEX i OWNER TO joe"
+    )
+    con.execute("REASSIGN OWNED BY joe, mzsql TO ann")
+    owners = "SELECT DISTINCT owner_id FROM mz_objects WHERE id LIKE 'u%'"
+    assert _rows(con, owners) == [("u3",)]
+    assert _rows(con, "SELECT owner_id FROM mz_schemas WHERE name = 's'") == [("u3",)]
+    assert _acl(con, "mz_tables", "t") == ["u3=arwd/u3"]
+    con.execute("DROP ROLE joe")
+    for asked in ("REASSIGN OWNED BY joe TO ann", "REASSIGN OWNED BY ann TO joe"):
+        with pytest.raises(mzsql.Error, match="unknown role 'joe'"):
+            con.execute(asked)
+
+
+def test_what_a_role_owns_is_dropped(con: mzsql.Connection) -> None:
+    con.execute(
+        "CREATE SCHEMA s; CREATE TABLE s.x (a int); CREATE DATABASE d; CREATE TABLE mine (a int)"
+    )
+    con.execute(
+        "CREATE CLUSTER c SIZE '1'; GRANT SELECT ON t TO joe; GRANT CREATEDB ON SYSTEM TO joe"
+    )
+    for thing in ("SCHEMA s", "DATABASE d", "TABLE mine", "CLUSTER c"):
+        con.execute(f"ALTER {thing} OWNER TO joe")
+    with pytest.raises(mzsql.Error, match="cannot be dropped without CASCADE"):
+        con.execute("DROP OWNED BY joe")
+    assert _rows(con, "SELECT name FROM (SHOW TABLES) ORDER BY 1") == [("mine",), ("t",)]
+    con.execute("DROP OWNED BY joe CASCADE")
+    assert _rows(con, "SELECT name FROM mz_tables ORDER BY 1") == [("t",)]
+    assert _rows(con, "SELECT name FROM mz_schemas WHERE name = 's'") == []
+    assert _rows(con, "SELECT name FROM mz_databases") == [("materialize",)]
+    assert _rows(con, "SELECT name FROM mz_clusters") == [("quickstart",)]
+    assert _acl(con, "mz_tables", "t") == ["u1=arwd/u1"]
+    con.execute("DROP ROLE joe; CREATE TABLE mine (b int); INSERT INTO mine VALUES (1)")
+    assert _rows(con, "SELECT b FROM mine") == [(1,)]
