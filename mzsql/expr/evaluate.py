@@ -404,7 +404,7 @@ class Evaluator:
     def _query(self, items: Sequence[tuple[Ast, str]], table: pa.Table | None) -> pa.Table:
         query = exp.Select(
             expressions=[
-                exp.Alias(this=ast.copy(), alias=exp.to_identifier(name, quoted=True))
+                exp.Alias(this=ast, alias=exp.to_identifier(name, quoted=True))
                 for ast, name in items
             ]
         )
@@ -444,7 +444,7 @@ def _column(name: str) -> Ast:
 
 def _message(failure: Ast | None) -> Ast:
     text = exp.DataType(this=exp.DType.TEXT)
-    return exp.Cast(this=exp.Null() if failure is None else failure.copy(), to=text)
+    return exp.Cast(this=exp.Null() if failure is None else failure, to=text)
 
 
 def _table(
