@@ -325,10 +325,12 @@ def operator_call(symbol: str, args: Sequence[Typed], position: int | None) -> T
     args = _beside_char(args) if symbol in _COMPARISONS else args
     names = [plain_name(a.typ) for a in args]
     shown = f"{names[0]} {symbol} {names[1]}" if len(args) == 2 else f"{symbol} {names[0]}"
-    func = _resolved(symbol, args, f"operator: {shown}", position)
+    func = _resolved(_AS_FUNCTION.get(symbol, symbol), args, f"operator: {shown}", position)
     return call(func.key, apply(func, args))
 
 
+#: PostgreSQL's operators that are functions to Materialize, and shown as such.
+_AS_FUNCTION = {"^": "power"}
 _COMPARISONS = frozenset({"=", "<>", "!=", "<", "<=", ">", ">="})
 
 

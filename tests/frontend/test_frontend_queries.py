@@ -193,6 +193,7 @@ SELECT a AS ordered FROM t ORDER BY a LIMIT (SELECT count(*) FROM w) - 2
 SELECT a, q.d FROM t, LATERAL (SELECT d FROM u ORDER BY d LIMIT (SELECT max(c) FROM u WHERE c < t.a)) q
 SELECT a, q.d FROM t, LATERAL (SELECT c, d FROM u ORDER BY d, c LIMIT (SELECT t.a - 1 WHERE t.a > 0) OFFSET 1) q
 SELECT a AS ordered FROM t ORDER BY a LIMIT 1 + 1 OFFSET 2 - 1
+SELECT a ^ 2, 2 ^ 3 ^ 2, -a ^ 2, 2 * 3 ^ 2, (b::numeric ^ 2)::int, pg_typeof(2 ^ 3)::text FROM t
 SELECT count(q) FROM (SELECT a, b FROM t) q
 SELECT count(t) FROM t
 SELECT count(DISTINCT q) FROM (SELECT a, b FROM t) q
