@@ -126,7 +126,7 @@ def _default(planner: QueryPlanner, column: st.ColumnSpec, target: SqlType) -> S
             f"{type_name(value.typ)}",
             position=position_of(column.default),
         )
-    return constant_scalar(done, "DEFAULT expression")
+    return constant_scalar(done, "DEFAULT")
 
 
 def _table_sql(
@@ -169,6 +169,7 @@ def plan_create_view(
     if statement.query.as_of is not None:
         raise SqlError(f"{what}s cannot have AS OF", sqlstate="0A000")
     refuse_shows(statement.query.query)
+    _refuse_parameters(statement.query.query, what)
     planner = QueryPlanner(catalog)
     query = _renamed(planner.view(statement.query.query), statement, what, name)
     _refuse_duplicate_columns(query, statement)
@@ -214,6 +215,14 @@ def plan_create_view(
         None if retain is None else retained_ms(retain),
         planner.types.used,
     )
+
+
+def _refuse_parameters(query: exp.Expr, what: str) -> None:
+    found = query.find(exp.Parameter, exp.Placeholder)
+    if found is not None:
+        raise SqlError(
+            f"{what}s cannot have parameters", position=position_of(found), sqlstate="42P02"
+        )
 
 
 def _counted(columns: Sequence[str]) -> str:
@@ -305,7 +314,7 @@ def plan_create_index(statement: st.CreateIndex, catalog: CatalogView) -> plans.
     on = item_named(catalog, statement.on)
     if on.desc is None:
         raise SqlError(
-            f"{on.name} is {on.described} and so cannot be indexed",
+            f"index cannot be created on {on.name} because it is {on.described}",
             position=statement.on.position,
             sqlstate="42809",
         )
@@ -318,7 +327,7 @@ def plan_create_index(statement: st.CreateIndex, catalog: CatalogView) -> plans.
     if statement.keys is None:
         keys: tuple[Scalar, ...] = tuple(Column(c) for c in default_key(on.desc.typ))
     else:
-        ctx = ExprContext(planner, Scope(items), "index expressions")
+        ctx = ExprContext(planner, Scope(items), "CREATE INDEX")
         keys = tuple(_index_key(ctx, node, on) for node in statement.keys)
     name = _index_name(statement, catalog, on, keys)
     names = planner.references
@@ -347,7 +356,7 @@ def _index_key(ctx: ExprContext, node: exp.Expr, on: CatalogItem) -> Scalar:
                 position=position_of(node),
             )
         return Column(ordinal - 1)
-    return plain_scalar(settle(ctx.plan(node)).expr, "an index expression")
+    return plain_scalar(settle(ctx.plan(node)).expr, "CREATE INDEX")
 
 
 def default_key(typ: RelationType) -> tuple[int, ...]:

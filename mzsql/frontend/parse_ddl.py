@@ -7,7 +7,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from mzsql.frontend import statements as st
 from mzsql.frontend.parse_catalog import CatalogParser
-from mzsql.frontend.parse_pieces import OBJECT_KINDS
+from mzsql.frontend.parse_pieces import FOREIGN_KINDS, OBJECT_KINDS
 from mzsql.frontend.retention import OPTION, retained_ms
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
@@ -334,17 +334,16 @@ class DefinitionParser(CatalogParser):
     def drop(self) -> st.Statement:
         """DROP …"""
         position = self.position()
-        kind = self.one_of(OBJECT_KINDS)
+        kind = self.one_of((*OBJECT_KINDS, *FOREIGN_KINDS))
         if kind is None:
             words = self._next_words()
             if words in _UNSUPPORTED_CREATES:
                 raise Unsupported(f"DROP {words} is not supported", position=position)
             self.p.expected(
-                "one of CLUSTER, DATABASE, INDEX, MATERIALIZED VIEW, ROLE, SCHEMA, SOURCE, TABLE, TYPE or VIEW"
+                "one of CLUSTER, CONNECTION, DATABASE, INDEX, MATERIALIZED VIEW, ROLE, SCHEMA, SECRET, SINK, SOURCE, TABLE, "
+                "TYPE or VIEW"
             )
         assert kind is not None
-        if kind == "source":
-            raise Unsupported("DROP SOURCE is not supported", position=position)
         if kind in ("schema", "database", "cluster", "cluster replica", "role"):
             return self.drop_named(kind)
         if_exists = self.at("IF", "EXISTS")

@@ -26,6 +26,8 @@ OBJECT_KINDS = (
     ("ROLE",),
     ("TYPE",),
 )
+#: What there may be in Materialize and nothing is of here.
+FOREIGN_KINDS = (("SINK",), ("SECRET",), ("CONNECTION",))
 QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN, TokenType.VALUES)
 
 

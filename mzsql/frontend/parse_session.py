@@ -8,7 +8,7 @@ from sqlglot.tokenizer_core import TokenType
 from mzsql.frontend import catalog_statements as cs
 from mzsql.frontend import statements as st
 from mzsql.frontend.parse_ddl import DefinitionParser
-from mzsql.frontend.parse_pieces import OBJECT_KINDS
+from mzsql.frontend.parse_pieces import FOREIGN_KINDS, OBJECT_KINDS
 from mzsql.frontend.shown import show_table
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
@@ -162,7 +162,7 @@ class SessionParser(DefinitionParser):
     def show(self) -> st.Statement:
         """SHOW …"""
         if self.at("CREATE"):
-            kind = self.one_of(OBJECT_KINDS)
+            kind = self.one_of((*OBJECT_KINDS, *FOREIGN_KINDS))
             if kind is None:
                 self.p.expected("one of CLUSTER, INDEX, MATERIALIZED VIEW, TABLE, TYPE or VIEW")
             assert kind is not None

@@ -29,7 +29,9 @@ def plain_scalar(value: hir.Scalar, what: str) -> ms.Scalar:
         case hir.If(condition=c, then=t, otherwise=o):
             return ms.If(plain_scalar(c, what), plain_scalar(t, what), plain_scalar(o, what))
         case hir.Column() | hir.Exists() | hir.Select() | hir.Windowing():
-            raise Unsupported(f"{what} cannot contain subqueries or window functions")
+            if isinstance(value, hir.Windowing):
+                raise Unsupported(f"window functions are not allowed in {what}")
+            raise Unsupported(f"{what} does not allow subqueries")
         case _:
             return value
 

@@ -43,6 +43,15 @@ def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[mzsql.Connection]:
             "CREATE VIEW x (a, b) AS SELECT 1",
             "view materialize.public.x definition names 2 columns, but view materialize.public.x has 1 column$",
         ),
+        ("DROP SINK t", "materialize.public.t is not a sink"),
+        ("DROP SOURCE t, nothing", "materialize.public.t is not a source"),
+        ("DROP SECRET nothing", "unknown catalog item 'nothing'"),
+        ("SHOW CREATE CONNECTION t", "materialize.public.t is not a connection"),
+        ("CREATE VIEW x AS SELECT a = $1 FROM t", "views cannot have parameters$"),
+        ("CREATE MATERIALIZED VIEW x AS SELECT $1", "materialized views cannot have parameters$"),
+        ("CREATE INDEX ON t (a + (SELECT 1))", "CREATE INDEX does not allow subqueries$"),
+        ("CREATE INDEX ON t (sum(a))", "aggregate functions are not allowed in CREATE INDEX"),
+        ("CREATE TABLE x (a int DEFAULT (SELECT 1))", "DEFAULT does not allow subqueries$"),
         ("CREATE ROLE mz_r", 'role name "mz_r" is reserved'),
         ("CREATE ROLE public", 'role name "public" is reserved'),
         ("CREATE CLUSTER pg_c SIZE '1'", 'cluster name "pg_c" is reserved'),
@@ -59,6 +68,11 @@ def test_what_cannot_be_is_refused_in_materializes_words(
     said = str(raised.value).splitlines()[0]
     assert message.rstrip("$") in said
     assert not message.endswith("$") or said.endswith(message.rstrip("$"))
+
+
+def test_what_there_is_not_may_be_dropped_if_it_exists(con: mzsql.Connection) -> None:
+    for kind in ("SINK", "SOURCE", "SECRET", "CONNECTION"):
+        con.execute(f"DROP {kind} IF EXISTS nothing")
 
 
 def test_a_role_inherits_already(con: mzsql.Connection) -> None:

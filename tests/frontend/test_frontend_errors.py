@@ -333,7 +333,11 @@ CASES = [
     ),
     ("CREATE MATERIALIZED VIEW x IN CLUSTER nope AS SELECT 1", "unknown cluster 'nope'", "nope"),
     ("CREATE INDEX ON t (zz)", 'column "zz" does not exist', "zz"),
-    ("CREATE INDEX ON i (a)", "is an index and so cannot be indexed", None),
+    (
+        "CREATE INDEX ON i (a)",
+        "index cannot be created on materialize.public.i because it is an index",
+        None,
+    ),
     ("DROP VIEW t", "materialize.public.t is not a view", "t"),
     ("DROP TABLE nope", "unknown catalog item 'nope'", "nope"),
     ("SHOW CREATE VIEW t", "materialize.public.t is not a view", None),
@@ -448,7 +452,6 @@ def test_a_long_string_is_read(catalog: MemoryCatalog) -> None:
         ("use d", "USE statements are not supported", "SET database"),
         ("REFRESH MATERIALIZED VIEW v", "REFRESH statements are not", "with each commit"),
         ("CREATE TABLE x AS SELECT 1", "CREATE TABLE … AS is not supported", "INSERT INTO it"),
-        ("DROP SINK s", "DROP SINK is not supported", ""),
         ("SHOW CREATE SCHEMA public", "SHOW CREATE SCHEMA is not supported", ""),
     ],
 )
