@@ -4,7 +4,7 @@ from __future__ import annotations
 
 #: Clauses that are called so: ``WHERE clause``; the others (LIMIT, VALUES, FILTER, …) go by their word alone.
 _CLAUSES = frozenset(
-    {"SELECT", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "DISTINCT ON", "RETURNING"}
+    {"SELECT", "WHERE", "GROUP BY", "HAVING", "QUALIFY", "ORDER BY", "DISTINCT ON", "RETURNING"}
 )
 #: Functions of Materialize's own that bear no ``mz_``.
 _OWN = frozenset({"csv_extract", "list_agg", "map_agg", "regexp_extract", "unnest"})

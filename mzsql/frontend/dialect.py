@@ -160,6 +160,7 @@ class Parser(QueryGrammar, ContainerGrammar, ScalarGrammar, TypeGrammar):
             TokenType.WHERE,
             TokenType.GROUP_BY,
             TokenType.HAVING,
+            TokenType.QUALIFY,
             TokenType.WINDOW,
             TokenType.ORDER_BY,
             TokenType.LIMIT,

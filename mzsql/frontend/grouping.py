@@ -7,6 +7,7 @@ function``; `place` gives it a column.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,8 @@ class SelectState:
     grouped: bool = False
     having: Typed | None = None
     keys: dict[hir.Scalar, int] = field(default_factory=dict)
+    #: Where values stand that were placed.
+    placed: dict[hir.Scalar, int] = field(default_factory=dict)
     #: What the select list is made of: an expression and its value, without the expression for a column of a wildcard.
     items: list[tuple[exp.Expr | None, Typed]] = field(default_factory=list)
 
@@ -226,6 +229,22 @@ class SelectState:
             )
         return hir.Column(key, depth)
 
+    def plan_qualify(self) -> Typed | None:
+        """The condition of QUALIFY, over the rows before grouping."""
+        clause = self.node.args.get("qualify")
+        if clause is None:
+            return None
+        planned = self.context("QUALIFY").plan(clause.this)
+        return to_boolean(planned, "argument of QUALIFY", position_of(clause.this))
+
+    def qualify(self, condition: Typed, others: Sequence[OrderSpec], outputs: list[int]) -> None:
+        """Keep the rows that QUALIFY says; windows see all of them, also those of `others`, which are still to be placed."""
+        for spec in others:
+            self.place_order(spec, outputs)
+        column = self.place(self.regroup(condition))
+        self.relation = hir.Filter(self.mapped(), (hir.Column(column),))
+        self.pending_scalars = []
+
     # --- placing -----------------------------------------------------------------------------------
 
     def place(self, value: Typed) -> int:
@@ -234,6 +253,7 @@ class SelectState:
             return value.expr.index
         self.pending_scalars.append(value.expr)
         self.types.append(ColumnType(value.typ, value.nullable))
+        self.placed.setdefault(value.expr, len(self.types) - 1)
         return len(self.types) - 1
 
     def place_order(self, spec: OrderSpec, outputs: list[int]) -> int:
@@ -241,10 +261,8 @@ class SelectState:
         if isinstance(spec, int):
             return outputs[spec]
         value = self.regroup(spec)
-        if value.expr in self.pending_scalars:
-            before = len(self.types) - len(self.pending_scalars)
-            return before + self.pending_scalars.index(value.expr)
-        return self.place(value)
+        found = self.placed.get(value.expr)
+        return self.place(value) if found is None else found
 
     def mapped(self) -> hir.Relation:
         """The relation with all that was placed."""

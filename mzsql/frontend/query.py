@@ -28,6 +28,7 @@ from mzsql.frontend.parse_pieces import fold
 from mzsql.frontend.planned import Cte, Pending, Planned, limit_inside, project
 from mzsql.frontend.projection import plan_select_items
 from mzsql.frontend.scope import Scope, ScopeItem
+from mzsql.frontend.select_clauses import refuse_clauses, refuse_unknown_clauses
 from mzsql.frontend.set_operations import cell, column_values, rows_relation, set_relation
 from mzsql.frontend.types import resolve_type
 from mzsql.repr import types as t
@@ -38,10 +39,6 @@ from mzsql.repr.errors import (
     Unsupported,
 )
 from mzsql.repr.types import ColumnType, RelationDesc, RelationType, SqlType
-
-_SELECT_ARGS = frozenset(
-    "with_ expressions distinct from_ joins laterals where group having windows order limit offset kind hint".split()  # noqa: SIM905
-)
 
 
 @dataclass
@@ -103,6 +100,7 @@ class QueryPlanner:
     def query(self, node: exp.Expr, outer: Scope | None, *, keep_unknown: bool = False) -> Pending:
         """A query with its WITH clause; `keep_unknown` leaves untyped literals to who asks."""
         while isinstance(node, exp.Subquery | exp.Paren) and _is_wrapper(node):
+            refuse_clauses(node)
             node = node.this
         with_ = node.args.get("with_")
         if with_ is None:
@@ -201,6 +199,8 @@ class QueryPlanner:
         return None
 
     def _body(self, node: exp.Expr, outer: Scope | None, keep_unknown: bool) -> Pending:
+        if not isinstance(node, exp.Select):
+            refuse_clauses(node)
         match node:
             case exp.Select():
                 return self._select(node, outer, keep_unknown)
@@ -372,7 +372,7 @@ class QueryPlanner:
     # --- SELECT ----------------------------------------------------------------------------------
 
     def _select(self, node: exp.Select, outer: Scope | None, keep_unknown: bool) -> Pending:
-        _refuse_unknown_clauses(node)
+        refuse_unknown_clauses(node)
         relation, scope = plan_from(self, node, outer)
         where = node.args.get("where")
         if where is not None:
@@ -388,12 +388,15 @@ class QueryPlanner:
         order = [(item, select.plan_order_item(item, items)) for item in order_items(node)]
         distinct = node.args.get("distinct")
         on = select.plan_distinct_on(distinct, items) if distinct is not None else None
+        kept = select.plan_qualify()
         select.group()
         values = [select.regroup(value) for _, value in items]
         select.filter_groups()
         names = tuple(name for name, _ in items)
         # --- map the select list -------------------------------------------------------------
         outputs = [select.place(value) for value in values]
+        if kept is not None:
+            select.qualify(kept, [*(spec for _, spec in order), *(on or ())], outputs)
         if distinct is not None and on is None:
             return self._select_distinct(select, node, names, outputs, order, outer)
         placed = [(item, select.place_order(spec, outputs)) for item, spec in order]
@@ -487,13 +490,3 @@ def _constant_limit(value: Typed | None) -> int | None:
 
 def _mapped(relation: hir.Relation, scalars: tuple[hir.Scalar, ...]) -> hir.Relation:
     return hir.Map(relation, scalars)
-
-
-def _refuse_unknown_clauses(node: exp.Select) -> None:
-    """What sqlglot lets pass and this dialect does not have."""
-    for key, value in node.args.items():
-        if value and key not in _SELECT_ARGS:
-            raise Unsupported(
-                f"the clause {key.strip('_').upper()} is not supported in SELECT",
-                position=position_of(node),
-            )
