@@ -32,6 +32,8 @@ def read_moment(text: str, *, zoned: bool) -> int | None:
     if zone is not None and era is None and zone.lower() in ("bc", "ad"):
         era, zone = zone, None
     year, month, day = (int(match[n] or match[f"c{n}"]) for n in "ymd")
+    if year == 0:
+        return None
     if era is not None and era.lower() == "bc":
         year = 1 - year
     days = _days(year, month, day)
@@ -39,8 +41,8 @@ def read_moment(text: str, *, zoned: bool) -> int | None:
     if days is None or clock is None or (match["h"] is None and (zone or match["half"])):
         return None
     micros = days * _DAY + clock
-    offset = 0 if zone is None or not zoned else _offset(zone, micros)
-    return None if offset is None else micros - offset
+    offset = 0 if zone is None else _offset(zone, micros)
+    return None if offset is None else micros - (offset if zoned else 0)
 
 
 def _days(year: int, month: int, day: int) -> int | None:
@@ -74,6 +76,8 @@ def _offset(zone: str, micros: int) -> int | None:
     if zone[0] in "+-":
         digits = zone[1:].replace(":", "")
         hours, minutes = (digits, "0") if len(digits) <= 2 else (digits[:-2], digits[-2:])
+        if int(hours) > 15 or int(minutes) > 59:
+            return None
         size = (int(hours) * 60 + int(minutes)) * 60_000_000
         return -size if zone[0] == "-" else size
     names = {name.lower(): name for name in zoneinfo.available_timezones()}

@@ -132,6 +132,42 @@ def test_numbers_of_functions(con: mzsql.Connection, postgres: psycopg.Connectio
     assert len({number for number, _ in mine}) == len(mine)
 
 
+_BROKEN = {
+    "date '2020'": "date: YEAR, MONTH, DAY are all required",
+    "timestamp '2020-01'": "timestamp: YEAR, MONTH, DAY are all required",
+    "timestamptz '2020-01-'": "timestamp with time zone: YEAR, MONTH, DAY are all required",
+    "date '2020-13-01'": "date: MONTH must be [1, 12], got 13",
+    "date '2020-01-32'": "date: DAY must be [1, 31], got 32",
+    "date '2021-02-29'": "date: invalid or out-of-range date",
+    "timestamp '0000-01-01'": "timestamp: YEAR cannot be zero",
+    "timestamp '2020-01-01 25:00'": "timestamp: HOUR must be [0, 23], got 25",
+    "timestamp '2020-01-01 10:61'": "timestamp: MINUTE must be [0, 59], got 61",
+    "time '10:00:61'": "time: SECOND must be [0, 60], got 61",
+    "timestamp '2020-01-01 10:00 foo'": "timestamp",
+    "timestamptz '2020-01-01 10:00+16'": "timestamp with time zone",
+    "time 'abc'": "time",
+}
+
+
+@pytest.mark.parametrize("literal", _BROKEN)
+@pytest.mark.parametrize("from_column", [False, True])
+def test_broken_dates_and_times(
+    con: mzsql.Connection, postgres: psycopg.Connection[Any], literal: str, from_column: bool
+) -> None:
+    kind, text = literal.split(" ", 1)
+    query = (
+        f"SELECT x::{kind} FROM (VALUES ({text})) AS v (x)" if from_column else f"SELECT {literal}"
+    )
+    with pytest.raises(mzsql.DataError) as caught:
+        con.execute(query).fetchall()
+    said = f"invalid input syntax for type {_BROKEN[literal]}: "
+    assert said + text.replace("'", '"') in str(caught.value)
+    with pytest.raises(psycopg.DataError) as theirs:
+        postgres.execute(f"SELECT {literal}".encode())
+    # The displacement of a time zone (22009) is no field of its own here.
+    assert theirs.value.sqlstate in (caught.value.sqlstate, "22009")
+
+
 @pytest.mark.parametrize(
     ("expression", "message"),
     [
@@ -157,6 +193,11 @@ def test_numbers_of_functions(con: mzsql.Connection, postgres: psycopg.Connectio
         ("substring('abc')", "function substring(unknown) does not exist"),
         ("lower('A', 'B')", "function lower(unknown, unknown) does not exist"),
         ("(1.5 + 2)::interval", "CAST does not support casting from numeric to interval"),
+        (
+            "'1990-01'::mz_timestamp",
+            "could not parse as date and time: invalid input syntax for type timestamp with time zone:"
+            ' YEAR, MONTH, DAY are all required: "1990-01": "1990-01"',
+        ),
         ("concat()", "function concat() does not exist"),
         *(
             (f"'[1]'::jsonb::{kind}", f"cannot cast jsonb array to type {kind}")
