@@ -271,6 +271,12 @@ def _lateral(planner: QueryPlanner, node: exp.Lateral, left: Scope | None) -> Fa
     alias = node.args.get("alias")
     if isinstance(inner, exp.Anonymous):
         return _call_in_from(planner, node, inner, left)
+    if isinstance(inner, exp.Dot) and isinstance(inner.expression, exp.Anonymous):
+        names = inner.this.flatten() if isinstance(inner.this, exp.Dot) else (inner.this,)
+        placed = node.copy()
+        for key, name in zip(("db", "catalog"), reversed(list(names)), strict=False):
+            placed.set(key, name.copy())
+        return _call_in_from(planner, placed, inner.expression, left)
     done = planner.query(inner, left).finish()
     items = [ScopeItem(n, None, c) for n, c in zip(done.names, done.types, strict=True)]
     return done.relation, _aliased(Scope(tuple(items)), alias)

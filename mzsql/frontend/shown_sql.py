@@ -49,7 +49,7 @@ Edits = dict[int, tuple[int, str]]
 """From the first character of what is written differently to the one behind it, and what stands there."""
 
 
-@functools.lru_cache(1024)
+@functools.lru_cache(1 << 14)
 def shown_sql(create_sql: str) -> str:
     """A definition that the catalog keeps, as it is shown; what has none is shown as it is."""
     if not create_sql:
@@ -72,7 +72,7 @@ def shown_sql(create_sql: str) -> str:
     return _printed(create_sql, edits, aliases)
 
 
-@functools.lru_cache(1024)
+@functools.lru_cache(1 << 14)
 def shown_query(create_sql: str) -> str:
     """The query of a view's definition, as it is shown."""
     text = shown_sql(create_sql)
@@ -82,7 +82,7 @@ def shown_query(create_sql: str) -> str:
     return f"{text[start:end]};"
 
 
-@functools.lru_cache(1024)
+@functools.lru_cache(1 << 14)
 def shown_defaults(create_sql: str) -> tuple[str | None, ...]:
     """The default of each column of a table's definition, as it is shown; None where there is none."""
     text = shown_sql(create_sql)
@@ -221,7 +221,8 @@ def _printed(text: str, edits: Edits, aliases: set[int]) -> str:
         if token.start in aliases and before is not None and before.text.upper() != "AS":
             pieces.append("AS ")
         pieces.append(written)
-        prefix = token.text in ("-", "+") and (before is None or before.token_type not in _VALUES)
+        value = behind_name or (before is not None and before.token_type in _VALUES)
+        prefix = token.text in ("-", "+") and not value
         called = before is None or before.text.upper() != "AS"
         behind_name = replaced is not None or (called and written.lower() in _SYNTAX)
         before = token

@@ -79,6 +79,11 @@ def test_types_of_columns(con: mzsql.Connection, written: str, shown: str) -> No
             '"a" IN (1, 2) AS "i", "b" IS NULL AS "n" FROM "materialize"."public"."base"',
         ),
         (
+            "SELECT a::numeric-2, u FROM base, LATERAL unnest(ARRAY[a]) u",
+            'SELECT "a"::"pg_catalog"."numeric" - 2, "u" FROM "materialize"."public"."base", '
+            'LATERAL "pg_catalog"."unnest"(ARRAY["a"]) AS "u"',
+        ),
+        (
             "SELECT mz_now(), * FROM generate_series(1,2) g (n), (VALUES (1,2)) v WHERE n=1 AND TRUE IS TRUE",
             'SELECT "mz_catalog"."mz_now"(), * FROM "pg_catalog"."generate_series"(1, 2) AS "g" ("n"), '
             '(VALUES (1, 2)) AS "v" WHERE "n" = 1 AND true IS TRUE',
