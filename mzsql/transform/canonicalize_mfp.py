@@ -10,7 +10,7 @@ import msgspec
 
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
-from mzsql.expr.canonical import by_cost, ordered
+from mzsql.expr.canonical import by_cost, can_fail, ordered
 from mzsql.expr.memo import memo
 from mzsql.expr.mfp import MapFilterProject, extract_mfp, placed, to_relation
 from mzsql.transform.scalars import may_error
@@ -45,7 +45,20 @@ def canonical(mfp: MapFilterProject) -> MapFilterProject:
     found = known.get(mfp)
     if found is None:
         done = mfp.optimize()
-        preds = ordered([pred for _, pred in done.predicates], by_cost, may_error)
+        preds = ordered([pred for _, pred in done.predicates], by_cost, _waits)
         found = msgspec.structs.replace(done, predicates=tuple(placed(pred) for pred in preds))
         known[mfp] = found
     return found
+
+
+#: Casts that fail for years that hardly any row has.
+_LATE = frozenset({"date_to_timestamp", "date_to_timestamptz"})
+
+
+def _waits(pred: sc.Scalar) -> bool:
+    """Whether a predicate can fail for rows that those before it are there to drop."""
+    return may_error(pred) and any(
+        isinstance(node, sc.LiteralError)
+        or (isinstance(node, sc.Call) and node.func not in _LATE and can_fail(node))
+        for node in sc.walk(pred)
+    )

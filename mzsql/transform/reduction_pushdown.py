@@ -1,7 +1,8 @@
 """ReductionPushdown: a Reduce over a join whose parts only meet in the group key becomes a join of Reduces.
 
-Promise: a Reduce moves only where all its aggregates are blind to how often a row is there (DISTINCT ones, MIN, MAX), and each part of its
-key and each aggregate reads one side only.
+Promise: a Reduce moves only where all its aggregates are DISTINCT, and so blind to how often a row is there, and each part of its key
+and each aggregate reads one side only. MIN and MAX are blind too, but stay: below a join with the keys that are asked for they read
+these alone.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from mzsql.expr import functions
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
 from mzsql.expr.memo import memo
@@ -43,15 +43,10 @@ def _push(rel: mir.Relation) -> mir.Relation:
         key, aggregates = rel.group_key, rel.aggregates
     if not isinstance(inner, mir.Join) or not isinstance(inner.implementation, mir.Unplanned):
         return rel
-    if not all(_is_blind(aggregate) for aggregate in aggregates):
+    if not all(aggregate.distinct for aggregate in aggregates):
         return rel
     pushed = _Sides(inner, key).join_of_reduces(key, aggregates)
     return rel if pushed is None else pushed
-
-
-def _is_blind(aggregate: sc.AggregateExpr) -> bool:
-    """Whether it does not matter how often a row is there."""
-    return aggregate.distinct or functions.aggregate(aggregate.func).kind == "hierarchical"
 
 
 class _Sides:
