@@ -182,6 +182,8 @@ class SessionParser(DefinitionParser):
         if shown is None:
             granted = self.shown_privileges()
             if granted is not None:
+                if self._at_where():
+                    granted = granted.where(self.p._parse_where().this)
                 return self._ordered(granted, start)
             self._refuse_privileges_shown(start + 1)
             return st.ShowVariable(self.source, self._variable())

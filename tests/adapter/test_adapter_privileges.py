@@ -85,6 +85,10 @@ def test_what_things_begin_with_and_keep(con: mzsql.Connection, tmp_path: Path) 
         assert _rows(again, "SELECT privileges FROM mz_objects WHERE name = 'w'") == [
             (["u2=r/u3", "u3=r/u3"],)
         ]
+        asked = "SHOW PRIVILEGES FOR joe WHERE object_type = 'view' OR name = 'nothing'"
+        assert _rows(again, asked) == [
+            ("ann", "joe", "materialize", "public", "w", "view", "SELECT")
+        ]
         granted = "SELECT grantor, table_name, privilege_type FROM information_schema.{} WHERE grantee = 'joe'"
         for relation in ("table_privileges", "role_table_grants"):
             assert _rows(again, granted.format(relation)) == [("ann", "w", "SELECT")]

@@ -1,6 +1,7 @@
 """What clients of PostgreSQL ask a server about itself, where the answer is the same everywhere.
 
-Promise: true answers. There is one encoding of texts, no recovery, no tablespace, no rule, and there are no privileges to ask for.
+Promise: true answers. There is one encoding of texts, no recovery, no tablespace, no rule, and nothing is refused for the lack of a
+privilege.
 """
 
 from __future__ import annotations
