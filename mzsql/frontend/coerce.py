@@ -34,7 +34,7 @@ from mzsql.frontend.typed import (
     numeric_literal,
     plain_name,
 )
-from mzsql.repr.errors import DatatypeMismatch, UndefinedFunction
+from mzsql.repr.errors import DatatypeMismatch, UndefinedFunction, Unsupported
 from mzsql.repr.types import NUMERIC, TEXT, SqlType, type_name
 
 #: The hint of a call for whose arguments there is no function.
@@ -374,6 +374,8 @@ def _resolved(name: str, args: Sequence[Typed], shown: str, position: int | None
             hint="Could not choose a best candidate. You might need to add explicit type casts.",
             sqlstate="42725",
         ) from None
+    if func is None and name in _OF_ONE_DIMENSION and _is_deep(args[0].typ):
+        raise Unsupported(f"{_OF_ONE_DIMENSION[name]} is not supported", position=position)
     if func is None:
         # A record's type has colons of its own.
         rest = shown.removeprefix("operator: ") if shown.startswith("operator: ") else ""
@@ -388,6 +390,18 @@ def _resolved(name: str, args: Sequence[Typed], shown: str, position: int | None
             hint = NO_OVERLOAD
         raise UndefinedFunction(message, position=position, hint=hint)
     return func
+
+
+#: What these functions would do to an array of arrays.
+_OF_ONE_DIMENSION = {
+    "array_position": "searching for elements in multidimensional arrays",
+    "array_remove": "removing elements from multidimensional arrays",
+}
+
+
+def _is_deep(typ: SqlType) -> bool:
+    """Whether a type is of arrays with several dimensions."""
+    return typ.kind == "array" and typ.element is not None and typ.element.kind == "array"
 
 
 def _not_unique(shown: str) -> str:

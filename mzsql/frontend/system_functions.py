@@ -49,7 +49,10 @@ _MODIFIER = """
         WHEN $1 IN (1042, 1043, 1014, 1015) AND $2 >= 4 THEN '(' || ($2 - 4)::text || ')'
         WHEN $1 IN (1700, 1231) AND $2 >= 4
             THEN '(' || (($2 - 4) / 65536)::text || ',' || (($2 - 4) % 65536)::text || ')'
-        ELSE ''
+        WHEN $1 IN (1042, 1043, 1014, 1015, 1700, 1231, 1186, 1187) THEN ''
+        -- Types whose names are words of SQL's own grammar have none.
+        WHEN $1 IN (16, 20, 21, 23, 700, 701, 1000, 1016, 1005, 1007, 1021, 1022) THEN ''
+        ELSE '(' || $2::text || ')'
     END"""
 _NAME = "mz_internal.mz_type_name($1)"
 _FORMAT_TYPE = f"""
@@ -57,6 +60,7 @@ _FORMAT_TYPE = f"""
         WHEN $1 = 0 THEN '-'
         WHEN $1 IS NULL THEN NULL
         WHEN {_NAME} IS NULL THEN '???'
+        WHEN {_NAME} LIKE 'timestamp%' AND $2 >= 0 THEN replace({_NAME}, 'timestamp', 'timestamp(' || $2::text || ')')
         WHEN {_NAME} LIKE '%[]' THEN left({_NAME}, -2) || {_MODIFIER} || '[]'
         ELSE {_NAME} || {_MODIFIER}
     END"""
@@ -184,6 +188,7 @@ DEFINITIONS: Mapping[str, tuple[Defined, ...]] = {
         *_overloads("$1 = $2", (_TEXT, _TEXT)),
         *_overloads("$1 = $2", (t.BYTEA, t.BYTEA)),
     ),
+    "getdatabaseencoding": _overloads("'UTF8'::text", ()),
     "pg_stat_get_numscans": _overloads("CASE WHEN $1 IS NOT NULL THEN -1::bigint END", (_OID,)),
 }
 

@@ -132,6 +132,17 @@ def test_numbers_of_functions(con: mzsql.Connection, postgres: psycopg.Connectio
     assert len({number for number, _ in mine}) == len(mine)
 
 
+_TYPES = (16, 23, 25, 26, 1007, 1042, 1043, 1082, 1114, 1115, 1184, 1185, 1700, 2950, 3802)
+
+
+def test_types_with_modifiers(con: mzsql.Connection, postgres: psycopg.Connection[Any]) -> None:
+    modifiers = (-1, 3, 6, 14, 655366)
+    calls = [f"format_type({number}, {m})" for number in _TYPES for m in modifiers]
+    # A char of no length is ``bpchar`` there.
+    calls.remove("format_type(1042, -1)")
+    check_same(con, postgres, f"SELECT {', '.join(calls)}, getdatabaseencoding()::text")
+
+
 _BROKEN = {
     "date '2020'": "date: YEAR, MONTH, DAY are all required",
     "timestamp '2020-01'": "timestamp: YEAR, MONTH, DAY are all required",
@@ -197,6 +208,14 @@ def test_broken_dates_and_times(
             "'1990-01'::mz_timestamp",
             "could not parse as date and time: invalid input syntax for type timestamp with time zone:"
             ' YEAR, MONTH, DAY are all required: "1990-01": "1990-01"',
+        ),
+        (
+            "array_position(ARRAY[[1]], 1)",
+            "searching for elements in multidimensional arrays is not supported",
+        ),
+        (
+            "array_remove(ARRAY[[1]], 1)",
+            "removing elements from multidimensional arrays is not supported",
         ),
         ("concat()", "function concat() does not exist"),
         *(
