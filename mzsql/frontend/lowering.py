@@ -272,14 +272,12 @@ class Lowering:
         if not has_subquery(rel.limit):
             limit, _ = self.scalar(rel.limit, done, cols, depth, {})
             return done.topk(group, order, limit, rel.offset, rel.expected_group_size)
-        # What the limit's subqueries answer depends on outer's columns alone: as a column of the group it parts no group.
+        # What the limit's subqueries answer depends on outer's columns alone: as columns of the group they part no group.
         arity = done.arity
         done, found = self.subqueries([rel.limit], done, cols, depth)
         limit, done = self.scalar(rel.limit, done, cols, depth, found)
-        column = done.arity
-        top = done.map([limit]).topk(
-            [*group, column], order, ms.Column(column), rel.offset, rel.expected_group_size
-        )
+        group.extend(sorted(ms.support(limit) - set(group)))
+        top = done.topk(group, order, limit, rel.offset, rel.expected_group_size)
         return top.project(range(arity))
 
     # --- subqueries ----------------------------------------------------------------------------------

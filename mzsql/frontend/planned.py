@@ -53,9 +53,11 @@ class Cte:
 
 
 def project(relation: hir.Relation, outputs: Sequence[int], arity: int) -> hir.Relation:
-    """A projection, left out where it changes nothing."""
+    """A projection, left out where it changes nothing; one of another one is one."""
     if tuple(outputs) == tuple(range(arity)):
         return relation
+    if isinstance(relation, hir.Project):
+        return hir.Project(relation.input, tuple(relation.outputs[c] for c in outputs))
     return hir.Project(relation, tuple(outputs))
 
 

@@ -244,6 +244,11 @@ def test_a_window_function_says_its_window(con: mzsql.Connection, call: str, sho
     assert f"Map ({shown})\n" in explain(con, f"RAW PLAN FOR SELECT {call} FROM pets")
 
 
+def test_what_is_projected_of_a_using_join_is_projected_once(con: mzsql.Connection) -> None:
+    query = "SELECT town, id FROM pets JOIN owners USING (id)"
+    assert explain(con, f"RAW PLAN FOR {query}").startswith("Project (#4, #0)\n  InnerJoin ")
+
+
 @pytest.mark.parametrize("option", ["linear chains", "equivalences", "filter pushdown"])
 def test_what_is_not_there_says_so(con: mzsql.Connection, option: str) -> None:
     with pytest.raises(mzsql.NotSupportedError, match="not supported"):
