@@ -17,6 +17,7 @@ from sqlglot.errors import ParseError
 from sqlglot.parsers.materialize import MaterializeParser
 from sqlglot.tokenizer_core import Token, TokenType
 
+from mzsql.frontend.parse_clauses import ClauseGrammar
 from mzsql.frontend.parse_containers import ContainerGrammar
 from mzsql.frontend.parse_options import group_size_options
 from mzsql.frontend.parse_queries import QueryGrammar
@@ -140,7 +141,7 @@ def _shortened(text: str) -> str:
     return text if len(text) <= 64 else f"{text[:60]}…"
 
 
-class Parser(QueryGrammar, ContainerGrammar, ScalarGrammar, TypeGrammar):
+class Parser(QueryGrammar, ClauseGrammar, ContainerGrammar, ScalarGrammar, TypeGrammar):
     """The parser of queries and expressions; statements are in `mzsql.frontend.parse`."""
 
     # No call is rewritten: the table of functions decides what a name means.
