@@ -1,7 +1,7 @@
 """ProjectionLifting: projections move up, past whatever does not mind the order and the number of columns, and out of bindings.
 
 Promise: the result puts out the same columns in the same order. No projection is left right under a Project, Map, FlatMap, Filter,
-Negate, TopK, Reduce or unplanned Join, nor on top of what is bound once and read several times; under a Union only where its inputs have
+Negate, TopK, Reduce or unplanned Join, nor on top of what is bound once and read several times (but where that would be very wide); under a Union only where its inputs have
 different ones, and under a Threshold, which counts the rows as they are, always. So what is pushed down again afterwards
 (`projection_pushdown`) leaves each relation with columns in the order in which its inputs have them, and with none of them twice.
 """
@@ -21,6 +21,9 @@ from mzsql.repr.types import RelationType
 from mzsql.transform.fusion import merge_classes
 from mzsql.transform.visit import kept, project, replace_inputs
 
+#: A binding wider than this keeps its projection: one that is joined with itself would have twice the columns of the one that it reads,
+#: and the next one again.
+_WIDE = 100
 #: What is read of a binding whose value lost its projection: its type, and the projection.
 _Lifted = tuple[RelationType, tuple[int, ...]]
 
@@ -55,7 +58,7 @@ class _Lift:
 
     def _let(self, rel: mir.Let, lifted: Mapping[int, _Lifted]) -> mir.Relation:
         value = self.run(rel.value, lifted)
-        if isinstance(value, mir.Project):
+        if isinstance(value, mir.Project) and mir.arity(value.input) <= _WIDE:
             outputs, value = value.outputs, value.input
             typ = self._types[rel.id] = relation_type(value, self._types)
             lifted = {**lifted, rel.id: (typ, outputs)}
