@@ -5,6 +5,7 @@ Promise: text only, from a plan's own structs; a function prints as its row in t
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Sequence
 
@@ -27,7 +28,7 @@ from mzsql.repr.datum import Datum
 from mzsql.repr.types import ColumnType, SqlType
 
 REDACTED = "█"
-_QUOTED = frozenset({"text", "varchar", "char", "jsonb", "uuid", "bytea", "unknown"})
+_QUOTED = frozenset({"text", "varchar", "char", "uuid", "bytea", "unknown"})
 _VARIADIC = {"and": " AND ", "or": " OR "}
 
 
@@ -63,6 +64,29 @@ def shown_name(func: functions.ScalarFunc) -> str:
     """What EXPLAIN calls a function: its name; a cast by the types it is between."""
     by_type = func.name == "cast" or func.name.startswith(_BY_TYPE)
     return func.key if by_type else func.name
+
+
+class _Number(str):
+    """A number of a document, as it is written."""
+
+    __slots__ = ()
+
+
+def _document(value: object) -> str:
+    """A jsonb value: its texts quoted, its NULL apart from SQL's."""
+    match value:
+        case None:
+            return "json_null"
+        case bool():
+            return "true" if value else "false"
+        case dict():
+            return "{" + ", ".join(f"{quoted(k)}: {_document(v)}" for k, v in value.items()) + "}"
+        case list():
+            return "[" + ", ".join(map(_document, value)) + "]"
+        case _Number():
+            return str(value)
+        case _:
+            return quoted(str(value))
 
 
 class ScalarPrinter:
@@ -123,6 +147,8 @@ class ScalarPrinter:
             return "null"
         if typ.kind == "boolean":
             return "true" if value else "false"
+        if typ.kind == "jsonb" and isinstance(value, str):
+            return _document(json.loads(value, parse_int=_Number, parse_float=_Number))
         if typ.kind in _QUOTED:
             return quoted(str(value) if typ.kind != "bytea" else f"\\x{value}")
         return datum_text(value, typ)

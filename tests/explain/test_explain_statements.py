@@ -249,6 +249,12 @@ def test_what_is_projected_of_a_using_join_is_projected_once(con: mzsql.Connecti
     assert explain(con, f"RAW PLAN FOR {query}").startswith("Project (#4, #0)\n  InnerJoin ")
 
 
+def test_a_document_is_shown_by_its_parts(con: mzsql.Connection) -> None:
+    query = """SELECT '{"b": [1, "x", null, true], "a": 2}'::jsonb"""
+    shown = '({"a": 2, "b": [1, "x", json_null, true]})'
+    assert f"- {shown}\n" in explain(con, f"OPTIMIZED PLAN FOR {query}")
+
+
 @pytest.mark.parametrize("option", ["linear chains", "equivalences", "filter pushdown"])
 def test_what_is_not_there_says_so(con: mzsql.Connection, option: str) -> None:
     with pytest.raises(mzsql.NotSupportedError, match="not supported"):
