@@ -1,9 +1,10 @@
 """ProjectionLifting: projections move up, past whatever does not mind the order and the number of columns, and out of bindings.
 
 Promise: the result puts out the same columns in the same order. No projection is left right under a Project, Map, FlatMap, Filter,
-Negate, TopK, Reduce or unplanned Join, nor on top of what is bound once and read several times (but where that would be very wide); under a Union only where its inputs have
-different ones, and under a Threshold, which counts the rows as they are, always. So what is pushed down again afterwards
-(`projection_pushdown`) leaves each relation with columns in the order in which its inputs have them, and with none of them twice.
+Negate, TopK, Reduce or unplanned Join, nor on top of what is bound once and read several times (but where that would be very wide
+without); under a Union only where its inputs have different ones, and under a Threshold, which counts the rows as they are, always. So
+what is pushed down again afterwards (`projection_pushdown`) leaves each relation with columns in the order in which its inputs have
+them, and with none of them twice.
 """
 
 from __future__ import annotations
