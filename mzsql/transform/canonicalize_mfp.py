@@ -1,7 +1,8 @@
 """CanonicalizeMfp: each run of maps, filters and projections in one normal form.
 
 Promise: optimized, then map, filter, project; cheap predicates first, but none that can fail before one that it stood behind (casts of
-dates beyond all years of timestamps aside: they are as cheap as they look). Columns that are nothing but an error are no part of a run: they stay above the filter that says when there is one.
+dates beyond all years of timestamps aside: they are as cheap as they look). Columns that are nothing but an error are no part of a run:
+they stay above the filter that says when there is one.
 """
 
 from __future__ import annotations
