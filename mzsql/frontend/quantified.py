@@ -34,23 +34,13 @@ def certain(scalar: hir.Scalar) -> hir.Scalar:
         return scalar
     match scalar:
         case hir.Select(relation=hir.Reduce(aggregates=(hir.Aggregate(nullable=False),)) as reduce):
-            return _certain(scalar, reduce)
+            return _positive(scalar, reduce, certain=True)
         case hir.Call(func=func, args=args, typ=typ):
             return hir.Call(func, tuple(certain(arg) for arg in args), typ)
         case hir.If(condition=condition, then=then, otherwise=otherwise):
             return hir.If(certain(condition), certain(then), certain(otherwise))
         case _:
             return scalar
-
-
-def _certain(node: hir.Scalar, reduce: hir.Reduce) -> hir.Scalar:
-    parts = _parts(reduce)
-    if parts is None:
-        return node
-    func, query, comparison = parts
-    if func == "any":
-        return hir.Exists(hir.Filter(query, (comparison,)))
-    return _none(query, hir.Call("not", (comparison,), BOOLEAN))
 
 
 def _has_subquery(scalar: hir.Scalar) -> bool:
@@ -82,7 +72,8 @@ def _parts(reduce: hir.Reduce) -> tuple[str, hir.Relation, hir.Scalar] | None:
             return None
 
 
-def _positive(node: hir.Scalar, reduce: hir.Reduce) -> hir.Scalar:
+def _positive(node: hir.Scalar, reduce: hir.Reduce, *, certain: bool = False) -> hir.Scalar:
+    """A quantified comparison as EXISTS; `certain`: no row compares unknown."""
     parts = _parts(reduce)
     if parts is None:
         return node
@@ -90,7 +81,8 @@ def _positive(node: hir.Scalar, reduce: hir.Reduce) -> hir.Scalar:
     if func == "any":
         return hir.Exists(hir.Filter(query, (comparison,)))
     # No row may compare false, or unknown.
-    return _none(query, _or_null(hir.Call("not", (comparison,), BOOLEAN), comparison))
+    fails = hir.Call("not", (comparison,), BOOLEAN)
+    return _none(query, fails if certain else _or_null(fails, comparison))
 
 
 def _negative(node: hir.Scalar, reduce: hir.Reduce) -> hir.Scalar:

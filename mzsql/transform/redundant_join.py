@@ -11,13 +11,12 @@ from collections.abc import Mapping, Sequence
 
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
-from mzsql.expr.memo import memo
 from mzsql.expr.parts import kinds_of
 from mzsql.expr.typing import relation_type
 from mzsql.repr.types import RelationType
 from mzsql.transform.fusion import merge_classes
 from mzsql.transform.provenance import Exprs, Stage, Traced, own_stages, trace
-from mzsql.transform.remembered import Key, Scope
+from mzsql.transform.remembered import ScopedPass
 from mzsql.transform.visit import filtered, mapped, project, replace_inputs
 
 _WHERE = kinds_of(mir.Join)
@@ -32,26 +31,15 @@ def redundant_join(rel: mir.Relation) -> mir.Relation:
     return _Pass().visit(rel)
 
 
-class _Pass:
+class _Pass(ScopedPass):
     """One traversal, with the values and types of the bindings around it."""
 
     def __init__(self) -> None:
+        super().__init__("redundant_join", _WHERE)
         self._values: dict[int, mir.Relation] = {}
         self._types: dict[int, RelationType] = {}
-        self._scope = Scope()
-        self._known: dict[Key, mir.Relation] = memo("redundant_join")
 
-    def visit(self, rel: mir.Relation) -> mir.Relation:
-        """The relation with its joins looked at, inner ones first."""
-        if not self._scope.part(rel).kinds & _WHERE:
-            return rel
-        key = self._scope.key(rel)
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = self._visited(rel)
-        return found
-
-    def _visited(self, rel: mir.Relation) -> mir.Relation:
+    def visited(self, rel: mir.Relation) -> mir.Relation:
         if isinstance(rel, mir.Let):
             value = self.visit(rel.value)
             self._values[rel.id] = value

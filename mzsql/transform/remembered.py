@@ -6,6 +6,7 @@ other bindings, is the same. Equal parts of the plans of a run are one object (`
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable
 
 from mzsql.expr import relation as mir
@@ -47,3 +48,29 @@ class Scope:
     def part(self, rel: mir.Relation) -> Part:
         """What is known of a relation by itself."""
         return self._parts.get(id(rel)) or part_of(rel, self._parts)
+
+
+class ScopedPass(ABC):
+    """One traversal that has an eye for some kinds of nodes, and for the bindings around them.
+
+    What becomes of a part is remembered in this run, under the name of the pass, by all that `visited` may look at (`Scope`).
+    """
+
+    def __init__(self, name: str, where: int) -> None:
+        self._scope = Scope()
+        self._where = where
+        self._known: dict[Key, mir.Relation] = memo(name)
+
+    def visit(self, rel: mir.Relation) -> mir.Relation:
+        """The relation rewritten; itself where it has no node of these kinds."""
+        if not self._scope.part(rel).kinds & self._where:
+            return rel
+        key = self._scope.key(rel)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self.visited(rel)
+        return found
+
+    @abstractmethod
+    def visited(self, rel: mir.Relation) -> mir.Relation:
+        """What becomes of a part that is not known yet: its inputs by way of `visit`, what it binds told to the scope."""

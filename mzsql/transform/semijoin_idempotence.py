@@ -12,13 +12,12 @@ from dataclasses import dataclass
 
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
-from mzsql.expr.memo import memo
 from mzsql.expr.parts import kinds_of, part_of, parts
 from mzsql.expr.typing import relation_type
 from mzsql.repr.types import RelationType
 from mzsql.transform.equivalence_propagation import EXACT
 from mzsql.transform.join_predicates import is_not_null
-from mzsql.transform.remembered import Key, Scope
+from mzsql.transform.remembered import ScopedPass
 from mzsql.transform.scalars import may_error
 from mzsql.transform.visit import filtered, project, replace_inputs
 
@@ -50,27 +49,16 @@ def semijoin_idempotence(rel: mir.Relation) -> mir.Relation:
     return _Pass().visit(rel)
 
 
-class _Pass:
+class _Pass(ScopedPass):
     """One traversal, with what is known of the bindings around it; of recursive ones, whose rows change, nothing is."""
 
     def __init__(self) -> None:
+        super().__init__("semijoin_idempotence", _WHERE)
         self._types: dict[int, RelationType] = {}
         self._offers: dict[int, tuple[_Offer, ...]] = {}
         self._behind: dict[int, tuple[Filtered, ...]] = {}
-        self._scope = Scope()
-        self._known: dict[Key, mir.Relation] = memo("semijoin_idempotence")
 
-    def visit(self, rel: mir.Relation) -> mir.Relation:
-        """The relation with its joins looked at."""
-        if not self._scope.part(rel).kinds & _WHERE:
-            return rel
-        key = self._scope.key(rel)
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = self._visited(rel)
-        return found
-
-    def _visited(self, rel: mir.Relation) -> mir.Relation:
+    def visited(self, rel: mir.Relation) -> mir.Relation:
         if isinstance(rel, mir.Let):
             value = self.visit(rel.value)
             self._types[rel.id] = relation_type(value, self._types)
