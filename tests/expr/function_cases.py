@@ -193,7 +193,7 @@ def is_alias(key: str) -> bool:
 
 #: Functions some of whose arguments have to be constants: compared by statements of their own.
 _CONSTANTS = frozenset({
-    "~", "~*", "!~", "!~*", "regexp_match", "regexp_replace", "regexp_split_to_array", "to_char", "timezone", "digest",
+    "~", "~*", "!~", "!~*", "normalize", "regexp_match", "regexp_replace", "regexp_split_to_array", "to_char", "timezone", "digest",
     "hmac", "crc32", "sha224", "sha384",
     "sha512", "seahash", "kafka_murmur2",
 })  # fmt: skip
