@@ -9,14 +9,5 @@
 -- is_grantable: `NO`
 -- with_hierarchy: `YES` for `SELECT`
 CREATE VIEW information_schema.role_table_grants AS
-SELECT
-    grantor,
-    grantee,
-    database AS table_catalog,
-    schema AS table_schema,
-    name AS table_name,
-    privilege_type,
-    'NO' AS is_grantable,
-    CASE privilege_type WHEN 'SELECT' THEN 'YES' ELSE 'NO' END AS with_hierarchy
-FROM mz_internal.mz_show_all_privileges
-WHERE object_type IN ('table', 'view', 'materialized-view');
+SELECT grantor, grantee, table_catalog, table_schema, table_name, privilege_type, is_grantable, with_hierarchy
+FROM information_schema.table_privileges;

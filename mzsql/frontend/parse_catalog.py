@@ -70,8 +70,6 @@ _COMMENTED = (
     ("CONNECTION",),
     ("SECRET",),
 )
-#: Kinds that have no schema: their names are of one part.
-_PLAIN = ("database", "cluster", "role")
 
 
 def _words(options: tuple[tuple[str, ...], ...]) -> str:
@@ -81,32 +79,6 @@ def _words(options: tuple[tuple[str, ...], ...]) -> str:
 
 class CatalogParser(PrivilegeParser):
     """Parses these statements."""
-
-    def replica_name(self) -> st.Name:
-        """cluster.replica"""
-        position = self.position()
-        cluster = self.identifier()
-        if not self.p._match(TokenType.DOT):
-            self.p.expected("dot")
-        return st.Name(PartialName(self.identifier(), cluster), position)
-
-    def schema_name(self) -> st.Name:
-        """[database.]schema"""
-        name = self.name()
-        if name.partial.database is not None:
-            raise SqlSyntaxError(
-                f"schema name '{name}' cannot have more than two components",
-                position=name.position,
-            )
-        return name
-
-    def name_of(self, kind: str) -> st.Name:
-        """A name as things of this kind have."""
-        if kind in _PLAIN:
-            return self.plain_name()
-        if kind == "cluster replica":
-            return self.replica_name()
-        return self.schema_name() if kind == "schema" else self.name()
 
     # --- CREATE -------------------------------------------------------------------------------
 

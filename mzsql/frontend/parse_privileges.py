@@ -9,7 +9,7 @@ from mzsql.frontend import catalog_statements as cs
 from mzsql.frontend import statements as st
 from mzsql.frontend.catalog import PartialName
 from mzsql.frontend.parse_pieces import Pieces
-from mzsql.repr.errors import Unsupported
+from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
 #: Privileges and the letters that they are written with, in the order of an ACL.
 PRIVILEGES = {
@@ -24,6 +24,8 @@ PRIVILEGES = {
     "CREATECLUSTER": "N",
     "CREATENETWORKPOLICY": "P",
 }
+#: Kinds that have no schema: their names are of one part.
+_PLAIN = ("database", "cluster", "role")
 _KINDS = ("TABLE", "TYPE", "SECRET", "CONNECTION", "SCHEMA", "DATABASE", "CLUSTER")
 _ALL_OF = {f"{kind}S": kind for kind in _KINDS}
 _SHOWN = (
@@ -33,16 +35,38 @@ _SHOWN = (
 
 
 class PrivilegeParser(Pieces):
-    """Parses these statements."""
+    """Parses these statements, and the names of what they, and other statements about the catalog, are on."""
 
     def plain_name(self) -> st.Name:
         """A name of one part."""
         position = self.position()
         return st.Name(PartialName(self.identifier()), position)
 
+    def replica_name(self) -> st.Name:
+        """cluster.replica"""
+        position = self.position()
+        cluster = self.identifier()
+        if not self.p._match(TokenType.DOT):
+            self.p.expected("dot")
+        return st.Name(PartialName(self.identifier(), cluster), position)
+
+    def schema_name(self) -> st.Name:
+        """[database.]schema"""
+        name = self.name()
+        if name.partial.database is not None:
+            raise SqlSyntaxError(
+                f"schema name '{name}' cannot have more than two components",
+                position=name.position,
+            )
+        return name
+
     def name_of(self, kind: str) -> st.Name:
         """A name as things of this kind have."""
-        raise NotImplementedError
+        if kind in _PLAIN:
+            return self.plain_name()
+        if kind == "cluster replica":
+            return self.replica_name()
+        return self.schema_name() if kind == "schema" else self.name()
 
     def grant(self) -> cs.Membership | cs.Privileges:
         """GRANT role TO role, GRANT privileges ON what TO role; its first word taken."""
