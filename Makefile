@@ -10,6 +10,9 @@ READY := .venv/.ready
 # Many tests of every day wait more than they work; those that take longer mind how long they wait.
 JOBS ?= 3
 LONG_JOBS ?= 2
+SOAK ?=
+FRESH ?=
+MUTATE ?=
 BENCH ?=
 PYTEST := $(BIN)/python -m pytest
 
@@ -43,16 +46,20 @@ demo: java $(READY)  ## the main job, narrated, in a temporary directory
 
 .PHONY: test
 test: java $(READY)  ## the tests of every day
-	$(PYTEST) -m "not spark and not long" -n $(JOBS) --dist loadfile
-	$(PYTEST) -m "spark and not long"
+	$(PYTEST) -m "not spark and not long and not soak" -n $(JOBS) --dist loadfile
+	$(PYTEST) -m "spark and not long and not soak"
 
 .PHONY: test-long
 test-long: java $(READY)  ## the tests that take longer
-	$(PYTEST) -m long -n $(LONG_JOBS) --dist loadfile --timeout 1200
+	$(PYTEST) -m "long and not soak" -n $(LONG_JOBS) --dist loadfile --timeout 1200
+
+.PHONY: test-soak
+test-soak: java $(READY)  ## the tests that take longest, before a release; SOAK="-k name" for some of them
+	$(PYTEST) -m soak -n $(LONG_JOBS) --dist loadfile --timeout 7200 $(SOAK)
 
 .PHONY: test-fresh
-test-fresh: $(READY)  ## the tests of every day without Spark, with new examples where they are drawn
-	$(PYTEST) -m "not spark and not long" -n $(JOBS) --dist loadfile --hypothesis-profile fresh
+test-fresh: $(READY)  ## the tests of every day without Spark, with new examples where they are drawn; FRESH=tests/repr for some of them
+	$(PYTEST) -m "not spark and not long and not soak" -n $(JOBS) --dist loadfile --hypothesis-profile fresh $(FRESH)
 
 SECONDS ?= 600
 
@@ -61,8 +68,15 @@ simulate: $(READY)  ## shards on failing backends, new seeds for SECONDS=600; SE
 	$(BIN)/python tests/simulation $(if $(SEED),--seed $(SEED) --verbose,--start $$(date +%s) --seconds $(SECONDS))
 
 .PHONY: fuzz
-fuzz: $(READY)  ## random queries against PostgreSQL, new seeds for SECONDS=600; SEED=n runs one again and makes it smaller
-	$(BIN)/python tests/fuzz $(if $(SEED),--seed $(SEED),--start $$(date +%s)00 --seconds $(SECONDS))
+fuzz: $(READY)  ## random queries against PostgreSQL, new seeds for SECONDS=600; SEED=n runs one again and makes it smaller; VIEWS=1: maintained views
+	$(BIN)/python tests/fuzz $(if $(VIEWS),--views) $(if $(SEED),--seed $(SEED),--start $$(date +%s)00 --seconds $(SECONDS))
+
+ROOM ?= all
+COUNT ?= 10
+
+.PHONY: mutate
+mutate: java $(READY)  ## faults in the code that the tests of every day must notice; ROOM=persist COUNT=10 SEED=n
+	$(BIN)/python tests/mutation --room $(ROOM) --count $(COUNT) --seed $(or $(SEED),0) $(MUTATE)
 
 RUNS ?= 100
 
@@ -82,7 +96,7 @@ bench: bench-persist bench-backends bench-oracle bench-coordinator bench-plannin
 
 .PHONY: bench-persist
 bench-persist: java $(READY)  ## what shards cost, against pyarrow, Spark, delta-rs and pyiceberg; BENCH="--scale 0.1" for a quick look
-	@$(BIN)/python -c 'import deltalake, pyiceberg, sqlalchemy' 2>/dev/null || { \
+	@[[ "$(BENCH)" =~ --only\ [abgi,]+$$ ]] || $(BIN)/python -c 'import deltalake, pyiceberg, sqlalchemy' 2>/dev/null || { \
 		echo "installing what the benchmark compares with into .venv"; \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'; }
 	$(BIN)/python bench/persist $(BENCH)
@@ -93,9 +107,6 @@ bench-backends: java $(READY)  ## what S3 and PostgreSQL cost, against boto3 and
 
 .PHONY: bench-oracle
 bench-oracle: java $(READY)  ## what timestamps cost, against psycopg through a pool; BENCH="--quick" for a quick look
-	@$(BIN)/python -c 'import psycopg_pool' 2>/dev/null || { \
-		echo "installing what the benchmark compares with into .venv"; \
-		$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'; }
 	$(BIN)/python bench/oracle $(BENCH)
 
 .PHONY: bench-coordinator
@@ -107,8 +118,8 @@ bench-planning: java $(READY)  ## from a text to its plan, against sqlglot's opt
 	$(BIN)/python bench/planning $(BENCH)
 
 .PHONY: bench-refresh
-bench-refresh: java $(READY)  ## how long a refresh takes, against Spark recomputing
-	$(BIN)/python bench/refresh.py
+bench-refresh: java $(READY)  ## how long a refresh takes, against Spark recomputing; BENCH="--scales 0.01" for a quick look
+	$(BIN)/python bench/refresh.py $(BENCH)
 
 .PHONY: clean
 clean:  ## remove .venv and everything that was built or cached

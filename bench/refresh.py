@@ -88,7 +88,9 @@ def run_round(
     every: int,
     measured: dict[str, Measured],
 ) -> None:
-    since = rows(connection, "SELECT coalesce(max(upper), 0) FROM mz_internal.mz_refreshes")[0][0]
+    since = rows(
+        connection, "SELECT coalesce(max(upper), 0::mz_timestamp) FROM mz_internal.mz_refreshes"
+    )[0][0]
     change = {
         "shift": KEYS_APART * (number + 1),
         "every": every,

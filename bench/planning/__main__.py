@@ -30,7 +30,7 @@ from figures import Case, machine, median, percentile, rounds, run_cases, scratc
 from warehouse import Warehouse, tpch_queries, tpch_schema  # noqa: E402
 # isort: on
 
-LETTERS = "abcd"
+LETTERS = "abcde"
 #: What a query of TPC-H and a view over fifty views may take.
 QUERY_MS = 60
 CHAIN_S = 1.0
@@ -38,6 +38,8 @@ CHAIN = 50
 NODES = 2000
 #: More than this is more than quadratic, whatever a timing's noise.
 QUADRATIC = 2.1
+#: More than this is more than linear, whatever a timing's noise.
+LINEAR = 1.3
 #: What takes less than this in all is not looked at: it is noise.
 LEAST_S = 0.05
 
@@ -60,6 +62,7 @@ def run(letters: list[str], *, quick: bool, spark: bool) -> dict[str, Any]:
             "b": lambda: chain(quick=quick),
             "c": lambda: growth(quick=quick),
             "d": lambda: nesting(quick=quick),
+            "e": lambda: width(quick=quick),
         }
         done = run_cases(letters, cases)
     return {"machine": about, "quick": quick, "cases": done}
@@ -196,6 +199,25 @@ def nesting(*, quick: bool) -> Case:
                     growth=grown.exponent(before, seconds, 2) if before else None,
                 )
                 before = seconds
+    return case
+
+
+def width(*, quick: bool) -> Case:
+    """A query of very many columns, CPU time of its planning, of its statement's rendering and of writing that."""
+    case = Case("e", "SELECT c0 + 0, c1 + 1, …, CPU s")
+    number = 1 if quick else 5
+    before: tuple[int, dict[str, float]] | None = None
+    for columns in (250, 500, 1000, 2000):
+        with closing(Warehouse(grown.wide_table(columns))) as warehouse:
+            found = grown.by_stage(warehouse, grown.wide_query(columns), number)
+        all_of_it = sum(found.values())
+        growth = None
+        if before is not None:
+            growth = grown.exponent(sum(before[1].values()), all_of_it, columns / before[0])
+        case.row(columns=columns, **found, all=all_of_it, growth=growth)
+        before = columns, found
+    assert growth is not None
+    case.target("growth from 1,000 to 2,000 columns", growth, most=LINEAR)
     return case
 
 

@@ -12,7 +12,10 @@ from figures import median
 from warehouse import Warehouse
 
 from mzsql.expr import relation as mir
+from mzsql.expr.engines import to_sql
+from mzsql.expr.functions.table import Engine
 from mzsql.frontend.depth import deep
+from mzsql.render.dataflow import one_shot
 from mzsql.transform import OptimizerContext, pipeline
 
 SCHEMA = """
@@ -97,6 +100,35 @@ def memberships(depth: int) -> str:
     for i in range(depth):
         query = f"SELECT a FROM facts WHERE b IN ({query}) AND c <> {i}"
     return query
+
+
+def wide_table(columns: int) -> str:
+    """A table of so many columns."""
+    return f"CREATE TABLE w ({', '.join(f'c{i} bigint' for i in range(columns))});"
+
+
+def wide_query(columns: int) -> str:
+    """Each of them computed with."""
+    return f"SELECT {', '.join(f'c{i} + {i}' for i in range(columns))} FROM w"
+
+
+# --- the time of each stage ----------------------------------------------------------------------
+
+
+def by_stage(warehouse: Warehouse, text: str, rounds: int) -> dict[str, float]:
+    """The median CPU seconds of planning a query, of rendering its statement for DuckDB, and of writing that."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for _ in range(rounds):
+        marks = [process_time()]
+        plan = warehouse.plan(text)
+        marks.append(process_time())
+        ast, _loops = one_shot(plan).rendered(Engine.DUCKDB)
+        marks.append(process_time())
+        to_sql(ast, Engine.DUCKDB)
+        marks.append(process_time())
+        for name, begun, ended in zip(("plan", "render", "write"), marks, marks[1:], strict=False):
+            found[name].append(ended - begun)
+    return {name: median(values) for name, values in found.items()}
 
 
 # --- the time of each transform ------------------------------------------------------------------

@@ -1,4 +1,5 @@
--- The clusters: each maintains materialized views and indexes, on its replicas.
+-- The clusters: each maintains materialized views and indexes, on its replicas. `mz_catalog_server` is the system's own, where what reads
+-- the catalog alone is answered; it has no replicas, and cannot be changed.
 --
 -- id: the cluster's id, the key of this relation
 -- name: the cluster's name

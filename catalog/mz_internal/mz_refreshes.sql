@@ -1,5 +1,5 @@
--- How each dataflow was brought forward lately: one row for each hydration and each step that had something to do. Kept for as long as the
--- process that maintains the dataflows runs, the latest ones only.
+-- How each dataflow was brought forward lately: one row for each hydration and each step that had something to do. The latest ones
+-- only, of this process: empty in one that maintains no dataflows.
 --
 -- object_id: the index or materialized view, a key of `mz_objects`
 -- lower: the first time that the step covered

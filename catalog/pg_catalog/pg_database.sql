@@ -8,7 +8,7 @@
 -- datctype: `C`: texts are compared by their bytes
 -- datistemplate: false
 -- datallowconn: true
--- datacl: NULL: there are no privileges
+-- datacl: NULL: `mz_databases` has the privileges
 CREATE VIEW pg_catalog.pg_database AS
 SELECT
     d.oid,

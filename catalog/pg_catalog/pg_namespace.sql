@@ -3,7 +3,7 @@
 -- oid: the schema's number, as in `mz_schemas`
 -- nspname: the schema's name
 -- nspowner: the number of the role that owns it
--- nspacl: NULL: there are no privileges
+-- nspacl: NULL: `mz_schemas` has the privileges
 CREATE VIEW pg_catalog.pg_namespace AS
 SELECT s.oid, s.name AS nspname, r.oid AS nspowner, NULL::text[] AS nspacl
 FROM mz_catalog.mz_schemas AS s

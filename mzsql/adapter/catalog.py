@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from mzsql.adapter.catalog_objects import (
+    CATALOG_CLUSTER,
     DATABASE,
     DEFAULT_CLUSTER,
     DEFAULT_ROLE,
@@ -43,6 +44,7 @@ from mzsql.repr.errors import (
     DependentObjects,
     DuplicateObject,
     Fenced,
+    SqlError,
     UndefinedObject,
     UndefinedTable,
 )
@@ -302,6 +304,10 @@ def peek_catalog(persist: PersistClient, shard_id: str) -> CatalogState | None:
     return decode(dict(pairs))
 
 
+RETIRED = "retired"
+"""Among the arrangements by their replicas: what no replica has, shards of dropped objects that are yet to end."""
+
+
 def put(kind: str, name: str, value: object) -> tuple[str, bytes]:
     """A durable entry."""
     return f"{kind}/{name}", msgspec.json.encode(value)
@@ -346,6 +352,8 @@ def create_item(state: CatalogState, item: Item) -> Change:
     if taken is not None:
         noun = taken.kind.replace("-", " ")
         raise DuplicateObject(f'{noun} "{item.full_name}" already exists', sqlstate="42P07")
+    if item.cluster == CATALOG_CLUSTER.name:
+        raise SqlError(f"system cluster '{item.cluster}' cannot be modified", sqlstate="42501")
     if item.cluster is not None and state.cluster(item.cluster) is None:
         raise UndefinedObject(f"unknown cluster '{item.cluster}'")
     for gid in item.depends_on:

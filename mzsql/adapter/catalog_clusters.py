@@ -12,14 +12,27 @@ import msgspec
 
 from mzsql.adapter.catalog import CatalogState, drop_items, put
 from mzsql.adapter.catalog_commands import fresh_ids
-from mzsql.adapter.catalog_objects import SIZES, Cluster, Replica
+from mzsql.adapter.catalog_objects import CATALOG_CLUSTER, SIZES, Cluster, Replica
 from mzsql.adapter.durable_map import Change
 from mzsql.frontend.catalog_plans import ClusterOptions, ReplicaPlan
-from mzsql.repr.errors import DependentObjects, DuplicateObject, InvalidParameter, UndefinedObject
+from mzsql.repr.errors import (
+    DependentObjects,
+    DuplicateObject,
+    InvalidParameter,
+    SqlError,
+    UndefinedObject,
+)
+
+
+def changes_system_cluster(name: str) -> SqlError:
+    """The error of whatever would change the system's cluster."""
+    return SqlError(f"system cluster '{name}' cannot be modified", sqlstate="42501")
 
 
 def cluster_named(state: CatalogState, name: str) -> Cluster:
     """The cluster of a name; UndefinedObject where there is none."""
+    if name == CATALOG_CLUSTER.name:
+        raise changes_system_cluster(name)
     found = state.cluster(name)
     if found is None:
         raise UndefinedObject(f"unknown cluster '{name}'")

@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 import msgspec
 
-from mzsql.adapter.catalog import CatalogState, Item, drop_items, put
+from mzsql.adapter.catalog import RETIRED, CatalogState, Item, drop_items, put
 from mzsql.adapter.catalog_objects import DEFAULT_SCHEMA, Database, Role, Schema, number
 from mzsql.adapter.durable_map import Change
 from mzsql.repr.errors import DependentObjects, DuplicateObject, UndefinedObject, UndefinedTable
@@ -192,7 +192,7 @@ def item_comment_key(item: Item, column: int | None = None) -> str:
 
 
 def without_orphans(state: CatalogState, change: Change) -> Change:
-    """The change, and with it the comments on whatever it removes."""
+    """The change, and with it the comments on whatever it removes; shards of what it removes are noted, to be ended (`RETIRED`)."""
     gone: dict[str, bytes | None] = {}
     for entry, value in change.items():
         kind, _, name = entry.partition("/")
@@ -208,6 +208,9 @@ def without_orphans(state: CatalogState, change: Change) -> Change:
         label, gid = kind, name
         if kind == "item":
             label = state.items[GlobalId(name)].kind
+            shard = state.items[GlobalId(name)].shard
+            if shard is not None:
+                gone.update([put("arrangement", f"{RETIRED}/{shard}", shard)])
         elif kind == "schema":
             gid = state.schemas[name].id
         for key in state.comments:

@@ -95,6 +95,11 @@ class Cluster(msgspec.Struct, frozen=True, omit_defaults=True):
     privileges: tuple[Privilege, ...] | None = None
 
 
+CATALOG_CLUSTER = Cluster("s2", "mz_catalog_server", managed=False)
+"""The system's own cluster, which every environment has: what reads the catalog alone is answered there, by whatever process is asked.
+It has no replicas, maintains nothing, and cannot be changed."""
+
+
 class Lease(msgspec.Struct, frozen=True):
     """Who leads: a token, the wall-clock time at which the lease lapses, and the deploy generation."""
 

@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from mzsql.adapter.results import constant_table
-from mzsql.adapter.row_reads import cut
+from mzsql.adapter.row_reads import projected
 from mzsql.expr.exact import is_held
 from mzsql.expr.order import in_order
 from mzsql.expr.relation import RowSetFinishing
 from mzsql.lir.plan import Constant
 from mzsql.repr.datum import Datum, Row
 from mzsql.repr.evaluation import failed
+from mzsql.repr.tables import piece
 from mzsql.repr.types import ColumnType
 
 
@@ -37,7 +38,8 @@ def answered(constant: Constant, finishing: RowSetFinishing) -> pa.Table | None:
         if all(_is_held(row, constant.columns) for row, _ in rows):
             return None
         rows = _ordered(rows, finishing, constant.columns)
-    return cut(constant_table(rows, constant.columns, spelled=True), finishing)
+    made = constant_table(rows, constant.columns, spelled=True)
+    return projected(piece(made, finishing.offset, finishing.limit), finishing)
 
 
 def _is_held(row: Row, columns: Sequence[ColumnType]) -> bool:

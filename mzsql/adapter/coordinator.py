@@ -19,7 +19,8 @@ from pyspark.sql import SparkSession
 from mzsql.adapter import catalog as cat
 from mzsql.adapter import show
 from mzsql.adapter.builtin import Builtin, builtins
-from mzsql.adapter.catalog import CatalogState
+from mzsql.adapter.catalog import CatalogState, Item
+from mzsql.adapter.catalog_objects import CATALOG_CLUSTER
 from mzsql.adapter.closing import close_all
 from mzsql.adapter.copy_from import copy_from
 from mzsql.adapter.dataflows import Dataflows
@@ -28,12 +29,14 @@ from mzsql.adapter.dml import Changes
 from mzsql.adapter.durable_map import Change
 from mzsql.adapter.environment import Environment
 from mzsql.adapter.explaining import Explainer
+from mzsql.adapter.expression_cache import GlobalExpressions
 from mzsql.adapter.group_commit import GroupCommit
 from mzsql.adapter.interrupt import Interrupt
 from mzsql.adapter.leader import seems_alive
 from mzsql.adapter.namespaces import Namespaces
-from mzsql.adapter.oracles import alter_oracle
-from mzsql.adapter.peek import Limits, Peeker
+from mzsql.adapter.oracles import ORACLE_SETTINGS, alter_oracle
+from mzsql.adapter.outflow import Limits
+from mzsql.adapter.peek import Peeker
 from mzsql.adapter.planner import Planner
 from mzsql.adapter.queries import Queries
 from mzsql.adapter.results import Result
@@ -43,7 +46,7 @@ from mzsql.adapter.streams import Streaming, Streams
 from mzsql.adapter.subscribe import Subscribes
 from mzsql.adapter.transactions import Transactions, tag_of
 from mzsql.adapter.walk import global_gets
-from mzsql.compute import RefreshStats
+from mzsql.compute import Peeks, RefreshStats
 from mzsql.frontend import bind_parameters, lower_query, parse_statements, plan_statement
 from mzsql.frontend import plans as p
 from mzsql.frontend import statements as st
@@ -51,12 +54,12 @@ from mzsql.frontend.catalog_plans import CATALOG_PLANS, ShowCreateClusterPlan
 from mzsql.location import Indeterminate, LocationError
 from mzsql.repr.errors import (
     IdleInTransactionTimeout,
-    InternalError,
     InvalidParameter,
-    OutOfMemory,
     SqlError,
     TransactionError,
     UndefinedObject,
+    internal_error,
+    out_of_memory,
 )
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
@@ -92,17 +95,18 @@ class Coordinator:
             env.collections.estimated_rows,
         )
         self._reconcile_cache()
+        limits = limits or Limits()
         self._dataflows = Dataflows(env, self.planner, spark, lead=lead and spark is not None)
         self._peeker = Peeker(
             env,
             self,
-            self._dataflows.any_controller,
+            None if spark is None else Peeks(spark, env.collections),
             self._who_maintains,
-            limits or Limits(),
+            limits,
         )
         self._queries = Queries(env, self.planner, self._peeker)
         self._commits = GroupCommit(env)
-        self._changes = Changes(env, self._queries, self._commits)
+        self._changes = Changes(env, self._queries, self._commits, limits)
         self._definitions = Definitions(env, self.planner, self._queries, self._dataflows)
         self._namespaces = Namespaces(
             env, self.planner, self._dataflows, self._definitions.clean_up
@@ -151,6 +155,10 @@ class Coordinator:
     def arrangements(self) -> Iterable[tuple[str, int, str, str, int, int]]:
         """Object, node, replica, shard, rows and bytes of each arrangement maintained here."""
         return self._dataflows.arrangements()
+
+    def deployed(self, item: Item) -> GlobalExpressions:
+        """The plan that runs for an index or a materialized view."""
+        return self._dataflows.deployed(item.id) or self.planner.deployed(item)
 
     def builtin_desc(self, builtin: Builtin) -> RelationDesc:
         """A builtin relation's columns."""
@@ -217,18 +225,12 @@ class Coordinator:
             raise InvalidParameter("statement is too deeply nested", sqlstate="54001") from deep
         except (MemoryError, duckdb.OutOfMemoryException) as failure:
             self._transactions.fail(session)
-            raise OutOfMemory(
-                "out of memory",
-                hint="Ask for less at once: fewer rows, or shorter values.",
-            ) from failure
+            raise out_of_memory() from failure
         except Exception as bug:
             self._transactions.fail(session)
             if type(bug).__module__.split(".")[0] not in _ENGINES and not isinstance(bug, _BUGS):
                 raise
-            raise InternalError(
-                f"internal error: {type(bug).__name__}: {bug}",
-                hint="This is a bug in mzsql; please report it with the statement.",
-            ) from bug
+            raise internal_error(bug) from bug
         finally:
             session.rest()
 
@@ -325,7 +327,7 @@ class Coordinator:
             case p.SetVariablePlan() | p.SetTransactionPlan():
                 return self._transactions.set(session, transaction, plan)
             case p.AlterSystemPlan():
-                return self._alter_system(transaction, plan)
+                return self._alter_system(session, transaction, plan)
             case p.ExplainPlan(stage="timestamp", explainee=p.SelectPlan() as query):
                 text = self._queries.explain_timestamp(session, query, plan.format)
                 return _shown(show.text_desc("Timestamp"), [(text,)], "EXPLAIN")
@@ -399,11 +401,9 @@ class Coordinator:
             at_least=plan.at_least,
             read_ts=read_ts,
             transaction=None if transaction.implicit or as_of is not None else transaction,
-            spelled=True,
         )
         if as_of is None and not transaction.implicit and answer.ts is not None:
             transaction.read_ts = answer.ts
-        session.check_size(answer.rows)
         count = answer.rows.num_rows
         return Result(f"SELECT {count}", answer.desc, answer.rows, count, answer.ts)
 
@@ -413,7 +413,17 @@ class Coordinator:
         if self.env.catalog.state.cluster(cluster) is not None:
             return
         named = global_gets(lower_query(plan.query).relation)
-        if any(gid not in builtins() for gid in named):
+        users = [gid for gid in named if gid not in builtins()]
+        if users and cluster == CATALOG_CLUSTER.name:
+            items = self.env.catalog.state.items
+            found = (items[gid] for gid in users if gid in items)
+            listed = ", ".join(sorted(f'"{i.full_name}"' for i in found))
+            raise SqlError(
+                f'querying the following items {listed} is not allowed from the "{cluster}" cluster',
+                sqlstate="42501",
+                hint="Use another cluster: SET CLUSTER = <cluster-name>",
+            )
+        if users:
             raise UndefinedObject(
                 f"unknown cluster '{cluster}'",
                 hint="SET cluster to one that exists, or RESET cluster.",
@@ -422,7 +432,8 @@ class Coordinator:
     def _copy(self, session: Session, transaction: Transaction, plan: p.CopyFromPlan) -> Result:
         self.env.require_writable()
         transaction.enter("write")
-        batch = copy_from(plan, self.env.collections.table(plan.table.id), session.stdin)
+        table = self.env.collections.table(plan.table.id)
+        batch = copy_from(plan, table, session.stdin, session.copy_paths)
         transaction.add(plan.table.id, [batch])
         if transaction.implicit:
             self._changes.commit(session, transaction)
@@ -430,7 +441,9 @@ class Coordinator:
 
     # --- settings ------------------------------------------------------------------------------
 
-    def _alter_system(self, transaction: Transaction, plan: p.AlterSystemPlan) -> Result:
+    def _alter_system(
+        self, session: Session, transaction: Transaction, plan: p.AlterSystemPlan
+    ) -> Result:
         self.env.require_writable()
         if not transaction.implicit:
             raise TransactionError(
@@ -452,6 +465,10 @@ class Coordinator:
             return {**gone, **(of_oracle or {})}, None
 
         self.env.catalog.transact(command)
+        heeded = {*_TABLE_KEYS, *OptimizerFeatures.__struct_fields__, *ORACLE_SETTINGS, "all"}
+        if plan.name not in heeded and plan.values is not None:
+            # Materialize has many that mean nothing here; scripts that set them go on.
+            session.notice(f"{plan.name} has no effect")
         return Result("ALTER SYSTEM")
 
     def close(self) -> None:

@@ -16,11 +16,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from sqlglot import expressions as exp
 
+from mzsql.adapter.copy_paths import ANYWHERE, CopyPaths
 from mzsql.adapter.copy_text import BATCH_ROWS, TextRows, text_rows
 from mzsql.adapter.dml import first_null
 from mzsql.adapter.interrupt import Interrupt, current
 from mzsql.expr import spell
-from mzsql.expr.engines import duckdb_connection, to_sql
+from mzsql.expr.engines import locked_connection, to_sql
 from mzsql.expr.functions import find_cast, scalar
 from mzsql.expr.functions.table import Engine, Sql
 from mzsql.expr.scalar import Call, Column, Scalar
@@ -39,10 +40,22 @@ from mzsql.repr.types import TEXT, ColumnType, RelationDesc, SqlType, arrow_sche
 from mzsql.storage import TableShard
 
 
-def copy_from(plan: p.CopyFromPlan, table: TableShard, stdin: Path | None = None) -> Batch:
-    """The file's rows as a batch that is not committed yet; ``stdin`` is the file of what a client sent for FROM STDIN.
+def copy_from(
+    plan: p.CopyFromPlan,
+    table: TableShard,
+    stdin: Path | None = None,
+    paths: CopyPaths = ANYWHERE,
+) -> Batch:
+    """The file's rows as a batch that is not committed yet.
+
+    Args:
+        plan: what to copy.
+        table: where to.
+        stdin: the file of what a client sent for FROM STDIN.
+        paths: which files may be read.
 
     Raises:
+        CopyDenied: the file may not be read.
         DataError, DatatypeMismatch, UndefinedColumn, NotNullViolation, InvalidParameter: see the module's promise.
     """
     desc = plan.table.desc
@@ -52,9 +65,15 @@ def copy_from(plan: p.CopyFromPlan, table: TableShard, stdin: Path | None = None
             "COPY FROM STDIN cannot be used with this method: it needs data",
             hint="Use a cursor's copy(): with cur.copy(sql) as copy: copy.write(data).",
         )
-    path = stdin if plan.path is None else Path(plan.path.removeprefix("file://")).expanduser()
+    path = stdin if plan.path is None else paths.source(plan.path)
     assert path is not None
-    if not path.is_file():
+    try:
+        there = path.is_file()
+    except OSError as failure:
+        raise InvalidParameter(
+            f'could not open file "{plan.path}" for reading: {failure.strerror}', sqlstate="58030"
+        ) from None
+    if not there:
         raise InvalidParameter(
             f'could not open file "{plan.path}" for reading: No such file', sqlstate="58P01"
         )
@@ -310,7 +329,7 @@ def _evaluate(
     query = exp.select(*values, *(ast for _, ast in failures)).from_(
         exp.to_table("texts", quoted=True)
     )
-    connection = duckdb_connection()
+    connection = locked_connection()
     try:
         connection.register("texts", rows)
         result: pa.Table = connection.sql(to_sql(query, Engine.DUCKDB)).to_arrow_table()

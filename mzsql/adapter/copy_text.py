@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from mzsql.adapter.copy_bytes import EMPTY_LINE, Stream, csv_bytes, text_bytes
-from mzsql.expr.engines import duckdb_connection
+from mzsql.expr.engines import locked_connection
 from mzsql.frontend import plans as p
 from mzsql.repr.errors import DataError
 
@@ -262,9 +262,8 @@ def _unescaped(rows: pa.RecordBatch) -> pa.RecordBatch:
         items.append(
             f"array_to_string(list_transform({pieces}, lambda s: {inside}), chr(92)) AS c{i}"
         )
-    connection = duckdb_connection()
+    connection = locked_connection(settings={"preserve_insertion_order": "true"})
     try:
-        connection.execute("SET preserve_insertion_order = true")
         connection.register("raw", pa.Table.from_batches([rows]))
         result = connection.sql(f"SELECT {', '.join(items)} FROM raw").to_arrow_table()
     finally:

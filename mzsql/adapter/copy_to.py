@@ -19,9 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from sqlglot import expressions as exp
 
+from mzsql.adapter.copy_paths import ANYWHERE, CopyPaths
 from mzsql.compute.transient import given
 from mzsql.expr import spell
-from mzsql.expr.engines import duckdb_connection, to_sql
+from mzsql.expr.engines import locked_connection, to_sql
 from mzsql.expr.functions import find_cast, scalar
 from mzsql.expr.functions.table import Engine, Sql
 from mzsql.expr.scalar import Call, Column, Scalar
@@ -140,7 +141,7 @@ class Lines:
         """The lines of some rows."""
         named = rows.rename_columns([f"c{i}" for i in range(rows.num_columns)])
         named = named.append_column("n", pa.array(range(rows.num_rows), pa.int64()))
-        duck = duckdb_connection()
+        duck = locked_connection()
         try:
             with given(duck, "rows", named):
                 lines = duck.sql(self._query).to_arrow_table().column("line")
@@ -213,20 +214,42 @@ def _write(plan: p.CopyToPlan, desc: RelationDesc, rows: pa.Table, sink: io.Buff
         sink.write(data)
 
 
-def to_files(plan: p.CopyToPlan, path: str, desc: RelationDesc, rows: pa.Table) -> int:
+def _is_url(path: str) -> bool:
+    return "://" in path and not path.startswith("file://")
+
+
+def check_allowed(path: str, paths: CopyPaths) -> None:
+    """Raise CopyDenied where ``path`` may not be written to; before any row is made."""
+    if _is_url(path):
+        paths.check_url(path)
+    else:
+        paths.target(path)
+
+
+def to_files(
+    plan: p.CopyToPlan,
+    path: str,
+    desc: RelationDesc,
+    rows: pa.Table,
+    paths: CopyPaths = ANYWHERE,
+) -> int:
     """Write rows to a file, or as files under a URL of a Blob store; how many.
 
     Raises:
+        CopyDenied: ``paths`` do not allow it.
         InvalidParameter: the file's folder does not exist, or the URL's prefix holds something already.
     """
-    if "://" in path and not path.startswith("file://"):
+    check_allowed(path, paths)
+    if _is_url(path):
         _to_store(plan, path, desc, rows)
         return int(rows.num_rows)
-    target = Path(path.removeprefix("file://")).expanduser()
-    if not target.parent.is_dir() or target.is_dir():
-        why = "Is a directory" if target.is_dir() else "No such directory"
-        raise InvalidParameter(f'could not open file "{path}" for writing: {why}', sqlstate="58P01")
+    target = paths.target(path)
     try:
+        if not target.parent.is_dir() or target.is_dir():
+            why = "Is a directory" if target.is_dir() else "No such directory"
+            raise InvalidParameter(
+                f'could not open file "{path}" for writing: {why}', sqlstate="58P01"
+            )
         _to_file(plan, target, desc, rows)
     except OSError as failure:
         denied = isinstance(failure, PermissionError)

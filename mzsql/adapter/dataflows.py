@@ -17,7 +17,6 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from mzsql.adapter.catalog import CatalogState, Item, Replica
-from mzsql.adapter.catalog_objects import FIRST_ID, number
 from mzsql.adapter.catalog_retention import retention
 from mzsql.adapter.closing import close_all
 from mzsql.adapter.environment import Environment
@@ -32,6 +31,7 @@ from mzsql.render.dataflow import render
 from mzsql.repr.errors import Fenced, ObjectInUse, SqlError
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
+from mzsql.threads import Backoff, Supervised
 
 _log = logging.getLogger(__name__)
 
@@ -44,10 +44,6 @@ RELEASE_SECONDS = 15.0
 #: How much history of a collection that does not say RETAIN HISTORY is kept for reads in the past, in milliseconds.
 RETAIN_MS = 60_000
 KINDS = ("materialized-view", "index")
-#: Under this id is what failed of leading itself, not of one object.
-_LEADING = GlobalId("s0")
-#: What large queries run on where no cluster has a replica; it is in no catalog and maintains nothing.
-_NO_REPLICA = Replica("u0", "none", FIRST_ID, "1", 1)
 
 
 def _text(failure: Exception) -> str:
@@ -73,6 +69,10 @@ def _indexes_first(
     for item in by_id.values():
         visit(item, frozenset({item.id}))
     return list(ordered.values())
+
+
+_RETIRE_SECONDS = 60.0
+"""Shards of dropped objects that somebody still reads are looked after so often."""
 
 
 class Dataflows:
@@ -107,10 +107,11 @@ class Dataflows:
         self._leadership = Leadership(env.catalog, env.clock, generation=env.generation)
         self._leads = False
         self._retired = True
+        self._retire_at = 0.0
         self._stop = threading.Event()
         self._wake = threading.Event()
         self.fenced: Fenced | None = None
-        self._thread: threading.Thread | None = None
+        self._thread: Supervised | None = None
         self._may_lead = lead and (env.awaits_promotion or not env.read_only)
         self._follows = lead
         self._stale = threading.Event()
@@ -123,8 +124,14 @@ class Dataflows:
                 self._begin()
             # One that never leads needs no news; it only gives up history of its own.
             self._notified = not self._may_lead or env.follow_catalog(self._changed)
-            self._thread = threading.Thread(target=self._run, name="mzsql-leader", daemon=True)
-            self._thread.start()
+            # However it fails, the lease is renewed in time: it never rests for longer than between two looks.
+            self._thread = env.supervisor.start(
+                "leader",
+                self._run,
+                thread_name="mzsql-leader",
+                backoff=Backoff(TICK / 4, TICK),
+                for_good=(Fenced,),
+            )
 
     # --- leading ------------------------------------------------------------------------------
 
@@ -154,18 +161,13 @@ class Dataflows:
         except SqlError:
             raise
         except Exception as bug:
-            self._troubled(bug)
+            _log.info("the first look at the dataflows has failed: %s", _text(bug), exc_info=bug)
 
-    def _troubled(self, failure: Exception) -> None:
-        """Keep and log, once, what keeps this process from leading as it should."""
-        text = _text(failure)
-        if self._failures.get(_LEADING) != text:
-            _log.warning("maintaining dataflows fails for now: %s", text, exc_info=failure)
-        self._failures[_LEADING] = text
-
-    def _run(self) -> None:
+    def _run(self, thread: Supervised) -> None:
         clock = self._env.clock
         ticked = clock.monotonic()
+        # Of a look that failed it is not known how far it came.
+        again = thread.status.status != "running"
         while not self._stop.is_set():
             self._wake.wait(TICK)
             self._wake.clear()
@@ -174,16 +176,13 @@ class Dataflows:
             paused = clock.monotonic() - ticked > PAUSE_SECONDS
             ticked = clock.monotonic()
             try:
-                self.tick(fetch=paused or not self._notified or self._stale.is_set())
+                self.tick(fetch=again or paused or not self._notified or self._stale.is_set())
             except Fenced as fenced:
                 self.fenced = fenced
                 self._resign()
-                return
-            except Exception as failure:
-                # Neither a store that fails for a moment nor a bug may end the leading while the lease is held.
-                self._troubled(failure)
-            else:
-                self._failures.pop(_LEADING, None)
+                raise
+            again = False
+            thread.well()
 
     def tick(self, *, fetch: bool = True) -> None:
         """Take or renew the lease where dataflows need one, and bring what is installed in line with the catalog.
@@ -213,6 +212,7 @@ class Dataflows:
         """Plan all dataflows ahead of a promotion, so that it need not wait for that; the expression cache keeps the plans of each build
         apart.
         """
+        self._prepared &= state.items.keys()
         missing = [item for item in state.of_kind(*KINDS) if item.id not in self._prepared]
         made: dict[GlobalId, GlobalExpressions] = {}
         for item in missing:
@@ -224,7 +224,7 @@ class Dataflows:
                 _log.warning(
                     "%s cannot be run by this deployment: %s", item.full_name, _text(failure)
                 )
-        self._planner.remember_all(made)
+        self._planner.remember_all(made, runs=False)
 
     def _lead(self, state: CatalogState) -> None:
         if self._env.awaits_promotion:
@@ -301,7 +301,7 @@ class Dataflows:
                 self._failed(item, failure)
         for item in _indexes_first([i for i in missing if i.id in made], made):
             self._install(item, made[item.id])
-        self._planner.remember_all(made)
+        self._planner.remember_all(made, runs=True)
 
     def _stays(self, gid: GlobalId, item: Item | None, state: CatalogState) -> bool:
         """Whether what is installed is so where it belongs."""
@@ -315,7 +315,7 @@ class Dataflows:
         for replica_id in list(self._controllers):
             replica = state.replicas.get(replica_id)
             as_it_was = replica is not None and replica.workers == self._sizes[replica_id]
-            if as_it_was or replica_id == _NO_REPLICA.id:
+            if as_it_was:
                 continue
             for gid in [g for g, at in self._placed.items() if at == replica_id]:
                 del self._placed[gid]
@@ -338,8 +338,12 @@ class Dataflows:
                 controller.retire_unused()
         except ObjectInUse:
             return  # a dataflow has still to open what it may reuse; the next tick tries again
-        CatalogArrangements(self._env.catalog).retire_replicas(self._env.persist)
-        self._retired = True
+        now = self._env.clock.monotonic()
+        if now < self._retire_at:
+            return
+        self._retired = CatalogArrangements(self._env.catalog).retire(self._env.persist)
+        # What somebody still reads ends by itself; what is left of it then is looked for now and then.
+        self._retire_at = now + _RETIRE_SECONDS
 
     def _failed(self, item: Item, failure: Exception) -> None:
         """One object that cannot run, be it by a bug, must not keep the others from running; its reads say why."""
@@ -401,17 +405,6 @@ class Dataflows:
         ):
             require_java()
 
-    def any_controller(self) -> ComputeController | None:
-        """A controller to run a large one-shot query on Spark, made where there is none; None without Spark."""
-        if self._spark is None:
-            return None
-        with self._lock:
-            for controller in self._controllers.values():
-                return controller
-            replicas = self._env.catalog.state.replicas.values()
-            first = min(replicas, key=lambda r: number(r.id), default=_NO_REPLICA)
-            return self._controller_of(first)
-
     def catch_up(self) -> None:
         """Bring this process in line with a DDL statement that it has just made."""
         if self._may_lead:
@@ -423,6 +416,8 @@ class Dataflows:
 
     def failure(self, gid: GlobalId) -> str | None:
         """Why an object's dataflow could not be installed, or failed when it ran last, if it did."""
+        if self._thread is not None and self._thread.failed:
+            return f"the thread that maintains dataflows has ended: {self._thread.status.error}"
         controller = self._controllers.get(self._placed.get(gid, ""))
         if gid in self._failures or controller is None:
             return self._failures.get(gid)
@@ -433,14 +428,14 @@ class Dataflows:
         return [one for each in tuple(self._controllers.values()) for one in each.refreshes()]
 
     def arrangements(self) -> Iterable[tuple[str, int, str, str, int, int]]:
-        """Object, node, replica, shard, updates and bytes of each arrangement of the dataflows maintained here."""
+        """Object, node, replica, shard, updates and bytes of each arrangement of the dataflows that run, whoever maintains them."""
         state = self._env.catalog.state
         registered = [
             (name.split("/", 2), shard) for name, shard in sorted(state.arrangements.items())
         ]
-        for gid, expressions in sorted(self._installed.items()):
-            if expressions is None:
-                continue
+        for item in state.of_kind(*KINDS):
+            gid = item.id
+            expressions = self._installed.get(gid) or self._planner.deployed(item)
             kept = {s.fingerprint: s.lir_id for s in render(expressions.plan).arrangements}
             for (replica, fingerprint, *_), shard in registered:
                 lir_id = kept.get(fingerprint)
@@ -462,7 +457,8 @@ class Dataflows:
         """Stop the controllers and give the lease back. Idempotent."""
         self._stop.set()
         self._wake.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
+        if self._thread is not None:
+            self._thread.stop()
             self._thread.join()
         close_all((self._resign, self._give_back), self._env.clock)
 

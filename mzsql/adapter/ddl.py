@@ -22,6 +22,7 @@ from mzsql.adapter.environment import Environment
 from mzsql.adapter.expression_cache import GlobalExpressions
 from mzsql.adapter.planner import Planner
 from mzsql.adapter.queries import Queries
+from mzsql.adapter.seams import CatalogArrangements
 from mzsql.adapter.session import Session
 from mzsql.adapter.walk import global_gets, unmaterializables
 from mzsql.expr.functions import Engine
@@ -147,6 +148,9 @@ class Definitions:
             desc=_with_keys(view.mir, plan.query.desc),
         )
         self._create(item, replaced)
+        if replaced:
+            # The environment's cache must not keep the plans of what nobody can name any more.
+            self._planner.forget({one.id for one in replaced})
         self._planner.remember(item, None, view.mir)
 
     def _replaced(self, item: object) -> list[Item]:
@@ -277,10 +281,12 @@ class Definitions:
         self._planner.forget({item.id for item in gone})
         tables = [i.shard for i in gone if i.kind == "table" and i.shard is not None]
         self._forget_tables(tables)
-        for item in gone:
-            # A table that was never written has no shard yet, and nobody commits to it any more.
-            if item.shard is not None and self._env.persist.exists(item.shard):
-                self._env.persist.finalize(item.shard)
+        # Who still reads what was dropped goes on; its shard ends after them.
+        arrangements = CatalogArrangements(self._env.catalog)
+        for shard in [item.shard for item in gone if item.shard is not None]:
+            if arrangements.arrangement_shard(cat.RETIRED, shard) is None:
+                arrangements.put(cat.RETIRED, shard, shard)
+        arrangements.retire(self._env.persist)
 
     def _forget_tables(self, shards: list[str]) -> None:
         """Take dropped tables out of the log, so that nobody commits to them any more.

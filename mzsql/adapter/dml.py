@@ -6,12 +6,17 @@ the transaction has written to tables, and is refused where that was a COPY, whi
 statement itself names (INSERT … VALUES) need neither a timestamp nor an engine. Tables are locked from a statement's read to its answer
 (`mzsql.adapter.table_locks`), so statements of one process never run in vain for each other; those of other processes are met by
 running again, with pauses. What a statement returns of its rows comes of the same answer, and is handed out once they are committed.
+Rows are changed as they come: more than belongs into memory (architecture, decision 11) is written ahead, as COPY does, and committed by
+reference.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 import msgspec
 import pyarrow as pa
@@ -21,7 +26,8 @@ from mzsql.adapter.commit_batches import Write
 from mzsql.adapter.environment import Environment
 from mzsql.adapter.group_commit import GroupCommit, WriteConflict
 from mzsql.adapter.interrupt import current
-from mzsql.adapter.queries import Answer, Queries
+from mzsql.adapter.outflow import Gathering, Limits
+from mzsql.adapter.queries import Queries
 from mzsql.adapter.results import Result, constant_table, named
 from mzsql.adapter.session import Session, Transaction
 from mzsql.adapter.table_locks import EXCLUSIVE, READ, WRITE
@@ -35,7 +41,7 @@ from mzsql.repr.errors import NotNullViolation, Unsupported
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationDesc
-from mzsql.storage import as_updates
+from mzsql.storage import as_updates, empty_updates
 
 #: A statement that lost to a concurrent write is run again at most so often.
 MAX_ATTEMPTS = 100
@@ -50,24 +56,67 @@ class Outcome(msgspec.Struct, frozen=True):
     returned: pa.Table | None = None
 
 
-class _Change(msgspec.Struct, frozen=True):
-    """The updates of a table that a query's answer amounts to, and what is told of them."""
-
-    updates: pa.Table
-    outcome: Outcome
+#: From rows of a query (c0 …, without what is returned) to the updates of the table that they amount to.
+_Amounts = Callable[[pa.Table], Sequence[pa.Table]]
 
 
-#: From a query's answer to what it changes.
-_Changed = Callable[[Answer], _Change]
+class _Change:
+    """One run of a statement: the updates that its query's rows amount to, as they come, and what is told of them."""
+
+    def __init__(
+        self,
+        session: Session,
+        returning: RelationDesc | None,
+        limits: Limits,
+        amounts: _Amounts,
+    ) -> None:
+        self._amounts = amounts
+        self._count = 0
+        self._returning = returning
+        self._returned: Gathering | None = None
+        if returning is not None:
+            self._returned = Gathering(returning, limits, session.check_size)
+
+    def updates(self, pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """The updates; raises ResultTooLarge where what is returned is more than the session takes."""
+        for rows in pieces:
+            self._count += rows.num_rows
+            given = rows
+            if self._returning is not None and self._returned is not None:
+                width = rows.num_columns - self._returning.arity
+                names = list(self._returning.names)
+                self._returned.add(pa.table(rows.columns[width:], names=names))
+                given = rows.select(list(range(width)))
+            yield from self._amounts(positional(given))
+
+    def outcome(self) -> Outcome:
+        """What was done, once the updates are through."""
+        if self._returned is None:
+            return Outcome(self._count)
+        with self._returned as returned:
+            return Outcome(self._count, returned.table())
+
+    def close(self) -> None:
+        """Let go of what is not handed out. Idempotent."""
+        if self._returned is not None:
+            with self._returned:
+                pass
+
+
+#: Begins a run of a statement.
+_Begin = Callable[[], _Change]
 
 
 class Changes:
     """Runs the statements that change tables."""
 
-    def __init__(self, env: Environment, queries: Queries, commits: GroupCommit) -> None:
+    def __init__(
+        self, env: Environment, queries: Queries, commits: GroupCommit, limits: Limits
+    ) -> None:
         self._env = env
         self._queries = queries
         self._commits = commits
+        self._limits = limits
         self._rng = random.Random()  # noqa: S311  it only spreads retries
 
     def run(self, session: Session, plan: p.InsertPlan | p.UpdatePlan | p.DeletePlan) -> Result:
@@ -84,43 +133,43 @@ class Changes:
     def insert(self, session: Session, plan: p.InsertPlan) -> Outcome:
         """Insert the rows of a query."""
 
-        def changed(answer: Answer) -> _Change:
-            rows, outcome = _taken_apart(session, answer, plan.returning)
+        def amounts(rows: pa.Table) -> Sequence[pa.Table]:
             check_not_null(rows, plan.table)
-            return _Change(as_updates(rows), outcome)
+            return [as_updates(rows)]
 
-        return self._change(session, plan.table, plan.source, changed)
+        begin = partial(_Change, session, plan.returning, self._limits, amounts)
+        return self._change(session, plan.table, plan.source, begin)
 
     def delete(self, session: Session, plan: p.DeletePlan) -> Outcome:
         """Delete the rows that a query selects."""
 
-        def changed(answer: Answer) -> _Change:
-            rows, outcome = _taken_apart(session, answer, plan.returning)
-            return _Change(as_updates(rows, -1), outcome)
+        def amounts(rows: pa.Table) -> Sequence[pa.Table]:
+            return [as_updates(rows, -1)]
 
-        return self._change(session, plan.table, plan.selection, changed)
+        begin = partial(_Change, session, plan.returning, self._limits, amounts)
+        return self._change(session, plan.table, plan.selection, begin)
 
     def update(self, session: Session, plan: p.UpdatePlan) -> Outcome:
         """Replace the rows that a query selects by those beside them."""
         assert plan.table.desc is not None
         arity = plan.table.desc.arity
 
-        def changed(answer: Answer) -> _Change:
-            rows, outcome = _taken_apart(session, answer, plan.returning)
+        def amounts(rows: pa.Table) -> Sequence[pa.Table]:
             old = rows.select(list(range(arity)))
             new = rows.select(list(range(arity, 2 * arity)))
             new = new.rename_columns(old.column_names).cast(old.schema)
             check_not_null(new, plan.table)
-            return _Change(pa.concat_tables([as_updates(old, -1), as_updates(new)]), outcome)
+            return [as_updates(old, -1), as_updates(new)]
 
-        return self._change(session, plan.table, plan.selection, changed)
+        begin = partial(_Change, session, plan.returning, self._limits, amounts)
+        return self._change(session, plan.table, plan.selection, begin)
 
     def _change(
         self,
         session: Session,
         table: CatalogItem,
         query: hir.Query,
-        changed: _Changed,
+        begin: _Begin,
     ) -> Outcome:
         self._env.require_writable()
         if table.kind != "table":
@@ -133,30 +182,47 @@ class Changes:
         assert transaction is not None
         if not transaction.implicit:
             transaction.enter("write")
-            return self._buffer(session, transaction, table, query, changed)
+            return self._buffer(session, transaction, table, query, begin)
         tables = self._tables_below(relation)
         modes = lock_modes(table.id, tables)
         with self._commits.locks.held(modes, current()):
             if tables:
-                return self._read_then_write(session, transaction, table, query, changed)
-            change = changed(self._constant(session, query, relation))
-            if change.outcome.count:
-                self._commit(session, transaction, {table.id: [change.updates]})
-            return change.outcome
+                return self._read_then_write(session, transaction, table, query, begin)
+            spelled_out = _spelled_out(query, relation)
+            if spelled_out is not None:
+                writes, outcome = self._written(table, begin, [spelled_out])
+            else:
+                with self._queries.flowing(session, query, ordered=False) as found:
+                    writes, outcome = self._written(table, begin, found.rows)
+            if outcome.count:
+                self._commit(session, transaction, {table.id: writes})
+            return outcome
 
-    def _constant(self, session: Session, query: hir.Query, relation: Relation) -> Answer:
-        """The answer of a query that reads no table; rows that are spelled out need no engine."""
-        if (
-            isinstance(relation, Constant)
-            and relation.error is None
-            and not query.finishing.order_by
-            and query.finishing.limit is None
-            and not query.finishing.offset
-        ):
-            rows = constant_table(relation.rows, relation.typ.columns)
-            picked = rows.select(list(query.finishing.project))
-            return Answer(named(picked, query.desc), query.desc, None, frozenset())
-        return self._queries.answer(session, query)
+    def _written(
+        self, table: CatalogItem, begin: _Begin, rows: Iterable[pa.Table]
+    ) -> tuple[list[Write], Outcome]:
+        """The updates that rows amount to: held here while they are few, else written ahead as they come."""
+        with contextlib.closing(begin()) as change:
+            updates = change.updates(rows)
+            held: list[Write] = []
+            size = count = 0
+            for one in updates:
+                held.append(one)
+                size += one.nbytes
+                count += one.num_rows
+                if self._limits.exceeded(count, size):
+                    held = [self._write_ahead(table, itertools.chain(held, updates))]
+            return held, change.outcome()
+
+    def _write_ahead(self, table: CatalogItem, updates: Iterable[pa.Table]) -> Batch:
+        shard = self._env.collections.table(table.id)
+        schema = empty_updates(shard.schema).schema
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for one in updates:
+                yield from one.cast(schema).to_batches()
+
+        return shard.batch(pa.RecordBatchReader.from_batches(schema, batches()))
 
     def _read_then_write(
         self,
@@ -164,22 +230,22 @@ class Changes:
         transaction: Transaction,
         table: CatalogItem,
         query: hir.Query,
-        changed: _Changed,
+        begin: _Begin,
     ) -> Outcome:
         pause = FIRST_PAUSE
         for attempt in range(MAX_ATTEMPTS):
             # Every acknowledged write counts, whatever the session's isolation.
-            answer = self._queries.answer(session, query, linear=True)
-            change = changed(answer)
-            if not change.outcome.count:
-                return change.outcome
+            with self._queries.flowing(session, query, linear=True, ordered=False) as found:
+                writes, outcome = self._written(table, begin, found.rows)
+            if not outcome.count:
+                return outcome
             try:
                 self._commit(
                     session,
                     transaction,
-                    {table.id: [change.updates]},
-                    reads=answer.tables,
-                    read_ts=answer.ts,
+                    {table.id: writes},
+                    reads=found.tables,
+                    read_ts=found.ts,
                 )
             except WriteConflict:
                 if attempt == MAX_ATTEMPTS - 1:
@@ -188,7 +254,7 @@ class Changes:
                 current().sleep(self._rng.uniform(0, pause))
                 pause = min(2 * pause, LAST_PAUSE)
                 continue
-            return change.outcome
+            return outcome
         raise AssertionError("unreachable")
 
     def _commit(
@@ -208,7 +274,7 @@ class Changes:
         transaction: Transaction,
         table: CatalogItem,
         query: hir.Query,
-        changed: _Changed,
+        begin: _Begin,
     ) -> Outcome:
         self._refuse_copied(transaction, query)
         overlay = {
@@ -216,21 +282,22 @@ class Changes:
             for gid, writes in transaction.writes.items()
             if (tables := [w for w in writes if isinstance(w, pa.Table)])
         }
-        answer = self._queries.answer(
+        with self._queries.flowing(
             session,
             query,
             read_ts=transaction.write_read_ts,
             overlay=overlay or None,
             transaction=transaction,
             linear=True,
-        )
-        if answer.ts is not None:
-            transaction.write_read_ts = answer.ts
-            transaction.reads |= answer.tables
-        change = changed(answer)
-        if change.outcome.count:
-            transaction.add(table.id, [change.updates])
-        return change.outcome
+            ordered=False,
+        ) as found:
+            if found.ts is not None:
+                transaction.write_read_ts = found.ts
+                transaction.reads |= found.tables
+            writes, outcome = self._written(table, begin, found.rows)
+        if outcome.count:
+            transaction.add(table.id, writes)
+        return outcome
 
     def _tables_below(self, relation: Relation) -> frozenset[GlobalId]:
         """The tables whose writes can change what a relation reads."""
@@ -273,17 +340,18 @@ def lock_modes(table: GlobalId, read: Iterable[GlobalId]) -> dict[GlobalId, str]
     return modes
 
 
-def _taken_apart(
-    session: Session, answer: Answer, returning: RelationDesc | None
-) -> tuple[pa.Table, Outcome]:
-    """What is written, its columns by position, and what is returned of it, which may be too large for the session."""
-    rows = answer.rows
-    if returning is None:
-        return positional(rows), Outcome(rows.num_rows)
-    width = rows.num_columns - returning.arity
-    returned = pa.table(rows.columns[width:], names=list(returning.names))
-    session.check_size(returned)
-    return positional(rows.select(list(range(width)))), Outcome(rows.num_rows, returned)
+def _spelled_out(query: hir.Query, relation: Relation) -> pa.Table | None:
+    """The rows of a query that spells them out, which need no engine; None for any other."""
+    if (
+        not isinstance(relation, Constant)
+        or relation.error is not None
+        or query.finishing.order_by
+        or query.finishing.limit is not None
+        or query.finishing.offset
+    ):
+        return None
+    rows = constant_table(relation.rows, relation.typ.columns)
+    return named(rows.select(list(query.finishing.project)), query.desc)
 
 
 def positional(rows: pa.Table) -> pa.Table:

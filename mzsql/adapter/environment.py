@@ -14,6 +14,7 @@ import socket
 import threading
 import uuid
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -32,7 +33,6 @@ from mzsql.oracle.switching import DISTRIBUTED
 from mzsql.persist import PersistClient, Settings, SystemClock
 from mzsql.repr.errors import (
     EnvironmentRefused,
-    SqlError,
     Unsupported,
 )
 from mzsql.repr.frontier import Timestamp
@@ -40,6 +40,7 @@ from mzsql.repr.ids import GlobalId
 from mzsql.repr.version import VERSION
 from mzsql.storage import Collection, CollectionManager, Collections, Tables, WriteAheadLog
 from mzsql.storage.following import FOLLOW_SECONDS
+from mzsql.threads import Backoff, Supervised
 
 #: The one shard whose name must be known before anything can be read.
 CATALOG_SHARD = "s00000000-0000-4000-8000-000000000001"
@@ -54,6 +55,22 @@ _IDLE_MS = 1000
 _log = logging.getLogger(__name__)
 
 
+class _Believed:
+    """The environment's clock, whose wall time is believed no further than others bear it out: for what is stamped without an oracle."""
+
+    def __init__(self, env: Environment) -> None:
+        self._env = env
+
+    def now_ms(self) -> int:
+        return self._env.oracle.present_ms()
+
+    def monotonic(self) -> float:
+        return self._env.clock.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        self._env.clock.sleep(seconds)
+
+
 class Environment:
     """One process's view of an environment; make it with `Environment.open`.
 
@@ -63,6 +80,7 @@ class Environment:
         process: this process's name among those that open the environment.
         read_only: whether DDL, writes and leading are refused, for now or for good.
         generation: the deploy generation that this process is of.
+        supervisor: runs the threads of this process that belong to the environment.
         awaits_promotion: whether the generation is yet to be promoted: until then the process only reads.
     """
 
@@ -83,7 +101,7 @@ class Environment:
         self.persist = persist
         self.catalog = catalog
         self.oracle = oracle
-        self.catalog_oracle = CatalogOracle(locations.oracle, clock.now_ms)
+        self.catalog_oracle = CatalogOracle(locations.oracle, clock)
         self.meta = meta
         self.id = meta.environment_id
         self.build = VERSION
@@ -94,14 +112,15 @@ class Environment:
         self.clock = clock
         self.wal = WriteAheadLog(persist, meta.wal_shard, clock=clock)
         self.tables = Tables(persist, self.wal)
+        self.supervisor = persist.supervisor
         self.collections = Collections(persist, self.tables, clock=clock)
-        self.manager = CollectionManager(persist, clock=clock)
+        self.manager = CollectionManager(persist, clock=_Believed(self))
         self.cache = ExpressionCache(persist, meta.cache_shard, self.build)
         self._lock = threading.RLock()
         self._registered: dict[GlobalId, Item] = {}
         self._seen_step = -1
         self._old_oracle: TableOracle | None = None
-        self._followers: list[threading.Thread] = []
+        self._followers: list[Supervised] = []
         self._closing = threading.Event()
 
     @classmethod
@@ -156,7 +175,7 @@ class Environment:
                 persist.consensus,
                 catalog,
                 meta.environment_id,
-                clock.now_ms,
+                clock,
                 read_only=read_only or awaits,
             )
             undo.callback(oracle.close)
@@ -182,7 +201,7 @@ class Environment:
         distributed = wish_of(self.catalog.state).implementation == DISTRIBUTED
         if distributed and not self.read_only and upper > 0 and self.oracle.read_ts() < upper - 1:
             # A writer died between its commit and telling the oracle: the commit counts.
-            self.oracle.apply_write(upper - 1)
+            self.oracle.adopt(upper - 1)
         self.sync()
 
     def sync(self) -> CatalogState:
@@ -212,7 +231,7 @@ class Environment:
                 self.persist.consensus,
                 self.catalog,
                 self.id,
-                self.clock.now_ms,
+                self.clock,
                 read_only=False,
             ),
         )
@@ -291,21 +310,29 @@ class Environment:
             ts = upper - 1
         if upper == 0 and not self.read_only:
             # Nothing was ever written: time begins now.
-            ts = max(ts, self.clock.now_ms())
+            ts = max(ts, self.oracle.present_ms())
             self.reach(ts)
             upper = self.wal.state.upper
         return max(0, min(ts, upper - 1))
 
     def reach(self, ts: Timestamp) -> None:
-        """Complete ``ts`` in the log, then have the oracle at it: what a writer of nothing would do. ``ts`` is not ahead of the clock."""
+        """Complete ``ts`` in the log, then have the oracle at it: what a writer of nothing would do.
+
+        Raises:
+            ClockSkew: ``ts`` is ahead of the time; nothing was moved.
+        """
+        self.oracle.check_applied(ts)
         self.wal.advance_past(ts)
         self.oracle.apply_write(ts)
         self.collections.notify()
 
     def pass_time(self) -> None:
         """Move time on where nobody has written for a second, for what ``mz_now()`` is asked of: a read by itself writes nothing."""
-        now = self.clock.now_ms()
-        if not self.read_only and now - self.wal.state.upper >= _IDLE_MS:
+        if self.read_only or self.clock.now_ms() - self.wal.state.upper < _IDLE_MS:
+            return
+        # A clock that is fast is believed as far as others bear it out.
+        now = self.oracle.present_ms()
+        if now - self.wal.state.upper >= _IDLE_MS:
             self.reach(now)
 
     @property
@@ -336,31 +363,34 @@ class Environment:
         the new generation may serve timestamps from its memory by now. The log is ahead of it, as after a writer that died too early.
         """
         upper = self.wal.follow().upper
-        self.wal.advance_past(upper if upper > 0 else self.clock.now_ms())
+        self.wal.advance_past(upper if upper > 0 else self.oracle.present_ms())
         self.collections.notify()
 
     def follow_catalog(self, changed: Callable[[], None]) -> bool:
         """Have ``changed`` called whenever another process may have changed the catalog; False where Consensus cannot notify."""
         if not self.wal.notified:
             return False
-        thread = threading.Thread(
-            target=self._await_catalog, args=(changed,), name="mzsql-follow-catalog", daemon=True
+        self._followers.append(
+            self.supervisor.start(
+                "catalog-follower",
+                partial(self._await_catalog, changed),
+                thread_name="mzsql-follow-catalog",
+                backoff=Backoff(_EARLY_SECONDS, _REST_SECONDS),
+            )
         )
-        self._followers.append(thread)
-        thread.start()
         return True
 
-    def _await_catalog(self, changed: Callable[[], None]) -> None:
+    def _await_catalog(self, changed: Callable[[], None], thread: Supervised) -> None:
         rest = _EARLY_SECONDS
+        if thread.status.status != "running":
+            # The store answers again, and what happened since it failed was not told.
+            self.catalog.await_change(0.0)
+            thread.well()
+            changed()
         while not self._closing.is_set():
             began = self.clock.monotonic()
-            try:
-                news = self.catalog.await_change(FOLLOW_SECONDS)
-            except SqlError as failure:
-                if not self._closing.wait(_REST_SECONDS):
-                    _log.warning("the catalog cannot be followed for now: %s", failure)
-                    changed()
-                continue
+            news = self.catalog.await_change(FOLLOW_SECONDS)
+            thread.well()
             if news:
                 changed()
             if self.clock.monotonic() - began >= _EARLY_SECONDS:
@@ -387,6 +417,8 @@ class Environment:
             if self._closing.is_set():
                 return
             self._closing.set()
+        for thread in self._followers:
+            thread.stop()
         steps = [
             self.manager.close,
             self.collections.close,

@@ -9,6 +9,7 @@ import msgspec
 
 from mzsql.adapter.builtin import builtins
 from mzsql.adapter.catalog import CatalogState, Item
+from mzsql.adapter.catalog_objects import CATALOG_CLUSTER
 from mzsql.adapter.expression_cache import GlobalExpressions
 from mzsql.adapter.planner import Planned, Planner
 from mzsql.adapter.session import Session
@@ -43,8 +44,6 @@ from mzsql.repr.types import RelationDesc
 from mzsql.transform.cardinality import Statistics, no_statistics
 from mzsql.transform.fast_path import fast_path
 
-#: Where Materialize answers from the catalog alone.
-CATALOG_CLUSTER = "mz_catalog_server"
 QUERY = GlobalId("t1")
 _TITLES = {
     "raw": "Raw Plan",
@@ -123,6 +122,12 @@ class Explainer:
         options = {name: bool(value) for name, value in plan.options}
         config = ExplainConfig.from_options(options)
         subject = self._subject(session, plan, state)
+        if subject.deployed is not None and config.overrides():
+            listed = ", ".join(sorted(name.replace("_", " ") for name in config.overrides()))
+            raise Unsupported(
+                f"EXPLAIN … WITH ({listed}) of the plan that runs is not supported: it was made without",
+                hint=f"Show what would be planned: EXPLAIN … WITH ({listed}) FOR REPLAN …",
+            )
         if session.get("enable_session_cardinality_estimates") == "on":
             subject = msgspec.structs.replace(subject, statistics=self._planner.statistics)
         planner = self._with_features(config)
@@ -287,8 +292,8 @@ def _cluster(session: Session, subject: _Subject) -> str:
         return subject.cluster
     read = hir.depends_on(subject.query.relation)
     if read:
-        return CATALOG_CLUSTER if read <= builtins().keys() else subject.cluster
-    return subject.cluster if _may_cost(subject.query.relation) else CATALOG_CLUSTER
+        return CATALOG_CLUSTER.name if read <= builtins().keys() else subject.cluster
+    return subject.cluster if _may_cost(subject.query.relation) else CATALOG_CLUSTER.name
 
 
 def _may_cost(query: hir.Relation) -> bool:

@@ -1,10 +1,10 @@
 """Optimized plans that outlive a restart, on one dedicated shard.
 
-Promise: an entry is valid for one build, one object and one version of its definition, under the optimizer features it was made
-with; anything else is as if it were not there, so no format is ever migrated and other builds' bytes are never decoded. A plan that
-imports an index lives no longer than the index. An entry is replaced and entries are invalidated in one atomic write; losing a
-race reads the other's changes and goes on (both run the same code: reference facts 1.1). Source: the expression cache design, with
-invalidation towards dependents as it documents it.
+Promise: an entry is valid for one build, one object and one version of its definition, under the optimizer features it was made with;
+anything else is as if it were not there, so no format is ever migrated and other builds' bytes are never decoded. A plan that imports an
+index lives no longer than the index, but as what runs: EXPLAIN shows that, in every process, until another plan runs. An entry is
+replaced and entries are invalidated in one atomic write; losing a race reads the other's changes and goes on (both run the same code:
+reference facts 1.1). Source: the expression cache design, with invalidation towards dependents as it documents it.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from mzsql.repr.ids import GlobalId
 
 LOCAL = "local"
 GLOBAL = "global"
+RUNNING = "running"
+"""What runs of an object, where a new index has put, or the end of an old one has left, another plan for its next start."""
 
 
 class LocalExpression(msgspec.Struct, frozen=True):
@@ -55,7 +57,11 @@ class GlobalExpressions(msgspec.Struct, frozen=True):
     notices: tuple[str, ...] = ()
 
 
-_TYPES: dict[str, Any] = {LOCAL: LocalExpression, GLOBAL: GlobalExpressions}
+_TYPES: dict[str, Any] = {
+    LOCAL: LocalExpression,
+    GLOBAL: GlobalExpressions,
+    RUNNING: GlobalExpressions,
+}
 
 
 class CacheCounts(msgspec.Struct):
@@ -129,8 +135,17 @@ class ExpressionCache:
                 if prior:
                     doomed[key] = None
                 continue
-            if not _is_current(_decode(kind, value), GlobalId(gid), current):
+            entry = _decode(kind, value)
+            if not _is_current(entry, GlobalId(gid), current, running=kind == RUNNING):
                 doomed[key] = None
+                running = entry_key(build, GlobalId(gid), RUNNING)
+                if (
+                    kind == GLOBAL
+                    and running not in entries
+                    and _is_current(entry, GlobalId(gid), current, running=True)
+                ):
+                    # Its index has gone, and is kept for as long as this runs.
+                    doomed[running] = value
         return doomed
 
     def _decode(self, gid: GlobalId, kind: str) -> Any:
@@ -153,8 +168,8 @@ class ExpressionCache:
         return None
 
     def peek(self, gid: GlobalId) -> GlobalExpressions | None:
-        """An object's cached plan whatever its features, not counted: for EXPLAIN."""
-        entry: GlobalExpressions | None = self._decode(gid, GLOBAL)
+        """The plan that runs of a deployed object, whatever its features, not counted: for EXPLAIN."""
+        entry: GlobalExpressions | None = self._decode(gid, RUNNING) or self._decode(gid, GLOBAL)
         return entry
 
     def update(
@@ -162,22 +177,41 @@ class ExpressionCache:
         new_local: Mapping[GlobalId, LocalExpression] | None = None,
         new_global: Mapping[GlobalId, GlobalExpressions] | None = None,
         invalidate: Iterable[GlobalId] = (),
+        *,
+        runs: bool = False,
     ) -> None:
-        """Remove the entries of ``invalidate`` and put the new ones, in one write; where an id is in both, the new one stays."""
+        """Remove the entries of ``invalidate`` and put the new ones, in one write; where an id is in both, the new one stays.
+
+        Args:
+            new_local: locally optimized views.
+            new_global: plans of objects: where there is one already, that is what runs until the new one does.
+            invalidate: what has gone, or changes.
+            runs: whether the new plans are those that run from now on.
+        """
         put: dict[str, bytes] = {}
         for gid, local in (new_local or {}).items():
             put[entry_key(self._build, gid, LOCAL)] = msgspec.msgpack.encode(local)
         for gid, plan in (new_global or {}).items():
             put[entry_key(self._build, gid, GLOBAL)] = msgspec.msgpack.encode(plan)
-        gone = tuple(invalidate)
+        gone, replaced = tuple(invalidate), tuple(new_global or {})
 
         def change(entries: Mapping[str, bytes]) -> Change:
             result: dict[str, bytes | None] = {}
             for gid in gone:
-                for kind in (LOCAL, GLOBAL):
+                for kind in (LOCAL, GLOBAL, RUNNING):
                     key = entry_key(self._build, gid, kind)
-                    if key in entries:
+                    if key in entries and not (kind == RUNNING and gid in replaced):
                         result[key] = None
+            for gid in replaced:
+                planned, running = (entry_key(self._build, gid, k) for k in (GLOBAL, RUNNING))
+                if runs:
+                    result.update({running: None} if running in entries else {})
+                elif (
+                    planned in entries
+                    and running not in entries
+                    and entries[planned] != put[planned]
+                ):
+                    result[running] = entries[planned]
             return {**result, **put}
 
         self._map.apply(change)
@@ -191,11 +225,13 @@ class ExpressionCache:
         self._map.close()
 
 
-def _is_current(entry: Any, gid: GlobalId, current: Mapping[GlobalId, int]) -> bool:
-    """Whether an entry still fits its object, and a plan the indexes that it imports."""
+def _is_current(
+    entry: Any, gid: GlobalId, current: Mapping[GlobalId, int], *, running: bool
+) -> bool:
+    """Whether an entry still fits its object, and a plan the indexes that it imports; one that runs has those whatever became of them."""
     if entry is None or current.get(gid) != entry.version:
         return False
-    if isinstance(entry, GlobalExpressions):
+    if isinstance(entry, GlobalExpressions) and not running:
         return current.keys() >= set(entry.index_imports)
     return True
 

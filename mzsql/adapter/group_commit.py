@@ -40,12 +40,14 @@ from mzsql.repr.errors import (
     CommitOutcomeUnknown,
     InternalError,
     SqlError,
+    ThreadFailed,
     TransactionError,
     UndefinedTable,
 )
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.storage import WalState
+from mzsql.threads import Backoff, Supervised, ThreadStatus
 
 _log = logging.getLogger(__name__)
 
@@ -122,7 +124,8 @@ class GroupCommit:
         self._raced = False
         self._swept_step = -1
         self._closed = False
-        self._thread: threading.Thread | None = None
+        self._thread: Supervised | None = None
+        self._bug: BaseException | None = None
         self._closing = threading.Event()
         self.locks = TableLocks()
         self.appends = 0
@@ -170,10 +173,14 @@ class GroupCommit:
             if self._closed:
                 raise SqlError("the environment was closed", sqlstate="57P01")
             if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._run, name="mzsql-group-commit", daemon=True
+                self._thread = self._env.supervisor.start(
+                    "group-commit",
+                    self._run,
+                    thread_name="mzsql-group-commit",
+                    changed=self._thread_changed,
+                    backoff=Backoff(QUIET_MOST, _RETRY_SECONDS),
                 )
-                self._thread.start()
+            self._thread.check("the group commit")
             pending.state = "queued"
             self._queue.append(pending)
             if len(self._queue) >= self._wanted:
@@ -227,17 +234,37 @@ class GroupCommit:
             self._queued.notify_all()
         self._closing.set()
         if self._thread is not None:
+            self._thread.finish()
             self._thread.join(_JOIN_SECONDS)
 
     # --- the committing thread --------------------------------------------------------------------
 
-    def _run(self) -> None:
+    def _thread_changed(self, status: ThreadStatus) -> None:
+        """Those that wait for a thread that has ended for good are told so; nothing of theirs was written."""
+        if status.status != "failed":
+            return
+        with self._queued:
+            thread, left, self._queue = self._thread, self._queue, []
+        assert thread is not None
+        try:
+            thread.check("the group commit")
+        except ThreadFailed as failure:
+            self._refuse(left, failure)
+
+    def _run(self, thread: Supervised) -> None:
         while group := self._gather():
             began = time.monotonic()
+            self._bug = None
             try:
                 self._commit_all(group)
             except BaseException as bug:
                 self._refuse([p for p in group if not p.is_done()], bug)
+                raise
+            # Sessions were told of it; here it is shown.
+            if self._bug is not None:
+                thread.trouble(self._bug)
+            else:
+                thread.well()
             self._took = time.monotonic() - began
             with self._queued:
                 self._expected = len(group) + len(self._queue)
@@ -348,11 +375,13 @@ class GroupCommit:
             try:
                 return self._settled(ts, doubt)
             except BaseException as bug:
+                self._bug = bug
                 return unknown_by_bug(ts, bug)
         except (UpperMismatch, LocationError, UndefinedTable):
             raise
         except BaseException as bug:
             # Whatever else it was may have come after the append.
+            self._bug = bug
             return unknown_by_bug(ts, bug)
         return None
 
@@ -361,6 +390,7 @@ class GroupCommit:
         try:
             unconfirmed = self._tell_oracle(ts)
         except BaseException as bug:
+            self._bug = bug
             _log.exception("committed at %d, but the timestamp oracle could not be told", ts)
             unconfirmed = untold(ts, f"{type(bug).__name__}: {bug}")
         if unconfirmed is not None:
@@ -370,7 +400,7 @@ class GroupCommit:
                 pending.finish(ts=ts)
         try:
             self._env.collections.notify()
-        except Exception:
+        except Exception:  # what is committed is, whatever those fail with who are told
             _log.exception("a watcher failed after the commit at %d", ts)
 
     def _admitted(
@@ -398,6 +428,14 @@ class GroupCommit:
                 pending.state = "claimed"
 
     def _refuse(self, group: Sequence[_Pending], failure: BaseException) -> None:
+        if not isinstance(failure, SqlError):
+            self._bug = failure
+        if not isinstance(failure, Exception):
+            # It is the committing thread's to end by, not the session's.
+            failure = InternalError(
+                f"the group commit met {type(failure).__name__}: {failure}",
+                detail="Nothing was written.",
+            )
         for pending in group:
             # Each raises its own on its own thread.
             error = copy.copy(failure) if isinstance(failure, SqlError) else failure

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from mzsql.adapter.catalog import Item
 from mzsql.adapter.environment import Environment
-from mzsql.adapter.peek import Limits
+from mzsql.adapter.outflow import Limits
 from mzsql.adapter.planner import Planner
 from mzsql.adapter.results import decoder
 from mzsql.adapter.row_reads import PLAIN

@@ -21,6 +21,7 @@ from contextvars import ContextVar
 
 from mzsql.location import waiting
 from mzsql.repr.errors import QueryCanceled
+from mzsql.threads import PROCESS, Supervised
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ def _call(wake: Callable[[], None]) -> None:
     """Make one call of several: its failure is logged, as it must not keep the others from being made."""
     try:
         wake()
-    except Exception:
+    except Exception:  # the others are to be called, too
         _log.exception("what a statement waits for could not be ended")
 
 
@@ -50,7 +51,7 @@ class Watch:
         self._changed = threading.Condition()
         self._due: dict[object, tuple[float, Callable[[], None]]] = {}
         self._wakes_at = 0.0
-        self._thread: threading.Thread | None = None
+        self._thread: Supervised | None = None
         self._closed = False
 
     def add(self, at: float, call: Callable[[], None]) -> object:
@@ -61,11 +62,12 @@ class Watch:
             if self._closed:
                 return key
             if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(
-                    target=self._run, name="mzsql-statement-timeouts", daemon=True
-                )
+                if self._thread is not None:
+                    self._thread.join()
                 self._wakes_at = at
-                self._thread.start()
+                self._thread = PROCESS.start(
+                    "statement-timeouts", self._run, thread_name="mzsql-statement-timeouts"
+                )
             elif at < self._wakes_at:
                 self._changed.notify()
         return key
@@ -75,8 +77,9 @@ class Watch:
         with self._changed:
             self._due.pop(key, None)
 
-    def _run(self) -> None:
+    def _run(self, thread: Supervised) -> None:
         while True:
+            thread.well()
             with self._changed:
                 if self._closed:
                     return
@@ -97,7 +100,8 @@ class Watch:
         with self._changed:
             self._closed = True
             self._changed.notify()
-        if self._thread is not None and self._thread is not threading.current_thread():
+        if self._thread is not None:
+            self._thread.stop()
             self._thread.join()
 
 

@@ -17,6 +17,8 @@ import msgspec
 
 from mzsql.adapter.catalog import FORMAT_VERSION
 from mzsql.location import Blob, local_url, shown_url
+from mzsql.location.directories import make_directory
+from mzsql.location.privacy import close_to_others, make_file, warn_if_open
 from mzsql.location.profiles import SCHEME as PROFILE
 from mzsql.location.profiles import profile as read_profile
 from mzsql.repr.errors import EnvironmentRefused, InvalidParameter
@@ -126,16 +128,35 @@ def in_directory(path: str | os.PathLike[str], *, create: bool) -> Locations:
         InvalidParameter: it is a URL.
         EnvironmentRefused: it is something else, of a newer format, or missing and not to be created.
     """
-    _refuse_url(os.fspath(path))
-    directory = Path(path).expanduser().absolute()
-    marker = read_marker(directory)
-    if marker is None:
+    if "\0" in os.fspath(path):
+        raise InvalidParameter("an environment's directory cannot have the character U+0000")
+    try:
+        _refuse_url(os.fspath(path))
+        directory = Path(path).expanduser().absolute()
+        marker = read_marker(directory)
+    except OSError as failure:
+        raise EnvironmentRefused(
+            f"cannot open an environment in {os.fspath(path)}: {failure.strerror}"
+        ) from None
+    except RuntimeError as failure:  # pathlib's, of a home that there is not
+        raise EnvironmentRefused(
+            f"cannot open an environment in {os.fspath(path)}: {failure}"
+        ) from None
+    if marker is not None:
+        warn_if_open(directory)
+    else:
         if not create:
             raise EnvironmentRefused(f"{directory} is not an mzsql environment")
         marker = Marker(str(uuid.uuid4()), FORMAT_VERSION, time.time_ns() // 1_000_000)
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            make_directory(directory)
+            if not any(directory.iterdir()):
+                # Somebody's own, and to be the environment's: nobody else's from the start.
+                close_to_others(directory)
+            else:
+                warn_if_open(directory)
             scratch = directory / f".{MARKER}.{marker.environment_id}"
+            make_file(scratch)
             scratch.write_bytes(msgspec.json.encode(marker))
             # A hard link fails where the name is taken: of two processes that create at once, one wins.
             try:

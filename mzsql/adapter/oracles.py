@@ -8,7 +8,7 @@ asks it nothing: that the catalog is read as it is now its shard sees to.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import cast
 
 from mzsql.adapter import catalog as cat
@@ -21,6 +21,7 @@ from mzsql.oracle import (
     CATALOG,
     EPOCH_MS,
     IMPLEMENTATIONS,
+    BoundedClock,
     SkewGuard,
     SwitchingOracle,
     Wish,
@@ -28,6 +29,7 @@ from mzsql.oracle import (
     open_switching_oracle,
 )
 from mzsql.oracle.reservation import Implementation
+from mzsql.persist import Clock
 from mzsql.repr.errors import InvalidParameter
 
 #: System settings: which implementation serves timestamps, and whether a way back to serving them from memory is kept open.
@@ -47,6 +49,10 @@ def wish_of(state: CatalogState) -> Wish:
         _BOOLEANS.get(way_back, False),
         state.counters.get(TIMESTAMP_ORACLE, 0),
     )
+
+
+ORACLE_SETTINGS = (TIMESTAMP_ORACLE, WAY_BACK)
+"""The settings of the system that concern the oracle."""
 
 
 def alter_oracle(state: CatalogState, name: str, values: Sequence[str] | None) -> Change | None:
@@ -112,18 +118,16 @@ class Setting:
 
 
 class TableOracle(SkewGuard):
-    """The oracle of tables: guarded against skew, over whatever the setting names.
+    """The oracle of tables: guarded against fast clocks, over whatever the setting names.
 
     Args:
         switching: the implementation in force.
-        now: the wall clock in milliseconds.
+        clock: the wall clock in milliseconds that it was opened with.
         setting: what it follows.
     """
 
-    def __init__(
-        self, switching: SwitchingOracle, now: Callable[[], int], setting: Setting
-    ) -> None:
-        super().__init__(switching, now)
+    def __init__(self, switching: SwitchingOracle, clock: BoundedClock, setting: Setting) -> None:
+        super().__init__(switching, clock)
         self._switching = switching
         self._setting = setting
 
@@ -153,6 +157,7 @@ class TableOracle(SkewGuard):
     def adopt(self, ts: int) -> None:
         """A write at ``ts`` is in the log already, whoever allocated its timestamp and whatever the clock says: apply it."""
         self._switching.apply_write(ts)
+        self._clock.adopt(ts)
 
 
 def open_table_oracle(
@@ -160,12 +165,13 @@ def open_table_oracle(
     consensus: Consensus,
     catalog: DurableCatalog,
     environment_id: str,
-    now: Callable[[], int],
+    clock: Clock,
     *,
     read_only: bool,
 ) -> TableOracle:
     """The oracle of an environment's tables."""
     setting = Setting(catalog)
+    now = BoundedClock(clock.now_ms, monotonic=clock.monotonic)
     switching = open_switching_oracle(
         locations.oracle,
         consensus,
@@ -185,20 +191,26 @@ class CatalogOracle:
 
     Args:
         url: where the environment's oracle is.
-        now: the wall clock in milliseconds.
+        clock: the wall clock and the monotonic one.
     """
 
-    def __init__(self, url: str, now: Callable[[], int]) -> None:
+    def __init__(self, url: str, clock: Clock) -> None:
         self._url = url
-        self._now = now
+        self._clock = clock
         self._lock = threading.Lock()
         self._opened: TimestampOracle | None = None
 
     def ddl_timestamp(self) -> int:
-        """A time for what DDL makes: later than every one before, in whichever process."""
+        """A time for what DDL makes: later than every one before, in whichever process.
+
+        Raises:
+            ClockSkew: this machine's clock is fast.
+        """
         with self._lock:
             if self._opened is None:
-                self._opened = open_oracle(self._url, CATALOG, self._now)
+                self._opened = open_oracle(
+                    self._url, CATALOG, self._clock.now_ms, monotonic=self._clock.monotonic
+                )
             opened = self._opened
         return opened.write_ts()
 

@@ -2,18 +2,18 @@
 
 Promise: the answer is that of the plan over the inputs' contents at the timestamp, whichever engine runs it (architecture, decisions 10
 and 11): constants need none; a row-wise read of one collection is evaluated over Arrow where that is exact; other queries over inputs that
-are small enough for this process by DuckDB; the rest by Spark. Contents of small collections are kept while they do not change, so a
-repeated small read asks no store for anything. Reads wait for their inputs within the statement's timeout and say what they waited for
-when it is over.
+are small enough for this process by DuckDB; the rest by Spark, or, where there is none or it cannot see all that is read (builtin
+relations, a transaction's own writes), by DuckDB over copies on disk. The rows come piece by piece, and none is made that nobody takes.
+Contents of small collections are kept while they do not change, so a repeated small read asks no store for anything. Reads wait for
+their inputs within the statement's timeout and say what they waited for when it is over.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-import msgspec
 import pyarrow as pa
 from sqlglot import expressions as exp
 
@@ -23,17 +23,16 @@ from mzsql.adapter.constants import answered
 from mzsql.adapter.duckdb_pool import DuckDbPool
 from mzsql.adapter.environment import Environment
 from mzsql.adapter.interrupt import current
+from mzsql.adapter.outflow import Limits, finished
 from mzsql.adapter.plan_cache import PlannedQuery
-from mzsql.adapter.results import expand
-from mzsql.adapter.row_reads import RowRead, cut, evaluated, narrowed, placed
+from mzsql.adapter.results import counted, expand
+from mzsql.adapter.row_reads import RowRead, evaluated, narrowed, placed
 from mzsql.adapter.snapshots import ENTRY_BYTES, SnapshotCache, StoredContents
-from mzsql.compute import ComputeSettings
-from mzsql.compute.controller import ComputeController
+from mzsql.compute import Peeks
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.expr.scalar import support
 from mzsql.persist import Filters, PartRef
-from mzsql.render.dataflow import finish
 from mzsql.repr.errors import NotReadable
 from mzsql.repr.frontier import Timestamp, show
 from mzsql.repr.ids import GlobalId
@@ -49,29 +48,22 @@ _ERRORS: Filters = {"mz_error": [("", None)]}
 _LOOK_SECONDS = 0.25
 
 
-class Limits(msgspec.Struct, frozen=True):
-    """How much of its inputs a query may bring into this process."""
-
-    rows: int = ComputeSettings().driver_rows
-    bytes: int = ComputeSettings().driver_bytes
-
-
 class Peeker:
     """Runs one-shot dataflows. Thread-safe.
 
     Args:
         env: the environment.
         source: what derived builtin relations are made from.
-        spark: gives a controller that runs large queries on Spark; None where there is no Spark.
+        spark: runs large queries; None where there is no Spark.
         replicas: who maintains views, for messages.
-        limits: how much a query may bring into this process.
+        limits: how much of its inputs a query may bring into this process's memory.
     """
 
     def __init__(
         self,
         env: Environment,
         source: system_rows.Source,
-        spark: Callable[[], ComputeController | None],
+        spark: Peeks | None,
         replicas: Callable[[GlobalId], str],
         limits: Limits | None = None,
     ) -> None:
@@ -80,7 +72,9 @@ class Peeker:
         self._spark = spark
         self._replicas = replicas
         self.limits = limits or Limits()
-        self.kept = SnapshotCache(entry_bytes=min(ENTRY_BYTES, self.limits.bytes))
+        self.kept = SnapshotCache(
+            entry_bytes=min(ENTRY_BYTES, self.limits.bytes), entry_rows=self.limits.rows
+        )
         self._duckdb = DuckDbPool()
 
     def close(self) -> None:
@@ -127,21 +121,21 @@ class Peeker:
 
     # --- running ------------------------------------------------------------------------------
 
-    def run(
+    def rows(
         self,
         query: PlannedQuery,
         as_of: Timestamp,
         *,
         overlay: Overlay | None = None,
-        timeout: float = 60.0,
-    ) -> pa.Table:
-        """The rows of a one-shot query: columns c0 … after the finishing, in its order.
+        ordered: bool = True,
+    ) -> Generator[pa.Table]:
+        """The rows of a one-shot query, piece by piece: columns c0 … after the finishing, in its order.
 
         Args:
             query: the query.
             as_of: the time; every stored input is complete there.
             overlay: what the transaction itself has written.
-            timeout: seconds Spark may take.
+            ordered: whether the order of many rows matters.
 
         Raises:
             DataError: a value could not be computed.
@@ -151,46 +145,81 @@ class Peeker:
         if constant is not None:
             rows = answered(constant, query.finishing)
             if rows is not None:
-                return rows
+                yield rows
+                return
         read = query.read
         if read is not None and query.columns and not overlay and read.id not in builtins():
             rows = self._rows_of(read, as_of)
             if rows is not None:
-                return self._row_wise(query, read, rows)
+                yield from self._row_wise(query, read, rows)
+                return
         tables = self._inputs(query.inputs, as_of, overlay or {})
-        if tables is None:
-            controller = self._spark()
-            if controller is not None:
-                return self._on_spark(controller, query, as_of, timeout)
-            tables = {gid: self.snapshot(gid, as_of) for gid in query.inputs}
-        return self._here(query, tables)
+        if tables is not None:
+            yield from self._here(query, tables)
+        elif self._on_spark(query, overlay):
+            yield from self._by_spark(query, as_of, ordered=ordered)
+        else:
+            yield from self._on_disk(query, as_of, overlay or {}, ordered=ordered)
 
-    def _on_spark(
-        self, controller: ComputeController, query: PlannedQuery, as_of: Timestamp, timeout: float
-    ) -> pa.Table:
-        finishing, columns = query.finishing, query.columns
+    def _on_spark(self, query: PlannedQuery, overlay: Overlay | None) -> bool:
+        """Whether Spark can run a query: there is one, it can read all inputs, and there is no recursion."""
+        return (
+            self._spark is not None
+            and not overlay
+            and not any(gid in builtins() for gid in query.inputs)
+            and not query.statement(self._has_errors).loops
+        )
+
+    def _by_spark(
+        self, query: PlannedQuery, as_of: Timestamp, *, ordered: bool
+    ) -> Generator[pa.Table]:
+        assert self._spark is not None
         interrupt = current()
         try:
-            return controller.peek(
+            found = self._spark.rows(
                 query.planned.plan,
                 as_of,
-                finish=lambda ast, engine: finish(ast, finishing, columns, engine),
-                timeout=min(timeout, interrupt.left()),
+                finish=lambda ast, engine: query.finish(ast, engine, ordered=ordered),
+                timeout=interrupt.left(),
                 interruptible=interrupt.on_interrupt,
             )
-        except Exception:
+            yield from self._as_rows(query, found)
+        except GeneratorExit:
+            raise
+        except BaseException:
             # Cancelled jobs fail in Spark's words.
             interrupt.check()
             raise
 
-    def look_up(self, query: PlannedQuery, rows: pa.Table) -> pa.Table:
+    def _on_disk(
+        self, query: PlannedQuery, as_of: Timestamp, overlay: Overlay, *, ordered: bool
+    ) -> Generator[pa.Table]:
+        """The answer by DuckDB, over copies of the inputs on disk."""
+        statement = query.statement(self._has_errors, ordered=ordered)
+        relations = {
+            f"snap_{gid}": self._reader(gid, as_of, overlay.get(gid, ()))
+            for gid in statement.inputs
+        }
+        found = self._duckdb.large(statement.text, relations, statement.loops)
+        yield from self._as_rows(query, found)
+
+    @staticmethod
+    def _as_rows(query: PlannedQuery, found: Iterable[pa.Table]) -> Generator[pa.Table]:
+        """The rows of what a statement gives."""
+        if query.finished:
+            for piece in found:
+                yield counted(piece, "the result")[0]
+        else:
+            yield from finished(found, query.finishing)
+
+    def look_up(self, query: PlannedQuery, rows: pa.Table) -> Generator[pa.Table]:
         """The answer of a query over the rows that an index gave: c0 …, mz_diff."""
         read = query.read
         if read is not None and query.columns:
             return self._row_wise(query, read, rows)
         return self._here(query, dict.fromkeys(query.inputs, rows))
 
-    def _row_wise(self, query: PlannedQuery, read: RowRead, rows: pa.Table) -> pa.Table:
+    def _row_wise(self, query: PlannedQuery, read: RowRead, rows: pa.Table) -> Generator[pa.Table]:
         """A row-wise read of the rows of one collection that its conditions leave."""
         rows = narrowed(rows, read.conditions)
         done = evaluated(rows, read)
@@ -198,16 +227,16 @@ class Peeker:
             done = placed(_good(done), query.finishing, query.columns)
         if done is None:
             return self._here(query, {read.id: rows})
-        return cut(expand(done, "the result"), query.finishing)
+        return finished([done], query.finishing)
 
-    def _here(self, query: PlannedQuery, tables: Mapping[GlobalId, pa.Table]) -> pa.Table:
+    def _here(
+        self, query: PlannedQuery, tables: Mapping[GlobalId, pa.Table]
+    ) -> Generator[pa.Table]:
         """The answer by DuckDB, over the inputs' contents."""
         statement = query.statement(self._has_errors)
         relations = {f"snap_{gid}": tables[gid] for gid in statement.inputs}
-        result = self._duckdb.query(statement.text, relations, statement.loops)
-        if statement.finished:
-            return _checked(result)
-        return cut(expand(result, "the result"), query.finishing)
+        found = self._duckdb.pieces(statement.text, relations, statement.loops)
+        return self._as_rows(query, found)
 
     # --- inputs -------------------------------------------------------------------------------
 
@@ -230,33 +259,57 @@ class Peeker:
             found = pa.concat_tables([found, errors])
         return found.drop_columns(["mz_time"])
 
-    def _too_much(self, parts: Sequence[PartRef]) -> bool:
-        rows, size = sum(p.rows for p in parts), sum(p.bytes for p in parts)
-        return rows > self.limits.rows or size > self.limits.bytes
+    def _too_much(self, parts: Iterable[PartRef]) -> bool:
+        found = list(parts)
+        return self.limits.exceeded(sum(p.rows for p in found), sum(p.bytes for p in found))
 
     def _inputs(
         self, gids: Sequence[GlobalId], as_of: Timestamp, overlay: Overlay
     ) -> Mapping[GlobalId, pa.Table] | None:
-        """The inputs' contents; None where they are too large for this process and Spark could read them all."""
-        for_spark = not overlay and not any(gid in builtins() for gid in gids)
+        """The inputs' contents; None where they are too large for this process."""
         tables: dict[GlobalId, pa.Table] = {}
-        large: list[GlobalId] = []
-        for gid in gids:
-            kept = None
-            if gid not in builtins():
-                kept = self.kept.read(StoredContents(self._env.collections, gid), as_of)
-            if kept is None:
-                large.append(gid)
-            else:
-                tables[gid] = self._with(kept, overlay.get(gid, ()))
-        if for_spark and large:
-            parts = [part for gid in gids for part in self._env.collections.parts(gid, as_of)]
-            if self._too_much(parts):
-                return None
-        for gid in large:
+        for gid in self.stored(gids):
+            kept = self.kept.read(StoredContents(self._env.collections, gid), as_of)
+            if kept is not None:
+                tables[gid] = kept
+        left = [gid for gid in gids if gid not in tables]
+        if left and self._too_much(part for gid in gids for part in self._parts(gid, as_of)):
+            return None
+        for gid in left:
             current().check()
-            tables[gid] = self.snapshot(gid, as_of, overlay.get(gid, ()))
-        return tables
+            tables[gid] = self.snapshot(gid, as_of)
+        return {gid: self._with(rows, overlay.get(gid, ())) for gid, rows in tables.items()}
+
+    def _parts(self, gid: GlobalId, as_of: Timestamp) -> Sequence[PartRef]:
+        """The parts of an input's contents; a relation that is made of the catalog has none."""
+        builtin = builtins().get(gid)
+        if builtin is not None and system_rows.is_derived(builtin):
+            return ()
+        at = as_of if builtin is None else self._managed_at(gid)
+        return () if at is None else self._env.collections.parts(gid, at)
+
+    def _reader(
+        self, gid: GlobalId, as_of: Timestamp, overlay: Sequence[pa.Table]
+    ) -> pa.Table | pa.RecordBatchReader:
+        """An input's contents and a transaction's own writes, as they come, not added up: c0 …, [mz_error], mz_diff."""
+        builtin = builtins().get(gid)
+        if builtin is not None and system_rows.is_derived(builtin):
+            return self.snapshot(gid, as_of)
+        collections = self._env.collections
+        at = as_of if builtin is None else self._managed_at(gid)
+        if at is None:
+            return self.snapshot(gid, as_of)
+        stored = collections.snapshot_reader(gid, at, consolidate=False)
+        place = stored.schema.get_field_index("mz_time")
+        schema = stored.schema.remove(place)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for batch in stored:
+                yield batch.drop_columns(["mz_time"])
+            for one in overlay:
+                yield from one.select(schema.names).cast(schema).to_batches()
+
+        return pa.RecordBatchReader.from_batches(schema, batches())
 
     def _has_errors(self, gid: GlobalId) -> bool:
         if gid in builtins():
@@ -300,14 +353,19 @@ class Peeker:
         return result.cast(schema)
 
     def _managed(self, gid: GlobalId) -> pa.Table:
-        if self._env.manager.is_registered(gid):
-            self._env.manager.flush(gid)
+        at = self._managed_at(gid)
         collections = self._env.collections
-        upper = collections.upper(gid)
-        if not upper:
+        if at is None:
             schema = arrow_schema(collections.meta(gid).columns)
             return empty_updates(schema).drop_columns(["mz_time"])
-        return collections.snapshot(gid, upper - 1).drop_columns(["mz_time"])
+        return collections.snapshot(gid, at).drop_columns(["mz_time"])
+
+    def _managed_at(self, gid: GlobalId) -> Timestamp | None:
+        """The time of the present contents of what the system fills; None where there was never anything."""
+        if self._env.manager.is_registered(gid):
+            self._env.manager.flush(gid)
+        upper = self._env.collections.upper(gid)
+        return upper - 1 if upper else None
 
 
 def _good(rows: pa.Table) -> pa.Table:
@@ -327,13 +385,3 @@ def _wanted(read: RowRead) -> list[int]:
     for expr in read.mfp.expressions:
         found |= {c for c in support(expr) if c < read.mfp.input_arity}
     return sorted(found)
-
-
-def _checked(result: pa.Table) -> pa.Table:
-    """The rows without the error column; fails with the first error there is."""
-    ones = pa.array([1] * result.num_rows, pa.int64())
-    return (
-        expand(result.append_column("mz_diff", ones), "the result")
-        if result.num_rows
-        else (result.drop_columns(["mz_error"]) if "mz_error" in result.column_names else result)
-    )

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
 import msgspec
+from sqlglot import expressions as exp
 
 from mzsql.adapter.planner import Planned
 from mzsql.adapter.row_reads import RowRead, row_read
@@ -24,6 +25,7 @@ from mzsql.expr.relation import Relation, RowSetFinishing
 from mzsql.expr.scalar import Literal, walk
 from mzsql.lir.plan import Constant
 from mzsql.render.dataflow import finish, one_shot, summed
+from mzsql.repr.garbage import undisturbed
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType
 from mzsql.transform import OptimizerFeatures
@@ -86,7 +88,7 @@ class PlannedQuery:
     ) -> None:
         self._make = make
         self._planned: Planned | None = None
-        self._statement: Statement | None = None
+        self._statements: dict[bool, Statement] = {}
         self.finishing = finishing
         self.columns = columns
         self.lookup = lookup
@@ -120,29 +122,42 @@ class PlannedQuery:
             return ()
         return tuple(source.id for source in self.planned.plan.source_imports)
 
-    def statement(self, errors_in: Callable[[GlobalId], bool]) -> Statement:
+    @undisturbed()
+    def statement(
+        self, errors_in: Callable[[GlobalId], bool], *, ordered: bool = True
+    ) -> Statement:
         """The statement for DuckDB, rendered at first use.
 
         Args:
             errors_in: whether an input has the column mz_error: the same at each call.
+            ordered: whether the rows' order matters.
         """
-        if self._statement is None:
+        known = self._statements.get(ordered)
+        if known is None:
             if self.lookup is not None:
                 rendered = one_shot(self.planned.plan, errors_in=lambda _: False)
             else:
                 rendered = one_shot(self.planned.plan, errors_in=errors_in)
             ast, loops = rendered.rendered(Engine.DUCKDB)
-            # Rows without columns cannot be counted outside of the engine.
-            finished = not self.columns
-            finishing, columns = self.finishing, self.columns
-            ast = (
-                finish(ast, finishing, columns, Engine.DUCKDB)
-                if finished
-                else summed(ast, finishing, columns)
-            )
+            ast = self.finish(ast, Engine.DUCKDB, ordered=ordered)
             inputs = tuple(one.id for one in rendered.inputs)
-            self._statement = Statement(to_sql(ast, Engine.DUCKDB), inputs, finished, texts(loops))
-        return self._statement
+            text = to_sql(ast, Engine.DUCKDB)
+            known = Statement(text, inputs, self.finished, texts(loops))
+            self._statements[ordered] = known
+        return known
+
+    @property
+    def finished(self) -> bool:
+        """Whether the engine skips, cuts off and copies the rows: those without columns cannot be counted outside of it."""
+        return not self.columns
+
+    def finish(
+        self, ast: exp.Expression, engine: Engine, *, ordered: bool = True
+    ) -> exp.Expression:
+        """The one-shot statement with as much of the finishing as an engine does."""
+        if self.finished:
+            return finish(ast, self.finishing, self.columns, engine)
+        return summed(ast, self.finishing, self.columns, in_order=ordered)
 
 
 class PlanCache:

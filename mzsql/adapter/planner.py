@@ -41,6 +41,7 @@ from mzsql.lir.plan import DataflowDescription
 from mzsql.repr.datum import Datum
 from mzsql.repr.errors import InternalError, UndefinedTable
 from mzsql.repr.evaluation import failed
+from mzsql.repr.garbage import undisturbed
 from mzsql.repr.ids import GlobalId, sort_key
 from mzsql.repr.types import BIGINT, RelationDesc, SqlType
 from mzsql.transform import (
@@ -68,6 +69,10 @@ class Planned(msgspec.Struct, frozen=True):
     plan: DataflowDescription
 
 
+#: So many plans of views are kept before it is looked at whether the views are still there.
+_SWEEP_LEAST = 64
+
+
 class Planner:
     """Plans for one process; keeps what it planned. Thread-safe.
 
@@ -92,6 +97,7 @@ class Planner:
         self._evaluator = Evaluator()
         self._lock = threading.RLock()
         self._views: dict[tuple[GlobalId, int, OptimizerFeatures], View] = {}
+        self._sweep_at = _SWEEP_LEAST
 
     def close(self) -> None:
         """Release the evaluator; nothing can be planned any more. Idempotent."""
@@ -149,7 +155,20 @@ class Planner:
             if found is None:
                 found = self._plan_view(gid, builtin)
                 self._views[key] = found
+                if len(self._views) >= self._sweep_at:
+                    self._sweep(features)
             return found
+
+    def _sweep(self, features: OptimizerFeatures) -> None:
+        """Let go of views that were dropped or replaced, or planned with other features: about as many are kept as there are."""
+        items = self._state().items
+        self._views = {
+            key: view
+            for key, view in self._views.items()
+            if key[2] == features
+            and (key[0] in builtins() or (key[0] in items and items[key[0]].version == key[1]))
+        }
+        self._sweep_at = max(_SWEEP_LEAST, 2 * len(self._views))
 
     def _plan_view(self, gid: GlobalId, builtin: Builtin | None) -> View:
         if builtin is not None:
@@ -168,6 +187,7 @@ class Planner:
             raise InternalError(f"not the definition of a view: {text}")
         return self.local(plan.query)
 
+    @undisturbed()
     def local(self, query: hir.Query) -> View:
         """A query's locally optimized MIR, its finishing folded into it."""
         lowered = lower_query(query)
@@ -235,6 +255,7 @@ class Planner:
         features = self._features()
         return OptimizerContext(self._evaluator, indexes, features, statistics=self.statistics)
 
+    @undisturbed()
     def dataflow(
         self,
         export: Export,
@@ -277,6 +298,7 @@ class Planner:
         own = sort_key(export.id)
         return frozenset(i.id for i in state.indexes_on(on) if sort_key(i.id) >= own)
 
+    @undisturbed()
     def over_rows(self, export: Export, relation: Relation) -> Planned:
         """A one-shot dataflow over the rows of catalog objects as they are: no view is looked into, no index read."""
         context = self.context()
@@ -345,10 +367,15 @@ class Planner:
                     new_global[gid] = self.deploy(state.items[gid], fresh=True)
         self._cache.update(new_local, new_global, invalidate)
 
-    def remember_all(self, made: Mapping[GlobalId, GlobalExpressions]) -> None:
-        """Write the plans that startup had to make, in one write."""
+    def remember_all(self, made: Mapping[GlobalId, GlobalExpressions], *, runs: bool) -> None:
+        """Write the plans that startup had to make, in one write.
+
+        Args:
+            made: the plans, by object.
+            runs: whether they run from now on; else they are for a start to come.
+        """
         if made:
-            self._cache.update(new_global=made)
+            self._cache.update(new_global=made, runs=runs)
 
     def forget(self, gids: set[GlobalId]) -> None:
         """Drop the plans of objects that are gone."""

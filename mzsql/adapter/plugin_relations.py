@@ -87,7 +87,7 @@ def checked_relations(
             name = (relation.schema, relation.name)
             if name in taken or name in found or one.id in ids:
                 raise ValueError("there is a relation of this name")
-        except (ValueError, TypeError, AttributeError) as wrong:
+        except (ValueError, TypeError, AttributeError) as wrong:  # a stranger made it, of anything
             registry.complain(plugin, f"its relation {relation.name!r} is left out: {wrong}")
         else:
             found[name] = one

@@ -7,10 +7,12 @@ same catalog is not planned again.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import msgspec
 import pyarrow as pa
@@ -21,6 +23,7 @@ from mzsql.adapter.explain_timestamp import explained
 from mzsql.adapter.holds import ReadHolds, TimeDomain
 from mzsql.adapter.index_reads import IndexReads
 from mzsql.adapter.named_times import named_time
+from mzsql.adapter.outflow import gathered
 from mzsql.adapter.peek import Overlay, Peeker
 from mzsql.adapter.plan_cache import PlanCache, PlannedQuery, QueryKey
 from mzsql.adapter.planner import Planned, Planner
@@ -47,6 +50,22 @@ from mzsql.transform.scalars import simplify
 
 #: When this process began, in microseconds since 1970.
 _BEGUN_US = time.time_ns() // 1000
+
+
+class Flowing(msgspec.Struct, frozen=True):
+    """A query's rows as they come, and what they are read from.
+
+    Attributes:
+        rows: the result, piece by piece, its columns named as the query names them; taken once.
+        desc: names and types of the columns.
+        ts: the time it is read at; None for a query that reads nothing with times.
+        tables: the tables below everything that it reads.
+    """
+
+    rows: Iterator[pa.Table]
+    desc: RelationDesc
+    ts: Timestamp | None
+    tables: frozenset[GlobalId]
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -343,12 +362,50 @@ class Queries:
         as_of: Timestamp | None = None,
         at_least: bool = False,
         read_ts: Timestamp | None = None,
+        transaction: Transaction | None = None,
+    ) -> Answer:
+        """A query's answer, constants that no column holds as texts (`mzsql.adapter.results.constant_table`).
+
+        Args:
+            session: whose isolation, timeout, values and bounds count.
+            query: the query.
+            as_of: the time of AS OF.
+            at_least: whether a later one will do.
+            read_ts: the time of the transaction it is in, if it has one already.
+            transaction: the transaction that it is in: its first query settles what it may read, and when.
+
+        Raises:
+            ResultTooLarge: it is larger than the session takes; the rest was not made then.
+            TransactionError: it reads what lies outside of the transaction's time domain.
+        """
+        with self.flowing(
+            session,
+            query,
+            as_of=as_of,
+            at_least=at_least,
+            read_ts=read_ts,
+            transaction=transaction,
+            spelled=True,
+        ) as found:
+            rows = gathered(found.rows, found.desc, self._peeker.limits, session.check_size)
+        return Answer(rows, found.desc, found.ts, found.tables)
+
+    @contextmanager
+    def flowing(
+        self,
+        session: Session,
+        query: hir.Query,
+        *,
+        as_of: Timestamp | None = None,
+        at_least: bool = False,
+        read_ts: Timestamp | None = None,
         overlay: Overlay | None = None,
         transaction: Transaction | None = None,
         linear: bool = False,
         spelled: bool = False,
-    ) -> Answer:
-        """A query's answer.
+        ordered: bool = True,
+    ) -> Iterator[Flowing]:
+        """As `answer`, its rows as they come, however many; they can be taken within the block.
 
         Args:
             session: whose isolation, timeout and values count.
@@ -360,9 +417,7 @@ class Queries:
             transaction: the transaction that it is in: its first query settles what it may read, and when.
             linear: whether every acknowledged write must be seen whatever the isolation.
             spelled: whether constants that no column holds come as texts (`mzsql.adapter.results.constant_table`).
-
-        Raises:
-            TransactionError: it reads what lies outside of the transaction's time domain.
+            ordered: whether the order of many rows matters.
         """
         relation = lower_query(query).relation
         inputs = self.inputs(relation)
@@ -386,13 +441,15 @@ class Queries:
             value = None
             if calls:
                 value = self.values(session, ts, time.time_ns() // 1000)
-            rows = self._run(session, relation, query, ts, overlay, value)
-        found = named(rows, query.desc, spelled=spelled)
-        return Answer(found, query.desc, ts, self.base_tables(inputs))
+            found = self._run(session, relation, query, ts, overlay, value, ordered=ordered)
+            # What is under way ends with the block, whoever still has the rows.
+            with contextlib.closing(found):
+                rows = (named(one, query.desc, spelled=spelled) for one in found)
+                yield Flowing(rows, query.desc, ts, self.base_tables(inputs))
 
     def _by_index(
         self, session: Session, relation: Relation, query: hir.Query, at: Timestamp
-    ) -> pa.Table | None:
+    ) -> Generator[pa.Table] | None:
         """The answer out of an index of the session's cluster; None where none is of use."""
         cluster = session.get("cluster")
         if not self._indexed(cluster) & self._named(relation):
@@ -452,7 +509,9 @@ class Queries:
         ts: Timestamp | None,
         overlay: Overlay | None,
         value: Callable[[str, SqlType], Datum] | None,
-    ) -> pa.Table:
+        *,
+        ordered: bool,
+    ) -> Generator[pa.Table]:
         at = 0 if ts is None else ts
         planned = None
         if value is None:
@@ -466,7 +525,7 @@ class Queries:
         if overlay:
             self._refuse_stale(planned.inputs, overlay)
         self._peeker.wait(planned.inputs, at, session.timeout)
-        return self._peeker.run(planned, at, overlay=overlay, timeout=session.timeout)
+        return self._peeker.rows(planned, at, overlay=overlay, ordered=ordered)
 
     def _refuse_stale(self, read: Sequence[GlobalId], overlay: Overlay) -> None:
         """A transaction's own writes reach a materialized view when they are committed, not before."""

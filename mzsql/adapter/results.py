@@ -65,19 +65,29 @@ def expand(updates: pa.Table, name: str) -> pa.Table:
         DataError: the collection holds an error at that time.
         InternalError: a row with a negative count.
     """
+    rows, counts = counted(updates, name)
+    if counts is None:
+        return rows
+    return rows.take(pa.array(np.repeat(np.arange(len(counts)), counts)))
+
+
+def counted(updates: pa.Table, name: str) -> tuple[pa.Table, np.ndarray | None]:
+    """As `expand`, the copies not made yet: the different rows, and how often each is there; None: once, as without mz_diff."""
     if "mz_error" in updates.column_names:
         errors = updates.column("mz_error")
         if errors.null_count < len(errors):
             raise failed(pc.drop_null(errors)[0].as_py())
         updates = updates.drop_columns(["mz_error"])
+    if "mz_diff" not in updates.column_names:
+        return updates, None
     diffs = updates.column("mz_diff")
     rows = updates.drop_columns([c for c in ("mz_time", "mz_diff") if c in updates.column_names])
     if not len(diffs) or pc.all(pc.equal(diffs, 1)).as_py():
-        return rows
+        return rows, None
     counts = diffs.to_numpy()
     if counts.min() < 0:
         raise InternalError(f"{name} holds a row {counts.min()} times")
-    return rows.take(pa.array(np.repeat(np.arange(len(counts)), counts)))
+    return rows, counts
 
 
 def named(rows: pa.Table, desc: RelationDesc, *, spelled: bool = False) -> pa.Table:

@@ -280,9 +280,8 @@ def placed(
     return rows.take(pc.sort_indices(rows, sort_keys=keys)) if keys else rows
 
 
-def cut(rows: pa.Table, finishing: RowSetFinishing) -> pa.Table:
-    """OFFSET, LIMIT and the projection of rows (c0 …) in order, a row for each copy."""
-    rows = rows.slice(finishing.offset, finishing.limit)
+def projected(rows: pa.Table, finishing: RowSetFinishing) -> pa.Table:
+    """The finishing's projection of rows (c0 …)."""
     picked = [rows.column(i) for i in finishing.project]
     # Rows without columns are counted by a column that the caller drops.
     return pa.table(picked, names=[f"c{i}" for i in range(len(picked))]) if picked else rows

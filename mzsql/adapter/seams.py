@@ -14,7 +14,7 @@ from mzsql.adapter.opening import MANAGED
 from mzsql.compute import ObjectHydrationStatus, OperatorHydrationStatus, StatusRow
 from mzsql.persist import PersistClient
 from mzsql.repr.ids import GlobalId
-from mzsql.storage import CollectionManager
+from mzsql.storage import CollectionManager, end_shard
 
 _OPERATORS = ("mz_internal", "mz_compute_operator_hydration_statuses_per_worker")
 _OBJECTS = ("mz_internal", "mz_compute_hydration_statuses")
@@ -58,16 +58,30 @@ class CatalogArrangements:
             if name.startswith(prefix)
         }
 
-    def retire_replicas(self, persist: PersistClient) -> None:
-        """Finalize and forget what replicas have left that are not there any more."""
+    def retire(self, persist: PersistClient) -> bool:
+        """End and forget the shards of dropped objects, and what replicas have left that are not there any more.
+
+        Returns:
+            Whether none is left: one that somebody still reads is ended, and forgotten, by a later call.
+        """
         state = self._catalog.state
+        ended: list[str] = []
+        left = False
         for name, shard in state.arrangements.items():
-            replica, _, fingerprint = name.partition("/")
-            if replica not in state.replicas:
-                # A crash may have come between the shard's name and the shard.
-                if persist.exists(shard):
-                    persist.finalize(shard)
-                self.remove(replica, fingerprint)
+            if name.partition("/")[0] in state.replicas:
+                continue
+            # A crash may have come between the shard's name and the shard; a table that was never written has none.
+            if persist.exists(shard) and end_shard(persist, shard):
+                left = True
+            else:
+                ended.append(name)
+        if ended:
+
+            def command(state: CatalogState) -> tuple[Change, None]:
+                return {f"arrangement/{n}": None for n in ended if n in state.arrangements}, None
+
+            self._catalog.transact(command)
+        return not left
 
 
 class HydrationSink:
@@ -86,7 +100,7 @@ class HydrationSink:
         self._now_ms = now_ms
         self._lock = threading.Lock()
         self._started: dict[tuple[GlobalId, str], int] = {}
-        self._taken: dict[tuple[GlobalId, str], tuple[int, int, int]] = {}
+        self._taken: dict[tuple[GlobalId, str], tuple[int, int, int] | None] = {}
 
     def update(self, rows: Sequence[tuple[StatusRow, int]]) -> None:
         """Append the rows with their diffs."""
@@ -111,10 +125,10 @@ class HydrationSink:
                 self._started[key] = self._now_ms()
             return row.object_id, row.replica_id, False, None
         if diff > 0:
-            # A dataflow that goes on from its shards was never seen unhydrated: it took no time.
+            # Of a dataflow that goes on from its shards, never seen unhydrated, it is not known how long that took.
             started = self._started.pop(key, None)
-            micros = 0 if started is None else (self._now_ms() - started) * 1000
-            self._taken[key] = (0, 0, micros)
+            taken = None if started is None else (0, 0, (self._now_ms() - started) * 1000)
+            self._taken[key] = taken
         return row.object_id, row.replica_id, True, self._taken.get(key)
 
     def delete_replica(self, replica_id: str) -> None:

@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
-import pyarrow as pa
 
 from mzsql.adapter.commit_batches import Write
+from mzsql.adapter.copy_paths import ANYWHERE
 from mzsql.adapter.holds import Held, TimeDomain
 from mzsql.adapter.interrupt import NO_LIMIT, WATCH, Interrupt, running
 from mzsql.adapter.staging import Staged
@@ -188,6 +188,7 @@ class Session:
         self.seen_ts: Timestamp = 0
         self.user = "mzsql"
         self.stdin: Path | None = None
+        self.copy_paths = ANYWHERE
 
     @property
     def transaction(self) -> Transaction | None:
@@ -290,14 +291,14 @@ class Session:
         limit = self.statement_timeout
         return NO_LIMIT if limit is None else limit
 
-    def check_size(self, rows: pa.Table) -> None:
-        """Raise ResultTooLarge where a result is larger than ``max_query_result_size`` lets it be."""
+    def check_size(self, rows: int, size: int) -> None:
+        """Raise ResultTooLarge where so many rows of so many bytes are more than ``max_query_result_size`` lets a result be."""
         name = "max_query_result_size"
         limit = size_in_bytes(self.get(name), name)
-        if rows.nbytes > limit:
+        if size > limit:
             raise ResultTooLarge(
                 f"result exceeds max size of {shown_size(limit)}",
-                detail=f"It has {rows.num_rows} rows of {shown_size(rows.nbytes)} in all.",
+                detail=f"Its first {rows} rows have {shown_size(size)}.",
                 hint=f"Ask for less, or raise {name}.",
             )
 
@@ -366,7 +367,10 @@ class Session:
         self.seen_ts = max(self.seen_ts, ts)
 
     def notice(self, message: str, *, severity: str = "NOTICE", hint: str | None = None) -> None:
-        """Remember something for the client."""
+        """Remember something for the client, unless ``client_min_messages`` asks for graver things alone."""
+        least = self.get("client_min_messages")
+        if (least == "warning" and severity == "NOTICE") or least == "error":
+            return
         self.notices.append(Notice(severity, message, hint))
 
     def take_notices(self) -> list[Notice]:

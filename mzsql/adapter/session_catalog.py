@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from mzsql.adapter.builtin import Builtin, builtins, builtins_by_name
 from mzsql.adapter.catalog import DATABASE, CatalogState, Item
+from mzsql.adapter.catalog_objects import CATALOG_CLUSTER
 from mzsql.adapter.show import show_objects
 from mzsql.frontend.catalog import (
     IMPLICIT_SCHEMAS,
@@ -125,7 +126,7 @@ class SessionCatalog:
 
     def has_cluster(self, cluster: str) -> bool:
         """Whether the cluster exists."""
-        return self.state.cluster(cluster) is not None
+        return cluster == CATALOG_CLUSTER.name or self.state.cluster(cluster) is not None
 
     def shown(self, plan: ShowObjectsPlan) -> tuple[RelationDesc, list[Row]]:
         """What SHOW answers."""

@@ -11,6 +11,8 @@ from mzsql.adapter.builtin import builtins
 from mzsql.adapter.catalog import DATABASE, CatalogState, Item
 from mzsql.adapter.catalog_clusters import cluster_named, factor_of, size_of
 from mzsql.adapter.catalog_commands import item_comment_key
+from mzsql.adapter.catalog_objects import CATALOG_CLUSTER
+from mzsql.adapter.leader import seems_alive
 from mzsql.adapter.session import READ_ONLY, Session
 from mzsql.explain.scalars import ScalarPrinter
 from mzsql.frontend import plans as p
@@ -18,6 +20,8 @@ from mzsql.frontend.catalog import SYSTEM_SCHEMAS
 from mzsql.frontend.catalog_plans import ShowCreateClusterPlan
 from mzsql.frontend.normalize import quoted
 from mzsql.frontend.shown_sql import shown_sql
+from mzsql.persist import SystemClock
+from mzsql.repr.errors import Unsupported
 from mzsql.repr.ids import sort_key
 from mzsql.repr.types import (
     BOOLEAN,
@@ -114,7 +118,7 @@ def _schemas(plan: p.ShowObjectsPlan, state: CatalogState) -> tuple[RelationDesc
 
 def _clusters(plan: p.ShowObjectsPlan, state: CatalogState) -> tuple[RelationDesc, Rows]:
     rows: Rows = []
-    for cluster in sorted(state.clusters.values(), key=lambda c: c.name):
+    for cluster in sorted([*state.clusters.values(), CATALOG_CLUSTER], key=lambda c: c.name):
         if like(plan.like, cluster.name):
             replicas = ", ".join(f"{r.name} ({r.size})" for r in state.replicas_of(cluster.id))
             comment = state.comments.get(f"cluster/{cluster.id}", "")
@@ -123,9 +127,16 @@ def _clusters(plan: p.ShowObjectsPlan, state: CatalogState) -> tuple[RelationDes
 
 
 def _replicas(plan: p.ShowObjectsPlan, state: CatalogState) -> tuple[RelationDesc, Rows]:
+    """Ready is a replica whose dataflows a process runs, as far as can be told, or that has none to run."""
     names = {c.id: c.name for c in state.clusters.values()}
+    led = seems_alive(state.lease, SystemClock().now_ms())
+    used = {item.cluster for item in state.of_kind("index", "materialized-view")}
+
+    def comment(gid: str) -> str:
+        return state.comments.get(f"replica/{gid}", "")
+
     rows: Rows = [
-        (names[r.cluster_id], r.name, r.size, True, state.comments.get(f"replica/{r.id}", ""))
+        (names[r.cluster_id], r.name, r.size, led or names[r.cluster_id] not in used, comment(r.id))
         for r in state.replicas.values()
         if like(plan.like, r.name)
     ]
@@ -228,6 +239,8 @@ def show_create_cluster(
     plan: ShowCreateClusterPlan, state: CatalogState
 ) -> tuple[RelationDesc, Rows]:
     """SHOW CREATE CLUSTER."""
+    if plan.name == CATALOG_CLUSTER.name:
+        raise Unsupported(f"SHOW CREATE of the system cluster '{plan.name}' is not supported")
     cluster = cluster_named(state, plan.name)
     if cluster.managed:
         size = str(size_of(state, cluster)).replace("'", "''")

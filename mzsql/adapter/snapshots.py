@@ -24,6 +24,8 @@ from mzsql.storage import Collections
 TOTAL_BYTES = 128 * 1024 * 1024
 #: What is larger than this, as stored or in memory, is not kept.
 ENTRY_BYTES = 16 * 1024 * 1024
+#: What has more updates than this is not kept.
+ENTRY_ROWS = 1_000_000
 
 
 class Contents(Protocol):
@@ -36,8 +38,8 @@ class Contents(Protocol):
     def contents_at(self, as_of: Timestamp) -> Timestamp | None:
         """A time, not after ``as_of``, at which the contents are the same; None where there was never anything."""
 
-    def stored_bytes(self, at: Timestamp) -> int:
-        """The size of the parts that the contents consist of."""
+    def stored(self, at: Timestamp) -> tuple[int, int]:
+        """The updates and the bytes of the parts that the contents consist of."""
 
     def changed(self, lower: Timestamp, upper: Timestamp) -> bool:
         """Whether there may be updates with ``lower <= time < upper``."""
@@ -64,9 +66,10 @@ class StoredContents:
         """A time at which the contents are the same."""
         return self._collections.contents_at(self._gid, as_of)
 
-    def stored_bytes(self, at: Timestamp) -> int:
-        """The size of the parts."""
-        return sum(part.bytes for part in self._collections.parts(self._gid, at))
+    def stored(self, at: Timestamp) -> tuple[int, int]:
+        """The updates and the bytes of the parts."""
+        parts = self._collections.parts(self._gid, at)
+        return sum(part.rows for part in parts), sum(part.bytes for part in parts)
 
     def changed(self, lower: Timestamp, upper: Timestamp) -> bool:
         """Whether there may be updates."""
@@ -103,12 +106,19 @@ class SnapshotCache:
 
     Args:
         total_bytes: the bound on what is kept.
-        entry_bytes: the bound for each.
+        entry_bytes: the bound for each …
+        entry_rows: … and that in rows.
     """
 
-    def __init__(self, total_bytes: int = TOTAL_BYTES, entry_bytes: int = ENTRY_BYTES) -> None:
+    def __init__(
+        self,
+        total_bytes: int = TOTAL_BYTES,
+        entry_bytes: int = ENTRY_BYTES,
+        entry_rows: int = ENTRY_ROWS,
+    ) -> None:
         self._total_bytes = total_bytes
         self._entry_bytes = entry_bytes
+        self._entry_rows = entry_rows
         self._lock = threading.Lock()
         self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
         self._loading: dict[Hashable, _Turn] = {}
@@ -182,7 +192,8 @@ class SnapshotCache:
         if kept is not None and kept.at < at:
             rows = _brought_forward(contents, kept, at, self._entry_bytes)
         if rows is None:
-            if contents.stored_bytes(at) > self._entry_bytes:
+            rows_there, bytes_there = contents.stored(at)
+            if bytes_there > self._entry_bytes or rows_there > self._entry_rows:
                 return None
             rows = contents.snapshot(at).drop_columns(["mz_time"])
         if kept is None or kept.at < at:
@@ -196,7 +207,7 @@ class SnapshotCache:
                 self._bytes -= old.rows.nbytes
                 if old.at > new.at:
                     new = old
-            if new.rows.nbytes > self._entry_bytes:
+            if new.rows.nbytes > self._entry_bytes or new.rows.num_rows > self._entry_rows:
                 return
             self._kept[key] = new
             self._bytes += new.rows.nbytes

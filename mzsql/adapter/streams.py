@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from mzsql.adapter.copy_to import CopyOut, to_files
+from mzsql.adapter.copy_to import CopyOut, check_allowed, to_files
 from mzsql.adapter.cursors import Cursors
 from mzsql.adapter.prepared import PreparedStatements
 from mzsql.adapter.results import Result, as_columns
@@ -131,11 +131,13 @@ class Streams:
                 stream=stream,
                 copy=CopyOut(plan, stream.desc, stream.batches(), stream.close),
             )
+        if plan.path is not None:
+            check_allowed(plan.path, session.copy_paths)
         desc, rows = self._query(session, transaction, plan.plan)
         rows = as_columns(rows, desc)
         if plan.path is None:
             return Result("COPY", desc, copy=CopyOut(plan, desc, iter([rows])))
-        count = to_files(plan, plan.path, desc, rows)
+        count = to_files(plan, plan.path, desc, rows, session.copy_paths)
         return Result(f"COPY {count}", count=count)
 
     def close(self) -> None:

@@ -294,14 +294,11 @@ class Subscription:
         self._looked = self._news.sync(self._looked)
         wanted = self._plan.progress or self._up_to is not None or self._waits_for_clock()
         wanted = wanted or self._contents.temporal
-        clock = self._env.clock.now_ms()
-        if (
-            wanted
-            and not self._env.read_only
-            and clock > past
-            and self._env.wal.state.upper <= past
-        ):
-            self._env.reach(max(clock, self._env.oracle.write_ts()))
+        if not wanted or self._env.read_only or self._env.wal.state.upper > past:
+            return
+        clock = self._env.oracle.present_ms()
+        if clock > past:
+            self._env.reach(clock)
 
     def _waits_for_clock(self) -> bool:
         """Whether the snapshot is still ahead, or something without history goes with something that has one."""

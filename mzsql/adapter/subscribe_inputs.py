@@ -168,7 +168,7 @@ class PolledInput:
         """How far it was looked at."""
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + POLL_SECONDS
-            self._upper = max(self._upper + 1, self._env.clock.now_ms())
+            self._upper = max(self._upper + 1, self._env.oracle.present_ms())
         return self._upper
 
     def complete(self, past: Timestamp, *, ask: bool) -> bool:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from mzsql.adapter.builtin import Builtin, builtins
 from mzsql.adapter.catalog import Item
 from mzsql.adapter.catalog_clusters import factor_of, size_of
-from mzsql.adapter.catalog_objects import FIRST_ID, SIZES
+from mzsql.adapter.catalog_objects import CATALOG_CLUSTER, FIRST_ID, SIZES
 from mzsql.adapter.catalog_privileges import (
     READABLE,
     USABLE,
@@ -26,6 +26,7 @@ from mzsql.adapter.catalog_privileges import (
     system_privileges,
 )
 from mzsql.adapter.environment import Environment
+from mzsql.adapter.expression_cache import GlobalExpressions
 from mzsql.adapter.function_rows import aggregate_rows, function_rows, operator_rows, type_id
 from mzsql.adapter.plugin_relations import plugin_rows
 from mzsql.adapter.show import column_type_name, key_text
@@ -36,10 +37,11 @@ from mzsql.frontend.shown_sql import shown_defaults, shown_query, shown_sql
 from mzsql.location import Whereabouts
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier
-from mzsql.repr.ids import GlobalId, oid
+from mzsql.repr.ids import GlobalId, oid, sort_key
 from mzsql.repr.type_oids import ARRAY_OIDS, PSEUDO_OIDS, RANGE_OIDS, TYPE_OIDS, type_oid
 from mzsql.repr.types import RelationDesc, arrow_schema
 from mzsql.repr.zone_abbreviations import ABBREVIATIONS, DAYLIGHT
+from mzsql.threads import PROCESS
 
 Rows = Iterable[tuple[Any, ...]]
 
@@ -60,8 +62,12 @@ class Source(Protocol):
         """A builtin relation's columns."""
         ...
 
+    def deployed(self, item: Item) -> GlobalExpressions:
+        """The plan that runs for an index or a materialized view."""
+        ...
+
     def arrangements(self) -> Iterable[tuple[str, int, str, str, int, int]]:
-        """Object, node, replica, shard, rows and bytes of each arrangement that this process maintains."""
+        """Object, node, replica, shard, rows and bytes of each arrangement of the dataflows that run."""
         ...
 
 
@@ -337,7 +343,7 @@ def _comments(source: Source) -> Rows:
 
 def _clusters(source: Source) -> Rows:
     state = source.env.catalog.state
-    for cluster in state.clusters.values():
+    for cluster in (*state.clusters.values(), CATALOG_CLUSTER):
         size, factor = size_of(state, cluster), factor_of(state, cluster)
         own = cluster.owner, acl(cluster)
         yield cluster.id, cluster.name, cluster.managed, size, factor, *own
@@ -361,27 +367,36 @@ def _dependencies(source: Source) -> Rows:
 
 
 def _compute_dependencies(source: Source) -> Rows:
-    """What each dataflow reads: plain views are looked through."""
-    state = source.env.catalog.state
-
-    def sources(gid: GlobalId) -> set[GlobalId]:
-        item = state.items.get(gid)
-        if item is None or item.kind != "view":
-            return {gid}
-        return {s for d in item.depends_on for s in sources(d)}
-
-    types = {item.id for item in state.of_kind("type")}
-    for item in state.of_kind("materialized-view", "index"):
-        for gid in sorted({s for d in item.depends_on for s in sources(d)} - types):
+    """What the plan of each dataflow reads that runs."""
+    for item in source.env.catalog.state.of_kind("materialized-view", "index"):
+        plan = source.deployed(item).plan
+        read = {one.id for one in plan.source_imports} | {one.id for one in plan.index_imports}
+        for gid in sorted(read, key=sort_key):
             yield item.id, gid
 
 
 def _frontiers(source: Source) -> Rows:
     collections = source.env.collections
     wal = source.env.wal.follow().upper
-    for item in source.env.catalog.state.of_kind("table", "materialized-view"):
+    state = source.env.catalog.state
+    for item in state.of_kind("table", "materialized-view"):
         upper: Frontier = wal if item.kind == "table" else collections.upper(item.id)
         yield item.id, collections.since(item.id), upper
+    for item in state.of_kind("index"):
+        yield item.id, *_index_frontiers(source, item)
+
+
+def _index_frontiers(source: Source, item: Item) -> tuple[Frontier, Frontier]:
+    """Since and upper of an index: of its arrangement, before there is one of what it will be."""
+    state = source.env.catalog.state
+    serving = state.serving(item.cluster)
+    for name, shard in state.arrangements.items():
+        replica, _, fingerprint = name.partition("/")
+        if fingerprint.startswith(f"index {item.id} ") and serving and replica == serving.id:
+            held = source.env.persist.inspect(shard)
+            if held is not None and not held.finalized:
+                return held.since, held.upper
+    return item.as_of, 0
 
 
 def _refreshes(source: Source) -> Rows:
@@ -398,6 +413,12 @@ def _refreshes(source: Source) -> Rows:
                 r.jobs,
                 r.seconds,
             )
+
+
+def _threads(source: Source) -> Rows:
+    for one in (*source.env.supervisor.statuses(), *PROCESS.statuses()):
+        since = datetime.datetime.fromtimestamp(one.since_ms / 1000, datetime.UTC)
+        yield one.name, one.object_id, one.status, one.error, one.restarts, since
 
 
 def _pg_time_zones(_: Source) -> Rows:
@@ -451,6 +472,7 @@ _DERIVED: dict[str, Callable[[Source], Rows]] = {
     "mz_internal.mz_compute_dependencies": _compute_dependencies,
     "mz_internal.mz_frontiers": _frontiers,
     "mz_internal.mz_refreshes": _refreshes,
+    "mz_internal.mz_threads": _threads,
     "mz_internal.mz_arrangements": lambda source: source.arrangements(),
 }
 

@@ -271,7 +271,7 @@ class Timestamps:
         end = env.clock.monotonic() + left
         while env.oracle.read_ts() < ts:
             interrupt.check()
-            ahead = (ts - env.clock.now_ms()) / 1000
+            ahead = (ts - env.oracle.present_ms()) / 1000
             left = end - env.clock.monotonic()
             if ahead <= 0 and not env.read_only:
                 env.reach(ts)

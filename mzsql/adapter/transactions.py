@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
+from mzsql.adapter.catalog_objects import CATALOG_CLUSTER
 from mzsql.adapter.commit_batches import discard_batch
 from mzsql.adapter.dml import Changes
 from mzsql.adapter.environment import Environment
@@ -17,6 +18,7 @@ from mzsql.adapter.namespaces import Namespaces
 from mzsql.adapter.results import Result
 from mzsql.adapter.session import Session, Transaction
 from mzsql.adapter.staging import STAGEABLE, Staged, is_stageable
+from mzsql.adapter.variables import NO_EFFECT, variable
 from mzsql.frontend import plans as p
 from mzsql.frontend.catalog_plans import CATALOG_PLANS
 from mzsql.persist import Batch
@@ -141,11 +143,13 @@ class Transactions:
         if plan.name == "cluster" and plan.values is not None:
             self._note_unknown_cluster(session, plan.values)
         session.set(plan.name, plan.values, local=plan.local)
+        if plan.name in NO_EFFECT and session.get(plan.name) != variable(plan.name).default:
+            session.notice(f"{plan.name} has no effect")
         return Result("SET" if plan.values is not None else "RESET")
 
     def _note_unknown_cluster(self, session: Session, values: tuple[str, ...]) -> None:
         names = {c.name for c in self._env.catalog.state.clusters.values()}
-        if values and values[0] not in names:
+        if values and values[0] not in names | {CATALOG_CLUSTER.name}:
             session.notice(
                 f'cluster "{values[0]}" does not exist',
                 hint="Create the cluster with CREATE CLUSTER or pick an extant cluster with SET CLUSTER = name.",

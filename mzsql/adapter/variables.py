@@ -223,6 +223,20 @@ VARIABLES: Mapping[str, Variable] = {
 }
 
 
+NO_EFFECT = frozenset(
+    {
+        "cluster_replica",
+        "emit_timestamp_notice",
+        "emit_trace_id_notice",
+        "extra_float_digits",
+        "real_time_recency",
+        "sql_safe_updates",
+        "welcome_message",
+    }
+)
+"""Variables that clients of Materialize and PostgreSQL set, and that nothing here asks for: whoever changes one is told."""
+
+
 def variable(name: str) -> Variable:
     """A variable by its name; UndefinedObject where there is none of that name."""
     found = VARIABLES.get(name)

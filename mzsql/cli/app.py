@@ -7,6 +7,7 @@ says otherwise.
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import traceback
@@ -19,7 +20,7 @@ import mzsql
 from mzsql.cli.deploy import deploy_app
 from mzsql.cli.output import error_lines
 from mzsql.cli.running import run_statement
-from mzsql.cli.script import Piece, expand
+from mzsql.cli.script import Piece, decoded, expand, script_text
 from mzsql.repr.errors import InternalError, InvalidParameter, SqlError
 
 #: Set to anything, an internal error also prints where it came from.
@@ -55,10 +56,32 @@ class StatementFailed(Exception):
         self.statement = statement
 
 
+#: Seconds; what waits can be told to wait longer by none of the clocks.
+_LONGEST = 1e9
+
+
+def _number(value: float) -> float:
+    """A number; NaN, which is in any range, is none."""
+    if math.isnan(value):
+        raise typer.BadParameter("nan is not a number of anything")
+    return value
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"mzsql {mzsql.__version__}")
         raise typer.Exit
+
+
+CopyPath = Annotated[
+    list[Path] | None,
+    typer.Option(
+        help="A folder in which COPY may read and write files; may be given again. By default everywhere."
+    ),
+]
+NoCopyFiles = Annotated[
+    bool, typer.Option("--no-copy-files", help="Have COPY read and write no file of this machine.")
+]
 
 
 @app.callback()
@@ -80,7 +103,7 @@ def demo(
         typer.Option(help="Where to make the environment; a temporary directory by default."),
     ] = None,
     scale: Annotated[
-        float, typer.Option(min=0.001, max=100, help="The scale factor of TPC-H.")
+        float, typer.Option(min=0.001, max=100, callback=_number, help="The scale factor of TPC-H.")
     ] = 0.01,
 ) -> None:
     """Do the whole job on TPC-H data and tell what happens: load, views, plans, hydration, changes, restart."""
@@ -102,24 +125,26 @@ def sql(
         typer.Option("--file", "-f", help="A script to run.", exists=True, dir_okay=False),
     ] = None,
     csv: Annotated[bool, typer.Option("--csv", help="Print rows as CSV.")] = False,
+    copy_path: CopyPath = None,
+    no_copy_files: NoCopyFiles = False,
 ) -> None:
     """Run statements in an environment (made if it is not there) and print what they give."""
     if file is not None and statements:
         raise InvalidParameter("give either statements or --file, not both")
     if file is not None:
-        pieces = list(expand(file.read_text(encoding="utf-8"), file.parent, origin=file.name))
+        pieces = list(expand(script_text(file), file.parent, origin=file.name))
     else:
-        text = ";\n".join(statements) if statements else sys.stdin.read()
+        text = ";\n".join(statements) if statements else decoded(sys.stdin.buffer.read(), "stdin")
         pieces = list(_typed(text))
-    run_pieces(pieces, env, "csv" if csv else "table")
+    run_pieces(pieces, env, "csv" if csv else "table", confined(copy_path, no_copy_files))
 
 
 @app.command()
-def shell(*, env: Env) -> None:
+def shell(*, env: Env, copy_path: CopyPath = None, no_copy_files: NoCopyFiles = False) -> None:
     r"""Type statements and see what they give; \? there tells what else it knows."""
     from mzsql.cli.shell import run_shell  # noqa: PLC0415
 
-    run_shell(env)
+    run_shell(env, confined(copy_path, no_copy_files))
 
 
 Directory = Annotated[
@@ -174,6 +199,7 @@ def maintain(
         typer.Option(
             min=0,
             max=1e9,
+            callback=_number,
             help="Delete what nobody refers to once it is so many hours old. "
             "What is younger than the longest write may be about to be appended.",
         ),
@@ -191,13 +217,28 @@ def maintain(
         bool, typer.Option("--forever", help="Go on until SIGTERM or Ctrl-C.")
     ] = False,
     interval: Annotated[
-        float, typer.Option(min=0.1, help="Seconds between looks, with --forever.")
+        float,
+        typer.Option(
+            min=0.1, max=_LONGEST, callback=_number, help="Seconds between looks, with --forever."
+        ),
     ] = 10.0,
     leaks_interval: Annotated[
-        float, typer.Option(min=1, help="Seconds between searches for leaks, with --forever.")
+        float,
+        typer.Option(
+            min=1,
+            max=_LONGEST,
+            callback=_number,
+            help="Seconds between searches for leaks, with --forever.",
+        ),
     ] = 3600.0,
     timeout: Annotated[
-        float, typer.Option(min=0.1, help="Seconds that the upkeep of one shard may take.")
+        float,
+        typer.Option(
+            min=0.1,
+            max=_LONGEST,
+            callback=_number,
+            help="Seconds that the upkeep of one shard may take.",
+        ),
     ] = 3600.0,
     json: Annotated[bool, typer.Option("--json", help="Tell of each round as JSON.")] = False,
     metrics_port: Annotated[
@@ -291,7 +332,13 @@ def plugins_test(
         bool, typer.Option(help="Whether to measure each operation, once all cases have passed.")
     ] = True,
     timeout: Annotated[
-        float, typer.Option(min=1, help="Seconds that one case may take before all is given up.")
+        float,
+        typer.Option(
+            min=1,
+            max=_LONGEST,
+            callback=_number,
+            help="Seconds that one case may take before all is given up.",
+        ),
     ] = 600.0,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, at the end.")] = False,
 ) -> None:
@@ -320,9 +367,21 @@ def _typed(text: str) -> list[Piece]:
         raise StatementFailed(error, text) from error
 
 
-def run_pieces(pieces: list[Piece], env: Path, style: str) -> None:
+def confined(folders: list[Path] | None, none: bool) -> list[Path] | None:
+    """What `mzsql.connect` takes as ``copy_paths``."""
+    if folders and none:
+        raise InvalidParameter("give either --copy-path or --no-copy-files, not both")
+    return [] if none else folders or None
+
+
+def run_pieces(
+    pieces: list[Piece], env: Path, style: str, copy_paths: list[Path] | None = None
+) -> None:
     """Run the pieces of a script in an environment and print what they give; stops at the first error."""
-    with mzsql.connect(str(env)) as connection, connection.cursor() as cursor:
+    with (
+        mzsql.connect(str(env), copy_paths=copy_paths) as connection,
+        connection.cursor() as cursor,
+    ):
         for piece in pieces:
             if piece.kind == "echo":
                 typer.echo(piece.text)
@@ -331,6 +390,11 @@ def run_pieces(pieces: list[Piece], env: Path, style: str) -> None:
                     run_statement(cursor, piece.text, style)
                 except Exception as error:
                     raise StatementFailed(error, piece.text) from error
+
+
+def _tell(text: str) -> None:
+    """Print on stderr, whatever it can hold: a path may have bytes that are no text."""
+    sys.stderr.write(text.encode(errors="backslashreplace").decode())
 
 
 def report(error: BaseException) -> int:
@@ -344,9 +408,9 @@ def report(error: BaseException) -> int:
         return _INTERRUPTED
     known = isinstance(error, SqlError | mzsql.Error | OSError)
     if known and not isinstance(error, InternalError | mzsql.InternalError):
-        sys.stderr.write(error_lines(error, statement))
+        _tell(error_lines(error, statement))
         return _USER_FAULT
-    sys.stderr.write(f"INTERNAL {error_lines(error, statement)}")
+    _tell(f"INTERNAL {error_lines(error, statement)}")
     if os.environ.get(TRACEBACK_VARIABLE):
         traceback.print_exception(error)
     else:

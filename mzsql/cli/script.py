@@ -15,10 +15,13 @@ from importlib.resources.abc import Traversable
 from pathlib import Path, PurePosixPath
 
 from mzsql.frontend.tokens import tokenize
-from mzsql.repr.errors import InvalidParameter, SqlSyntaxError
+from mzsql.repr.errors import DataError, InvalidParameter, SqlSyntaxError
 
 #: The data package with the scripts that mzsql ships.
 PACKAGE = "mzsql.scripts"
+
+#: How deep scripts may include scripts.
+_DEEPEST = 64
 
 _LINE = re.compile(
     r"^[ \t]*(?:\\(?P<command>\S+)[ \t]*(?P<argument>.*?)|--[ \t]*step:[ \t]*(?P<step>.*?))[ \t]*;?$",
@@ -84,31 +87,74 @@ def is_complete(text: str) -> bool:
     return bool(tokens) and tokens[-1].token_type.name == "SEMICOLON"
 
 
-def expand(text: str, beside: Traversable | Path, *, origin: str = "script") -> Iterator[Piece]:
+def decoded(data: bytes, origin: str) -> str:
+    """The text of a script's bytes.
+
+    Raises:
+        DataError: they are not UTF-8; says on which line.
+    """
+    try:
+        return data.decode()
+    except UnicodeDecodeError as failure:
+        line = data.count(b"\n", 0, failure.start) + 1
+        raise DataError(
+            f'{origin}, line {line}: invalid byte sequence for encoding "UTF8": 0x{data[failure.start]:02x}',
+            sqlstate="22021",
+        ) from None
+
+
+def script_text(path: Traversable | Path, origin: str | None = None) -> str:
+    """The text of a script's file.
+
+    Raises:
+        OSError: it cannot be read.
+        DataError: it is not UTF-8.
+    """
+    return decoded(path.read_bytes(), origin or path.name)
+
+
+def expand(
+    text: str,
+    beside: Traversable | Path,
+    *,
+    origin: str = "script",
+    depth: int = 0,
+) -> Iterator[Piece]:
     r"""The pieces of a script with the files it includes in their places.
 
     Args:
         text: the script.
         beside: the folder that ``\ir`` starts from.
         origin: what the script is called in an error.
+        depth: how many files include it, one within the other.
 
     Raises:
-        InvalidParameter: an included file is not there, or a line that begins with a backslash is none of ours.
+        InvalidParameter: an included file is not there, or includes itself, or a line that begins with a backslash is none of ours.
+        DataError: an included file is not UTF-8.
     """
     for piece in split(text):
         if piece.kind in ("ir", "i"):
             path = piece.text.strip("'\"")
             target = beside.joinpath(path) if piece.kind == "ir" else Path(path)
-            try:
-                included = target.read_text(encoding="utf-8")
-            except OSError as error:
+            if depth >= _DEEPEST:
                 raise InvalidParameter(
-                    f"{origin}, line {piece.line}: cannot read {path!r}: {error.strerror}"
+                    f"{origin}, line {piece.line}: scripts include each other more than {_DEEPEST} deep",
+                    hint="A script that includes itself never ends.",
+                )
+            try:
+                included = script_text(target, path)
+            except (
+                OSError,
+                ValueError,
+            ) as error:  # the latter of a path with a character that no path has
+                reason = error.strerror if isinstance(error, OSError) else error
+                raise InvalidParameter(
+                    f"{origin}, line {piece.line}: cannot read {path!r}: {reason}"
                 ) from error
             folder = beside if piece.kind == "ir" else Path()
             for part in PurePosixPath(path).parent.parts:
                 folder = folder.joinpath(part)
-            yield from expand(included, folder, origin=path)
+            yield from expand(included, folder, origin=path, depth=depth + 1)
         elif piece.kind in ("statement", "step", "echo"):
             yield piece
         else:

@@ -6,6 +6,7 @@ terminal it reads statements from stdin, as psql does. The history is kept in th
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -27,8 +28,9 @@ import mzsql
 from mzsql.cli.app import report, run_pieces
 from mzsql.cli.output import error_lines
 from mzsql.cli.running import run_statement
-from mzsql.cli.script import expand, is_complete
+from mzsql.cli.script import decoded, expand, is_complete
 from mzsql.frontend.dialect import Dialect
+from mzsql.location.privacy import close_to_others, make_file
 from mzsql.repr.errors import SqlError
 
 _HELP = r"""A statement ends with a semicolon. Besides statements:
@@ -98,7 +100,11 @@ def history_file() -> Path:
     """Where the history is kept: ``$XDG_STATE_HOME/mzsql/history``."""
     home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     path = Path(home) / "mzsql" / "history"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with contextlib.suppress(OSError):
+        # Statements say what is in tables.
+        make_file(path)
+        close_to_others(path)
     return path
 
 
@@ -182,12 +188,17 @@ def _bindings() -> KeyBindings:
     return bindings
 
 
-def run_shell(env: Path) -> None:
+def run_shell(env: Path, copy_paths: list[Path] | None = None) -> None:
     """Run the shell until the user leaves."""
     if not sys.stdin.isatty():
-        run_pieces(list(expand(sys.stdin.read(), Path(), origin="stdin")), env, "table")
+        run_pieces(
+            list(expand(decoded(sys.stdin.buffer.read(), "stdin"), Path(), origin="stdin")),
+            env,
+            "table",
+            copy_paths,
+        )
         return
-    with mzsql.connect(str(env)) as connection:
+    with mzsql.connect(str(env), copy_paths=copy_paths) as connection:
         shell = Shell(connection)
         prompt: PromptSession[str] = PromptSession(
             history=FileHistory(str(history_file())),

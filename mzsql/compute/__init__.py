@@ -7,7 +7,7 @@ what it reports, are the protocols and structs of `mzsql.compute.protocols`.
 from __future__ import annotations
 
 from mzsql.compute.controller import ComputeController
-from mzsql.compute.peek import Finish
+from mzsql.compute.peek import Peeks
 from mzsql.compute.protocols import (
     ArrangementRegistry,
     ComputeSettings,
@@ -26,9 +26,9 @@ __all__ = [
     "ComputeController",
     "ComputeSettings",
     "DataflowStatus",
-    "Finish",
     "ObjectHydrationStatus",
     "OperatorHydrationStatus",
+    "Peeks",
     "ReadHold",
     "RefreshStats",
     "StatusRow",

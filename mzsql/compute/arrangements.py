@@ -14,8 +14,11 @@ whole key is known, then keeps exactly the keys asked for; bytes read follow the
 
 from __future__ import annotations
 
+import datetime as dt
+import enum
 import threading
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -94,7 +97,8 @@ class ArrangementDesc(msgspec.Struct, frozen=True):
 def merge_ranges(keys: pa.ChunkedArray | pa.Array, limit: int = PUSHED_RANGES) -> list[KeyRange]:
     """At most `limit` + 1 inclusive ranges that cover the keys: numbers and dates merged across the smallest gaps, others by count.
 
-    The one more is the range of NULL. The keys' type must be ordered the same everywhere (no floats, no nested types).
+    The one more is the range of NULL. The keys' type must be ordered the same everywhere (no floats, no nested types). What lies beyond
+    the days that Python knows is covered by an open range, which holds other keys too.
     """
     if isinstance(keys, pa.ChunkedArray):
         keys = keys.combine_chunks()
@@ -103,7 +107,11 @@ def merge_ranges(keys: pa.ChunkedArray | pa.Array, limit: int = PUSHED_RANGES) -
     values = values.take(pc.sort_indices(values))
     count = len(values)
     if count <= limit:
-        return [*ranges, *((v, v) for v in values.to_pylist())]
+        try:
+            return [*ranges, *((value, value) for value in values.to_pylist())]
+        except (OverflowError, ValueError):
+            points = (one for value in values for one in _between(value, value))
+            return [*ranges, *dict.fromkeys(points)]
     if pa.types.is_integer(values.type) or pa.types.is_date32(values.type):
         numbers = values.cast(pa.int32()) if pa.types.is_date32(values.type) else values
         # in float: a difference of two int64 may not fit one
@@ -116,8 +124,44 @@ def merge_ranges(keys: pa.ChunkedArray | pa.Array, limit: int = PUSHED_RANGES) -
         ends = [count * i // limit for i in range(1, limit)]
     starts = [0, *ends]
     for start, end in zip(starts, [*ends, count], strict=True):
-        ranges.append((values[start].as_py(), values[end - 1].as_py()))
+        ranges += _between(values[start], values[end - 1])
     return ranges
+
+
+def _between(low: pa.Scalar, high: pa.Scalar) -> list[KeyRange]:
+    """Ranges that cover the values from one to the other."""
+    lo, hi = _value(low), _value(high)
+    if not isinstance(lo, _Beyond) and not isinstance(hi, _Beyond):
+        return [(lo, hi)]
+    if pa.types.is_date32(low.type):
+        first, last = dt.date.min, dt.date.max
+    else:
+        zone = None if low.type.tz is None else dt.UTC
+        first, last = dt.datetime.min.replace(tzinfo=zone), dt.datetime.max.replace(tzinfo=zone)
+    if lo is _Beyond.AFTER:
+        return [(last, None)]
+    if hi is _Beyond.BEFORE:
+        return [(None, first)]
+    if lo is _Beyond.BEFORE:
+        return [(None, first), (first, None)] if hi is _Beyond.AFTER else [(None, hi)]
+    return [(lo, None)]
+
+
+class _Beyond(enum.Enum):
+    """Where a day or moment is that Python has no value for."""
+
+    BEFORE = enum.auto()
+    AFTER = enum.auto()
+
+
+def _value(scalar: pa.Scalar) -> Any:
+    """A key's value in Python, or where it is beyond all of them."""
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):
+        if not (pa.types.is_date32(scalar.type) or pa.types.is_timestamp(scalar.type)):
+            raise
+        return _Beyond.BEFORE if scalar.value < 0 else _Beyond.AFTER
 
 
 def rangeable(typ: pa.DataType) -> bool:
@@ -335,7 +379,7 @@ class Arrangements:
             self._registry.put(self._replica, name, arrangement.shard_id)
             self._registry.remove(self._replica, _FILLING + arrangement.shard_id)
             if before is not None and before != arrangement.shard_id and before not in self._users:
-                self._finalize(before)
+                self._end(before)
 
     def release(self, arrangement: Arrangement, *, retire: bool) -> None:
         """Close a dataflow's handles. With `retire` the shard goes when nobody else uses it; one without a name goes anyway."""
@@ -348,26 +392,31 @@ class Arrangements:
             del self._users[shard]
             named = self._registry.arrangement_shard(self._replica, name) == shard
             if retire or not named:
-                # Finalize first: a name that leads to a finalized shard is forgotten, a shard without a name would stay for ever.
-                self._finalize(shard)
-                self._registry.remove(self._replica, name if named else _FILLING + shard)
+                self._end(shard, name if named else None)
 
     def retire_unused(self) -> int:
-        """Finalize the registered shards that no dataflow here uses; how many."""
+        """End the registered shards that no dataflow here uses; how many."""
         retired = 0
         with self._lock:
             for name, shard in self._registry.entries(self._replica).items():
                 if shard not in self._users:
-                    self._finalize(shard)
-                    self._registry.remove(self._replica, name)
+                    self._end(shard, name)
                     retired += 1
         return retired
 
-    def _finalize(self, shard: str) -> None:
-        timeout = self._settings.timeout
+    def _end(self, shard: str, name: str | None = None) -> None:
+        """End a shard, of which ``name`` is forgotten; one that others still read is remembered, to be cleared away later."""
+        timeout, left = self._settings.timeout, _FILLING + shard
         # a crash may have come between the shard's name and the shard
-        if self._persist.exists(shard, timeout=timeout):
-            self._persist.finalize(shard, timeout=timeout)
+        exists = self._persist.exists(shard, timeout=timeout)
+        # End it first: a name that leads to a shard that is to end is forgotten, a shard without a name would stay for ever.
+        if exists and self._persist.retire(shard, timeout=timeout):
+            self._registry.put(self._replica, left, shard)
+            if name is not None and name != left:
+                self._registry.remove(self._replica, name)
+            return
+        for one in {left, name or left}:
+            self._registry.remove(self._replica, one)
 
     def _open(self, desc: ArrangementDesc, shard: str) -> Arrangement:
         handles = self._persist.open_shard(

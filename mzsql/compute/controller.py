@@ -1,16 +1,15 @@
 """The compute controller: one replica's dataflows, brought forward as their inputs advance.
 
 Promise: storage tells when an upper may have moved; a scheduling thread then finds the dataflows whose inputs are ahead of them and
-gives each to a pool: steps run beside each other and before hydrations, which run a few at a time, first come first served. A
-dataflow works on one thread at a time. As its own progress moves the inputs of those that read it, a chain of views advances in
-dependency order and a view never sees half of a time. One that fails is shown as failed and tried again with growing pauses; the
-others do not notice. Every wait ends at a timeout or at `close`, which joins all threads.
+gives each to a lane: steps run beside each other and before hydrations, which run a few at a time, first come first served; what takes
+long lets others pass (`mzsql.compute.lane`). A dataflow works on one thread at a time. As its own progress moves the inputs of those
+that read it, a chain of views advances in dependency order and a view never sees half of a time. One that fails is shown as failed and
+tried again with growing pauses; the others do not notice. Every wait ends at a timeout or at `close`, which joins all threads.
 """
 
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -24,8 +23,8 @@ from mzsql.compute.dataflow import DataflowSpec, arrangement_desc, index_desc
 from mzsql.compute.driver import Driver
 from mzsql.compute.flows import Flow, Replica, State, unreadable
 from mzsql.compute.hydration import HydrationReport
-from mzsql.compute.inputs import CollectionInput, input_schema
-from mzsql.compute.peek import Finish, Interruptible, Snapshot, run_peek
+from mzsql.compute.inputs import CollectionInput
+from mzsql.compute.lane import Lane
 from mzsql.compute.protocols import (
     ArrangementRegistry,
     ComputeSettings,
@@ -38,11 +37,12 @@ from mzsql.compute.protocols import (
 from mzsql.compute.spark_start import SparkStart
 from mzsql.lir.plan import DataflowDescription, IndexExport
 from mzsql.persist import Clock, PersistClient, SystemClock
-from mzsql.render.dataflow import RenderedDataflow, one_shot, render
+from mzsql.render.dataflow import RenderedDataflow, render
 from mzsql.render.rendered import InputSpec
 from mzsql.repr.errors import DuplicateObject, InternalError, ObjectInUse, SqlError, UndefinedObject
 from mzsql.repr.frontier import Frontier, Timestamp, less_than
 from mzsql.repr.ids import GlobalId, sort_key
+from mzsql.threads import Supervised
 
 _LOG = logging.getLogger(__name__)
 
@@ -95,23 +95,31 @@ class ComputeController:
             closing=lambda: self._closing,
         )
         status_sink.delete_replica(replica_id)
-        self._steps: queue.Queue[Callable[[], None] | None] = queue.Queue()
-        self._hydrations: queue.Queue[Callable[[], None] | None] = queue.Queue()
-        self._threads = [
-            threading.Thread(target=self._schedule, name=f"mzsql-{replica_id}", daemon=True)
-        ]
-        for pool, count, name in (
-            (self._steps, self._settings.step_threads, "step"),
-            (self._hydrations, self._settings.hydration_concurrency, "hydrate"),
-        ):
-            self._threads += [
-                threading.Thread(
-                    target=_work, args=(pool,), name=f"mzsql-{replica_id}-{name}-{i}", daemon=True
-                )
-                for i in range(count)
-            ]
-        for thread in self._threads:
-            thread.start()
+        # A dataflow is in one of these lanes once at most.
+        start = partial(persist.supervisor.start, object_id=replica_id)
+        self._steps, self._hydrations = (
+            Lane(
+                partial(_begin, start, replica_id, name),
+                at_once=at_once,
+                patience=patience,
+                most=self._settings.most_threads,
+                clock=self._replica.clock,
+            )
+            for name, at_once, patience in (
+                ("step", self._settings.step_threads, self._settings.step_patience),
+                (
+                    "hydrate",
+                    self._settings.hydration_concurrency,
+                    self._settings.hydration_patience,
+                ),
+            )
+        )
+        self._scheduler = start(
+            "scheduler",
+            self._schedule,
+            thread_name=f"mzsql-{replica_id}",
+            changed=lambda _: self._wake(),
+        )
         self._unwatch = storage.watch(self._wake)
 
     # --- dataflows ---
@@ -133,6 +141,7 @@ class ComputeController:
             UndefinedObject: it imports an index that is not installed here.
             Unsupported: the plan cannot be maintained.
         """
+        self._scheduler.check(f"the scheduler of replica {self._replica.replica_id}")
         if (output_shard is None) != isinstance(desc.export, IndexExport):
             raise InternalError(f"{gid}: an index has no output shard, a materialized view has one")
         rendered = render(desc, errors_in=self._errors_in(desc))
@@ -253,6 +262,7 @@ class ComputeController:
             self._changed.wait_for(
                 lambda: (
                     self._closing
+                    or self._scheduler.failed
                     or gid not in self._flows
                     or less_than(ts, self._flows[gid].frontier)
                 ),
@@ -260,6 +270,7 @@ class ComputeController:
             )
             flow = self._flows.get(gid)
             if flow is None or not less_than(ts, flow.frontier):
+                self._scheduler.check(f"the scheduler of replica {self._replica.replica_id}")
                 raise unreadable(flow, gid, ts, self._replica.replica_id)
 
     def status(self) -> tuple[DataflowStatus, ...]:
@@ -295,55 +306,6 @@ class ComputeController:
         return flow
 
     # --- reads ---
-
-    def peek(
-        self,
-        desc: DataflowDescription,
-        as_of: Timestamp,
-        *,
-        finish: Finish | None = None,
-        timeout: float | None = None,
-        interruptible: Interruptible | None = None,
-    ) -> pa.Table:
-        """The rows of a one-shot query at `as_of` (columns c0 …; a row for each of its copies).
-
-        Waits up to `timeout` seconds for its inputs to be complete at `as_of`. Within `interruptible` Spark's jobs can be cancelled.
-
-        Raises:
-            DataError: there is an error row; its message.
-            NotReadable: an input is not complete in time, or not readable any more.
-        """
-        limit = self._settings.timeout if timeout is None else timeout
-        rendered = one_shot(desc, errors_in=self._errors_in(desc))
-        opened: list[Arrangement] = []
-        try:
-            snapshots: dict[str, Snapshot] = {}
-            for one in rendered.inputs:
-                snapshots[f"snap_{one.id}"] = self._snapshot(one, as_of, limit, opened)
-            return run_peek(
-                rendered,
-                snapshots,
-                as_of,
-                driver=self._driver,
-                spark=self._spark,
-                settings=self._settings,
-                finish=finish,
-                interruptible=interruptible,
-            )
-        finally:
-            for arrangement in opened:
-                self._arrangements.release(arrangement, retire=False)
-
-    def _snapshot(
-        self, one: InputSpec, as_of: Timestamp, timeout: float, opened: list[Arrangement]
-    ) -> Snapshot:
-        if not one.index:
-            self._storage.wait_for_upper(one.id, as_of, timeout)
-            return Snapshot(self._storage.parts(one.id, as_of), input_schema(one))
-        self.wait_until(one.id, as_of, timeout)
-        arrangement = self._open_index(one.id)
-        opened.append(arrangement)
-        return Snapshot(arrangement.parts(as_of), input_schema(one))
 
     def index_snapshot(
         self, gid: GlobalId, as_of: Timestamp, *, columns: Sequence[str] | None = None
@@ -385,7 +347,8 @@ class ComputeController:
         with self._changed:
             return self._flow(gid).frontier
 
-    def _schedule(self) -> None:
+    def _schedule(self, thread: Supervised) -> None:
+        self._wake()  # begun anew, it does not know what it was told of
         while True:
             with self._changed:
                 if self._closing:
@@ -400,6 +363,11 @@ class ComputeController:
                     pause = min(pause, flow.retry_at - now)
                     continue
                 self._consider(flow, uppers, told=woken)
+            for lane in (self._steps, self._hydrations):
+                again = lane.look()
+                if again is not None:
+                    pause = min(pause, again)
+            thread.well()
             with self._changed:
                 self._changed.wait_for(lambda: self._woken or self._closing, pause)
 
@@ -440,7 +408,7 @@ class ComputeController:
 
     def _give(
         self,
-        pool: queue.Queue[Callable[[], None] | None],
+        lane: Lane,
         flow: Flow,
         work: Callable[[Flow], None],
     ) -> None:
@@ -455,16 +423,18 @@ class ComputeController:
                     work(flow)
                     with self._changed:
                         flow.error, flow.failures, flow.retry_at = None, 0, 0.0
-            except Exception as error:  # recorded, shown and tried again
+            except (
+                BaseException
+            ) as error:  # recorded, shown and tried again: the thread is not this dataflow's to end
                 self._failed(flow, error)
             finally:
                 with self._changed:
                     flow.busy = False
                 self._wake()
 
-        pool.put(run)
+        lane.put(run)
 
-    def _failed(self, flow: Flow, error: Exception) -> None:
+    def _failed(self, flow: Flow, error: BaseException) -> None:
         _LOG.info("dataflow %s failed", flow.gid, exc_info=error)
         with self._changed:
             flow.failures += 1
@@ -501,12 +471,13 @@ class ComputeController:
             self._closing = True
             self._changed.notify_all()
         self._unwatch()
-        for _ in range(self._settings.step_threads):
-            self._steps.put(None)
-        for _ in range(self._settings.hydration_concurrency):
-            self._hydrations.put(None)
-        for thread in self._threads:
-            thread.join(self._settings.timeout)
+        lanes = (self._steps, self._hydrations)
+        for lane in lanes:
+            lane.close()
+        self._scheduler.stop()
+        self._scheduler.join(self._settings.timeout)
+        for lane in lanes:
+            lane.join(self._settings.timeout)
         for flow in self._flows.values():
             try:
                 flow.close(retire=False)
@@ -516,9 +487,15 @@ class ComputeController:
         self._driver.close()
 
 
-def _work(pool: queue.Queue[Callable[[], None] | None]) -> None:
-    while (job := pool.get()) is not None:
-        job()
+def _begin(
+    start: Callable[..., Supervised],
+    replica_id: str,
+    name: str,
+    number: int,
+    work: Callable[[Supervised], None],
+) -> Supervised:
+    thread_name = f"mzsql-{replica_id}-{name}-{number}"
+    return start(f"{name}-worker", work, thread_name=thread_name)
 
 
 def _is_idle(flow: Flow) -> bool:

@@ -14,12 +14,12 @@ import duckdb
 import pyarrow as pa
 from sqlglot import expressions as exp
 
-from mzsql.expr.engines import duckdb_connection, to_sql
+from mzsql.expr.engines import WIDE_SETTINGS, is_wide, locked_connection, to_sql
 from mzsql.expr.functions.table import Engine
 
 
 class Driver:
-    """DuckDB connections, one for each calling thread."""
+    """DuckDB connections, one for each calling thread, and one more where it has wide statements."""
 
     def __init__(self) -> None:
         self._local = threading.local()
@@ -28,20 +28,22 @@ class Driver:
 
     def query(self, statement: exp.Expression, relations: Mapping[str, pa.Table]) -> pa.Table:
         """The statement's result over the given relations."""
-        connection = self._connection()
+        text = to_sql(statement, Engine.DUCKDB)
+        connection = self._connection(wide=is_wide(text))
         for name, table in relations.items():
             connection.register(name, table)
         try:
-            return connection.sql(to_sql(statement, Engine.DUCKDB)).to_arrow_table()
+            return connection.sql(text).to_arrow_table()
         finally:
             for name in relations:
                 connection.unregister(name)
 
-    def _connection(self) -> duckdb.DuckDBPyConnection:
-        mine: duckdb.DuckDBPyConnection | None = getattr(self._local, "connection", None)
+    def _connection(self, *, wide: bool) -> duckdb.DuckDBPyConnection:
+        name = "wide" if wide else "usual"
+        mine: duckdb.DuckDBPyConnection | None = getattr(self._local, name, None)
         if mine is None:
-            mine = duckdb_connection()
-            self._local.connection = mine
+            mine = locked_connection(settings=WIDE_SETTINGS) if wide else locked_connection()
+            setattr(self._local, name, mine)
             with self._lock:
                 self._all.append(mine)
         return mine

@@ -1,9 +1,10 @@
 """Hydration: a dataflow's arrangements and export filled from nothing at one time, node by node, worker by worker.
 
 Promise: each stage is one statement, run by Spark under its node's name; what it fills is in its shard when it ends, and stays if a later
-stage fails: the next attempt goes on from there. A node is reported hydrated, worker by worker, when the worker's share of it is
-written; statuses go to the sink once as false, once as true, and never back. What is there already is reported at once. Once nobody wants
-the dataflow (it was dropped, the process closes), Spark's jobs for it are ended, and what was begun is retired.
+stage fails: the next attempt goes on from there. A node is reported hydrated, worker by worker, when the worker's share of it is written;
+where the write or what makes it durable then fails, that is taken back, and said again by the next attempt. What is there already is
+reported at once. Once nobody wants the dataflow (it was dropped, the process closes), Spark's jobs for it are ended, and what was begun
+is retired.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ from mzsql.compute.protocols import (
 )
 from mzsql.compute.relations import arrow_frame, parts_frame, rows_at, spark_schema
 from mzsql.compute.spark_session import HYDRATION_POOL
+from mzsql.compute.statements import run as run_statement
 from mzsql.compute.step import collectable_rows
 from mzsql.compute.target import Target, with_time
-from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.location import LocationError
 from mzsql.persist import PartRef, PersistClient
@@ -44,6 +45,7 @@ from mzsql.render.rendered import HydrationStage
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier, Timestamp
 from mzsql.repr.ids import GlobalId
+from mzsql.threads import PROCESS, Supervised
 
 _LOG = logging.getLogger(__name__)
 
@@ -91,6 +93,19 @@ class HydrationReport:
                         changes.append((self._row(lir_id, worker), -1))
                         self._nodes[lir_id, worker] = True
                         changes.append((self._row(lir_id, worker), 1))
+            if changes and self._shown:
+                self._sink.update(changes)
+
+    def node_undone(self, lir_ids: Iterable[int]) -> None:
+        """What was said of the workers of nodes is not so: what they had written was not kept."""
+        undone = frozenset(lir_ids)
+        changes: list[tuple[StatusRow, int]] = []
+        with self._lock:
+            for (lir_id, worker), done in self._nodes.items():
+                if done and lir_id in undone:
+                    changes.append((self._row(lir_id, worker), -1))
+                    self._nodes[lir_id, worker] = False
+                    changes.append((self._row(lir_id, worker), 1))
             if changes and self._shown:
                 self._sink.update(changes)
 
@@ -202,6 +217,14 @@ class Hydration:
         )
 
     def _fill(self, stage: HydrationStage, missing: frozenset[str], scratch: Path) -> None:
+        try:
+            self._fill_target(stage, missing, scratch)
+        except BaseException:
+            self._report.node_undone(stage.completes)
+            raise
+        self._report.node_done(stage.completes)
+
+    def _fill_target(self, stage: HydrationStage, missing: frozenset[str], scratch: Path) -> None:
         if stage.target is None:
             if self._export_needed():
                 self._fill_export(stage, scratch)
@@ -210,7 +233,6 @@ class Hydration:
         elif stage.has_errors and self._export_needed():
             # what it fills is there, the errors that belong to the export are not
             self._only_errors(stage, scratch)
-        self._report.node_done(stage.completes)
 
     def _fill_arrangement(self, stage: HydrationStage, name: str, scratch: Path) -> None:
         dataflow, as_of = self._dataflow, self._dataflow.as_of
@@ -317,7 +339,7 @@ class Hydration:
                 self._check_wanted()
                 self._relation(session, name, scratch)
             self._check_wanted()
-            yield session, session.sql(to_sql(stage.statement, Engine.SPARK))
+            yield session, run_statement(session, stage.statement)
         self._jobs += count.jobs
 
     def _check_wanted(self) -> None:
@@ -439,7 +461,7 @@ class _Watch:
         """Run the write in this thread, and look from another one meanwhile."""
         ended = threading.Event()
 
-        def look() -> None:
+        def look(thread: Supervised) -> None:
             while not ended.wait(_LOOK_SECONDS):
                 try:
                     done = sorted(complete())
@@ -447,11 +469,12 @@ class _Watch:
                     # Spark moves files while they are listed; the next look, or the end of the write, will tell.
                     continue
                 self._report.node_done(self._lir_ids, done)
+                thread.well()
 
-        watcher = threading.Thread(target=look, name="mzsql-hydration-watch", daemon=True)
-        watcher.start()
+        watcher = PROCESS.start("hydration-watch", look, thread_name="mzsql-hydration-watch")
         try:
             write()
         finally:
             ended.set()
+            watcher.stop()
             watcher.join()

@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from mzsql.repr.ids import GlobalId
+from mzsql.threads import PROCESS, Supervised
 
 _RUNS = iter(range(1, 2**62))
 _RUNS_LOCK = threading.Lock()
@@ -39,18 +40,19 @@ def cancelled_when(unwanted: Callable[[], bool], jobs: JobCount) -> Iterator[Non
     """End the jobs of a block, which then fails, as soon as nobody wants what they make; looks every fifth of a second."""
     ended = threading.Event()
 
-    def look() -> None:
+    def look(thread: Supervised) -> None:
         # again and again: between two jobs there is nothing to end
         while not ended.wait(_LOOK_SECONDS):
             if unwanted():
                 jobs.cancel()
+            thread.well()
 
-    watcher = threading.Thread(target=look, name="mzsql-unwanted-jobs", daemon=True)
-    watcher.start()
+    watcher = PROCESS.start("unwanted-jobs", look, thread_name="mzsql-unwanted-jobs")
     try:
         yield
     finally:
         ended.set()
+        watcher.stop()
         watcher.join()
 
 
@@ -68,7 +70,10 @@ def named_jobs(
         group = f"mz {gid} {next(_RUNS)}"
     try:
         context = spark.sparkContext
-    except (PySparkException, AttributeError):
+    except (
+        PySparkException,
+        AttributeError,
+    ):  # a session of Spark Connect has no context, and says so either way
         tag = f"mz-{gid}"
         spark.addTag(tag)
         count = JobCount(lambda: spark.interruptTag(tag))

@@ -228,7 +228,9 @@ class LookupRun:
                 self._as_of, key_ranges=ranges, workers=workers, stats=self._stats
             )
             rows = arrangement.rows(found)
-            exact = ranges is not None and some.num_columns == 1 and _points(some)
+            exact = (
+                some.num_columns == 1 and ranges is not None and all(lo == hi for lo, hi in ranges)
+            )
             if rows.num_rows and not exact:
                 rows = self._semi_join(rows, some)
             if rows.num_rows:

@@ -188,9 +188,15 @@ class ComputeSettings(msgspec.Struct, frozen=True, kw_only=True):
     step_engine: str = "spark"
     """What runs steps that fit the driver: ``spark``, or ``duckdb`` in process. Larger steps always run on Spark."""
     step_threads: int = 2
-    """Steps of different dataflows that run at once."""
-    hydration_concurrency: int = 1
+    """Steps of different dataflows that run at once; those that outlast `step_patience` are not counted."""
+    step_patience: float = 1.0
+    """Seconds after which a step keeps no other one waiting."""
+    hydration_concurrency: int = 2
     """Dataflows that hydrate at once; others wait their turn, first come first served."""
+    hydration_patience: float = 5.0
+    """Seconds after which a hydration goes on beside those that wait for their turn, instead of before them."""
+    most_threads: int = 16
+    """The most steps, and the most hydrations, that run at once however long they take."""
     retry_seconds: float = 0.5
     """First pause after a failure; doubles …"""
     retry_max_seconds: float = 30.0

@@ -78,6 +78,19 @@ STEP_SETTINGS = {
 }
 
 
+#: What keeps a large query's tasks many, and the result of each small: results come a partition at a time.
+QUERY_SETTINGS = {
+    **CORRECTNESS_SETTINGS,
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
+    "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
+    "spark.sql.shuffle.partitions": "64",
+    "spark.sql.files.maxPartitionBytes": "16m",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+}
+
+
 def java_version() -> int | None:
     """The major version of the Java that Spark would start; None where there is none."""
     home = os.environ.get("JAVA_HOME")
@@ -165,6 +178,8 @@ def _start(cores: int | None, app_name: str) -> SparkSession:
         "spark.scheduler.allocation.file": pools.as_uri(),
         "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
         "spark.local.dir": str(scratch / "local"),
+        # What it writes into a store in directories is its owner's alone, as what the store writes.
+        "spark.hadoop.fs.permissions.umask-mode": "077",
         "spark.sql.codegen.cache.maxEntries": "5000",
         **CORRECTNESS_SETTINGS,
     }
@@ -188,6 +203,11 @@ def _configured(spark: SparkSession, settings: dict[str, str]) -> SparkSession:
 def step_session(spark: SparkSession) -> SparkSession:
     """A session for the steps of one dataflow: its own temporary views, settings for small inputs."""
     return _configured(spark, STEP_SETTINGS)
+
+
+def query_session(spark: SparkSession) -> SparkSession:
+    """A session for one large query: its own temporary views, work cut into tasks whose results are each little on the driver."""
+    return _configured(spark, QUERY_SETTINGS)
 
 
 def hydration_session(spark: SparkSession, *, workers: int) -> SparkSession:

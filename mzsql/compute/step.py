@@ -29,8 +29,8 @@ from mzsql.compute.lookups import Found, LookupRun
 from mzsql.compute.protocols import ComputeSettings, RefreshStats
 from mzsql.compute.relations import arrow_frame, parts_frame, spark_schema
 from mzsql.compute.spark_session import STEP_POOL
+from mzsql.compute.statements import run as run_statement
 from mzsql.compute.target import Target, with_time
-from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.persist import PartRef
 from mzsql.render.cut import Piece, pieces
@@ -237,7 +237,7 @@ class _Work:
         self, session: SparkSession, part: Piece, scratch: Path, kept: list[DataFrame]
     ) -> None:
         """Compute what later pieces read: on the driver where it is small, else kept in Spark until the step is over."""
-        frame = session.sql(to_sql(part.statement, Engine.SPARK))
+        frame = run_statement(session, part.statement)
         if not self.large:
             settings = self.tools.settings
             width = _VALUE_BYTES * len(frame.columns)
@@ -257,7 +257,7 @@ class _Work:
         """The whole result, or None when it is too large for the driver."""
         if self.large:
             return None
-        frame = session.sql(to_sql(last.statement, Engine.SPARK))
+        frame = run_statement(session, last.statement)
         bound = collectable_rows(with_time(arrow_schema(self.step.columns)), self.tools.settings)
         rows = frame.limit(bound + 1).toArrow()
         return None if rows.num_rows > bound else rows
@@ -287,7 +287,7 @@ class _Work:
 
     def _write_by_spark(self, session: SparkSession, last: Piece) -> int:
         """Let the executors write the result; each output is a scan of it, so it is computed once and kept in Spark meanwhile."""
-        result = session.sql(to_sql(last.statement, Engine.SPARK)).persist()
+        result = run_statement(session, last.statement).persist()
         rows_out = 0
         try:
             for output in self._in_order():

@@ -22,7 +22,14 @@ from pyspark.sql import functions as F  # noqa: N812
 from mzsql.compute.executors import WORKER_COLUMN, executor_write, place_for_executors
 from mzsql.compute.paths import can_open, is_connect
 from mzsql.location import SparkReadable, UsageError
-from mzsql.persist import Batch, PersistClient, UpperMismatch, WriteHandle
+from mzsql.persist import (
+    Batch,
+    ExpiredHandle,
+    PersistClient,
+    ShardFinalized,
+    UpperMismatch,
+    WriteHandle,
+)
 from mzsql.persist.consolidate import consolidate
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier, Timestamp, less_than
@@ -102,6 +109,10 @@ class Target:
                 )
             except UpperMismatch as lost:
                 at = lost.current
+            except ShardFinalized:
+                raise
+            except ExpiredHandle:
+                self.writer = self.writer.reopened()
             else:
                 return upper
         return at
@@ -143,6 +154,10 @@ class Target:
                         self.writer.delete_batch(batch)
                         return lost.current, batch.rows
                     batch = batch.with_bounds(lost.current, upper)
+                except ShardFinalized:
+                    raise
+                except ExpiredHandle:
+                    self.writer = self.writer.reopened()
                 else:
                     return upper, batch.rows
         except (Overtaken, UsageError) as error:

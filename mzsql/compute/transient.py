@@ -16,7 +16,7 @@ import duckdb
 import pyarrow as pa
 from sqlglot import expressions as exp
 
-from mzsql.expr.engines import duckdb_connection, to_sql
+from mzsql.expr.engines import locked_connection, to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.render.dataflow import RenderedDataflow
 from mzsql.render.rendered import ArrangementSpec
@@ -43,10 +43,7 @@ def given(
 
 def bounded_connection(directory: str) -> duckdb.DuckDBPyConnection:
     """An in-process DuckDB that keeps `MEMORY_LIMIT` in memory and the rest in ``directory``."""
-    connection = duckdb_connection()
-    connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
-    connection.execute(f"SET temp_directory = '{directory.replace(chr(39), chr(39) * 2)}'")
-    return connection
+    return locked_connection(settings={"memory_limit": MEMORY_LIMIT, "temp_directory": directory})
 
 
 def load(

@@ -30,12 +30,12 @@ from mzsql.dbapi.values import (
     DateFromTicks,
     Interval,
     Jsonb,
+    Range,
     Time,
     TimeFromTicks,
     Timestamp,
     TimestampFromTicks,
 )
-from mzsql.repr.ranges import Range
 
 apilevel = "2.0"
 #: Threads may share the module and connections.

@@ -14,7 +14,7 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,12 +22,14 @@ import pyarrow as pa
 
 from mzsql.adapter.closing import close_all
 from mzsql.adapter.coordinator import Coordinator
+from mzsql.adapter.copy_paths import ANYWHERE, CopyPaths
 from mzsql.adapter.environment import Environment
 from mzsql.adapter.locations import Locations, locate
 from mzsql.adapter.reader import EnvironmentReader
 from mzsql.adapter.results import Result, as_columns
 from mzsql.adapter.session import Notice, Session
 from mzsql.adapter.subscribe import Subscription
+from mzsql.dbapi import arguments
 from mzsql.dbapi.cursor import Cursor
 from mzsql.dbapi.errors import InterfaceError, ProgrammingError, user_errors
 from mzsql.persist.settings import Maintenance, Settings
@@ -44,6 +46,11 @@ _log = logging.getLogger(__name__)
 _EXIT_SECONDS = 5.0
 
 Parameters = Sequence[object] | Mapping[str, object] | None
+
+
+_MAINTENANCE = ("in process", "elsewhere")
+#: What the catalog can keep.
+_GREATEST_GENERATION = 2**63 - 1
 
 
 class _Shared:
@@ -118,6 +125,15 @@ def _spark_of(given: SparkSession | None) -> Callable[[], SparkSession]:
     return _start_spark if given is None else lambda: given
 
 
+def _check_spark(given: object) -> None:
+    if given is None:
+        return
+    from pyspark.sql import SparkSession  # noqa: PLC0415  PySpark is loaded where it is needed
+
+    if not isinstance(given, SparkSession):
+        arguments.refuse("spark", "a SparkSession", given)
+
+
 def _start_spark() -> SparkSession:
     from mzsql.compute.spark_session import local_session  # noqa: PLC0415  PySpark is loaded where it is needed
 
@@ -138,7 +154,10 @@ class Connection:
         read_only: bool,
         deploy_generation: int | None = None,
         maintenance: Maintenance = "in process",
+        copy_paths: CopyPaths = ANYWHERE,
     ) -> None:
+        if not isinstance(locations, Locations):
+            arguments.refuse("locations", "what mzsql.connect() makes of its arguments", locations)
         self._given_spark = spark
         of_spark = None if spark is None else id(spark)
         self._key = (
@@ -151,11 +170,12 @@ class Connection:
         )
         self._lock = threading.RLock()
         self._session = Session()
+        self._session.copy_paths = copy_paths
         self._mz_spark: MzSpark | None = None
         self._streams: weakref.WeakSet[Subscription] = weakref.WeakSet()
         self._closed = False
-        self.autocommit = autocommit
-        self.locations = locations
+        self._autocommit = autocommit
+        self._locations = locations
         with _open_lock:
             shared = _open.get(self._key)
             if shared is None or shared.env.fenced:
@@ -172,6 +192,20 @@ class Connection:
         _connections.add(self)
 
     # --- PEP 249 ------------------------------------------------------------------------------
+
+    @property
+    def autocommit(self) -> bool:
+        """Whether each statement is a transaction; see the module's text."""
+        return self._autocommit
+
+    @autocommit.setter
+    def autocommit(self, value: bool) -> None:
+        self._autocommit = arguments.flag(value, "autocommit")
+
+    @property
+    def locations(self) -> Locations:
+        """Where the environment is."""
+        return self._locations
 
     def cursor(self) -> Cursor:
         """A new cursor."""
@@ -271,6 +305,8 @@ class Connection:
 
     def follow(self, stream: Subscription) -> None:
         """A subscription that ends with this connection. Cursors use this."""
+        if not isinstance(stream, Subscription):
+            arguments.refuse("stream", "a Subscription", stream)
         self._streams.add(stream)
 
     @property
@@ -325,6 +361,7 @@ class Connection:
                     EnvironmentReader(self._shared.env, self._shared.coordinator),
                     self._run_for_spark,
                     self._spark_options(),
+                    user_errors,
                 )
                 self._mz_spark.register()
             return self._mz_spark
@@ -362,6 +399,9 @@ class Connection:
             stdin: the file that COPY … FROM STDIN loads.
         """
         self._check_open()
+        sql, params = arguments.statement(sql), arguments.parameters(params)
+        if stdin is not None and not isinstance(stdin, Path):
+            arguments.refuse("stdin", "a Path, or None", stdin)
         with self._lock, user_errors():
             self._check_open()  # it may have been closed while this waited
             coordinator = self._shared.coordinator
@@ -397,6 +437,7 @@ def connect(
     read_only: bool = False,
     deploy_generation: int | None = None,
     maintenance: Maintenance = "in process",
+    copy_paths: Iterable[str | os.PathLike[str]] | None = None,
 ) -> Connection:
     """Open an environment, made where nothing is there yet.
 
@@ -412,19 +453,26 @@ def connect(
         deploy_generation: the generation of the deployment that this process belongs to; by default the one in charge. A higher one
             only reads until `Connection.promote` or ``mzsql deploy promote`` puts it in charge, which fences all lower ones for good.
         maintenance: whether this process compacts and cleans up what it writes, or leaves that ``"elsewhere"``, to ``mzsql maintain``.
+        copy_paths: the folders in which COPY may read and write files of this machine (``[]``: none), whatever a statement says; by
+            default all that the process may. What runs the statements of strangers names them.
 
     Raises:
+        ProgrammingError: an argument is not of its kind.
         OperationalError: what is there is not an environment, or one of a newer format.
     """
+    urls = {"blob": blob, "consensus": consensus, "oracle": oracle, "profile": profile}
+    places = {name: arguments.place(value, name) for name, value in urls.items()}
+    directory = arguments.directory(path)
+    arguments.flag(autocommit, "autocommit")
+    arguments.flag(read_only, "read_only")
+    if deploy_generation is not None:
+        arguments.whole(deploy_generation, "deploy_generation", 0, _GREATEST_GENERATION)
+    if maintenance not in _MAINTENANCE:
+        arguments.refuse("maintenance", " or ".join(map(repr, _MAINTENANCE)), maintenance)
+    _check_spark(spark)
+    confined = arguments.copy_paths(copy_paths)
     with user_errors():
-        locations = locate(
-            path,
-            blob=blob,
-            consensus=consensus,
-            oracle=oracle,
-            profile=profile,
-            create=not read_only,
-        )
+        locations = locate(directory, **places, create=not read_only)
         return Connection(
             locations,
             spark=spark,
@@ -432,4 +480,5 @@ def connect(
             read_only=read_only,
             deploy_generation=deploy_generation,
             maintenance=maintenance,
+            copy_paths=confined,
         )

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from mzsql.adapter.copy_to import CopyOut
+from mzsql.dbapi import arguments
 from mzsql.dbapi.errors import ProgrammingError, user_errors
 
 if TYPE_CHECKING:
@@ -76,10 +77,17 @@ class Copy:
         """Add bytes (or text, as UTF-8) in the format that COPY names."""
         if self._data is None:
             raise ProgrammingError("this COPY gives data: iterate it", sqlstate="0A000")
-        self._data.write(data.encode() if isinstance(data, str) else data)
+        if isinstance(data, str):
+            data = arguments.text(data, "data").encode()
+        elif not isinstance(data, bytes | bytearray | memoryview):
+            arguments.refuse("data", "bytes or a str", data)
+        with user_errors():
+            self._data.write(data)
 
     def write_row(self, row: Sequence[Any]) -> None:
         """Add one row of values, in COPY's text format with its defaults: for COPY … FROM STDIN without options."""
+        if not isinstance(row, Sequence) or isinstance(row, str | bytes | bytearray | memoryview):
+            arguments.refuse("a row", "a sequence of values", row)
         self.write("\t".join(_field(value) for value in row) + "\n")
 
 

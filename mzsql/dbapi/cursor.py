@@ -15,12 +15,18 @@ import pyarrow as pa
 from mzsql.adapter.copy_to import CopyOut
 from mzsql.adapter.results import Result, as_columns
 from mzsql.adapter.subscribe import Subscription
+from mzsql.dbapi import arguments
 from mzsql.dbapi.copying import Copy
-from mzsql.dbapi.errors import InterfaceError, NotSupportedError, ProgrammingError, user_errors
+from mzsql.dbapi.errors import (
+    Error,
+    InterfaceError,
+    NotSupportedError,
+    ProgrammingError,
+    user_errors,
+)
 from mzsql.dbapi.values import python_column
 from mzsql.frontend import parse_statements
 from mzsql.frontend.statements import CopyFrom, CopyTo
-from mzsql.repr.errors import SqlError
 from mzsql.repr.tables import piece
 from mzsql.repr.types import RelationDesc, type_name
 
@@ -39,8 +45,11 @@ class Cursor:
     """A cursor: runs statements and holds the last result."""
 
     def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-        self.arraysize = 1
+        # Not checked by its class, whose module uses this one.
+        if not hasattr(connection, "_session"):
+            arguments.refuse("connection", "a connection; call its cursor()", connection)
+        self._connection = connection
+        self._arraysize = 1
         self._result: Result | None = None
         self._rows: list[Row] | None = None
         # What `_rows` was made of, of a SUBSCRIBE.
@@ -48,6 +57,20 @@ class Cursor:
         self._at = 0
         self._closed = False
         self._stream: Subscription | None = None
+
+    @property
+    def connection(self) -> Connection:
+        """The connection that made it."""
+        return self._connection
+
+    @property
+    def arraysize(self) -> int:
+        """How many rows `fetchmany` gives where it is not told."""
+        return self._arraysize
+
+    @arraysize.setter
+    def arraysize(self, value: int) -> None:
+        self._arraysize = arguments.whole(value, "arraysize", 1)
 
     # --- running ------------------------------------------------------------------------------
 
@@ -59,6 +82,8 @@ class Cursor:
             parameters: a sequence or a mapping.
         """
         self._check_open()
+        operation = arguments.statement(operation)
+        parameters = arguments.parameters(parameters)
         self._reset()
         results = self.connection.run(operation, parameters)
         if any(result.copy is not None for result in results):
@@ -83,20 +108,25 @@ class Cursor:
         copy.write(data)`` or ``copy.write_row(values)`` loads all of it when the block ends without an exception, and nothing otherwise.
         """
         self._check_open()
+        operation = arguments.statement(operation)
+        parameters = arguments.parameters(parameters)
         self._reset()
         return Copy(self, operation, parameters)
 
     def takes_data(self, operation: str) -> bool:
         """Whether a text is one COPY … FROM STDIN. `Copy` uses this."""
+        operation = arguments.statement(operation)
         with user_errors():
             statements = parse_statements(operation)
         return any(isinstance(s, CopyFrom) and s.path is None for s in statements)
 
     def is_copy(self, operation: str) -> bool:
         """Whether a text has a COPY … TO STDOUT or FROM STDIN, which `copy` runs; False for one that cannot be parsed."""
+        operation = arguments.statement(operation)
         try:
-            statements = parse_statements(operation)
-        except SqlError:
+            with user_errors():
+                statements = parse_statements(operation)
+        except Error:
             return False  # running it will say what is wrong
         return any(isinstance(s, CopyFrom | CopyTo) and s.path is None for s in statements)
 
@@ -136,7 +166,8 @@ class Cursor:
     def executemany(self, operation: str, seq_of_parameters: Iterable[Parameters]) -> Cursor:
         """Run a statement for each set of parameters, as one transaction where none is open and the statement writes."""
         self._check_open()
-        sets = list(seq_of_parameters)
+        operation = arguments.statement(operation)
+        sets = arguments.sets_of_parameters(seq_of_parameters)
         # Threads may share the connection: no other's statement gets into this transaction.
         with self.connection._lock:
             return self._execute_each(operation, sets)
@@ -162,14 +193,22 @@ class Cursor:
 
     def callproc(self, procname: str, parameters: Sequence[object] = ()) -> None:
         """There are no stored procedures."""
-        del parameters
+        arguments.text(procname, "procname")
+        arguments.parameters(parameters)
         raise NotSupportedError(f"there are no stored procedures: {procname}", sqlstate="0A000")
 
-    def setinputsizes(self, sizes: object) -> None:
+    def setinputsizes(self, sizes: Sequence[object]) -> None:
         """Nothing to do (PEP 249 allows that)."""
+        self._check_open()
+        if not isinstance(sizes, Sequence) or isinstance(sizes, str | bytes | bytearray):
+            arguments.refuse("sizes", "a sequence", sizes)
 
     def setoutputsize(self, size: int, column: int | None = None) -> None:
         """Nothing to do (PEP 249 allows that)."""
+        self._check_open()
+        arguments.whole(size, "size", 0)
+        if column is not None:
+            arguments.whole(column, "column", 0)
 
     # --- results ------------------------------------------------------------------------------
 
@@ -253,7 +292,8 @@ class Cursor:
         Of a SUBSCRIBE: waits for one row (at most ``timeout`` seconds) and takes what else is there already; none: it is over, or the
         timeout came first (`Cursor.ended` tells which).
         """
-        wanted = self.arraysize if size is None else size
+        wanted = self.arraysize if size is None else arguments.whole(size, "size", 0)
+        timeout = arguments.seconds(timeout, "timeout")
         if self._stream is not None:
             found: list[Row] = []
             while len(found) < wanted and self._from_stream(

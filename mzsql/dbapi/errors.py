@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from mzsql.repr.errors import SqlError
+from mzsql.repr.errors import SqlError, internal_error, out_of_memory
 
 
 class Warning(Exception):  # noqa: A001  PEP 249's name
@@ -102,8 +102,14 @@ def from_sql(error: SqlError) -> DatabaseError:
 
 @contextlib.contextmanager
 def user_errors() -> Iterator[None]:
-    """Errors of the engine leave as PEP 249's."""
+    """Errors of the engine leave as PEP 249's; what is none of them is a bug of ours, and leaves as an `InternalError`."""
     try:
         yield
     except SqlError as error:
         raise from_sql(error) from error.__cause__
+    except (Error, Warning):
+        raise
+    except MemoryError as failure:
+        raise from_sql(out_of_memory()) from failure
+    except Exception as bug:  # whatever it is: nobody expected it
+        raise from_sql(internal_error(bug)) from bug

@@ -17,11 +17,20 @@ from typing import Any
 
 import pyarrow as pa
 
+from mzsql.dbapi import arguments
+from mzsql.dbapi.errors import DataError, ProgrammingError
 from mzsql.expr.evaluate import datum_text
+from mzsql.repr import ranges
 from mzsql.repr.decimals import numeric_text
-from mzsql.repr.ranges import Range
 from mzsql.repr.types import INTERVAL, SqlType, arrow_type
 from mzsql.repr.values import Map, arrow_text, datums, float_text, python_value
+
+
+class NoTimedelta(DataError, ValueError):
+    """An interval that is no timedelta."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, sqlstate="22008")
 
 
 @functools.total_ordering
@@ -31,9 +40,9 @@ class Interval:
     __slots__ = ("days", "microseconds", "months")
 
     def __init__(self, months: int = 0, days: int = 0, microseconds: int = 0) -> None:
-        self.months = months
-        self.days = days
-        self.microseconds = microseconds
+        self.months = arguments.whole(months, "months", -(2**31), 2**31 - 1)
+        self.days = arguments.whole(days, "days", -(2**31), 2**31 - 1)
+        self.microseconds = arguments.whole(microseconds, "microseconds", -(2**63), 2**63 - 1)
 
     def _key(self) -> int:
         # PostgreSQL compares intervals as if a month had 30 days and a day 24 hours.
@@ -43,7 +52,7 @@ class Interval:
         return self._key() == other._key() if isinstance(other, Interval) else NotImplemented
 
     def __lt__(self, other: Interval) -> bool:
-        return self._key() < other._key()
+        return self._key() < other._key() if isinstance(other, Interval) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(self._key())
@@ -55,11 +64,13 @@ class Interval:
         return datum_text(f"{self.months} {self.days} {self.microseconds}", INTERVAL)
 
     def as_timedelta(self) -> dt.timedelta:
-        """The same as a timedelta; ValueError where it has months, whose length varies."""
+        """The same as a timedelta; a DataError (and ValueError) where it has months, whose length varies, or is too long for one."""
         if self.months:
-            msg = f"an interval with months has no fixed length: {self}"
-            raise ValueError(msg)
-        return dt.timedelta(days=self.days, microseconds=self.microseconds)
+            raise NoTimedelta(f"an interval with months has no fixed length: {self}")
+        try:
+            return dt.timedelta(days=self.days, microseconds=self.microseconds)
+        except OverflowError:
+            raise NoTimedelta(f"an interval too long for a timedelta: {self}") from None
 
 
 class Jsonb:
@@ -68,7 +79,27 @@ class Jsonb:
     __slots__ = ("text",)
 
     def __init__(self, text: str) -> None:
-        self.text = text
+        self.text = arguments.text(text, "text")
+        try:
+            json.loads(text)
+        except json.JSONDecodeError as failure:
+            raise DataError(
+                f"invalid input syntax for type jsonb: {failure}",
+                hint="Give a document's text, as json.dumps() makes it.",
+                sqlstate="22P02",
+            ) from None
+        except (ValueError, RecursionError):  # numbers of thousands of digits, brackets likewise
+            raise DataError(
+                "invalid input syntax for type jsonb: a number is too long, or it nests too deeply",
+                sqlstate="22P02",
+            ) from None
+
+    @classmethod
+    def _fetched(cls, text: str) -> Jsonb:
+        """Of a text that is jsonb's already."""
+        made = cls.__new__(cls)
+        made.text = text
+        return made
 
     @property
     def value(self) -> Any:
@@ -86,6 +117,26 @@ class Jsonb:
 
     def __str__(self) -> str:
         return self.text
+
+
+class Range(ranges.Range):
+    """A range of values, as `mzsql.repr.ranges` has it."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        lower: Any = None,
+        upper: Any = None,
+        bounds: str = "[)",
+        *,
+        empty: bool = False,
+        text: str = "",
+    ) -> None:
+        if not isinstance(bounds, str) or bounds not in ranges.BOUNDS:
+            arguments.refuse("bounds", f"one of {', '.join(ranges.BOUNDS)}", bounds)
+        arguments.flag(empty, "empty")
+        super().__init__(lower, upper, bounds, empty=empty, text=arguments.text(text, "text"))
 
 
 def _numeric(value: decimal.Decimal) -> decimal.Decimal:
@@ -117,7 +168,7 @@ def converter(typ: SqlType) -> Callable[[Any], Any] | None:
         case "interval":
             return _interval
         case "jsonb":
-            return Jsonb
+            return Jsonb._fetched
         case "uuid":
             return uuid.UUID
         case "timestamptz":
@@ -236,22 +287,78 @@ DATETIME = TypeObject(
 )
 ROWID = TypeObject("ROWID", ())
 
-Date = dt.date
-Time = dt.time
-Timestamp = dt.datetime
-Binary = bytes
+
+_PARTS = (int, float, bytes, bytearray, memoryview, dt.tzinfo, type(None))
+
+
+def _made(make: Callable[..., Any], what: str, *parts: Any) -> Any:
+    """A value of Python's, or PEP 249's error where there is none of these parts."""
+    shown = ", ".join(arguments.shown(part) for part in parts)
+    if not all(isinstance(part, _PARTS) for part in parts):
+        # Nothing else is asked what it is: it may answer in any way.
+        raise ProgrammingError(f"not {what}: {shown}", sqlstate="22023")
+    try:
+        return make(*parts)
+    except TypeError as failure:
+        raise ProgrammingError(f"not {what}: {shown}: {failure}", sqlstate="22023") from None
+    except (ValueError, OverflowError, OSError) as failure:
+        raise DataError(f"not {what}: {shown}: {failure}", sqlstate="22008") from None
+
+
+def Date(year: int, month: int, day: int) -> dt.date:  # noqa: N802  PEP 249's name
+    """A date."""
+    return _made(dt.date, "a date", year, month, day)  # type: ignore[no-any-return]
+
+
+def Time(  # noqa: N802  PEP 249's name
+    hour: int = 0,
+    minute: int = 0,
+    second: int = 0,
+    microsecond: int = 0,
+    tzinfo: dt.tzinfo | None = None,
+) -> dt.time:
+    """A time of day."""
+    return _made(dt.time, "a time", hour, minute, second, microsecond, tzinfo)  # type: ignore[no-any-return]
+
+
+def Timestamp(  # noqa: N802  PEP 249's name
+    year: int,
+    month: int,
+    day: int,
+    hour: int = 0,
+    minute: int = 0,
+    second: int = 0,
+    microsecond: int = 0,
+    tzinfo: dt.tzinfo | None = None,
+) -> dt.datetime:
+    """A timestamp, with a time zone where there is a ``tzinfo``."""
+    parts = (year, month, day, hour, minute, second, microsecond, tzinfo)
+    return _made(dt.datetime, "a timestamp", *parts)  # type: ignore[no-any-return]
+
+
+def Binary(data: bytes | bytearray | memoryview) -> bytes:  # noqa: N802  PEP 249's name
+    """Bytes."""
+    if not isinstance(data, bytes | bytearray | memoryview):
+        arguments.refuse("data", "bytes", data)
+    return _made(bytes, "bytes", data)  # type: ignore[no-any-return]
+
+
+def _local(ticks: float) -> time.struct_time:
+    if not isinstance(ticks, int | float) or isinstance(ticks, bool):
+        arguments.refuse("ticks", "a number of seconds since the epoch", ticks)
+    return _made(time.localtime, "a time since the epoch", ticks)  # type: ignore[no-any-return]
 
 
 def DateFromTicks(ticks: float) -> dt.date:  # noqa: N802  PEP 249's name
     """A date from seconds since the epoch, local time."""
-    return dt.date(*time.localtime(ticks)[:3])
+    return Date(*_local(ticks)[:3])
 
 
 def TimeFromTicks(ticks: float) -> dt.time:  # noqa: N802  PEP 249's name
     """A time of day from seconds since the epoch, local time."""
-    return dt.time(*time.localtime(ticks)[3:6])
+    return Time(*_local(ticks)[3:6])
 
 
 def TimestampFromTicks(ticks: float) -> dt.datetime:  # noqa: N802  PEP 249's name
     """A timestamp from seconds since the epoch, local time."""
-    return dt.datetime(*time.localtime(ticks)[:6])
+    return Timestamp(*_local(ticks)[:6])

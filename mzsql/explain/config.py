@@ -16,8 +16,16 @@ from mzsql.repr.ids import GlobalId
 
 #: Other spellings of options.
 _ALIASES = {"node_ids": "node_identifiers"}
-#: What is understood, and not there yet.
-_MISSING = frozenset({"equivalences", "filter_pushdown", "linear_chains"})
+#: What is understood, and not there yet: it cannot be switched on.
+_MISSING = frozenset({"equivalences", "filter_pushdown", "linear_chains", "raw_plans"})
+#: Switches of Materialize's planning that stand where they stand here: what may be said of them.
+_FIXED = {
+    "enable_join_prioritize_arranged": True,
+    "enable_letrec_fixpoint_analysis": False,
+    "enable_new_outer_join_lowering": True,
+    "enable_variadic_left_join_lowering": False,
+    "reoptimize_imported_views": False,
+}
 
 
 class ExplainConfig(msgspec.Struct, frozen=True):
@@ -70,6 +78,11 @@ class ExplainConfig(msgspec.Struct, frozen=True):
                     hint=f"Options are: {listed}.",
                 )
             values[key] = _truth(name, value)
+            if key in _FIXED and values[key] != _FIXED[key]:
+                other = "true" if _FIXED[key] else "false"
+                raise Unsupported(
+                    f"EXPLAIN … WITH ({name} = {str(values[key]).lower()}) is not supported: it is always {other} here"
+                )
             if key in _MISSING and values[key]:
                 raise Unsupported(f"EXPLAIN … WITH ({name}) is not supported")
         return ExplainConfig(**values)

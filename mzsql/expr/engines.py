@@ -6,7 +6,13 @@ spelled with care fail instead of wrapping.
 
 from __future__ import annotations
 
+import atexit
+import functools
 import logging
+import os
+import shutil
+import tempfile
+import threading
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -18,6 +24,10 @@ from sqlglot.generators.spark import SparkGenerator
 
 from mzsql.expr.functions.table import Engine
 from mzsql.location import check_caller
+from mzsql.repr.garbage import undisturbed
+
+#: What one connection on which a user's statement runs may have in memory.
+MEMORY_BYTES = 4 << 30
 
 #: What a Spark session needs for right answers, beside what makes steps cheap.
 SPARK_STEP_SETTINGS: Mapping[str, str] = MappingProxyType(
@@ -51,25 +61,101 @@ _WRITERS: Mapping[Engine, tuple[type[Generator], str]] = MappingProxyType(
     {Engine.SPARK: (_SparkText, "spark"), Engine.DUCKDB: (_DuckDbText, "duckdb")}
 )
 
+#: A statement of more characters than this is a wide one.
+_WIDE_TEXT = 128 * 1024
+#: How the database of a wide statement is set: without the passes of DuckDB's optimizer that take the square of the number of expressions,
+#: seconds for two thousand columns. What they find (parts that are computed twice, projections that could be put elsewhere) is worth
+#: less than that in a statement of so many.
+WIDE_SETTINGS: Mapping[str, str] = MappingProxyType(
+    {"disabled_optimizers": "common_subexpressions,projection_placement"}
+)
+
 # sqlglot logs a line for every hint that DuckDB does not have.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
 
+@undisturbed()
 def to_sql(ast: exp.Expression, engine: Engine) -> str:
     """The statement's or expression's text, every identifier quoted."""
     writer, dialect = _WRITERS[engine]
     return writer(dialect=dialect, identify=True, comments=False).generate(ast)
 
 
-def duckdb_connection(path: str = ":memory:") -> duckdb.DuckDBPyConnection:
-    """A DuckDB connection with the settings that spellings rely on; it loads nothing from elsewhere."""
+def is_wide(statement: str) -> bool:
+    """Whether a statement has so many expressions that it belongs on a database with `WIDE_SETTINGS`."""
+    return len(statement) > _WIDE_TEXT
+
+
+def duckdb_connection(
+    path: str = ":memory:", settings: Mapping[str, str] = MappingProxyType({})
+) -> duckdb.DuckDBPyConnection:
+    """A DuckDB connection with the settings that spellings rely on, and others; it loads nothing from elsewhere.
+
+    It reads and writes what files it is told to, so nothing of a user's runs on it: that is what `locked_connection` is for.
+    """
     connection = duckdb.connect(
         path,
         config={
             "autoinstall_known_extensions": "false",
             "autoload_known_extensions": "false",
+            "allow_community_extensions": "false",
+            "preserve_insertion_order": "false",
+            **settings,
         },
     )
-    connection.execute("SET TimeZone = 'UTC'")
-    connection.execute("SET preserve_insertion_order = false")
+    # For its cursors, too.
+    connection.execute("SET GLOBAL TimeZone = 'UTC'")
     return connection
+
+
+def locked_connection(
+    path: str = ":memory:", settings: Mapping[str, str] = MappingProxyType({})
+) -> duckdb.DuckDBPyConnection:
+    """A connection on which a user's statement may run: the barrier behind the resolution of names.
+
+    Whatever is said on it, or on its cursors, reaches no file, database or extension, and changes no setting. What it needs beyond its
+    memory is in ``temp_directory``, by default in one of this process's own.
+
+    Args:
+        path: the database; it stays open to it.
+        settings: others than the usual ones.
+    """
+    given = {"memory_limit": memory_limit(), **settings}
+    if "temp_directory" not in given:
+        given["temp_directory"] = scratch_directory()
+    connection = duckdb_connection(path, given)
+    try:
+        for locked in ("SET enable_external_access = false", "SET lock_configuration = true"):
+            connection.execute(locked)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+@functools.cache
+def memory_limit() -> str:
+    """What one connection may have: `MEMORY_BYTES`, or less on a small machine."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return f"{min(MEMORY_BYTES, machine * 3 // 5) >> 20}MiB"
+
+
+_scratch: dict[int, str] = {}
+_scratch_lock = threading.Lock()
+
+
+def scratch_directory() -> str:
+    """A directory of this process's own, that nobody else may look into; it goes with the process."""
+    with _scratch_lock:
+        mine = _scratch.get(os.getpid())
+        if mine is None:
+            mine = tempfile.mkdtemp(prefix="mzsql-duckdb-")
+            _scratch[os.getpid()] = mine
+            atexit.register(_remove_scratch, os.getpid(), mine)
+        return mine
+
+
+def _remove_scratch(owner: int, directory: str) -> None:
+    # A fork's exit would otherwise take the parent's.
+    if os.getpid() == owner:
+        shutil.rmtree(directory, ignore_errors=True)

@@ -19,7 +19,7 @@ from sqlglot import expressions as exp
 
 from mzsql.expr import exact, functions, spell, whole
 from mzsql.expr.decimal_functions import total
-from mzsql.expr.engines import duckdb_connection, to_sql
+from mzsql.expr.engines import locked_connection, to_sql
 from mzsql.expr.folded_windows import argument_of, evaluated
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions import windows
@@ -91,9 +91,7 @@ class Evaluator:
     """
 
     def __init__(self, *, exact_numerics: bool = True) -> None:
-        self._connection = duckdb_connection()
-        self._connection.execute("SET threads = 1")
-        self._connection.execute(f"SET memory_limit = '{_MEMORY}'")
+        self._connection = locked_connection(settings={"threads": "1", "memory_limit": _MEMORY})
         self._lock = threading.Lock()
         self._exact = exact_numerics
         self._constants: dict[Scalar, Datum | EvalError] = {}

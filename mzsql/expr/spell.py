@@ -3,7 +3,8 @@
 Promise: `value` never throws; where the evaluation fails it is NULL or anything. `error` is a text: NULL where the evaluation succeeds, the
 message of the first failure where it does not, in the order of evaluation that Materialize has: arguments from left to right, then the
 function itself; of a CASE only the branch taken; of COALESCE up to the first value; an AND with a false argument and an OR with a
-true one do not fail whatever the others do. Both are typed exactly as the plan says.
+true one do not fail whatever the others do. Both are typed exactly as the plan says. What an engine would compute otherwise than the
+in-process evaluator does is evaluated by this one (`mzsql.expr.evaluated`).
 """
 
 from __future__ import annotations
@@ -12,15 +13,17 @@ from collections.abc import Sequence
 
 from sqlglot import expressions as exp
 
-from mzsql.expr import functions
+from mzsql.expr import evaluated, functions
+from mzsql.expr.engines import to_sql
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.literals import literal
+from mzsql.expr.functions.portable import PORTABLE_TABLES, is_portable
 from mzsql.expr.functions.sql import Ast, sql_type
-from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Sql
+from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Sql, TableFunc
 from mzsql.expr.scalar import Call, Column, If, Literal, LiteralError, Scalar, Unmaterializable
 from mzsql.location import check_caller
 from mzsql.repr.errors import InternalError
-from mzsql.repr.types import BOOLEAN, SqlType
+from mzsql.repr.types import BOOLEAN, TEXT, RelationType, SqlType
 
 __all__ = [
     "Known",
@@ -77,10 +80,10 @@ def error(expr: Scalar, columns: Sequence[Sql], engine: Engine) -> Ast | None:
 def typed(ast: Ast, typ: SqlType, engine: Engine) -> Ast:
     """The AST with the carrier of `typ` as its type; a boolean has it already."""
     if typ == BOOLEAN:
-        return ast.copy()
+        return s.own(ast)[0]
     carrier = sql_type(typ, engine)
     if isinstance(ast, exp.Cast) and ast.to == carrier:
-        return ast.copy()
+        return s.own(ast)[0]
     if typ.kind == "numeric":
         return s.try_cast_to(ast, carrier)
     return s.cast_to(ast, carrier)
@@ -98,10 +101,10 @@ def _value(expr: Scalar, columns: Sequence[Sql], engine: Engine) -> Sql:
             return Sql(literal(datum, typ, engine), typ)
         case LiteralError(typ=typ):
             return Sql(literal(None, typ, engine), typ)
-        case Call(func=key, args=args, typ=typ):
+        case Call(args=args, typ=typ):
             check_caller()
             given = [_value(arg, columns, engine) for arg in args]
-            return Sql(typed(functions.scalar(key).value(engine, given, typ), typ, engine), typ)
+            return Sql(typed(_called(expr, given, engine), typ, engine), typ)
         case If():
             condition, then, otherwise = (
                 _value(part, columns, engine)
@@ -112,6 +115,77 @@ def _value(expr: Scalar, columns: Sequence[Sql], engine: Engine) -> Sql:
             raise InternalError(
                 f"{func} has no value in a plan: it must be put in before rendering"
             )
+
+
+def _called(expr: Call, given: Sequence[Sql], engine: Engine) -> Ast:
+    """What a call's function makes of its arguments."""
+    func = functions.scalar(expr.func)
+    if runs_on(func, given, engine):
+        return func.value(engine, given, expr.typ)
+    inside, passed = _parameters(expr.args, given)
+    spelled = typed(func.value(Engine.DUCKDB, inside, expr.typ), expr.typ, Engine.DUCKDB)
+    return evaluated.call(func.key, to_sql(spelled, Engine.DUCKDB), passed, expr.typ)
+
+
+def _parameters(exprs: Sequence[Scalar], given: Sequence[Sql]) -> tuple[list[Sql], list[Sql]]:
+    """The arguments as what is evaluated elsewhere sees them, and those that are passed to it: constants stand in it."""
+    inside: list[Sql] = []
+    passed: list[Sql] = []
+    for arg, known in zip(exprs, given, strict=True):
+        if isinstance(arg, Literal):
+            inside.append(Sql(literal(arg.value, arg.typ, Engine.DUCKDB), arg.typ))
+        else:
+            inside.append(evaluated.parameter(len(passed), known.typ))
+            passed.append(known)
+    return inside, passed
+
+
+def runs_on(func: ScalarFunc, args: Sequence[Sql], engine: Engine) -> bool:
+    """Whether an engine computes a function of such arguments itself."""
+    return engine is Engine.DUCKDB or is_portable(func.key, [arg.typ for arg in args])
+
+
+def table_rows(
+    func: TableFunc,
+    exprs: Sequence[Scalar],
+    args: Sequence[Sql],
+    output: RelationType,
+    engine: Engine,
+) -> Ast:
+    """The array of a table function's rows; `args` are the expressions' values."""
+    first = func.output.columns[0].type
+    if engine is Engine.DUCKDB or func.key in PORTABLE_TABLES:
+        return func.rows(engine, args, first)
+    inside, passed = _parameters(exprs, args)
+    columns = output.columns
+    row = columns[0].type
+    if len(columns) > 1:
+        row = SqlType("record", fields=tuple(("", column) for column in columns))
+    result = SqlType("list", element=row)
+    rows = s.cast_to(func.rows(Engine.DUCKDB, inside, first), sql_type(result, Engine.DUCKDB))
+    return evaluated.call(func.key, to_sql(rows, Engine.DUCKDB), passed, result)
+
+
+def table_errors(
+    func: TableFunc, exprs: Sequence[Scalar], args: Sequence[Sql], typ: SqlType, engine: Engine
+) -> list[tuple[Ast, Ast]]:
+    """When a table function refuses its arguments, and with which message, in order of precedence."""
+    here = engine is Engine.DUCKDB or func.key in PORTABLE_TABLES
+    inside, passed = (list(args), []) if here else _parameters(exprs, args)
+    own = engine if here else Engine.DUCKDB
+    branches: list[tuple[Ast, Ast]] = []
+    for rule in func.errors:
+        if rule.possible is not None and not rule.possible([arg.typ for arg in args], typ):
+            continue
+        condition = rule.condition(own, inside, typ)
+        message = rule.message
+        shown = s.text(message) if isinstance(message, str) else message(own, inside, typ)
+        branches.append((condition, shown))
+    if here or not branches:
+        return branches
+    text = to_sql(typed(s.case(*branches), TEXT, Engine.DUCKDB), Engine.DUCKDB)
+    failure = typed(evaluated.call(f"{func.key}_error", text, passed, TEXT), TEXT, engine)
+    return [(s.is_not_null(failure), failure)]
 
 
 def _if_error(expr: If, columns: Sequence[Sql], engine: Engine) -> Ast | None:
@@ -162,14 +236,26 @@ def _call_error(expr: Call, columns: Sequence[Sql], engine: Engine) -> Ast | Non
     func = functions.scalar(expr.func)
     if func.errors:
         given = [_value(arg, columns, engine) for arg in expr.args]
-        own = rules_error(func.errors, given, expr.typ, engine, strict=func.strict)
+        own = _own_error(expr, func, given, engine)
         if own is not None:
             found.append(own)
     return _first(found) if found else None
 
 
+def _own_error(expr: Call, func: ScalarFunc, given: Sequence[Sql], engine: Engine) -> Ast | None:
+    """The message with which the function itself fails."""
+    if runs_on(func, given, engine):
+        return rules_error(func.errors, given, expr.typ, engine, strict=func.strict)
+    inside, passed = _parameters(expr.args, given)
+    own = rules_error(func.errors, inside, expr.typ, Engine.DUCKDB, strict=func.strict)
+    if own is None:
+        return None
+    text = to_sql(typed(own, TEXT, Engine.DUCKDB), Engine.DUCKDB)
+    return typed(evaluated.call(f"{func.key}_error", text, passed, TEXT), TEXT, engine)
+
+
 def _first(found: Sequence[Ast]) -> Ast:
-    return found[0].copy() if len(found) == 1 else s.coalesce(*found)
+    return s.own(found[0])[0] if len(found) == 1 else s.coalesce(*found)
 
 
 def rules_error(

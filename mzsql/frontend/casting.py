@@ -40,6 +40,8 @@ def cast(value: Typed, target: SqlType, context: str) -> Typed | None:
     if value.typ.kind == "unknown":
         return _from_unknown(value, target, context)
     if value.typ.kind == target.kind == "array":
+        if context == "assignment":
+            check_same_dimensions(value.typ, target)
         target = _of_dimensions(target, _dimensions(value.typ))
     if category(value.typ) == "string" and target.element is not None and context == "explicit":
         constant = _read_text(value, target)
@@ -96,6 +98,22 @@ def _of_dimensions(array: SqlType, count: int) -> SqlType:
     for _ in range(count):
         typ = SqlType("array", element=typ)
     return typ
+
+
+def check_same_dimensions(given: SqlType, wanted: SqlType) -> None:
+    """Raises Unsupported where an array would stand for one that has other dimensions, which are part of a column's type here."""
+    name = type_name(wanted)
+    has, wants = _dimensions(given), _dimensions(wanted)
+    if has == wants:
+        return
+    raise Unsupported(
+        f"an array of {_counted(has)} as a value of type {name} of {_counted(wants)} is not supported",
+        hint="A column has arrays of as many dimensions as its type was declared with: integer[][] has two.",
+    )
+
+
+def _counted(dimensions: int) -> str:
+    return "1 dimension" if dimensions == 1 else f"{dimensions} dimensions"
 
 
 def _read_text(value: Typed, target: SqlType) -> Typed | None:
@@ -199,7 +217,7 @@ def _from_unknown(value: Typed, target: SqlType, context: str) -> Typed | None:
         if simple is not None:
             return simple
         if target.kind in CONTAINERS:
-            return read_container(text, target)
+            return _as_wanted(read_container(text, target), target, context)
         typed = Typed(Literal(text, TEXT), TEXT, False)
     else:
         typed = Typed(value.expr, TEXT, value.nullable)
@@ -207,6 +225,16 @@ def _from_unknown(value: Typed, target: SqlType, context: str) -> Typed | None:
         return typed
     wider = "assignment" if context == "assignment" and target.kind in ("varchar", "char") else None
     return cast(typed, target, wider or "explicit")
+
+
+def _as_wanted(value: Typed, target: SqlType, context: str) -> Typed:
+    """A text that was read as an array, with the dimensions that are wanted; only a cast that is written takes what the text has."""
+    if context == "explicit" or target.kind != "array" or value.typ == target:
+        return value
+    if isinstance(value.expr, Literal) and value.expr.value == "[]":
+        return empty(target)
+    check_same_dimensions(value.typ, target)
+    return value
 
 
 def text_literal(text: str, target: SqlType) -> Typed | None:

@@ -18,6 +18,7 @@ from mzsql.frontend.casting import (
     CONTAINERS,
     can_cast,
     cast,
+    check_same_dimensions,
     empty,
     explicit,
     require,
@@ -72,6 +73,8 @@ def _wider(a: SqlType, b: SqlType, what: str, position: int | None) -> SqlType:
         if a.kind in ("varchar", "char"):
             return SqlType(a.kind)
         wider = common([a, b])
+        if wider is None and a.kind == "array" and type_name(a) == type_name(b):
+            check_same_dimensions(b, a)
         if wider is None:
             said = f"{what} types {type_name(a)} and {type_name(b)} cannot be matched"
             if a.kind == "record":

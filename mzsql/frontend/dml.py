@@ -197,6 +197,12 @@ def _complete(source: Planned, table: CatalogItem, columns: list[int]) -> hir.Re
 
 def _assigned(value: Typed, target: SqlType, column: str, position: int | None) -> Typed:
     done = cast(value, target, "assignment")
+    if done is None and type_name(value.typ) == type_name(target):
+        raise Unsupported(
+            f'column "{column}" of type {type_name(target)} has arrays of other dimensions than its expression',
+            position=position,
+            hint="A column has arrays of as many dimensions as its type was declared with.",
+        )
     if done is None:
         raise DatatypeMismatch(
             f'column "{column}" is of type {type_name(target)} but expression is of type {type_name(value.typ)}',

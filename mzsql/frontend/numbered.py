@@ -14,6 +14,13 @@ _QUOTED_OR_NUMBERED = re.compile(
     r"""|(?<![\w$])\$(?P<tag>(?:[^\W\d]\w*)?)\$.*?\$(?P=tag)\$|(?<![\w$])(?P<numbered>\$)\d""",
     re.DOTALL,
 )
+#: Whole strings, names and comments of a line; and the beginnings of those that do not end.
+_BEGINS = re.compile(
+    r"""(?<!\w)[eE]'(?:[^'\\]|\\.|'')*+'|(?<!(?<!\w)[eE])'(?:[^']|'')*+'|"(?:[^"]|"")*+"|--[^\n]*|(?P<comment>/\*)"""
+    r"""|(?<![\w$])\$(?P<tag>(?:[^\W\d]\w*)?)\$.*?\$(?P=tag)\$"""
+    r"""|(?P<open>'|"|(?<![\w$])\$(?:[^\W\d]\w*)?\$)""",
+    re.DOTALL,
+)
 _COMMENT_ENDS = re.compile(r"/\*|\*/")
 
 
@@ -25,6 +32,27 @@ def _comment_end(text: str, start: int) -> int:
         if depth == 0:
             return end.end()
     return len(text)
+
+
+def unended(text: str) -> tuple[str, int] | None:
+    """What begins in a text and does not end, and where (from 0): a comment, a quoted string or name; None where there is none."""
+    at = 0
+    while (found := _BEGINS.search(text, at)) is not None:
+        if found["comment"]:
+            at, depth = found.end(), 1
+            for end in _COMMENT_ENDS.finditer(text, at):
+                depth += 1 if end[0] == "/*" else -1
+                at = end.end()
+                if depth == 0:
+                    break
+            if depth:
+                return "multiline comment", found.start()
+        elif found["open"]:
+            kind = {"'": "quoted string", '"': "quoted identifier"}
+            return kind.get(found["open"][-1], "dollar-quoted string"), found.start("open")
+        else:
+            at = found.end()
+    return None
 
 
 def without_tags(text: str) -> str:

@@ -8,14 +8,23 @@ parameters the text is left as it is. Inside quotes and comments nothing is a pl
 from __future__ import annotations
 
 import datetime as dt
+import enum
 import math
 import re
+import sys
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
+from typing import Any
 
-from mzsql.repr.errors import InvalidParameter
+from mzsql.repr.decimals import MAX_DIGITS
+from mzsql.repr.errors import DataError, InvalidParameter, SqlError
 from mzsql.repr.ranges import Range
+
+_WHOLE_LIMIT = 10**MAX_DIGITS
+#: A Decimal with more digits before or behind its point is not written out: that it does not fit is clear.
+_WRITTEN_DIGITS = 2 * MAX_DIGITS
 
 _PIECES = re.compile(
     r"""
@@ -39,53 +48,99 @@ def bind_parameters(
 
     Raises:
         InvalidParameter: too few or too many parameters, a name that is missing, a value of a type that has no SQL type.
+        DataError: a value that no SQL value stands for, or a text with characters that no text of SQL has.
     """
+    check_text(text, "the statement", positions=True)
     if params is None:
         return text
     if isinstance(params, str | bytes):
         raise InvalidParameter("parameters must be a sequence or a mapping, not a string")
-    named = params if isinstance(params, Mapping) else None
-    values: list[object] = [] if isinstance(params, Mapping) else list(params)
-    used = 0
+    if isinstance(params, Mapping):
+        return _PIECES.sub(_Binding(named=params).replace, text)
+    binding = _Binding(values=_listed(params))
+    bound = _PIECES.sub(binding.replace, text)
+    used, given = binding.used, len(binding.values)
+    if used != given:
+        raise InvalidParameter(
+            f"the query has {used} placeholder{'' if used == 1 else 's'} but {given} "
+            f"parameter{' was' if given == 1 else 's were'} passed"
+        )
+    return bound
 
-    def replace(match: re.Match[str]) -> str:
-        nonlocal used
-        position = match.start() + 1
-        kind = match.lastgroup
-        if kind == "percent":
-            return "%"
-        if kind in ("string", "identifier", "comment", "dollar", "tag"):
-            return match[0].replace("%%", "%")
-        if kind == "stray":
+
+def _listed(params: Sequence[object]) -> list[object]:
+    with _callers("the parameters"):
+        return list(params)
+
+
+class _Binding:
+    """One pass over a text, which puts parameters in."""
+
+    def __init__(
+        self, values: Sequence[object] = (), named: Mapping[str, object] | None = None
+    ) -> None:
+        self.values = values
+        self.named = named
+        self.used = 0
+
+    def replace(self, match: re.Match[str]) -> str:
+        """What stands for a piece of the text."""
+        match match.lastgroup:
+            case "percent":
+                return "%"
+            case "string" | "identifier" | "comment" | "dollar" | "tag":
+                return match[0].replace("%%", "%")
+            case "name":
+                return self._by_name(match["name"], match.start() + 1)
+            case "next":
+                return self._next(match.start() + 1)
+            case _:
+                raise InvalidParameter(
+                    "only '%s' and '%(name)s' are allowed as placeholders",
+                    position=match.start() + 1,
+                    hint="Write %% for a per cent sign in a statement with parameters.",
+                )
+
+    def _by_name(self, name: str, position: int) -> str:
+        if self.named is None:
             raise InvalidParameter(
-                "only '%s' and '%(name)s' are allowed as placeholders",
-                position=position,
-                hint="Write %% for a per cent sign in a statement with parameters.",
+                "named placeholders need a mapping of parameters", position=position
             )
-        if kind == "name":
-            if named is None:
-                raise InvalidParameter(
-                    "named placeholders need a mapping of parameters", position=position
-                )
-            if match["name"] not in named:
-                raise InvalidParameter(
-                    f"query parameter missing: {match['name']}", position=position
-                )
-            return literal(named[match["name"]])
-        if named is not None:
+        with _callers(f"parameter {name!a}"):
+            # `in` first, as psycopg has it: a mapping may make what it is asked for.
+            value, there = (self.named[name], True) if name in self.named else (None, False)
+        if not there:
+            raise InvalidParameter(f"query parameter missing: {name}", position=position)
+        return literal(value)
+
+    def _next(self, position: int) -> str:
+        if self.named is not None:
             raise InvalidParameter(
                 "positional placeholders need a sequence of parameters", position=position
             )
-        used += 1
-        return literal(values[used - 1]) if used <= len(values) else ""
+        self.used += 1
+        # How many there should have been is told at the end.
+        return literal(self.values[self.used - 1]) if self.used <= len(self.values) else ""
 
-    bound = _PIECES.sub(replace, text)
-    if named is None and used != len(values):
-        raise InvalidParameter(
-            f"the query has {used} placeholder{'' if used == 1 else 's'} but {len(values)} "
-            f"parameter{' was' if len(values) == 1 else 's were'} passed"
-        )
-    return bound
+
+@contextmanager
+def _callers(what: str) -> Iterator[None]:
+    """The block runs methods of the caller's own objects: what they raise is told as theirs, with which object it was."""
+    try:
+        yield
+    except (SqlError, RecursionError, MemoryError):
+        raise
+    except Exception as failure:
+        raise InvalidParameter(f"{what} cannot be read: {_told(failure)}") from failure
+
+
+def _told(failure: Exception) -> str:
+    """An exception of the caller's by its kind, and its message where that can be had."""
+    kind = type(failure).__name__
+    try:
+        return f"{kind}: {failure}"
+    except Exception:  # its `__str__` is the caller's code, too
+        return kind
 
 
 def literal(value: object) -> str:
@@ -93,33 +148,115 @@ def literal(value: object) -> str:
 
     Raises:
         InvalidParameter: no SQL type for values of this type.
+        DataError: no SQL value for this value of a type that has them.
     """
-    if value is None:
+    if value is None or _is_missing(value):
         return "NULL"
-    for kind, spell in _SPELLINGS:
-        if isinstance(value, kind):
-            return spell(value)
-    if all(hasattr(value, part) for part in ("months", "days", "microseconds")):
-        return f"{_quoted(str(value))}::interval"
-    if type(value).__name__ == "Jsonb":
-        return f"{_quoted(str(value))}::jsonb"
-    if isinstance(value, Range):
-        # Which of the range types it is, the statement says.
-        return _quoted(str(value))
-    if hasattr(value, "item") and callable(value.item):
-        return literal(value.item())  # a scalar of numpy
-    raise InvalidParameter(f"cannot adapt type {type(value).__name__!r} to a SQL type")
+    kind = type(value).__name__
+    with _callers(f"a parameter of type {kind!r}"):
+        for of, spell in _SPELLINGS:
+            if isinstance(value, of):
+                return spell(value)
+        if isinstance(value, Range):
+            # Which of the range types it is, the statement says.
+            return _quoted(str(value))
+        numpy = sys.modules.get("numpy")
+        if numpy is not None and isinstance(value, numpy.generic | numpy.ndarray):
+            return _of_numpy(numpy, value)
+        if all(hasattr(value, part) for part in ("months", "days", "microseconds")):
+            return f"{_quoted(str(value))}::interval"
+        if kind == "Jsonb":
+            return f"{_quoted(str(value))}::jsonb"
+    raise InvalidParameter(
+        f"cannot adapt type {kind!r} to a SQL type",
+        hint="Pass a document as mzsql.Jsonb(json.dumps(value))." if kind == "dict" else None,
+    )
+
+
+def _is_missing(value: object) -> bool:
+    """Whether it is one of pandas' marks of a value that is not there."""
+    kind = type(value)
+    return kind.__name__ in ("NaTType", "NAType") and kind.__module__.startswith("pandas.")
+
+
+def _of_numpy(numpy: Any, value: Any) -> str:
+    """A scalar or an array of numpy's."""
+    if isinstance(value, numpy.ndarray):
+        return literal(list(value)) if value.ndim else literal(value[()])
+    if isinstance(value, numpy.datetime64 | numpy.timedelta64) and numpy.isnat(value):
+        return "NULL"
+    if isinstance(value, numpy.datetime64):
+        if numpy.datetime_data(value.dtype)[0] in ("Y", "M", "W", "D"):
+            return f"'{_era(numpy.datetime_as_string(value, unit='D'))}'::date"
+        return f"'{_era(numpy.datetime_as_string(value, unit='us', casting='unsafe'))}'::timestamp"
+    if isinstance(value, numpy.timedelta64):
+        if numpy.datetime_data(value.dtype)[0] in ("Y", "M"):
+            return f"'{value.astype('timedelta64[M]').astype(int)} months'::interval"
+        length = value.astype("timedelta64[us]")
+        exact = length.item()  # a timedelta where it has one
+        return (
+            _timedelta(exact)
+            if isinstance(exact, dt.timedelta)
+            else f"'{length.astype(int)} microseconds'::interval"
+        )
+    if isinstance(value, numpy.floating):
+        return _float(float(value))
+    plain = value.item()
+    if isinstance(plain, numpy.generic):
+        raise InvalidParameter(f"cannot adapt type {type(value).__name__!r} to a SQL type")
+    return literal(plain)
+
+
+def _era(text: str) -> str:
+    """A date in numpy's text, whose years go on below 1, in SQL's."""
+    sign, year, rest = re.fullmatch(r"(-?)(\d+)(.*)", text).groups()  # type: ignore[union-attr]
+    before = bool(sign) or not int(year)
+    return f"{1 + int(year):04}{rest} BC" if before else f"{int(year):04}{rest}"
+
+
+def _text(value: object) -> str:
+    assert isinstance(value, str)
+    return _quoted(str.__str__(value))
 
 
 def _quoted(text: str) -> str:
-    if "\0" in text:
-        raise InvalidParameter("a text parameter cannot contain the character U+0000")
+    check_text(text, "a text parameter")
     return "'" + text.replace("'", "''") + "'"
 
 
+def check_text(text: str, what: str, *, positions: bool = False) -> None:
+    """Check that a text has only characters that a text of SQL may have.
+
+    Raises:
+        InvalidParameter: it holds U+0000 or half of a surrogate pair (22021).
+    """
+    at = text.find("\0")
+    bad = "0x00"
+    if at < 0:
+        try:
+            text.encode()
+        except UnicodeEncodeError as failure:
+            at = failure.start
+        else:
+            return
+        bad = " ".join(f"0x{byte:02x}" for byte in text[at].encode(errors="surrogatepass"))
+    raise InvalidParameter(
+        f'invalid byte sequence for encoding "UTF8": {bad}',
+        detail=f"Character {at + 1} of {what} is {text[at]!a}.",
+        position=at + 1 if positions else None,
+        sqlstate="22021",
+    )
+
+
 def _integer(value: object) -> str:
-    number = int(str(int(value)))  # type: ignore[call-overload]
-    return str(number) if number >= 0 else f"({number})"
+    assert isinstance(value, int)
+    if abs(value) >= _WHOLE_LIMIT:  # its text may take long to make
+        raise DataError(
+            f"an int parameter is out of range for type numeric: exceeds maximum precision {MAX_DIGITS}",
+            sqlstate="22003",
+        )
+    number = int.__repr__(value)
+    return f"({number})" if value < 0 else number
 
 
 def _float(value: object) -> str:
@@ -129,15 +266,29 @@ def _float(value: object) -> str:
     elif math.isinf(value):
         shown = "Infinity" if value > 0 else "-Infinity"
     else:
-        shown = repr(value)
+        shown = float.__repr__(value)
     return f"'{shown}'::double precision"
 
 
 def _decimal(value: object) -> str:
     assert isinstance(value, Decimal)
-    if not value.is_finite():
-        raise InvalidParameter(f"numeric parameters must be finite, not {value}")
-    text = f"{value:f}"
+    if value.is_nan():
+        return "'NaN'::numeric"
+    if value.is_infinite():
+        raise DataError(
+            f"numeric parameters cannot be infinite: {value}",
+            hint="Pass a float: double precision has infinities.",
+            sqlstate="22003",
+        )
+    _, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    if value and not -_WRITTEN_DIGITS < value.adjusted() < _WRITTEN_DIGITS:
+        shown = f"{value:E}" if len(digits) <= MAX_DIGITS else "a Decimal parameter"
+        raise DataError(
+            f'"{shown}" is out of range for type numeric: exceeds maximum precision {MAX_DIGITS}',
+            sqlstate="22003",
+        )
+    text = f"{value:f}" if value or -exponent in range(MAX_DIGITS) else "0"
     return f"({text})" if text.startswith("-") else text
 
 
@@ -145,7 +296,11 @@ def _timestamp(value: object) -> str:
     assert isinstance(value, dt.datetime)
     if value.tzinfo is None:
         return f"'{value.isoformat(sep=' ')}'::timestamp"
-    utc = value.astimezone(dt.UTC)
+    try:
+        utc = value.astimezone(dt.UTC)
+    except OverflowError:
+        # In UTC it is before the year 1 or after 9999, which SQL has and Python has not.
+        return f"'{value.isoformat(sep=' ')}'::timestamptz"
     return f"'{utc.isoformat(sep=' ')}'::timestamptz"
 
 
@@ -172,7 +327,15 @@ def _bytes(value: object) -> str:
 
 def _list(value: object) -> str:
     assert isinstance(value, list | tuple)
+    if not value:
+        return "'{}'"  # of which type, its place says
     return f"ARRAY[{', '.join(literal(v) for v in value)}]"
+
+
+def _enum(value: object) -> str:
+    """The member's name, as psycopg writes it; one that is a text or a number as well has come by as such."""
+    assert isinstance(value, enum.Enum)
+    return _quoted(value.name)
 
 
 _SPELLINGS: tuple[tuple[type | tuple[type, ...], Callable[[object], str]], ...] = (
@@ -180,12 +343,13 @@ _SPELLINGS: tuple[tuple[type | tuple[type, ...], Callable[[object], str]], ...] 
     (int, _integer),
     (float, _float),
     (Decimal, _decimal),
-    (str, lambda v: _quoted(str(v))),
+    (str, _text),
     (dt.datetime, _timestamp),
-    (dt.date, lambda v: f"'{v}'::date"),
+    (dt.date, lambda v: f"'{dt.date.isoformat(v)}'::date"),  # type: ignore[arg-type]
     (dt.time, _time),
     (dt.timedelta, _timedelta),
     (uuid.UUID, lambda v: f"'{v}'::uuid"),
     ((bytes, bytearray, memoryview), _bytes),
     ((list, tuple), _list),
+    (enum.Enum, _enum),
 )

@@ -21,6 +21,7 @@ from mzsql.frontend.parse_dml import WritingParser
 from mzsql.frontend.parse_pieces import QUERY_STARTS
 from mzsql.frontend.tokens import tokenize
 from mzsql.repr.errors import SqlError, SqlSyntaxError, Unsupported
+from mzsql.repr.garbage import undisturbed
 
 #: Statements of PostgreSQL, Materialize and Spark that there are not, with what to use instead where there is something.
 _UNSUPPORTED: dict[str, str | None] = {
@@ -45,6 +46,7 @@ _UNSUPPORTED: dict[str, str | None] = {
 }
 
 
+@undisturbed()
 def parse_statements(text: str) -> list[st.Statement]:
     """Parse a text of statements separated by semicolons; empty statements are skipped.
 
@@ -86,10 +88,9 @@ def _parse_chunk(tokens: list[Token], source: st.Source) -> st.Statement:
         raise SqlSyntaxError(problem.message, position=problem.position) from None
     except SqlError:
         raise
-    except RecursionError:
-        raise
-    except (SqlglotError, AttributeError, TypeError, ValueError, IndexError, KeyError) as error:
-        # sqlglot trips over its own feet on some broken texts; where it stood is where the text is at fault.
+    except SqlglotError as error:
+        # What sqlglot finds wrong without our words for it; where it stood is where the text is at fault. Any other exception is a bug
+        # of the parser, and passes through as what it is.
         at = parser._curr or None
         raise SqlSyntaxError(
             f"Expected a valid expression, found {describe(at)}",

@@ -147,6 +147,8 @@ class SessionParser(DefinitionParser):
                     f"Expected a valid explain plan option name, found {' '.join(words)!r}",
                     position=position,
                 )
+            if any(name == before for before, _ in found):
+                raise SqlSyntaxError(f"{name.upper()} specified more than once", position=position)
             value: bool = True
             if self.p._match(TokenType.EQ):
                 text = self.p._curr.text.lower() if self.p._curr else ""

@@ -37,8 +37,10 @@ from mzsql.frontend.query import QueryPlanner
 from mzsql.frontend.retention import altered, missing, with_retention
 from mzsql.frontend.shown import plan_show
 from mzsql.repr.errors import SqlError, Unsupported
+from mzsql.repr.garbage import undisturbed
 
 
+@undisturbed()
 def plan_statement(
     statement: st.Statement, catalog: CatalogView, *, table_keys: bool = False
 ) -> plans.Plan:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as ms
+from mzsql.expr.key_values import as_key
 from mzsql.expr.relation import Relation as Node
 from mzsql.expr.typing import node_type
 from mzsql.repr.datum import Row
@@ -114,7 +115,10 @@ class Rel:
     @staticmethod
     def join_all(inputs: Sequence[Rel], classes: Sequence[Sequence[int]]) -> Rel:
         """Rows side by side that agree in each class of columns."""
-        equivalences = tuple(tuple(ms.Column(c) for c in members) for members in classes)
+        columns = [column for part in inputs for column in part.typ.columns]
+        equivalences = tuple(
+            tuple(as_key(ms.Column(c), columns) for c in members) for members in classes
+        )
         node = mir.Join(tuple(i.mir for i in inputs), equivalences)
         return Rel(node, node_type(node, [i.typ for i in inputs]))
 

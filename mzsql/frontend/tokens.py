@@ -9,7 +9,7 @@ from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from mzsql.frontend.dialect import Dialect
-from mzsql.frontend.numbered import without_tags
+from mzsql.frontend.numbered import unended, without_tags
 from mzsql.repr.errors import SqlSyntaxError
 
 #: How many brackets may stand open at once.
@@ -21,7 +21,7 @@ def tokenize(text: str) -> list[Token]:
     try:
         tokens = Dialect().tokenize(without_tags(text))
     except TokenError as error:
-        raise SqlSyntaxError(*_token_problem(text)) from error
+        raise _token_problem(text) from error
     depth = 0
     for token in tokens:
         if token.token_type in (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE):
@@ -37,13 +37,7 @@ def tokenize(text: str) -> list[Token]:
     return tokens
 
 
-def _token_problem(text: str) -> tuple[str]:
-    """What a text that has no tokens lacks."""
-    comment = text.rfind("/*")
-    if comment > text.rfind("*/") and not text.count("'", 0, comment) % 2:
-        return ("unterminated multiline comment",)
-    if text.count('"') % 2:
-        return ("unterminated quoted identifier",)
-    if "$$" in text and text.count("$$") % 2:
-        return ("unterminated dollar-quoted string",)
-    return ("unterminated quoted string",)
+def _token_problem(text: str) -> SqlSyntaxError:
+    """What a text that has no tokens lacks, and where that begins."""
+    what, at = unended(text) or ("quoted string", None)
+    return SqlSyntaxError(f"unterminated {what}", position=None if at is None else at + 1)

@@ -88,6 +88,8 @@ def resolve_type(node: exp.DataType, named: TypeLookup | None = None) -> SqlType
             raise UndefinedObject('type "array" does not exist')
         return check_levels(SqlType(name.lower(), element=resolve_type(element, named)))
     if name == "MAP":
+        if len(node.expressions) != 2:
+            raise UndefinedObject('type "map" does not exist')
         key, value = node.expressions
         if resolve_type(key, named).kind != "text":
             raise Unsupported("the keys of a map are of type text")

@@ -11,7 +11,9 @@ from mzsql.expr import functions
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
 from mzsql.expr.functions import windows
+from mzsql.expr.key_values import as_key
 from mzsql.expr.mfp import MapFilterProject
+from mzsql.expr.typing import relation_type
 from mzsql.lir import plan as lir
 from mzsql.lir import rows
 
@@ -91,7 +93,12 @@ def key_val_plan(
             mfp = rows.over_arrangement(mfp, form)
         return mfp.optimize()
 
-    return lir.KeyValPlan(make(reduce.group_key), make([a.expr for a in reduce.aggregates]))
+    columns = relation_type(reduce.input).columns
+    keys, values = (
+        [as_key(expr, columns) for expr in exprs]
+        for exprs in (reduce.group_key, [a.expr for a in reduce.aggregates])
+    )
+    return lir.KeyValPlan(make(keys), make(values))
 
 
 def mfp_after(

@@ -22,6 +22,7 @@ from typing import Any
 from mzsql.location.attempts import attempted
 from mzsql.location.directories import make_directory
 from mzsql.location.errors import Determinate, Indeterminate, LocationError
+from mzsql.location.privacy import make_file, warn_if_open
 
 _MODE_PAUSE = 0.02
 _OPEN_SECONDS = 10.0
@@ -73,7 +74,11 @@ class Database:
         _forks.add(self)
         with self.guard("open"):
             # SQLite sees to the entries of its files, but not to that of a new directory.
-            make_directory(Path(self.path).absolute().parent)
+            file = Path(self.path).absolute()
+            make_directory(file.parent)
+            warn_if_open(file)
+            # SQLite makes its log, and what else it puts beside it, with the rights of the database.
+            make_file(file)
             self._make(schema)
             self._identity = self._found()
 

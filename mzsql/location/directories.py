@@ -12,6 +12,8 @@ import errno
 import os
 from pathlib import Path
 
+from mzsql.location.privacy import PRIVATE_DIRECTORY
+
 
 def fsync_directory(directory: Path) -> None:
     """Make the directory's present entries durable; where it cannot be opened, by writing out everything there is."""
@@ -28,7 +30,7 @@ def fsync_directory(directory: Path) -> None:
 
 
 def make_directory(directory: Path) -> None:
-    """Make ``directory`` and its parents; those made here are durable.
+    """Make ``directory`` and its parents; those made here are durable, and their owner's alone.
 
     Raises:
         NotADirectoryError: something else is in the way.
@@ -41,7 +43,7 @@ def make_directory(directory: Path) -> None:
         directory = directory.parent
     for path in reversed(missing):
         with contextlib.suppress(FileExistsError):
-            os.mkdir(path)  # noqa: PTH102
+            os.mkdir(path, PRIVATE_DIRECTORY)  # noqa: PTH102
         if not path.is_dir() and path.exists():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
         with contextlib.suppress(FileNotFoundError):

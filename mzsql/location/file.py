@@ -21,6 +21,7 @@ from mzsql.location.directories import Durable, fsync_directory, make_directory
 from mzsql.location.errors import Determinate, Indeterminate, UsageError
 from mzsql.location.hookspecs import Serves, hookimpl
 from mzsql.location.keys import check_blob_key
+from mzsql.location.privacy import PRIVATE_FILE, close_to_others, warn_if_open
 from mzsql.location.protocols import Blob, Unfinished
 from mzsql.location.urls import local_path, local_url
 
@@ -42,6 +43,7 @@ class FileBlob:
         self._swept = False
         self._durable = Durable(self.root)
         try:
+            warn_if_open(self.root)
             make_directory(self._temporary)
         except OSError as failure:
             raise self._failed(Determinate, "open", "", failure) from failure
@@ -243,8 +245,15 @@ class FileBlob:
         except OSError as failure:
             raise self._failed(Determinate, "remove", unfinished.upload, failure) from failure
 
+    def _down_to(self, path: Path) -> Iterator[Path]:
+        """The directories below the root that a file is in."""
+        for directory in path.parents:
+            if directory == self.root:
+                return
+            yield directory
+
     def make_durable(self, keys: Sequence[str]) -> None:
-        """Fsync files others have written by path, and the directories down to them."""
+        """Fsync files others have written by path, and the directories down to them; they are the store's own from here on."""
         directories: dict[Path, None] = {}
         try:
             for key in keys:
@@ -254,8 +263,13 @@ class FileBlob:
                     os.fsync(descriptor)
                 finally:
                     os.close(descriptor)
-                directories[path.parent] = None
+                close_to_others(path)
+                with contextlib.suppress(FileNotFoundError):
+                    # Hadoop's checksum of it.
+                    close_to_others(path.with_name(f".{path.name}.crc"))
+                directories.update(dict.fromkeys(self._down_to(path)))
             for directory in directories:
+                close_to_others(directory)
                 fsync_directory(directory)
                 self._durable.ensure(directory)
         except OSError as failure:
@@ -278,7 +292,7 @@ def _read_exactly(descriptor: int, offset: int, length: int) -> bytes:
 
 
 def _write_durably(path: Path, value: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE)
     try:
         rest = memoryview(value)
         while rest:

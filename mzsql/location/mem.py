@@ -7,6 +7,7 @@ the process. Nothing survives the process.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 from urllib.parse import SplitResult
@@ -176,6 +177,10 @@ class MemOracle:
         with self._timestamps.lock:
             self._timestamps.read = max(self._timestamps.read, ts)
             self._timestamps.write = max(self._timestamps.write, ts)
+
+    def clock_ms(self) -> int:
+        """The machine's clock, whatever the handle's says."""
+        return time.time_ns() // 1_000_000
 
     def close(self) -> None:
         """Nothing to release."""

@@ -25,7 +25,7 @@ from pathlib import Path
 import msgspec
 
 from mzsql.location.errors import InvalidUrl
-from mzsql.location.urls import shown_url
+from mzsql.location.urls import check_text, shown_url
 
 SCHEME = "profile:"
 _CONFIG = "MZSQL_CONFIG"
@@ -65,6 +65,7 @@ def profile(
         InvalidUrl: there is none, or what there is of it cannot be read.
     """
     variables = os.environ if variables is None else variables
+    check_text(name, "the name of a profile")
     if not _NAME.fullmatch(name):
         raise InvalidUrl(
             f"not the name of a profile: {name!r}",
@@ -100,7 +101,11 @@ def profile(
 def _file(variables: Mapping[str, str]) -> Path | None:
     named = variables.get(_CONFIG)
     if named:
-        if not Path(named).is_file():
+        try:
+            there = Path(named).is_file()
+        except OSError as failure:
+            raise InvalidUrl(f"{_CONFIG} names no file: {failure.strerror}") from None
+        if not there:
             raise InvalidUrl(f"{_CONFIG} names {named}, which is no file")
         return Path(named)
     places = [Path(_FILE), Path.home() / ".config" / "mzsql" / _FILE]
@@ -113,8 +118,15 @@ def _profiles(path: Path) -> dict[str, dict[str, str]]:
         with path.open("rb") as file:
             read = tomllib.load(file)
         return msgspec.convert(read.get("profiles", {}), dict[str, dict[str, str]])
-    except (OSError, tomllib.TOMLDecodeError, msgspec.ValidationError) as failure:
+    except (
+        OSError,
+        tomllib.TOMLDecodeError,
+        UnicodeDecodeError,
+        msgspec.ValidationError,
+    ) as failure:
         raise InvalidUrl(f"{path} cannot be read: {failure}") from None
+    except RecursionError:
+        raise InvalidUrl(f"{path} cannot be read: it nests too deeply") from None
 
 
 def _checked(what: str, entries: Mapping[str, str]) -> dict[str, str]:

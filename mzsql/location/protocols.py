@@ -165,3 +165,14 @@ class TimestampOracle(Protocol):
 
     def close(self) -> None:
         """Release what the handle holds. Idempotent."""
+
+
+@runtime_checkable
+class Clocked(Protocol):
+    """A timestamp oracle whose backend has a clock: the server's, or the machine's that all who can open it share.
+
+    It tells a machine whose own clock is fast before it allocates a timestamp that is far ahead.
+    """
+
+    def clock_ms(self) -> int:
+        """The backend's clock, asked for now: milliseconds since the epoch."""

@@ -338,6 +338,13 @@ class SqliteOracle:
             ts,
         )
 
+    def clock_ms(self) -> int:
+        """The machine's clock, by SQLite."""
+        _, rows = self._database.run(
+            "read the clock", "SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
+        )
+        return int(rows[0][0])
+
     def close(self) -> None:
         """Close the connections."""
         self._database.close()

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterator
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
-from mzsql.location.errors import InvalidUrl
+from mzsql.location.errors import InvalidUrl, UsageError
 
 _HIDDEN = "***"
 _SECRET_NAME = re.compile(r"pass|pwd|secret|token|credential|signature|auth$|sig$|sas$|key$|keyid$")
@@ -22,12 +22,30 @@ _HOSTS = re.compile(r"[^:,]*(:[0-9]*)?(,[^:,]*(:[0-9]*)?)*")
 _SHORTEST_REPLACED = 4
 
 
+def check_text(value: object, what: str) -> None:
+    """Check that a program has given text, which can be written as UTF-8.
+
+    Raises:
+        UsageError: it has not.
+    """
+    if not isinstance(value, str):
+        raise UsageError(f"{what} must be a str, not {type(value).__name__}")
+    fits = True
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        fits = False  # and raised outside: the error holds the text, which may be secret
+    if not fits:
+        raise UsageError(f"{what} must be Unicode text: it has a lone surrogate")
+
+
 def split_url(url: str) -> SplitResult:
     """``url`` in its parts.
 
     Raises:
         InvalidUrl: it has no scheme, or is no URL at all.
     """
+    check_text(url, "a URL")
     split: SplitResult | None
     try:
         split = urlsplit(url)
@@ -87,6 +105,8 @@ def _shown_options(text: str) -> str:
 def _text_of(url: str | SplitResult) -> str:
     if isinstance(url, str):
         return url
+    if not isinstance(url, SplitResult):
+        return f"({type(url).__name__}, which is no URL)"
     # Not `geturl`, which makes file:///./a of file:./a and sqlite:/a of sqlite:///a.
     place = f"//{url.netloc}{url.path}" if url.netloc or url.path.startswith("/") else url.path
     query = f"?{url.query}" if url.query else ""
@@ -226,7 +246,12 @@ def local_path(url: SplitResult) -> str:
 
 
 def local_url(scheme: str, path: str) -> str:
-    """The URL of a local path, with what would end a path percent-escaped; the reverse of `local_path`."""
+    """The URL of a local path, with what would end a path percent-escaped; the reverse of `local_path`.
+
+    Raises:
+        UsageError: the path is no text.
+    """
+    check_text(path, "a path")
     quoted = quote(path, safe="/:~+@,= ()")
     if quoted.startswith("//"):
         quoted = "/" + quoted.lstrip("/")

@@ -1,4 +1,4 @@
-"""What wraps any timestamp oracle: batched reads, a bound on clock skew, metrics; the oracle that serves from memory; switching.
+"""What wraps any timestamp oracle: batched reads, a bound on clocks that are fast, metrics; the one that serves from memory; switching.
 
 `open_oracle` opens one by URL with all of it, `open_switching_oracle` one whose implementation a setting chooses. An oracle itself is a
 backend, see `mzsql.location`.
@@ -10,15 +10,16 @@ import functools
 import time
 from collections.abc import Callable
 
-from mzsql.location import Consensus, TimestampOracle
+from mzsql.location import Clocked, Consensus, TimestampOracle
 from mzsql.location import open_oracle as open_bare_oracle
 from mzsql.oracle.batching import BatchingOracle
-from mzsql.oracle.errors import OracleClosed, OracleFenced, OracleReadOnly, OracleTimeout
+from mzsql.oracle.bounded_clock import MAX_AHEAD_MS, BoundedClock
+from mzsql.oracle.errors import ClockSkew, OracleClosed, OracleFenced, OracleReadOnly, OracleTimeout
 from mzsql.oracle.in_memory import InMemoryOracle, Serving
 from mzsql.oracle.metrics import MeteredOracle, OracleMetrics
 from mzsql.oracle.read_only import ReadOnlyOracle
 from mzsql.oracle.reservation import Ledger
-from mzsql.oracle.skew import MAX_AHEAD_MS, SkewGuard
+from mzsql.oracle.skew import SkewGuard
 from mzsql.oracle.switching import IMPLEMENTATIONS, SwitchingOracle, Wish
 from mzsql.oracle.timeline import CATALOG, EPOCH_MS, WALL_CLOCK
 
@@ -28,6 +29,8 @@ __all__ = [
     "IMPLEMENTATIONS",
     "MAX_AHEAD_MS",
     "BatchingOracle",
+    "BoundedClock",
+    "ClockSkew",
     "InMemoryOracle",
     "Ledger",
     "MeteredOracle",
@@ -59,6 +62,13 @@ def process_metrics() -> OracleMetrics:
     return OracleMetrics()
 
 
+def _consult(clock: BoundedClock, bare: object, timeline: str, metrics: OracleMetrics) -> None:
+    """Have ``clock`` believed no further than by the clock of a backend that has one."""
+    if isinstance(bare, Clocked):
+        asks = metrics.op(timeline, "clock")
+        clock.consult(lambda: asks.timed(bare.clock_ms))
+
+
 def wrap_oracle(
     oracle: TimestampOracle,
     timeline: str,
@@ -66,11 +76,16 @@ def wrap_oracle(
     *,
     metrics: OracleMetrics | None = None,
 ) -> TimestampOracle:
-    """``oracle`` metered, guarded against skew (on wall-clock timelines), with batched reads."""
+    """``oracle`` metered, guarded against fast clocks (on wall-clock timelines), with batched reads.
+
+    Give it a `BoundedClock` that the oracle has too, and no jump of the clock gets past the guard.
+    """
     metrics = process_metrics() if metrics is None else metrics
     metered: TimestampOracle = MeteredOracle(oracle, timeline, metrics)
     if timeline in WALL_CLOCK:
-        metered = SkewGuard(metered, now)
+        clock = now if isinstance(now, BoundedClock) else BoundedClock(now)
+        _consult(clock, oracle, timeline, metrics)
+        metered = SkewGuard(metered, clock)
     return BatchingOracle(metered, observe=metrics.observe_batch(timeline))
 
 
@@ -79,6 +94,7 @@ def open_oracle(
     timeline: str = EPOCH_MS,
     now: Callable[[], int] = wall_clock_ms,
     *,
+    monotonic: Callable[[], float] = time.monotonic,
     read_only: bool = False,
     metrics: OracleMetrics | None = None,
 ) -> TimestampOracle:
@@ -88,13 +104,18 @@ def open_oracle(
         url: where it is.
         timeline: which one.
         now: the wall clock in milliseconds.
+        monotonic: seconds of the clock that never jumps.
         read_only: whether it must not be moved (a timeline that is there already is opened without a write then).
         metrics: where to count; by default in prometheus_client's default registry.
 
     Raises:
         UnknownScheme, InvalidUrl: no plugin serves the URL.
     """
+    metrics = process_metrics() if metrics is None else metrics
+    clock = BoundedClock(now, monotonic=monotonic)
+    now = clock if timeline in WALL_CLOCK else now
     bare = open_bare_oracle(url, timeline, now)
+    _consult(clock, bare, timeline, metrics)
     if read_only:
         bare = ReadOnlyOracle(bare)
     return wrap_oracle(bare, timeline, now, metrics=metrics)
@@ -115,8 +136,8 @@ def open_switching_oracle(
 ) -> SwitchingOracle:
     """The oracle that the setting names: the one at ``url`` with batched reads, or this process's memory.
 
-    It is not guarded against skew: timestamps handed out before a switch must be carried over, whatever the clock says. Put a `SkewGuard`
-    around it.
+    It is not guarded against fast clocks: timestamps handed out before a switch must be carried over, whatever the clock says. Put a
+    `SkewGuard` around it, with the `BoundedClock` that it was opened with.
 
     Args:
         url: where the distributed one is.
@@ -132,6 +153,8 @@ def open_switching_oracle(
     """
     metrics = process_metrics() if metrics is None else metrics
     bare = open_bare_oracle(url, timeline, now)
+    if isinstance(now, BoundedClock):
+        _consult(now, bare, timeline, metrics)
     if read_only:
         bare = ReadOnlyOracle(bare)
     metered = MeteredOracle(bare, timeline, metrics)

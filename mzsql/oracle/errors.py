@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mzsql.location import Determinate
+from mzsql.location import Determinate, UsageError
 from mzsql.repr.errors import SqlError, Unsupported
 
 
@@ -16,6 +16,12 @@ class OracleClosed(Determinate):
 
 class OracleFenced(SqlError):
     """The timestamps that this process served, or their implementation, are somebody else's now; what was read meanwhile may be too old."""
+
+    sqlstate = "55000"
+
+
+class ClockSkew(UsageError):
+    """This machine's clock is ahead of what others know; nothing was allocated or applied."""
 
     sqlstate = "55000"
 

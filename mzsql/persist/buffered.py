@@ -22,7 +22,9 @@ from mzsql.persist.clock import Deadline
 from mzsql.persist.columns import normalize
 from mzsql.persist.errors import ExpiredHandle, InvalidBounds
 from mzsql.persist.parts import Updates, tables
+from mzsql.repr.errors import SqlError, ThreadFailed
 from mzsql.repr.frontier import Frontier, is_timestamp, less_than, show
+from mzsql.threads import Supervised
 
 if TYPE_CHECKING:
     from mzsql.persist.write import WriteHandle
@@ -72,12 +74,14 @@ class BufferedWriter:
         self._broken = False
         self._closing = False
         self._closed = False
-        self._thread: threading.Thread | None = None
+        self._thread: Supervised | None = None
         if self._context.threads:
-            self._thread = threading.Thread(
-                target=self._run, name="mzsql-persist-flush", daemon=True
+            self._thread = self._context.supervisor.start(
+                "buffered-writer",
+                self._run,
+                thread_name="mzsql-persist-flush",
+                object_id=writer.shard_id,
             )
-            self._thread.start()
 
     @property
     def upper(self) -> Frontier:
@@ -167,7 +171,8 @@ class BufferedWriter:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        if self._thread is not None and self._thread is not threading.current_thread():
+        if self._thread is not None:
+            self._thread.stop()
             self._thread.join()
 
     def expire(self) -> None:
@@ -207,7 +212,12 @@ class BufferedWriter:
         if failure is not None:
             if not self._broken:
                 self._failure = None
-            raise failure
+            if isinstance(failure, SqlError):
+                raise failure
+            raise ThreadFailed(
+                f"shard {self._writer.shard_id}: the thread that flushes the buffered writer has ended: "
+                f"{type(failure).__name__}: {failure}"
+            ) from failure
 
     def _check_open(self) -> None:
         if self._closing or self._closed:
@@ -320,8 +330,8 @@ class BufferedWriter:
         older.upper = newer.upper
         self._buffer = older
 
-    def _run(self) -> None:
-        """The thread that flushes what is due."""
+    def _run(self, _: Supervised) -> None:
+        """The thread that flushes what is due. What an append raises is for the writer's next call; it ends with the writer."""
         with self._changed:
             while not (self._closed or self._broken):
                 if self._due():

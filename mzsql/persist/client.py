@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Self
 from uuid import UUID
 
+import msgspec
 import pyarrow as pa
 from prometheus_client import CollectorRegistry
 
@@ -35,9 +36,15 @@ from mzsql.persist.batch import KeySpec
 from mzsql.persist.cache import DIRECTORY_BYTES, MEMORY_BYTES, BlobCache, CachedBlob
 from mzsql.persist.clock import Clock, Deadline, Patience, SystemClock
 from mzsql.persist.columns import check_schema, encode_schema
-from mzsql.persist.commands import Finalize, RegisterCritical, RegisterReader
+from mzsql.persist.commands import (
+    Finalize,
+    RegisterCritical,
+    RegisterReader,
+    Retire,
+    Sweep,
+)
 from mzsql.persist.critical import CriticalReader
-from mzsql.persist.errors import ExpiredHandle, MissingPart, NewerVersion
+from mzsql.persist.errors import ExpiredHandle, Holder, MissingPart, NewerVersion
 from mzsql.persist.inspection import (
     ShardReport,
     StrangersReport,
@@ -54,9 +61,11 @@ from mzsql.persist.opened import Opened
 from mzsql.persist.read import ReadHandle
 from mzsql.persist.settings import Settings
 from mzsql.persist.state import ShardState
+from mzsql.persist.watch import Watch, lapsed
 from mzsql.persist.write import WriteHandle
 from mzsql.repr.errors import SqlError
 from mzsql.repr.version import VERSION
+from mzsql.threads import Supervised, Supervisor
 
 _log = logging.getLogger(__name__)
 
@@ -80,6 +89,7 @@ class PersistClient:
         registry: where metrics are kept; prometheus_client's default registry by default.
         version: the program's version, as the shards it changes remember it (`mzsql.persist.versions`).
         cache: what was read of ``blob``, which is then not asked for it again.
+        supervisor: runs the client's threads, and those of whoever works with it; one of its own by default.
     """
 
     def __init__(
@@ -96,11 +106,13 @@ class PersistClient:
         registry: CollectorRegistry | None = None,
         version: str = VERSION,
         cache: BlobCache | None = None,
+        supervisor: Supervisor | None = None,
     ) -> None:
         self.blob = blob
         self.consensus = consensus
         self._owns_backends = False
         clock = clock or SystemClock()
+        self.supervisor = supervisor or Supervisor(clock=clock, rng=rng, registry=registry)
         meter = Meter(metrics_of(registry), clock)
         measured = meter.blob(blob, scheme_of(blob_url, blob))
         self.cache = cache
@@ -116,7 +128,10 @@ class PersistClient:
             threads=background,
             meter=meter,
             version=version,
+            supervisor=self.supervisor,
             places=tuple(shown_url(url) for url in (blob_url, consensus_url) if url is not None),
+            keeps_leases=background,
+            watch=Watch(clock),
         )
         self._lock = threading.Lock()
         # Whoever has a handle keeps its shard; of the others the latest are kept.
@@ -126,13 +141,12 @@ class PersistClient:
         self._closed = False
         self._queue: dict[str, Opened] = {}
         self._wake = threading.Condition()
-        self._threads: list[threading.Thread] = []
+        self._threads: list[Supervised] = []
         if background:
             # Two threads, as a long compaction must not let leases run out.
-            for name, target in (("maintenance", self._work), ("leases", self._keep_leases)):
-                thread = threading.Thread(target=target, name=f"mzsql-persist-{name}", daemon=True)
+            for name, work in (("maintenance", self._work), ("leases", self._keep_leases)):
+                thread = self.supervisor.start(name, work, thread_name=f"mzsql-persist-{name}")
                 self._threads.append(thread)
-                thread.start()
 
     @classmethod
     def open(
@@ -269,8 +283,9 @@ class PersistClient:
         reader_id = "r" + self._context.new_id()
         check_text(purpose, "a purpose")
         command = RegisterReader(reader_id, self._context.settings.reader_lease_ms, purpose)
+        asked_at = self._context.clock.monotonic()
         registered = opened.shard.apply(command, opened.deadline(timeout))
-        return ReadHandle(opened, reader_id, registered)
+        return ReadHandle(opened, reader_id, registered, asked_at)
 
     @metered("open_critical_reader")
     def open_critical_reader(
@@ -463,10 +478,54 @@ class PersistClient:
 
     @metered("finalize")
     def finalize(self, shard_id: str, *, timeout: float | None = None) -> None:
-        """End a shard: both frontiers become empty, whoever holds them, its objects are deleted, and a tombstone stays. Idempotent."""
+        """End a shard: both frontiers become empty, its objects are deleted, and a tombstone stays. Idempotent.
+
+        Readers that are open in this client end with it. What anybody else may read is not taken away.
+
+        Raises:
+            ShardHeld: critical readers, or readers of other processes, hold the shard; says which. Nothing was changed.
+        """
         opened = self._open(shard_id, None, None, timeout)
         deadline = self._context.deadline(timeout)
-        opened.shard.apply(Finalize(), deadline)
+        opened.shard.apply(Finalize(opened.registered_readers()), deadline)
+        self._clear_away(opened, deadline)
+
+    @metered("retire")
+    def retire(self, shard_id: str, *, timeout: float | None = None) -> tuple[Holder, ...]:
+        """End a shard once no reader holds it; until then it takes no new ones. Idempotent.
+
+        Whoever lets go last, or the first to find that the last one's lease has run out, ends it. Its objects are then deleted by the
+        next upkeep, or by calling this again.
+
+        Returns:
+            Who holds it: critical readers and readers under a lease, of this process and of others. Nobody: it has ended.
+        """
+        opened = self._open(shard_id, None, None, timeout)
+        deadline = self._context.deadline(timeout)
+        dropped = opened.registered_readers(dropped=True)
+        held: tuple[Holder, ...] = opened.shard.apply(Retire(dropped), deadline)
+        if not held:
+            self._clear_away(opened, deadline)
+        return held
+
+    @metered("sweep")
+    def sweep(self, shard_id: str, *, timeout: float | None = None) -> None:
+        """Expire the handles of the shard whose leases this process has seen run out."""
+        opened = self._open(shard_id, None, None, timeout)
+        opened.shard.apply(Sweep(), self._context.deadline(timeout))
+
+    def unchanged_ms(self, state: ShardState) -> int:
+        """How long the state has been its shard's latest, as seen by this process."""
+        return self._context.watch.unchanged_ms(state)
+
+    def swept(self, state: ShardState) -> ShardState:
+        """The state without the readers whose leases this process has seen run out."""
+        gone = lapsed(state, self._context.watch.sightings(state))
+        live = {i: reader for i, reader in state.readers.items() if i not in gone}
+        return msgspec.structs.replace(state, readers=live)
+
+    def _clear_away(self, opened: Opened, deadline: Deadline) -> None:
+        """Delete what a shard that has ended leaves, and forget it."""
         maintain(opened, deadline, all_due=True)
         self._forget(opened)
 
@@ -490,7 +549,10 @@ class PersistClient:
             self._queue[opened.shard_id] = opened
             self._wake.notify()
 
-    def _maintain_quietly(self, opened: Opened, deadline: Deadline | None = None) -> None:
+    def _maintain_quietly(
+        self, opened: Opened, deadline: Deadline | None = None, *, raising: bool = False
+    ) -> None:
+        """Maintain a shard; a store that fails puts it off, and so does a bug, which is raised where a thread is to show it."""
         seconds = self._context.settings.timeout
         if deadline is not None:
             # Whoever waits for a call is not to wait for a backend that fails much longer than for the call itself.
@@ -504,13 +566,16 @@ class PersistClient:
             _log.log(level, "shard %s: maintenance put off: %s", opened.shard_id, failure)
         except Exception as failure:
             self._count_failure(failure)
+            if raising:
+                failure.add_note(f"while shard {opened.shard_id} was maintained")
+                raise
             _log.exception("shard %s: maintenance failed", opened.shard_id)
 
     def _count_failure(self, failure: Exception) -> None:
         self._context.meter.metrics.maintenance_failures.labels(error_kind(failure)).inc()
 
-    def _work(self) -> None:
-        """The thread that maintains what was queued."""
+    def _work(self, thread: Supervised) -> None:
+        """The thread that maintains what was queued; a shard is in the queue once, however often it is queued."""
         while True:
             with self._wake:
                 self._wake.wait_for(lambda: self._closed or bool(self._queue))
@@ -518,13 +583,22 @@ class PersistClient:
                     return
                 queued = deque(self._queue.values())
                 self._queue.clear()
-            while queued and not self._closed:
-                self._maintain_quietly(queued.popleft())
+            try:
+                while queued and not self._closed:
+                    # What fails unexpectedly is queued again by the next change of its shard, the others wait for the next beginning.
+                    self._maintain_quietly(queued.popleft(), raising=True)
+                    thread.well()
+            finally:
+                with self._wake:
+                    self._queue = {one.shard_id: one for one in queued} | self._queue
 
-    def _keep_leases(self) -> None:
-        """The thread that renews leases in time."""
-        while not self._context.closing.wait(_HEARTBEAT_CHECK_SECONDS):
+    def _keep_leases(self, thread: Supervised) -> None:
+        """The thread that renews leases in time; begun anew after a failure, it looks at once."""
+        while not self._closed:
             self._renew_leases()
+            thread.well()
+            if self._context.closing.wait(_HEARTBEAT_CHECK_SECONDS):
+                return
 
     def _renew_leases(self) -> None:
         with self._lock:
@@ -532,20 +606,26 @@ class PersistClient:
         for opened in open_shards:
             if opened.shard.state.finalized and not opened.readers:
                 self._forget(opened)
-        for opened, reader in [(o, r) for o in open_shards for r in o.readers]:
-            if self._closed or not reader.heartbeat_due():
-                continue
+        # Readers first: with one of a shard its other handles are renewed.
+        readers = [(o, r) for o in open_shards for r in o.readers]
+        handles: list[tuple[Opened, ReadHandle | WriteHandle]] = [*readers]
+        handles += [(opened, writer) for opened in open_shards for writer in opened.writers]
+        bug: Exception | None = None
+        for opened, handle in handles:
             try:
-                reader.heartbeat()
+                if self._closed or not handle.heartbeat_due():
+                    continue
+                handle.heartbeat()
             except SqlError as failure:
                 if isinstance(failure, ExpiredHandle | NewerVersion):
-                    opened.discard_reader(reader)  # there is nothing left to renew
-                _log.warning(
-                    "shard %s: reader %s not renewed: %s",
-                    reader.shard_id,
-                    reader.reader_id,
-                    failure,
-                )
+                    opened.discard(handle)  # there is nothing left to renew
+                _log.warning("shard %s: a lease was not renewed: %s", handle.shard_id, failure)
+            except Exception as failure:
+                # It keeps no other lease from being renewed.
+                failure.add_note(f"while a lease of shard {handle.shard_id} was renewed")
+                bug = bug or failure
+        if bug is not None:
+            raise bug
 
     def close(self) -> None:
         """Expire this client's handles, stop its thread, and close the backends it opened. Idempotent.
@@ -559,17 +639,21 @@ class PersistClient:
             self._closed = True
             open_shards = list(self._opened.values())
             readers = [reader for opened in open_shards for reader in opened.readers]
-            handles: list[ReadHandle | WriteHandle] = [*readers, *self._writers.values()]
+            writers = {w.writer_id: w for opened in open_shards for w in opened.writers}
+            writers.update(self._writers)
+            handles: list[ReadHandle | WriteHandle] = [*readers, *writers.values()]
         self._context.closing.set()
         with self._wake:
             self._wake.notify_all()
         for opened in open_shards:
             opened.interrupt()
         for thread in self._threads:
+            thread.stop()
+        for thread in self._threads:
             # It ends with the backend call it is in; one that does not answer is not waited for.
             thread.join(_CLOSE_SECONDS)
             if thread.is_alive():
-                _log.warning("%s is left in a call of a backend that does not answer", thread.name)
+                _log.warning("%s is left in a call of a backend that does not answer", thread)
         deadline = self._context.deadline(_CLOSE_SECONDS)
         for handle in handles:
             try:

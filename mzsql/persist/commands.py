@@ -2,13 +2,16 @@
 
 Promise: `transition` depends on nothing but its arguments, changes nothing, and is idempotent: a command that was already committed
 (seen after an error that left this open) is recognised and not applied again. A command that does not fit the state raises a usage
-error, and every command of a program too old for the shard is refused. Readers and writers whose lease has run out, by the clock that
-comes with the command, leave the state with the next command; their expiry does not move since, which only a downgrade does. Once
-since is empty no batch stays in the state: what is appended from then on is garbage at once.
+error, and every command of a program too old for the shard is refused. Readers and writers whose lease has run out, as seen by the
+process that the command is of (`mzsql.persist.watch`), leave the state with the next command, which records them as expired: what they
+try from then on is refused, and never registers them anew. Their expiry does not move since, which only a downgrade does. A command
+shows that the handle it is of lives, so it expires any but that one. Once since is empty no batch stays in the state: what is appended
+from then on is garbage at once. A shard ends when nobody holds it: what critical and leased readers hold is not taken from them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -16,9 +19,18 @@ from msgspec import UNSET
 
 from mzsql.location.errors import UsageError
 from mzsql.persist.batch import BlobPart, InlinePart, Part
-from mzsql.persist.errors import ExpiredHandle, InvalidBounds, ShardFinalized, UpperMismatch
+from mzsql.persist.errors import (
+    ExpiredHandle,
+    Holder,
+    InvalidBounds,
+    ShardFinalized,
+    ShardHeld,
+    UpperMismatch,
+)
 from mzsql.persist.state import (
+    EXPIRED_KEPT,
     CriticalHold,
+    Expired,
     LeasedReader,
     ShardState,
     StateDiff,
@@ -26,13 +38,17 @@ from mzsql.persist.state import (
     Writer,
 )
 from mzsql.persist.versions import check_version, newer
+from mzsql.persist.watch import Sighting, lapsed
 from mzsql.repr.errors import Fenced
 from mzsql.repr.frontier import Frontier, Timestamp, is_timestamp, join, less_equal, show
 from mzsql.repr.version import VERSION
 
 
 class CompareAndAppend(msgspec.Struct, frozen=True):
-    """Add ``parts`` with times in ``[lower, upper)`` iff the shard's upper is ``lower``. Result: `None`."""
+    """Add ``parts`` with times in ``[lower, upper)`` iff the shard's upper is ``lower``. Result: `None`.
+
+    The first append registers the writer; one that ``registered`` before and is not in the state has expired.
+    """
 
     writer_id: str
     token: str
@@ -42,6 +58,14 @@ class CompareAndAppend(msgspec.Struct, frozen=True):
     lease_ms: int
     inline_total_bytes: int
     purpose: str = ""
+    registered: bool = False
+
+
+class RenewWriter(msgspec.Struct, frozen=True):
+    """Renew a writer's lease, and those of ``also``, other handles of the same process. Nothing for a writer that never appended."""
+
+    writer_id: str
+    also: tuple[str, ...] = ()
 
 
 class ExpireWriter(msgspec.Struct, frozen=True):
@@ -59,11 +83,15 @@ class RegisterReader(msgspec.Struct, frozen=True):
 
 
 class DowngradeSince(msgspec.Struct, frozen=True):
-    """Move a leased reader to a later since and seqno hold; with the present ones, a heartbeat."""
+    """Move a leased reader to a later since and seqno hold; with the present ones, a heartbeat.
+
+    The leases of ``also``, other handles of the same process, are renewed along with it.
+    """
 
     reader_id: str
     since: Frontier
     seqno_hold: int
+    also: tuple[str, ...] = ()
 
 
 class ExpireReader(msgspec.Struct, frozen=True):
@@ -127,12 +155,28 @@ class Collect(msgspec.Struct, frozen=True):
     rollups: tuple[int, ...]
 
 
+class Sweep(msgspec.Struct, frozen=True):
+    """Expire the handles whose leases have run out, and end an ending shard that nobody holds any more."""
+
+
 class Finalize(msgspec.Struct, frozen=True):
-    """Empty both frontiers, whoever holds them."""
+    """Empty both frontiers, unless a reader other than ``besides`` holds them, which is an error."""
+
+    besides: tuple[str, ...] = ()
+
+
+class Retire(msgspec.Struct, frozen=True):
+    """Empty both frontiers, or have that happen once no reader holds them any more. Result: who holds them now.
+
+    The readers ``besides`` are expired: whoever registered them knows that nobody reads with them any more.
+    """
+
+    besides: tuple[str, ...] = ()
 
 
 Command: TypeAlias = (
     CompareAndAppend
+    | RenewWriter
     | ExpireWriter
     | RegisterReader
     | DowngradeSince
@@ -143,17 +187,19 @@ Command: TypeAlias = (
     | ApplyMerge
     | AddRollup
     | Collect
+    | Sweep
     | Finalize
+    | Retire
 )
 
 
 class InlineOverflow(Exception):
     """The batch would bring more inline bytes than the state may carry.
 
-    ``doubtful_since`` is the wall time of the first attempt that may have been committed all the same, if there was one.
+    ``doubtful`` is the seqno that the first attempt would have, or has, which may have been committed all the same, if there was one.
     """
 
-    doubtful_since: int | None = None
+    doubtful: int | None = None
 
 
 class Transition(NamedTuple):
@@ -164,9 +210,20 @@ class Transition(NamedTuple):
 
 
 def transition(
-    state: ShardState, command: Command, now_ms: int, version: str = VERSION
+    state: ShardState,
+    command: Command,
+    now_ms: int,
+    version: str = VERSION,
+    sightings: Mapping[str, Sighting] | None = None,
 ) -> Transition:
-    """What ``command``, of a program of ``version``, does to ``state`` at wall time ``now_ms``.
+    """What ``command``, of a program of ``version``, does to ``state``.
+
+    Args:
+        state: the shard's.
+        command: what to do.
+        now_ms: the wall time, which the state notes for people; nothing is decided by it.
+        version: the program's.
+        sightings: how long the process that the command is of has seen other processes' handles unrenewed.
 
     Raises:
         UsageError: the command does not fit the state.
@@ -174,30 +231,20 @@ def transition(
         InlineOverflow: too much would be inline.
     """
     check_version(version, state.applier_version, f"shard {state.shard_id}")
-    seqno = state.seqno + 1
-    walltime = max(state.walltime_ms + 1, now_ms)
-    base = StateDiff(
-        seqno=seqno,
-        walltime_ms=walltime,
-        readers={
-            i: None for i, r in state.readers.items() if r.heartbeat_ms + r.lease_ms < walltime
-        },
-        writers={
-            i: None for i, w in state.writers.items() if w.heartbeat_ms + w.lease_ms < walltime
-        },
-        applier_version=version if newer(version, state.applier_version) else UNSET,
-    )
+    base = _base(state, command, now_ms, version, sightings or {})
     match command:
         case CompareAndAppend():
             return _compare_and_append(state, command, base)
         case RegisterReader():
             return _register_reader(state, command, base)
+        case RenewWriter():
+            return _renew_writer(state, command, base)
         case DowngradeSince():
             return _downgrade_since(state, command, base)
         case ExpireReader():
             if command.reader_id not in state.readers:
                 return Transition(None)
-            return Transition(_with_reader(base, command.reader_id, None))
+            return Transition(_let_go(state, _with_reader(base, command.reader_id, None)))
         case ExpireWriter():
             if command.writer_id not in state.writers:
                 return Transition(None)
@@ -211,7 +258,8 @@ def transition(
             if hold is None:
                 return Transition(None)
             _check_token(state, command.reader_id, hold, command.token)
-            return Transition(msgspec.structs.replace(base, critical={command.reader_id: None}))
+            released = msgspec.structs.replace(base, critical={command.reader_id: None})
+            return Transition(_let_go(state, released))
         case ApplyMerge():
             return _apply_merge(state, command, base)
         case AddRollup():
@@ -223,8 +271,137 @@ def transition(
             return Transition(diff, True)
         case Collect():
             return _collect(state, command, base)
+        case Sweep():
+            if not base.expired and not (state.ending and not _holders(state, base)):
+                return Transition(None)
+            return Transition(_let_go(state, base))
         case Finalize():
+            held = [h for h in _holders(state, base) if h.id not in command.besides]
+            if held and not state.finalized:
+                raise ShardHeld(state.shard_id, held)
             return _finalize(state, base)
+        case Retire():
+            return _retire(state, command, base)
+
+
+def _base(
+    state: ShardState,
+    command: Command,
+    now_ms: int,
+    version: str,
+    sightings: Mapping[str, Sighting],
+) -> StateDiff:
+    """What every change brings: the leases that have run out are recorded, of those recorded before the oldest are forgotten."""
+    seqno = state.seqno + 1
+    own = (getattr(command, "reader_id", None), getattr(command, "writer_id", None))
+    out = {i: seen for i, seen in lapsed(state, sightings).items() if i not in own}
+    expired: dict[str, Expired | None] = {}
+    for i, seen in out.items():
+        handle = state.readers.get(i) or state.writers[i]
+        expired[i] = Expired(seqno, seen.unseen_ms, handle.purpose)
+    surplus = len(state.expired) + len(expired) - EXPIRED_KEPT
+    if expired and surplus > 0:
+        oldest = sorted(state.expired, key=lambda i: (state.expired[i].seqno, i))
+        expired.update(dict.fromkeys(oldest[:surplus]))
+    return StateDiff(
+        seqno=seqno,
+        walltime_ms=max(state.walltime_ms + 1, now_ms),
+        readers={i: None for i in state.readers if i in out},
+        writers={i: None for i in state.writers if i in out},
+        applier_version=version if newer(version, state.applier_version) else UNSET,
+        expired=expired,
+    )
+
+
+def _expired(state: ShardState, handle_id: str, what: str) -> ExpiredHandle:
+    """The error of a handle that is not in the state, and will never be again."""
+    found = state.expired.get(handle_id)
+    said = (
+        "has expired"
+        if found is None
+        else f"has expired: whoever made change {found.seqno} had seen no renewal of it for {found.unseen_ms / 1000:g} s"
+    )
+    return ExpiredHandle(
+        f"shard {state.shard_id}: the {what} {handle_id} {said}",
+        hint=(
+            "Open a new writer; what this one appended stays."
+            if what == "writer"
+            else "Open a new reader; its since is the shard's."
+        ),
+        unseen_ms=None if found is None else found.unseen_ms,
+    )
+
+
+def expired_reader(state: ShardState, reader_id: str) -> ExpiredHandle:
+    """The error of a reader that is not in the state any more."""
+    return _expired(state, reader_id, "reader")
+
+
+def _holders(state: ShardState, diff: StateDiff) -> list[Holder]:
+    """Who still holds since once ``diff``, which registers nobody, is applied, in the order of their ids."""
+    found = [
+        Holder("critical reader", i, hold.since, hold.purpose)
+        for i, hold in sorted(state.critical.items())
+        if diff.critical.get(i, hold) is not None
+    ]
+    for i, reader in sorted(state.readers.items()):
+        left = diff.readers.get(i, reader)
+        # A reader that has given up all reading holds nothing.
+        if left is not None and left.since is not None:
+            found.append(Holder("reader", i, left.since, left.purpose))
+    return found
+
+
+def holders(state: ShardState) -> list[Holder]:
+    """Who holds since, in the order of their ids."""
+    return _holders(state, StateDiff(seqno=state.seqno, walltime_ms=state.walltime_ms))
+
+
+def _let_go(state: ShardState, diff: StateDiff) -> StateDiff:
+    """``diff``, in which somebody may let go of the shard; it ends an ending one that is then held by nobody."""
+    if not state.ending or state.finalized or _holders(state, diff):
+        return diff
+    ended = _finalize(state, diff).diff
+    assert ended is not None
+    return ended
+
+
+def _retire(state: ShardState, command: Retire, base: StateDiff) -> Transition:
+    dropped = dict.fromkeys(i for i in command.besides if i in state.readers)
+    base = msgspec.structs.replace(base, readers={**base.readers, **dropped})
+    held = () if state.finalized else tuple(_holders(state, base))
+    if not held:
+        return Transition(_finalize(state, base).diff, ())
+    if state.ending and not base.readers:
+        return Transition(None, held)
+    return Transition(msgspec.structs.replace(base, ending=True), held)
+
+
+def _renewed(state: ShardState, diff: StateDiff, ids: Collection[str]) -> StateDiff:
+    """``diff`` with the leases of ``ids`` renewed, of those that are still there."""
+    at = diff.walltime_ms
+    readers = {
+        i: msgspec.structs.replace(state.readers[i], heartbeat_ms=at)
+        for i in ids
+        if i in state.readers and i not in diff.readers
+    }
+    writers = {
+        i: msgspec.structs.replace(state.writers[i], heartbeat_ms=at)
+        for i in ids
+        if i in state.writers and i not in diff.writers
+    }
+    return msgspec.structs.replace(
+        diff, readers={**diff.readers, **readers}, writers={**diff.writers, **writers}
+    )
+
+
+def _renew_writer(state: ShardState, command: RenewWriter, base: StateDiff) -> Transition:
+    if command.writer_id not in state.writers:
+        _check_live(state)
+        if command.writer_id in state.expired:
+            raise _expired(state, command.writer_id, "writer")
+        return Transition(None)
+    return Transition(_renewed(state, base, (command.writer_id, *command.also)))
 
 
 def _with_reader(base: StateDiff, reader_id: str, reader: LeasedReader | None) -> StateDiff:
@@ -242,12 +419,27 @@ def _check_live(state: ShardState) -> None:
         )
 
 
+def _check_not_ending(state: ShardState) -> None:
+    if state.ending:
+        raise ShardFinalized(
+            f"shard {state.shard_id} is to end: nobody new can read it",
+            detail=f"It waits for {_told(holders(state)) or 'its upkeep'}.",
+        )
+
+
+def _told(held: list[Holder]) -> str:
+    return ", ".join(map(str, held))
+
+
 def _compare_and_append(
     state: ShardState, command: CompareAndAppend, base: StateDiff
 ) -> Transition:
     writer = state.writers.get(command.writer_id)
     if writer is not None and writer.token == command.token:
         return Transition(None)
+    known = command.registered or command.writer_id in state.expired
+    if writer is None and known and not state.finalized:
+        raise _expired(state, command.writer_id, "writer")
     if command.lower != state.upper:
         raise UpperMismatch(state.shard_id, command.lower, state.upper)
     if not less_equal(command.lower, command.upper):
@@ -299,8 +491,11 @@ def _check_frontier(state: ShardState, frontier: Frontier) -> None:
 def _register_reader(state: ShardState, command: RegisterReader, base: StateDiff) -> Transition:
     _check_live(state)
     known = state.readers.get(command.reader_id)
-    if known is not None and command.reader_id not in base.readers:
+    if known is not None:
         return Transition(None, known)
+    if command.reader_id in state.expired:
+        raise expired_reader(state, command.reader_id)
+    _check_not_ending(state)
     reader = LeasedReader(
         state.since, base.seqno, base.walltime_ms, command.lease_ms, command.purpose
     )
@@ -310,12 +505,9 @@ def _register_reader(state: ShardState, command: RegisterReader, base: StateDiff
 def _downgrade_since(state: ShardState, command: DowngradeSince, base: StateDiff) -> Transition:
     _check_frontier(state, command.since)
     reader = state.readers.get(command.reader_id)
-    if reader is None or command.reader_id in base.readers:
+    if reader is None:
         _check_live(state)
-        raise ExpiredHandle(
-            f"shard {state.shard_id}: reader {command.reader_id} has expired",
-            hint="Open a new reader; its since is the shard's.",
-        )
+        raise expired_reader(state, command.reader_id)
     renewed = LeasedReader(
         join(reader.since, command.since),
         max(reader.seqno_hold, command.seqno_hold),
@@ -323,13 +515,21 @@ def _downgrade_since(state: ShardState, command: DowngradeSince, base: StateDiff
         reader.lease_ms,
         reader.purpose,
     )
-    diff = _with_reader(base, command.reader_id, renewed)
-    holds = [r.since for i, r in state.readers.items() if i not in diff.readers]
+    diff = _renewed(state, _with_reader(base, command.reader_id, renewed), command.also)
+    holds = [
+        r.since
+        for i, r in state.readers.items()
+        if i != command.reader_id and diff.readers.get(i, r) is not None
+    ]
     holds += [hold.since for hold in state.critical.values()]
-    return _advance_since(state, diff, [*holds, renewed.since])
+    return _advance_since(state, diff, [*holds, renewed.since], ended=renewed.since is None)
 
 
-def _advance_since(state: ShardState, diff: StateDiff, holds: list[Frontier]) -> Transition:
+def _advance_since(
+    state: ShardState, diff: StateDiff, holds: list[Frontier], *, ended: bool = False
+) -> Transition:
+    if ended and state.ending and not _holders(state, diff):
+        return _finalize(state, diff)
     held: Frontier = None
     for hold in holds:
         if hold is not None:
@@ -353,6 +553,8 @@ def _register_critical(state: ShardState, command: RegisterCritical, base: State
         raise Fenced(
             f"shard {state.shard_id}: the hold {command.reader_id} belongs to {owner}, not to that of {expected!r}"
         )
+    if known is None:
+        _check_not_ending(state)
     since = state.since if known is None else known.since
     hold = CriticalHold(since, command.token, command.purpose)
     if known == hold:
@@ -381,7 +583,7 @@ def _downgrade_critical(
     diff = msgspec.structs.replace(base, critical={command.reader_id: moved})
     holds = [r.since for i, r in state.readers.items() if i not in base.readers]
     holds += [h.since for i, h in state.critical.items() if i != command.reader_id]
-    return _advance_since(state, diff, [*holds, moved.since])
+    return _advance_since(state, diff, [*holds, moved.since], ended=moved.since is None)
 
 
 def _apply_merge(state: ShardState, command: ApplyMerge, base: StateDiff) -> Transition:
@@ -440,5 +642,7 @@ def _finalize(state: ShardState, base: StateDiff) -> Transition:
         readers=dict.fromkeys(state.readers),
         writers=dict.fromkeys(state.writers),
         critical=dict.fromkeys(state.critical),
+        expired=dict.fromkeys(state.expired),
+        ending=False if state.ending else UNSET,
     )
     return Transition(_without_batches(state, diff))

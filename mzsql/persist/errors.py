@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import msgspec
+
 from mzsql.location.errors import LocationError, UsageError
 from mzsql.repr.errors import DataError, DatatypeMismatch, EnvironmentRefused, NotReadable
 from mzsql.repr.frontier import Frontier, show
@@ -50,9 +54,49 @@ class ReadTimeout(NotReadable):
 
 
 class ExpiredHandle(UsageError):
-    """A handle that was expired, by itself or because its lease ran out; open a new one."""
+    """A handle that was expired, by itself or because its lease ran out; open a new one.
+
+    ``unseen_ms`` is for how long whoever expired it had seen no renewal of its lease, where that is known.
+    """
 
     sqlstate = "55000"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        detail: str | None = None,
+        hint: str | None = None,
+        unseen_ms: int | None = None,
+    ) -> None:
+        self.unseen_ms = unseen_ms
+        super().__init__(message, detail=detail, hint=hint)
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """Who holds a shard's since: a reader under a lease (``reader``) or without one (``critical reader``)."""
+
+    kind: str
+    id: str
+    since: Frontier
+    purpose: str = ""
+
+    def __str__(self) -> str:
+        purpose = f", {self.purpose}" if self.purpose else ""
+        return f"{self.kind} {self.id} (since {show(self.since)}{purpose})"
+
+
+class ShardHeld(UsageError):
+    """A shard that cannot end, as ``holders`` may still read it; nothing was changed."""
+
+    sqlstate = "55006"
+
+    def __init__(self, shard_id: str, holders: Sequence[Holder]) -> None:
+        self.holders = tuple(holders)
+        super().__init__(
+            f"shard {shard_id} cannot be finalized: it is held by {', '.join(map(str, holders))}",
+            hint="Have them release it and try again; `PersistClient.retire` has it end by itself once they have.",
+        )
 
 
 class SchemaMismatch(UsageError, DatatypeMismatch):

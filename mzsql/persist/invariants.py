@@ -54,7 +54,8 @@ def check_trace(state: ShardState) -> None:
 
 
 def _keeps_tombstone(new: ShardState) -> bool:
-    return new.finalized and not (new.trace or new.readers or new.writers or new.critical)
+    left = new.trace or new.readers or new.writers or new.critical or new.expired or new.ending
+    return new.finalized and not left
 
 
 def _hold(state: ShardState, holds: bool, what: str) -> None:

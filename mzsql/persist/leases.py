@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from mzsql.location import Determinate, Indeterminate, LocationError
 from mzsql.persist.clock import Deadline
-from mzsql.persist.commands import DowngradeSince, ExpireReader
+from mzsql.persist.commands import DowngradeSince, ExpireReader, expired_reader
 from mzsql.persist.errors import ExpiredHandle, ShardFinalized, SinceViolation
 from mzsql.persist.opened import Opened
 from mzsql.persist.refs import Lease
@@ -35,9 +35,12 @@ class ReaderLease:
         opened: the shard.
         reader_id: the reader, as the shard's state knows it.
         registered: how it stands there.
+        asked_at: when it was about to be registered, on the client's monotonic clock.
     """
 
-    def __init__(self, opened: Opened, reader_id: str, registered: LeasedReader) -> None:
+    def __init__(
+        self, opened: Opened, reader_id: str, registered: LeasedReader, asked_at: float
+    ) -> None:
         self.reader_id = reader_id
         self.since: Frontier = registered.since
         self.expired = False
@@ -46,8 +49,9 @@ class ReaderLease:
         # What is being given up, which is since but while a downgrade is under way or its outcome is not known.
         self._asked: Frontier = registered.since
         self._hold = registered.seqno_hold
-        self._heartbeat_ms = registered.heartbeat_ms
-        self._tried_ms = registered.heartbeat_ms
+        # On the monotonic clock: when the renewals that succeeded and were tried last began.
+        self._renewed_at = asked_at
+        self._tried_at = asked_at
         self.lease_ms = registered.lease_ms
         self._lock = threading.Lock()
         self._renewal = threading.Lock()
@@ -85,10 +89,7 @@ class ReaderLease:
         if state.finalized:
             raise ShardFinalized(f"shard {shard_id} was finalized: there is nothing to read")
         if self.lost(state):
-            raise ExpiredHandle(
-                f"shard {shard_id}: the reader {self.reader_id} has expired",
-                hint="Open a new reader; its since is the shard's.",
-            )
+            raise expired_reader(state, self.reader_id)
 
     def check_since(self, as_of: Timestamp) -> None:
         """Raise unless the reader may read at ``as_of``.
@@ -138,8 +139,11 @@ class ReaderLease:
             before = self._asked
             since = join(self.since, since)
             self._asked = join(before, since)
+        began = self._context.clock.monotonic()
+        others = self._opened.renewable(besides=self.reader_id)
+        also = tuple(other.handle_id for other in others)
         try:
-            self._opened.shard.apply(DowngradeSince(self.reader_id, since, hold), deadline)
+            self._opened.shard.apply(DowngradeSince(self.reader_id, since, hold, also), deadline)
         except Indeterminate:
             raise  # it may have happened, so what was asked for stays given up
         except Exception:
@@ -149,10 +153,25 @@ class ReaderLease:
         with self._lock:
             self.since = since
             self._hold = max(hold, self._hold)
-            self._heartbeat_ms = self._context.clock.now_ms()
+        self.renewed(began)
+        for other in others:
+            other.renewed(began)
 
-    def _elapsed_ms(self) -> int:
-        return self._context.clock.now_ms() - self._heartbeat_ms
+    @property
+    def handle_id(self) -> str:
+        """The reader."""
+        return self.reader_id
+
+    def renewed(self, began: float) -> None:
+        """It was renewed by a change that began then."""
+        self._renewed_at = max(began, self._renewed_at)
+
+    def renewable(self) -> bool:
+        """Whether it should be renewed along with another handle: an eighth of the lease has passed since it was."""
+        return not self.expired and self._elapsed_ms() * 8 >= self.lease_ms
+
+    def _elapsed_ms(self) -> float:
+        return (self._context.clock.monotonic() - self._renewed_at) * 1000
 
     def due(self) -> bool:
         """Whether a quarter of the lease has passed since it was renewed."""
@@ -169,14 +188,14 @@ class ReaderLease:
         if self._elapsed_ms() * 2 >= self.lease_ms:
             self.renew(self.since, deadline)
             return
-        now = self._context.clock.now_ms()
-        tried = self._tried_ms > self._heartbeat_ms
-        if tried and (now - self._tried_ms) * 16 < self.lease_ms:
+        now = self._context.clock.monotonic()
+        tried = self._tried_at > self._renewed_at
+        if tried and (now - self._tried_at) * 16_000 < self.lease_ms:
             return
         if not self._renewal.acquire(blocking=False):
             return
         try:
-            self._tried_ms = now
+            self._tried_at = now
             brief = min(_PASSING_SECONDS, deadline.remaining())
             self._renew(self.since, Deadline(self._context.clock, brief))
         except LocationError as failure:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import msgspec
@@ -44,8 +44,10 @@ from mzsql.persist.metrics import Meter, metrics_of
 from mzsql.persist.retry import Backoff, retrying
 from mzsql.persist.settings import Settings
 from mzsql.persist.state import ShardState, StateDiff, apply_diff
+from mzsql.persist.watch import Watch
 from mzsql.repr.errors import SqlError
 from mzsql.repr.version import VERSION
+from mzsql.threads import Supervisor
 
 T = TypeVar("T")
 
@@ -83,8 +85,14 @@ class Context(msgspec.Struct, frozen=True):
     meter: Meter = msgspec.field(default_factory=lambda: Meter(metrics_of(), SystemClock()))
     version: str = VERSION
     """The program's version, as shards remember it."""
+    supervisor: Supervisor = msgspec.field(default_factory=lambda: Supervisor())
+    """Runs the client's threads."""
     places: tuple[str, ...] = ()
     """The URLs of Blob and Consensus as shown to people, where they are known."""
+    keeps_leases: bool = False
+    """Whether somebody renews the leases of all open handles in time; without, each is renewed by its own calls, or runs out."""
+    watch: Watch = msgspec.field(default_factory=lambda: Watch(SystemClock()))
+    """By which leases of other processes are judged; of the same ``clock``."""
 
     @property
     def awaited(self) -> str:
@@ -145,6 +153,8 @@ class Shard:
         self._seen = 0
         # The last error of a backend in the call that has its turn, for those that wait for theirs.
         self._trouble: LocationError | None = None
+        self.own: Callable[[], Collection[str]] = tuple
+        """The handles that are open here: they live, as this process does."""
         self._own_seqnos: deque[int] = deque(maxlen=_OWN_CHANGES)
         self._own_batches: deque[int] = deque(maxlen=_OWN_CHANGES)
 
@@ -190,29 +200,25 @@ class Shard:
 
         return self._in_turn(deadline, found_or_made)
 
-    def apply(
-        self, command: Command, deadline: Deadline, *, doubtful_since: int | None = None
-    ) -> Any:
+    def apply(self, command: Command, deadline: Deadline, *, doubtful: int | None = None) -> Any:
         """Commit ``command``; its result.
 
         Args:
             command: what to do.
             deadline: the end of all attempts.
-            doubtful_since: the wall time of an earlier attempt, of a command with the same token, that may have been committed.
+            doubtful: the seqno of an earlier attempt, of a command with the same token, that may have been committed.
 
         Raises:
             UsageError: it does not fit the current state.
             NewerVersion: a newer program has changed the shard.
-            InlineOverflow: it brings too much inline; says since when an attempt is in doubt.
+            InlineOverflow: it brings too much inline; says which attempt is in doubt.
             MissingPart, CorruptPart: the state cannot be read.
             InternalError: it would break an invariant.
             Determinate: it was not committed by the deadline.
             Indeterminate: it may or may not have been; after any other error of these it surely was not.
         """
         asked = self._begun
-        return self._in_turn(
-            deadline, lambda: self._apply(command, deadline, asked, doubtful_since)
-        )
+        return self._in_turn(deadline, lambda: self._apply(command, deadline, asked, doubtful))
 
     def _in_turn(self, deadline: Deadline, act: Callable[[], T]) -> T:
         """``act()`` under the lock. Another thread may hold it while it retries, for longer than the caller has time."""
@@ -234,9 +240,7 @@ class Shard:
             except RuntimeError:
                 pass  # another thread's: this call did not get it
 
-    def _apply(
-        self, command: Command, deadline: Deadline, asked: int, doubtful_since: int | None
-    ) -> Any:
+    def _apply(self, command: Command, deadline: Deadline, asked: int, doubtful: int | None) -> Any:
         clock = self.context.clock
         backoff = Backoff(clock, self.context.rng, deadline)
 
@@ -245,9 +249,9 @@ class Shard:
                 return self._refetch(deadline)
             except Exception as failure:
                 # Without the newer state a doubt cannot be resolved, whatever kept us from it; without a doubt a look changes nothing.
-                if doubtful_since is None and not isinstance(failure, Indeterminate):
+                if doubtful is None and not isinstance(failure, Indeterminate):
                     raise
-                raise self._timed_out(command, doubtful_since, deadline, failure) from failure
+                raise self._timed_out(command, doubtful, deadline, failure) from failure
 
         state, fresh = self._cached, self._seen > asked
         if state is None:
@@ -255,20 +259,21 @@ class Shard:
         while True:
             now = clock.now_ms()
             try:
-                step = transition(state, command, now, self.context.version)
+                seen = self.context.watch.sightings(state, self.own())
+                step = transition(state, command, now, self.context.version, seen)
                 new = state if step.diff is None else apply_diff(state, step.diff)
             except InlineOverflow as full:
                 if not fresh:
                     state, fresh = refetch(), True
                     continue
-                full.doubtful_since = doubtful_since
+                full.doubtful = doubtful
                 raise
             except SqlError as failure:
                 if not fresh:
                     state, fresh = refetch(), True
                     continue
-                if doubtful_since is not None:
-                    self._raise_if_ambiguous(state, command, failure, doubtful_since)
+                if doubtful is not None:
+                    self._raise_if_ambiguous(state, command, failure, doubtful)
                 raise
             if step.diff is None:
                 if fresh:
@@ -283,10 +288,10 @@ class Shard:
                 )
             except LocationError as failure:
                 self._trouble = failure
-                if isinstance(failure, Indeterminate) and doubtful_since is None:
-                    doubtful_since = now
+                if isinstance(failure, Indeterminate) and doubtful is None:
+                    doubtful = new.seqno
                 if not backoff.pause():
-                    raise self._timed_out(command, doubtful_since, deadline, failure) from failure
+                    raise self._timed_out(command, doubtful, deadline, failure) from failure
                 self.context.meter.metrics.retries.inc()
                 state, fresh = refetch(), True
                 continue
@@ -294,11 +299,12 @@ class Shard:
                 self._cached, self._seen = new, look
                 self._own_seqnos.append(new.seqno)
                 self._own_batches.extend(batch.id for batch in step.diff.added)
-                self._count_expired(command, new, step.diff)
+                self.context.watch.see(new)
+                self._count_expired(step.diff)
                 return step.result
             self.context.meter.metrics.lost_races.inc()
             if deadline.passed():
-                raise self._timed_out(command, doubtful_since, deadline)
+                raise self._timed_out(command, doubtful, deadline)
             state, fresh = refetch(), True
 
     def _set(self, expected: int | None, new: Versioned, deadline: Deadline) -> bool:
@@ -311,20 +317,17 @@ class Shard:
         self._begun += 1
         return self._begun
 
-    def _count_expired(self, command: Command, new: ShardState, diff: StateDiff) -> None:
-        """Count the leases found to have run out: what is gone besides the command's own handle, unless the shard ended."""
-        if new.finalized:
-            return
-        own = (getattr(command, "reader_id", None), getattr(command, "writer_id", None))
+    def _count_expired(self, diff: StateDiff) -> None:
+        """Count the leases found to have run out."""
+        gone_ids = {i for i, record in diff.expired.items() if record is not None}
         for handle, patch in (("reader", diff.readers), ("writer", diff.writers)):
-            gone = sum(value is None and name not in own for name, value in patch.items())
-            if gone:
+            if gone := len(gone_ids.intersection(patch)):
                 self.context.meter.metrics.leases_expired.labels(handle).inc(gone)
 
     def _timed_out(
         self,
         command: Command,
-        doubtful_since: int | None,
+        doubtful: int | None,
         deadline: Deadline,
         failure: Exception | None = None,
     ) -> LocationError:
@@ -332,16 +335,16 @@ class Shard:
         what = f"shard {self.shard_id}: {type(command).__name__}"
         limit = f"within {deadline.timeout:g} s"
         last = "others were faster each time" if failure is None else _told(failure)
-        if doubtful_since is None:
+        if doubtful is None:
             return Determinate(f"{what} was not committed {limit}: {last}")
         return Indeterminate(
             f"{what} was not confirmed {limit}, it may have been committed: {last}"
         )
 
     def _raise_if_ambiguous(
-        self, state: ShardState, command: Command, failure: SqlError, doubtful_since: int
+        self, state: ShardState, command: Command, failure: SqlError, doubtful: int
     ) -> None:
-        """An upper mismatch after an indeterminate error is exact while the writer's token cannot have expired.
+        """A refusal after an indeterminate error is exact while the writer's token cannot have expired since.
 
         What keeps us from looking at the state, as a newer version does, decides nothing.
         """
@@ -351,9 +354,9 @@ class Shard:
             ) from failure
         if (
             isinstance(command, CompareAndAppend)
-            and isinstance(failure, UpperMismatch)
+            and isinstance(failure, UpperMismatch | ExpiredHandle)
             and command.writer_id not in state.writers
-            and (state.finalized or state.walltime_ms - doubtful_since >= command.lease_ms)
+            and (state.finalized or state.may_have_expired(command.writer_id, doubtful))
         ):
             raise Indeterminate(
                 f"shard {self.shard_id}: an append may have been committed; its writer has expired since"
@@ -463,6 +466,7 @@ class Shard:
                 state, complete = self._follow(state, deadline)
                 if complete:
                     self._cached, self._seen = state, look
+                    self.context.watch.see(state)
                     return state
                 state = None
             # What we read pointed at something already collected: it was stale, so look again.

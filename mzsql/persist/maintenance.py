@@ -20,7 +20,7 @@ import msgspec
 from mzsql.location import Determinate, LocationError
 from mzsql.persist.clock import Deadline
 from mzsql.persist.codec import encode_state
-from mzsql.persist.commands import AddRollup, ApplyMerge, Collect, known_keys
+from mzsql.persist.commands import AddRollup, ApplyMerge, Collect, Sweep, holders, known_keys
 from mzsql.persist.compaction import Merge, Unmergeable, apply_merge, choose, everything, is_ours
 from mzsql.persist.machine import surely_not_committed
 from mzsql.persist.opened import Opened
@@ -50,7 +50,7 @@ class Report(msgspec.Struct):
 def due(state: ShardState, settings: Settings) -> bool:
     """Whether maintenance has something to do."""
     return (
-        state.finalized
+        _is_over(state)
         or (state.since is None and bool(state.trace))
         or choose(state, settings) is not None
         or state.seqno - state.latest_rollup >= settings.rollup_interval
@@ -58,11 +58,16 @@ def due(state: ShardState, settings: Settings) -> bool:
     )
 
 
+def _is_over(state: ShardState) -> bool:
+    """Whether the shard has ended, or is only waiting for somebody to say that nobody holds it any more."""
+    return state.finalized or (state.ending and not holders(state))
+
+
 def due_here(opened: Opened) -> bool:
     """Whether maintenance has something to do that this process should do."""
     state = opened.shard.state
     return (
-        state.finalized
+        _is_over(state)
         or (state.since is None and bool(state.trace))
         or _rollup_is_ours(opened, state)
         or _garbage_is_ours(opened, state)
@@ -125,6 +130,8 @@ def maintain(
     """
     report = Report()
     with _alone(opened, deadline):
+        if opened.shard.state.ending:
+            opened.shard.apply(Sweep(), deadline)
         failure: Exception | None = None
         if not only_ours:
             # What was missing may be there again.

@@ -6,7 +6,7 @@ import contextlib
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
@@ -19,6 +19,21 @@ from mzsql.persist.machine import Context, Shard
 
 if TYPE_CHECKING:
     from mzsql.persist.read import ReadHandle
+    from mzsql.persist.write import WriteHandle
+
+
+class Leased(Protocol):
+    """A handle with a lease, as one that renews others along with its own knows it."""
+
+    @property
+    def handle_id(self) -> str:
+        """Its name in the shard's state."""
+
+    def renewable(self) -> bool:
+        """Whether enough of the lease has passed for a renewal beside another one."""
+
+    def renewed(self, began: float) -> None:
+        """It was renewed by a change that began then, on the monotonic clock."""
 
 
 class Opened:
@@ -42,7 +57,11 @@ class Opened:
         self.maintenance_lock = threading.Lock()
         # By their ids, as sets of handles are in no order that a replay could repeat.
         self._readers: weakref.WeakValueDictionary[str, ReadHandle] = weakref.WeakValueDictionary()
+        self._writers: weakref.WeakValueDictionary[str, WriteHandle] = weakref.WeakValueDictionary()
+        # Every reader registered here that may still stand in the state, whatever became of its handle.
+        self._registered: set[str] = set()
         self._readers_lock = threading.Lock()
+        shard.own = self.own_handles
         self.broken: set[int] = set()
         """Batches that cannot be merged, as something in them is missing or corrupt; known until the process ends."""
         self.merge_from = 0
@@ -67,11 +86,57 @@ class Opened:
         """Keep a reader's lease renewed while anything refers to it."""
         with self._readers_lock:
             self._readers[reader.reader_id] = reader
+            self._registered.intersection_update(self.shard.state.readers)
+            self._registered.add(reader.reader_id)
+
+    def registered_readers(self, *, dropped: bool = False) -> tuple[str, ...]:
+        """The readers that were registered here; only those ``dropped``, which nobody here refers to any more and so nobody reads with."""
+        with self._readers_lock:
+            left = sorted(self._registered.intersection(self.shard.state.readers))
+            return tuple(i for i in left if not dropped or i not in self._readers)
 
     def discard_reader(self, reader: ReadHandle) -> None:
         """Renew a reader's lease no longer."""
         with self._readers_lock:
             self._readers.pop(reader.reader_id, None)
+
+    @property
+    def writers(self) -> list[WriteHandle]:
+        """The writers that are open and referred to."""
+        with self._readers_lock:
+            return list(self._writers.values())
+
+    def add_writer(self, writer: WriteHandle) -> None:
+        """Keep a writer's lease renewed while anything refers to it."""
+        with self._readers_lock:
+            self._writers[writer.writer_id] = writer
+
+    def discard_writer(self, writer: WriteHandle) -> None:
+        """Renew a writer's lease no longer."""
+        with self._readers_lock:
+            self._writers.pop(writer.writer_id, None)
+
+    def discard(self, handle: ReadHandle | WriteHandle) -> None:
+        """Renew a handle's lease no longer."""
+        with self._readers_lock:
+            for known in (self._readers, self._writers):
+                for i in [i for i, one in known.items() if one is handle]:
+                    del known[i]
+
+    def own_handles(self) -> list[str]:
+        """The names of the handles that are open here and kept alive."""
+        if not self.context.keeps_leases:
+            return []
+        with self._readers_lock:
+            return [*self._readers.keys(), *self._writers.keys()]
+
+    def renewable(self, *, besides: str) -> list[Leased]:
+        """The handles open here, but the one ``besides``, whose leases its renewal should renew with its own: that costs nothing."""
+        if not self.context.keeps_leases:
+            return []
+        leases: list[Leased] = [reader.lease for reader in self.readers]
+        leases += self.writers
+        return [lease for lease in leases if lease.handle_id != besides and lease.renewable()]
 
     def changes_since_seen(self, completed_by: int, seqno: int) -> int:
         """How many changes of the shard ago the merge that the batch completed was first seen to be due here."""

@@ -49,10 +49,12 @@ _LEAST_WAIT = 0.05
 class ReadHandle:
     """Reads one shard and holds its since back; made by `PersistClient.open_reader` or `open_shard`. Safe for threads."""
 
-    def __init__(self, opened: Opened, reader_id: str, registered: LeasedReader) -> None:
+    def __init__(
+        self, opened: Opened, reader_id: str, registered: LeasedReader, asked_at: float
+    ) -> None:
         self._opened = opened
         self._context = opened.context
-        self._lease = ReaderLease(opened, reader_id, registered)
+        self._lease = ReaderLease(opened, reader_id, registered, asked_at)
         self.reader_id = reader_id
         opened.add_reader(self)
 
@@ -60,6 +62,11 @@ class ReadHandle:
     def shard_id(self) -> str:
         """The shard."""
         return self._opened.shard_id
+
+    @property
+    def lease(self) -> ReaderLease:
+        """What holds since back."""
+        return self._lease
 
     @property
     def schema(self) -> pa.Schema:
@@ -585,7 +592,10 @@ class ReadHandle:
     def expire(self, *, timeout: float | None = None) -> None:
         """Give the handle up. Idempotent."""
         self._opened.discard_reader(self)
-        self._lease.expire(self._opened.deadline(timeout))
+        deadline = self._opened.deadline(timeout)
+        self._lease.expire(deadline)
+        if self._opened.shard.state.finalized:
+            self._opened.changed(self._opened, deadline)
 
 
 def _exact_from(lower: Timestamp, upper: Frontier) -> Timestamp:

@@ -17,6 +17,9 @@ from mzsql.persist.batch import BlobPart, InlinePart, KeySpec, Part
 from mzsql.persist.invariants import check_step
 from mzsql.repr.frontier import Frontier, Timestamp, meet
 
+EXPIRED_KEPT = 256
+"""So many of the readers and writers whose leases ran out a shard remembers by name."""
+
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -58,7 +61,11 @@ class TraceBatch(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Writer(msgspec.Struct, frozen=True, array_like=True):
-    """A writer: the token and upper of its last append tell a retry that it was committed."""
+    """A writer: the token and upper of its last append tell a retry that it was committed.
+
+    ``heartbeat_ms`` is the shard's wall time as of its last renewal, which no two renewals share. It is compared for being the same
+    (`mzsql.persist.watch`), and shown; no duration is ever worked out of it, as it is the time of whatever clock renewed it.
+    """
 
     heartbeat_ms: int
     lease_ms: int
@@ -68,12 +75,20 @@ class Writer(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LeasedReader(msgspec.Struct, frozen=True, array_like=True):
-    """A reader with a lease; it may read parts of any state from ``seqno_hold`` on."""
+    """A reader with a lease; it may read parts of any state from ``seqno_hold`` on. ``heartbeat_ms`` is as a `Writer`'s."""
 
     since: Frontier
     seqno_hold: int
     heartbeat_ms: int
     lease_ms: int
+    purpose: str = ""
+
+
+class Expired(msgspec.Struct, frozen=True, array_like=True):
+    """A reader or writer that was expired by the change ``seqno``, as whoever made it had seen no renewal for ``unseen_ms``."""
+
+    seqno: int
+    unseen_ms: int
     purpose: str = ""
 
 
@@ -91,6 +106,10 @@ class ShardState(msgspec.Struct, frozen=True, kw_only=True):
     ``garbage`` maps the seqno at which objects left the state to their keys: they are deleted once no reader's hold is below it.
     ``rollups`` maps the seqno of a state that was written whole to its object's key. ``applier_version`` is the newest version of
     mzsql that ever changed the shard (`mzsql.persist.versions`); empty until one that knows the field has.
+
+    ``expired`` are the readers and writers whose leases ran out, so that they learn it; of them the latest `EXPIRED_KEPT` are kept, and
+    ``forgotten`` is the change that expired the latest of the others. An ``ending`` shard takes no new readers and ends with its last
+    one.
     """
 
     shard_id: str
@@ -108,6 +127,9 @@ class ShardState(msgspec.Struct, frozen=True, kw_only=True):
     rollups: dict[int, str] = {}
     garbage: dict[int, tuple[str, ...]] = {}
     applier_version: str = ""
+    expired: dict[str, Expired] = {}
+    forgotten: int = 0
+    ending: bool = False
 
     @property
     def finalized(self) -> bool:
@@ -128,6 +150,11 @@ class ShardState(msgspec.Struct, frozen=True, kw_only=True):
     def latest_rollup(self) -> int:
         """The seqno of the newest rollup; 0 when there is none, as the first entry carries the whole state."""
         return max(self.rollups, default=0)
+
+    def may_have_expired(self, handle_id: str, after: int = 0) -> bool:
+        """Whether a handle that is not in the state was, or may have been, expired by a change beyond ``after``."""
+        found = self.expired.get(handle_id)
+        return self.forgotten > after if found is None else found.seqno > after
 
     def held_since(self) -> Frontier | UnsetType:
         """The meet of all holds, or UNSET when there are none."""
@@ -152,6 +179,8 @@ class StateDiff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     garbage: tuple[str, ...] = ()
     collected: tuple[int, ...] = ()
     applier_version: str | UnsetType = UNSET
+    expired: dict[str, Expired | None] = {}
+    ending: bool | UnsetType = UNSET
 
 
 def _patched(old: dict[K, V], patch: dict[K, V | None]) -> dict[K, V]:
@@ -201,6 +230,14 @@ def apply_diff(state: ShardState, diff: StateDiff) -> ShardState:
         applier_version=(
             state.applier_version if diff.applier_version is UNSET else diff.applier_version
         ),
+        expired=_patched(state.expired, diff.expired),
+        forgotten=max(
+            [
+                state.forgotten,
+                *(state.expired[i].seqno for i, e in diff.expired.items() if e is None),
+            ]
+        ),
+        ending=state.ending if diff.ending is UNSET else diff.ending,
     )
     check_step(state, diff, new)
     return new

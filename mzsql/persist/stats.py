@@ -98,7 +98,7 @@ def _merged_stats(
             factor = _factor(type_, schema.column(place))
             bounds += (_raw(end, type_, factor, found) for end in ("min", "max"))
         except (TypeError, ValueError, UnicodeError, pa.ArrowException):
-            return unknown
+            return unknown  # a physical type with another Python form: nothing is claimed of it
     if not bounds:
         return KeyStats(name, None, None, nulls)
     lo, hi = min(bounds), max(bounds)

@@ -136,18 +136,18 @@ def _maintain(client: PersistClient, shard_id: str, wanted: Wanted, done: Upkeep
     if state is None:
         raise MissingPart(f"shard {shard_id} does not exist in this Consensus store")
     done.shards += 1
-    now = client.clock.now_ms()
-    collectable = _collectable(state, now)
+    live = client.swept(state)
+    collectable = _collectable(live)
     done.collectable += collectable
     # Of a shard that nobody changes any more nobody else collects the little that is left.
-    quiet = collectable > 0 and now - state.walltime_ms >= _QUIET_MS
+    quiet = collectable > 0 and client.unchanged_ms(state) >= _QUIET_MS
     is_due = due(state, client.settings) or quiet
     done.due += is_due
     if wanted.dry_run or (wanted.only_due and not is_due):
         return
-    if quiet and state.readers and collectable > _collectable(state, 0):
+    if len(live.readers) < len(state.readers):
         # Leases run out only with a change of the state, of which there was none.
-        client.open_reader(shard_id, purpose="upkeep", timeout=wanted.timeout).expire()
+        client.sweep(shard_id, timeout=wanted.timeout)
     report = client.maintain(
         shard_id, full=wanted.full, all_due=quiet or not wanted.only_due, timeout=wanted.timeout
     )
@@ -158,10 +158,9 @@ def _maintain(client: PersistClient, shard_id: str, wanted: Wanted, done: Upkeep
     done.entries_truncated += report.entries_truncated
 
 
-def _collectable(state: ShardState, now_ms: int) -> int:
-    """How many objects of garbage no reader holds whose lease has not run out at ``now_ms``."""
-    live = [r.seqno_hold for r in state.readers.values() if r.heartbeat_ms + r.lease_ms >= now_ms]
-    hold = min(live, default=state.seqno)
+def _collectable(state: ShardState) -> int:
+    """How many objects of garbage no reader holds."""
+    hold = state.seqno_since
     return sum(len(keys) for seqno, keys in state.garbage.items() if seqno <= hold)
 
 

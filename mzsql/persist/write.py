@@ -28,6 +28,7 @@ from mzsql.persist.commands import (
     CompareAndAppend,
     ExpireWriter,
     InlineOverflow,
+    RenewWriter,
     known_keys,
 )
 from mzsql.persist.errors import (
@@ -74,10 +75,60 @@ class WriteHandle:
         self._builder = BatchBuilder(opened)
         self._lock = threading.RLock()
         self._used = False
+        self._registered = False
+        # When the append or renewal that succeeded last began, on the monotonic clock.
+        self._renewed_at = 0.0
         self._expired = False
         self._buffered: weakref.WeakSet[BufferedWriter] = weakref.WeakSet()
         self.writer_id = writer_id
         self.purpose = purpose
+        opened.add_writer(self)
+
+    @property
+    def handle_id(self) -> str:
+        """The writer."""
+        return self.writer_id
+
+    def renewed(self, began: float) -> None:
+        """Its lease was renewed by a change that began then."""
+        self._renewed_at = max(began, self._renewed_at)
+
+    def renewable(self) -> bool:
+        """Whether its lease should be renewed along with another handle's: an eighth of it has passed."""
+        return self._lease_passed(8)
+
+    def heartbeat_due(self) -> bool:
+        """Whether half of the lease has passed since it was renewed: until then a reader of the process mostly renews it with its own."""
+        return self._lease_passed(2)
+
+    def _lease_passed(self, fraction: int) -> bool:
+        if not self._registered or self._expired:
+            return False
+        elapsed = self._context.clock.monotonic() - self._renewed_at
+        return elapsed * 1000 * fraction >= self._context.settings.writer_lease_ms
+
+    def reopened(self) -> WriteHandle:
+        """A new writer for the same purpose, as one goes on with whose lease has run out."""
+        self._check_open()
+        self._opened.discard_writer(self)
+        return WriteHandle(self._opened, "w" + self._context.new_id(), self.purpose)
+
+    @metered("heartbeat")
+    def heartbeat(self, *, timeout: float | None = None) -> None:
+        """Renew the lease; nothing for a writer that has not appended yet, as it has none.
+
+        Raises:
+            ExpiredHandle: the lease ran out.
+        """
+        self._check_open()
+        if not self._registered:
+            return
+        began = self._context.clock.monotonic()
+        others = self._opened.renewable(besides=self.writer_id)
+        command = RenewWriter(self.writer_id, tuple(other.handle_id for other in others))
+        self._opened.shard.apply(command, self._opened.deadline(timeout))
+        for one in (self, *others):
+            one.renewed(began)
 
     @property
     def shard_id(self) -> str:
@@ -446,8 +497,10 @@ class WriteHandle:
             lease_ms=settings.writer_lease_ms,
             inline_total_bytes=settings.inline_total_bytes,
             purpose=self.purpose,
+            registered=self._registered,
         )
         self._used = True
+        began = self._context.clock.monotonic()
         written: list[Part] = []
         try:
             self._opened.shard.apply(command, deadline)
@@ -456,7 +509,7 @@ class WriteHandle:
                 with _nothing_appended(self.shard_id):
                     flushed, written = self._builder.written_out(parts, deadline)
             except SqlError as failure:
-                if overflow.doubtful_since is None:
+                if overflow.doubtful is None:
                     raise
                 # Of the first attempt this says nothing.
                 raise Indeterminate(
@@ -464,10 +517,12 @@ class WriteHandle:
                 ) from failure
             command = msgspec.structs.replace(command, parts=flushed)
             try:
-                self._opened.shard.apply(command, deadline, doubtful_since=overflow.doubtful_since)
+                self._opened.shard.apply(command, deadline, doubtful=overflow.doubtful)
             except BaseException as failure:
                 self._given_up(written, failure, deadline)
                 raise
+        self._registered = True
+        self.renewed(began)
         self._context.meter.appended(command.parts)
 
     @metered("append")
@@ -530,6 +585,7 @@ class WriteHandle:
             if self._expired:
                 return
             self._expired = True
+            self._opened.discard_writer(self)
             for buffered in list(self._buffered):
                 buffered.expire()
             if self._used and self.writer_id in self._opened.shard.state.writers:

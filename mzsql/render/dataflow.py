@@ -36,6 +36,7 @@ from mzsql.render.statement import (
 )
 from mzsql.render.step import StepRenderer, export_of
 from mzsql.repr.frontier import MAX_TIMESTAMP, Timestamp
+from mzsql.repr.garbage import undisturbed
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType
 
@@ -60,6 +61,7 @@ class RenderedDataflow:
         lir_ids: every node's id, ascending.
     """
 
+    @undisturbed()
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
         self._hydrations: dict[Engine, tuple[HydrationStage, ...]] = {}
@@ -81,6 +83,7 @@ class RenderedDataflow:
         self.temporal = any(lookup.due for lookup in self.lookups)
         self.output_columns: tuple[ColumnType, ...] = step.outputs[0].columns
 
+    @undisturbed()
     def hydration(self, engine: Engine, as_of: Timestamp) -> tuple[HydrationStage, ...]:
         """The stages that fill every arrangement and at last the export, in the order in which they must run, at a time."""
         if engine not in self._hydrations:
@@ -92,6 +95,7 @@ class RenderedDataflow:
             replace(stage, statement=_at(stage.statement, {_AS_OF: as_of})) for stage in stages
         )
 
+    @undisturbed()
     def step(self, engine: Engine, lower: Timestamp, upper: Timestamp) -> Step:
         """The statement that processes the inputs' updates with times in ``[lower, upper)``."""
         assert lower < upper
@@ -132,6 +136,7 @@ class OneShot:
         root = self.desc.root
         return export_of(renderer, renderer.render(root.plan), root.plan.lir_id).columns
 
+    @undisturbed()
     def rendered(self, engine: Engine) -> tuple[exp.Expression, tuple[Loop, ...]]:
         """Result columns c0 …, mz_error, mz_diff, over the ``snap_…`` relations, not consolidated; recursions to be run before."""
         renderer = ContentsRenderer(self._shape, engine)
@@ -313,11 +318,13 @@ def summed(
     statement: exp.Expression,
     finishing: RowSetFinishing,
     columns: tuple[ColumnType, ...],
+    *,
+    in_order: bool = True,
 ) -> exp.Expression:
     """A one-shot query's rows added up: c0 …, mz_error, mz_diff, in the finishing's order, error rows first.
 
     As `finish`, for a reader that counts the copies of a row, skips, cuts off and projects by itself: that spares the engine its windows.
-    Rows that no such reader gets to are left out.
+    Rows that no such reader gets to are left out. Where all are wanted, and not ``in_order``, the engine is spared the sort.
     """
     row: list[Ast] = [col(f"c{i}") for i in range(len(columns))]
     total = exp.Sum(this=col(DIFF))
@@ -330,12 +337,13 @@ def summed(
         group=[*row, col(ERROR)],
         having=s.gt(total, s.num(0)),
     )
-    order = [ordered(s.is_null(col(ERROR)))]
-    order += [
-        ordered(col(f"c{o.column}"), desc=o.desc, nulls_last=o.nulls_last)
-        for o in finishing.order_by
-    ]
-    result.set("order", exp.Order(expressions=[*order, *(ordered(c) for c in row)]))
+    if in_order or finishing.limit is not None or finishing.offset:
+        order = [ordered(s.is_null(col(ERROR)))]
+        order += [
+            ordered(col(f"c{o.column}"), desc=o.desc, nulls_last=o.nulls_last)
+            for o in finishing.order_by
+        ]
+        result.set("order", exp.Order(expressions=[*order, *(ordered(c) for c in row)]))
     if finishing.limit is not None:
         result = result.limit(max(1, finishing.offset + finishing.limit))
     if with_ is not None:

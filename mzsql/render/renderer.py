@@ -16,7 +16,7 @@ from sqlglot import expressions as exp
 
 from mzsql.expr import functions, spell
 from mzsql.expr.functions import sql as s
-from mzsql.expr.functions.table import Engine, ErrorRule, Sql
+from mzsql.expr.functions.table import Engine, Sql
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.scalar import Call, Column, Literal, Scalar, scalar_type
 from mzsql.expr.temporal import MfpPlan, is_temporal, plan_temporal
@@ -441,8 +441,8 @@ class Renderer(ABC):
             else Sql(col(f"c{arity + i}"), args.columns[arity + i].type)
             for i, expr in enumerate(exprs)
         ]
-        args = self._call_errors(node.lir_id, args, func.errors, spelled, node)
-        rows = func.rows(self.engine, spelled, func.output.columns[0].type)
+        args = self._call_errors(args, func, exprs, spelled, node)
+        rows = spell.table_rows(func, exprs, spelled, node.output, self.engine)
         good = self.good(args, node.lir_id, "x1")
         items: list[Ast] = [col(f"c{i}") for i in range(arity)]
         items += [named(explode(rows, self.engine), "f"), *(col(name) for name in self.meta)]
@@ -468,32 +468,24 @@ class Renderer(ABC):
 
     def _call_errors(
         self,
-        lir_id: int,
         args: Collection,
-        rules: Sequence[ErrorRule],
+        func: functions.TableFunc,
+        exprs: Sequence[Scalar],
         spelled: Sequence[Sql],
         node: lir.FlatMap,
     ) -> Collection:
         """The arguments, those that the function refuses turned into error rows."""
-        if not rules:
+        if not func.errors:
             return args
         branches: list[tuple[Ast, Ast]] = []
         if args.errors:
             branches.append((s.is_not_null(col(ERROR)), col(ERROR)))
         typ = node.output.columns[0].type
-        for rule in rules:
-            if rule.possible is not None and not rule.possible([a.typ for a in spelled], typ):
-                continue
-            message = (
-                s.text(rule.message)
-                if isinstance(rule.message, str)
-                else rule.message(self.engine, spelled, typ)
-            )
-            branches.append((rule.condition(self.engine, spelled, typ), message))
+        branches += spell.table_errors(func, exprs, spelled, typ, self.engine)
         items = self.columns(len(args.columns), errors=False)
         status = named(s.case(*branches, otherwise=no_error(self.engine)), ERROR)
         items.insert(len(args.columns), status)
-        name = self.define(lir_id, "x0", select(items, args.relation))
+        name = self.define(node.lir_id, "x0", select(items, args.relation))
         return replace(args, relation=name, errors=True)
 
     # --- small shared pieces ---

@@ -163,9 +163,17 @@ def mapped(
     source = _layered(made, args, source, engine, carried)
     where = [_passes(p, args, engine, errors_in=errors_in) for p in safe]
     if not fails:
-        items: list[Ast] = [
-            named(spell.value(e, args, engine), f"c{i}") for i, e in enumerate(made.outputs)
-        ]
+        found = [spell.value(e, args, engine) for e in made.outputs]
+        if errors_in:
+            # An error has no columns: a constant beside it would make it another one than where it was hydrated.
+            nothing = [null_of(t, engine) for t in output_types(mfp, columns)]
+            found = [
+                value
+                if isinstance(e, Column) and e.index < made.arity
+                else s.case((s.is_null(col(ERROR)), value), otherwise=null)
+                for e, value, null in zip(made.outputs, found, nothing, strict=True)
+            ]
+        items: list[Ast] = [named(value, f"c{i}") for i, value in enumerate(found)]
         items += [col(ERROR)] if errors_in else []
         items += [col(name) for name in carry]
         return select(items, source, where=where), errors_in

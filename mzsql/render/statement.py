@@ -33,7 +33,7 @@ def col(name: str, table: str | None = None) -> exp.Column:
 
 def named(ast: Ast, name: str) -> exp.Alias:
     """``ast AS name``."""
-    return exp.Alias(this=ast.copy(), alias=identifier(name))
+    return exp.Alias(this=s.own(ast)[0], alias=identifier(name))
 
 
 def table(name: str, alias: str | None = None) -> exp.Table:
@@ -136,12 +136,13 @@ def window(
 
 def ordered(ast: Ast, *, desc: bool = False, nulls_last: bool = True) -> exp.Ordered:
     """One item of an ORDER BY, the place of NULLs spelled out."""
-    return exp.Ordered(this=ast.copy(), desc=desc, nulls_first=not nulls_last)
+    return exp.Ordered(this=s.own(ast)[0], desc=desc, nulls_first=not nulls_last)
 
 
 def same(left: Ast, right: Ast) -> Ast:
     """Null-safe equality."""
-    return exp.Paren(this=exp.NullSafeEQ(this=left.copy(), expression=right.copy()))
+    left, right = s.own(left, right)
+    return exp.Paren(this=exp.NullSafeEQ(this=left, expression=right))
 
 
 def columns_of(types: Sequence[ColumnType], alias: str | None = None) -> list[Sql]:

@@ -200,3 +200,20 @@ class InternalError(SqlError):
     """A bug inside mzsql. Never the user's fault."""
 
     sqlstate = "XX000"
+
+
+class ThreadFailed(InternalError):
+    """A thread that this process needs for what was asked has ended for good."""
+
+
+def internal_error(bug: BaseException) -> InternalError:
+    """What a person gets of an exception that nobody expected."""
+    return InternalError(
+        f"internal error: {type(bug).__name__}: {bug}",
+        hint="This is a bug in mzsql; please report it with the statement.",
+    )
+
+
+def out_of_memory() -> OutOfMemory:
+    """What a person gets where there is no memory left."""
+    return OutOfMemory("out of memory", hint="Ask for less at once: fewer rows, or shorter values.")

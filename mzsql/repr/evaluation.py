@@ -13,12 +13,17 @@ _STATES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), state)
     for pattern, state in (
         (r"^division by zero$", "22012"),
+        (r"^requested length too large$", "54000"),
         (
             r"^invalid input syntax for type (?:date|time).*: (?:[A-Z]+ must be \[|YEAR cannot|invalid or out-of-range date)",
             "22008",
         ),
         (r"^date/time field value out of range", "22008"),
         (r"^invalid input syntax for type (?:date|time|timestamp|interval)\b", "22007"),
+        (
+            r'^invalid input syntax for type array: an array of several dimensions .*?: "\s*\{\s*\{',
+            "0A000",
+        ),
         (r"^invalid input syntax for type ", "22P02"),
         (r"^value too long for type ", "22001"),
         (r"^more than one record produced in subquery$", "21000"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from decimal import Decimal
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, InvalidOperation
 from typing import Any, NoReturn
 
 from mzsql.repr.errors import DataError
@@ -18,6 +18,10 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 #: How deeply a document may nest.
 MAX_DEPTH = 128
 _DIGITS = 39
+#: More digits behind the point are not written out.
+_WRITTEN_DIGITS = 1000
+_LEAST = Decimal(1).scaleb(-_WRITTEN_DIGITS)
+_WIDE = Context(prec=_WRITTEN_DIGITS + 2 * _DIGITS, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 
 def canonical(text: str) -> str:
@@ -28,11 +32,18 @@ def canonical(text: str) -> str:
     """
     _check_depth(text)
     try:
-        value = json.loads(text, parse_float=Decimal, parse_int=Decimal, parse_constant=_no_number)
+        value = json.loads(text, parse_float=_parsed, parse_int=_parsed, parse_constant=_no_number)
     except json.JSONDecodeError as error:
         line = f"at line {error.lineno} column {max(error.colno - 1, 0)}"
         _fail(f"{_problem(text, error)} {line}", text)
     return _written(value, text)
+
+
+def _parsed(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:  # its exponent is beyond what Python counts
+        raise json.JSONDecodeError("number out of range", text, 0) from None
 
 
 def _no_number(name: str) -> NoReturn:
@@ -70,6 +81,8 @@ def _problem(text: str, error: json.JSONDecodeError) -> str:
         if not inside:
             return "EOF while parsing a value"
         return "EOF while parsing an object" if inside[-1] == "{" else "EOF while parsing a list"
+    if error.msg == "number out of range":
+        return error.msg
     if "double quotes" in error.msg:
         return "key must be a string"
     return "expected value"
@@ -84,18 +97,33 @@ def _written(value: Any, text: str) -> str:
         case Decimal():
             return _number(value, text)
         case str():
-            return json.dumps(value, ensure_ascii=False)
+            return _string(value, text)
         case list():
             return f"[{','.join(_written(item, text) for item in value)}]"
         case _:
-            items = sorted(value.items(), key=lambda item: item[0].encode())
-            pairs = (f"{json.dumps(k, ensure_ascii=False)}:{_written(v, text)}" for k, v in items)
-            return f"{{{','.join(pairs)}}}"
+            # First the texts, which say that a key is none; then their order.
+            pairs = [(k, _string(k, text), v) for k, v in value.items()]
+            pairs.sort(key=lambda pair: pair[0].encode())
+            return f"{{{','.join(f'{key}:{_written(v, text)}' for _, key, v in pairs)}}}"
+
+
+def _string(value: str, text: str) -> str:
+    written = json.dumps(value, ensure_ascii=False)
+    try:
+        written.encode()
+    except UnicodeEncodeError:
+        _fail("lone surrogate in hex escape", text)
+    return written
 
 
 def _number(value: Decimal, text: str) -> str:
     _, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
+    if exponent < -_WRITTEN_DIGITS:
+        # Written out it might fill the memory; as a numeric, it has no more digits behind its point than there are.
+        value = value.quantize(_LEAST, context=_WIDE) if value.adjusted() < _DIGITS else value
+        _, digits, exponent = value.as_tuple()
+        assert isinstance(exponent, int)
     whole = max(len(digits) + exponent, 0) if any(digits) else 0
     if whole > _DIGITS or (
         whole == _DIGITS and len("".join(map(str, digits)).rstrip("0")) > _DIGITS

@@ -83,6 +83,8 @@ def python_value(datum: Datum, typ: SqlType) -> Any:
             return shown(str(datum), typ)
         case "bytea":
             return bytes.fromhex(str(datum))
+        case "real" | "double":
+            return float(datum) + 0.0
         case "date":
             return _or_text(_EPOCH_DATE, dt.timedelta(days=int(datum)), datum, typ)
         case "time":
@@ -153,7 +155,7 @@ def datum_of(value: Any, typ: SqlType) -> Datum:
         case "boolean", bool():
             return value
         case (("real" | "double"), (float() | int())) if not isinstance(value, bool):
-            return float(value)
+            return float(value) + 0.0  # never -0.0
         case (("uint8" | "mz_timestamp"), Decimal()):
             return int(value)
         case "numeric", (Decimal() | int()) if not isinstance(value, bool):
@@ -274,7 +276,7 @@ def datum_text(datum: Datum, typ: SqlType) -> str:
         case "boolean":
             return "true" if datum else "false"
         case "real" | "double":
-            return float_text(float(datum), typ.kind)
+            return float_text(float(datum) + 0.0, typ.kind)
         case "numeric":
             return numeric_text(Decimal(str(datum)))
         case "bytea":
@@ -512,7 +514,7 @@ def _datum(value: Any, typ: SqlType) -> Datum:
         case "range":
             return _range_datum(value, typ, _nested)
         case "real" | "double":
-            return float(value)
+            return float(value) + 0.0
         case "interval" | "bytea":
             return datum_of(value, typ)
         case _:

@@ -16,6 +16,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pyarrow as pa
@@ -28,7 +29,7 @@ from sqlglot.errors import SqlglotError
 from mzsql.adapter.reader import EnvironmentReader, RelationInfo
 from mzsql.compute.relations import arrow_frame, parts_frame
 from mzsql.location import shown_url
-from mzsql.repr.errors import UndefinedTable
+from mzsql.repr.errors import InvalidParameter, UndefinedTable
 from mzsql.repr.types import arrow_schema
 from mzsql.spark.registration import Registration, quote
 
@@ -59,6 +60,20 @@ _NAMED = re.compile(
 _COMMENT = re.compile(r"\s*(?:--[^\n]*(?:\n|$)|/\*.*?\*/)", re.DOTALL)
 
 
+def check_query(text: object, what: str) -> None:
+    """Check that what is asked for is a text.
+
+    Raises:
+        InvalidParameter: it is none.
+    """
+    if not isinstance(text, str):
+        raise InvalidParameter(f"{what} must be a str, not {type(text).__name__}")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidParameter(f"{what} must be Unicode text: it has a lone surrogate") from None
+
+
 class MzSpark:
     """A Spark session with an environment's relations in it; attributes that are not listed here are the session's.
 
@@ -68,6 +83,7 @@ class MzSpark:
         execute: runs one of mzsql's own statements and gives its rows, or None where it has none.
         options: the data source's options that name the environment; without them, or where one holds a secret (Spark shows them
             to everyone), nothing is registered in the session's catalog.
+        errors: makes errors of the engine those that its caller knows.
     """
 
     def __init__(
@@ -76,8 +92,10 @@ class MzSpark:
         reader: EnvironmentReader,
         execute: Callable[[str], pa.Table | None],
         options: Mapping[str, str] | None = None,
+        errors: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.session = session
+        self._errors = errors
         self._reader = reader
         self._execute = execute
         self._kept: deque[tuple[float, Any]] = deque()
@@ -94,12 +112,14 @@ class MzSpark:
         seen with this.
         """
         if self._registration is not None:
-            self._registration.follow(self._reader.relations())
+            with self._errors():
+                self._registration.follow(self._reader.relations())
 
     def unregister(self) -> None:
         """Take the environment's relations out of the session's catalog."""
         if self._registration is not None:
-            self._registration.forget()
+            with self._errors():
+                self._registration.forget()
 
     def sql(self, sqlQuery: str, *args: Any, **kwargs: Any) -> DataFrame:  # noqa: N803  Spark's own parameter name
         """Run a statement of mzsql or of Spark.
@@ -113,10 +133,14 @@ class MzSpark:
             SqlError: a statement of mzsql is at fault.
             AnalysisException: a statement of Spark is.
         """
-        if self._is_own(sqlQuery):
+        with self._errors():
+            check_query(sqlQuery, "a statement")
+            own = self._is_own(sqlQuery)
+        if own:
             rows = self._execute(sqlQuery)
             return arrow_frame(self.session, pa.table({}) if rows is None else rows)
-        text, views = self._with_relations(sqlQuery)
+        with self._errors():
+            text, views = self._with_relations(sqlQuery)
         try:
             return self.session.sql(text, *args, **kwargs)
         finally:
@@ -125,12 +149,13 @@ class MzSpark:
 
     def table(self, tableName: str) -> DataFrame:  # noqa: N803  Spark's own parameter name
         """A relation of mzsql, at a fresh time, or a table of Spark."""
-        if self.session.catalog.tableExists(tableName) and self._relation(tableName) is None:
-            return self.session.table(tableName)
-        relation = self._relation(tableName)
+        with self._errors():
+            check_query(tableName, "the name of a table")
+            relation = self._relation(tableName)
         if relation is None:
             return self.session.table(tableName)
-        return self._frame(relation, self._reader.fresh_timestamp())
+        with self._errors():
+            return self._frame(relation, self._reader.fresh_timestamp())
 
     def _is_own(self, text: str) -> bool:
         while comment := _COMMENT.match(text):

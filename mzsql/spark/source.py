@@ -18,6 +18,7 @@ option                                       meaning
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -39,6 +40,7 @@ SLICE_ROWS = 2_000_000
 #: Rows of an Arrow batch handed to Spark.
 BATCH_ROWS = 65_536
 
+_TIME = re.compile("[0-9]{1,19}")
 _PLACES = ("env", "profile", "blob", "consensus", "oracle")
 _OPTIONS = frozenset({*_PLACES, "relation", "path", "as_of"})
 
@@ -105,9 +107,9 @@ def target(options: Mapping[str, str]) -> Target:
             hint='Name its directory with option("env", "/path/to/env"), or a profile with option("profile", "prod").',
         )
     text = given.get("as_of")
-    if text is not None and not text.strip().isdigit():
+    if text is not None and not _TIME.fullmatch(text.strip()):
         raise InvalidParameter(
-            f"option as_of must be a time in milliseconds since 1970, not {text!r}"
+            f"option as_of must be a time in milliseconds since 1970, not {text[:40]!r}"
         )
     return Target(tuple(sorted(locations.items())), relation, None if text is None else int(text))
 

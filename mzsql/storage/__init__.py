@@ -16,7 +16,7 @@ from mzsql.storage.bindings import (
 )
 from mzsql.storage.collection import Collection, Hold
 from mzsql.storage.collection_manager import CollectionManager
-from mzsql.storage.collections import Collections
+from mzsql.storage.collections import Collections, end_shard
 from mzsql.storage.minting import BindingMinter
 from mzsql.storage.source_writer import Source, SourceWriter
 from mzsql.storage.tables import Tables, TableShard, as_updates, empty_updates
@@ -42,5 +42,6 @@ __all__ = [
     "WriteAheadLog",
     "as_updates",
     "empty_updates",
+    "end_shard",
     "unapplied_keys",
 ]

@@ -4,35 +4,44 @@ Promise: commands of one collection take effect in the order in which they were 
 predicate over rows and covers everything appended before it, by this process or an earlier one. Two kinds (reference facts 8.3):
 a *differential* collection mirrors small state, whose desired contents stay in memory, so that on a conflict, and at the start, the
 difference to what the shard holds is written; an *append-only* one is a history, appended blindly, but for deletions, which are
-worked out anew from what it holds wherever another process wrote in between. Times are wall-clock milliseconds. Source: the unified
-compute introspection design.
+worked out anew from what it holds wherever another process wrote in between. Times are wall-clock milliseconds. The writer is a supervised
+thread: whatever it fails with, it goes on from there, repeats nothing and loses nothing; commands that wait meanwhile take no more than a
+mirror's contents, or a bounded number of a history's commands, whose oldest rows are then dropped and counted. Source: the unified compute
+introspection design.
 """
 
 from __future__ import annotations
 
 import logging
-import queue
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
 import pyarrow as pa
+from prometheus_client import Counter as Count
 
-from mzsql.location import Determinate, Indeterminate, LocationError, caller_limit, waiting
+from mzsql.location import Determinate, LocationError, caller_limit, waiting
 from mzsql.persist import Clock, ExpiredHandle, PersistClient, SystemClock, UpperMismatch
-from mzsql.repr.errors import InternalError, NotReadable, UndefinedTable
+from mzsql.repr.errors import NotReadable, UndefinedTable
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType, arrow_schema
 from mzsql.storage.tables import empty_updates
+from mzsql.threads import Supervised, ThreadStatus
 
 _log = logging.getLogger(__name__)
 
-_RETRY_SECONDS = 0.5
+MOST_WAITING = 10_000
 _NO_LIMIT = 7 * 86_400.0
 """Seconds that are more than any backend waits by itself."""
+
+_DROPPED = Count(
+    "mzsql_storage_dropped_rows",
+    "Rows of a history that were dropped as its shard could not be written",
+    ("collection",),
+)
 
 #: A row as Python values of the collection's Arrow types; these collections hold metadata, never a user's data.
 ManagedRow: TypeAlias = tuple[Any, ...]
@@ -46,24 +55,20 @@ class _Delete(msgspec.Struct, frozen=True):
     predicate: Callable[[ManagedRow], bool]
 
 
-class _Flush(msgspec.Struct, frozen=True):
-    done: threading.Event
-
-
 _Change: TypeAlias = _Append | _Delete
-_Command: TypeAlias = _Change | _Flush
 
 
 class ManagedCollection:
     """One collection and the thread that writes it.
 
     Args:
-        persist: the client of the environment's shards.
+        persist: the client of the environment's shards, whose supervisor runs the thread.
         shard_id: its shard, made if it is not there.
         columns: the types of its columns.
         differential: whether it mirrors state (else it is a history).
         name: how a person calls it.
         clock: the clock that gives its times.
+        most_waiting: so many commands of a history wait for a backend that fails; then the oldest rows are dropped.
     """
 
     def __init__(
@@ -75,6 +80,7 @@ class ManagedCollection:
         differential: bool,
         name: str,
         clock: Clock,
+        most_waiting: int = MOST_WAITING,
     ) -> None:
         self._schema = arrow_schema(columns)
         self._differential = differential
@@ -82,104 +88,147 @@ class ManagedCollection:
         self._clock = clock
         self._persist = persist
         self._shard_id = shard_id
+        self._most_waiting = most_waiting
         self._writer, self._reader = persist.open_shard(shard_id, self._schema, purpose=name)
+        self._changed = threading.Condition()
+        # Guarded by the condition: what a mirror is to hold, a history's commands that wait, and the count of both kinds' commands.
         self._desired: Counter[ManagedRow] = Counter()
-        self._queue: queue.SimpleQueue[_Command | None] = queue.SimpleQueue()
-        self._failure: BaseException | None = None
+        self._waiting: deque[_Change] = deque()
+        self._given = 0
+        self._written = 0
+        self._closing = False
+        self.dropped = 0
+        # The writer's own: what a mirror's shard holds as far as known, a history's commands at work, an append of unknown outcome.
+        self._held: Counter[ManagedRow] = Counter()
+        self._at_work: list[_Change] = []
+        self._taken = 0
+        self._doubtful: tuple[str, Timestamp] | None = None
         self._upper = 0
         self._reconcile = True
-        self._closing = threading.Event()
         self._closer: Callable[[], float] | None = None
-        self._thread = threading.Thread(target=self._run, name=f"mzsql-{name}", daemon=True)
-        self._thread.start()
+        self._thread = persist.supervisor.start(
+            "status-writer",
+            self._serve,
+            thread_name=f"mzsql-{name}",
+            object_id=name,
+            changed=self._tell,
+        )
 
-    def send(self, command: _Command) -> None:
-        """Enqueue a command."""
-        self._queue.put(command)
+    def send(self, command: _Change) -> None:
+        """Give a command; returns at once. What it takes does not grow with the time that a backend fails (see the module's text).
+
+        Raises:
+            Determinate: a history whose shard cannot be written has more deletions waiting than it keeps.
+        """
+        with self._changed:
+            if self._differential:
+                _apply(self._desired, command)
+            else:
+                self._make_room()
+                self._waiting.append(command)
+            self._given += 1
+            self._changed.notify_all()
+
+    def _make_room(self) -> None:
+        """Drop the oldest rows of a history beyond those that may wait; the lock is held."""
+        if len(self._waiting) < self._most_waiting:
+            return
+        oldest = next((n for n, c in enumerate(self._waiting) if isinstance(c, _Append)), None)
+        if oldest is None:
+            raise Determinate(
+                f"{self._name} cannot be written, and {len(self._waiting)} deletions wait for that"
+            )
+        gone = self._waiting[oldest]
+        del self._waiting[oldest]
+        assert isinstance(gone, _Append)
+        if not self.dropped:
+            _log.warning(
+                "%s cannot be written: more than %d commands wait, and the oldest rows are dropped",
+                self._name,
+                self._most_waiting,
+            )
+        self.dropped += len(gone.updates)
+        _DROPPED.labels(self._name).inc(len(gone.updates))
 
     def flush(self, timeout: float) -> None:
         """Wait until all commands given before are durable.
 
         Raises:
-            NotReadable: they are not within ``timeout`` seconds.
-            InternalError: the writer has failed.
+            NotReadable: they are not within ``timeout`` seconds; with what the writer fails with, if it does.
+            ThreadFailed: the writer has ended for good.
         """
-        done = threading.Event()
-        self.send(_Flush(done))
-        # The writer first notes its failure, then releases whoever waits: one of the two looks sees it.
-        if self._failure is None and not done.wait(timeout):
-            raise NotReadable(f"{self._name} was not written within {timeout:g} s")
-        if self._failure is not None:
-            raise InternalError(f"the writer of {self._name} failed: {self._failure}")
+        with self._changed:
+            given = self._given
+            done = self._changed.wait_for(
+                lambda: self._written >= given or self._thread.failed, timeout
+            )
+            written = self._written >= given
+        if not written:
+            self._thread.check(f"the writer of {self._name}")
+        if not done:
+            status = self._thread.status
+            raise NotReadable(
+                f"{self._name} was not written within {timeout:g} s",
+                detail=f"Its writer fails: {status.error}" if status.error else None,
+            )
 
     def close(self) -> None:
         """Write what waits and stop. Idempotent. What a backend that fails now does not take is lost, and logged.
 
         The writer waits for its backends no longer than the caller does (`mzsql.location.waiting`).
         """
-        if self._thread.is_alive():
+        with self._changed:
+            if self._closing:
+                return
             self._closer = caller_limit()
-            self._closing.set()
-            self._queue.put(None)
-            self._thread.join()
-            try:
-                self._reader.expire()
-                self._writer.expire()
-            except LocationError as failure:
-                _log.warning("the handles of %s are left to expire: %s", self._name, failure)
+            self._closing = True
+            self._changed.notify_all()
+        self._thread.finish()
+        self._thread.join()
+        try:
+            self._reader.expire()
+            self._writer.expire()
+        except LocationError as failure:
+            _log.warning("the handles of %s are left to expire: %s", self._name, failure)
 
     # --- the writer's thread ------------------------------------------------------------------
+
+    def _tell(self, _: ThreadStatus) -> None:
+        """Whoever waits for the writer looks again."""
+        with self._changed:
+            self._changed.notify_all()
 
     def _left(self) -> float:
         """Seconds that a backend may take: no limit but its own until somebody who has one closes this."""
         return _NO_LIMIT if self._closer is None else self._closer()
 
-    def _run(self) -> None:
+    def _serve(self, thread: Supervised) -> None:
+        """Write what is given, all of it that waits in one append; begun anew, it goes on where it failed."""
         with waiting(self._left):
-            self._serve()
-
-    def _serve(self) -> None:
-        try:
-            # The first write retracts what an earlier process left (a differential collection starts empty).
-            if self._differential:
-                self._write(())
             while True:
-                commands, last = self._take()
-                self._process(commands)
-                if last:
-                    return
-        except BaseException as failure:
-            # Kept for whoever waits on the collection: a thread has nobody to raise to.
-            self._failure = failure
-            _log.warning("the writer of %s has stopped: %s", self._name, failure)
-            while not self._queue.empty():
-                command = self._queue.get()
-                if isinstance(command, _Flush):
-                    command.done.set()
+                with self._changed:
+                    self._changed.wait_for(lambda: self._closing or self._has_work())
+                    if not self._has_work():
+                        return
+                    desired = Counter(self._desired)
+                    if self._differential or not self._at_work:
+                        # What failed is not mixed with what came since: it may be in.
+                        self._at_work, self._taken = list(self._waiting), self._given
+                        self._waiting.clear()
+                self._write(desired)
+                self._at_work = []
+                thread.well()
+                with self._changed:
+                    self._written = self._taken
+                    self._changed.notify_all()
 
-    def _take(self) -> tuple[list[_Command], bool]:
-        """All commands that wait, at least one; and whether the writer shall stop."""
-        commands: list[_Command] = []
-        item = self._queue.get()
-        while True:
-            if item is None:
-                return commands, True
-            commands.append(item)
-            try:
-                item = self._queue.get_nowait()
-            except queue.Empty:
-                return commands, False
-
-    def _process(self, commands: Sequence[_Command]) -> None:
-        changes = [c for c in commands if not isinstance(c, _Flush)]
-        if changes:
-            self._write(changes)
-        for command in commands:
-            if isinstance(command, _Flush):
-                command.done.set()
+    def _has_work(self) -> bool:
+        # The first write of a mirror retracts what an earlier process left.
+        first = self._differential and self._upper == 0
+        return first or self._written < self._given
 
     def _folded(self, changes: Sequence[_Change]) -> Counter[ManagedRow]:
-        """What ``changes`` make of the contents, the desired ones or what the shard holds now, as a difference."""
+        """What ``changes`` make of what a history's shard holds now, as a difference."""
         pending: Counter[ManagedRow] = Counter()
         held: Counter[ManagedRow] | None = None
         for change in changes:
@@ -188,7 +237,7 @@ class ManagedCollection:
                     pending[row] += diff
                 continue
             if held is None:
-                held = self._desired if self._differential else self._read()
+                held = self._read()
             for row in held.keys() | pending.keys():
                 if held[row] + pending[row] and change.predicate(row):
                     pending[row] = -held[row]
@@ -216,45 +265,35 @@ class ManagedCollection:
                 held[tuple(map(_freeze, row))] += diff
         return held
 
-    def _write(self, changes: Sequence[_Change]) -> None:
-        """Append what ``changes`` come to; a backend that fails is tried again until it answers or the collection is closed."""
-        delta: Counter[ManagedRow] = Counter()
-        if self._differential:
-            delta = self._folded(changes)
-            merged = self._desired.keys() | delta.keys()
-            self._desired = Counter(
-                {row: n for row in merged if (n := self._desired[row] + delta[row])}
-            )
-        pending: Counter[ManagedRow] | None = None
-        doubtful: tuple[str, Timestamp] | None = None
+    def _write(self, desired: Counter[ManagedRow]) -> None:
+        """Append what makes a mirror's shard hold ``desired``, or what a history's commands at work come to."""
         while True:
-            try:
-                if doubtful is not None and self._wrote(*doubtful):
-                    self._reconcile = True
-                    if not self._differential:
-                        return
-                doubtful = None
-                if pending is None or self._reconcile:
-                    pending = self._pending(changes, delta)
-                updates = [(row, n) for row, n in pending.items() if n]
-                if not updates and (self._upper > 0 or not self._differential):
+            if self._doubtful is not None:
+                wrote = self._wrote(*self._doubtful)
+                self._doubtful, self._reconcile = None, True
+                if wrote and not self._differential:
                     return
-                at = max(self._clock.now_ms(), self._upper)
-                writer_id = self._writer.writer_id
-                try:
-                    self._append(updates, at)
-                except Indeterminate:
-                    doubtful = writer_id, at
-                    raise
+            pending = self._pending(desired)
+            updates = [(row, n) for row, n in pending.items() if n]
+            if not updates and (self._upper > 0 or not self._differential):
                 return
+            at = max(self._clock.now_ms(), self._upper)
+            # Until it is known to be in or out: whatever it fails with may have come after it.
+            self._doubtful = self._writer.writer_id, at
+            try:
+                self._append(updates, at)
             except UpperMismatch:
                 # Another process wrote: what there is to write is worked out anew.
-                self._reconcile = True
-            except (Determinate, Indeterminate) as failure:
-                if self._closing.is_set():
-                    raise
-                _log.warning("%s is written later: %s", self._name, failure)
-                self._closing.wait(_RETRY_SECONDS)
+                self._doubtful, self._reconcile = None, True
+            except ExpiredHandle:
+                self._doubtful, self._reconcile = None, True
+                self._reopen()
+            except Determinate:
+                self._doubtful = None
+                raise
+            else:
+                self._doubtful, self._held = None, desired
+                return
 
     def _wrote(self, writer_id: str, at: Timestamp) -> bool:
         """Whether the append of ``writer_id`` at ``at`` was committed, whose outcome was unknown."""
@@ -263,24 +302,21 @@ class ManagedCollection:
             return False
         writer = state.writers.get(writer_id)
         if writer is None:
-            # It did not write, or did and was silent for a whole lease since: then only the upper can tell.
-            silent = state.walltime_ms - at >= self._persist.settings.writer_lease_ms
-            return silent and state.upper == at + 1
+            # It did not write, or did and has expired since: then only the upper can tell.
+            return state.may_have_expired(writer_id) and state.upper == at + 1
         return writer.upper == at + 1
 
-    def _pending(
-        self, changes: Sequence[_Change], delta: Counter[ManagedRow]
-    ) -> Counter[ManagedRow]:
+    def _pending(self, desired: Counter[ManagedRow]) -> Counter[ManagedRow]:
         """What is to be appended at the shard's upper, which is looked up first where another process may have written."""
         if self._reconcile:
             self._upper = self._writer.fetch_upper() or 0
         if not self._differential:
-            pending = self._folded(changes)
-        elif self._reconcile:
-            pending = Counter(self._desired)
-            pending.subtract(self._read())
+            pending = self._folded(self._at_work)
         else:
-            pending = delta
+            if self._reconcile:
+                self._held = self._read()
+            pending = Counter(desired)
+            pending.subtract(self._held)
         self._reconcile = False
         return pending
 
@@ -313,6 +349,18 @@ class ManagedCollection:
         times = pa.array([time] * len(updates), pa.int64())
         diffs = pa.array([diff for _, diff in updates], pa.int64())
         return pa.table([*columns, times, diffs], names=[*self._schema.names, "mz_time", "mz_diff"])
+
+
+def _apply(contents: Counter[ManagedRow], change: _Change) -> None:
+    """Make a change to contents in memory."""
+    if isinstance(change, _Delete):
+        for row in [row for row in contents if change.predicate(row)]:
+            del contents[row]
+        return
+    for row, diff in change.updates:
+        contents[row] += diff
+        if not contents[row]:
+            del contents[row]
 
 
 def _freeze(value: Any) -> Any:
@@ -391,7 +439,7 @@ class CollectionManager:
         Raises:
             UndefinedTable: this process does not write the collection.
             NotReadable: they are not within ``timeout`` seconds.
-            InternalError: the writer has failed.
+            ThreadFailed: the writer has ended for good.
         """
         self._written(gid).flush(timeout)
 

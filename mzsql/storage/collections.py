@@ -20,6 +20,7 @@ from mzsql.persist import (
     Clock,
     ExpiredHandle,
     Filters,
+    Holder,
     KeyRange,
     PartRef,
     PersistClient,
@@ -28,12 +29,13 @@ from mzsql.persist import (
     ShardFinalized,
     SystemClock,
 )
-from mzsql.repr.errors import Fenced, NotReadable, SqlError, UndefinedTable
+from mzsql.repr.errors import Fenced, NotReadable, UndefinedTable
 from mzsql.repr.frontier import Frontier, Timestamp, join, meet, show
 from mzsql.repr.ids import GlobalId
 from mzsql.storage.collection import ARRANGEMENT, TABLE, Collection, Hold, OpenCollection, looked_up
 from mzsql.storage.following import FOLLOW_SECONDS, Followers
 from mzsql.storage.tables import Tables, TableShard, empty_updates
+from mzsql.threads import Supervised, ThreadStatus
 
 T = TypeVar("T")
 
@@ -46,6 +48,22 @@ _EARLY_SECONDS = 0.02
 _REMEMBERED = 1_000
 
 HOLD_ID = "environment"
+
+
+def end_shard(
+    persist: PersistClient, shard: str, timeout: float | None = None
+) -> tuple[Holder, ...]:
+    """End the shard of what was dropped once nobody reads it any more; who still does. The environment's own hold is given up.
+
+    Raises:
+        LocationError: a backend failed; call it again.
+    """
+    held = persist.retire(shard, timeout=timeout)
+    if any(holder.id == HOLD_ID for holder in held):
+        # It is the environment's, of which it was dropped, whichever process has it now.
+        persist.open_critical_reader(shard, HOLD_ID, timeout=timeout).release(timeout=timeout)
+        held = persist.retire(shard, timeout=timeout)
+    return held
 
 
 def _dropped(name: str) -> UndefinedTable:
@@ -68,11 +86,13 @@ class Collections:
         self._gone: dict[GlobalId, str] = {}
         self._watchers: dict[int, Callable[[], None]] = {}
         self._next_watcher = 0
-        self._follower: threading.Thread | None = None
+        self._follower: Supervised | None = None
         self._stop = threading.Event()
         self._told = False
         self._owns_holds = False
-        self.followers = Followers(lambda gid: self._get(gid).reader, self.notify)
+        self.followers = Followers(
+            lambda gid: self._get(gid).reader, self.notify, persist.supervisor
+        )
 
     # --- what there is ------------------------------------------------------------------------
 
@@ -93,8 +113,8 @@ class Collections:
         if one is None:
             return
         if one.critical is not None:
-            # Whoever has taken the hold over releases it.
-            with contextlib.suppress(Fenced):
+            # Whoever has taken the hold over releases it, or the shard has ended.
+            with contextlib.suppress(Fenced, ExpiredHandle):
                 one.critical.release()
         if one.table is not None:
             self.tables.forget(one.meta.shard)
@@ -287,14 +307,16 @@ class Collections:
 
         return self._reading(gid, as_of, read)
 
-    def snapshot_reader(self, gid: GlobalId, as_of: Timestamp) -> pa.RecordBatchReader:
-        """As `snapshot`, piece by piece in bounded memory, however large the collection is."""
+    def snapshot_reader(
+        self, gid: GlobalId, as_of: Timestamp, *, consolidate: bool = True
+    ) -> pa.RecordBatchReader:
+        """As `snapshot`, piece by piece in bounded memory, however large the collection is; added up where ``consolidate``."""
 
         def read(one: OpenCollection) -> pa.RecordBatchReader:
             at = as_of if one.table is None else one.table.physical_as_of(as_of)
             if at is None:
                 return empty_updates(one.meta.schema).to_reader()
-            return one.reader.snapshot_reader(at, consolidate=True)
+            return one.reader.snapshot_reader(at, consolidate=consolidate)
 
         return self._reading(gid, as_of, read)
 
@@ -413,7 +435,9 @@ class Collections:
                 with self._lock:
                     still_open = self._open.get(one.meta.id) is one
                 if still_open:
-                    self._fresh(one.meta.id)
+                    # What was dropped, and ends once those who read it have, is not opened again.
+                    with contextlib.suppress(ShardFinalized):
+                        self._fresh(one.meta.id)
 
     def _give_up(self, one: OpenCollection, target: Timestamp) -> None:
         if one.table is not None:
@@ -444,10 +468,12 @@ class Collections:
             self._next_watcher += 1
             self._watchers[number] = callback
             if self._follower is None:
-                self._follower = threading.Thread(
-                    target=self._follow, name="mzsql-follow-log", daemon=True
+                self._follower = self._persist.supervisor.start(
+                    "log-follower",
+                    self._follow,
+                    thread_name="mzsql-follow-log",
+                    changed=self._follower_changed,
                 )
-                self._follower.start()
 
         def end() -> None:
             with self._lock:
@@ -466,21 +492,23 @@ class Collections:
                 # The others are told all the same, and whoever tells goes on.
                 _log.exception("a watcher of the collections failed")
 
-    def _follow(self) -> None:
+    def _follower_changed(self, status: ThreadStatus) -> None:
+        """The follower has failed, or goes on: whoever relies on being told asks for himself until it does, and looks again now."""
+        if status.status != "running":
+            self._told = False
+        self.notify()
+
+    def _follow(self, thread: Supervised) -> None:
         wal = self.tables.wal
-        seen = wal.state.upper
+        seen = -1  # what moved before this began is told, too
         while not self._stop.is_set():
             began = self._clock.monotonic()
-            try:
-                if wal.notified and not self._told:
-                    wal.follow()
-                    self._told = True  # from here on no move is missed
-                state = wal.next_move(seen, FOLLOW_SECONDS)
-            except SqlError as failure:
-                self._told = False
-                if not self._stop.wait(0.5):
-                    _log.warning("the write-ahead log cannot be followed for now: %s", failure)
-                continue
+            if wal.notified and not self._told:
+                wal.follow()
+                thread.well()
+                self._told = True  # from here on no move is missed
+            state = wal.next_move(seen, FOLLOW_SECONDS)
+            thread.well()
             if state.upper > seen:
                 seen = state.upper
                 self.notify()
@@ -490,6 +518,8 @@ class Collections:
     def close(self) -> None:
         """Stop following and give all handles up; the holds that survive processes stay. Idempotent."""
         self._stop.set()
+        if self._follower is not None:
+            self._follower.stop()
         self.followers.close()
         if not self.tables.wal.notified:
             self.join()
@@ -503,6 +533,6 @@ class Collections:
 
     def join(self, timeout: float | None = None) -> None:
         """Wait for the thread that follows the log to end: it may be in a wait that ends when Consensus is closed."""
-        if self._follower is not None and self._follower is not threading.current_thread():
+        if self._follower is not None:
             self._follower.join(timeout)
         self.followers.join(timeout)

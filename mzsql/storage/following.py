@@ -7,21 +7,18 @@ trade-off: a thread whose followers have gone ends only with the wait that it is
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from mzsql.persist import ReadHandle
-from mzsql.repr.errors import SqlError, UndefinedTable
+from mzsql.repr.errors import UndefinedTable
 from mzsql.repr.frontier import Frontier
 from mzsql.repr.ids import GlobalId
-
-_log = logging.getLogger(__name__)
+from mzsql.threads import Supervised, Supervisor, ThreadStatus
 
 #: A follower that Consensus wakes asks again after so long, in case it was not woken.
 FOLLOW_SECONDS = 60.0
-#: So long a follower rests when Consensus fails.
-_REST_SECONDS = 0.5
 
 
 class Followers:
@@ -30,14 +27,21 @@ class Followers:
     Args:
         reader: a collection's reader; raises UndefinedTable once it was dropped.
         moved: called after a collection has moved, or may have been dropped.
+        supervisor: runs the threads.
     """
 
-    def __init__(self, reader: Callable[[GlobalId], ReadHandle], moved: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        reader: Callable[[GlobalId], ReadHandle],
+        moved: Callable[[], None],
+        supervisor: Supervisor,
+    ) -> None:
         self._reader = reader
         self._moved = moved
+        self._supervisor = supervisor
         self._lock = threading.Lock()
         self._wanted: dict[GlobalId, int] = {}
-        self._threads: dict[GlobalId, threading.Thread] = {}
+        self._threads: dict[GlobalId, Supervised] = {}
         self._told: set[GlobalId] = set()
         # The uppers that were told of.
         self._seen: dict[GlobalId, Frontier] = {}
@@ -48,11 +52,13 @@ class Followers:
         with self._lock:
             self._wanted[gid] = self._wanted.get(gid, 0) + 1
             if gid not in self._threads and not self._stop.is_set():
-                thread = threading.Thread(
-                    target=self._run, args=(gid,), name=f"mzsql-follow-{gid}", daemon=True
+                self._threads[gid] = self._supervisor.start(
+                    "collection-follower",
+                    partial(self._run, gid),
+                    thread_name=f"mzsql-follow-{gid}",
+                    object_id=gid,
+                    changed=partial(self._thread_changed, gid),
                 )
-                self._threads[gid] = thread
-                thread.start()
         ended = False
 
         def end() -> None:
@@ -70,25 +76,25 @@ class Followers:
         """Whether what the collection's reader knows of its upper is all there is to know."""
         return gid in self._told
 
-    def _run(self, gid: GlobalId) -> None:
-        try:
-            while self._goes_on(gid):
-                try:
-                    if not self._await(gid):
-                        return
-                except UndefinedTable:
-                    return
-                except SqlError as failure:
-                    self._told.discard(gid)
-                    if not self._stop.wait(_REST_SECONDS):
-                        _log.warning("%s cannot be followed for now: %s", gid, failure)
-        finally:
+    def _thread_changed(self, gid: GlobalId, status: ThreadStatus) -> None:
+        """A follower has failed, or goes on: whoever relies on being told asks for himself until it does, and looks again now."""
+        if status.status != "running":
             self._told.discard(gid)
             self._seen.pop(gid, None)
-            with self._lock:
-                if self._threads.get(gid) is threading.current_thread():
-                    del self._threads[gid]
-            self._moved()
+        self._moved()
+
+    def _run(self, gid: GlobalId, thread: Supervised) -> None:
+        try:
+            while self._goes_on(gid) and self._await(gid, thread):
+                pass
+        except UndefinedTable:
+            pass  # it was dropped
+        self._told.discard(gid)
+        self._seen.pop(gid, None)
+        with self._lock:
+            if self._threads.get(gid) is thread:
+                del self._threads[gid]
+        self._moved()
 
     def _goes_on(self, gid: GlobalId) -> bool:
         with self._lock:
@@ -98,13 +104,14 @@ class Followers:
                 self._threads.pop(gid, None)
             return goes_on
 
-    def _await(self, gid: GlobalId) -> bool:
+    def _await(self, gid: GlobalId, thread: Supervised) -> bool:
         """Wait until the shard has moved, and look; False where Consensus cannot notify."""
         reader = self._reader(gid)
         # In this order: what this process sees of the shard from now on has a later number.
         before, upper = reader.seqno, reader.upper
         if gid not in self._told:
             upper = reader.fetch_upper()
+            thread.well()
             self._told.add(gid)
         if upper != self._seen.get(gid):
             self._seen[gid] = upper
@@ -117,11 +124,14 @@ class Followers:
     def close(self) -> None:
         """Stop; the threads end with the waits that they are in. Idempotent."""
         self._stop.set()
+        with self._lock:
+            threads = list(self._threads.values())
+        for thread in threads:
+            thread.stop()
 
     def join(self, timeout: float | None = None) -> None:
         """Wait for the threads to end."""
         with self._lock:
             threads = list(self._threads.values())
         for thread in threads:
-            if thread is not threading.current_thread():
-                thread.join(timeout)
+            thread.join(timeout)

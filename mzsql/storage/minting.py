@@ -8,11 +8,16 @@ returns the binding that covers a source timestamp, or mints one; without questi
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable, Mapping
 
-from mzsql.persist import InvalidBounds, PersistClient, UpperMismatch
+from mzsql.persist import (
+    ExpiredHandle,
+    InvalidBounds,
+    PersistClient,
+    ShardFinalized,
+    UpperMismatch,
+)
 from mzsql.repr.frontier import Frontier, Timestamp
 from mzsql.storage.bindings import BINDINGS_SCHEMA, Binding, BindingReader, BindingState, minted
 
@@ -95,10 +100,16 @@ class BindingMinter:
             if not _missing(state, wanted) and not (progress and now >= state.upper):
                 return state
             ts = max(now, state.upper)
-            with contextlib.suppress(UpperMismatch):
+            try:
                 self._writer.compare_and_append(
                     minted(state, wanted, ts), expected_upper=state.upper, new_upper=ts + 1
                 )
+            except UpperMismatch:
+                pass
+            except ShardFinalized:
+                raise
+            except ExpiredHandle:
+                self._writer = self._writer.reopened()
             state = self._bindings.follow()
         if _missing(state, wanted):
             raise InvalidBounds(
@@ -117,6 +128,10 @@ class BindingMinter:
                     self._writer.compare_and_append(None, expected_upper=upper, new_upper=None)
                 except UpperMismatch:
                     continue
+                except ShardFinalized:
+                    raise
+                except ExpiredHandle:
+                    self._writer = self._writer.reopened()
 
     def close(self) -> None:
         """Give the handles up. Idempotent."""

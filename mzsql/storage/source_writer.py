@@ -14,7 +14,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from mzsql.persist import PersistClient, SchemaMismatch, Updates
+from mzsql.persist import ExpiredHandle, PersistClient, SchemaMismatch, ShardFinalized, Updates
 from mzsql.repr.frontier import MAX_TIMESTAMP, Frontier, Timestamp, less_than, meet
 from mzsql.storage.bindings import BindingReader, BindingState, with_times
 from mzsql.storage.minting import BindingMinter
@@ -89,7 +89,15 @@ class SourceWriter:
             if last > before.get(partition, -1)
         }
         updates = self._updates(self._source.read(ranges), state, lower) if ranges else None
-        self._writer.append(updates, lower=lower, upper=state.upper)
+        try:
+            self._writer.append(updates, lower=lower, upper=state.upper)
+        except ShardFinalized:
+            raise
+        except ExpiredHandle:
+            # This process was asleep for longer than its lease. The source is definite, so it is read again.
+            self._writer = self._writer.reopened()
+            again = self._updates(self._source.read(ranges), state, lower) if ranges else None
+            self._writer.append(again, lower=lower, upper=state.upper)
         self._steps += 1
         if self._steps % _COMPACT_STEPS == 0:
             self.compact()

@@ -25,6 +25,7 @@ from mzsql.persist import (
 from mzsql.repr.frontier import Frontier, Timestamp
 from mzsql.repr.types import ColumnType, arrow_schema
 from mzsql.storage.wal import WalEntry, WriteAheadLog
+from mzsql.storage.zeros import without_signs
 
 TIME_FIELDS = (pa.field("mz_time", pa.int64()), pa.field("mz_diff", pa.int64()))
 
@@ -72,7 +73,7 @@ class TableShard:
         # A writer of its own: a long COPY must not keep others from applying the log, and it costs nothing in Consensus.
         writer = self._persist.open_writer(self.shard_id, self.schema, purpose="table")
         try:
-            return writer.batch(updates, lower=0, upper=1)
+            return writer.batch(without_signs(updates), lower=0, upper=1)
         finally:
             writer.expire()
 

@@ -11,7 +11,8 @@ import functools
 import threading
 from collections.abc import Callable
 
-from mzsql.location import MAX_SEQNO, LocationError, TimestampOracle, UsageError
+from mzsql.location import MAX_SEQNO, Clocked, LocationError, TimestampOracle, UsageError
+from mzsql.oracle import BoundedClock, SkewGuard, wall_clock_ms
 from mzsql.testing.contract import Case, case, run_together
 from mzsql.testing.expect import expect, expect_equal, expect_raises
 from mzsql.testing.sites import OracleSite
@@ -20,6 +21,7 @@ CASES: list[Case[OracleSite]] = []
 
 MAX_TS = MAX_SEQNO - 1
 """The greatest timestamp; the one after it must still be a number."""
+_HOUR_MS = 3_600_000
 
 
 def both(oracle: TimestampOracle) -> tuple[int, int]:
@@ -169,6 +171,37 @@ def closing(site: OracleSite) -> None:
         except (LocationError, UsageError):
             continue
     expect_equal(both(other), (0, 5), "both timestamps through a handle that is open")
+
+
+@case(CASES)
+def fast_clock(site: OracleSite) -> None:
+    """Where the backend has a clock, a machine that is an hour fast allocates nothing, and one that is right goes on."""
+
+    def guarded(wrong: int) -> tuple[TimestampOracle, SkewGuard]:
+        clock = BoundedClock(lambda: wall_clock_ms() + wrong)
+        oracle = site.open(clock)
+        if isinstance(oracle, Clocked):
+            clock.consult(oracle.clock_ms)
+        return oracle, SkewGuard(oracle, clock)
+
+    bare, right = guarded(0)
+    if not isinstance(bare, Clocked):
+        return
+    before = bare.clock_ms()
+    expect(
+        abs(before - wall_clock_ms()) < _HOUR_MS / 2,
+        f"the backend's clock says {before} ms since the epoch, this machine's {wall_clock_ms()}",
+    )
+    expect(before <= bare.clock_ms() + 1000, "the backend's clock goes back")
+    right.apply_write(right.write_ts())
+    newest = right.peek_write_ts()
+    _, fast = guarded(_HOUR_MS)
+    expect_raises(UsageError, "an allocation by a clock that is an hour fast", fast.write_ts)
+    expect_equal(right.peek_write_ts(), newest, "the latest allocated after it was refused")
+    ts = right.write_ts()
+    expect(newest < ts < before + _HOUR_MS / 2, f"{ts} was allocated after {newest}")
+    _, slow = guarded(-_HOUR_MS)
+    expect_equal(slow.write_ts(), ts + 1, "an allocation by a clock that is an hour slow")
 
 
 @case(CASES)

@@ -17,7 +17,9 @@ from mzsql.expr import scalar as sc
 from mzsql.expr.memo import memo
 from mzsql.expr.mfp import extract_mfp, to_relation
 from mzsql.expr.parts import part_of, parts
-from mzsql.repr.types import BOOLEAN
+from mzsql.expr.typing import relation_type
+from mzsql.repr.decimals import is_carried
+from mzsql.repr.types import BOOLEAN, ColumnType, SqlType
 from mzsql.transform.canonicalize_mfp import canonical
 from mzsql.transform.visit import filtered, kept, replace_inputs
 
@@ -272,32 +274,40 @@ def _union(parts: Sequence[Facts], width: int) -> Facts:
     return Facts(firsts, literals)
 
 
+def _columns(*inputs: mir.Relation) -> list[ColumnType]:
+    """The columns of relations side by side."""
+    return [column for part in inputs for column in relation_type(part).columns]
+
+
 def _filter(rel: mir.Filter, facts: Facts) -> tuple[mir.Relation, Facts]:
     """Each predicate with what holds below; what the predicates say is used in each other, and above."""
+    columns = _columns(rel.input)
     preds = list(rel.predicates)
     known = facts
     for _ in range(len(preds) + 1):
         before = preds
         preds = list(dict.fromkeys(facts.read(p) for p in preds))
-        inner = Facts(facts.firsts, {**facts.literals, **_said(preds)})
-        preds = list(dict.fromkeys(p if _states(p) is not None else inner.read(p) for p in preds))
-        known = inner.equate([[a, b] for p in preds for a, b in _equal_columns(p)])
+        inner = Facts(facts.firsts, {**facts.literals, **_said(preds, columns)})
+        preds = list(
+            dict.fromkeys(p if _states(p, columns) is not None else inner.read(p) for p in preds)
+        )
+        known = inner.equate([[a, b] for p in preds for a, b in _equal_columns(p, columns)])
         if preds == before:
             break
     return mir.Filter(rel.input, tuple(preds)), known
 
 
-def _said(preds: Sequence[sc.Scalar]) -> dict[int, sc.Literal]:
+def _said(preds: Sequence[sc.Scalar], columns: Sequence[ColumnType]) -> dict[int, sc.Literal]:
     said: dict[int, sc.Literal] = {}
     for pred in preds:
-        stated = _states(pred)
+        stated = _states(pred, columns)
         if stated is not None:
             said.setdefault(*stated)
     return said
 
 
-def _states(pred: sc.Scalar) -> tuple[int, sc.Literal] | None:
-    """The column and the literal that a true predicate says it is."""
+def _states(pred: sc.Scalar, columns: Sequence[ColumnType]) -> tuple[int, sc.Literal] | None:
+    """The column and the literal, of the column's type, that a true predicate says it is."""
     match pred:
         case sc.Call(func=func, args=(sc.Column(index=i), sc.Literal() as literal)):
             pass
@@ -307,14 +317,27 @@ def _states(pred: sc.Scalar) -> tuple[int, sc.Literal] | None:
             return None
     if not func.startswith("eq_") or literal.value is None or literal.typ.kind not in EXACT:
         return None
-    return i, literal
+    own = as_type(literal, columns[i].type)
+    return None if own is None else (i, own)
 
 
-def _equal_columns(pred: sc.Scalar) -> list[tuple[int, int]]:
-    """Columns that a true predicate makes equal."""
+def as_type(literal: sc.Literal, typ: SqlType) -> sc.Literal | None:
+    """A literal as one of a column's type; None where no column of this type holds the value."""
+    if literal.typ == typ:
+        return literal
+    if literal.typ.kind != typ.kind or literal.value is None:
+        return None
+    if typ.kind == "numeric" and not is_carried(str(literal.value), typ):
+        return None
+    return sc.Literal(literal.value, typ)
+
+
+def _equal_columns(pred: sc.Scalar, columns: Sequence[ColumnType]) -> list[tuple[int, int]]:
+    """Columns that a true predicate makes the same: of one type, since one is then put out for the other."""
     match pred:
         case sc.Call(func=func, args=(sc.Column(index=a), sc.Column(index=b))):
-            return [(a, b)] if func.startswith("eq_") and func[3:] in EXACT else []
+            same = func.startswith("eq_") and func[3:] in EXACT
+            return [(a, b)] if same and columns[a].type == columns[b].type else []
         case _:
             return []
 
@@ -392,7 +415,12 @@ def _without_fixed(
 
 def _join(rel: mir.Join, facts: Facts) -> tuple[mir.Relation, Facts]:
     """What equals a literal on one side is filtered for it on every side; then no lookup is needed for it to be equal."""
-    pairs = [[e.index for e in cls if isinstance(e, sc.Column)] for cls in rel.equivalences]
+    columns = _columns(*rel.inputs)
+    pairs = [
+        same
+        for cls in rel.equivalences
+        for same in _by_type([e.index for e in cls if isinstance(e, sc.Column)], columns)
+    ]
     if not isinstance(rel.implementation, mir.Unplanned):
         return rel, facts.equate(pairs)
     kept: list[tuple[sc.Scalar, ...]] = []
@@ -414,10 +442,22 @@ def _join(rel: mir.Join, facts: Facts) -> tuple[mir.Relation, Facts]:
             equal = sc.Call(f"eq_{literal.typ.kind}", (local, literal), BOOLEAN)
             wanted.setdefault(number, []).append(equal)
             if known is None and isinstance(expr, sc.Column):
-                literals[expr.index] = literal
+                own = as_type(literal, columns[expr.index].type)
+                if own is not None:
+                    literals[expr.index] = own
     inputs = tuple(filtered(part, wanted.get(i, ())) for i, part in enumerate(rel.inputs))
     rel = msgspec.structs.replace(rel, inputs=inputs, equivalences=tuple(kept))
     return rel, Facts(facts.firsts, literals).equate(pairs)
+
+
+def _by_type(cls: Sequence[int], columns: Sequence[ColumnType]) -> list[list[int]]:
+    """The columns of a class whose equal values are the same, by their types."""
+    found: dict[SqlType, list[int]] = {}
+    for column in cls:
+        typ = columns[column].type
+        if typ.kind in EXACT:
+            found.setdefault(typ, []).append(column)
+    return list(found.values())
 
 
 def _home(rel: mir.Join, expr: sc.Scalar) -> tuple[int, int] | None:

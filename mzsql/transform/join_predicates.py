@@ -12,8 +12,10 @@ from typing import TypeGuard
 from mzsql.expr import functions
 from mzsql.expr import scalar as sc
 from mzsql.expr.canonical import rank
+from mzsql.expr.functions.numeric import WIDENED, common_numeric
+from mzsql.expr.key_values import as_key
 from mzsql.expr.typing import nullable
-from mzsql.repr.types import BOOLEAN, ColumnType
+from mzsql.repr.types import BOOLEAN, TEXT, ColumnType
 from mzsql.transform.fusion import conjuncts, merge_classes
 from mzsql.transform.scalars import may_error
 
@@ -34,8 +36,35 @@ def is_trivial(pred: sc.Scalar) -> TypeGuard[sc.Call]:
     )
 
 
+def of_one_type(
+    left: sc.Scalar, right: sc.Scalar, columns: Sequence[ColumnType]
+) -> tuple[sc.Scalar, sc.Scalar]:
+    """Two sides of an equality as members of one class: of one type, so that equal values are one value in every engine.
+
+    A numeric that does not fit the larger scale, and so equals nothing of it, is NULL.
+    """
+    left, right = as_key(left, columns), as_key(right, columns)
+    types = tuple(sc.scalar_type(side, columns) for side in (left, right))
+    if types[0] == types[1]:
+        return left, right
+    match types[0].kind:
+        case "numeric":
+            common = common_numeric(types)
+            scales = [typ.effective_scale for typ in types]
+            if scales[0] < scales[1]:
+                return sc.Call(WIDENED, (left,), common), right
+            if scales[0] > scales[1]:
+                return left, sc.Call(WIDENED, (right,), common)
+        case "char":
+            # Blanks at the end do not count: each is filled up to a length of its own.
+            return sc.Call("char_to_text", (left,), TEXT), sc.Call("char_to_text", (right,), TEXT)
+        case _:
+            pass
+    return left, right
+
+
 def as_equivalence(
-    pred: sc.Scalar, owner: Sequence[int]
+    pred: sc.Scalar, owner: Sequence[int], types: Sequence[ColumnType]
 ) -> tuple[tuple[sc.Scalar, ...], list[sc.Scalar]] | None:
     """The class that an equality of two inputs means, and the IS NOT NULL that keeps NULLs out; None where it is no such."""
     match pred:
@@ -43,6 +72,7 @@ def as_equivalence(
             left_homes, right_homes = inputs_read(left, owner), inputs_read(right, owner)
             if len(left_homes | right_homes) < 2:
                 return None
+            left, right = of_one_type(left, right, types)
             first, other = sorted((left, right), key=rank)
             if isinstance(first, sc.Column):
                 # Of the other side it follows.
@@ -59,7 +89,14 @@ def as_equivalence(
             right_homes = {owner[c] for c in sc.support(right)}
             if len(left_homes) != 1 or len(right_homes) != 1 or left_homes == right_homes:
                 return None
-            return (left, right), []
+            ones = of_one_type(left, right, types)
+            # What is NULL only because it does not fit equals no NULL.
+            fits: list[sc.Scalar] = [
+                sc.Call("or", (sc.Call("is_null", (side,), BOOLEAN), is_not_null(one)), BOOLEAN)
+                for side, one in zip(sides, ones, strict=True)
+                if isinstance(one, sc.Call) and one.func == WIDENED and one != side
+            ]
+            return ones, fits
         case _:
             return None
 

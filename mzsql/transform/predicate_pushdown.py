@@ -182,7 +182,7 @@ def _join(rel: mir.Join, preds: Sequence[sc.Scalar]) -> mir.Relation:
     local: list[sc.Scalar] = []
     across: list[sc.Scalar] = []
     for pred in conjuncts(tuple(preds)):
-        equality = as_equivalence(pred, owner)
+        equality = as_equivalence(pred, owner, columns)
         if equality is not None:
             cls, kept = equality
             classes.append(cls)

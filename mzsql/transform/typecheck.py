@@ -9,11 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
+
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
 from mzsql.expr.typing import node_type, recursive_types
 from mzsql.repr.errors import InternalError
-from mzsql.repr.types import BOOLEAN, ColumnType, RelationType
+from mzsql.repr.types import BOOLEAN, ColumnType, RelationType, SqlType, type_name
+
+#: Kinds whose declared length is a bound only.
+_MEASURED = frozenset({"varchar", "timestamp", "timestamptz"})
 
 Types = Mapping[int, RelationType]
 
@@ -104,9 +109,9 @@ def _scalars(rel: mir.Relation, inputs: Sequence[RelationType]) -> None:
         case mir.Join(equivalences=classes):
             for cls in classes:
                 _all_columns(rel, cls, width)
-                kinds = {sc.scalar_type(expr, columns).kind for expr in cls}
-                if len(kinds) > 1:
-                    raise IllTyped(f"an equivalence is of {' and '.join(sorted(kinds))}")
+                types = {carrier(sc.scalar_type(expr, columns)) for expr in cls}
+                if len(types) > 1:
+                    raise IllTyped(f"an equivalence is of {' and '.join(sorted(types))}")
         case mir.Reduce(group_key=key, aggregates=aggregates):
             _all_columns(rel, (*key, *(a.expr for a in aggregates)), width)
         case mir.TopK(group_key=group, order_key=order, limit=limit):
@@ -117,6 +122,14 @@ def _scalars(rel: mir.Relation, inputs: Sequence[RelationType]) -> None:
             _all_columns(rel, (expr for key in keys for expr in key), width)
         case _:
             pass
+
+
+def carrier(typ: SqlType) -> str:
+    """What of a type decides how its values are carried: a numeric's scale, a char's length, none of a varchar's."""
+    plain = msgspec.structs.replace(typ, length=None) if typ.kind in _MEASURED else typ
+    if typ.kind == "numeric":
+        plain = msgspec.structs.replace(typ, scale=typ.effective_scale)
+    return type_name(plain)
 
 
 def _all_columns(rel: mir.Relation, exprs: Iterable[sc.Scalar], width: int) -> None:
@@ -139,8 +152,8 @@ def _boolean(pred: sc.Scalar, columns: Sequence[ColumnType]) -> None:
 
 def _same(rel: mir.Relation, what: str, found: RelationType, wanted: RelationType) -> None:
     """Whether columns have the same types; NULLs and keys may be known better here or there."""
-    have = [column.type.kind for column in found.columns]
-    want = [column.type.kind for column in wanted.columns]
+    have = [carrier(column.type) for column in found.columns]
+    want = [carrier(column.type) for column in wanted.columns]
     if have != want:
         name = type(rel).__name__
         raise IllTyped(f"{what} has columns of {have} in {name} where {want} are expected")

@@ -128,5 +128,51 @@ def test_indexes_on_one_relation_do_not_read_each_other(env: Environment) -> Non
     assert reads["third"] != ()
     # What an earlier version has written is not taken.
     wrong = msgspec.structs.replace(planner_of(env).deploy(older), index_imports=(younger.id,))
-    planner_of(env).remember_all({older.id: wrong})
+    planner_of(env).remember_all({older.id: wrong}, runs=True)
     assert planner_of(env).deploy(older).index_imports == ()
+
+
+def _explained(coordinator: Coordinator, replan: str = "") -> str:
+    text = f"EXPLAIN PHYSICAL PLAN AS TEXT FOR {replan} MATERIALIZED VIEW second"
+    (result,) = coordinator.execute(Session(), text)
+    assert result.rows is not None
+    found: str = result.rows.column(0)[0].as_py()
+    return found
+
+
+def test_every_process_explains_the_plan_that_runs(env: Environment, tmp_path: Path) -> None:
+    """Whatever indexes come and go since; the next start runs what is planned with them."""
+    leading, here = Coordinator(env, spark=no_spark), Coordinator(env, spark=None)
+    there = Environment.open(locate(str(tmp_path / "env")))
+    beside = Coordinator(there, spark=None)
+    try:
+        running = _explained(leading)
+        leading.execute(Session(), "CREATE INDEX i ON t (a)")
+        leading.execute(Session(), "CREATE INDEX j ON v (a)")
+        assert [_explained(one) for one in (leading, here, beside)] == [running] * 3
+        assert "_i" not in running
+        planned = _explained(beside, "REPLAN")
+        assert planned != running
+        # Another process takes over, and runs what was planned anew.
+        leading.close()
+        leading = Coordinator(there, spark=no_spark)
+        assert leading._dataflows.leads
+        again = _explained(leading)
+        assert again == planned
+        assert _explained(here) == again
+        # The index is kept for as long as this runs; a process that opens now is told so, too.
+        leading.execute(Session(), "DROP INDEX i")
+        leading.execute(Session(), "DROP INDEX j")
+        again = _explained(leading)
+        assert "[DELETED INDEX]" in again
+        later = Environment.open(locate(str(tmp_path / "env")))
+        try:
+            late = Coordinator(later, spark=None)
+            assert [_explained(one) for one in (late, here)] == [again] * 2
+            late.close()
+        finally:
+            later.close()
+    finally:
+        for one in (beside, here, leading):
+            one.close()
+        there.close()

@@ -115,7 +115,9 @@ def test_a_new_environment_begins_with_the_generation_that_makes_it(env: str) ->
         con.execute("CREATE TABLE t (a int); INSERT INTO t VALUES (1)")
     with fenced(4, 3):
         mzsql.connect(env, deploy_generation=3)
-    with pytest.raises(mzsql.Error, match="a deploy generation is a number from 0 on, not -1"):
+    with pytest.raises(
+        mzsql.Error, match=r"deploy_generation must be a whole number of at least 0 .*, not int -1"
+    ):
         mzsql.connect(env, deploy_generation=-1)
 
 

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
@@ -16,6 +15,7 @@ from mzsql.adapter.coordinator import Coordinator
 from mzsql.adapter.environment import Environment
 from mzsql.adapter.locations import locate
 from mzsql.adapter.session import Session
+from mzsql.adapter.subscribe import Subscription
 from mzsql.location import Determinate, LocationError
 from mzsql.repr.errors import QueryCanceled
 from mzsql.repr.ids import GlobalId
@@ -155,8 +155,11 @@ def test_a_coordinator_closes_everything_whatever_fails(
 
 
 def test_a_connection_lets_go_of_everything_whatever_fails(tmp_path: Path) -> None:
-    class Failing:
+    class Failing(Subscription):
         busy = False
+
+        def __init__(self) -> None:
+            """It has nothing but its end."""
 
         def close(self) -> None:
             raise Determinate("it did not close well")
@@ -164,7 +167,7 @@ def test_a_connection_lets_go_of_everything_whatever_fails(tmp_path: Path) -> No
     con = mzsql.connect(tmp_path / "other")
     shared, failing, also = con.coordinator, Failing(), Failing()
     for stream in (failing, also):
-        con.follow(cast("Any", stream))
+        con.follow(stream)
     with pytest.raises(mzsql.Error, match="it did not close well"):
         con.close()
     assert con.closed

@@ -254,8 +254,8 @@ class FakeContents:
     def contents_at(self, as_of: Timestamp) -> Timestamp | None:
         return as_of
 
-    def stored_bytes(self, _at: Timestamp) -> int:
-        return self.size
+    def stored(self, _at: Timestamp) -> tuple[int, int]:
+        return len(self.updates_), self.size
 
     def changed(self, lower: Timestamp, upper: Timestamp) -> bool:
         return any(lower <= time < upper for _, time, _ in self.updates_)

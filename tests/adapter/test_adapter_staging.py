@@ -108,7 +108,7 @@ def test_show_stands_where_a_relation_does(con: mzsql.Connection) -> None:
     assert rows(con, "SHOW TABLES WHERE name <> 't'") == [("u", "")]
     assert rows(con, "SELECT name FROM (SHOW COLUMNS FROM t) WHERE NOT nullable") == [("b",)]
     assert rows(con, "SELECT count(*) FROM (SHOW OBJECTS LIKE '_') AS o, (SHOW CLUSTERS) AS c") == [
-        (3,)
+        (6,)
     ]
     for none in ("CONNECTIONS", "SECRETS", "SINKS", "SUBSOURCES"):
         assert rows(con, f"SHOW {none}") == []

@@ -7,10 +7,12 @@ from decimal import Decimal
 from itertools import pairwise
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mzsql.compute.arrangements import merge_ranges
+from mzsql.persist.stats import Lookup
 
 KEYS = st.one_of(
     st.lists(st.none() | st.integers(-(2**63), 2**63 - 1)).map(lambda v: pa.array(v, pa.int64())),
@@ -53,3 +55,14 @@ def test_the_widest_gaps_are_left_out():
         (dt.date(2020, 1, 1), dt.date(2020, 1, 2)),
         (dt.date(2026, 1, 1), dt.date(2026, 1, 1)),
     ]
+
+
+@pytest.mark.parametrize("typ", [pa.date32(), pa.timestamp("us"), pa.timestamp("us", tz="UTC")])
+@pytest.mark.parametrize("limit", [1, 2, 64])
+def test_ranges_cover_days_that_python_does_not_know(typ, limit):
+    day = 1 if pa.types.is_date32(typ) else 86_400_000_000
+    numbers = [-800_000 * day, -799_999 * day, 0, 19_000 * day, 2_932_897 * day, 3_000_000 * day]
+    integer = pa.int32() if pa.types.is_date32(typ) else pa.int64()
+    keys = pa.array([*numbers, None], integer).cast(typ)
+    looked = Lookup("k", typ, merge_ranges(keys, limit))
+    assert looked.filter(pa.table({"k": keys})).num_rows == len(keys)

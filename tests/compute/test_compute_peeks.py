@@ -8,9 +8,11 @@ import compute_kit as kit
 import pytest
 from test_compute_views import Changes, install
 
+from mzsql.compute import Peeks
+from mzsql.compute.peek import pieces_of
 from mzsql.location import open_blob, open_consensus
 from mzsql.persist import PersistClient
-from mzsql.repr.errors import DataError, UndefinedObject
+from mzsql.repr.errors import UndefinedObject
 
 pytestmark = pytest.mark.spark
 
@@ -29,25 +31,32 @@ def rows(table):
     return Counter(tuple(row.values()) for row in table.to_pylist())
 
 
-@pytest.mark.parametrize("bound", [64 << 20, 0], ids=["duckdb", "spark"])
-def test_a_peek_answers_at_its_time(world, bound):
+def whole(pieces):
+    """The contents that pieces of a one-shot statement's result add up to; an error is raised."""
+    found = Counter()
+    for piece in pieces:
+        for row in piece.to_pylist():
+            error, diff = row.pop("mz_error"), row.pop("mz_diff")
+            assert error is None
+            found[tuple(row.values())] += diff
+    return +found
+
+
+def test_a_peek_answers_at_its_time(world, spark):
     changes = Changes(31)
     upper = changes.step(world.storage, size=20)
     changes.step(world.storage)
-    controller = world.controller(driver_bytes=bound)
     desc = kit.region_totals("t9")
     desc = kit.lir.DataflowDescription(
         desc.source_imports, (), desc.objects, kit.lir.PeekExport("t9")
     )
-    found = controller.peek(desc, upper - 1)
+    found = whole(Peeks(spark, world.storage).rows(desc, upper - 1))
     expected = kit.recomputed(world.storage, kit.REGION_TOTALS, ["u1", "u2"], upper - 1)
-    assert rows(found) == expected
-    controller.close()
+    assert found == expected
 
 
-def test_copies_are_rows_and_errors_are_raised(world):
+def test_an_error_is_a_row_of_its_time(world, spark):
     world.storage.write("u1", [(1, 5, "x", 1, 3), (2, 0, "y", 2, 1)], upper=4)
-    controller = world.controller()
     mfp = kit.MapFilterProject(
         3, (kit.divide(kit.Literal(100, kit.BIGINT), kit.Column(1)),), (), (2, 3)
     )
@@ -56,10 +65,26 @@ def test_copies_are_rows_and_errors_are_raised(world):
     )
     peek = kit.lir.PeekExport("t1")
     desc = kit.dataflow("t1", plan, (kit.TXT, kit.BIG), {"u1": kit.ORDERS}, export=peek)
-    assert rows(controller.peek(desc, 1)) == Counter({("x", 20): 3})
-    with pytest.raises(DataError, match="division by zero"):
-        controller.peek(desc, 2)
-    controller.close()
+    peeks = Peeks(spark, world.storage)
+    assert whole(peeks.rows(desc, 1)) == Counter({("x", 20): 3})
+    errors = [row["mz_error"] for piece in peeks.rows(desc, 2) for row in piece.to_pylist()]
+    assert ["division by zero" in error for error in errors if error is not None] == [True]
+
+
+def test_rows_that_nobody_takes_are_not_made(spark):
+    """A frame of as many partitions as rows, each of which says when it is computed."""
+    made = spark.sparkContext.accumulator(0)
+
+    def noted(batches):
+        for batch in batches:
+            made.add(batch.num_rows)
+            yield batch
+
+    frame = spark.range(0, 64, 1, 64).mapInArrow(noted, "id bigint")
+    pieces = pieces_of(frame)
+    assert [next(pieces).column("id").to_pylist() for _ in range(3)] == [[0], [1], [2]]
+    pieces.close()
+    assert 3 <= made.value < 16
 
 
 def indexed(gid="u7"):

@@ -9,7 +9,8 @@ import compute_kit as kit
 import pytest
 from test_compute_views import TOTALS, Changes, check_totals, install
 
-from mzsql.location import open_blob, open_consensus
+from mzsql.compute import hydration
+from mzsql.location import consensus_around, open_blob, open_consensus
 from mzsql.persist import PersistClient
 
 pytestmark = pytest.mark.spark
@@ -169,7 +170,7 @@ def test_a_crash_at_any_write_of_a_hydration(world, backends, after):
             break
     assert write > 8
     check_totals(world, [upper - 1])
-    _, _, controller = process(world, backends)
+    _, client, controller = process(world, backends)
     install(world, controller, gid_sources, 0, TOTALS)
     lower, upper = upper, changes.step(world.storage)
     controller.wait_until("u3", upper - 1, 60)
@@ -178,7 +179,13 @@ def test_a_crash_at_any_write_of_a_hydration(world, backends, after):
     filled = {n for n in world.registry.entries("r1") if not n.startswith("filling")}
     assert filled == kept
     controller.retire_unused()
-    assert set(world.registry.entries("r1")) == kept
+    left = {n: s for n, s in world.registry.entries("r1").items() if n not in kept}
+    # What a process that died was reading stays, and is remembered, until its lease runs out; nobody reads it anew.
+    assert all(name == f"filling {shard}" for name, shard in left.items())
+    for shard in left.values():
+        holders = client.retire(shard)
+        assert holders
+        assert {holder.kind for holder in holders} == {"reader"}
     controller.close()
 
 
@@ -204,3 +211,43 @@ def test_two_replicas_write_one_view(world, backends):
     controllers[1].wait_until("u3", upper - 1, 60)
     check_totals(world, range(lower, upper))
     controllers[1].close()
+
+
+def test_a_hydration_that_is_not_written_is_taken_back(world, backends, monkeypatch):
+    """Workers whose files were complete, and then are not kept as the store fails, are not hydrated."""
+    monkeypatch.setattr(hydration, "_LOOK_SECONDS", 0.001)
+    changes = Changes(24)
+    upper = changes.step(world.storage, size=20)
+    failing, failed = threading.Event(), threading.Event()
+    told = threading.Condition()
+    update = world.sink.update
+
+    def around(operation, act):
+        if operation == "compare_and_set" and failing.is_set():
+            raise Died
+        return act()
+
+    def tell(rows):
+        update(rows)
+        if threading.current_thread().name == "mzsql-hydration-watch" and not failed.is_set():
+            failed.set()
+            failing.set()
+        with told:
+            told.notify_all()
+
+    def taken_back():
+        done = {row for row, diff in world.sink.log if row.hydrated and diff == 1}
+        return any(row in done and diff == -1 for row, diff in world.sink.log)
+
+    world.sink.update = tell
+    client = PersistClient(backends[0], consensus_around(backends[1], around), background=False)
+    # Everything is written by Spark, whose files are looked at meanwhile.
+    controller = world.controller(
+        persist=client, small_hydration_bytes=0, retry_max_seconds=0.05, workers=2
+    )
+    install(world, controller, kit.region_totals(), upper - 1, TOTALS)
+    with told:
+        assert told.wait_for(taken_back, 180)
+    assert not controller.status()[0].hydrated
+    failing.clear()
+    controller.close()

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mzsql.compute.protocols import ObjectHydrationStatus, OperatorHydrationStatus
-from mzsql.persist import PersistClient, Settings
+from mzsql.persist import PersistClient, Settings, ShardHeld
 from mzsql.repr.errors import NotReadable
 
 pytestmark = pytest.mark.spark
@@ -347,6 +347,10 @@ def test_a_failing_dataflow_is_shown_and_does_not_hold_up_others(world):
     desc = kit.dataflow("u4", kit.get(0, "u9", kit.ORDERS), kit.ORDERS, {"u9": kit.ORDERS})
     install(world, controller, desc, upper - 1, kit.ORDERS)
     controller.wait_until("u4", upper - 1, 60)
+    with pytest.raises(ShardHeld) as held:
+        world.persist.finalize(gone)
+    for holder in held.value.holders:
+        world.persist.open_critical_reader(gone, holder.id).release()
     world.persist.finalize(gone)
     changes.step(world.storage)
     upper = changes.step(world.storage)

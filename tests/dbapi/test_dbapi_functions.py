@@ -32,6 +32,7 @@ _OVER_PATTERNS = [
 ]
 _SPLIT_PATTERNS = ["b", "X", ",", "[0-9]+", "\\s", "o", "(o)b"]
 _SAME = [
+    "SELECT upper(t), lower(t), initcap(t), reverse(t) FROM (VALUES ('ßxß ǆy'), ('e\u0301x'), ('İI ıΣς')) AS v (t) ORDER BY 2",
     "SELECT quote_ident('a'), quote_ident('A b'), quote_ident('select'), quote_ident('a\"b'), quote_ident(''), quote_ident('int')",
     "SELECT quote_literal('it''s'), quote_literal(E'a\\\\b'), quote_nullable(NULL::text), quote_literal(42), quote_nullable('x'::text)",
     "SELECT parse_ident('a.b')::text, parse_ident('\"A b\" . C')::text, parse_ident('x.y z', false)::text",

@@ -23,37 +23,64 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from history_worker import SETUP
 
 import mzsql
+from mzsql.oracle import MAX_AHEAD_MS
 from mzsql.testing.serializability import Append, Read, Transaction, check
 
 WORKER = Path(__file__).with_name("history_worker.py")
 
-#: Wall clocks differ by up to so much, in milliseconds.
+#: Right wall clocks differ by up to so much, in milliseconds.
 SKEW = 2_000
+HOUR, YEAR = 3_600_000, 31_536_000_000
+#: How wrong clocks may be: by one number, or by one after another.
+WRONG = (
+    (HOUR,),
+    (-HOUR,),
+    (YEAR,),
+    (-YEAR,),
+    (0, HOUR, -HOUR, YEAR, 0, -YEAR),
+    (0, 0, HOUR),
+)
+#: What each process does at least, of a run that nobody disturbs.
+STEPS = 12
+#: A timeline that is so many milliseconds ahead of the time is spoilt.
+AHEAD = MAX_AHEAD_MS + SKEW
 
 
 class Process:
-    """A worker, and a thread that keeps it going."""
+    """A worker, and a thread that keeps it going.
 
-    def __init__(self, env: str, number: int, folder: Path, rng: random.Random) -> None:
+    Args:
+        env: the environment.
+        number: tells it apart, and is its seed.
+        folder: where it writes down what it does.
+        wrong: by how many milliseconds its clock is wrong, one after another.
+        fault: what is broken in its guard against that.
+    """
+
+    def __init__(
+        self, env: str, number: int, folder: Path, wrong: Sequence[int], fault: str = ""
+    ) -> None:
         self.number = number
+        self.wrong = tuple(wrong)
         self.log = folder / f"{number}.jsonl"
         self.errors = folder / f"{number}.err"
-        wrong = rng.randrange(-SKEW, SKEW)
+        clock = ",".join(map(str, wrong))
         with self.errors.open("w") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, str(WORKER), env, str(number), str(wrong), str(self.log)],
+                [sys.executable, str(WORKER), env, str(number), clock, str(self.log), fault],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
             )
-        self.stop = threading.Event()
+        self.stop, self.progress = threading.Event(), threading.Event()
         self.thread = threading.Thread(target=self._keep_going)
         self.thread.start()
 
@@ -62,6 +89,7 @@ class Process:
         assert self.process.stdout is not None
         try:
             for _ in self.process.stdout:
+                self.progress.set()
                 if self.stop.is_set():
                     self.process.stdin.close()
                     break
@@ -78,6 +106,13 @@ class Process:
             assert self.process.poll() is None, self.errors.read_text()
             time.sleep(0.05)
         raise AssertionError(f"worker {self.number} does nothing: {self.errors.read_text()}")
+
+    def await_steps(self, number: int) -> None:
+        """Until it has done so many things."""
+        while self.outcomes().total() < number:
+            assert self.process.poll() is None, self.errors.read_text()
+            self.progress.wait(1)
+            self.progress.clear()
 
     def kill(self) -> None:
         self.process.kill()
@@ -105,15 +140,58 @@ class Process:
             outcome, reads = rest
             did += [Read(key, tuple(values), ordered) for key, values, ordered in reads]
             end = at if outcome == "ok" else None
-            found.append(Transaction(self.number, tuple(did), call, end, outcome == "failed"))
+            surely_not = outcome in ("failed", "skewed")
+            found.append(Transaction(self.number, tuple(did), call, end, surely_not))
         found += [Transaction(self.number, tuple(did), call) for call, did in begun.values()]
         return found
 
+    def outcomes(self) -> Counter[tuple[str, bool]]:
+        """How its transactions ended, apart for those that write."""
+        found: Counter[tuple[str, bool]] = Counter()
+        begun: dict[int, bool] = {}
+        for line in self.log.read_text().splitlines() if self.log.exists() else []:
+            with contextlib.suppress(json.JSONDecodeError):
+                kind, number, _, *rest = json.loads(line)
+                if kind == "begin":
+                    begun[number] = bool(rest[0])
+                else:
+                    found[rest[0], begun[number]] += 1
+        return found
+
+
+def check_clocks(processes: Sequence[Process]) -> None:
+    """Only those whose clocks are fast were stopped, and they were: none of their writes happened."""
+    for one in processes:
+        skewed, written = one.outcomes()["skewed", True], one.outcomes()["ok", True]
+        if max(one.wrong) <= SKEW:
+            assert not skewed, f"worker {one.number} was stopped, whose clock is no faster"
+        elif min(one.wrong) > SKEW:
+            assert not written, f"worker {one.number} wrote {written} times by a fast clock"
+
+
+def check_timeline(env: str) -> None:
+    """Neither the oracle nor the log is ahead of the time."""
+    with mzsql.connect(env) as con:
+        opened = con.coordinator.env
+        latest = max(opened.oracle.peek_write_ts(), opened.wal.follow().upper)
+        ahead = latest - opened.clock.now_ms()
+        assert ahead <= AHEAD, f"the timeline is {ahead / 1000:.1f} s ahead of the time"
+
 
 def disturb(env: str, folder: Path, seconds: float, seed: int, number: int = 3) -> list[Process]:
-    """Processes at work for so long, of which now and then one is stopped for a while, or killed and another one started."""
+    """Processes at work for so long, of which now and then one is stopped for a while, or killed and another one started.
+
+    The clocks of half of them are right, those of the others wrong by hours.
+    """
     rng = random.Random(seed)
-    running = [Process(env, n + 1, folder, rng) for n in range(number)]
+    numbers = itertools.count(1)
+
+    def start() -> Process:
+        n = next(numbers)
+        right = [rng.randrange(-SKEW, SKEW)]
+        return Process(env, n, folder, right if n % 2 else rng.choice(WRONG))
+
+    running = [start() for _ in range(number)]
     every = list(running)
     try:
         for one in running:
@@ -131,7 +209,7 @@ def disturb(env: str, folder: Path, seconds: float, seed: int, number: int = 3) 
             else:
                 running.remove(one)
                 one.kill()
-                running.append(Process(env, len(every) + 1, folder, rng))
+                running.append(start())
                 every.append(running[-1])
         for one in running:
             one.finish()
@@ -146,6 +224,32 @@ def check_a_run(env: str, folder: Path, seconds: float, seed: int) -> int:
     with mzsql.connect(env) as con:
         con.execute(SETUP)
     processes = disturb(env, folder, seconds, seed)
+    check_clocks(processes)
+    check_timeline(env)
+    return check_history(processes)
+
+
+def wrong_clocks(
+    env: str, folder: Path, clocks: Sequence[Sequence[int]], fault: str = ""
+) -> list[Process]:
+    """A run of processes with these clocks, one of them right, each of which does a few things; nobody is killed."""
+    with mzsql.connect(env) as con:
+        con.execute(SETUP)
+    processes = [Process(env, n, folder, wrong, fault) for n, wrong in enumerate(clocks, 1)]
+    try:
+        for one in processes:
+            one.await_steps(STEPS)
+        for one in processes:
+            one.finish()
+    finally:
+        for one in processes:
+            one.process.kill()
+            one.process.wait()
+    return processes
+
+
+def check_history(processes: Sequence[Process]) -> int:
+    """That what the processes did is strictly serializable; how many transactions have succeeded."""
     history = [transaction for process in processes for transaction in process.history()]
     anomalies = check(history)
     assert not anomalies, "\n".join(map(str, anomalies))

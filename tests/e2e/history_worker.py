@@ -1,8 +1,10 @@
 """A process that runs random transactions on an environment and writes down what it did, before and after: see test_e2e_histories.
 
 Each line of its file is a JSON list: ``["begin", number, nanoseconds, [[key, value], …]]`` before a transaction, with what it will have
-added, and ``["end", number, nanoseconds, "ok" | "failed" | "unknown", [[key, [value, …], ordered], …]]`` after it, with what it read.
-The nanoseconds are of the machine's monotonic clock, which all processes share; the wall clock is put wrong by as much as is asked for.
+added, and ``["end", number, nanoseconds, "ok" | "failed" | "skewed" | "unknown", [[key, [value, …],
+ordered], …]]`` after it, with what it read.
+The nanoseconds are of the machine's monotonic clock, which all processes share; the wall clock is put wrong by as much as is asked for,
+by one number of milliseconds or by one after another of several. What is stopped for it has the outcome "skewed": it did not happen.
 """
 
 from __future__ import annotations
@@ -16,7 +18,11 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import mzsql
+from mzsql.oracle import BoundedClock, ClockSkew, SkewGuard
 from mzsql.persist import SystemClock
+
+#: So long a clock is wrong by as much, before it jumps.
+JUMP_SECONDS = 0.4
 
 SETUP = """
 CREATE TABLE x (v int);
@@ -79,6 +85,8 @@ class Worker:
                 self.con.rollback()
             # What lost a race has not happened; of anything else that is not known.
             outcome = "failed" if "could not serialize" in str(failure) else "unknown"
+            if "this machine's clock" in str(failure):
+                outcome = "skewed"
             sys.stderr.write(f"{failure}\n")
         self.say("end", self.number, time.monotonic_ns(), outcome, found)
 
@@ -155,10 +163,38 @@ def tell(what: str) -> None:
     sys.stdout.flush()
 
 
-def main(env: str, seed: str, wrong_ms: str, out: str) -> None:
-    """Run until stdin ends, then read everything once more."""
+def put_wrong(wrong_ms: list[int]) -> None:
+    """Put the wall clock of this process wrong, by another of the numbers every so often."""
     true = SystemClock.now_ms
-    SystemClock.now_ms = lambda self: true(self) + int(wrong_ms)  # type: ignore[method-assign]
+
+    def now_ms(self: SystemClock) -> int:
+        return true(self) + wrong_ms[int(time.monotonic() / JUMP_SECONDS) % len(wrong_ms)]
+
+    SystemClock.now_ms = now_ms  # type: ignore[method-assign]
+
+
+def plant(fault: str) -> None:
+    """Break the guard, to see that the histories notice."""
+    if fault == "no-guard":
+        BoundedClock.check = BoundedClock.check_applied = lambda *_: None  # type: ignore[method-assign,assignment]
+        BoundedClock.__call__ = lambda self: self._now()  # type: ignore[method-assign]
+    elif fault == "stops-others":
+        # As it once was: what a clock has allocated is compared with that same clock, and whoever comes then is stopped.
+        plant("no-guard")
+        write_ts = SkewGuard.write_ts
+
+        def stops_others(self: SkewGuard) -> int:
+            if self.peek_write_ts() - self._clock._now() > 20_000:
+                raise ClockSkew("the timeline is ahead of this machine's clock")
+            return write_ts(self)
+
+        SkewGuard.write_ts = stops_others  # type: ignore[method-assign]
+
+
+def main(env: str, seed: str, wrong_ms: str, out: str, fault: str = "") -> None:
+    """Run until stdin ends, then read everything once more."""
+    put_wrong([int(ms) for ms in wrong_ms.split(",")])
+    plant(fault)
     with Path(out).open("a") as file, mzsql.connect(env) as con:
         worker = Worker(con, int(seed), file)
         tell("ready")

@@ -62,6 +62,14 @@ def test_views_follow_their_tables_and_go_on_after_a_restart(env: str, spark: Sp
         assert hydrated.fetchall() == [(True,)]
         arrangements = "SELECT shard_id FROM mz_internal.mz_arrangements ORDER BY shard_id"
         shards = con.execute(arrangements).fetchall()
+        assert shards
+        with mzsql.connect(env, read_only=True) as beside:
+            # Whoever maintains them.
+            assert beside.execute(arrangements).fetchall() == shards
+            readable = (
+                "SELECT bool_and(read_frontier < write_frontier) FROM mz_internal.mz_frontiers"
+            )
+            assert beside.execute(readable).fetchall() == [(True,)]
         plan = con.execute("EXPLAIN PHYSICAL PLAN FOR MATERIALIZED VIEW by_region").fetchall()
         with pytest.raises(
             mzsql.ProgrammingError, match="still depended upon by materialized view"

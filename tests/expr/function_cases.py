@@ -162,6 +162,29 @@ COLUMNS: dict[str, list[tuple[SqlType, list[Datum]]]] = {
 }  # fmt: skip
 
 
+#: What engines are known to see differently: letters whose case changes their number, marks, letters beyond 16 bits; the least and the
+#: greatest; the hours of a zone that come twice or never, times of before there were zones.
+AWKWARD: dict[str, list[Datum]] = {
+    "text": [
+        "Straße", "İI",
+        "ıI", "ﬁn ǰ ŉ", "ΑΣ Σς", "e\u0301x", "\u0130\u0307", "𝒳y", "\U0001f469\u200d\U0001f469\u200d\U0001f467 z", "\U0010ffff",
+        "\ufeffb", "\u00a0 p\u2003", "\u200d", "ǆ Ǆ ǅ", "ß%", "٣",
+        "１２", "\u1e9e",
+        "\t 7\n", "1e-7", "0x1F", "1_000", "-0", "-0.0", "2024-10-27 02:30:00+01", "0044-03-15 BC", "infinity", "P1Y2M", "1 mon", "30 days",
+    ],
+    "double": [-0.0, 5e-324, 2.2250738585072014e-308, -1.7976931348623157e308, 0.1 + 0.2, 1e16, 9007199254740993.0, 0.7,
+        33.3, 710.0, -745.2],
+    "real": [-0.0, 1.401298464324817e-45, 1.1754943508222875e-38, 0.10000000149011612],
+    "interval": ["0 30 0", "1 0 0", "0 0 2592000000000", "-1 30 0", "0 1 -86400000000", "-2147483648 0 0", "0 0 9223372036854775807"],
+    "timestamp": [
+        1729996200000000, 1729992600000000, 1711852200000000, -2208990000000000, -62135596800000001, -210866803200000000, 4102444799999999,
+    ],
+    "date": [-2440588, 2932897, 19656, 20023],
+}  # fmt: skip
+AWKWARD["timestamptz"] = AWKWARD["timestamp"]
+AWKWARD["varchar"] = [str(text)[:12] for text in AWKWARD["text"]]
+
+
 @dataclass(frozen=True)
 class Case:
     """A function applied to columns of the table."""
@@ -215,6 +238,12 @@ def takes_containers(func: ScalarFunc) -> bool:
     return any(arg.kind in kinds for arg in given) or func.name in RANGES
 
 
+def identical(left: object, right: object) -> bool:
+    """Equality of answers to the bit: 0 is not -0."""
+    zeros = isinstance(left, float) and isinstance(right, float) and left == right == 0
+    return same(left, right) and not (zeros and math.copysign(1, left) != math.copysign(1, right))  # type: ignore[arg-type]
+
+
 def same(left: object, right: object, *, exact: bool = True) -> bool:
     """Equality of answers: NaN equals NaN, and where libraries differ by a last digit, nearness."""
     if isinstance(left, float) and isinstance(right, float):
@@ -230,8 +259,8 @@ def same(left: object, right: object, *, exact: bool = True) -> bool:
     return left == right
 
 
-def build(size: int = 90, seed: int = 7) -> Cases:
-    """Rows that pair the values of the pools at random, NULLs among them; every value of a pool occurs."""
+def build(size: int = 90, seed: int = 7, more: dict[str, list[Datum]] | None = None) -> Cases:
+    """Rows that pair the values of the pools (and `more`) at random, NULLs among them; every value of a pool occurs."""
     rng = random.Random(seed)
     place: dict[tuple[str, int], int] = {}
     types: list[ColumnType] = []
@@ -240,9 +269,10 @@ def build(size: int = 90, seed: int = 7) -> Cases:
         for number, (typ, pool) in enumerate(many):
             place[kind, number] = len(types)
             types.append(ColumnType(typ))
-            values: list[Datum] = [None, None, *pool]
+            further = [] if more is None or (number and kind == "text") else more.get(kind, [])
+            values: list[Datum] = [None, None, *pool, *further]
             while len(values) < size:
-                values.append(rng.choice(pool))
+                values.append(rng.choice([*pool, *further]))
             rng.shuffle(values)
             columns.append(values[:size])
     cases = [

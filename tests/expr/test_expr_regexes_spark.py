@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from sqlglot import exp
 
+from mzsql.compute.statements import register
 from mzsql.expr import functions, spell
 from mzsql.expr.engines import duckdb_connection, to_sql
 from mzsql.expr.evaluate import Evaluator
@@ -72,6 +73,7 @@ def test_patterns_are_the_same_in_spark_and_duckdb(session: SparkSession) -> Non
             value = spell.value(call, [_column()], Engine.SPARK)
         except Unsupported:
             continue  # every match of what matches the empty text
+        register(session, value)
         shown = to_sql(spell.typed(value, call.typ, Engine.SPARK), Engine.SPARK)
         items.append(f"{shown} AS v{len(kept)}")
         kept.append(call)

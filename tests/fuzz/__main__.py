@@ -2,11 +2,13 @@
 
 python tests/fuzz --seconds 600
 python tests/fuzz --seed 4711
+python tests/fuzz --views --seconds 600
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import sys
 import tempfile
@@ -18,8 +20,10 @@ sys.path.append(str(Path(__file__).parents[2] / "plugins" / "mzsql-postgres" / "
 
 from fuzz_engines import Failure, Worlds
 from fuzz_follow import followed
+from fuzz_maintained import Maintained, plan_of, run_plan, shrunk
 from fuzz_partitions import broken, law_of, told
 from fuzz_run import SHARED, compare, query_of, run, tables_of
+from fuzz_steps import in_process
 
 #: One in so many groups of seeds has its tables changed under subscriptions.
 _FOLLOWED = 4
@@ -55,12 +59,50 @@ def main() -> int:
     parser.add_argument("--start", type=int, default=0, help="the first seed")
     parser.add_argument("--count", type=int, help="so many seeds")
     parser.add_argument("--seconds", type=float, help="as many seeds as fit into this time")
+    parser.add_argument("--views", action="store_true", help="maintained views instead of queries")
+    parser.add_argument("--spark", action="store_true", help="with --views: kept by Spark")
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
+    if options.views:
+        return _views(options)
     with tempfile.TemporaryDirectory() as directory, Worlds(Path(directory) / "env") as worlds:
         if options.seed is not None:
             return _again(worlds, options.seed)
         return _many(worlds, options.start, options.count, options.seconds)
+
+
+def _views(options: argparse.Namespace) -> int:
+    """Seeds of maintained views: each difference made smaller, and what was done at the end."""
+    spark, kept = None, in_process()
+    if options.spark:
+        from mzsql.compute.spark_session import local_session  # loads PySpark
+
+        spark, kept = local_session(cores=2), contextlib.nullcontext()
+    seed, count = (options.start, options.count) if options.seed is None else (options.seed, 1)
+    began, cpu, differ = time.monotonic(), time.process_time(), 0
+    last = None if count is None else seed + count
+    with (
+        kept,
+        tempfile.TemporaryDirectory() as directory,
+        Worlds(Path(directory) / "env", spark) as worlds,
+    ):
+        world = Maintained(worlds)
+        while (last is None or seed < last) and (
+            options.seconds is None or time.monotonic() - began < options.seconds
+        ):
+            found = list(run_plan(world, plan_of(seed)))
+            for one in found:
+                differ += 1
+                print(f"{shrunk(world, one) if options.seed is not None else one}\n", flush=True)
+            seed += 1
+            if seed % 10 == 0:
+                print(f"-- up to seed {seed}: {world.tally}", flush=True)
+    spent = time.process_time() - cpu
+    print(f"{world.tally}, {differ} of them differ")
+    print(
+        f"{world.tally.counts['views'] / max(spent, 1e-9):.2f} views for a second of processor time"
+    )
+    return 1 if differ else 0
 
 
 def _many(worlds: Worlds, start: int, count: int | None, seconds: float | None) -> int:

@@ -113,7 +113,7 @@ def _less(node: Node) -> Iterator[Node]:
     elif node.kind in ("expr", "query"):
         inner = (found for _, found in _walk(node, ()) if found is not node)
         yield from (found for found in inner if (found.kind, found.typ) == (node.kind, node.typ))
-        if node.kind == "expr" and size(node) > 1:
+        if node.kind == "expr" and size(node) > 1 and node.typ[0] in CONSTANTS:
             yield expr(node.typ[0], CONSTANTS[node.typ[0]])
 
 

@@ -31,6 +31,7 @@ from mzsql.persist.codec import Entry, decode_entry, decode_state, encode_entry,
 from mzsql.persist.refs import SplitData
 from mzsql.persist.state import (
     CriticalHold,
+    Expired,
     LeasedReader,
     ShardState,
     StateDiff,
@@ -129,7 +130,7 @@ def test_batches_and_splits_of_the_first_format():
 
 DURABLE = (
     *(KeySpec, KeyStats, InlinePart, BlobPart, Batch, TraceBatch, Writer, LeasedReader),
-    *(CriticalHold, ShardState, StateDiff, Entry, SplitData),
+    *(CriticalHold, Expired, ShardState, StateDiff, Entry, SplitData),
 )
 
 
@@ -153,6 +154,7 @@ def test_durable_structs_only_grow_at_the_end_and_by_defaults(struct_type):
 # --- round trips and damage -------------------------------------------------------------------
 
 _times = st.integers(0, 2**62)
+_expired = st.builds(Expired, st.integers(0, 2**62), st.integers(0, 2**62), st.text(max_size=12))
 _frontiers = st.none() | _times
 _names = st.text(max_size=12)
 _stats = st.lists(
@@ -197,6 +199,9 @@ _states = st.builds(
     rollups=st.dictionaries(_times, _names),
     garbage=st.dictionaries(_times, st.lists(_names, max_size=2).map(tuple)),
     applier_version=_versions,
+    expired=st.dictionaries(_names, _expired),
+    forgotten=_times,
+    ending=st.booleans(),
 )
 _diffs = st.builds(
     StateDiff,
@@ -212,6 +217,8 @@ _diffs = st.builds(
     rollups=st.dictionaries(_times, st.none() | _names),
     garbage=st.lists(_names, max_size=3).map(tuple),
     applier_version=_versions | st.just(msgspec.UNSET),
+    expired=st.dictionaries(_names, st.none() | _expired),
+    ending=st.booleans() | st.just(msgspec.UNSET),
 )
 
 

@@ -134,7 +134,8 @@ def test_a_finalization_killed_at_any_step_is_resumed_by_the_next_maintenance(af
     while not done:
         at += 1
         client = mem_client(**TUNING)
-        write, _, _ = grown(client, 4)
+        write, read, _ = grown(client, 4)
+        read.expire()
         _, process = doomed(client, at, after)
         try:
             process.finalize(write.shard_id)
@@ -142,6 +143,7 @@ def test_a_finalization_killed_at_any_step_is_resumed_by_the_next_maintenance(af
             pass
         else:
             done = True
+
         heir = another(client, **TUNING)
         finalized = heir.inspect(write.shard_id).finalized
         assert finalized or at == 1

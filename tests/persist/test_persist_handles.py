@@ -37,6 +37,7 @@ from mzsql.persist import (
     SchemaMismatch,
     Settings,
     ShardFinalized,
+    ShardHeld,
     SinceViolation,
     SnapshotSplit,
     UpperMismatch,
@@ -393,7 +394,7 @@ def test_corruption_and_loss_are_found(tmp_path):
     assert counted(read.snapshot_arrow(2)) == expected_at(ROWS, 2)
 
 
-def test_leases_run_out_by_the_state_clock():
+def test_leases_run_out_by_the_clock_of_who_watches():
     client = mem_client(reader_lease_ms=1000)
     write, read = opened(client)
     idle = client.open_reader(write.shard_id)
@@ -422,6 +423,16 @@ def test_finalize(client):
         updates([(i, "y" * 500, 3, 1) for i in range(500)]), expected_upper=3, new_upper=4
     )
     assert blobs(client)
+    with pytest.raises(ShardHeld, match=stale.reader_id) as held:
+        client.finalize(write.shard_id)
+    assert [(h.kind, h.since) for h in held.value.holders] == [("reader", 0)]
+    hold = other.open_critical_reader(write.shard_id, "export", purpose="nightly")
+    assert client.inspect(write.shard_id).upper == 4
+    stale.expire()
+    with pytest.raises(ShardHeld, match=r"critical reader export \(since \[0\], nightly\)"):
+        client.finalize(write.shard_id)
+    assert counted(read.snapshot_arrow(2)) == expected_at(ROWS, 2)
+    hold.release()
     client.finalize(write.shard_id)
     client.finalize(write.shard_id)
     assert blobs(client) == set()

@@ -318,6 +318,7 @@ def test_a_mismatch_after_a_doubtful_commit_whose_token_expired_stays_doubtful()
     def lossy(key, expected, new):
         client.consensus.compare_and_set = act
         act(key, expected, new)
+        other.fetch_upper()
         client._context.clock.ms += 5000
         other.compare_and_append(None, expected_upper=1, new_upper=2)
         raise Indeterminate("lost the answer")

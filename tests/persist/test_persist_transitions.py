@@ -15,10 +15,12 @@ from mzsql.location import UsageError
 from mzsql.persist import (
     BlobPart,
     ExpiredHandle,
+    Holder,
     InlinePart,
     InvalidBounds,
     NewerVersion,
     ShardFinalized,
+    ShardHeld,
     UpperMismatch,
 )
 from mzsql.persist.commands import (
@@ -35,11 +37,16 @@ from mzsql.persist.commands import (
     RegisterCritical,
     RegisterReader,
     ReleaseCritical,
+    RenewWriter,
+    Retire,
+    Sweep,
     transition,
 )
 from mzsql.persist.invariants import check_trace
 from mzsql.persist.state import (
+    EXPIRED_KEPT,
     CriticalHold,
+    Expired,
     LeasedReader,
     ShardState,
     StateDiff,
@@ -47,6 +54,7 @@ from mzsql.persist.state import (
     Writer,
     apply_diff,
 )
+from mzsql.persist.watch import Sighting
 from mzsql.repr.errors import Fenced, InternalError
 
 LEASE = 100
@@ -61,8 +69,8 @@ def inline(size, time=0):
     return InlinePart(b"x" * size, 1, time, time, 0)
 
 
-def append(lower, upper, *parts, writer="w", token="t", limit=100):
-    return CompareAndAppend(writer, token, lower, upper, parts, LEASE, limit)
+def append(lower, upper, *parts, writer="w", token="t", limit=100, registered=False):
+    return CompareAndAppend(writer, token, lower, upper, parts, LEASE, limit, registered=registered)
 
 
 def shard(**fields):
@@ -93,10 +101,18 @@ def shard(**fields):
     return ShardState(**{**base, **fields})
 
 
+UNHELD = shard(readers={}, critical={})
+LAPSED = shard(expired={"v": Expired(5, 500), "q": Expired(6, 900, "a listing")})
 ENDED = shard(since=None, upper=None, trace=(), readers={}, critical={}, writers={})
 UNREAD = shard(since=None, trace=(), readers={}, critical={})
 NOTHING = {}
 _writer = Writer(NOW + 1, LEASE, "t", 8)
+_ended = {"since": None, "upper": None, "garbage": ("a", "b", "c")}
+_holders = (
+    Holder("critical reader", "c", 3),
+    Holder("reader", "r", 2),
+    Holder("reader", "r2", 4),
+)
 _gone = {"removed": (0, 1, 2), "readers": {"r": None, "r2": None}, "writers": {"w": None}}
 
 # state, command, the fields of its diff besides seqno and walltime (None: nothing is committed), its result or error
@@ -345,19 +361,147 @@ TABLE = {
         {"collected": (3, 6), "rollups": {2: None, 4: None}},
         None,
     ),
-    "finalize": (
-        shard(),
+    "finalize what nobody holds": (
+        UNHELD,
         Finalize(),
-        {
-            **_gone,
-            "since": None,
-            "upper": None,
-            "garbage": ("a", "b", "c"),
-            "critical": {"c": None},
-        },
+        {"removed": (0, 1, 2), "writers": {"w": None}, **_ended},
+        None,
+    ),
+    "finalize what a critical reader holds": (
+        shard(readers={}, critical={"c": CriticalHold(3, "owner", "an export")}),
+        Finalize(),
+        ShardHeld,
+        r"critical reader c \(since \[3\], an export\)",
+    ),
+    "finalize what readers hold": (
+        shard(critical={}),
+        Finalize(("r",)),
+        ShardHeld,
+        r"reader r2 \(since \[4\]\)",
+    ),
+    "finalize with one's own readers": (
+        shard(critical={}),
+        Finalize(("r", "r2")),
+        {**_gone, **_ended},
+        None,
+    ),
+    "finalize what readers have given up": (
+        shard(critical={}, readers={"r": LeasedReader(None, 3, NOW, LEASE)}),
+        Finalize(),
+        {**_gone, "readers": {"r": None}, **_ended},
         None,
     ),
     "finalize twice": (ENDED, Finalize(), None, None),
+    "retire what nobody holds": (
+        UNHELD,
+        Retire(),
+        {"removed": (0, 1, 2), "writers": {"w": None}, **_ended},
+        (),
+    ),
+    "retire what is held": (shard(), Retire(), {"ending": True}, _holders),
+    "retire twice": (shard(ending=True), Retire(), None, _holders),
+    "retire a tombstone": (ENDED, Retire(), None, ()),
+    "an ending shard ends with its last reader": (
+        shard(ending=True, critical={}, readers={"r": LeasedReader(2, 3, NOW, LEASE)}),
+        ExpireReader("r"),
+        {**_gone, "readers": {"r": None}, **_ended, "ending": False},
+        None,
+    ),
+    "an ending shard ends with its last hold": (
+        shard(ending=True, readers={}),
+        ReleaseCritical("c", "owner"),
+        {**_gone, "readers": {}, "critical": {"c": None}, **_ended, "ending": False},
+        None,
+    ),
+    "an ending shard ends when the last reader gives up": (
+        shard(ending=True, critical={}, readers={"r": LeasedReader(2, 3, NOW, LEASE)}),
+        DowngradeSince("r", None, 3),
+        {**_gone, "readers": {"r": None}, **_ended, "ending": False},
+        None,
+    ),
+    "an ending shard waits for the others": (
+        shard(ending=True),
+        ExpireReader("r"),
+        {"readers": {"r": None}},
+        None,
+    ),
+    "an ending shard takes no readers": (
+        shard(ending=True),
+        RegisterReader("n", LEASE),
+        ShardFinalized,
+        "is to end",
+    ),
+    "an ending shard takes no holds": (
+        shard(ending=True),
+        RegisterCritical("n", "t"),
+        ShardFinalized,
+        "is to end",
+    ),
+    "a hold of an ending shard changes hands": (
+        shard(ending=True),
+        RegisterCritical("c", "t"),
+        {"critical": {"c": CriticalHold(3, "t")}},
+        CriticalHold(3, "t"),
+    ),
+    "sweep of nothing": (shard(), Sweep(), None, None),
+    "sweep of an ending shard that nobody holds": (
+        shard(ending=True, readers={}, critical={}),
+        Sweep(),
+        {**_gone, "readers": {}, **_ended, "ending": False},
+        None,
+    ),
+    "a reader's renewal renews what it is told to": (
+        shard(),
+        DowngradeSince("r", 2, 3, ("r2", "w", "nobody")),
+        {
+            "readers": {
+                "r": LeasedReader(2, 3, NOW + 1, LEASE),
+                "r2": LeasedReader(4, 5, NOW + 1, LEASE),
+            },
+            "writers": {"w": Writer(NOW + 1, LEASE, "last", 6)},
+        },
+        None,
+    ),
+    "a writer's renewal keeps its token": (
+        shard(),
+        RenewWriter("w", ("r",)),
+        {
+            "readers": {"r": LeasedReader(2, 3, NOW + 1, LEASE)},
+            "writers": {"w": Writer(NOW + 1, LEASE, "last", 6)},
+        },
+        None,
+    ),
+    "a writer that never appended has nothing to renew": (shard(), RenewWriter("v"), None, None),
+    "an expired writer's renewal": (
+        LAPSED,
+        RenewWriter("v"),
+        ExpiredHandle,
+        "no renewal of it for 0.5 s",
+    ),
+    "an expired writer's append": (
+        LAPSED,
+        append(6, 8, writer="v"),
+        ExpiredHandle,
+        "no renewal of it for 0.5 s",
+    ),
+    "an append of a writer expired and forgotten": (
+        shard(),
+        append(6, 8, writer="v", registered=True),
+        ExpiredHandle,
+        "the writer v has expired",
+    ),
+    "an expired reader's downgrade": (
+        LAPSED,
+        DowngradeSince("q", 3, 3),
+        ExpiredHandle,
+        "no renewal of it for 0.9 s",
+    ),
+    "an expired reader is never registered again": (
+        LAPSED,
+        RegisterReader("q", LEASE),
+        ExpiredHandle,
+        "the reader q has expired",
+    ),
 }
 
 
@@ -382,23 +526,61 @@ def test_commands(state, command, expected, answer):
     assert state == before
 
 
-def test_leases_run_out_by_the_commands_clock_and_leave_since_alone():
-    late = NOW + LEASE + 1
-    state = shard(critical={}, readers={"r": LeasedReader(2, 3, NOW, LEASE)})
-    step = transition(state, RegisterReader("n", LEASE), late)
-    assert step.diff.readers == {"r": None, "n": LeasedReader(2, 8, late, LEASE)}
+def seen(unseen_ms, *ids, heartbeat=NOW):
+    return {i: Sighting(heartbeat, unseen_ms) for i in ids}
+
+
+def test_leases_run_out_as_the_process_has_seen_and_leave_since_alone():
+    state = shard(critical={}, readers={"r": LeasedReader(2, 3, NOW, LEASE, "a listing")})
+    late = seen(LEASE + 1, "r", "w")
+    step = transition(state, RegisterReader("n", LEASE), NOW + 1, sightings=late)
+    assert step.diff.readers == {"r": None, "n": LeasedReader(2, 8, NOW + 1, LEASE)}
     assert step.diff.writers == {"w": None}
+    assert step.diff.expired == {
+        "r": Expired(8, LEASE + 1, "a listing"),
+        "w": Expired(8, LEASE + 1),
+    }
     new = apply_diff(state, step.diff)
     assert (new.since, new.seqno_since) == (2, 8)
+    with pytest.raises(ExpiredHandle, match=r"no renewal of it for 0.101 s") as caught:
+        transition(new, DowngradeSince("r", 5, 5), NOW)
+    assert caught.value.unseen_ms == LEASE + 1
     with pytest.raises(ExpiredHandle):
-        transition(state, DowngradeSince("r", 5, 5), late)
-    # At the very end of the lease it still counts.
-    assert transition(state, DowngradeSince("r", 5, 5), late - 1).diff.since == 5
-    # An expired reader's id comes back only as a new registration; a writer registers by appending.
-    assert transition(state, RegisterReader("r", LEASE), late).result.seqno_hold == 8
-    assert transition(state, append(6, 8), late).diff.writers == {"w": Writer(late, LEASE, "t", 8)}
-    # The shard's clock never goes back, so neither does a lease.
-    assert transition(state, append(6, 8), NOW - 500).diff.walltime_ms == NOW + 1
+        transition(new, RegisterReader("r", LEASE), NOW)
+    with pytest.raises(ExpiredHandle):
+        transition(new, append(6, 8), NOW)
+    # Whose call it is lives, whatever was seen of it.
+    assert transition(state, DowngradeSince("r", 5, 5), NOW, sightings=late).diff.since == 5
+    assert transition(state, append(6, 8), NOW, sightings=late).diff.writers == {"w": _writer}
+
+
+@pytest.mark.parametrize("clock", [0, NOW - 500, NOW + LEASE * 10**6, 2**62])
+def test_no_wall_clock_expires_anybody(clock):
+    for command in (append(6, 8), DowngradeSince("r", 2, 3), RegisterReader("n", LEASE), Sweep()):
+        step = transition(shard(), command, clock, sightings=seen(LEASE, "r", "r2", "w"))
+        if step.diff is not None:
+            assert None not in [*step.diff.readers.values(), *step.diff.writers.values()]
+            # The shard's clock, which is for people, never goes back.
+            assert step.diff.walltime_ms == max(clock, NOW + 1)
+
+
+def test_a_renewal_that_was_not_seen_keeps_a_lease():
+    renewed = seen(LEASE * 9, "r", "r2", "w", heartbeat=NOW - 1)
+    assert transition(shard(), Sweep(), NOW, sightings=renewed).diff is None
+
+
+def test_of_what_expired_a_bounded_number_is_remembered():
+    known = {f"w{n}": Expired(n, 1) for n in range(EXPIRED_KEPT)}
+    state = shard(seqno=EXPIRED_KEPT, expired=known, rollups={})
+    assert not state.may_have_expired("x")
+    step = transition(state, Sweep(), NOW, sightings=seen(LEASE + 1, "r", "w"))
+    new = apply_diff(state, step.diff)
+    assert len(new.expired) == EXPIRED_KEPT
+    assert [f"w{n}" in new.expired for n in range(3)] == [False, False, True]
+    # Of those it forgot it knows until when they may have expired.
+    assert new.forgotten == 1
+    assert [new.may_have_expired("x", after) for after in (0, 1)] == [True, False]
+    assert [new.may_have_expired("w2", after) for after in (1, 2)] == [True, False]
 
 
 def test_a_change_remembers_the_newest_version():
@@ -448,6 +630,9 @@ class PureMachine(RuleBasedStateMachine):
         self.state = ShardState(shard_id="s", seqno=0, walltime_ms=self.now, schema=b"")
         self.holds = {}  # who -> (since, when it runs out or None)
         self.hold_seqnos = {}
+        self.beats = {}  # who -> (heartbeat, when it was made), by a clock of its own
+        self.elapsed = 0
+        self.dead = set()
         self.history = {}  # object -> time, of all that was appended
         self.since, self.upper = 0, 0
         self.objects = {}  # object -> seqno at which it left the state, or None
@@ -457,23 +642,32 @@ class PureMachine(RuleBasedStateMachine):
         self.last = None
 
     def do(self, command):
-        step = transition(self.state, command, self.now)
-        assert transition(self.state, command, self.now) == step
+        seen = {i: Sighting(beat, self.elapsed - at) for i, (beat, at) in self.beats.items()}
+        step = transition(self.state, command, self.now, sightings=seen)
+        assert transition(self.state, command, self.now, sightings=seen) == step
         if step.diff is not None:
+            self.run_out(getattr(command, "reader_id", None))
             self.state = apply_diff(self.state, step.diff)
             self.log.append(step.diff)
-            self.run_out()
+            leased = {**self.state.readers, **self.state.writers}
+            self.beats = {
+                i: self.beats[i]
+                if i in self.beats and self.beats[i][0] == one.heartbeat_ms
+                else (one.heartbeat_ms, self.elapsed)
+                for i, one in leased.items()
+            }
         self.last = command
         return step.result
 
-    def run_out(self):
+    def run_out(self, own):
         for who, (_, end) in list(self.holds.items()):
-            if end is not None and end < self.state.walltime_ms:
+            if end is not None and end < self.elapsed and who != own:
                 del self.holds[who]
                 self.hold_seqnos.pop(who, None)
+                self.dead.add(who)
 
     def hold(self, who, since, *, leased):
-        end = self.state.walltime_ms + LEASE if leased else None
+        end = self.elapsed + LEASE if leased else None
         self.holds[who] = (since, end)
 
     def moved(self):
@@ -496,9 +690,10 @@ class PureMachine(RuleBasedStateMachine):
         for key in keys:
             self.objects[key] = self.state.seqno
 
-    @rule(ms=st.integers(0, 40))
-    def time_passes(self, ms):
-        self.now += ms
+    @rule(ms=st.integers(0, 40), wall=st.sampled_from((0, 1, -1, 3600, -3600)))
+    def time_passes(self, ms, wall):
+        self.elapsed += ms
+        self.now = max(0, self.now + ms + wall * 1000)
 
     @rule(
         writer=st.sampled_from("vw"),
@@ -538,10 +733,13 @@ class PureMachine(RuleBasedStateMachine):
             with pytest.raises(ShardFinalized):
                 self.do(RegisterReader(who, LEASE))
             return
+        if who in self.dead:
+            with pytest.raises(ExpiredHandle):
+                self.do(RegisterReader(who, LEASE))
+            return
         live = who in self.state.readers
-        before = self.state.seqno
         self.do(RegisterReader(who, LEASE))
-        if not live or who not in self.holds or self.state.seqno != before:
+        if not live:
             self.hold(who, self.since, leased=True)
             self.hold_seqnos[who] = self.state.seqno
 
@@ -554,10 +752,7 @@ class PureMachine(RuleBasedStateMachine):
         if self.since is None and self.upper is None:
             return
         held = max(0, self.state.seqno - lag)
-        expired = who not in self.holds or self.holds[who][1] < max(
-            self.now, self.state.walltime_ms + 1
-        )
-        if expired:
+        if who not in self.holds:
             with pytest.raises(ExpiredHandle):
                 self.do(DowngradeSince(who, since, held))
             return
@@ -659,7 +854,8 @@ class PureMachine(RuleBasedStateMachine):
         assert live == set(self.live())
         garbage = {key: seqno for seqno, keys in state.garbage.items() for key in keys}
         assert garbage == {key: left for key, left in self.objects.items() if left is not None}
-        holds = {who: (r.since, r.heartbeat_ms + r.lease_ms) for who, r in state.readers.items()}
+        holds = {who: (r.since, self.beats[who][1] + LEASE) for who, r in state.readers.items()}
+        assert self.dead >= {who for who in state.expired if who in "abc"}
         holds |= {who: (hold.since, None) for who, hold in state.critical.items()}
         assert holds == self.holds
         assert state.seqno_since == min(self.hold_seqnos.values(), default=state.seqno)

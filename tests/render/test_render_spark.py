@@ -22,6 +22,7 @@ from render_plans import (
 from render_runner import Runner, duck
 from test_render_steps import TIMES, expected, random_updates
 
+from mzsql.compute.statements import run as run_statement
 from mzsql.expr.engines import SPARK_STEP_SETTINGS, duckdb_connection
 from mzsql.expr.functions.table import Engine
 from mzsql.render.dataflow import render
@@ -37,8 +38,7 @@ def on_spark(session):
         for name, table in relations.items():
             # Spark drops what follows an empty chunk.
             session.createDataFrame(table.combine_chunks()).createOrReplaceTempView(name)
-        found = session.sql(statement.sql("spark", identify=True)).toArrow()
-        return found.to_pylist()
+        return run_statement(session, statement).toArrow().to_pylist()
 
     run.engine = Engine.SPARK
     return run

@@ -164,7 +164,7 @@ class Actor:
                 raise
             self.count("corruption noticed")
         except ShardFinalized:
-            if not self.truth.finalized:
+            if not self.truth.ending:
                 raise
             self.count("met a tombstone")
         except NewerVersion:
@@ -212,9 +212,7 @@ class Actor:
         """A reader says it has expired: it must have."""
         state = self.truth.state
         assert state is not None
-        held = state.readers.get(reader.reader_id)
-        now = max(state.walltime_ms + 1, self.process.now_ms())
-        if held is not None and held.heartbeat_ms + held.lease_ms >= now:
+        if reader.reader_id in state.readers:
             raise Violation("a reader said it had expired while it had not") from failure
         self._reader = None
         self.count("reader reopened")
@@ -243,7 +241,8 @@ class Actor:
                 raise
         except UsageError as failure:
             attempt.outcome = "failed"
-            if not (isinstance(failure, ShardFinalized) and truth.finalized):
+            lapsed = type(failure) is ExpiredHandle and self._writer_lapsed()
+            if not lapsed and not (isinstance(failure, ShardFinalized) and truth.finalized):
                 raise
         except (LocationError, NewerVersion) as failure:
             # What is not known to be maybe done is not done.
@@ -261,6 +260,15 @@ class Actor:
             truth.fail(f"{attempt.name} was committed although it failed")
         self.count(f"{attempt.name.partition(' ')[0]} {attempt.outcome}")
         return attempt.outcome
+
+    def _writer_lapsed(self) -> bool:
+        """Whether the actor's writer was expired, as it has just been told; then the next one is opened anew."""
+        state = self.truth.state
+        if state is None or self._writer is None or self._writer.writer_id not in state.expired:
+            return False
+        self._writer = None
+        self.count("writer reopened")
+        return True
 
     def _check_done(self, attempt: Attempt) -> None:
         truth = self.truth

@@ -20,6 +20,7 @@ from simulation_writers import Appender, Batcher, Definite
 from mzsql.persist import (
     ExpiredHandle,
     ShardFinalized,
+    ShardHeld,
 )
 from mzsql.repr.errors import Fenced
 
@@ -96,8 +97,18 @@ class Finalizer(Actor):
         if self.run.seconds < self.run.plan.finalize_after or self.truth.state is None:
             return
         self.truth.finalize_asked = True
-        self.client.finalize(self.shard.shard_id, timeout=self.timeout)
-        self.count("finalized by call")
+        if self.rng.random() < 0.4:
+            held = self.client.retire(self.shard.shard_id, timeout=self.timeout)
+            self.count("retired later" if held else "retired")
+            return
+        try:
+            self.client.finalize(self.shard.shard_id, timeout=self.timeout)
+        except ShardHeld as held_by:
+            if not held_by.holders:
+                raise
+            self.count("finalization refused")
+        else:
+            self.count("finalized by call")
 
 
 ACTORS: dict[str, type[Actor]] = {

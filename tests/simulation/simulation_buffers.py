@@ -137,7 +137,8 @@ class Buffering(Actor):
                 self._over(buffer, failure)
             elif isinstance(failure, UpperMismatch | Indeterminate):
                 self.truth.fail(f"a buffer would go on after {failure!r}")
-            given_up = isinstance(failure, ExpiredHandle) and self._given_up
+            lapsed = self._writer is None
+            given_up = isinstance(failure, ExpiredHandle) and (self._given_up or lapsed)
             if not isinstance(failure, UpperMismatch) and not given_up:
                 raise  # which is judged as that of any call
 
@@ -203,7 +204,8 @@ class Buffering(Actor):
 
     def _expire(self, buffer: BufferedWriter) -> None:
         """The handle is given up under the buffer, which is of no more use then."""
-        assert self._writer is not None
+        if self._writer is None:
+            return  # its lease has run out, which the next push is told
         task = self.world.current
         assert task is not None
         task.doing = Attempt("expire", 0, 0, [], expires=True)

@@ -8,7 +8,7 @@ Each mutant is a patch: owner, attribute, and what takes its place, made from wh
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -37,6 +37,7 @@ from mzsql.persist.commands import CompareAndAppend, ExpireReader, Transition
 from mzsql.persist.leases import ReaderLease
 from mzsql.persist.pushdown import Pushdown
 from mzsql.persist.state import ShardState
+from mzsql.persist.watch import Sighting
 from mzsql.repr.frontier import join
 
 Made = Callable[[Any], Any]
@@ -147,8 +148,8 @@ def _expiry_moves_since(whole: Any) -> Any:
 
 
 def _forgets_holds(whole: Any) -> Any:
-    def advance_since(state: Any, diff: Any, holds: Any) -> Any:
-        return whole(state, diff, holds[-1:])
+    def advance_since(state: Any, diff: Any, holds: Any, **more: Any) -> Any:
+        return whole(state, diff, holds[-1:], **more)
 
     return advance_since
 
@@ -267,17 +268,61 @@ def _skips_groups(whole: Any) -> Any:
 
 
 def _ignores_leases(whole: Any) -> Any:
-    """Every reader but one's own is taken for expired."""
+    """Every reader and writer but those open here is taken for expired."""
 
-    def transition(state: Any, command: Any, now: int, *more: Any) -> Any:
-        return whole(
-            state,
-            command,
-            now + (200_000 if isinstance(command, CompareAndAppend) else 0),
-            *more,
-        )
+    def transition(
+        state: Any, command: Any, now: int, version: str, sightings: Mapping[str, Sighting]
+    ) -> Any:
+        if isinstance(command, CompareAndAppend):
+            sightings = {
+                i: msgspec.structs.replace(seen, unseen_ms=seen.unseen_ms + 200_000)
+                for i, seen in sightings.items()
+            }
+        return whole(state, command, now, version, sightings)
 
     return transition
+
+
+def _by_the_wall_clock(whole: Any) -> Any:
+    """A lease is judged by what the clock shows of whoever sends a command."""
+
+    def transition(
+        state: Any, command: Any, now: int, version: str, sightings: Mapping[str, Sighting]
+    ) -> Any:
+        handles = {**state.readers, **state.writers}
+        told = {
+            i: Sighting(handle.heartbeat_ms, max(0, now - handle.heartbeat_ms))
+            for i, handle in handles.items()
+            if i in sightings
+        }
+        return whole(state, command, now, version, told)
+
+    return transition
+
+
+def _registers_again(whole: Any) -> Any:
+    """A writer that was expired appends as if it were a new one."""
+
+    def compare_and_append(state: Any, command: Any, base: Any) -> Any:
+        forgetful = msgspec.structs.replace(state, expired={})
+        return whole(forgetful, msgspec.structs.replace(command, registered=False), base)
+
+    return compare_and_append
+
+
+def _tells_nobody(whole: Any) -> Any:
+    """Those whose leases ran out leave the state without a record."""
+
+    def base(*what: Any) -> Any:
+        return msgspec.structs.replace(whole(*what), expired={})
+
+    return base
+
+
+def _ends_for_all(whole: Any) -> Any:
+    """A shard is finalized whoever holds it."""
+    assert whole is not None
+    return lambda *_: []
 
 
 def _stale_refusals(whole: Any) -> Any:
@@ -423,6 +468,12 @@ MUTANTS: dict[str, list[Patch]] = {
     "a merge deletes its inputs itself": [(maintenance, "apply_merge", _deletes_inputs_first)],
     "expiry moves since": [(machine, "transition", _expiry_moves_since)],
     "leases are too short": [(machine, "transition", _ignores_leases)],
+    "leases are judged by wall clocks": [(machine, "transition", _by_the_wall_clock)],
+    "expired writers are registered in silence": [
+        (commands, "_compare_and_append", _registers_again)
+    ],
+    "expiry is not recorded": [(commands, "_base", _tells_nobody)],
+    "shards end whoever holds them": [(commands, "_holders", _ends_for_all)],
     "since passes other readers": [(commands, "_advance_since", _forgets_holds)],
     "since goes back": [(commands, "_downgrade_since", _since_goes_back)],
     "holds are not fenced": [(commands, "_check_token", _nothing)],
@@ -447,7 +498,7 @@ MUTANTS: dict[str, list[Patch]] = {
 
 FOUND_BY: dict[str, int] = {
     "tokens are drawn for each try": 29,
-    "doubt is denied": 45,
+    "doubt is denied": 57,
     "an expired writer is not in doubt": 49,
     "a stale upper refuses": 1,
     "collection ignores readers": 3,
@@ -460,9 +511,9 @@ FOUND_BY: dict[str, int] = {
     "reads below since are served": 2,
     "listens overlap": 1,
     "parts are skipped too eagerly": 1,
-    "objects are discarded in doubt": 108,
+    "objects are discarded in doubt": 172,
     "a failed upload is taken for done": 3,
-    "checksums are not compared": 128,
+    "checksums are not compared": 176,
 }
 """The first seed that finds a mutant, where it is not 0: where to look before searching from the first seed on."""
 

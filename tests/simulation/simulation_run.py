@@ -49,6 +49,8 @@ from mzsql.persist import (
     NewerVersion,
     PersistClient,
     Settings,
+    ShardFinalized,
+    ShardHeld,
     WriteHandle,
     machine,
 )
@@ -69,6 +71,14 @@ _TROUBLES = (
 """What may leave objects behind that nothing names."""
 
 
+class ClockPlan(msgspec.Struct):
+    """What happens to a wall clock: it is set ``by_ms`` forward or back, or, by nothing, stands still for ``seconds``."""
+
+    at_seconds: float
+    by_ms: int
+    seconds: float
+
+
 class ProcessPlan(msgspec.Struct):
     """A process: which actors share its client, and on which shard."""
 
@@ -81,6 +91,10 @@ class ProcessPlan(msgspec.Struct):
     version: str = VERSION
     cache: str = ""
     """The blob cache it reads through, if any: in "memory", in a directory of its "own", or in one "shared" with others."""
+    rate: float = 1.0
+    """How fast its monotonic clock runs."""
+    clock: list[ClockPlan] = []
+    """What happens to its wall clock."""
 
 
 class EventPlan(msgspec.Struct):
@@ -130,6 +144,7 @@ def draw(seed: int) -> Plan:
         rng.choice(processes).version = NEWER
     if rng.random() < 0.15:
         processes.append(ProcessPlan("end", 0, ["finalizer"], 6, False, 0))
+    _draw_clocks(seed, processes)
     calm = rng.random() < 0.1
     events = [] if calm else [_drawn_event(rng, processes) for _ in range(rng.randrange(6))]
     return Plan(
@@ -188,6 +203,23 @@ def _drawn_process(rng: random.Random, name: str, shards: list[str]) -> ProcessP
     )
 
 
+_HOUR_MS = 3_600_000
+_OFF_MS = (_HOUR_MS, -_HOUR_MS, 30 * _HOUR_MS, -30 * _HOUR_MS, 8766 * _HOUR_MS, -8766 * _HOUR_MS)
+
+
+def _draw_clocks(seed: int, processes: list[ProcessPlan]) -> None:
+    """Clocks that are wrong, jump and stand still; drawn apart from all else."""
+    for process in processes:
+        rng = random.Random(f"{seed}/clock/{process.name}")
+        process.rate = rng.choice((1.0, 1.0, 0.995, 1.005))
+        if rng.random() < 0.3:
+            process.skew_ms += rng.choice(_OFF_MS)
+        for _ in range(rng.choice((0, 0, 0, 1, 3))):
+            by_ms = rng.choice((0, 0, *_OFF_MS, rng.randint(-100_000, 100_000)))
+            at_seconds = rng.expovariate(1 / 8)
+            process.clock.append(ClockPlan(at_seconds, by_ms, rng.choice((5.0, 60.0, 1e6))))
+
+
 def _drawn_event(rng: random.Random, processes: list[ProcessPlan]) -> EventPlan:
     return EventPlan(
         kind=rng.choice(EVENTS),
@@ -226,7 +258,7 @@ class Life:
         """Start it, again."""
         self.lives += 1
         name = f"{self.plan.name}.{self.lives}"
-        self.process = process = Process(self.run.world, name, self.plan.skew_ms)
+        self.process = process = Process(self.run.world, name, self.plan.skew_ms, self.plan.rate)
         process.version = self.plan.version
         process.on_death = self._reborn
         self.run.processes.append(process)
@@ -336,6 +368,9 @@ class Run:
         with cooperative(world):
             try:
                 self.lives = [Life(self, plan) for plan in self.plan.processes]
+                for life in self.lives:
+                    for change in life.plan.clock:
+                        world.at(round(change.at_seconds * SECOND), self._clock(life, change))
                 for event in self.plan.events:
                     world.at(round(event.at_seconds * SECOND), self._happens(event))
                 world.run(lambda: all(life.done for life in self.lives), _LIMIT)
@@ -350,6 +385,19 @@ class Run:
                 for process in self.processes:
                     world.current = None
                     world.kill(process)
+
+    def _clock(self, life: Life, change: ClockPlan) -> Callable[[], None]:
+        def happen() -> None:
+            world, process = self.world, life.process
+            assert process is not None
+            if change.by_ms:
+                process.jump(change.by_ms)
+                world.coverage["clock back" if change.by_ms < 0 else "clock forward"] += 1
+            else:
+                process.stand_still(world.now + round(change.seconds * SECOND))
+                world.coverage["clock stands still"] += 1
+
+        return happen
 
     def _happens(self, event: EventPlan) -> Callable[[], None]:
         [life] = [life for life in self.lives if life.plan.name == event.process]
@@ -399,7 +447,7 @@ class Run:
             assert process is not None
             shard, client = self.shards[life.plan.shard], life.client
             outdated = shard.truth.outdated(process)
-            if not process.alive or shard.truth.finalized or outdated:
+            if not process.alive or shard.truth.ending or outdated:
                 continue
             kind = "definite" if shard.kind == "definite" else "appender"
             actor = ACTORS[kind](self, process, client, shard, Budget(1))
@@ -421,13 +469,18 @@ class Run:
             if process.alive:
                 world.kill(process)
         world.run(lambda: not self.network.late, _LIMIT)
-        skew = max((abs(p.skew_ms) for p in self.processes), default=0)
         lease = max(self.settings.reader_lease_ms, self.settings.writer_lease_ms)
-        world.now += (lease + 2 * skew + 10_000) * MS
-        auditor = Process(world, "auditor", skew)
+        # Nobody expires anybody before having watched for as long as a lease.
+        # The age of leaks is told by names of objects, which the clock furthest ahead has given.
+        ahead = max((p.most_skew_ms for p in self.processes), default=0)
+        auditor = Process(world, "auditor", ahead)
         auditor.version = NEWER
         self.processes.append(auditor)
         client = self.client(auditor, background=False)
+        for shard in self.shards:
+            if shard.truth.state is not None:
+                self.task(auditor, "watches", lambda s=shard: client.inspect(s.shard_id))
+        world.now += (lease + 1000) * MS
         for shard in self.shards:
             if shard.truth.state is not None:
                 self.task(auditor, "audits", lambda s=shard: Audit(self, auditor, client, s)())
@@ -502,7 +555,9 @@ class Audit:
         self.truth = shard.truth
 
     def __call__(self) -> None:
-        if not self.truth.finalized:
+        if self.truth.ending:
+            self._over()
+        else:
             self._contents()
             self._tidy()
         if self.truth.finalized or self.process.rng.random() < 0.5:
@@ -510,6 +565,31 @@ class Audit:
         for attempt in self.truth.attempts:
             if attempt.outcome == "done" and attempt.commits != 1 and not attempt.definite:
                 self.truth.fail(f"{attempt.name} was acknowledged and is lost")
+
+    def _over(self) -> None:
+        """Nobody can read it any more, and what was to end ends once nobody holds it."""
+        try:
+            self.client.open_reader(self.shard.shard_id)
+        except ShardFinalized:
+            pass
+        else:
+            self.truth.fail("a shard that is to end was opened")
+        state = self.truth.state
+        assert state is not None
+        for hold_id in list(state.critical):
+            self._release(hold_id)
+        self.client.maintain(self.shard.shard_id, timeout=PATIENCE)
+        if not self.truth.finalized:
+            self.truth.fail("a shard that was to end has not, though nobody holds it")
+        self.run.world.coverage["ended by its last holder"] += 1
+
+    def _release(self, hold_id: str) -> None:
+        hold = self.client.open_critical_reader(self.shard.shard_id, hold_id)
+        task = self.run.world.current
+        assert task is not None
+        task.doing = f"hold {hold.token}"
+        hold.release()
+        task.doing = None
 
     def _contents(self) -> None:
         truth, shard = self.truth, self.shard
@@ -615,9 +695,23 @@ class Audit:
                 self.truth.fail("a snapshot is not consolidated")
         self._expire(reader)
 
+    def _unheld(self, state: ShardState | None) -> None:
+        """Holds keep the shard; whoever takes them over may release them."""
+        assert state is not None
+        for hold_id in list(state.critical):
+            try:
+                self.client.finalize(self.shard.shard_id)
+            except ShardHeld as held:
+                if [h.id for h in held.holders] != sorted(state.critical):
+                    self.truth.fail(f"finalization was refused for {held.holders}")
+            else:
+                self.truth.fail("a shard that is held was finalized")
+            self._release(hold_id)
+
     def _finalized(self) -> None:
         truth, shard_id = self.truth, self.shard.shard_id
         truth.finalize_asked = True
+        self._unheld(truth.state)
         self.client.finalize(shard_id)
         self.client.maintain(shard_id)
         left = [k for k in self.run.truths.objects() if k.startswith(shard_id)]

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-from simulation_world import NEWER, Process, Violation, World
+from simulation_world import MS, NEWER, Process, Violation, World
 
 from mzsql.location import Versioned
 from mzsql.persist import BlobPart, KeySpec
@@ -60,6 +60,10 @@ class Truth:
         """The latest since that anybody asked for."""
         self.attempts: list[Attempt] = []
         self.finalize_asked = False
+        self._beats: dict[str, tuple[int, int]] = {}
+        """By handle: its last renewal, and when that was committed."""
+        self._lapsed: set[str] = set()
+        self.registered_by: dict[str, Process] = {}
 
     @property
     def upper(self) -> Frontier:
@@ -75,6 +79,11 @@ class Truth:
     def finalized(self) -> bool:
         """Whether it is a tombstone."""
         return self.state is not None and self.state.finalized
+
+    @property
+    def ending(self) -> bool:
+        """Whether it is a tombstone, or to be one as soon as nobody holds it."""
+        return self.state is not None and (self.state.finalized or self.state.ending)
 
     def outdated(self, process: Process) -> bool:
         """Whether a newer program than the process's has changed the shard."""
@@ -143,6 +152,8 @@ class Truth:
         if not less_equal(old.upper, state.upper):
             self.fail(f"the upper went back from {show(old.upper)} to {show(state.upper)}")
         if state.finalized:
+            if not old.finalized:
+                self._check_unheld(old, doing)
             if not old.finalized and not self.finalize_asked:
                 ended = less_equal(None, self.asked_since) and any(
                     a.upper is None and a.outcome != "failed" for a in self.attempts
@@ -161,26 +172,60 @@ class Truth:
             if not less_equal(state.since, held.since):
                 self.fail(f"since {show(state.since)} passed a hold at {show(held.since)}")
 
-    def _check_readers(self, old: ShardState, state: ShardState, doing: Any) -> None:
-        given_up = isinstance(doing, Attempt) and doing.expires
-        if state.finalized or given_up:
-            return
+    def _check_unheld(self, old: ShardState, doing: Any) -> None:
+        """A shard ends by who holds it, or when nobody does."""
+        task = self.world.current
+        for hold_id, hold in old.critical.items():
+            if hold.since is not None and doing != f"hold {hold.token}":
+                self.fail(f"the shard was finalized although the hold {hold_id} stands")
         for reader_id, reader in old.readers.items():
-            lapsed = reader.heartbeat_ms + reader.lease_ms < state.walltime_ms
-            if reader_id not in state.readers:
-                if not lapsed:
-                    self.fail(f"the reader {reader_id[:5]} was expired before its lease was over")
-                self.world.coverage["reader expired"] += 1
-        for writer_id, writer in old.writers.items():
-            if writer_id not in state.writers:
-                if writer.heartbeat_ms + writer.lease_ms >= state.walltime_ms:
-                    self.fail(f"the writer {writer_id[:5]} was expired before its lease was over")
-                self.world.coverage["writer expired"] += 1
+            mine = task is not None and self.registered_by.get(reader_id) is task.process
+            passed = (self.world.now - self._beats[reader_id][1]) / MS
+            live = reader.since is not None and passed < reader.lease_ms * 0.98
+            if live and not mine:
+                self.fail(f"the shard was finalized although the reader {reader_id[:5]} holds it")
+
+    def _check_readers(self, old: ShardState, state: ShardState, doing: Any) -> None:
+        leased = {**state.readers, **state.writers}
+        if self.world.current is not None:
+            for reader_id in state.readers.keys() - old.readers.keys():
+                self.registered_by[reader_id] = self.world.current.process
+        if back := self._lapsed.intersection(leased):
+            self.fail(f"{sorted(back)}, which had expired, came back in silence")
+        beats = self._beats
+        self._beats = {
+            i: beats[i]
+            if i in beats and beats[i][0] == handle.heartbeat_ms
+            else (handle.heartbeat_ms, self.world.now)
+            for i, handle in leased.items()
+        }
+        if state.finalized:
+            return
+        given_up = isinstance(doing, Attempt) and doing.expires
+        for kind, before, after in (
+            ("reader", old.readers, state.readers),
+            ("writer", old.writers, state.writers),
+        ):
+            for handle_id, handle in before.items():
+                if handle_id in after or (given_up and handle_id not in state.expired):
+                    continue
+                passed = (self.world.now - beats[handle_id][1]) / MS
+                if passed < handle.lease_ms * 0.98:
+                    self.fail(f"the {kind} {handle_id[:5]} was expired before its lease was over")
+                if handle_id not in state.expired:
+                    self.fail(f"nothing says that the {kind} {handle_id[:5]} was expired")
+                self._lapsed.add(handle_id)
+                self.world.coverage[f"{kind} expired"] += 1
 
     def _check_append(
         self, old: ShardState, state: ShardState, diff: StateDiff | None, doing: Any
     ) -> None:
-        renewed = [] if diff is None else [w for w in diff.writers.values() if w is not None]
+        # A heartbeat leaves the token of the last append.
+        renewed = [
+            writer
+            for i, writer in ({} if diff is None else diff.writers).items()
+            if writer is not None and (i not in old.writers or old.writers[i].token != writer.token)
+        ]
         if not renewed and (state.upper == old.upper or state.finalized):
             if state.upper != old.upper:
                 self.uppers.append((len(self.world.log), state.upper))

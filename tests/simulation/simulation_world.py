@@ -28,6 +28,7 @@ import pyarrow.acero
 import pyarrow.parquet as pq
 
 from mzsql.repr.version import VERSION
+from mzsql.threads import Supervised
 
 MS = 1000
 SECOND = 1_000_000
@@ -70,12 +71,18 @@ class Task:
 
 
 class Process:
-    """An operating system's process: it lives, is frozen for a while, dies; its clock is off by a constant."""
+    """An operating system's process: it lives, is frozen for a while, dies.
 
-    def __init__(self, world: World, name: str, skew_ms: int) -> None:
+    Its wall clock is off, jumps and stands still; its monotonic clock, which goes on while it is frozen, runs a little fast or slow.
+    """
+
+    def __init__(self, world: World, name: str, skew_ms: int, rate: float = 1.0) -> None:
         self.world = world
         self.name = name
-        self.skew_ms = skew_ms
+        self.skew_ms = self.most_skew_ms = skew_ms
+        self.rate = rate
+        self._stands_at: int | None = None
+        self._stands_until = 0
         self.alive = True
         self.frozen_until = 0
         self.tasks: list[Task] = []
@@ -92,15 +99,27 @@ class Process:
 
     def now_ms(self) -> int:
         """Its wall clock."""
-        return _EPOCH_MS + self.world.now // MS + self.skew_ms
+        if self._stands_at is not None and self.world.now < self._stands_until:
+            return self._stands_at
+        return max(0, _EPOCH_MS + self.world.now // MS + self.skew_ms)
+
+    def jump(self, by_ms: int) -> None:
+        """The wall clock is set forward or back."""
+        self._stands_at = None
+        self.skew_ms += by_ms
+        self.most_skew_ms = max(self.most_skew_ms, self.skew_ms)
+
+    def stand_still(self, until: int) -> None:
+        """The wall clock shows the same before ``until``."""
+        self._stands_at, self._stands_until = self.now_ms(), until
 
     def monotonic(self) -> float:
-        """Seconds since the world began."""
-        return self.world.now / SECOND
+        """Seconds since the world began, as this machine counts them."""
+        return self.world.now / SECOND * self.rate
 
     def sleep(self, seconds: float) -> None:
         """Pause the task."""
-        self.world.sleep(max(1, round(seconds * SECOND)))
+        self.world.sleep(max(1, round(seconds / self.rate * SECOND)))
 
 
 class World:
@@ -510,6 +529,29 @@ class _DecodedOnce:
 _one_duckdb: list[_OneDuckdb] = []
 
 
+def _dies(ends_by: Callable[..., bool]) -> Callable[..., bool]:
+    """A supervised thread of a process that is killed ends with it, and nobody is told."""
+
+    def call(thread: Any, failure: BaseException) -> bool:
+        if isinstance(failure, Died):
+            raise failure
+        return ends_by(thread, failure)
+
+    return call
+
+
+def _started_here(start: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:
+    """No thread of the machine works beside the world: nothing would follow from the seed any more."""
+    ours = threading.current_thread()
+
+    def call(thread: threading.Thread) -> None:
+        if threading.current_thread() is ours:
+            raise Violation(f"{thread.name} is a thread of the machine, no task of the world")
+        start(thread)
+
+    return call
+
+
 def _alone(act: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **options: Any) -> Any:
         return act(*args, **{**options, "use_threads": False})
@@ -519,13 +561,16 @@ def _alone(act: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def cooperative(world: World) -> Iterator[None]:
-    """While it lasts, persist's threads and locks are the world's, and objects die only when their last reference goes."""
+    """While it lasts, persist's threads and locks are the world's, and objects die only when their last reference goes.
+
+    So are those of who supervises persist's threads; a thread of the machine would work beside the world, and is a violation.
+    """
     if not _one_duckdb:
         _one_duckdb.append(_OneDuckdb())
     stand_ins = {"threading": _Cooperative(world), "duckdb": _one_duckdb[0]}
     before: list[tuple[Any, str, Any]] = []
     for name, module in list(sys.modules.items()):
-        if name == "mzsql.persist" or name.startswith("mzsql.persist."):
+        if name.split(".")[:2] in (["mzsql", "persist"], ["mzsql", "threads"]):
             for attribute, stand_in in stand_ins.items():
                 if hasattr(module, attribute):
                     before.append((module, attribute, getattr(module, attribute)))
@@ -544,6 +589,13 @@ def cooperative(world: World) -> Iterator[None]:
         whole = getattr(owner, name)
         before.append((owner, name, whole))
         setattr(owner, name, _alone(whole))
+    for owner, name, instead in (
+        (Supervised, "_ends_by", _dies),
+        (threading.Thread, "start", _started_here),
+    ):
+        whole = getattr(owner, name)
+        before.append((owner, name, whole))
+        setattr(owner, name, instead(whole))
     collecting = gc.isenabled()
     gc.disable()
     try:

@@ -8,9 +8,16 @@ from simulation_run import run_all
 FIRST = 10_000
 SCHEDULES = 2500
 CHUNK = 250
+LONG = 500
+"""The others are soaked."""
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("start", range(FIRST, FIRST + SCHEDULES, CHUNK))
+@pytest.mark.parametrize(
+    "start",
+    [
+        pytest.param(n, marks=pytest.mark.long if n < FIRST + LONG else pytest.mark.soak)
+        for n in range(FIRST, FIRST + SCHEDULES, CHUNK)
+    ],
+)
 def test_many_schedules(start: int) -> None:
     run_all(range(start, start + CHUNK))

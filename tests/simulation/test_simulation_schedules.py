@@ -12,7 +12,7 @@ import pytest
 from simulation_run import run_all
 
 CHUNK = 50
-DAILY = 200
+DAILY = 500
 
 MET = (
     # faults and events

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from simulation_backends import Network, PlainBlob, reached_by
+from simulation_run import draw, play
 from simulation_truth import Truths
-from simulation_world import SECOND, Condition, Died, Lock, Process, Violation, World
+from simulation_world import (
+    SECOND,
+    Condition,
+    Died,
+    Lock,
+    Process,
+    Violation,
+    World,
+    cooperative,
+)
 
 from mzsql.location import Determinate, Indeterminate
 from mzsql.location.mem import MemConsensus
+from mzsql.threads import Supervisor
 
 
 @pytest.fixture
@@ -176,3 +189,44 @@ def test_each_fault_is_what_it_says(world, kind, error, done):
         assert (blob.get("k") is not None) == done
     world.run(lambda: not network.late, 100)
     assert (blob.get("k") is not None) == (done or kind == "late")
+
+
+def test_a_supervised_thread_is_a_task_that_dies_with_its_process(world):
+    process, rounds = Process(world, "p", 0), []
+
+    def work(thread):
+        while not thread.wait(10):
+            rounds.append(world.now // SECOND)
+            if len(rounds) == 1:
+                raise ValueError("once")
+            thread.well()
+
+    def body():
+        supervisor = Supervisor(clock=process, rng=process.rng)
+        supervisor.start("work", work, thread_name="mzsql-work")
+
+    with cooperative(world):
+        world.spawn(process, "main", body)
+        world.run(lambda: len(rounds) == 3, 100)
+        world.kill(process)
+    assert rounds == [10, 20, 30]
+    assert [task.name for task in process.tasks if task.done] == ["p.main", "p.work"]
+    assert world.log[-2:] == [(world.now, "p", "killed"), (world.now, "p.work", "died")]
+
+
+def test_a_thread_of_the_machine_has_no_place_in_the_world(world):
+    with cooperative(world), pytest.raises(Violation, match="stray is a thread of the machine"):
+        threading.Thread(target=lambda: None, name="stray").start()
+
+
+def test_what_works_in_the_background_follows_from_the_seed():
+    """Whatever was played before: no thread, lock or handle of an earlier world is left at work."""
+    plans = [
+        plan for plan in map(draw, range(40, 100)) if any(p.background for p in plan.processes)
+    ]
+    first, second, *_ = plans
+    before = threading.active_count()
+    once = play(first).digest()
+    play(second)
+    assert play(first).digest() == once
+    assert threading.active_count() == before

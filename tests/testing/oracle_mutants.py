@@ -306,3 +306,19 @@ class RefusesChildren(OracleOnSqlite):
         if os.getpid() != self.process:
             raise Determinate("open already in another process")
         return act(*args)
+
+
+@caught_by("oracle", "fast_clock")
+class TellsSeconds(OracleOnSqlite):
+    """Its clock is right, in the wrong unit."""
+
+    def clock_ms(self):
+        return self.inner.clock_ms() // 1000
+
+
+@caught_by("oracle", "fast_clock")
+class TellsAnHourMore(OracleOnSqlite):
+    """Its clock is that of the machine that is wrong."""
+
+    def clock_ms(self):
+        return self.inner.clock_ms() + 3_600_000

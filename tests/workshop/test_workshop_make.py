@@ -34,7 +34,17 @@ def _program(folder: Path, name: str, body: str) -> None:
 def test_help_lists_every_target() -> None:
     told = _run("make", "help")
     assert told.returncode == 0
-    for target in ("venv", "demo", "test", "test-long", "check", "bench", "clean"):
+    for target in (
+        "venv",
+        "demo",
+        "test",
+        "test-long",
+        "test-soak",
+        "mutate",
+        "check",
+        "bench",
+        "clean",
+    ):
         assert re.search(rf"^{target}\s+\S", told.stdout, re.MULTILINE), target
 
 

@@ -43,6 +43,7 @@ from mzsql.expr.functions.table import (
     TableFunc,
 )
 from mzsql.expr.functions.unmaterializable import UNMATERIALIZABLE
+from mzsql.expr.functions.zeros import with_one_zero
 
 __all__ = [
     "ANY",
@@ -101,7 +102,10 @@ def _by_name(rows: Iterable[_Func]) -> dict[str, tuple[_Func, ...]]:
 
 
 _SCALARS: tuple[ScalarFunc, ...] = tuple(
-    func for module in _SCALAR_MODULES for func in module.FUNCTIONS
+    # Casts have it from their rows, since those of containers are made of them.
+    func if func.name == "cast" else with_one_zero(func)
+    for module in _SCALAR_MODULES
+    for func in module.FUNCTIONS
 )
 _SCALAR_KEYS, _SCALAR_NAMES = _by_key(_SCALARS), _by_name(_SCALARS)
 _AGGREGATE_KEYS = _by_key(aggregates.FUNCTIONS)

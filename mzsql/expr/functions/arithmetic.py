@@ -247,7 +247,31 @@ def _bitwise(op: str, kind: str) -> ScalarFunc:
     )
 
 
+#: What makes a key of a float, by its kind: no statement can call it.
+UNSIGNED_ZERO = {kind: f"unsigned_zero_{kind}" for kind in FLOATS}
+
+
+def _unsigned_zeros() -> list[ScalarFunc]:
+    def value(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+        zero = s.cast(s.num(0), typ, engine)
+        return s.case((s.eq(args[0].ast, zero), zero), otherwise=args[0].ast)
+
+    return [
+        ScalarFunc(
+            key=key,
+            name="unsigned zero",
+            args=(of(kind),),
+            result=of(kind),
+            value=value,
+            explain="{0}",
+            monotone=True,
+        )
+        for kind, key in UNSIGNED_ZERO.items()
+    ]
+
+
 FUNCTIONS: tuple[ScalarFunc, ...] = (
+    *_unsigned_zeros(),
     *(
         _bitwise(op, kind)
         for op in ("bit_and", "bit_or", "bit_xor", "bit_not")

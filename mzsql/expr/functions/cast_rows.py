@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.declare import Ast, of
 from mzsql.expr.functions.table import Engine, ErrorRule, ResultRule, ScalarFunc, Spelling, Sql
+from mzsql.expr.functions.zeros import with_one_zero
 from mzsql.repr.types import SqlType
 
 IMPLICIT, ASSIGNMENT, EXPLICIT = "implicit", "assignment", "explicit"
@@ -46,7 +47,7 @@ def cast_row(
         errors=errors,
         monotone=monotone,
     )
-    return Cast(func, source, target, context)
+    return Cast(with_one_zero(func), source, target, context)
 
 
 def plain(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:

@@ -44,7 +44,7 @@ def _codec(name: str) -> str | None:
     low = name.strip().lower().replace("_", "-")
     try:
         found = codecs.lookup(_OTHERWISE.get(low, low))
-    except (LookupError, ValueError):
+    except (LookupError, ValueError):  # Python knows no such encoding, or the name can be none
         return None
     known = getattr(found, "_is_text_encoding", True) and found.name not in _NO_TEXT
     return found.name if known else None

@@ -15,6 +15,8 @@ from sqlglot import expressions as exp
 
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.declare import Ast, asts, engines, scalar
+from mzsql.expr.functions.sizes import MAX_RESULT, octets, within
+from mzsql.expr.functions.strings import upper
 from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Spelling, Sql
 from mzsql.repr.errors import Unsupported
 from mzsql.repr.types import BOOLEAN, BYTEA, INTEGER, TEXT, UUID, SqlType
@@ -38,7 +40,7 @@ def _pieces(text: Ast, pattern: str, engine: Engine) -> Ast:
 def _initcap(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
     """Words are runs of letters and digits."""
     word = s.variable("w0")
-    head = s.call("UPPER", s.call("SUBSTRING", word, s.num(1), s.num(1)))
+    head = upper(s.call("SUBSTRING", word, s.num(1), s.num(1)))
     tail = s.call("LOWER", s.call("SUBSTRING", word, s.num(2)))
     words = _pieces(args[0].ast, "[\\p{L}\\p{N}]+|[^\\p{L}\\p{N}]+", engine)
     return _join(_transform(words, "w0", s.concat(head, tail), engine), engine)
@@ -147,6 +149,22 @@ def _encode(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         (_format(args, "hex"), s.call("LOWER", s.call("HEX", ast))),
         (_format(args, "base64"), _base64(ast, engine)),
         (_format(args, "escape"), _escaped(ast, engine)),
+    )
+
+
+def _encoded_size(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    """The bytes of `encode`: of escapes counted only where escaping each byte would be too much."""
+    ast = args[0].ast
+    size = s.big(s.call("OCTET_LENGTH", ast))
+    four, three = s.big(s.num(4)), s.big(s.num(3))
+    digits = s.mul(s.int_div(s.add(size, s.big(s.num(2))), three), four)
+    lines = s.int_div(digits, s.big(s.num(76)))
+    small = s.lte(s.mul(size, four), s.num(MAX_RESULT))
+    escaped = s.case((small, s.big(s.num(0))), otherwise=octets(_escaped(ast, engine), engine))
+    return s.case(
+        (_format(args, "hex"), s.mul(size, s.num(2))),
+        (_format(args, "base64"), s.add(digits, lines)),
+        (_format(args, "escape"), escaped),
     )
 
 
@@ -440,7 +458,7 @@ FUNCTIONS: tuple[ScalarFunc, ...] = (
     scalar("uuid_generate_v5", "uuid_generate_v5", (UUID, TEXT), UUID, _uuid5),
     scalar("initcap", "initcap", (TEXT,), TEXT, _initcap),
     scalar("chr", "chr", (INTEGER,), TEXT, _chr, *_CHR_ERRORS),
-    scalar("encode", "encode", (BYTEA, TEXT), TEXT, _encode, _FORMAT_RULE),
+    scalar("encode", "encode", (BYTEA, TEXT), TEXT, _encode, _FORMAT_RULE, within(_encoded_size)),
     scalar(
         "decode",
         "decode",

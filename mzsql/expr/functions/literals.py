@@ -42,7 +42,7 @@ def literal(value: Datum, typ: SqlType, engine: Engine) -> Ast:
         case "oid" | "regclass" | "regproc" | "regtype":
             return s.cast(s.num(int(value)), typ, engine)
         case "real" | "double":
-            return s.cast(s.text(_float(float(value))), typ, engine)
+            return s.cast(s.text(_float(float(value) + 0.0)), typ, engine)
         case "numeric":
             # Rounded to the digits of the carrier, or refused, here: an engine would fail while it runs.
             return s.cast(s.text(numeric_text(carried(str(value), typ))), typ, engine)

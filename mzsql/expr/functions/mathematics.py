@@ -262,7 +262,7 @@ def _named_modulo() -> list[ScalarFunc]:
 
 
 #: Of what libraries compute: those that IEEE 754 or a single multiplication makes the same everywhere.
-_PORTABLE = frozenset({"sqrt", "pi"})
+_ROUNDED = frozenset({"sqrt", "pi"})
 
 
 def _from_libraries() -> list[ScalarFunc]:
@@ -271,6 +271,6 @@ def _from_libraries() -> list[ScalarFunc]:
 
 FUNCTIONS: tuple[ScalarFunc, ...] = (
     *rounding.FUNCTIONS,
-    *(replace(func, portable=func.name in _PORTABLE) for func in _from_libraries()),
+    *(replace(func, rounded=func.name in _ROUNDED) for func in _from_libraries()),
     *_named_modulo(),
 )

@@ -30,6 +30,8 @@ from mzsql.repr.types import DEFAULT_NUMERIC_SCALE, NUMERIC, NUMERIC_PRECISION, 
 #: What a cast says, and what an operation says.
 OVERFLOW = "numeric field overflow"
 OUT_OF_RANGE = "value out of range: overflow"
+#: The key of a numeric as one of a larger scale, NULL where it does not fit: then it equals no number of that scale.
+WIDENED = "numeric_widened"
 #: Digits behind the point that a product may be cut to, and that a quotient has.
 _CAP = DEFAULT_NUMERIC_SCALE
 
@@ -75,6 +77,10 @@ def same_type(args: Sequence[SqlType]) -> SqlType:
 def rescale(ast: Ast, scale: int) -> Ast:
     """To ``decimal(38, scale)``, rounding half away from zero; NULL where it does not fit."""
     return s.try_cast_to(ast, s.decimal_type(NUMERIC_PRECISION, scale))
+
+
+def _widened(_engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+    return rescale(args[0].ast, typ.effective_scale)
 
 
 def _sum(name: str) -> Spelling:
@@ -263,6 +269,17 @@ FUNCTIONS: tuple[ScalarFunc, ...] = (
         result=same_type,
         value=_negated,
         explain="-({0})",
+        monotone=True,
+    ),
+    # No statement can call it: what makes keys of joins that are of different scales comparable.
+    ScalarFunc(
+        key=WIDENED,
+        name="widened numeric",
+        args=(NUMERIC,),
+        result=same_type,
+        value=_widened,
+        explain="({0})::numeric",
+        introduces_nulls=True,
         monotone=True,
     ),
 )

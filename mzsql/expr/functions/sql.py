@@ -105,26 +105,28 @@ def typed(name: exp.DType) -> exp.DataType:
     return exp.DataType(this=name)
 
 
-def _own(*asts: Ast) -> list[Ast]:
+def own(*asts: Ast) -> list[Ast]:
     """The pieces for a tree of their own: as they are where no tree has them yet, else copies.
 
     Most are made to stand in one place; copying each whenever something is made of it would take longer than everything else here.
     """
     found: list[Ast] = []
+    seen: set[int] = set()
     for ast in asts:
-        taken = ast.parent is not None or any(ast is other for other in found)
+        taken = ast.parent is not None or id(ast) in seen
+        seen.add(id(ast))
         found.append(ast.copy() if taken else ast)
     return found
 
 
 def cast_to(ast: Ast, kind: exp.DataType) -> Ast:
     """``CAST(ast AS kind)``: only where it cannot fail."""
-    return exp.Cast(this=_own(ast)[0], to=kind)
+    return exp.Cast(this=own(ast)[0], to=kind)
 
 
 def try_cast_to(ast: Ast, kind: exp.DataType) -> Ast:
     """``TRY_CAST(ast AS kind)``: NULL where it fails."""
-    return exp.TryCast(this=_own(ast)[0], to=kind, safe=True)
+    return exp.TryCast(this=own(ast)[0], to=kind, safe=True)
 
 
 def cast(ast: Ast, typ: SqlType, engine: Engine) -> Ast:
@@ -192,11 +194,11 @@ def boolean(value: bool) -> Ast:
 
 def call(name: str, *args: Ast) -> Ast:
     """A function call by its name in the engine at hand."""
-    return exp.Anonymous(this=name, expressions=_own(*args))
+    return exp.Anonymous(this=name, expressions=own(*args))
 
 
 def _operator(cls: type[exp.Binary], left: Ast, right: Ast) -> Ast:
-    left, right = _own(left, right)
+    left, right = own(left, right)
     return exp.Paren(this=cls(this=left, expression=right))
 
 
@@ -217,13 +219,13 @@ def mul(left: Ast, right: Ast) -> Ast:
 
 def div(left: Ast, right: Ast) -> Ast:
     """``left / right``, as the engine divides these types."""
-    left, right = _own(left, right)
+    left, right = own(left, right)
     return exp.Paren(this=exp.Div(this=left, expression=right, typed=False, safe=False))
 
 
 def int_div(left: Ast, right: Ast) -> Ast:
     """Integer division that truncates: ``DIV`` in Spark (of bigints), ``//`` in DuckDB."""
-    left, right = _own(left, right)
+    left, right = own(left, right)
     return exp.Paren(this=exp.IntDiv(this=left, expression=right))
 
 
@@ -275,7 +277,7 @@ def or_(*args: Ast) -> Ast:
 def _fold(cls: type[exp.Connector], args: tuple[Ast, ...], empty: bool) -> Ast:
     if not args:
         return boolean(empty)
-    result, *others = _own(*args)
+    result, *others = own(*args)
     for arg in others:
         result = cast_ast("Ast", cls(this=result, expression=arg))
     return exp.Paren(this=result) if len(args) > 1 else result
@@ -283,33 +285,33 @@ def _fold(cls: type[exp.Connector], args: tuple[Ast, ...], empty: bool) -> Ast:
 
 def not_(arg: Ast) -> Ast:
     """``NOT arg``."""
-    return exp.Paren(this=exp.Not(this=exp.Paren(this=_own(arg)[0])))
+    return exp.Paren(this=exp.Not(this=exp.Paren(this=own(arg)[0])))
 
 
 def is_null(arg: Ast) -> Ast:
     """``arg IS NULL``."""
-    return exp.Paren(this=exp.Is(this=exp.Paren(this=_own(arg)[0]), expression=exp.Null()))
+    return exp.Paren(this=exp.Is(this=exp.Paren(this=own(arg)[0]), expression=exp.Null()))
 
 
 def is_not_null(arg: Ast) -> Ast:
     """``arg IS NOT NULL``."""
     return exp.Paren(
-        this=exp.Not(this=exp.Is(this=exp.Paren(this=_own(arg)[0]), expression=exp.Null()))
+        this=exp.Not(this=exp.Is(this=exp.Paren(this=own(arg)[0]), expression=exp.Null()))
     )
 
 
 def between(arg: Ast, low: Ast, high: Ast) -> Ast:
     """``arg BETWEEN low AND high``."""
-    arg, low, high = _own(arg, low, high)
+    arg, low, high = own(arg, low, high)
     return exp.Paren(this=exp.Between(this=arg, low=low, high=high))
 
 
 def case(*branches: tuple[Ast, Ast], otherwise: Ast | None = None) -> Ast:
     """``CASE WHEN … THEN … ELSE … END``."""
     pieces = [piece for branch in branches for piece in branch]
-    own = _own(*pieces, *([] if otherwise is None else [otherwise]))
-    ifs = [exp.If(this=own[i], true=own[i + 1]) for i in range(0, len(pieces), 2)]
-    return exp.Case(ifs=ifs, default=None if otherwise is None else own[-1])
+    placed = own(*pieces, *([] if otherwise is None else [otherwise]))
+    ifs = [exp.If(this=placed[i], true=placed[i + 1]) for i in range(0, len(pieces), 2)]
+    return exp.Case(ifs=ifs, default=None if otherwise is None else placed[-1])
 
 
 def nullif(arg: Ast, other: Ast) -> Ast:
@@ -324,7 +326,7 @@ def coalesce(*args: Ast) -> Ast:
 
 def concat(*args: Ast) -> Ast:
     """``a || b || …``: NULL if one of them is."""
-    result, *others = _own(*args)
+    result, *others = own(*args)
     for arg in others:
         result = exp.DPipe(this=result, expression=arg)
     return exp.Paren(this=result)
@@ -342,7 +344,7 @@ def at_most(arg: Ast, high: Ast) -> Ast:
 
 def attempt(ast: Ast, engine: Engine) -> Ast:
     """DuckDB's ``TRY(ast)``: NULL where the evaluation fails. In Spark the caller uses functions that do not fail."""
-    return call("TRY", ast) if engine is Engine.DUCKDB else ast.copy()
+    return call("TRY", ast) if engine is Engine.DUCKDB else own(ast)[0]
 
 
 def try_op(name: str, left: Ast, right: Ast, engine: Engine) -> Ast:
@@ -378,7 +380,7 @@ def trim_space(value: Ast, engine: Engine) -> Ast:
 def field(struct: Ast, name: str) -> Ast:
     """A struct's field."""
     return exp.Dot(
-        this=exp.Paren(this=struct.copy()), expression=exp.to_identifier(name, quoted=True)
+        this=exp.Paren(this=own(struct)[0]), expression=exp.to_identifier(name, quoted=True)
     )
 
 
@@ -386,15 +388,15 @@ def struct(**fields: Ast) -> Ast:
     """A struct of named fields."""
     return exp.Struct(
         expressions=[
-            exp.PropertyEQ(this=exp.to_identifier(name, quoted=True), expression=value.copy())
-            for name, value in fields.items()
+            exp.PropertyEQ(this=exp.to_identifier(name, quoted=True), expression=value)
+            for name, value in zip(fields, own(*fields.values()), strict=True)
         ]
     )
 
 
 def array(*items: Ast) -> Ast:
     """An array of the items."""
-    return exp.Array(expressions=[item.copy() for item in items])
+    return exp.Array(expressions=own(*items))
 
 
 def lambda_(parameters: tuple[str, ...], body: Ast) -> Ast:

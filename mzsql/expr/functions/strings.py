@@ -13,13 +13,10 @@ from sqlglot import expressions as exp
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.comparison import ANY
 from mzsql.expr.functions.declare import Ast, asts, engines, scalar
+from mzsql.expr.functions.sizes import MAX_RESULT, TOO_LARGE, octets, total, within
 from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Spelling, Sql
 from mzsql.expr.functions.texts import to_text
 from mzsql.repr.types import BOOLEAN, BYTEA, CHAR, INTEGER, TEXT, SqlType
-
-#: The most bytes that `repeat`, `lpad` and `rpad` may make.
-MAX_RESULT = 100 * 1024 * 1024
-_TOO_LARGE = "requested length too large"
 
 
 def _native(function: str) -> Spelling:
@@ -52,6 +49,27 @@ def _substring(text: Ast, start: Ast, count: Ast | None) -> Ast:
 
 #: No text has more characters.
 _LONGEST = 2**31 - 1
+
+
+#: The one letter of which DuckDB knows a capital that Unicode's simple mapping, and so PostgreSQL, does not.
+_SHARP_S = "ß"
+
+
+def upper(text: Ast) -> Ast:
+    """Capitals, letter by letter as Unicode's simple mapping has them: PostgreSQL's in the locale C.UTF-8."""
+    pieces = s.call("STRING_SPLIT", text, s.text(_SHARP_S))
+    capitals = s.call(
+        "LIST_TRANSFORM", pieces, s.lambda_(("u0",), s.call("UPPER", s.variable("u0")))
+    )
+    joined = s.call("ARRAY_TO_STRING", capitals, s.text(_SHARP_S))
+    has = s.gt(s.call("INSTR", text, s.text(_SHARP_S)), s.num(0))
+    return s.case((has, joined), otherwise=s.call("UPPER", text))
+
+
+def _reverse(text: Ast) -> Ast:
+    """Character by character, as PostgreSQL does: DuckDB's own keeps marks behind their letters."""
+    letters = s.call("STRING_SPLIT", text, s.text(""))
+    return s.call("ARRAY_TO_STRING", s.call("LIST_REVERSE", letters), s.text(""))
 
 
 def _left(text: Ast, count: Ast) -> Ast:
@@ -98,22 +116,35 @@ def _pad(function: str) -> Callable[..., Ast]:
     return spell
 
 
-def _repeat(text: Ast, count: Ast) -> Ast:
-    fits = s.lte(s.mul(s.big(count), s.big(_length(text))), s.num(MAX_RESULT))
-    return s.call("REPEAT", text, s.case((fits, s.at_least(count, s.num(0)))))
+def _repeated_size(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    text, count = (arg.ast for arg in args)
+    return s.mul(s.big(count), octets(text, engine))
 
 
-def _repeat_duck(text: Ast, count: Ast) -> Ast:
-    fits = s.lte(s.mul(s.big(count), s.big(_length(text))), s.num(MAX_RESULT))
-    return s.call("REPEAT", text, s.big(s.case((fits, s.at_least(count, s.num(0))))))
+def _repeat(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+    text, count = (arg.ast for arg in args)
+    fits = s.lte(_repeated_size(engine, args, typ), s.num(MAX_RESULT))
+    times = s.case((fits, s.at_least(count, s.num(0))))
+    return s.call("REPEAT", text, s.big(times) if engine is Engine.DUCKDB else times)
 
 
-def _repeat_fails(text: Ast, count: Ast) -> Ast:
-    return s.gt(s.mul(s.big(count), s.big(_length(text))), s.num(MAX_RESULT))
+def _replaced_size(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    """The bytes of `replace`: counted only where each byte replaced would be too much."""
+    text, old, new = (arg.ast for arg in args)
+    size, of_old, of_new = (octets(ast, engine) for ast in (text, old, new))
+    without = octets(s.call("REPLACE", text, old, s.text("")), engine)
+    times = s.int_div(s.sub(size, without), s.nullif(of_old, s.big(s.num(0))))
+    grown = s.add(size, s.mul(times, s.sub(of_new, of_old)))
+    # Nothing is replaced, or nothing grows.
+    same = s.or_(s.eq(of_old, s.big(s.num(0))), s.lte(of_new, of_old))
+    small = s.lte(s.mul(size, of_new), s.num(MAX_RESULT))
+    return s.case((s.or_(same, small), s.big(s.num(0))), otherwise=grown)
 
 
-def _replace(text: Ast, old: Ast, new: Ast) -> Ast:
-    return s.case((s.eq(old, s.text("")), text), otherwise=s.call("REPLACE", text, old, new))
+def _replace(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+    text, old, new = (arg.ast for arg in args)
+    fits = s.lte(_replaced_size(engine, args, typ), s.num(MAX_RESULT))
+    return s.case((s.eq(old, s.text("")), text), (fits, s.call("REPLACE", text, old, new)))
 
 
 def _split_part(text: Ast, delimiter: Ast, part: Ast) -> Ast:
@@ -233,8 +264,19 @@ def _texts(count: int) -> tuple[SqlType, ...]:
     return (TEXT,) * count
 
 
-_TOO_LONG = ErrorRule(asts(_repeat_fails), _TOO_LARGE)
-_PAD_TOO_LONG = ErrorRule(asts(lambda _text, count, *_: s.gt(count, s.num(MAX_RESULT))), _TOO_LARGE)
+def _shown_size(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    """The bytes of the texts of values of any type."""
+    return total([_as_text(arg, engine) for arg in args], engine)
+
+
+def _separated_size(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    """The bytes of `concat_ws`, a separator counted for each value."""
+    separator, *values = args
+    separators = s.mul(octets(separator.ast, engine), s.num(len(values)))
+    return s.add(total([_as_text(value, engine) for value in values], engine), separators)
+
+
+_PAD_TOO_LONG = ErrorRule(asts(lambda _text, count, *_: s.gt(count, s.num(MAX_RESULT))), TOO_LARGE)
 _PAD_NEGATIVE = ErrorRule(
     asts(lambda _text, count, *_: s.lt(count, s.num(0))), "length must be nonnegative"
 )
@@ -375,10 +417,22 @@ def _lengths() -> list[ScalarFunc]:
 
 
 FUNCTIONS: tuple[ScalarFunc, ...] = (
-    scalar("concat_text", "||", _texts(2), TEXT, asts(s.concat), explain="({0} || {1})"),
+    scalar(
+        "concat_text",
+        "||",
+        _texts(2),
+        TEXT,
+        asts(s.concat),
+        within(lambda engine, args, _: total([arg.ast for arg in args], engine)),
+        explain="({0} || {1})",
+    ),
     *(
-        scalar(name, name, (TEXT,), TEXT, _native(name.upper()))
-        for name in ("upper", "lower", "reverse")
+        scalar(name, name, (TEXT,), TEXT, value)
+        for name, value in (
+            ("upper", asts(upper)),
+            ("lower", _native("LOWER")),
+            ("reverse", asts(_reverse)),
+        )
     ),
     *_substrings(),
     *_trims(),
@@ -391,15 +445,8 @@ FUNCTIONS: tuple[ScalarFunc, ...] = (
     scalar(
         "strpos", "strpos", _texts(2), INTEGER, asts(lambda text, needle: _position(needle, text))
     ),
-    scalar("replace", "replace", _texts(3), TEXT, asts(_replace)),
-    scalar(
-        "repeat",
-        "repeat",
-        (TEXT, INTEGER),
-        TEXT,
-        engines(spark=_repeat, duckdb=_repeat_duck),
-        _TOO_LONG,
-    ),
+    scalar("replace", "replace", _texts(3), TEXT, _replace, within(_replaced_size)),
+    scalar("repeat", "repeat", (TEXT, INTEGER), TEXT, _repeat, within(_repeated_size)),
     scalar(
         "split_part", "split_part", (TEXT, TEXT, INTEGER), TEXT, asts(_split_part), _FIELD_POSITION
     ),
@@ -432,6 +479,7 @@ FUNCTIONS: tuple[ScalarFunc, ...] = (
         variadic=ANY,
         result=TEXT,
         value=_concat,
+        errors=(within(_shown_size),),
         strict=False,
     ),
     ScalarFunc(
@@ -441,6 +489,7 @@ FUNCTIONS: tuple[ScalarFunc, ...] = (
         variadic=ANY,
         result=TEXT,
         value=_concat_ws,
+        errors=(within(_separated_size),),
         strict=False,
         introduces_nulls=False,
     ),

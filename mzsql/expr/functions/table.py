@@ -71,8 +71,8 @@ class ScalarFunc:
         errors: the ways it fails, in order of precedence.
         negation: key of the function whose result is this one's negated (``lt_integer`` for ``gte_integer``), if any.
         monotone: whether it is monotone in each argument (for temporal filters and push-down).
-        portable: whether every engine gives the same bits. False for roots, logarithms and their like, whose last digit is the
-            library's: what one engine has put out, another one may not be able to retract.
+        rounded: whether its value is the one nearest to what it means. False for roots, logarithms and their like, whose last digit
+            is the library's, and so another one than PostgreSQL's. (Which functions run where: `mzsql.expr.functions.portable`.)
     """
 
     key: str
@@ -87,7 +87,7 @@ class ScalarFunc:
     errors: tuple[ErrorRule, ...] = ()
     negation: str | None = None
     monotone: bool = False
-    portable: bool = True
+    rounded: bool = True
 
     def result_type(self, args: Sequence[SqlType]) -> SqlType:
         """The result's type for arguments of these types."""

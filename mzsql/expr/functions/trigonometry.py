@@ -84,5 +84,5 @@ def _atanh(unit: Callable[[Ast], Ast]) -> list[ScalarFunc]:
 
 
 FUNCTIONS: tuple[ScalarFunc, ...] = tuple(
-    replace(func, portable=func.name == "pi") for func in _trigonometry()
+    replace(func, rounded=func.name == "pi") for func in _trigonometry()
 )

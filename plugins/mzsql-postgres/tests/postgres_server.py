@@ -9,6 +9,7 @@ the password `PASSWORD` is asked for. Durability against a crash of the machine 
 from __future__ import annotations
 
 import contextlib
+import grp
 import importlib.util
 import os
 import pwd
@@ -238,8 +239,12 @@ def _owner() -> pwd.struct_passwd | None:
         return None
     with contextlib.suppress(KeyError):
         return pwd.getpwnam(_SYSTEM_USER)
+    group: list[str] = []
+    with contextlib.suppress(KeyError):
+        # A useradd that was ended half way leaves one behind.
+        group = ["--gid", str(grp.getgrnam(_SYSTEM_USER).gr_gid)]
     subprocess.run(
-        ["useradd", "--system", "--no-create-home", "--shell", "/bin/false", _SYSTEM_USER],
+        ["useradd", "--system", *group, "--no-create-home", "--shell", "/bin/false", _SYSTEM_USER],
         check=False,  # another process of the tests may be about it at the same time
     )
     return pwd.getpwnam(_SYSTEM_USER)

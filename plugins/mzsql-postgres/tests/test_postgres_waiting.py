@@ -19,6 +19,7 @@ from postgres_server import PostgresServer
 
 from mzsql.location import Versioned, open_blob, open_consensus
 from mzsql.persist import PersistClient
+from mzsql.threads import PROCESS
 
 LISTENER = "mzsql-postgres-listener"
 
@@ -253,3 +254,38 @@ def test_readers_that_wait_ask_nothing(url: str, tmp_path: Path) -> None:
         reading.close()
         writing.close()
         blob.close()
+
+
+def test_an_error_that_nobody_expects_ends_no_following(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is shown, followers look for entries themselves, and listening goes on once it can."""
+    failing = threading.Event()
+
+    def shows(status: str) -> bool:
+        return PROCESS.wait_for(
+            lambda all_: any((o.name, o.status) == ("postgres-listener", status) for o in all_),
+            60.0,
+        )
+
+    with contextlib.closing(opened(url)) as consensus:
+        connect = consensus._database.connect
+
+        def breaks(end: float) -> object:
+            if failing.is_set() and threading.current_thread().name == LISTENER:
+                raise RuntimeError("planted")
+            return connect(end)
+
+        monkeypatch.setattr(consensus._database, "connect", breaks)
+        failing.set()
+        consensus.wait("k", 2**62, 0.01)
+        assert shows("restarting")
+        with contextlib.closing(opened(url)) as other:
+            assert other.compare_and_set("k", None, Versioned(0, b""))
+            assert consensus.wait("k", -1, 60.0)
+            failing.clear()
+            assert shows("running")
+            listening(consensus, "k")
+            assert other.compare_and_set("k", 0, Versioned(1, b""))
+            assert consensus.wait("k", 0, 60.0)
+    assert not any(one.name == "postgres-listener" for one in PROCESS.statuses())

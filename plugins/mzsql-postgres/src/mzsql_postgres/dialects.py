@@ -239,3 +239,6 @@ class OracleStatements:
             TEXT,
             INT8,
         )
+        self.clock = Statement(
+            "clock", "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint", reads=True
+        )

@@ -19,10 +19,12 @@ import threading
 import time
 import weakref
 from collections.abc import Iterable
+from functools import partial
 
 from psycopg import sql
 
 from mzsql.location import LocationError
+from mzsql.threads import PROCESS, Supervised
 from mzsql_postgres.connections import Database
 from mzsql_postgres.failures import Failed
 from mzsql_postgres.sessions import Answer, Session, Statement, from_int8, text_array
@@ -88,7 +90,7 @@ class Followers:
     def _begin(self) -> None:
         self._lock = threading.Lock()
         self._keys: dict[str, _Followed] = {}
-        self._thread: threading.Thread | None = None
+        self._thread: Supervised | None = None
         self._generation = 0
         self._live = False
         self._awake: tuple[int, int] | None = None
@@ -167,17 +169,20 @@ class Followers:
 
     def _start(self) -> None:
         """See that the thread runs; the lock is held."""
-        if self._thread is None:
+        if self._thread is None or self._thread.failed:
+            if self._thread is not None:
+                self._thread.join()
+            for descriptor in self._awake or ():
+                os.close(descriptor)
             self._awake = os.pipe()
             for descriptor in self._awake:
                 os.set_blocking(descriptor, False)
-            self._thread = threading.Thread(
-                target=self._serve,
-                args=self._awake[:1],
-                name="mzsql-postgres-listener",
-                daemon=True,
+            self._thread = PROCESS.start(
+                "postgres-listener",
+                partial(self._serve, self._awake[0]),
+                thread_name="mzsql-postgres-listener",
+                object_id=str(self._database.place),
             )
-            self._thread.start()
 
     def _wake(self) -> None:
         """Have the thread look around; the lock is held."""
@@ -185,16 +190,17 @@ class Followers:
             with contextlib.suppress(BlockingIOError):
                 os.write(self._awake[1], b"!")
 
-    def _serve(self, awake: int) -> None:
+    def _serve(self, awake: int, thread: Supervised) -> None:
         pause = _FIRST_RECONNECT
         quiet = 0.0
         while not self._over():
             try:
                 if self._channel is None:
-                    self._poll(awake)
+                    self._poll(awake, thread)
                     continue
                 with contextlib.closing(self._listen()) as session:
                     pause = _FIRST_RECONNECT
+                    thread.well()
                     self._hear(session, awake)
             except (Failed, LocationError) as failure:
                 if not self._closed:
@@ -203,6 +209,10 @@ class Followers:
                         self._database.place,
                         failure,
                     )
+                    thread.trouble(failure)
+            except Exception as bug:
+                # Followers must not miss entries by it: they look for them, as while the connection is lost.
+                thread.trouble(bug)
             finally:
                 with self._lock:
                     self._live = False
@@ -294,7 +304,7 @@ class Followers:
                 if followed is not None and seqno.isdecimal():
                     followed.saw(int(seqno))
 
-    def _poll(self, awake: int) -> None:
+    def _poll(self, awake: int, thread: Supervised) -> None:
         """Look at the wanted keys, often while something happens; until nobody wants it any more."""
         with self._lock:
             self._generation += 1
@@ -303,6 +313,7 @@ class Followers:
         while not (self._closed or self._idle()):
             wanted = self._wanted()
             news = bool(wanted) and self._look(wanted, self._database.options.connect_timeout)
+            thread.well()
             with self._lock:
                 for key in wanted:
                     self._keys[key].synced = self._generation
@@ -317,7 +328,8 @@ class Followers:
                 followed.changed.notify_all()
             self._wake()
             thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
+        if thread is not None:
+            thread.stop()
             thread.join()
 
 

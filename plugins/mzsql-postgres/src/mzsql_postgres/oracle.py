@@ -113,6 +113,11 @@ class PostgresOracle:
             # Applied already, or the row is gone: that says so.
             self.read_ts()
 
+    def clock_ms(self) -> int:
+        """The server's clock."""
+        rows = self._database.run("read the server's clock", self._statements.clock).rows
+        return from_int8(rows[0][0] or b"")
+
     def close(self) -> None:
         """Close the connections. Idempotent."""
         self._database.close()

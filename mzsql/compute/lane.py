@@ -1,0 +1,127 @@
+"""The lanes of a replica's work: a few jobs at a time, and none that keeps the others waiting without end.
+
+Promise: jobs begin in the order in which they came, `at_once` of them beside each other. One that takes longer than `patience` seconds
+goes on but is not counted any more, so the next one begins then, until `most` jobs run at once: who waits behind a job of hours waits
+for seconds. Further threads are made when they are needed, and kept. Nothing here wakes by itself when a time has come: `put`, the
+end of a job and `look` let jobs begin, and `look` says when it is to be called again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from mzsql.persist import Clock
+from mzsql.repr.errors import ThreadFailed
+from mzsql.threads import Supervised
+
+_log = logging.getLogger(__name__)
+
+Job = Callable[[], None]
+
+
+class Lane:
+    """Runs jobs on threads of its own. Thread-safe.
+
+    Args:
+        start: starts a thread of that number, for some work.
+        at_once: so many jobs run beside each other, those that have outlasted `patience` aside.
+        patience: seconds.
+        most: so many run at once in all.
+        clock: whose monotonic time counts.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[int, Callable[[Supervised], None]], Supervised],
+        *,
+        at_once: int,
+        patience: float,
+        most: int,
+        clock: Clock,
+    ) -> None:
+        self._start = start
+        self._at_once = at_once
+        self._patience = patience
+        self._most = max(most, at_once)
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._waiting: deque[Job] = deque()
+        #: when each running job began, by its thread's number
+        self._begun: dict[int, float] = {}
+        self._threads: list[Supervised] = []
+        self._closed = False
+        for number in range(at_once):
+            self._threads.append(start(number, partial(self._work, number)))
+
+    def put(self, job: Job) -> None:
+        """Run a job when its turn comes."""
+        with self._changed:
+            self._waiting.append(job)
+        self.look()
+
+    def look(self) -> float | None:
+        """Let those begin whose turn has come; seconds after which another look may let one begin, None where nobody waits for that."""
+        with self._changed:
+            turns = min(self._turns(), len(self._waiting))
+            idle = len(self._threads) - len(self._begun)
+            for _ in range(turns - idle if not self._closed else 0):
+                self._add()
+            if turns:
+                self._changed.notify_all()
+            if len(self._waiting) <= turns or len(self._begun) + turns >= self._most:
+                return None
+            now = self._clock.monotonic()
+            young = [at for at in self._begun.values() if now - at < self._patience]
+            return min((at + self._patience - now for at in young), default=self._patience)
+
+    def _add(self) -> None:
+        number = len(self._threads)
+        try:
+            thread = self._start(number, partial(self._work, number))
+        except ThreadFailed as failure:
+            if len(self._begun) == number:
+                # Nobody is left who could take the next turn soon; whoever ends first does.
+                _log.warning("no thread for what waits: %s", failure)
+            return
+        self._threads.append(thread)
+
+    def _turns(self) -> int:
+        """How many jobs may begin now."""
+        now = self._clock.monotonic()
+        counted = sum(now - at < self._patience for at in self._begun.values())
+        return max(0, min(self._at_once - counted, self._most - len(self._begun)))
+
+    def _work(self, number: int, thread: Supervised) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed or (self._waiting and self._turns()))
+                if self._closed:
+                    return
+                job = self._waiting.popleft()
+                self._begun[number] = self._clock.monotonic()
+            try:
+                job()
+            finally:
+                with self._changed:
+                    del self._begun[number]
+                self.look()
+            thread.well()
+
+    def close(self) -> None:
+        """Begin no job any more. Idempotent."""
+        with self._changed:
+            self._closed = True
+            self._waiting.clear()
+            threads = list(self._threads)
+            self._changed.notify_all()
+        for thread in threads:
+            thread.stop()
+
+    def join(self, timeout: float) -> None:
+        """Wait until those that run have ended, for so many seconds each."""
+        for thread in list(self._threads):
+            thread.join(timeout)

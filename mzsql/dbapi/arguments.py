@@ -1,0 +1,165 @@
+"""Checks of what a program gives to the public calls, by kind, before anything is done.
+
+Promise: what does not fit is refused with a PEP 249 error that says what was expected and what was given, and leaves the connection and
+the cursor as they were. A value is shown by its type, or by its text where that is short and ours to make: nothing of the caller's runs.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from mzsql.adapter.copy_paths import ANYWHERE, CopyPaths
+from mzsql.dbapi.errors import DataError, ProgrammingError
+
+#: The SQLSTATE of a value that a parameter cannot have.
+_SQLSTATE = "22023"
+_PLAIN = (bool, int, float, str, type(None))
+_LONGEST = 80
+
+
+def shown(value: object) -> str:
+    """A value as an error names it: ``int 5``, ``str 'x'``, else only its type."""
+    kind = type(value)
+    if value is None:
+        return "None"
+    if isinstance(value, int) and abs(value) >= 10**_LONGEST:
+        return "int"  # its text may take long to make
+    if kind not in _PLAIN:
+        return kind.__name__
+    text = ascii(value)
+    return f"{kind.__name__} {text if len(text) <= _LONGEST else text[: _LONGEST - 1] + '…'}"
+
+
+def refuse(name: str, wanted: str, value: object, *, hint: str | None = None) -> NoReturn:
+    """Refuse an argument."""
+    raise ProgrammingError(
+        f"{name} must be {wanted}, not {shown(value)}", hint=hint, sqlstate=_SQLSTATE
+    )
+
+
+def text(value: object, name: str) -> str:
+    """A text, as a plain ``str`` that can be written as UTF-8."""
+    if not isinstance(value, str):
+        refuse(name, "a str", value)
+    plain = str.__str__(value)
+    try:
+        plain.encode()
+    except UnicodeEncodeError as failure:
+        # Not from within the except: the error would carry all of the text along.
+        at = failure.start
+    else:
+        return plain
+    raise DataError(
+        f"{name} must be Unicode text: it has a lone surrogate, {plain[at]!a}, at character {at + 1}",
+        sqlstate="22021",
+    )
+
+
+def statement(value: object) -> str:
+    """The text of one or several statements; whether it has characters that no statement has, the parser says."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    hint = "Decode it: statement.decode()." if isinstance(value, bytes | bytearray) else None
+    refuse("a statement", "a str", value, hint=hint)
+
+
+def parameters(value: object) -> Sequence[object] | Mapping[str, object] | None:
+    """The parameters of one execution."""
+    if value is None or isinstance(value, Mapping):
+        return value
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray | memoryview):
+        return value
+    raise ProgrammingError(
+        f"query parameters should be a sequence or a mapping, not {shown(value)}",
+        hint="Write one parameter as a list: [value].",
+        sqlstate=_SQLSTATE,
+    )
+
+
+def sets_of_parameters(value: object) -> list[Sequence[object] | Mapping[str, object] | None]:
+    """The parameters of several executions."""
+    if not isinstance(value, Iterable) or isinstance(value, str | bytes | bytearray | Mapping):
+        refuse("seq_of_parameters", "an iterable of sequences or mappings", value)
+    return [parameters(one) for one in value]
+
+
+def whole(value: object, name: str, least: int, greatest: int | None = None) -> int:
+    """A whole number of at least ``least``."""
+    upto = "" if greatest is None else f" and at most {greatest}"
+    wanted = f"a whole number of at least {least}{upto}"
+    if isinstance(value, bool) or not isinstance(value, int):
+        refuse(name, wanted, value)
+    if value < least or (greatest is not None and value > greatest):
+        refuse(name, wanted, value)
+    return value
+
+
+def seconds(value: object, name: str) -> float | None:
+    """A duration in seconds, or None for no limit."""
+    if value is None:
+        return None
+    wanted = "a number of seconds from 0 on, or None"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        refuse(name, wanted, value)
+    if not 0 <= value <= dt.timedelta.max.total_seconds():
+        refuse(name, wanted, value)
+    return float(value)
+
+
+def flag(value: object, name: str) -> bool:
+    """True or False."""
+    if not isinstance(value, bool):
+        refuse(name, "True or False", value)
+    return value
+
+
+def directory(value: object) -> str | None:
+    """The place of an environment: a path, or None where there is none."""
+    if value is None:
+        return None
+    if not isinstance(value, str | os.PathLike):
+        refuse("path", "a str or a path", value)
+    try:
+        path: object = os.fspath(value)
+    except Exception as failure:  # `__fspath__` is the caller's code, and may fail in any way
+        raise ProgrammingError(
+            f"path must be a str or a path, not {shown(value)}, which gives none",
+            sqlstate=_SQLSTATE,
+        ) from failure
+    if not isinstance(path, str):
+        refuse("path", "a str or a path of text", path)
+    return _place(path, "path")
+
+
+def place(value: object, name: str) -> str | None:
+    """A URL or a name, or None where there is none."""
+    return None if value is None else _place(value, name)
+
+
+def _place(value: object, name: str) -> str:
+    found = text(value, name)
+    if not found or "\0" in found:
+        refuse(name, "a text that is not empty, without the character U+0000", found)
+    return found
+
+
+def copy_paths(value: object) -> CopyPaths:
+    """The folders that COPY is confined to; None: none are named, it may read and write everywhere."""
+    if value is None:
+        return ANYWHERE
+    if isinstance(value, str | bytes | bytearray | os.PathLike) or not isinstance(value, Iterable):
+        hint = "One folder is [folder], none is []."
+        refuse("copy_paths", "an iterable of folders, or None", value, hint=hint)
+    folders = []
+    for one in value:
+        found = text(
+            os.fspath(one) if isinstance(one, os.PathLike) else one, "a folder of copy_paths"
+        )
+        if "\0" in found or not found:
+            refuse("a folder of copy_paths", "a path", found)
+        folders.append(Path(found).expanduser().resolve())
+    return CopyPaths(tuple(folders))

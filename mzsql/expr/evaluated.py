@@ -1,0 +1,103 @@
+"""Functions that the in-process evaluator computes wherever they stand, Spark's statements included.
+
+Promise: a function that is not declared portable (`mzsql.expr.functions.portable`) has one definition, its spelling for DuckDB. In a
+statement for Spark it is a call of an Arrow UDF that runs this very spelling over the batch's columns, so that views, queries, lookups and
+folded constants hold the same bits. `call` makes the node, `evaluations` finds what a statement calls; whoever runs the statement registers
+that (`mzsql.compute.statements`). The node itself carries what it calls: a statement needs no list beside it. Trade-off: the rows of such
+an expression pass through Python workers as Arrow.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+
+import duckdb
+import msgspec
+import pyarrow as pa
+from sqlglot import expressions as exp
+
+from mzsql.expr.functions import sql as s
+from mzsql.expr.functions.sql import Ast
+from mzsql.expr.functions.table import Sql
+from mzsql.repr.types import SqlType, arrow_type
+
+#: Where a call's node has its `Evaluation`.
+_META = "mz_evaluation"
+#: The column that says how many rows there are where nothing else does.
+_ROWS = "mz_rows"
+
+
+class Evaluation(msgspec.Struct, frozen=True):
+    """An expression of DuckDB's over columns a0, a1, ….
+
+    Attributes:
+        name: what it is called by in a statement; the same for the same expression.
+        sql: the expression's text.
+        args: the columns' types; none: it reads no column.
+        result: its type.
+    """
+
+    name: str
+    sql: str
+    args: tuple[SqlType, ...]
+    result: SqlType
+
+
+def parameter(position: int, typ: SqlType) -> Sql:
+    """The argument at a position, for the spelling of what is called."""
+    return Sql(exp.column(exp.to_identifier(f"a{position}", quoted=True)), typ)
+
+
+def call(key: str, spelled: str, args: Sequence[Sql], result: SqlType) -> Ast:
+    """A call of DuckDB's text of a function, over the arguments of a statement for Spark."""
+    types = tuple(arg.typ for arg in args)
+    told = msgspec.json.encode([spelled, [msgspec.to_builtins(typ) for typ in types], result])
+    digest = hashlib.sha256(told).hexdigest()[:12]
+    name = re.sub(r"[^a-z0-9_]", "_", f"mz_{key.lower()}_{digest}")
+    given = [arg.ast.copy() for arg in args] or [s.integer(s.num(0))]
+    node = exp.Anonymous(this=name, expressions=given)
+    node.meta[_META] = Evaluation(name, spelled, types, result)
+    return node
+
+
+def evaluations(statement: exp.Expression) -> dict[str, Evaluation]:
+    """What a statement calls, by name."""
+    found: dict[str, Evaluation] = {}
+    for node in statement.find_all(exp.Anonymous):
+        known = node.meta.get(_META)
+        if isinstance(known, Evaluation):
+            found[known.name] = known
+    return found
+
+
+def evaluator(evaluation: Evaluation) -> Callable[..., pa.Array]:
+    """The function of Arrow arrays. It is shipped by value: it needs nothing of mzsql where it runs, only DuckDB and Arrow."""
+    text = f'SELECT {evaluation.sql} AS "r" FROM "mz_args"'
+    names = [f"a{i}" for i in range(len(evaluation.args))] or [_ROWS]
+    types = [arrow_type(typ) for typ in evaluation.args] or [pa.int32()]
+    result = arrow_type(evaluation.result)
+    # The answers must come in the order of the arguments.
+    settings = (
+        "SET autoinstall_known_extensions = false; SET autoload_known_extensions = false; SET TimeZone = 'UTC'; "
+        "SET preserve_insertion_order = true; SET threads = 1"
+    )
+
+    def evaluate(*columns: pa.Array) -> pa.Array:
+        given = pa.Table.from_arrays(
+            [column.cast(typ) for column, typ in zip(columns, types, strict=True)], names=names
+        )
+        # A worker's process runs one task at a time; to open a database anew would cost more than most batches.
+        connection = duckdb.default_connection().cursor()
+        try:
+            connection.execute(settings)
+            connection.register("mz_args", given)
+            answer = connection.execute(text).to_arrow_table().column("r")
+        finally:
+            connection.close()
+        return pa.concat_arrays(
+            [pa.nulls(0, result), *(chunk.cast(result) for chunk in answer.chunks)]
+        )
+
+    return evaluate

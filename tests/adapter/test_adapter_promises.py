@@ -1,0 +1,182 @@
+"""What the system's relations and EXPLAIN promise, they give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mzsql.adapter.coordinator import Coordinator
+from mzsql.adapter.environment import Environment
+from mzsql.adapter.locations import locate
+from mzsql.adapter.seams import HydrationSink, register_managed
+from mzsql.adapter.session import Session
+from mzsql.compute import ObjectHydrationStatus
+from mzsql.repr.errors import SqlError
+from mzsql.repr.ids import GlobalId
+
+
+class Place:
+    def __init__(self, path: Path) -> None:
+        self.env = Environment.open(locate(str(path)))
+        self.coordinator = Coordinator(self.env, spark=None)
+        self.session = Session()
+
+    def rows(self, text: str) -> list[tuple[Any, ...]]:
+        found = self.coordinator.execute(self.session, text)[-1].rows
+        assert found is not None
+        return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
+
+    def run(self, text: str) -> None:
+        self.coordinator.execute(self.session, text)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    opened = Place(tmp_path / "env")
+    opened.run(
+        "CREATE TABLE t (a int); INSERT INTO t VALUES (1); CREATE VIEW v AS SELECT a FROM t;"
+        "CREATE INDEX i ON v (a); CREATE MATERIALIZED VIEW mv AS SELECT a + 1 AS b FROM v;"
+        "CREATE MATERIALIZED VIEW over AS SELECT b FROM mv"
+    )
+    yield opened
+    opened.coordinator.close()
+    opened.env.close()
+
+
+def test_indexes_have_frontiers(place: Place) -> None:
+    found = place.rows(
+        "SELECT o.name, f.read_frontier <= f.write_frontier OR f.write_frontier = 0 "
+        "FROM mz_internal.mz_frontiers f JOIN mz_objects o ON o.id = f.object_id"
+    )
+    assert sorted(found) == [("i", True), ("mv", True), ("over", True), ("t", True)]
+
+
+def test_an_index_that_is_read_stands_for_what_it_is_on(place: Place) -> None:
+    named = (
+        "SELECT o.name, d.name FROM mz_internal.mz_compute_dependencies c "
+        "JOIN mz_objects o ON o.id = c.object_id JOIN mz_objects d ON d.id = c.dependency_id"
+    )
+    assert sorted(place.rows(named)) == [("i", "t"), ("mv", "i"), ("over", "mv")]
+    # What runs does not change by another index.
+    place.run("CREATE INDEX j ON mv (b)")
+    assert sorted(place.rows(named)) == [("i", "t"), ("j", "mv"), ("mv", "i"), ("over", "mv")]
+
+
+def test_a_hydration_that_was_not_measured_has_no_time(place: Place) -> None:
+    register_managed(place.env)
+    now = [1000]
+    times = "SELECT object_id, hydration_time::text FROM mz_internal.mz_compute_hydration_statuses"
+    gid, again = GlobalId("u1"), GlobalId("u2")
+    sink = HydrationSink(place.env.manager, lambda: now[0])
+    sink.update([(ObjectHydrationStatus(gid, "u1", False), 1)])
+    now[0] += 2500
+    sink.update(
+        [
+            (ObjectHydrationStatus(gid, "u1", False), -1),
+            (ObjectHydrationStatus(gid, "u1", True), 1),
+            # One that was there when it was opened.
+            (ObjectHydrationStatus(again, "u1", True), 1),
+        ]
+    )
+    place.env.manager.flush(sink._objects)
+    assert sorted(place.rows(times)) == [("u1", "00:00:02.5"), ("u2", None)]
+    sink.update([(ObjectHydrationStatus(one, "u1", True), -1) for one in (gid, again)])
+    place.env.manager.flush(sink._objects)
+    assert not place.rows(times)
+
+
+def test_the_cluster_that_explain_names_is_there(place: Place) -> None:
+    (text,) = place.rows("EXPLAIN SELECT name FROM mz_tables")[0]
+    assert "Target cluster: mz_catalog_server" in text
+    clusters = {"mz_catalog_server", "quickstart"}
+    assert {name for (name,) in place.rows("SELECT name FROM mz_clusters")} == clusters
+    assert {row[0] for row in place.rows("SHOW CLUSTERS")} == clusters
+    place.run("SET cluster = mz_catalog_server")
+    assert not place.session.notices
+    assert ("t",) in place.rows("SELECT name FROM mz_tables")
+    with pytest.raises(SqlError, match='is not allowed from the "mz_catalog_server" cluster'):
+        place.rows("SELECT a FROM t")
+    for change in (
+        "DROP CLUSTER mz_catalog_server",
+        "ALTER CLUSTER mz_catalog_server SET (SIZE '2')",
+        "CREATE CLUSTER REPLICA mz_catalog_server.r SIZE '1'",
+        "CREATE INDEX k IN CLUSTER mz_catalog_server ON t (a)",
+        "CREATE MATERIALIZED VIEW w IN CLUSTER mz_catalog_server AS SELECT 1",
+    ):
+        with pytest.raises(SqlError, match="system cluster 'mz_catalog_server' cannot be modified"):
+            place.run(change)
+
+
+def test_a_replica_is_ready_while_somebody_runs_its_dataflows(place: Place) -> None:
+    place.run("CREATE CLUSTER idle SIZE '1'")
+    assert [(row[0], row[3]) for row in place.rows("SHOW CLUSTER REPLICAS")] == [
+        ("idle", True),
+        ("quickstart", False),
+    ]
+
+    def no_spark() -> Any:
+        raise RuntimeError("nothing is to run here")
+
+    leading = Coordinator(place.env, spark=no_spark)
+    try:
+        assert all(row[3] for row in place.rows("SHOW CLUSTER REPLICAS"))
+    finally:
+        leading.close()
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "linear chains",
+        "raw plans",
+        "reoptimize imported views",
+        "enable new outer join lowering = false",
+        "enable variadic left join lowering",
+        "enable letrec fixpoint analysis",
+        "enable join prioritize arranged = false",
+    ],
+)
+def test_explain_refuses_an_option_that_it_does_not_heed(place: Place, option: str) -> None:
+    with pytest.raises(SqlError, match="not supported"):
+        place.run(f"EXPLAIN WITH ({option}) SELECT a FROM t")
+
+
+def test_explain_refuses_to_plan_anew_what_runs(place: Place) -> None:
+    option = "enable eager delta joins = false"
+    with pytest.raises(SqlError, match="not supported") as raised:
+        place.run(f"EXPLAIN WITH ({option}) FOR MATERIALIZED VIEW mv")
+    assert "REPLAN" in str(raised.value.hint)
+    place.run(f"EXPLAIN WITH ({option}) FOR REPLAN MATERIALIZED VIEW mv")
+
+
+def _told(place: Place, text: str) -> list[str]:
+    place.run(text)
+    return [one.message for one in place.session.take_notices()]
+
+
+def test_a_setting_that_nothing_asks_for_is_told(place: Place) -> None:
+    place.session.take_notices()
+    assert _told(place, "SET extra_float_digits = 0") == ["extra_float_digits has no effect"]
+    assert _told(place, "SET extra_float_digits = 3") == []
+    assert _told(place, "SET sql_safe_updates = on") == ["sql_safe_updates has no effect"]
+    assert _told(place, "ALTER SYSTEM SET max_tables = 7") == ["max_tables has no effect"]
+    assert _told(place, "ALTER SYSTEM SET enable_eager_delta_joins = on") == []
+    assert _told(place, "ALTER SYSTEM RESET max_tables") == []
+
+
+def test_client_min_messages_is_heeded(place: Place) -> None:
+    place.session.take_notices()
+    skipped, warned = "CREATE TABLE IF NOT EXISTS t (a int)", "COMMIT"
+    assert len(_told(place, skipped)) == len(_told(place, warned)) == 1
+    place.run("SET client_min_messages = warning")
+    assert (len(_told(place, skipped)), len(_told(place, warned))) == (0, 1)
+    place.run("SET client_min_messages = error")
+    assert (len(_told(place, skipped)), len(_told(place, warned))) == (0, 0)
+
+
+def test_an_option_of_explain_is_given_once(place: Place) -> None:
+    with pytest.raises(SqlError, match="ARITY specified more than once"):
+        place.run("EXPLAIN WITH (arity, arity = false) SELECT a FROM t")

@@ -1,0 +1,126 @@
+"""The barrier behind the resolution of names: what a DuckDB connection that runs users' statements refuses, whatever it is told."""
+
+from __future__ import annotations
+
+import re
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+import mzsql
+from mzsql.adapter.duckdb_pool import DuckDbPool
+from mzsql.compute.driver import Driver
+from mzsql.compute.transient import bounded_connection
+from mzsql.expr.engines import locked_connection, scratch_directory
+from mzsql.expr.evaluate import Evaluator
+
+SECRET = "what nobody may read"
+
+
+@pytest.fixture(
+    params=["plain", "on disk", "pool", "wide pool", "driver", "transient", "evaluator"]
+)
+def connection(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Each connection that users' statements run on."""
+    pool, driver, evaluator = DuckDbPool(), Driver(), Evaluator()
+    own = tmp_path / "own"
+    own.mkdir()
+    made: dict[str, Callable[[], duckdb.DuckDBPyConnection]] = {
+        "plain": locked_connection,
+        "on disk": lambda: locked_connection(
+            str(own / "db"), {"temp_directory": str(own), "memory_limit": "64MiB"}
+        ),
+        "pool": lambda: pool._take(wide=False),
+        "wide pool": lambda: pool._take(wide=True),
+        "driver": lambda: driver._connection(wide=True),
+        "transient": lambda: bounded_connection(str(own)),
+        "evaluator": lambda: evaluator._connection,
+    }
+    with ExitStack() as undo:
+        for one in (pool, driver, evaluator):
+            undo.callback(one.close)
+        yield made[request.param]()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT * FROM read_csv('{secret}')",
+        "SELECT * FROM read_text('{secret}')",
+        "SELECT * FROM '{secret}.csv'",
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "SELECT * FROM glob('{folder}/*')",
+        "ATTACH '{folder}/x.db'",
+        "COPY (SELECT 1) TO '{folder}/x.csv'",
+        "COPY (SELECT 1) TO '{folder}/x.parquet' (FORMAT PARQUET)",
+        "EXPORT DATABASE '{folder}/out'",
+        "IMPORT DATABASE '{folder}'",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "LOAD '{secret}'",
+        "SET enable_external_access = true",
+        "SET lock_configuration = false",
+        "SET memory_limit = '100GB'",
+        "SET TimeZone = 'Europe/Oslo'",
+        "SET temp_directory = '{folder}'",
+        "PRAGMA memory_limit = '100GB'",
+        "RESET memory_limit",
+        "CREATE PERSISTENT SECRET s (TYPE S3)",
+    ],
+)
+def test_what_users_statements_run_on_reaches_no_file_and_keeps_its_settings(
+    connection: duckdb.DuckDBPyConnection, tmp_path: Path, statement: str
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    secret = folder / "secret.txt"
+    secret.write_text(SECRET)
+    cursor = connection.cursor()
+    for one in (connection, cursor):
+        with pytest.raises(duckdb.Error):
+            one.execute(statement.format(secret=secret, folder=folder)).fetchall()
+    assert [path.name for path in folder.iterdir()] == ["secret.txt"]
+
+
+def test_it_works_on_what_it_is_given_and_beyond_its_memory(tmp_path: Path) -> None:
+    settings = {
+        "memory_limit": "96MiB",
+        "temp_directory": str(tmp_path / "spilled"),
+        "threads": "2",
+    }
+    with locked_connection(settings=settings) as connection:
+        connection.register("given", pa.table({"a": range(500_000)}))
+        connection.execute("CREATE TABLE t AS SELECT a, repeat('x', 400) || a AS x FROM given")
+        assert list((tmp_path / "spilled").iterdir())
+        cursor = connection.cursor()
+        assert cursor.execute("SELECT count(DISTINCT x) FROM t").fetchall() == [(500_000,)]
+        assert cursor.execute("SELECT current_setting('TimeZone')").fetchall() == [("UTC",)]
+
+
+def test_what_it_spills_nobody_else_may_look_into() -> None:
+    assert stat.S_IMODE(Path(scratch_directory()).stat().st_mode) == 0o700
+
+
+def test_statements_have_no_connection_that_is_not_locked() -> None:
+    """Whoever opens one that reads files, says here why."""
+    package = Path(mzsql.__file__).parent
+    opens = {
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        if re.search(r"\b(duckdb\.connect|duckdb_connection)\(", path.read_text())
+    }
+    assert opens == {
+        "expr/engines.py",  # makes them
+        "persist/compaction.py",  # merges of shards' own columns
+        "persist/consolidate.py",
+        "persist/streams.py",  # reads a file that it has written
+        "storage/bindings.py",
+        "spark/source.py",
+    }
