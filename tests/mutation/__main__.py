@@ -10,7 +10,7 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -49,14 +49,15 @@ def main() -> int:
                 for fault in faults:
                     print(f"{fault.path}:{fault.line}: {fault.operator}: {fault.text}")
                 continue
-            unnoticed += _run(
-                room, judged(copy, faults, ROOMS[room], seconds=options.seconds, told=print)
+            known = known_survivors()
+            verdicts = judged(
+                copy, faults, ROOMS[room], seconds=options.seconds, told=print, known=known
             )
+            unnoticed += _run(room, verdicts, known)
     return 1 if unnoticed else 0
 
 
-def _run(room: str, verdicts: Iterable[Verdict]) -> int:
-    known = known_survivors()
+def _run(room: str, verdicts: Iterable[Verdict], known: Mapping[tuple[str, str, str], str]) -> int:
     noticed = reasoned = unnoticed = 0
     began = time.monotonic()
     for verdict in verdicts:

@@ -6,7 +6,7 @@ status not sent, a lock not released, a retry lost) and an error not raised (a f
 its seed and the code alone, so a run repeats.
 
 Left out are places that no behaviour follows from: annotations, docstrings, texts of errors, logging, metrics' help, assertions of
-types for the checker, ``if TYPE_CHECKING``.
+types for the checker, ``if TYPE_CHECKING``, and what guards only against our own slips (``frozen`` of a class, ``strict`` of a zip).
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ _FLIPS = (
     "ZeroIterationForLoop",
 )
 _NO_BEHAVIOUR = re.compile(
-    r"^\s*(@|from |import |raise AssertionError|assert |_?log(ger)?\.|.*(TYPE_CHECKING|__slots__|hint=|Gauge\(|Counter\(|Histogram\())"
+    r"^\s*(@|class |from |import |raise AssertionError|assert |_?log(ger)?\.|"
+    r".*(TYPE_CHECKING|__slots__|hint=|strict=True|Gauge\(|Counter\(|Histogram\())"
 )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from mutation_faults import DropCall, DropRaise, Fault, drawn, faults_of
+from mutation_reach import place_of, probed
 from mutation_run import (
     LEDGER,
     ROOMS,
@@ -82,6 +83,99 @@ def test_a_noticed_fault_is_told_from_one_that_nobody_notices(project: Path) -> 
     assert (project / "limits.py").read_text() == SOURCE
 
 
+def test_other_tests_are_asked_where_they_reach_the_place(project: Path) -> None:
+    further = project / "tests" / "further"
+    further.mkdir()
+    (further / "test_elsewhere.py").write_text(
+        "def test_asks_for_nothing():\n    import sys\n    assert 'limits' not in sys.modules\n"
+    )
+    (further / "test_telling.py").write_text(
+        'import subprocess, sys\n\n\ndef test_tells():\n    told = "import limits; t = []; limits.put([], 1, t); assert t"\n'
+        "    subprocess.run([sys.executable, '-c', told], check=True)\n"
+    )
+    fault = _fault("DropCall", 'told.append("put")')
+    room = Room(("limits.py",), ("tests", "tests/further"))
+    (verdict,) = judged(project, [fault], room, seconds=300, told=print)
+    assert verdict.noticed_by == "tests/further/test_telling.py::test_tells"
+    assert not [*project.glob("mutation_probe*")]
+    assert (project / "limits.py").read_text() == SOURCE
+
+
+def test_a_test_that_fails_without_the_fault_notices_nothing(project: Path) -> None:
+    (project / "tests" / "test_broken.py").write_text("def test_broken():\n    assert False\n")
+    fault = _fault("DropCall", 'told.append("put")')
+    told: list[str] = []
+    room = Room(("limits.py",), ("tests",))
+    (verdict,) = judged(project, [fault], room, seconds=300, told=told.append)
+    assert verdict.noticed_by is None
+    assert told == ["fails without a fault: tests/test_broken.py::test_broken"]
+
+
+def test_a_fault_with_a_reason_is_not_planted(project: Path) -> None:
+    fault = _fault("DropCall", 'told.append("put")')
+    known = {("limits.py", "DropCall", 'told.append("put")'): "nobody has to be told of it"}
+    room = Room(("limits.py",), ("tests/none",))
+    (verdict,) = judged(project, [fault], room, seconds=300, told=print, known=known)
+    assert verdict.noticed_by is None
+
+
+@pytest.mark.parametrize(
+    ("line", "place"),
+    [
+        (1, None),
+        (5, None),
+        (6, 6),
+        (7, 7),
+        (10, 10),
+        (11, 11),
+        (12, 12),
+        (14, 10),
+        (16, 10),
+        (18, 17),
+        (21, 20),
+        (22, 22),
+        (24, 23),
+        (25, 25),
+    ],
+)
+def test_a_probe_stands_in_front_of_the_statement_of_a_fault(line: int, place: int | None) -> None:
+    source = """\
+A = 1
+
+
+class C:
+    def f(self, a=1):
+        a += 1
+        if a: return a
+
+
+        try:
+            while a:
+                a -= 1
+
+        except ValueError:
+            pass
+        finally:
+            with open(
+                str(a)
+            ): a = 2
+        @decorated
+        def g():
+            return (lambda: 7)
+        match a:
+            case 1:
+                a = 2
+            case _:
+                pass
+"""
+    fault = Fault("a.py", "NumberReplacer", 0, line, "")
+    assert place_of(fault, source) == place
+    if place is not None:
+        told = probed(source, [(place, 3)])
+        compile(told, "a.py", "exec")
+        assert told.splitlines()[place - 1].strip() == '__import__("mutation_probe").reached(3)'
+
+
 def test_a_fault_that_hangs_is_noticed(project: Path) -> None:
     (project / "tests" / "test_limits.py").write_text(
         TESTS + "\n\ndef test_hangs():\n    while True:\n        pass\n"
@@ -133,7 +227,7 @@ def test_a_seed_draws_the_same_faults_again_and_none_twice_in_a_line() -> None:
 
 def test_the_tests_with_the_name_of_the_file_come_first() -> None:
     assert (
-        ordered_tests(ROOT, ROOMS["oracle"], "mzsql/oracle/skew.py")[0]
+        ordered_tests(ROOT, ROOMS["oracle"].tests, "mzsql/oracle/skew.py")[0]
         == "tests/oracle/test_oracle_skew.py"
     )
 
