@@ -74,6 +74,10 @@ class _Counting(MemConsensus):
             raise Indeterminate("lost on the way back")
         return won
 
+    def truncate(self, key, through):
+        self.asked.append("truncate")
+        return super().truncate(key, through)
+
     def scan(self, key, from_seqno, limit):
         self.asked.append("scan")
         return super().scan(key, from_seqno, limit)
@@ -232,13 +236,14 @@ def test_a_late_reservation_of_its_own_fences_nobody():
     assert oracle.write_ts() == 100
 
 
-def test_a_long_log_is_truncated():
-    consensus = MemConsensus()
+def test_a_long_log_is_truncated_now_and_then():
+    consensus = _Counting()
     oracle = _open(consensus)
     for ts in range(1, 100):
         oracle.apply_write(ts * 10 * RANGE_MS)
     oracle.confirm_leadership()
     assert len(consensus.scan(Ledger(consensus, "t").key, 0, 1000)) <= 20
+    assert 4 <= consensus.asked.count("truncate") <= 10
     again = _open(consensus)
     assert again.read_ts() >= 99 * 10 * RANGE_MS
 
