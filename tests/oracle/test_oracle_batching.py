@@ -88,6 +88,7 @@ def test_callers_share_a_call_but_never_an_old_one():
     assert results == [77] * 20  # began after the write was applied, so they see it
     assert gated.calls == 3
     assert sorted(sizes) == [1, 1, 20]
+    assert oracle.gathered == 0
 
 
 def test_a_slow_call_is_not_waited_for_by_the_next():
