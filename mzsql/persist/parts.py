@@ -299,13 +299,7 @@ def _repetitive(pieces: Sequence[pa.Table]) -> list[str]:
     Parquet writers try one for every column, and fall back to plain pages once it has outgrown its limit: of columns that hardly repeat
     that costs time, and bytes for the part that went in.
     """
-    rows, first = 0, []
-    for piece in pieces:
-        first.append(piece)
-        rows += piece.num_rows
-        if rows >= _SAMPLES[-1][0]:
-            break
-    table = pa.concat_tables(first)
+    table = pa.concat_tables(pieces)  # copies nothing
     paths: list[str] = []
     for field in table.schema:
         column = table[field.name]

@@ -259,6 +259,18 @@ def test_updates_for_a_shard_that_has_ended_are_refused():
     write.compare_and_append(updates([]), expected_upper=None, new_upper=None)
 
 
+def test_what_all_writers_of_the_same_data_end_has_ended_for_each():
+    client = mem_client()
+    shard = client.new_shard_id()
+    writers = [client.open_shard(shard, SCHEMA)[0] for _ in range(2)]
+    for write in writers:
+        write.append(updates([(1, "a", 0, 1)]), lower=0, upper=1)
+        write.append(None, lower=1, upper=None)
+        write.append(None, lower=0, upper=None)
+    assert writers[0].fetch_upper() is writers[1].fetch_upper() is None
+    assert counted(client.open_reader(shard).snapshot_arrow(0)) == {(1, "a", 0): 1}
+
+
 def test_updates_from_zero_below_since_are_refused():
     client = mem_client()
     write, read = client.open_shard(client.new_shard_id(), SCHEMA)

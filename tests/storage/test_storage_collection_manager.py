@@ -9,7 +9,7 @@ import pytest
 from mzsql.location import Determinate, Indeterminate, Versioned, open_blob, open_consensus
 from mzsql.location.mem import MemBlob, MemConsensus
 from mzsql.persist import PersistClient, Settings
-from mzsql.persist.commands import ExpireReader
+from mzsql.persist.commands import ExpireReader, ExpireWriter
 from mzsql.repr.errors import NotReadable, UndefinedTable
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import BOOLEAN, INTERVAL, TEXT, ColumnType
@@ -115,7 +115,7 @@ def test_two_writers_of_a_mirror_converge_on_the_one_that_writes_last(site: Site
     two.close()
 
 
-def test_a_lapsed_lease_stops_no_writer(site: Site) -> None:
+def test_lapsed_leases_stop_no_writer(site: Site) -> None:
     for differential in (True, False):
         site.shard = site.client().new_shard_id()
         manager = site.manager(differential=differential)
@@ -128,6 +128,8 @@ def test_a_lapsed_lease_stops_no_writer(site: Site) -> None:
             machine = other._open(site.shard, None, None, None).shard
             for reader_id in state.readers:
                 machine.apply(ExpireReader(reader_id), machine.context.deadline(5))
+            for writer_id in state.writers:
+                machine.apply(ExpireWriter(writer_id), machine.context.deadline(5))
         manager.delete(STATUS, lambda row: row[0] == "a")
         manager.flush(STATUS)
         assert [row[0] for row in site.contents()] == ["b0", "b1", "b2"]

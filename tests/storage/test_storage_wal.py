@@ -147,6 +147,34 @@ def test_a_forgotten_table_takes_no_more_writes(stores) -> None:
     one.close()
 
 
+def test_what_is_known_of_a_dropped_table_goes_with_it(stores) -> None:
+    one = Process(*stores)
+    one.write(10, u1=rows((1, "a")))
+    (entry,) = one.wal.state.live[stores[3]["u1"]]
+    assert one.contents("u1", 10) == [(1, "a", 1)]
+    assert one.wal.is_applied(entry)
+    one.collections.forget(GlobalId("u1"))
+    assert not one.wal.is_applied(entry)
+    with pytest.raises(UndefinedTable):
+        one.contents("u1", 10)
+    one.close()
+
+
+def test_an_idle_table_is_read_piece_by_piece_as_at_once(stores) -> None:
+    one = Process(*stores)
+    u1 = GlobalId("u1")
+    one.write(5, u2=rows((9, "z")))
+    one.write(10, u1=rows((1, "a"), (2, "b")))
+    one.write(20, u1=rows((1, "a"), diff=-1))
+    one.write(30, u2=rows((3, "c")))
+    for as_of in (5, 9, 10, 19, 20, 30):
+        with one.collections.snapshot_reader(u1, as_of) as pieces:
+            read = pieces.read_all()
+        found = zip(*(read[name].to_pylist() for name in ("c0", "c1", "mz_diff")), strict=True)
+        assert sorted(found) == one.contents("u1", as_of)
+    one.close()
+
+
 def test_applied_entries_are_tidied_so_the_log_stays_small(stores) -> None:
     one = Process(*stores)
     for ts in range(10, 30):
