@@ -440,14 +440,10 @@ class Collections:
                         self._fresh(one.meta.id)
 
     def _give_up(self, one: OpenCollection, target: Timestamp) -> None:
-        if one.table is not None:
-            one.table.downgrade_since(target)
-            target_critical = one.table.reader.since
-        else:
-            since = one.reader.since
-            if one.reader.upper is not None and since is not None and since < target:
-                one.reader.downgrade_since(target)
-            target_critical = one.reader.since
+        since = one.reader.since
+        if one.reader.upper is not None and since is not None and since < target:
+            one.reader.downgrade_since(target)
+        target_critical = one.reader.since
         if one.critical is not None and target_critical is not None:
             held = one.critical.since
             if held is not None and held < target_critical:

@@ -147,17 +147,6 @@ class TableShard:
         at = self.physical_as_of(as_of)
         return [] if at is None else self._reader.parts(at, filters=filters)
 
-    def downgrade_since(self, since: Timestamp) -> None:
-        """Give up reading below ``since``, though never the present contents."""
-        upper = self._reader.upper
-        if upper is not None and upper > 0:
-            since = min(since, upper - 1)
-        elif upper == 0:
-            return
-        current = self._reader.since
-        if current is not None and current < since:
-            self._reader.downgrade_since(since)
-
     def reopen(self) -> None:
         """Fresh handles, after a lease ran out."""
         with self._lock:

@@ -175,6 +175,32 @@ def test_an_idle_table_is_read_piece_by_piece_as_at_once(stores) -> None:
     one.close()
 
 
+def test_history_is_released_but_never_the_contents_of_an_idle_table(stores) -> None:
+    one = Process(*stores)
+    one.collections.own_holds()
+    one.write(10, u1=rows((1, "a")))
+    one.write(50, u2=rows((2, "b")))
+    assert one.contents("u1", 50) == [(1, "a", 1)]
+    one.collections.release_history(45)
+    assert one.contents("u1", 50) == [(1, "a", 1)]
+    one.close()
+
+
+def test_what_another_process_has_applied_and_tidied_away_is_read(stores) -> None:
+    one, two = Process(*stores), Process(*stores)
+    one.write(10, u1=rows((1, "a")))
+    assert two.contents("u1", 10) == [(1, "a", 1)]
+    for ts in (20, 30):
+        one.write(ts, u1=rows((ts, "x")))
+        assert one.contents("u1", ts)
+    one.write(40, u2=rows((2, "b")))
+    two.wal.follow()
+    assert stores[3]["u1"] not in two.wal.state.live
+    assert two.contents("u1", 40) == [(1, "a", 1), (20, "x", 1), (30, "x", 1)]
+    one.close()
+    two.close()
+
+
 def test_applied_entries_are_tidied_so_the_log_stays_small(stores) -> None:
     one = Process(*stores)
     for ts in range(10, 30):
@@ -371,14 +397,14 @@ def test_a_hold_taken_while_history_is_released_is_kept(stores) -> None:
         one.write(ts, u1=rows((ts, "x")))
     assert len(one.contents("u1", 30)) == 3
     table = one.collections.table(u1)
-    downgrade = table.downgrade_since
+    downgrade = table.reader.downgrade_since
     taken = []
 
     def meanwhile(since: int) -> None:
         taken.append(one.collections.hold(u1, 15))
         downgrade(since)
 
-    table.downgrade_since = meanwhile  # type: ignore[method-assign]
+    table.reader.downgrade_since = meanwhile  # type: ignore[method-assign]
     one.collections.release_history(28)
     since = one.collections.since(u1)
     assert since is not None
