@@ -323,7 +323,9 @@ class Dataflows:
                 self._failures.pop(gid, None)
             self._controllers.pop(replica_id).close()
             if replica is None:
-                HydrationSink(self._env.manager, self._env.clock.now_ms).delete_replica(replica_id)
+                HydrationSink(self._env.manager, self._env.clock.monotonic).delete_replica(
+                    replica_id
+                )
             self._retired = False
 
     def _retire(self) -> None:
@@ -383,7 +385,7 @@ class Dataflows:
                 self._spark,
                 env.collections,
                 CatalogArrangements(env.catalog),
-                HydrationSink(env.manager, env.clock.now_ms),
+                HydrationSink(env.manager, env.clock.monotonic),
                 replica_id=replica.id,
                 settings=ComputeSettings(workers=replica.workers, build=env.build),
                 clock=env.clock,

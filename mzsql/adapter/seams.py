@@ -89,17 +89,17 @@ class HydrationSink:
 
     Args:
         manager: writes the collections.
-        now_ms: the wall clock in milliseconds: an object's hydration time is measured here.
+        monotonic: seconds from an arbitrary start, never backwards: an object's hydration time is measured here.
     """
 
-    def __init__(self, manager: CollectionManager, now_ms: Callable[[], int]) -> None:
+    def __init__(self, manager: CollectionManager, monotonic: Callable[[], float]) -> None:
         by_name = builtins_by_name()
         self._operators: GlobalId = by_name[_OPERATORS].id
         self._objects: GlobalId = by_name[_OBJECTS].id
         self._manager = manager
-        self._now_ms = now_ms
+        self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._started: dict[tuple[GlobalId, str], int] = {}
+        self._started: dict[tuple[GlobalId, str], float] = {}
         self._taken: dict[tuple[GlobalId, str], tuple[int, int, int] | None] = {}
 
     def update(self, rows: Sequence[tuple[StatusRow, int]]) -> None:
@@ -122,13 +122,15 @@ class HydrationSink:
         key = (row.object_id, row.replica_id)
         if not row.hydrated:
             if diff > 0:
-                self._started[key] = self._now_ms()
+                self._started[key] = self._monotonic()
             return row.object_id, row.replica_id, False, None
         if diff > 0:
             # Of a dataflow that goes on from its shards, never seen unhydrated, it is not known how long that took.
             started = self._started.pop(key, None)
-            taken = None if started is None else (0, 0, (self._now_ms() - started) * 1000)
-            self._taken[key] = taken
+            if started is None:
+                self._taken[key] = None
+            else:
+                self._taken[key] = (0, 0, round((self._monotonic() - started) * 1000) * 1000)
         return row.object_id, row.replica_id, True, self._taken.get(key)
 
     def delete_replica(self, replica_id: str) -> None:

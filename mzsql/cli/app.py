@@ -200,8 +200,8 @@ def maintain(
             min=0,
             max=1e9,
             callback=_number,
-            help="Delete what nobody refers to once it is so many hours old. "
-            "What is younger than the longest write may be about to be appended.",
+            help="Delete what nobody refers to once this process has seen it so for so many hours, which takes --forever; "
+            "with 0 at once: nobody may be writing then. What is younger than the longest write may be about to be appended.",
         ),
     ] = 24.0,
     leaks: Annotated[bool, typer.Option(help="Whether to look for leaked objects at all.")] = True,

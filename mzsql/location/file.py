@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -49,12 +48,21 @@ class FileBlob:
             raise self._failed(Determinate, "open", "", failure) from failure
 
     def _sweep(self) -> None:
-        """Remove what writers killed long ago left behind; the first write does, so that whoever only reads changes nothing."""
+        """Remove what writers killed long ago left behind; the first write does, so that whoever only reads changes nothing.
+
+        How long ago is told by the file system's clock alone, which this machine's need not agree with.
+        """
         self._swept = True
+        probe = self._temporary / uuid.uuid4().hex
+        try:
+            probe.touch(0o600)
+            now = probe.stat().st_mtime
+        finally:
+            probe.unlink(missing_ok=True)
         with os.scandir(self._temporary) as found:
             for leftover in found:
                 with contextlib.suppress(FileNotFoundError):
-                    if time.time() - leftover.stat().st_mtime > _STALE_SECONDS:
+                    if now - leftover.stat().st_mtime > _STALE_SECONDS:
                         os.unlink(leftover.path)  # noqa: PTH108
 
     def _failed(

@@ -31,6 +31,7 @@ from mzsql.location import (
     open_consensus,
     shown_url,
 )
+from mzsql.persist.ages import Ages
 from mzsql.persist.arguments import check_text
 from mzsql.persist.batch import KeySpec
 from mzsql.persist.cache import DIRECTORY_BYTES, MEMORY_BYTES, BlobCache, CachedBlob
@@ -132,6 +133,8 @@ class PersistClient:
             places=tuple(shown_url(url) for url in (blob_url, consensus_url) if url is not None),
             keeps_leases=background,
             watch=Watch(clock),
+            written=Ages(clock),
+            unnamed=Ages(clock),
         )
         self._lock = threading.Lock()
         # Whoever has a handle keeps its shard; of the others the latest are kept.

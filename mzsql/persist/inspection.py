@@ -145,10 +145,13 @@ def object_time(key: str) -> int | None:
     """When the object was named, in milliseconds since the epoch, as its key tells: ``shard/id.parquet``, ``shard/rollup-seqno-id`` or
     ``shard/id/…`` of another writer; `None` when it tells nothing.
     """
+    return drawn_at(object_id(key))
+
+
+def object_id(key: str) -> str:
+    """What `Context.new_object_id` drew for the object of this key; of a key of another kind some text that it never drew."""
     name = key.partition("/")[2].partition("/")[0].partition(".")[0]
-    if name.startswith("rollup-"):
-        name = name[-_UUID_LENGTH:]
-    return drawn_at(name)
+    return name[-_UUID_LENGTH:] if name.startswith("rollup-") else name
 
 
 def rollup_keys(state: ShardState) -> set[str]:

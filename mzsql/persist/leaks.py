@@ -1,10 +1,13 @@
 """The finder of leaked objects: what writers that were killed left in Blob, which no shard's state will ever name.
 
 Promise: an object counts as leaked when no state that was fetched after the object was listed names it (in a batch, as garbage or as a
-rollup), when it is not protected, and when its name tells that it is older than a day (or what else is asked for). Nothing is deleted
-unless told so, and nothing ever whose age is not known. Listings are worked off page by page, so memory is bounded by a page and the
-states of its shards. Trade-off: age is what tells a leak from a batch that was written and is yet to be appended; a batch that waits for
-longer must be protected by whoever holds it. Source: the persist design, "maybe a leaked-blob finder".
+rollup), and when it is not protected. It is deleted, when that is asked for, once this very client has found it so for a day (or what else
+is asked for), on its own monotonic clock. Names tell by their writers' clocks when they were given; that is shown, and decides no deletion:
+a finder whose clock is a day ahead would take away what is about to be appended. What has another's name is never deleted. Listings are
+worked off page by page, so memory is bounded by a page, the states of its shards, and a number of leaks that are waited for. Trade-off:
+time is what tells a leak from a batch that was written and is yet to be appended; a batch that waits for longer must be protected by
+whoever holds it, and a finder must have been at work for that long before it deletes its first leak.
+Source: the persist design, "maybe a leaked-blob finder".
 """
 
 from __future__ import annotations
@@ -40,7 +43,8 @@ class Leak(msgspec.Struct, frozen=True, kw_only=True):
         kind: an ``object`` under a shard's prefix, an object ``of no shard``, or an unfinished ``upload``.
         key: its key; empty for an upload of which the store does not know what it was to become.
         bytes: its size.
-        age_ms: how long ago it was named or begun; `None` when that is not known.
+        age_ms: how long ago it was named or begun, as far as its writer's clock and this one agree; `None` when that is not known.
+        seen_ms: for how long this client has found it so.
         deleted: whether it is gone now.
     """
 
@@ -48,6 +52,7 @@ class Leak(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     bytes: int
     age_ms: int | None
+    seen_ms: int
     deleted: bool = False
 
 
@@ -98,7 +103,8 @@ def find_leaks(
 
     Args:
         context: the client's.
-        older_than_ms: only what is at least so old; of objects whose names tell no time all are found, and none is deleted.
+        older_than_ms: only what seems so old, or was found for so long: nothing else is deleted. With 0 it is deleted at first sight, so
+            nobody may be writing then. Objects whose names tell no time are found all, and none is deleted.
         shard_ids: look under these shards' prefixes only, and for no unfinished uploads; everywhere by default.
         protected: the keys of batches that are written, not appended yet, and held by someone: asked for anew for each page.
         delete: delete what was found.
@@ -133,18 +139,23 @@ def _found(
     deadline: Callable[[], Deadline],
 ) -> Iterator[Leak]:
     states = _States(context, deadline)
+    this_round = context.unnamed.begin_round()
     prefixes = [""] if shard_ids is None else [f"{shard_id}/" for shard_id in shard_ids]
     for prefix in prefixes:
         listing = iter(context.blob.list_keys_and_metadata(prefix))
         # A page is held before its states are fetched, so what is appended meanwhile is named by them.
         while page := list(itertools.islice(listing, _PAGE)):
-            now = context.clock.now_ms()
-            old = [one for one in page if _is_candidate(one[0], now, older_than_ms)]
-            leaks = list(_unnamed(old, states, protected, now)) if old else []
+            leaks = [
+                leak
+                for leak in _unnamed(page, states, protected, context, this_round)
+                if leak.age_ms is None or max(leak.age_ms, leak.seen_ms) >= older_than_ms
+            ]
             doomed = [
                 leak.key
                 for leak in leaks
-                if leak.age_ms is not None and (leak.kind == "object" or delete_of_no_shard)
+                if leak.age_ms is not None
+                and leak.seen_ms >= older_than_ms
+                and (leak.kind == "object" or delete_of_no_shard)
             ]
             if delete and doomed:
                 delete_objects(context, doomed)
@@ -153,22 +164,21 @@ def _found(
             for leak in leaks:
                 yield msgspec.structs.replace(leak, deleted=leak.key in gone)
     if shard_ids is None:
-        yield from _uploads(context, older_than_ms, delete)
+        yield from _uploads(context, older_than_ms, delete, this_round)
+    for prefix in prefixes:
+        context.unnamed.end_round(this_round, prefix)
     for failure in states.unreadable.values():
         raise failure
-
-
-def _is_candidate(key: str, now_ms: int, older_than_ms: int) -> bool:
-    written = object_time(key)
-    return written is None or now_ms - written >= older_than_ms
 
 
 def _unnamed(
     page: Sequence[tuple[str, int]],
     states: _States,
     protected: Callable[[], Collection[str]],
-    now_ms: int,
+    context: Context,
+    this_round: int,
 ) -> Iterator[Leak]:
+    now_ms = context.clock.now_ms()
     # Protected keys before states: a batch leaves a log only once its shard holds it.
     spared = frozenset(protected())
     by_prefix = sorted(page, key=lambda one: one[0].partition("/")[0])
@@ -177,29 +187,38 @@ def _unnamed(
         kind, leaked = states.are_leaks(prefix, sizes)
         for key in sorted(leaked):
             written = object_time(key)
-            age_ms = None if written is None else now_ms - written
-            yield Leak(kind=kind, key=key, bytes=sizes[key], age_ms=age_ms)
+            yield Leak(
+                kind=kind,
+                key=key,
+                bytes=sizes[key],
+                age_ms=None if written is None else max(0, now_ms - written),
+                seen_ms=context.unnamed.meet(key, this_round),
+            )
 
 
-def _uploads(context: Context, older_than_ms: int, delete: bool) -> Iterator[Leak]:
+def _uploads(context: Context, older_than_ms: int, delete: bool, this_round: int) -> Iterator[Leak]:
     blob = context.blob
     if not isinstance(blob, UploadSweepable):
         return
     now = context.clock.now_ms()
-    old = (u for u in blob.list_unfinished() if now - u.started_ms >= older_than_ms)
-    while page := list(itertools.islice(old, _PAGE)):
+    listing = iter(blob.list_unfinished())
+    while page := list(itertools.islice(listing, _PAGE)):
         for unfinished in page:
-            if delete:
+            leak = _upload_leak(unfinished, now, context, this_round)
+            if delete and leak.seen_ms >= older_than_ms:
                 blob.abort_unfinished(unfinished)
                 context.meter.metrics.leaks_deleted.inc()
-            yield _upload_leak(unfinished, now, deleted=delete)
+                leak = msgspec.structs.replace(leak, deleted=True)
+            if max(leak.age_ms or 0, leak.seen_ms) >= older_than_ms:
+                yield leak
 
 
-def _upload_leak(unfinished: Unfinished, now_ms: int, *, deleted: bool) -> Leak:
+def _upload_leak(unfinished: Unfinished, now_ms: int, context: Context, this_round: int) -> Leak:
     return Leak(
         kind="upload",
         key=unfinished.key,
         bytes=unfinished.size,
-        age_ms=now_ms - unfinished.started_ms,
-        deleted=deleted,
+        age_ms=max(0, now_ms - unfinished.started_ms),
+        # No object's key begins so.
+        seen_ms=context.unnamed.meet(f"/{unfinished.key}/{unfinished.upload}", this_round),
     )

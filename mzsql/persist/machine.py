@@ -30,6 +30,7 @@ from mzsql.location import (
     caller_limit,
     waiting,
 )
+from mzsql.persist.ages import Ages
 from mzsql.persist.clock import Clock, Deadline, SystemClock, new_id, new_timed_id
 from mzsql.persist.codec import Entry, decode_entry, decode_state, encode_entry
 from mzsql.persist.commands import Command, CompareAndAppend, InlineOverflow, transition
@@ -93,6 +94,10 @@ class Context(msgspec.Struct, frozen=True):
     """Whether somebody renews the leases of all open handles in time; without, each is renewed by its own calls, or runs out."""
     watch: Watch = msgspec.field(default_factory=lambda: Watch(SystemClock()))
     """By which leases of other processes are judged; of the same ``clock``."""
+    written: Ages = msgspec.field(default_factory=lambda: Ages(SystemClock()))
+    """When the objects written here were named; of the same ``clock``."""
+    unnamed: Ages = msgspec.field(default_factory=lambda: Ages(SystemClock()))
+    """When objects that nobody refers to were found first; of the same ``clock``."""
 
     @property
     def awaited(self) -> str:
@@ -132,7 +137,9 @@ class Context(msgspec.Struct, frozen=True):
 
     def new_object_id(self) -> str:
         """The name of an object about to be written, which begins with the time."""
-        return new_timed_id(self.clock.now_ms(), self.rng)
+        drawn = new_timed_id(self.clock.now_ms(), self.rng)
+        self.written.meet(drawn)
+        return drawn
 
 
 def surely_not_committed(failure: BaseException) -> bool:

@@ -42,7 +42,7 @@ from mzsql.persist.errors import (
     UpperMismatch,
 )
 from mzsql.persist.fetch import exists, missing
-from mzsql.persist.inspection import object_time
+from mzsql.persist.inspection import object_id
 from mzsql.persist.leaks import DAY_MS
 from mzsql.persist.machine import Context, surely_not_committed
 from mzsql.persist.metrics import metered
@@ -441,7 +441,7 @@ class WriteHandle:
         Raises:
             ForeignBlob: a batch is of another shard.
             DuplicatePart: a batch is given twice.
-            MissingPart: it is older than a day, and an object of it is gone.
+            MissingPart: it is older than a day, or not written by this client, and an object of it is gone.
             InvalidBounds: it holds updates outside of ``[expected_upper, new_upper)``.
         """
         batches = [batch] if isinstance(batch, Batch) else list(batch)
@@ -462,10 +462,11 @@ class WriteHandle:
         self._opened.changed(self._opened, deadline)
 
     def _check_there(self, parts: Sequence[Part], expected: Frontier, deadline: Deadline) -> None:
-        """Refuse a batch so old that a finder of leaks may have deleted its objects, if that is what happened."""
-        before = self._context.clock.now_ms() - DAY_MS
-        written = [(p.key, object_time(p.key)) for p in parts if isinstance(p, BlobPart)]
-        old = [key for key, time in written if time is not None and time <= before]
+        """Refuse a batch that may be so old that a finder of leaks may have deleted its objects, if that is what happened."""
+        keys = [part.key for part in parts if isinstance(part, BlobPart)]
+        ages = {key: self._context.written.age_ms(object_id(key)) for key in keys}
+        # What another process has written may be of any age: only that one knows, and its clock may be wrong.
+        old = [key for key, age in ages.items() if age is None or age >= DAY_MS]
         if not old:
             return
         self._check_upper(expected, deadline)

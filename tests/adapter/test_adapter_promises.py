@@ -67,12 +67,12 @@ def test_an_index_that_is_read_stands_for_what_it_is_on(place: Place) -> None:
 
 def test_a_hydration_that_was_not_measured_has_no_time(place: Place) -> None:
     register_managed(place.env)
-    now = [1000]
+    now = [1.0]  # by the monotonic clock
     times = "SELECT object_id, hydration_time::text FROM mz_internal.mz_compute_hydration_statuses"
     gid, again = GlobalId("u1"), GlobalId("u2")
     sink = HydrationSink(place.env.manager, lambda: now[0])
     sink.update([(ObjectHydrationStatus(gid, "u1", False), 1)])
-    now[0] += 2500
+    now[0] += 2.5
     sink.update(
         [
             (ObjectHydrationStatus(gid, "u1", False), -1),

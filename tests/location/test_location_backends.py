@@ -161,12 +161,16 @@ def test_file_survives_sigkill(tmp_path):
             assert value == value[:1] * 3_000_000
 
 
-def test_stale_temporary_files_are_swept(tmp_path):
+@pytest.mark.parametrize("days", [-400, 0, 400])
+def test_stale_temporary_files_are_swept(tmp_path, monkeypatch, days):
+    """By the clock of the file system, whatever the machine's shows."""
+    really = time.time
+    monkeypatch.setattr(time, "time", lambda: really() + days * 86_400)
     blob = FileBlob(tmp_path)
     old, new = tmp_path / ".mzsql-tmp" / "old", tmp_path / ".mzsql-tmp" / "new"
     for path in (old, new):
         path.write_bytes(b"half")
-    os.utime(old, (time.time() - 100_000,) * 2)
+    os.utime(old, (really() - 100_000,) * 2)
     other = FileBlob(tmp_path)
     other.get("k")
     assert old.exists()  # whoever only reads changes nothing

@@ -378,8 +378,10 @@ def test_a_batch_whose_objects_are_gone_is_refused_though_they_are_cached():
     batch = write.batch(updates([(1, "a", 0, 1)]), lower=0, upper=1)
     [key] = batch.blob_keys()
     assert client._context.blob.get(key)
+    finder = opened()
+    list(finder.find_leaks())
     clock.ms += 25 * 3_600_000
-    assert [leak.deleted for leak in opened().find_leaks(delete=True)] == [True]
+    assert [leak.deleted for leak in finder.find_leaks(delete=True)] == [True]
     with pytest.raises(MissingPart):
         write.compare_and_append_batch([batch], expected_upper=0, new_upper=1)
     assert read.fetch_upper() == 0

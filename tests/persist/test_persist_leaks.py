@@ -15,7 +15,8 @@ from mzsql.location import Unfinished, UsageError
 from mzsql.location.file import FileBlob
 from mzsql.location.mem import MemBlob, MemConsensus
 from mzsql.location.sqlite import SqliteConsensus
-from mzsql.persist import PersistClient, Settings
+from mzsql.persist import MissingPart, PersistClient, Settings
+from mzsql.persist.ages import Ages
 from mzsql.persist.inspection import object_time
 from mzsql.persist.leaks import DAY_MS
 from mzsql.persist.upkeep import Wanted, keep_up
@@ -38,6 +39,8 @@ def made():
 
 
 def pass_time(client, ms):
+    """The client has looked for leaks, and for so long nothing else happens."""
+    list(client.find_leaks())
     client._context.clock.ms += ms
 
 
@@ -194,12 +197,15 @@ def test_old_unfinished_uploads_are_given_up():
     made = client_on(UploadingBlob())
     now = made._context.clock.ms
     old = Unfinished("s/a.parquet", "1", now - 2 * DAY_MS, 70)
-    young = Unfinished("s/b.parquet", "2", now - 1000, 80)
+    young = Unfinished("s/b.parquet", "2", now + DAY_MS - 1000, 80)
+    made.blob.uploads = [old]
+    assert not any(leak.deleted for leak in made.find_leaks(delete=True))
+    pass_time(made, DAY_MS)
     made.blob.uploads = [young, old]
     [leak] = made.find_leaks()
     assert (leak.kind, leak.key, leak.bytes, leak.age_ms) == (
         *("upload", "s/a.parquet", 70),
-        2 * DAY_MS,
+        3 * DAY_MS,
     )
     assert made.blob.uploads == [young, old]
     [leak] = made.find_leaks(delete=True)
@@ -210,6 +216,81 @@ def test_old_unfinished_uploads_are_given_up():
 def test_a_negative_age_is_refused(made):
     with pytest.raises(UsageError):
         made.find_leaks(older_than_ms=-1)
+
+
+class OwnClock(ManualClock):
+    """A machine's clock: its monotonic time is true, what it shows is wrong by ``off`` milliseconds."""
+
+    def __init__(self, true, off):
+        super().__init__()
+        self.true = true
+        self.off = off
+
+    def now_ms(self):
+        return self.true.ms + self.off
+
+    def monotonic(self):
+        return self.true.ms / 1000
+
+
+@pytest.mark.parametrize("off", [-400 * DAY_MS, -2 * DAY_MS, 0, DAY_MS, 400 * DAY_MS])
+def test_a_finder_whose_clock_is_wrong_takes_nothing_that_is_about_to_be_appended(off):
+    made = client_on(MemBlob())
+    true = made._context.clock
+    true.ms += 1000 * DAY_MS
+    write, _ = made.open_shard(made.new_shard_id(), SCHEMA)
+    batch = write.batch(updates([(1, "y", 0, 1)]), lower=0, upper=1)
+    lost = write.batch(updates([(2, "y", 1, 1)]), lower=1, upper=2)
+    finder = PersistClient(made.blob, made.consensus, clock=OwnClock(true, off), background=False)
+    assert not any(leak.deleted for leak in finder.find_leaks(delete=True))
+    true.ms += DAY_MS - 1
+    assert not any(leak.deleted for leak in finder.find_leaks(delete=True))
+    write.compare_and_append_batch(batch, expected_upper=0, new_upper=1)
+    true.ms += 1
+    [leak] = finder.find_leaks(delete=True)
+    assert (leak.key, leak.seen_ms, leak.deleted) == (lost.blob_keys()[0], DAY_MS, True)
+    assert counted(made.open_reader(write.shard_id).snapshot_arrow(0)) == {(1, "y", 0): 1}
+
+
+@pytest.mark.parametrize("off", [-400 * DAY_MS, 400 * DAY_MS])
+def test_a_batch_of_another_process_whose_clock_is_wrong_is_looked_for_before_it_is_appended(off):
+    made = client_on(MemBlob())
+    true = made._context.clock
+    true.ms += 1000 * DAY_MS
+    shard_id = made.new_shard_id()
+    write, _ = made.open_shard(shard_id, SCHEMA)
+    theirs = PersistClient(
+        made.blob,
+        made.consensus,
+        clock=OwnClock(true, off),
+        settings=Settings(inline_bytes=0),
+        background=False,
+    )
+    batch = theirs.open_writer(shard_id).batch(updates([(1, "y", 0, 1)]), lower=0, upper=1)
+    pass_time(made, DAY_MS)
+    [leak] = found(made, delete=True).values()
+    assert leak.deleted
+    with pytest.raises(MissingPart):
+        write.compare_and_append_batch(batch, expected_upper=0, new_upper=1)
+    assert write.fetch_upper() == 0
+
+
+def test_what_is_waited_for_is_bounded_and_lets_the_first_reach_their_age():
+    clock = ManualClock()
+    ages = Ages(clock, names=2)
+    for _ in range(3):
+        this = ages.begin_round()
+        assert {name: ages.meet(name, this) for name in ("a", "b", "c")}["c"] == 0
+        ages.end_round(this, "")
+        clock.ms += 10
+    assert (ages.age_ms("a"), ages.age_ms("b"), ages.age_ms("c")) == (30, 30, None)
+    this = ages.begin_round()
+    assert (ages.meet("b", this), ages.meet("c", this)) == (30, 0)  # "a" is gone
+    ages.end_round(this, "")
+    assert ages.meet("c", ages.begin_round()) == 0
+    assert ages.age_ms("a") is None
+    ages.meet("d")  # of no search: the oldest gives way
+    assert ages.age_ms("b") is None
 
 
 def test_times_in_names():
@@ -272,6 +353,9 @@ def test_what_a_killed_writer_left_is_found(tmp_path):
     (tmp_path / "blob" / ".mzsql-tmp" / "half-written").write_bytes(b"half")
     clock.ms = object_time(lost) + DAY_MS + 60_000
     done = keep_up(made, Wanted())
+    assert (done.leaks_deleted, done.leaks_left, done.failures) == (0, 2, [])
+    clock.ms += DAY_MS
+    done = keep_up(made, Wanted())
     assert (done.leaks_deleted, done.leaks_left, done.failures) == (2, 0, [])
     assert blobs(made) == before
     assert list(made.blob.list_unfinished()) == []
@@ -295,8 +379,10 @@ def test_upkeep_of_many_shards_reports_what_fails_and_goes_on(made):
     made.consensus.compare_and_set(
         broken, head.seqno, type(head)(head.seqno + 1, b"not an entry of ours")
     )
-    pass_time(made, DAY_MS)
+    made._context.clock.ms += DAY_MS
     upkeeper = another(made, inline_bytes=0)
+    assert keep_up(upkeeper, Wanted(dry_run=True)).leaks_left > 0
+    made._context.clock.ms += DAY_MS
     dry = keep_up(upkeeper, Wanted(dry_run=True))
     assert (dry.shards, dry.merges, dry.objects_deleted) == (2, 0, 0)
     done = keep_up(upkeeper, Wanted(full=True))

@@ -269,6 +269,7 @@ def test_an_old_batch_whose_objects_were_taken_for_leaks_is_refused():
     client, write, _ = world()
     one = write.batch(updates([(1, "a", 0, 1)]), lower=0, upper=1)
     other = write.batch(updates([(2, "b", 0, 1)]), lower=0, upper=1)
+    list(client.find_leaks())
     client.clock.ms += 25 * 3600 * 1000
     found = list(client.find_leaks(delete=True, protected=other.blob_keys))
     assert {leak.key for leak in found if leak.deleted} == set(one.blob_keys())

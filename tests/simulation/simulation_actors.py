@@ -37,6 +37,18 @@ class Compactor(Actor):
         self.world.coverage["merges of compactors"] += report.merges
 
 
+class Finder(Actor):
+    """Looks for leaks and deletes them, by whatever its wall clock shows."""
+
+    def step(self) -> None:
+        if self.truth.state is None:
+            return
+        shard_ids = [self.shard.shard_id]
+        found = list(self.client.find_leaks(shard_ids=shard_ids, delete=True, timeout=self.timeout))
+        self.count("leaks looked for")
+        self.world.coverage["leaks in sight"] += len(found)
+
+
 class Holder(Actor):
     """Owns a critical hold until another process takes it over."""
 
@@ -116,6 +128,7 @@ ACTORS: dict[str, type[Actor]] = {
     "batcher": Batcher,
     "buffering": Buffering,
     "compactor": Compactor,
+    "finder": Finder,
     "definite": Definite,
     "finalizer": Finalizer,
     "holder": Holder,

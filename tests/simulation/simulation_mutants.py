@@ -1,6 +1,6 @@
 """Known-bad variants of persist and of the stores below it: what the simulation is worth is how many of them it finds.
 
-All 31 are found within 129 seeds, 24 of them within 5; the rare ones take a flipped bit that decodes, or a doubt that outlives a lease.
+All 32 are found within 129 seeds, 24 of them within 5; the rare ones take a flipped bit that decodes, or a doubt that outlives a lease.
 
 Each mutant is a patch: owner, attribute, and what takes its place, made from what was there.
 """
@@ -31,9 +31,11 @@ from mzsql.persist import (
     parts,
     write,
 )
+from mzsql.persist.ages import Ages
 from mzsql.persist.blocks import Blocks
 from mzsql.persist.cache import _Memory
 from mzsql.persist.commands import CompareAndAppend, ExpireReader, Transition
+from mzsql.persist.inspection import object_time
 from mzsql.persist.leases import ReaderLease
 from mzsql.persist.pushdown import Pushdown
 from mzsql.persist.state import ShardState
@@ -439,6 +441,17 @@ def _takes_no_care_of_copies(whole: Any) -> Any:
     return lambda *_: None
 
 
+def _ages_by_name(whole: Any) -> Any:
+    """A leak's age is what the finder's wall clock makes of its name."""
+
+    def meet(self: Any, name: str, in_round: int = 0) -> int:
+        whole(self, name, in_round)
+        named = object_time(name)
+        return 0 if named is None else int(self._clock.now_ms() - named)
+
+    return meet
+
+
 BUFFERED_MUTANTS: dict[str, list[Patch]] = {
     "what failed is not put back": [(BufferedWriter, "_put_back", _drops_what_failed)],
     "what failed is put back twice": [(BufferedWriter, "_put_back", _puts_back_twice)],
@@ -469,6 +482,7 @@ MUTANTS: dict[str, list[Patch]] = {
     "expiry moves since": [(machine, "transition", _expiry_moves_since)],
     "leases are too short": [(machine, "transition", _ignores_leases)],
     "leases are judged by wall clocks": [(machine, "transition", _by_the_wall_clock)],
+    "leaks are judged by wall clocks": [(Ages, "meet", _ages_by_name)],
     "expired writers are registered in silence": [
         (commands, "_compare_and_append", _registers_again)
     ],
@@ -500,6 +514,7 @@ FOUND_BY: dict[str, int] = {
     "tokens are drawn for each try": 29,
     "doubt is denied": 57,
     "an expired writer is not in doubt": 49,
+    "leaks are judged by wall clocks": 36,
     "a stale upper refuses": 1,
     "collection ignores readers": 3,
     "a merge loses a row": 2,

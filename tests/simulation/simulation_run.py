@@ -144,6 +144,7 @@ def draw(seed: int) -> Plan:
         rng.choice(processes).version = NEWER
     if rng.random() < 0.15:
         processes.append(ProcessPlan("end", 0, ["finalizer"], 6, False, 0))
+    _draw_finder(seed, processes)
     _draw_clocks(seed, processes)
     calm = rng.random() < 0.1
     events = [] if calm else [_drawn_event(rng, processes) for _ in range(rng.randrange(6))]
@@ -218,6 +219,14 @@ def _draw_clocks(seed: int, processes: list[ProcessPlan]) -> None:
             by_ms = rng.choice((0, 0, *_OFF_MS, rng.randint(-100_000, 100_000)))
             at_seconds = rng.expovariate(1 / 8)
             process.clock.append(ClockPlan(at_seconds, by_ms, rng.choice((5.0, 60.0, 1e6))))
+
+
+def _draw_finder(seed: int, processes: list[ProcessPlan]) -> None:
+    """A finder of leaks at work beside the others; drawn apart from all else."""
+    rng = random.Random(f"{seed}/finder")
+    if rng.random() < 0.1:
+        shard = processes[0].shard
+        processes.append(ProcessPlan("leaks", shard, ["finder"], 12, False, rng.choice(_OFF_MS)))
 
 
 def _drawn_event(rng: random.Random, processes: list[ProcessPlan]) -> EventPlan:
@@ -471,7 +480,6 @@ class Run:
         world.run(lambda: not self.network.late, _LIMIT)
         lease = max(self.settings.reader_lease_ms, self.settings.writer_lease_ms)
         # Nobody expires anybody before having watched for as long as a lease.
-        # The age of leaks is told by names of objects, which the clock furthest ahead has given.
         ahead = max((p.most_skew_ms for p in self.processes), default=0)
         auditor = Process(world, "auditor", ahead)
         auditor.version = NEWER
@@ -677,6 +685,9 @@ class Audit:
         troubled = any(coverage[what] for what in _TROUBLES)
         if not troubled:
             self.truth.fail(f"objects leaked though nothing ever failed: {leaked}")
+        seen = list(self.client.find_leaks(shard_ids=[self.shard.shard_id], delete=True))
+        if any(leak.deleted for leak in seen):
+            self.truth.fail(f"leaks were deleted at first sight: {seen}")
         self.run.world.now += 25 * 3600 * SECOND
         found = list(self.client.find_leaks(shard_ids=[self.shard.shard_id], delete=True))
         if {leak.key for leak in found} != leaked or not all(leak.deleted for leak in found):
