@@ -79,7 +79,6 @@ class ComputeController:
         self._refreshes: deque[RefreshStats] = deque(maxlen=self._settings.refreshes_kept)
         self._woken = True
         self._closing = False
-        self._arrivals = 0
         self._replica = Replica(
             replica_id=replica_id,
             persist=persist,
@@ -160,8 +159,6 @@ class ComputeController:
         if not self._all_there(spec, rendered):
             report.show()
         with self._changed:
-            self._arrivals += 1
-            flow.queued_at = self._arrivals
             self._flows[gid] = flow
         self._wake()
 
@@ -354,11 +351,12 @@ class ComputeController:
                 if self._closing:
                     return
                 woken, self._woken = self._woken, False
+                # In the order in which they were installed.
                 idle = [flow for flow in self._flows.values() if not flow.busy]
             uppers: dict[GlobalId, Frontier] = {}
             now = self._replica.clock.monotonic()
             pause = self._settings.idle_seconds
-            for flow in sorted(idle, key=lambda flow: flow.queued_at):
+            for flow in idle:
                 if flow.retry_at > now:
                     pause = min(pause, flow.retry_at - now)
                     continue

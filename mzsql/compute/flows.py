@@ -77,7 +77,6 @@ class Flow:
     error: str | None = None
     failures: int = 0
     retry_at: float = 0.0
-    queued_at: int = 0
     _session: SparkSession | None = None
     _held_at: float = field(default=float("-inf"))
 

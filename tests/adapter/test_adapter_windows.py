@@ -154,3 +154,28 @@ def test_what_cannot_be_is_refused(ours: Connection, call: str, message: str) ->
 def test_a_view_over_a_window_says_that_it_is_not_maintained(ours: Connection) -> None:
     with pytest.raises(mzsql.NotSupportedError, match="window functions cannot be maintained"):
         ours.execute("CREATE MATERIALIZED VIEW v AS SELECT row_number() OVER () FROM t")
+
+
+@pytest.mark.parametrize(
+    ("call", "supported"),
+    [
+        ("sum(y) OVER (ORDER BY i RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)", True),
+        ("sum(y) OVER (ORDER BY i RANGE BETWEEN 1 PRECEDING AND CURRENT ROW)", False),
+        ("sum(y) OVER (ORDER BY i GROUPS 1 PRECEDING)", False),
+        ("nth_value(y, 2) OVER (ORDER BY i ROWS 1 PRECEDING)", True),
+        (
+            "first_value(y) OVER (ORDER BY i RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING)",
+            False,
+        ),
+    ],
+)
+def test_a_frame_that_spark_lacks_is_refused_where_it_would_run_there(
+    ours: Connection, call: str, supported: bool
+) -> None:
+    assert ours.execute(f"SELECT {call} FROM t").fetchall()
+    shown = f"EXPLAIN PHYSICAL PLAN AS SQL FOR SELECT {call} FROM t"
+    if supported:
+        assert " OVER (" in ours.execute(shown).fetchone()[0]
+    else:
+        with pytest.raises(mzsql.NotSupportedError, match="not supported over this much data"):
+            ours.execute(shown)

@@ -123,6 +123,22 @@ def test_the_catalog_refuses(con: mzsql.Connection, query: str, message: str) ->
         con.execute(query)
 
 
+def test_columns_have_the_type_modifiers_of_postgresql(con: mzsql.Connection) -> None:
+    """Of a numeric the digits before and after the point in one number, of a text its length; both count from 4."""
+    con.execute("CREATE TABLE modified (a numeric(12,2), b numeric, c varchar(7), d int)")
+    found = con.execute(
+        "SELECT attname, atttypmod, format_type(atttypid, atttypmod) FROM pg_attribute"
+        " WHERE attrelid = 'modified'::regclass AND attnum > 0 ORDER BY attnum"
+    ).fetchall()
+    con.execute("DROP TABLE modified")
+    assert found == [
+        ("a", ((39 << 16) | 2) + 4, "numeric(39,2)"),
+        ("b", -1, "numeric"),
+        ("c", 11, "character varying(7)"),
+        ("d", -1, "integer"),
+    ]
+
+
 #: What PostgreSQL's own tools ask, with nothing in it that depends on a server.
 _ASKED = """
 SELECT a.attname, format_type(a.atttypid, CASE WHEN a.atttypid = 1700 THEN -1 ELSE a.atttypmod END), a.attnotnull, a.attnum,
