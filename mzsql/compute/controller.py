@@ -210,8 +210,8 @@ class ComputeController:
         self._collect_dropped()
         self._wake()
 
-    def _collect_dropped(self) -> None:
-        """Close dropped dataflows that nobody reads any more; waits for their work to end."""
+    def _collect_dropped(self, *, wait: bool = True) -> None:
+        """Close dropped dataflows that nobody reads any more; waits for their work to end, or takes those that nobody waits for."""
         while True:
             with self._changed:
                 read = {
@@ -221,11 +221,17 @@ class ComputeController:
                     if one.index
                 }
                 gone = next(
-                    (f for f in self._flows.values() if f.dropped and f.gid not in read), None
+                    (
+                        f
+                        for f in self._flows.values()
+                        if f.dropped and f.gid not in read and (wait or (f.left and not f.busy))
+                    ),
+                    None,
                 )
                 if gone is None:
                     return
                 if not self._changed.wait_for(partial(_is_idle, gone), self._settings.timeout):
+                    gone.left = True
                     raise ObjectInUse(
                         f'dataflow "{gone.spec.name}" ({gone.gid}) is still at work and will be dropped when it has ended'
                     )
@@ -411,7 +417,8 @@ class ComputeController:
         work: Callable[[Flow], None],
     ) -> None:
         with self._changed:
-            if flow.busy or self._closing or self._flows.get(flow.gid) is not flow:
+            gone = flow.left or self._flows.get(flow.gid) is not flow
+            if flow.busy or self._closing or gone:
                 return
             flow.busy = True
 
@@ -428,9 +435,20 @@ class ComputeController:
             finally:
                 with self._changed:
                     flow.busy = False
+                    left = flow.left
                 self._wake()
+                if left:
+                    self._close_left()
 
         lane.put(run)
+
+    def _close_left(self) -> None:
+        """Close what was dropped while it was at work, where that took longer than the drop waited."""
+        try:
+            self._collect_dropped(wait=False)
+        except SqlError as error:
+            # What it leaves behind is given up with the arrangements that nobody uses.
+            _LOG.warning("closing a dropped dataflow: %s", error)
 
     def _failed(self, flow: Flow, error: BaseException) -> None:
         _LOG.info("dataflow %s failed", flow.gid, exc_info=error)

@@ -73,6 +73,8 @@ class Flow:
     dataflow: Dataflow | None = None
     busy: bool = False
     dropped: bool = False
+    #: dropped, and still at work when nobody waited for that any longer
+    left: bool = False
     frontier: Frontier = 0
     error: str | None = None
     failures: int = 0

@@ -169,3 +169,22 @@ def test_of_many_that_wait_one_takes_over(tmp_path: Path) -> None:
         assert len(led) <= 1
     assert led
     assert not waiting[0].hold(catalogs[0].sync())
+
+
+def test_a_lease_that_another_has_taken_meanwhile_is_not_taken_over(tmp_path: Path) -> None:
+    catalogs = [catalog_in(str(tmp_path)) for _ in range(3)]
+    first, one, two = (Leadership(catalog, SystemClock()) for catalog in catalogs)
+    fresh = catalogs[2].state
+    assert first.hold(catalogs[0].state)
+    assert not two.hold(fresh)  # as seen before anybody led
+    first.release()
+    free = catalogs[2].sync()
+    assert one.hold(catalogs[1].sync())
+    assert not two.hold(free)  # as seen before the other took it
+    lease = catalogs[2].sync().lease
+    assert lease is not None
+    assert lease.token == one.token
+    # What waits and gives that up leaves the lease to who holds it.
+    two.release()
+    assert catalogs[2].sync().lease == lease
+    assert one.hold(catalogs[1].sync())

@@ -8,7 +8,7 @@ import compute_kit as kit
 import pytest
 
 from mzsql.persist import PersistClient
-from mzsql.repr.errors import NotReadable
+from mzsql.repr.errors import DuplicateObject, NotReadable, ObjectInUse
 
 pytestmark = pytest.mark.spark
 
@@ -78,6 +78,30 @@ def test_others_hydrate_and_tick_beside_hydrations_that_do_not_end(world, large,
         for number in range(large):
             controller.wait_until(f"u{10 + number}", 1, WAIT)
             assert kit.stored(world.storage, f"u{10 + number}", 1) == {(1, "north"): 1}
+    finally:
+        world.storage.free.set()
+        controller.close()
+
+
+def test_what_is_dropped_while_it_is_at_work_goes_once_that_has_ended(world):
+    controller = world.controller(step_engine="duckdb", timeout=1.0)
+    try:
+        install(world, controller, "u10", "u2", kit.CUSTOMERS)
+        world.storage.until_held(1)
+        with pytest.raises(ObjectInUse, match=r'"u10" \(u10\) is still at work'):
+            controller.drop("u10")
+        controller.drop("u10")
+        with pytest.raises(DuplicateObject):
+            install(world, controller, "u10", "u2", kit.CUSTOMERS)
+        world.storage.free.set()
+        while True:
+            try:
+                install(world, controller, "u10", "u2", kit.CUSTOMERS)
+            except DuplicateObject:
+                threading.Event().wait(0.01)
+            else:
+                break
+        assert [status.object_id for status in controller.status()] == ["u10"]
     finally:
         world.storage.free.set()
         controller.close()
