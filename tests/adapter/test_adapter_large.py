@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -108,6 +109,23 @@ def test_the_first_large_query_of_an_environment_without_views(driver: Driver) -
     # Who only asked has told nobody of a replica.
     assert driver.rows("SELECT count(*) FROM mz_internal.mz_hydration_statuses") == [(0,)]
     assert driver.held <= MOST
+
+
+def test_a_result_that_went_through_a_file_leaves_none(
+    driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+    spill = outflow.Gathering._spill
+
+    def spilled(rows: outflow.Gathering) -> None:
+        spill(rows)
+        made.extend(tmp_path.glob("mzsql-result-*"))
+
+    monkeypatch.setattr(outflow.Gathering, "_spill", spilled)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert len(driver.rows("SELECT k, v, t FROM t ORDER BY k DESC")) == ROWS
+    assert made
+    assert not [*tmp_path.glob("mzsql-result-*")]
 
 
 @pytest.mark.parametrize(

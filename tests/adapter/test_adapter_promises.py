@@ -13,7 +13,7 @@ from mzsql.adapter.environment import Environment
 from mzsql.adapter.locations import locate
 from mzsql.adapter.seams import HydrationSink, register_managed
 from mzsql.adapter.session import Session
-from mzsql.compute import ObjectHydrationStatus
+from mzsql.compute import ObjectHydrationStatus, OperatorHydrationStatus
 from mzsql.repr.errors import SqlError
 from mzsql.repr.ids import GlobalId
 
@@ -86,6 +86,23 @@ def test_a_hydration_that_was_not_measured_has_no_time(place: Place) -> None:
     sink.update([(ObjectHydrationStatus(one, "u1", True), -1) for one in (gid, again)])
     place.env.manager.flush(sink._objects)
     assert not place.rows(times)
+
+
+def test_all_that_was_told_of_a_replica_goes_with_it(place: Place) -> None:
+    register_managed(place.env)
+    sink = HydrationSink(place.env.manager, lambda: 0)
+    gid = GlobalId("u1")
+    for replica in ("u7", "u8"):
+        operator = OperatorHydrationStatus(gid, 1, replica, 0, False)
+        sink.update([(operator, 1), (ObjectHydrationStatus(gid, replica, True), 1)])
+    sink.delete_replica("u7")
+    for collection in (sink._operators, sink._objects):
+        place.env.manager.flush(collection)
+    for relation in (
+        "mz_compute_hydration_statuses",
+        "mz_compute_operator_hydration_statuses_per_worker",
+    ):
+        assert place.rows(f"SELECT replica_id FROM mz_internal.{relation}") == [("u8",)]
 
 
 def test_the_cluster_that_explain_names_is_there(place: Place) -> None:
