@@ -251,7 +251,7 @@ def _print_facts(report: ShardReport, owner: str) -> None:
     facts = {
         "shard": report.shard_id,
         "owner": owner,
-        "state": "finalized: a tombstone" if report.finalized else "live",
+        "state": _state(report),
         "since": f"{show(report.since)}{_held_by(report)}",
         "upper": show(report.upper),
         "seqno": f"{report.seqno}, objects kept for states from {report.seqno_since} on",
@@ -269,6 +269,16 @@ def _print_facts(report: ShardReport, owner: str) -> None:
         if fact:
             sys.stdout.write(f"{name.ljust(width)}  {fact}\n")
     sys.stdout.write("\n")
+
+
+def _state(report: ShardReport) -> str:
+    if report.finalized:
+        return "finalized: a tombstone"
+    if not report.ending:
+        return "live"
+    left = len(report.readers) + len(report.critical)
+    held = f"the last of {left}" if left else "the next look at it"
+    return f"ending: retired, takes no new readers, and ends with {held}"
 
 
 def _held_by(report: ShardReport) -> str:
@@ -332,6 +342,11 @@ def _print_lists(report: ShardReport) -> None:
         "critical holds",
         ("id", "since", "purpose"),
         [(h.id, show(h.frontier), h.purpose) for h in report.critical],
+    )
+    _print_list(
+        "expired, as their leases ran out",
+        ("id", "kind", "at seqno", "not renewed for", "purpose"),
+        [(e.id, e.kind, e.seqno, span(e.unseen_ms / 1000), e.purpose) for e in report.expired],
     )
     _print_list(
         "rollups",

@@ -13,7 +13,7 @@ from mzsql.expr import functions
 from mzsql.expr.scalar import Literal
 from mzsql.frontend import container_literals, hir
 from mzsql.frontend.constant_texts import datum_of_text, nested_datum
-from mzsql.frontend.placeholders import decided
+from mzsql.frontend.placeholders import decided, undecided
 from mzsql.frontend.typed import (
     INTEGER_BOUNDS,
     Typed,
@@ -213,6 +213,9 @@ def _from_unknown(value: Typed, target: SqlType, context: str) -> Typed | None:
             return Typed(Literal(None, target), target, True)
         text = str(value.expr.value)
         decided(text, target)
+        if undecided(text):
+            # As if it had been declared so: there is no text yet that could be read.
+            return Typed(Literal(None, target), target, True)
         simple = text_literal(text, target)
         if simple is not None:
             return simple

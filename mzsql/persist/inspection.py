@@ -8,6 +8,7 @@ they take away meanwhile is looked at again. Trade-off: without a lease a read m
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import Literal
 
 import msgspec
 import pyarrow as pa
@@ -92,11 +93,28 @@ class UnreferencedReport(msgspec.Struct, frozen=True, kw_only=True):
     age_ms: int | None
 
 
+class ExpiredReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A reader or writer whose lease ran out: the change ``seqno`` expired it, having seen no renewal for ``unseen_ms``."""
+
+    id: str
+    kind: Literal["reader", "writer"]
+    seqno: int
+    unseen_ms: int
+    purpose: str
+
+
 class ShardReport(msgspec.Struct, frozen=True, kw_only=True):
-    """All there is to see of a shard. ``missing`` are objects its state names that are not in Blob: damage."""
+    """All there is to see of a shard.
+
+    Attributes:
+        ending: it was retired, takes no new readers, and ends with its last one.
+        expired: the readers and writers that were expired and may not know yet; of them the latest.
+        missing: objects its state names that are not in Blob: damage.
+    """
 
     shard_id: str
     finalized: bool
+    ending: bool
     since: Frontier
     upper: Frontier
     seqno: int
@@ -109,6 +127,7 @@ class ShardReport(msgspec.Struct, frozen=True, kw_only=True):
     readers: tuple[HandleReport, ...]
     writers: tuple[HandleReport, ...]
     critical: tuple[HandleReport, ...]
+    expired: tuple[ExpiredReport, ...]
     rollups: tuple[RollupReport, ...]
     log: LogReport
     garbage: tuple[GarbageReport, ...]
@@ -185,6 +204,7 @@ def report_of(
     return ShardReport(
         shard_id=state.shard_id,
         finalized=state.finalized,
+        ending=state.ending and not state.finalized,
         since=state.since,
         upper=state.upper,
         seqno=state.seqno,
@@ -195,6 +215,16 @@ def report_of(
         key=state.key,
         batches=tuple(_batch(batch) for batch in state.trace),
         **_handles(state, now_ms),
+        expired=tuple(
+            ExpiredReport(
+                id=handle_id,
+                kind="reader" if handle_id.startswith("r") else "writer",
+                seqno=expired.seqno,
+                unseen_ms=expired.unseen_ms,
+                purpose=expired.purpose,
+            )
+            for handle_id, expired in sorted(state.expired.items(), key=lambda one: one[1].seqno)
+        ),
         rollups=tuple(
             RollupReport(seqno=seqno, key=key, bytes=listing.get(key))
             for seqno, key in sorted(state.rollups.items())

@@ -188,6 +188,23 @@ def test_inspect_tells_who_holds_since_back(location: Location) -> None:
         assert line.endswith(f"held back by reader {reader.reader_id}, hold nightly")
 
 
+def test_inspect_tells_of_a_shard_that_ends_with_its_last_reader(location: Location) -> None:
+    shard = str(_shards(location)[0]["shard_id"])
+    told = _invoke("inspect", *location.urls, "--shard", shard)[1]
+    assert re.search(r"state +live", told)
+    with location.client() as client:
+        reader = client.open_reader(shard)
+        assert client.retire(shard)
+        told = _invoke("inspect", *location.urls, "--shard", shard)[1]
+        assert re.search(r"state +ending: .* ends with the last of 1\b", told)
+        assert json.loads(_invoke("inspect", *location.urls, "--shard", shard, "--json")[1])[
+            "report"
+        ]["ending"]
+        reader.expire()
+    told = _invoke("inspect", *location.urls, "--shard", shard)[1]
+    assert re.search(r"state +finalized", told)
+
+
 def test_a_shard_with_the_id_of_catalogs_makes_no_environment(tmp_path: Path) -> None:
     other = Location(tmp_path)
     with other.client() as client:

@@ -203,6 +203,26 @@ def test_a_finalized_shard():
     assert report.cost.stored_bytes == 0
 
 
+def test_a_report_tells_who_was_expired():
+    made = client(inline_bytes=0)
+    shard = made.new_shard_id()
+    write, read = made.open_shard(shard, SCHEMA, purpose="orders")
+    append(write, 0)
+    assert made.report(shard).expired == ()
+    other = another(made)
+    other.inspect(shard)
+    made._context.clock.ms += 48 * HOUR_MS
+    other.sweep(shard)
+    report = made.report(shard)
+    assert (report.readers, report.writers, report.ending) == ((), (), False)
+    told = {one.id: (one.kind, one.unseen_ms, one.purpose) for one in report.expired}
+    assert told == {
+        read.reader_id: ("reader", 48 * HOUR_MS, "orders"),
+        write.writer_id: ("writer", 48 * HOUR_MS, "orders"),
+    }
+    assert {one.seqno for one in report.expired} == {report.seqno}
+
+
 def test_a_report_is_json():
     made = client(inline_bytes=0)
     write, _ = made.open_shard(made.new_shard_id(), SCHEMA, purpose="p")
