@@ -27,7 +27,7 @@ from mzsql.adapter.seams import CatalogArrangements, HydrationSink, register_man
 from mzsql.compute import ComputeSettings, RefreshStats
 from mzsql.compute.controller import ComputeController
 from mzsql.compute.spark_session import require_java
-from mzsql.render.dataflow import render
+from mzsql.render.dataflow import RenderedDataflow, render
 from mzsql.repr.errors import Fenced, ObjectInUse, SqlError
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
@@ -100,6 +100,7 @@ class Dataflows:
         # By the replica that each is: the oldest of every cluster that has dataflows.
         self._controllers: dict[str, ComputeController] = {}
         self._placed: dict[GlobalId, str] = {}
+        self._rendered: Mapping[GlobalId, RenderedDataflow] = {}
         self._sizes: dict[str, int] = {}
         self._prepared: set[GlobalId] = set()
         self._installed: dict[GlobalId, GlobalExpressions | None] = {}
@@ -369,6 +370,7 @@ class Dataflows:
                 output_shard=item.shard,
                 as_of=item.as_of,
                 name=f"{item.schema}.{item.name}",
+                rendered=self._rendered.get(item.id),
             )
         except Exception as failure:
             self._failed(item, failure)
@@ -407,10 +409,20 @@ class Dataflows:
         ):
             require_java()
 
-    def catch_up(self) -> None:
-        """Bring this process in line with a DDL statement that it has just made."""
-        if self._may_lead:
-            self.tick()
+    def catch_up(self, rendered: Mapping[GlobalId, RenderedDataflow] | None = None) -> None:
+        """Bring this process in line with a DDL statement that it has just made.
+
+        Args:
+            rendered: what the statement has rendered already, by object.
+        """
+        if not self._may_lead:
+            return
+        with self._lock:
+            self._rendered = rendered or {}
+            try:
+                self.tick()
+            finally:
+                self._rendered = {}
 
     def deployed(self, gid: GlobalId) -> GlobalExpressions | None:
         """The plan that runs here for an object, whatever indexes came or went since."""

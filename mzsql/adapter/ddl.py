@@ -25,6 +25,7 @@ from mzsql.adapter.queries import Queries
 from mzsql.adapter.seams import CatalogArrangements
 from mzsql.adapter.session import Session
 from mzsql.adapter.walk import global_gets, unmaterializables
+from mzsql.compute import rendered_over
 from mzsql.expr.functions import Engine
 from mzsql.expr.relation import Relation
 from mzsql.expr.typing import relation_type
@@ -32,7 +33,6 @@ from mzsql.frontend import lower_query
 from mzsql.frontend import plans as p
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS, FullName
 from mzsql.persist import UpperMismatch
-from mzsql.render.dataflow import render
 from mzsql.repr.errors import DuplicateObject, InvalidParameter, Unsupported
 from mzsql.repr.frontier import MIN_TIMESTAMP, Timestamp, join
 from mzsql.repr.ids import GlobalId, global_id
@@ -214,7 +214,8 @@ class Definitions:
     def _deploy(self, item: Item, relation: Relation | None, replaced: list[Item]) -> None:
         made = self._planner.deploy(item, relation, fresh=True)
         # What cannot be maintained is refused now, not in the background.
-        render(made.plan).step(Engine.SPARK, 0, 1)
+        rendered = rendered_over(self._env.collections, made.plan)
+        rendered.step(Engine.SPARK, 0, 1)
         as_of = self._as_of(made)
         item = msgspec.structs.replace(item, as_of=as_of)
         inputs = [s.id for s in made.plan.source_imports]
@@ -222,7 +223,7 @@ class Definitions:
         try:
             self._create(item, replaced)
             self._planner.remember(item, made)
-            self._dataflows.catch_up()
+            self._dataflows.catch_up(rendered={item.id: rendered})
         finally:
             for hold in holds:
                 hold.release()

@@ -7,6 +7,7 @@ what it reports, are the protocols and structs of `mzsql.compute.protocols`.
 from __future__ import annotations
 
 from mzsql.compute.controller import ComputeController
+from mzsql.compute.dataflow import rendered_over
 from mzsql.compute.peek import Peeks
 from mzsql.compute.protocols import (
     ArrangementRegistry,
@@ -34,4 +35,5 @@ __all__ = [
     "StatusRow",
     "StatusSink",
     "StorageReader",
+    "rendered_over",
 ]

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from mzsql.compute.arrangements import Arrangement, Arrangements
-from mzsql.compute.dataflow import DataflowSpec, arrangement_desc, index_desc
+from mzsql.compute.dataflow import DataflowSpec, arrangement_desc, index_desc, rendered_over
 from mzsql.compute.driver import Driver
 from mzsql.compute.flows import Flow, Replica, State, unreadable
 from mzsql.compute.hydration import HydrationReport
@@ -37,7 +37,7 @@ from mzsql.compute.protocols import (
 from mzsql.compute.spark_start import SparkStart
 from mzsql.lir.plan import DataflowDescription, IndexExport
 from mzsql.persist import Clock, PersistClient, SystemClock
-from mzsql.render.dataflow import RenderedDataflow, render
+from mzsql.render.dataflow import RenderedDataflow
 from mzsql.render.rendered import InputSpec
 from mzsql.repr.errors import DuplicateObject, InternalError, ObjectInUse, SqlError, UndefinedObject
 from mzsql.repr.frontier import Frontier, Timestamp, less_than
@@ -131,9 +131,11 @@ class ComputeController:
         output_shard: str | None,
         as_of: Timestamp,
         name: str,
+        rendered: RenderedDataflow | None = None,
     ) -> None:
         """Install a dataflow that maintains a materialized view (its shard has columns c0 …, mz_error) or, with `output_shard` None,
-        an index. A new one hydrates at `as_of`, which must be readable in all inputs; one whose shards are there goes on.
+        an index. A new one hydrates at `as_of`, which must be readable in all inputs; one whose shards are there goes on. What
+        `rendered_over` has rendered of it is not rendered again, unless it is another plan.
 
         Raises:
             DuplicateObject: it is installed already.
@@ -143,7 +145,8 @@ class ComputeController:
         self._scheduler.check(f"the scheduler of replica {self._replica.replica_id}")
         if (output_shard is None) != isinstance(desc.export, IndexExport):
             raise InternalError(f"{gid}: an index has no output shard, a materialized view has one")
-        rendered = render(desc, errors_in=self._errors_in(desc))
+        if rendered is None or rendered.desc != desc:
+            rendered = rendered_over(self._storage, desc)
         spec = DataflowSpec(gid, name, desc, output_shard, as_of)
         report = HydrationReport(
             gid, rendered.lir_ids, self._replica.replica_id, self._settings.workers, self._sink
@@ -161,10 +164,6 @@ class ComputeController:
         with self._changed:
             self._flows[gid] = flow
         self._wake()
-
-    def _errors_in(self, desc: DataflowDescription) -> Callable[[GlobalId], bool]:
-        indexes = {one.id for one in desc.index_imports}
-        return lambda gid: gid in indexes or self._storage.has_errors(gid)
 
     def _hold_inputs(self, rendered: RenderedDataflow, as_of: Timestamp) -> list[CollectionInput]:
         held: list[CollectionInput] = []

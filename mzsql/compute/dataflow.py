@@ -16,11 +16,11 @@ import pyarrow as pa
 
 from mzsql.compute.arrangements import Arrangement, ArrangementDesc, Arrangements
 from mzsql.compute.inputs import Input
-from mzsql.compute.protocols import ComputeSettings
+from mzsql.compute.protocols import ComputeSettings, StorageReader
 from mzsql.compute.target import Target
 from mzsql.lir.plan import DataflowDescription
 from mzsql.persist import PersistClient
-from mzsql.render.dataflow import RenderedDataflow
+from mzsql.render.dataflow import RenderedDataflow, render
 from mzsql.render.rendered import ArrangementSpec
 from mzsql.repr.errors import InternalError, NotReadable
 from mzsql.repr.frontier import Frontier, Timestamp, join, meet, show
@@ -36,6 +36,16 @@ class DataflowSpec(msgspec.Struct, frozen=True):
     desc: DataflowDescription
     output_shard: str | None
     as_of: Timestamp
+
+
+def rendered_over(storage: StorageReader, desc: DataflowDescription) -> RenderedDataflow:
+    """A dataflow rendered over its inputs as they are stored.
+
+    Raises:
+        Unsupported: the plan cannot be maintained.
+    """
+    indexes = {one.id for one in desc.index_imports}
+    return render(desc, errors_in=lambda gid: gid in indexes or storage.has_errors(gid))
 
 
 def arrangement_desc(spec: ArrangementSpec) -> ArrangementDesc:

@@ -171,6 +171,7 @@ class Statement:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._ctes: dict[str, exp.Expression] = {}
+        self._read: dict[str, frozenset[str]] = {}
 
     def define(self, name: str, query: exp.Expression) -> str:
         """Define a CTE; a name that is taken gets a number behind it. Returns the name it got."""
@@ -185,18 +186,22 @@ class Statement:
         """Names of the CTEs, and of other relations, that a body reads, directly or through CTEs."""
         ctes: set[str] = set()
         others: set[str] = set()
-        queue = [body]
+        queue = [_relations(body)]
         while queue:
-            for found in queue.pop().find_all(exp.Table):
-                if isinstance(found.parent, exp.JoinHint):
-                    continue  # a hint names an alias
-                name = found.name
+            for name in queue.pop():
                 if name not in self._ctes:
                     others.add(name)
                 elif name not in ctes:
                     ctes.add(name)
-                    queue.append(self._ctes[name])
+                    queue.append(self._relations_of(name))
         return ctes, others
+
+    def _relations_of(self, name: str) -> frozenset[str]:
+        """What a CTE reads itself. Looked for once: a stage for each arrangement asks, and a CTE is not changed once it is defined."""
+        known = self._read.get(name)
+        if known is None:
+            known = self._read[name] = _relations(self._ctes[name])
+        return known
 
     def finish(self, body: exp.Expression) -> exp.Expression:
         """The statement: the CTEs that `body` reaches, then `body`."""
@@ -209,3 +214,9 @@ class Statement:
         if ctes:
             body.set("with_", exp.With(expressions=ctes))
         return body
+
+
+def _relations(query: exp.Expression) -> frozenset[str]:
+    """Names of the relations that a query reads itself; a hint names an alias."""
+    found = query.find_all(exp.Table)
+    return frozenset(one.name for one in found if not isinstance(one.parent, exp.JoinHint))

@@ -20,7 +20,7 @@ sys.path.append(str(Path(__file__).parents[2] / "plugins" / "mzsql-postgres" / "
 
 from fuzz_engines import Failure, Worlds
 from fuzz_follow import followed
-from fuzz_maintained import Maintained, plan_of, run_plan, shrunk
+from fuzz_maintained import Maintained, Tally, plan_of, run_plan, shrunk
 from fuzz_partitions import broken, law_of, told
 from fuzz_run import SHARED, compare, query_of, run, tables_of
 from fuzz_steps import in_process
@@ -96,13 +96,15 @@ def _views(options: argparse.Namespace) -> int:
                 print(f"{shrunk(world, one) if options.seed is not None else one}\n", flush=True)
             seed += 1
             if seed % 10 == 0:
-                print(f"-- up to seed {seed}: {world.tally}", flush=True)
-    spent = time.process_time() - cpu
-    print(f"{world.tally}, {differ} of them differ")
-    print(
-        f"{world.tally.counts['views'] / max(spent, 1e-9):.2f} views for a second of processor time"
-    )
+                told = _pace(world.tally, time.process_time() - cpu)
+                print(f"-- up to seed {seed}: {told}", flush=True)
+    print(f"{_pace(world.tally, time.process_time() - cpu)}, {differ} of them differ")
     return 1 if differ else 0
+
+
+def _pace(tally: Tally, spent: float) -> str:
+    """What a run has done, and how many views it made for a second of processor time."""
+    return f"{tally}: {tally.counts['views'] / max(spent, 1e-9):.2f} views per CPU second"
 
 
 def _many(worlds: Worlds, start: int, count: int | None, seconds: float | None) -> int:

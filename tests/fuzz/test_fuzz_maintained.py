@@ -14,6 +14,8 @@ from fuzz_maintained import Maintained, difference, plan_of, run_plan
 from fuzz_steps import in_process
 
 import mzsql
+from mzsql.render.dataflow import RenderedDataflow
+from mzsql.render.naming import Shape
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,6 +65,28 @@ def test_every_declared_function_can_stand_in_a_view(worlds: Worlds) -> None:
         if isinstance(answer, Failure) and answer.sqlstate[:2] in ("0A", "42", "XX"):
             refused.append(f"{func.key}: {query}: {answer.message}")
     assert not refused, "\n".join(refused)
+
+
+def test_what_creates_a_view_renders_it_once(
+    worlds: Worlds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rendered: list[object] = []
+    renders = RenderedDataflow.__init__
+
+    def counted(self: RenderedDataflow, shape: Shape) -> None:
+        rendered.append(shape)
+        renders(self, shape)
+
+    world = Maintained(worlds)
+    world.begin()
+    worlds.ours.execute("CREATE TABLE t (k integer)")
+    worlds.ours.execute("CREATE MATERIALIZED VIEW first AS SELECT k FROM t")
+    monkeypatch.setattr(RenderedDataflow, "__init__", counted)
+    worlds.ours.execute("CREATE MATERIALIZED VIEW v AS SELECT k, count(*) AS n FROM t GROUP BY k")
+    assert len(rendered) == 1
+    worlds.ours.execute("INSERT INTO t VALUES (1), (1)")
+    assert worlds.mine("SELECT * FROM v") == [(1, 2)]
+    world.end()
 
 
 def test_a_view_that_is_wrong_is_told(worlds: Worlds) -> None:
