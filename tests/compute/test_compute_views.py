@@ -97,9 +97,7 @@ def test_a_view_stays_right_over_random_steps_and_restarts(world, seed, engine, 
         check_totals(world, range(lower, upper))
         if number == (steps - 1) // 2:
             controller.close()
-            # With Spark, what no longer fits the driver is looked up there from here on.
-            bounds = {"driver_rows": 1} if engine == "spark" else {}
-            controller = world.controller(step_engine=engine, **bounds)
+            controller = world.controller(step_engine=engine)
             install(world, controller, kit.region_totals(), 0, TOTALS)
             controller.wait_until("u3", upper - 1, 60)
             assert not [r for r in controller.refreshes() if r.kind == "hydration"]
