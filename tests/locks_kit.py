@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from mzsql.adapter.table_locks import TableLocks
+from mzsql.adapter.commit.table_locks import TableLocks
 
 _PATIENCE = 60.0
 

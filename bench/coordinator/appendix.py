@@ -18,7 +18,7 @@ import msgspec
 from picture import drawn
 from sessions import Line, Rate, Text, environment, measured
 
-from mzsql.adapter.session import Session
+from mzsql.adapter.session.session import Session
 
 SESSIONS = (1, 2, 4, 8, 16, 32, 64)
 ORACLES = ("distributed", "in-memory")

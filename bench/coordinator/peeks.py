@@ -20,7 +20,7 @@ import msgspec
 from sessions import Rate, Text, environment, measured
 
 from mzsql.adapter.coordinator import Coordinator
-from mzsql.adapter.session import Session
+from mzsql.adapter.session.session import Session
 
 SESSIONS = (1, 8, 64)
 ROWS = 1000

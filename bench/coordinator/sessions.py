@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 
 from mzsql.adapter.coordinator import Coordinator
-from mzsql.adapter.environment import Environment
-from mzsql.adapter.locations import locate
-from mzsql.adapter.session import Session
+from mzsql.adapter.environment.environment import Environment
+from mzsql.adapter.environment.locations import locate
+from mzsql.adapter.session.session import Session
 from mzsql.compute.spark_session import local_session
 
 #: From a session's number and a statement's to its text.

@@ -11,9 +11,9 @@ from figures import Case, median, rounds
 from sessions import Rate, Text, measured
 
 from mzsql.adapter.coordinator import Coordinator
-from mzsql.adapter.environment import Environment
-from mzsql.adapter.locations import locate
-from mzsql.adapter.session import Session
+from mzsql.adapter.environment.environment import Environment
+from mzsql.adapter.environment.locations import locate
+from mzsql.adapter.session.session import Session
 
 MANY = 64
 #: Milliseconds added, and how many times as fast 64 sessions are to be as one.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from memory_catalog import MemoryCatalog
 
-from mzsql.adapter.planner import fold_finishing
+from mzsql.adapter.planning.planner import fold_finishing
 from mzsql.expr.dataflow import MirDataflow, MirSource, PeekExport
 from mzsql.expr.evaluate import Evaluator
 from mzsql.expr.memo import remembering

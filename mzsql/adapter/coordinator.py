@@ -16,36 +16,36 @@ import duckdb
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from mzsql.adapter import catalog as cat
-from mzsql.adapter import show
-from mzsql.adapter.builtin import Builtin, builtins
-from mzsql.adapter.catalog import CatalogState, Item
-from mzsql.adapter.catalog_objects import CATALOG_CLUSTER
-from mzsql.adapter.closing import close_all
-from mzsql.adapter.copy_from import copy_from
-from mzsql.adapter.dataflows import Dataflows
-from mzsql.adapter.ddl import Definitions
-from mzsql.adapter.dml import Changes
-from mzsql.adapter.durable_map import Change
-from mzsql.adapter.environment import Environment
-from mzsql.adapter.explaining import Explainer
-from mzsql.adapter.expression_cache import GlobalExpressions
-from mzsql.adapter.group_commit import GroupCommit
-from mzsql.adapter.interrupt import Interrupt
-from mzsql.adapter.leader import seems_alive
-from mzsql.adapter.namespaces import Namespaces
-from mzsql.adapter.oracles import ORACLE_SETTINGS, alter_oracle
-from mzsql.adapter.outflow import Limits
-from mzsql.adapter.peek import Peeker
-from mzsql.adapter.planner import Planner
-from mzsql.adapter.queries import Queries
-from mzsql.adapter.results import Result
-from mzsql.adapter.session import Session, Transaction
-from mzsql.adapter.session_catalog import SessionCatalog
-from mzsql.adapter.streams import Streaming, Streams
-from mzsql.adapter.subscribe import Subscribes
-from mzsql.adapter.transactions import Transactions, tag_of
-from mzsql.adapter.walk import global_gets
+from mzsql.adapter.commit.group_commit import GroupCommit
+from mzsql.adapter.dataflows.dataflows import Dataflows
+from mzsql.adapter.environment.closing import close_all
+from mzsql.adapter.environment.environment import Environment
+from mzsql.adapter.environment.expression_cache import GlobalExpressions
+from mzsql.adapter.environment.interrupt import Interrupt
+from mzsql.adapter.environment.leader import seems_alive
+from mzsql.adapter.environment.oracles import ORACLE_SETTINGS, alter_oracle
+from mzsql.adapter.peek.outflow import Limits
+from mzsql.adapter.peek.peeker import Peeker
+from mzsql.adapter.peek.queries import Queries
+from mzsql.adapter.peek.results import Result
+from mzsql.adapter.planning.explaining import Explainer
+from mzsql.adapter.planning.planner import Planner
+from mzsql.adapter.planning.walk import global_gets
+from mzsql.adapter.session import show
+from mzsql.adapter.session.catalog import SessionCatalog
+from mzsql.adapter.session.session import Session, Transaction
+from mzsql.adapter.statements.copy_from import copy_from
+from mzsql.adapter.statements.ddl import Definitions
+from mzsql.adapter.statements.dml import Changes
+from mzsql.adapter.statements.namespaces import Namespaces
+from mzsql.adapter.statements.streams import Streaming, Streams
+from mzsql.adapter.statements.transactions import Transactions, tag_of
+from mzsql.adapter.subscribe.subscription import Subscribes
+from mzsql.catalog import state as cat
+from mzsql.catalog.builtin import Builtin, builtins
+from mzsql.catalog.durable_map import Change
+from mzsql.catalog.objects import CATALOG_CLUSTER
+from mzsql.catalog.state import CatalogState, Item
 from mzsql.compute import Peeks, RefreshStats
 from mzsql.frontend import bind_parameters, lower_query, parse_statements, plan_statement
 from mzsql.frontend import plans as p

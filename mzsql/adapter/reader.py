@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 
-from mzsql.adapter.builtin import builtins
-from mzsql.adapter.catalog import DATABASE
-from mzsql.adapter.environment import Environment
-from mzsql.adapter.locations import locate
-from mzsql.adapter.results import expand, named
-from mzsql.adapter.session_catalog import SessionCatalog
+from mzsql.adapter.environment.environment import Environment
+from mzsql.adapter.environment.locations import locate
+from mzsql.adapter.peek.results import expand, named
+from mzsql.adapter.session.catalog import SessionCatalog
+from mzsql.catalog.builtin import builtins
+from mzsql.catalog.state import DATABASE
 from mzsql.frontend.catalog import CatalogItem, PartialName
 from mzsql.persist import PartRef
 from mzsql.repr.errors import DatatypeMismatch, UndefinedTable

@@ -23,7 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 import mzsql
-from mzsql.adapter.locations import locate
+from mzsql.adapter.environment.locations import locate
 from mzsql.cli.recompute import Recomputation, query_of
 from mzsql.cli.script import Step, shipped, shipped_steps
 from mzsql.repr.errors import InternalError, NotReadable, SqlError

@@ -13,9 +13,9 @@ from typing import Annotated
 
 import typer
 
-from mzsql.adapter.environment import Environment
-from mzsql.adapter.leader import seems_alive
-from mzsql.adapter.locations import locate
+from mzsql.adapter.environment.environment import Environment
+from mzsql.adapter.environment.leader import seems_alive
+from mzsql.adapter.environment.locations import locate
 
 deploy_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 

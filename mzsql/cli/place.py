@@ -12,9 +12,9 @@ from pathlib import Path
 
 import msgspec
 
-from mzsql.adapter.catalog import CatalogState, peek_catalog
-from mzsql.adapter.environment import CATALOG_SHARD
-from mzsql.adapter.locations import BLOB_MARKER, locate, refuse_newer
+from mzsql.adapter.environment.environment import CATALOG_SHARD
+from mzsql.adapter.environment.locations import BLOB_MARKER, locate, refuse_newer
+from mzsql.catalog.state import CatalogState, peek_catalog
 from mzsql.location import local_path, shown_url, split_url
 from mzsql.location.keys import shard_keys
 from mzsql.persist import PersistClient, Settings

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from mzsql.adapter.copy_paths import ANYWHERE, CopyPaths
+from mzsql.adapter.session.copy_paths import ANYWHERE, CopyPaths
 from mzsql.dbapi.errors import DataError, ProgrammingError
 
 #: The SQLSTATE of a value that a parameter cannot have.

@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from mzsql.adapter.closing import close_all
 from mzsql.adapter.coordinator import Coordinator
-from mzsql.adapter.copy_paths import ANYWHERE, CopyPaths
-from mzsql.adapter.environment import Environment
-from mzsql.adapter.locations import Locations, locate
+from mzsql.adapter.environment.closing import close_all
+from mzsql.adapter.environment.environment import Environment
+from mzsql.adapter.environment.locations import Locations, locate
+from mzsql.adapter.peek.results import Result, as_columns
 from mzsql.adapter.reader import EnvironmentReader
-from mzsql.adapter.results import Result, as_columns
-from mzsql.adapter.session import Notice, Session
-from mzsql.adapter.subscribe import Subscription
+from mzsql.adapter.session.copy_paths import ANYWHERE, CopyPaths
+from mzsql.adapter.session.session import Notice, Session
+from mzsql.adapter.subscribe.subscription import Subscription
 from mzsql.dbapi import arguments
 from mzsql.dbapi.cursor import Cursor
 from mzsql.dbapi.errors import InterfaceError, ProgrammingError, user_errors

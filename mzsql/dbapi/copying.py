@@ -14,7 +14,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from mzsql.adapter.copy_to import CopyOut
+from mzsql.adapter.statements.copy_to import CopyOut
 from mzsql.dbapi import arguments
 from mzsql.dbapi.errors import ProgrammingError, user_errors
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from mzsql.adapter.copy_to import CopyOut
-from mzsql.adapter.results import Result, as_columns
-from mzsql.adapter.subscribe import Subscription
+from mzsql.adapter.peek.results import Result, as_columns
+from mzsql.adapter.statements.copy_to import CopyOut
+from mzsql.adapter.subscribe.subscription import Subscription
 from mzsql.dbapi import arguments
 from mzsql.dbapi.copying import Copy
 from mzsql.dbapi.errors import (

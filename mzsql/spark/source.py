@@ -28,8 +28,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from mzsql.adapter.peek.results import expand, named
 from mzsql.adapter.reader import EnvironmentReader, RelationInfo, open_read_only
-from mzsql.adapter.results import expand, named
 from mzsql.compute.relations import spark_schema
 from mzsql.location import shown_url
 from mzsql.repr.errors import DatatypeMismatch, InvalidParameter

@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 
 from mzsql.adapter.coordinator import Coordinator
-from mzsql.adapter.environment import Environment
-from mzsql.adapter.locations import locate
-from mzsql.adapter.results import Result
-from mzsql.adapter.session import Session
+from mzsql.adapter.environment.environment import Environment
+from mzsql.adapter.environment.locations import locate
+from mzsql.adapter.peek.results import Result
+from mzsql.adapter.session.session import Session
 from mzsql.location import consensus_around
 
 HANG = 60.0

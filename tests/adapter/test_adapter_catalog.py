@@ -10,9 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from mzsql.adapter import catalog as cat
-from mzsql.adapter.catalog import CatalogState, DurableCatalog, Item, Meta
-from mzsql.adapter.durable_map import HELD_STEPS, DurableMap
+from mzsql.catalog import state as cat
+from mzsql.catalog.durable_map import HELD_STEPS, DurableMap
+from mzsql.catalog.state import CatalogState, DurableCatalog, Item, Meta
 from mzsql.location import Determinate, Versioned, open_blob, open_consensus
 from mzsql.location.mem import MemConsensus
 from mzsql.persist import PersistClient, Settings

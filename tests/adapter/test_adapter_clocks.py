@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from mzsql.adapter.coordinator import Coordinator
-from mzsql.adapter.environment import Environment
-from mzsql.adapter.locations import locate
-from mzsql.adapter.session import Session
+from mzsql.adapter.environment.environment import Environment
+from mzsql.adapter.environment.locations import locate
+from mzsql.adapter.session.session import Session
 from mzsql.oracle import MAX_AHEAD_MS, ClockSkew
 from mzsql.persist import SystemClock
 

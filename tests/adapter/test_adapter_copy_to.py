@@ -290,7 +290,7 @@ def test_data_needs_copy_and_copy_needs_data(con):
 
 
 def test_a_store_gets_files_of_bounded_size(con, s3_url, monkeypatch):
-    monkeypatch.setattr("mzsql.adapter.copy_to.FILE_ROWS", 40)
+    monkeypatch.setattr("mzsql.adapter.statements.copy_to.FILE_ROWS", 40)
     con.execute("CREATE TABLE r (i int)")
     con.execute("INSERT INTO r SELECT x FROM generate_series(1, 100) AS g(x)")
     assert con.execute(f"COPY r TO '{s3_url}' WITH (FORMAT parquet)").statusmessage == "COPY 100"

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from mzsql.adapter.catalog import CatalogState, Item
 from mzsql.adapter.coordinator import Coordinator
-from mzsql.adapter.dataflows import Dataflows
-from mzsql.adapter.environment import Environment
-from mzsql.adapter.expression_cache import GlobalExpressions
-from mzsql.adapter.locations import locate
-from mzsql.adapter.planner import Planner
-from mzsql.adapter.session import Session
+from mzsql.adapter.dataflows.dataflows import Dataflows
+from mzsql.adapter.environment.environment import Environment
+from mzsql.adapter.environment.expression_cache import GlobalExpressions
+from mzsql.adapter.environment.locations import locate
+from mzsql.adapter.planning.planner import Planner
+from mzsql.adapter.session.session import Session
+from mzsql.catalog.state import CatalogState, Item
 from mzsql.repr.ids import GlobalId
 from mzsql.transform import OptimizerFeatures
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import mzsql
-from mzsql.adapter import environment
-from mzsql.adapter.environment import Environment
-from mzsql.adapter.group_commit import GroupCommit
-from mzsql.adapter.locations import locate
+from mzsql.adapter.commit.group_commit import GroupCommit
+from mzsql.adapter.environment import environment
+from mzsql.adapter.environment.environment import Environment
+from mzsql.adapter.environment.locations import locate
 from mzsql.oracle.errors import OracleReadOnly
 from mzsql.storage import WriteAheadLog
 

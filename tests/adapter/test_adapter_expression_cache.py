@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from mzsql.adapter import catalog as cat
-from mzsql.adapter.catalog import CatalogState, Item
-from mzsql.adapter.catalog_objects import Schema
-from mzsql.adapter.expression_cache import (
+from mzsql.adapter.environment.expression_cache import (
     ExpressionCache,
     GlobalExpressions,
     LocalExpression,
     dependents_of_index,
 )
+from mzsql.catalog import state as cat
+from mzsql.catalog.objects import Schema
+from mzsql.catalog.state import CatalogState, Item
 from mzsql.expr.dataflow import MaterializedViewExport, MirDataflow, MirObject, MirSource
 from mzsql.expr.relation import Filter, Get, Reduce, TopK
 from mzsql.expr.scalar import AggregateExpr, Call, Column, ColumnOrder, Literal

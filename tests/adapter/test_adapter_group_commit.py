@@ -21,7 +21,7 @@ from commit_kit import (
     opened,
 )
 
-from mzsql.adapter.session import Session
+from mzsql.adapter.session.session import Session
 from mzsql.location import Determinate, Indeterminate
 from mzsql.repr.errors import (
     CommitOutcomeUnknown,
@@ -548,7 +548,7 @@ def test_a_drop_during_a_commit_leaves_nothing_in_the_log(
 
 
 def test_what_a_dropper_that_died_left_in_the_log_is_taken_out(tmp_path: Path) -> None:
-    from mzsql.adapter import catalog as cat
+    from mzsql.catalog import state as cat
 
     with opened(tmp_path / "env") as (place,):
         place.run("CREATE TABLE t (a int); CREATE TABLE u (a int); INSERT INTO t VALUES (1)")
@@ -565,7 +565,7 @@ def test_what_a_dropper_that_died_left_in_the_log_is_taken_out(tmp_path: Path) -
 
 
 def test_a_commit_that_fails_leaves_the_sweep_of_dropped_tables_to_the_next(tmp_path: Path) -> None:
-    from mzsql.adapter import catalog as cat
+    from mzsql.catalog import state as cat
 
     with opened(tmp_path / "env") as (place,):
         place.run("CREATE TABLE t (a int); CREATE TABLE u (a int); INSERT INTO t VALUES (1)")

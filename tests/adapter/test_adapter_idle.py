@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 
 import mzsql
-from mzsql.adapter import dataflows, leader, opening
+from mzsql.adapter.dataflows import dataflows
+from mzsql.adapter.environment import leader, opening
 from mzsql.location import (
     Determinate,
     blob_around,

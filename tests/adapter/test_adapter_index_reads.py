@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 
 from mzsql.adapter.coordinator import Coordinator
-from mzsql.adapter.environment import Environment
-from mzsql.adapter.index_reads import IndexReads
-from mzsql.adapter.locations import locate
-from mzsql.adapter.peek import Limits
-from mzsql.adapter.session import Session
+from mzsql.adapter.environment.environment import Environment
+from mzsql.adapter.environment.locations import locate
+from mzsql.adapter.peek.index_reads import IndexReads
+from mzsql.adapter.peek.peeker import Limits
+from mzsql.adapter.session.session import Session
 from mzsql.repr.errors import DataError
 from mzsql.repr.frontier import Frontier, Timestamp
 from mzsql.repr.ids import GlobalId

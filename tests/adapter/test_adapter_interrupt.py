@@ -10,8 +10,8 @@ import pytest
 from commit_kit import Place, opened
 from ctrl_c_kit import ctrl_c_at
 
-from mzsql.adapter.interrupt import NO_LIMIT, Interrupt, Watch, current, running
-from mzsql.adapter.session import Session
+from mzsql.adapter.environment.interrupt import NO_LIMIT, Interrupt, Watch, current, running
+from mzsql.adapter.session.session import Session
 from mzsql.location import seconds_left
 from mzsql.repr.errors import QueryCanceled
 

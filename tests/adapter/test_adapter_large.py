@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mzsql.adapter import outflow
 from mzsql.adapter.coordinator import Coordinator
-from mzsql.adapter.duckdb_pool import PIECE_ROWS
-from mzsql.adapter.environment import Environment
-from mzsql.adapter.locations import locate
-from mzsql.adapter.outflow import Limits
-from mzsql.adapter.session import Session
+from mzsql.adapter.environment.environment import Environment
+from mzsql.adapter.environment.locations import locate
+from mzsql.adapter.peek import outflow
+from mzsql.adapter.peek.duckdb_pool import PIECE_ROWS
+from mzsql.adapter.peek.outflow import Limits
+from mzsql.adapter.session.session import Session
 from mzsql.repr.errors import DataError, NotNullViolation, ResultTooLarge
 from mzsql.storage import Collections
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from mzsql.adapter import leader
-from mzsql.adapter.catalog import DurableCatalog
-from mzsql.adapter.leader import ALONE_MS, LEASE_MS, RENEW_MS, Leadership
+from mzsql.adapter.environment import leader
+from mzsql.adapter.environment.leader import ALONE_MS, LEASE_MS, RENEW_MS, Leadership
+from mzsql.catalog.state import DurableCatalog
 from mzsql.location import open_blob, open_consensus
 from mzsql.persist import PersistClient, SystemClock
 

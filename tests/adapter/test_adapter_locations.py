@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mzsql.adapter.catalog import put
-from mzsql.adapter.environment import Environment
-from mzsql.adapter.locations import BLOB_MARKER, MARKER, locate
+from mzsql.adapter.environment.environment import Environment
+from mzsql.adapter.environment.locations import BLOB_MARKER, MARKER, locate
+from mzsql.catalog.state import put
 from mzsql.frontend.dialect import Dialect
 from mzsql.location import InvalidUrl
 from mzsql.repr.errors import EnvironmentRefused, InvalidParameter, Unsupported
@@ -89,9 +89,9 @@ def test_a_newer_format_is_refused_untouched(
 ) -> None:
     env_path = tmp_path / "env"
     with monkeypatch.context() as newer:
-        newer.setattr("mzsql.adapter.catalog.FORMAT_VERSION", 2)
+        newer.setattr("mzsql.catalog.state.FORMAT_VERSION", 2)
         if where == "marker":
-            newer.setattr("mzsql.adapter.locations.FORMAT_VERSION", 2)
+            newer.setattr("mzsql.adapter.environment.locations.FORMAT_VERSION", 2)
         Environment.open(locate(env_path)).close()
     before = tree(env_path / "blob")
     marker = (env_path / MARKER).read_bytes()

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 import mzsql
-from mzsql.adapter import catalog as cat
-from mzsql.adapter.catalog_objects import Schema
+from mzsql.catalog import state as cat
+from mzsql.catalog.objects import Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

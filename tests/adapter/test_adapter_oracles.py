@@ -14,9 +14,9 @@ import pytest
 
 import mzsql
 from mzsql.adapter.coordinator import Coordinator
-from mzsql.adapter.environment import Environment
-from mzsql.adapter.locations import locate
-from mzsql.adapter.session import Session
+from mzsql.adapter.environment.environment import Environment
+from mzsql.adapter.environment.locations import locate
+from mzsql.adapter.session.session import Session
 from mzsql.location.keys import ORACLE_KEYS
 from mzsql.persist import SystemClock
 

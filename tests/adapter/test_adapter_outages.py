@@ -12,10 +12,10 @@ import pytest
 
 import mzsql
 from mzsql.adapter.coordinator import Coordinator
-from mzsql.adapter.environment import Environment
-from mzsql.adapter.locations import locate
-from mzsql.adapter.session import Session
-from mzsql.adapter.subscribe import Subscription
+from mzsql.adapter.environment.environment import Environment
+from mzsql.adapter.environment.locations import locate
+from mzsql.adapter.session.session import Session
+from mzsql.adapter.subscribe.subscription import Subscription
 from mzsql.location import Determinate, LocationError
 from mzsql.repr.errors import QueryCanceled
 from mzsql.repr.ids import GlobalId

@@ -10,7 +10,7 @@ from decimal import Decimal
 import pytest
 
 import mzsql
-from mzsql.adapter.plugin_relations import MAX_ROWS
+from mzsql.catalog.plugin_relations import MAX_ROWS
 from mzsql.location import (
     PluginColumn,
     PluginRelation,

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from mzsql.adapter.coordinator import Coordinator
-from mzsql.adapter.environment import Environment
-from mzsql.adapter.locations import locate
-from mzsql.adapter.seams import HydrationSink, register_managed
-from mzsql.adapter.session import Session
+from mzsql.adapter.environment.environment import Environment
+from mzsql.adapter.environment.locations import locate
+from mzsql.adapter.environment.seams import HydrationSink, register_managed
+from mzsql.adapter.session.session import Session
 from mzsql.compute import ObjectHydrationStatus, OperatorHydrationStatus
 from mzsql.repr.errors import SqlError
 from mzsql.repr.ids import GlobalId

@@ -9,10 +9,10 @@ import pytest
 from step_kit import Stepper
 
 from mzsql.adapter.coordinator import Coordinator
-from mzsql.adapter.environment import Environment
-from mzsql.adapter.locations import locate
-from mzsql.adapter.seams import CatalogArrangements
-from mzsql.adapter.session import Session
+from mzsql.adapter.environment.environment import Environment
+from mzsql.adapter.environment.locations import locate
+from mzsql.adapter.environment.seams import CatalogArrangements
+from mzsql.adapter.session.session import Session
 
 SMALL, TIMES = 5_000, 10
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pytest
 
 import mzsql
-from mzsql.adapter import opening
+from mzsql.adapter.environment import opening
 from mzsql.location import blob_around, open_blob
 from mzsql.oracle.errors import OracleReadOnly
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import mzsql
-from mzsql.adapter import dataflows
+from mzsql.adapter.dataflows import dataflows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mzsql.adapter.coordinator import Coordinator
-from mzsql.adapter.environment import Environment
-from mzsql.adapter.locations import locate
-from mzsql.adapter.plan_cache import PlannedQuery
-from mzsql.adapter.session import Session
-from mzsql.adapter.snapshots import SnapshotCache
+from mzsql.adapter.environment.environment import Environment
+from mzsql.adapter.environment.locations import locate
+from mzsql.adapter.peek.plan_cache import PlannedQuery
+from mzsql.adapter.peek.snapshots import SnapshotCache
+from mzsql.adapter.session.session import Session
 from mzsql.repr.errors import DataError
 from mzsql.repr.frontier import Timestamp
 

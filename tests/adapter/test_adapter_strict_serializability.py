@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from commit_kit import Place, in_threads, opened
 
-from mzsql.adapter.session import Session
+from mzsql.adapter.session.session import Session
 from mzsql.repr.errors import TransactionError
 from mzsql.testing.serializability import Append, Read, Transaction, check
 

@@ -96,7 +96,7 @@ def test_what_comes_out_adds_up_to_the_query_at_every_time(con, seed, monkeypatc
     if seed:
         # The state of the dataflows is consolidated whenever it has doubled.
         monkeypatch.setattr("mzsql.compute.transient._CONSOLIDATE_ROWS", 1)
-        monkeypatch.setattr("mzsql.adapter.subscribe.STEP_ROWS", seed)
+        monkeypatch.setattr("mzsql.adapter.subscribe.subscription.STEP_ROWS", seed)
     rng = random.Random(seed)
     model = Model()
     for name in "tu":
@@ -411,7 +411,7 @@ def test_arrow_batches_carry_the_same_rows(t):
 
 
 def test_a_burst_is_read_in_several_steps_and_loses_nothing(t, monkeypatch):
-    monkeypatch.setattr("mzsql.adapter.subscribe.STEP_ROWS", 5)
+    monkeypatch.setattr("mzsql.adapter.subscribe.subscription.STEP_ROWS", 5)
     text = "SUBSCRIBE (SELECT k, count(*) FROM t GROUP BY k)"
     with t.subscribe(text) as cursor:
         for i in range(12):

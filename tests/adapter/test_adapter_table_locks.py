@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mzsql.adapter.dml import lock_modes
-from mzsql.adapter.interrupt import Interrupt
-from mzsql.adapter.table_locks import EXCLUSIVE, READ, WRITE, TableLocks
+from mzsql.adapter.commit.table_locks import EXCLUSIVE, READ, WRITE, TableLocks
+from mzsql.adapter.environment.interrupt import Interrupt
+from mzsql.adapter.statements.dml import lock_modes
 from mzsql.repr.errors import QueryCanceled
 from mzsql.repr.ids import GlobalId
 

@@ -16,20 +16,20 @@ from commit_kit import opened
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mzsql.adapter import opening
 from mzsql.adapter.coordinator import Coordinator
-from mzsql.adapter.environment import Environment
-from mzsql.adapter.explain_timestamp import explained
-from mzsql.adapter.interrupt import Interrupt, running
-from mzsql.adapter.locations import locate
-from mzsql.adapter.session import Session
-from mzsql.adapter.timestamps import (
+from mzsql.adapter.environment import opening
+from mzsql.adapter.environment.environment import Environment
+from mzsql.adapter.environment.interrupt import Interrupt, running
+from mzsql.adapter.environment.locations import locate
+from mzsql.adapter.planning.explain_timestamp import explained
+from mzsql.adapter.planning.timestamps import (
     Determination,
     Question,
     SourceFrontiers,
     determine,
     needs_oracle,
 )
+from mzsql.adapter.session.session import Session
 from mzsql.location import blob_around, consensus_around, open_blob, open_consensus, open_oracle
 from mzsql.repr.errors import InvalidParameter, NotReadable, QueryCanceled
 from mzsql.repr.ids import GlobalId

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from locks_kit import once_somebody_waits
 
-from mzsql.adapter.interrupt import WATCH, Interrupt
-from mzsql.adapter.session import Session
-from mzsql.adapter.table_locks import EXCLUSIVE
-from mzsql.adapter.variables import VARIABLES, milliseconds, value_for
+from mzsql.adapter.commit.table_locks import EXCLUSIVE
+from mzsql.adapter.environment.interrupt import WATCH, Interrupt
+from mzsql.adapter.session.session import Session
+from mzsql.catalog.settings import VARIABLES, milliseconds, value_for
 from mzsql.frontend import parse_statements
 from mzsql.repr.errors import (
     IdleInTransactionTimeout,

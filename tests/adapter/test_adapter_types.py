@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 import mzsql
-from mzsql.adapter.catalog import Item
+from mzsql.catalog.state import Item
 from mzsql.dbapi import Connection
 
 _TYPES = """CREATE TYPE ints AS LIST (ELEMENT TYPE = int4);

@@ -9,8 +9,8 @@ import pytest
 from locks_kit import once_somebody_waits
 
 import mzsql
-from mzsql.adapter.interrupt import Interrupt
-from mzsql.adapter.table_locks import EXCLUSIVE
+from mzsql.adapter.commit.table_locks import EXCLUSIVE
+from mzsql.adapter.environment.interrupt import Interrupt
 
 
 def test_cancel_ends_the_statement_and_leaves_the_connection_usable(tmp_path: Path) -> None:

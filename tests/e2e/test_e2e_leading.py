@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import mzsql
-from mzsql.adapter.leader import LEASE_MS
+from mzsql.adapter.environment.leader import LEASE_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,9 +16,9 @@ import pytest
 
 import mzsql
 from mzsql.adapter import reader
-from mzsql.adapter.environment import Environment
-from mzsql.adapter.locations import locate
-from mzsql.adapter.timestamps import Timestamps
+from mzsql.adapter.environment.environment import Environment
+from mzsql.adapter.environment.locations import locate
+from mzsql.adapter.planning.timestamps import Timestamps
 from mzsql.repr.errors import UndefinedTable
 from mzsql.storage import TableShard, WriteAheadLog
 

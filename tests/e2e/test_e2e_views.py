@@ -137,9 +137,9 @@ def test_a_view_that_nobody_maintains_says_so(env: str, spark: SparkSession) -> 
                 textwrap.dedent(
                     f"""
                     from mzsql.adapter.coordinator import Coordinator
-                    from mzsql.adapter.environment import Environment
-                    from mzsql.adapter.locations import locate
-                    from mzsql.adapter.session import Session
+                    from mzsql.adapter.environment.environment import Environment
+                    from mzsql.adapter.environment.locations import locate
+                    from mzsql.adapter.session.session import Session
                     env = Environment.open(locate({env!r}))
                     serving = Coordinator(env, spark=None)
                     serving.execute(Session(), "INSERT INTO t VALUES (5)")

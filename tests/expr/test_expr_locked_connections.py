@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import mzsql
-from mzsql.adapter.duckdb_pool import DuckDbPool
+from mzsql.adapter.peek.duckdb_pool import DuckDbPool
 from mzsql.compute.driver import Driver
 from mzsql.compute.transient import bounded_connection
 from mzsql.expr.engines import locked_connection, scratch_directory

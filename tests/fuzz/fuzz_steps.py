@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mzsql.adapter import dataflows
+from mzsql.adapter.dataflows import dataflows
 from mzsql.compute import flows
 from mzsql.compute.controller import ComputeController
 from mzsql.compute.hydration import Hydration

@@ -111,7 +111,7 @@ def test_no_error_of_the_connection_or_the_command_shows_a_secret(
     embedded = Registry(discover=False)  # the other plugins would look for the host
     for name in ("file", "sqlite"):
         embedded.register(name, importlib.import_module(f"mzsql.location.{name}"))
-    for place in ("mzsql.location.registry", "mzsql.adapter.opening"):
+    for place in ("mzsql.location.registry", "mzsql.adapter.environment.opening"):
         monkeypatch.setattr(f"{place}.default_registry", lambda: embedded)
     sound = {
         "blob": f"file:{tmp_path}/blob",

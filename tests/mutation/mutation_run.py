@@ -54,7 +54,7 @@ ROOMS: dict[str, Room] = {
         ("tests/storage", "tests/threads", "tests/adapter", "tests/dbapi", "tests/e2e"),
     ),
     "oracle": Room(
-        ("mzsql/oracle/**/*.py", "mzsql/adapter/oracles.py"),
+        ("mzsql/oracle/**/*.py", "mzsql/adapter/environment/oracles.py"),
         ("tests/oracle", "tests/testing", "tests/adapter", "plugins/mzsql-postgres/tests"),
     ),
     "render": Room(

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from render_runner import Runner, duck, relation
 
-from mzsql.adapter.planner import fold_finishing
+from mzsql.adapter.planning.planner import fold_finishing
 from mzsql.expr.dataflow import MaterializedViewExport, MirSource
 from mzsql.expr.engines import duckdb_connection
 from mzsql.expr.evaluate import Evaluator

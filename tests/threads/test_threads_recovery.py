@@ -14,9 +14,9 @@ from prometheus_client import REGISTRY
 
 import mzsql
 from mzsql.adapter.coordinator import Coordinator
-from mzsql.adapter.environment import Environment
-from mzsql.adapter.locations import locate
-from mzsql.adapter.session import Session
+from mzsql.adapter.environment.environment import Environment
+from mzsql.adapter.environment.locations import locate
+from mzsql.adapter.session.session import Session
 from mzsql.compute import ComputeSettings
 from mzsql.compute.controller import ComputeController
 from mzsql.location import Indeterminate, blob_around, consensus_around

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mzsql.adapter.builtin import Builtin, builtins
+from mzsql.catalog.builtin import Builtin, builtins
 from mzsql.cli.script import expand
 from mzsql.frontend import parse_statements
 

@@ -1,0 +1,1 @@
+"""The dataflows that this process runs while it leads the environment."""

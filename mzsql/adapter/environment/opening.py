@@ -1,0 +1,123 @@
+"""What stands at the beginning of an open environment: its stores, its entry in the catalog, the deploy generation it is opened by.
+
+Promise: nothing is written before it is certain that what is there is an environment of a format that is understood, and the one asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Mapping
+
+import msgspec
+
+from mzsql.adapter.environment.leader import this_process
+from mzsql.adapter.environment.locations import Locations, check_blob, mark_blob, refuse_newer
+from mzsql.catalog import state as cat
+from mzsql.catalog.durable_map import Change
+from mzsql.catalog.objects import SIZES
+from mzsql.catalog.state import CatalogState, DurableCatalog, Meta
+from mzsql.location import Blob, default_registry
+from mzsql.persist import PersistClient, Settings, SystemClock
+from mzsql.repr.errors import EnvironmentRefused, InternalError, InvalidParameter
+
+DEFAULT_SIZE = "2"
+
+#: Builtin sources that are storage-managed collections, with whether they mirror state (else they are histories).
+MANAGED: Mapping[tuple[str, str], bool] = {
+    ("mz_internal", "mz_compute_operator_hydration_statuses_per_worker"): True,
+    ("mz_internal", "mz_compute_hydration_statuses"): True,
+}
+
+
+def open_persist(
+    locations: Locations,
+    undo: contextlib.ExitStack,
+    settings: Settings | None,
+    clock: SystemClock,
+) -> PersistClient:
+    """The shards' client, with what closes it in `undo`."""
+    registry = default_registry()
+    blob = registry.open_blob(locations.blob)
+    undo.callback(blob.close)
+    consensus = registry.open_consensus(locations.consensus)
+    undo.callback(consensus.close)
+    persist = PersistClient(
+        blob,
+        consensus,
+        clock=clock,
+        settings=settings,
+        blob_url=locations.blob,
+        consensus_url=locations.consensus,
+    )
+    undo.callback(persist.close)
+    return persist
+
+
+def join_deployment(catalog: DurableCatalog, wanted: int | None) -> tuple[int, bool]:
+    """The deploy generation of a process that opens, and whether that is yet to be promoted."""
+    state = catalog.state
+    if wanted is not None and not 0 <= wanted < 1 << 63:
+        raise InvalidParameter(f"a deploy generation is a number from 0 on, not {wanted}")
+    generation = state.generation if wanted is None else wanted
+    cat.check_generation(state, generation)
+    catalog.generation = generation
+    # A new environment has no generation to replace.
+    return generation, state.meta is not None and generation > state.generation
+
+
+def check_entry(
+    catalog: DurableCatalog,
+    persist: PersistClient,
+    blob: Blob,
+    locations: Locations,
+    now: int,
+    *,
+    read_only: bool,
+) -> Meta:
+    """The environment's entry, written where it is new; refuses what is not ours to open."""
+    where = locations.where
+    meta = catalog.state.meta
+    if meta is None and read_only:
+        raise EnvironmentRefused(f"there is no mzsql environment at {where}")
+    if meta is not None:
+        refuse_newer(meta.format_version, where)
+        if locations.environment_id not in (None, meta.environment_id):
+            raise EnvironmentRefused(
+                f"{where} holds the catalog of another environment ({meta.environment_id}, not {locations.environment_id})"
+            )
+        check_blob(blob, locations, meta.environment_id, marked=meta.blob_marked)
+    fresh = Meta(
+        environment_id=locations.environment_id or str(uuid.uuid4()),
+        format_version=cat.FORMAT_VERSION,
+        wal_shard=persist.new_shard_id(),
+        cache_shard=persist.new_shard_id(),
+        created_at=now,
+    )
+    missing = {f"{s}.{n}": persist.new_shard_id() for s, n in MANAGED}
+
+    def bootstrap(state: CatalogState) -> tuple[Change, None]:
+        change = dict(
+            cat.bootstrap(state, fresh, size=DEFAULT_SIZE, workers=SIZES[DEFAULT_SIZE].total)
+        )
+        if state.meta is None and catalog.generation:
+            change.update(cat.promote(state, catalog.generation, this_process(), now))
+        for name, shard in missing.items():
+            if name not in state.managed:
+                change.update([cat.put("managed", name, shard)])
+        return change, None
+
+    if meta is None and catalog.sync().meta is None:
+        # Whoever makes the environment at this moment marks the Blob store only after it is in the catalog.
+        check_blob(blob, locations, fresh.environment_id)
+    if not read_only:
+        catalog.transact(bootstrap)
+    meta = catalog.state.meta
+    if meta is None:
+        raise InternalError("the catalog has no entry of its environment")
+    if not (meta.blob_marked or read_only):
+        mark_blob(blob, locations, meta.environment_id)
+        meta = msgspec.structs.replace(meta, blob_marked=True)
+        marked = dict([cat.put("meta", "environment", meta)])
+        catalog.transact(lambda _: (marked, None))
+    return meta

@@ -1,0 +1,222 @@
+"""The timestamp oracles of an environment: the tables', whose implementation a setting chooses, and the catalog's.
+
+Promise: every process follows the setting ``timestamp_oracle`` at its next statement, and its timestamps go on above all that were handed
+out before (`mzsql.oracle.switching`). The catalog's oracle is opened when DDL first needs a time, so that whoever only reads and writes
+asks it nothing: that the catalog is read as it is now its shard sees to.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import cast
+
+from mzsql.adapter.environment.leader import this_process
+from mzsql.adapter.environment.locations import Locations
+from mzsql.catalog import state as cat
+from mzsql.catalog.durable_map import Change
+from mzsql.catalog.state import CatalogState, DurableCatalog
+from mzsql.location import Consensus, TimestampOracle
+from mzsql.oracle import (
+    CATALOG,
+    EPOCH_MS,
+    IMPLEMENTATIONS,
+    BoundedClock,
+    SkewGuard,
+    SwitchingOracle,
+    Wish,
+    open_oracle,
+    open_switching_oracle,
+)
+from mzsql.oracle.reservation import Implementation
+from mzsql.persist import Clock
+from mzsql.repr.errors import InvalidParameter
+
+#: System settings: which implementation serves timestamps, and whether a way back to serving them from memory is kept open.
+TIMESTAMP_ORACLE = "timestamp_oracle"
+WAY_BACK = "timestamp_oracle_way_back"
+_DEFAULT: Implementation = "distributed"
+_BOOLEANS = {"on": True, "true": True, "off": False, "false": False}
+
+
+def wish_of(state: CatalogState) -> Wish:
+    """What the catalog says about the oracle."""
+    settings = state.system_settings
+    implementation = settings.get(TIMESTAMP_ORACLE, _DEFAULT)
+    way_back = settings.get(WAY_BACK, "off")
+    return Wish(
+        cast("Implementation", implementation),
+        _BOOLEANS.get(way_back, False),
+        state.counters.get(TIMESTAMP_ORACLE, 0),
+    )
+
+
+ORACLE_SETTINGS = (TIMESTAMP_ORACLE, WAY_BACK)
+"""The settings of the system that concern the oracle."""
+
+
+def alter_oracle(state: CatalogState, name: str, values: Sequence[str] | None) -> Change | None:
+    """What ALTER SYSTEM does to a setting of the oracle; None where ``name`` is none of them.
+
+    Args:
+        state: the catalog.
+        name: the setting, or ``all``, of which this is what concerns the oracle.
+        values: None: back to the default.
+
+    Raises:
+        InvalidParameter: a value that it cannot have.
+    """
+    if name not in (TIMESTAMP_ORACLE, WAY_BACK, "all"):
+        return None
+    changed: dict[str, str | None] = {}
+    if name == "all":
+        changed = {
+            one: None for one in (TIMESTAMP_ORACLE, WAY_BACK) if one in state.system_settings
+        }
+    elif values is None:
+        changed[name] = None
+    else:
+        value = ", ".join(values).lower()
+        allowed = IMPLEMENTATIONS if name == TIMESTAMP_ORACLE else ("on", "off", "true", "false")
+        if value not in allowed:
+            raise InvalidParameter(
+                f'invalid value for parameter "{name}": "{value}"',
+                hint=f"Available values: {', '.join(allowed)}.",
+            )
+        changed[name] = value
+    change: dict[str, bytes | None] = {}
+    for one, value_or_none in changed.items():
+        if value_or_none is None:
+            change[f"setting/{one}"] = None
+        else:
+            change.update([cat.put("setting", one, value_or_none)])
+    if TIMESTAMP_ORACLE in changed:
+        before = state.system_settings.get(TIMESTAMP_ORACLE, _DEFAULT)
+        if before != (changed[TIMESTAMP_ORACLE] or _DEFAULT):
+            # A process that looks away may find the value that it knew, and must notice all the same.
+            change.update(cat.allocate(state, TIMESTAMP_ORACLE)[1])
+    return change
+
+
+class Setting:
+    """What the catalog says about the oracle, as last seen: kept apart, as the catalog is locked while somebody asks for its news."""
+
+    def __init__(self, catalog: DurableCatalog) -> None:
+        self._catalog = catalog
+        self.wish = wish_of(catalog.state)
+
+    def see(self, state: CatalogState) -> None:
+        """The catalog was read."""
+        wish = wish_of(state)
+        if wish.step >= self.wish.step:
+            self.wish = wish
+
+    def ask(self) -> Wish:
+        """What it says now."""
+        self.see(self._catalog.sync())
+        return self.wish
+
+
+class TableOracle(SkewGuard):
+    """The oracle of tables: guarded against fast clocks, over whatever the setting names.
+
+    Args:
+        switching: the implementation in force.
+        clock: the wall clock in milliseconds that it was opened with.
+        setting: what it follows.
+    """
+
+    def __init__(self, switching: SwitchingOracle, clock: BoundedClock, setting: Setting) -> None:
+        super().__init__(switching, clock)
+        self._switching = switching
+        self._setting = setting
+
+    def see(self, state: CatalogState) -> None:
+        """Follow the catalog, from the next operation on."""
+        self._setting.see(state)
+
+    @property
+    def alone(self) -> bool:
+        """Whether timestamps come from this process's memory."""
+        return self._switching.alone
+
+    @property
+    def due(self) -> bool:
+        """Whether the next operation would switch, or fail; background work then waits for a statement."""
+        return self._switching.due
+
+    @property
+    def term(self) -> int:
+        """To be taken before a statement's first timestamp, for `confirm_leadership`."""
+        return self._switching.term
+
+    def confirm_leadership(self, term: int | None = None) -> None:
+        """As `SwitchingOracle.confirm_leadership`: to be called before results of timestamps read since ``term`` are returned."""
+        self._switching.confirm_leadership(term)
+
+    def adopt(self, ts: int) -> None:
+        """A write at ``ts`` is in the log already, whoever allocated its timestamp and whatever the clock says: apply it."""
+        self._switching.apply_write(ts)
+        self._clock.adopt(ts)
+
+
+def open_table_oracle(
+    locations: Locations,
+    consensus: Consensus,
+    catalog: DurableCatalog,
+    environment_id: str,
+    clock: Clock,
+    *,
+    read_only: bool,
+) -> TableOracle:
+    """The oracle of an environment's tables."""
+    setting = Setting(catalog)
+    now = BoundedClock(clock.now_ms, monotonic=clock.monotonic)
+    switching = open_switching_oracle(
+        locations.oracle,
+        consensus,
+        environment_id,
+        this_process(),
+        wish=lambda: setting.wish,
+        ask=setting.ask,
+        timeline=EPOCH_MS,
+        now=now,
+        read_only=read_only,
+    )
+    return TableOracle(switching, now, setting)
+
+
+class CatalogOracle:
+    """The times of DDL: strictly increasing over all processes. Opened at first use. Thread-safe.
+
+    Args:
+        url: where the environment's oracle is.
+        clock: the wall clock and the monotonic one.
+    """
+
+    def __init__(self, url: str, clock: Clock) -> None:
+        self._url = url
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._opened: TimestampOracle | None = None
+
+    def ddl_timestamp(self) -> int:
+        """A time for what DDL makes: later than every one before, in whichever process.
+
+        Raises:
+            ClockSkew: this machine's clock is fast.
+        """
+        with self._lock:
+            if self._opened is None:
+                self._opened = open_oracle(
+                    self._url, CATALOG, self._clock.now_ms, monotonic=self._clock.monotonic
+                )
+            opened = self._opened
+        return opened.write_ts()
+
+    def close(self) -> None:
+        """Close it if it is open. Idempotent."""
+        with self._lock:
+            opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.close()

@@ -1,0 +1,60 @@
+"""Queries whose answer is known when they are planned: the rows of a constant, in order.
+
+Promise: the rows that an engine would give, and in its order. Numerics that no column holds (more than 38 digits, NaN) come out whole, as
+texts in their column (`mzsql.adapter.peek.results.constant_table`); only then are rows put in order here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+
+from mzsql.adapter.peek.results import constant_table
+from mzsql.adapter.peek.row_reads import projected
+from mzsql.expr.exact import is_held
+from mzsql.expr.order import in_order
+from mzsql.expr.relation import RowSetFinishing
+from mzsql.lir.plan import Constant
+from mzsql.repr.datum import Datum, Row
+from mzsql.repr.evaluation import failed
+from mzsql.repr.tables import piece
+from mzsql.repr.types import ColumnType
+
+
+def answered(constant: Constant, finishing: RowSetFinishing) -> pa.Table | None:
+    """The answer, columns c0 …; None where an engine is to put the rows in order.
+
+    Raises:
+        DataError: the constant is an error.
+    """
+    as_they_are = not finishing.order_by and finishing.limit is None
+    if constant.error is not None:
+        if as_they_are:
+            raise failed(constant.error)
+        return None
+    rows = constant.rows
+    if not as_they_are:
+        if all(_is_held(row, constant.columns) for row, _ in rows):
+            return None
+        rows = _ordered(rows, finishing, constant.columns)
+    made = constant_table(rows, constant.columns, spelled=True)
+    return projected(piece(made, finishing.offset, finishing.limit), finishing)
+
+
+def _is_held(row: Row, columns: Sequence[ColumnType]) -> bool:
+    return all(is_held(value, column.type) for value, column in zip(row, columns, strict=True))
+
+
+def _ordered(
+    rows: Sequence[tuple[Row, int]], finishing: RowSetFinishing, columns: Sequence[ColumnType]
+) -> tuple[tuple[Row, int], ...]:
+    """In the finishing's order, ties broken by the whole row."""
+    asked = [(order.column, order.desc, order.nulls_last) for order in finishing.order_by]
+    asked += [(i, False, True) for i in range(len(columns))]
+    keys = [(_taking(i), columns[i].type, desc, last) for i, desc, last in asked]
+    return tuple(in_order(rows, keys))
+
+
+def _taking(column: int) -> Callable[[tuple[Row, int]], Datum]:
+    return lambda entry: entry[0][column]

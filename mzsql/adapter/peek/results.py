@@ -1,0 +1,190 @@
+"""Rows on their way out: from collections' updates to a result's rows, and from plans' constants to Arrow.
+
+Promise: a result is an Arrow table of the types of `mzsql.repr.types.arrow_schema`, its columns named as the query names them, a row for
+each copy. An error row fails the read with its message.
+"""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mzsql.expr.exact import is_held
+from mzsql.repr.datum import Datum, Row
+from mzsql.repr.decimals import carried
+from mzsql.repr.errors import InternalError
+from mzsql.repr.evaluation import failed
+from mzsql.repr.frontier import Timestamp
+from mzsql.repr.types import ColumnType, RelationDesc, SqlType, arrow_schema, arrow_type
+from mzsql.repr.values import arrow_value
+
+if TYPE_CHECKING:
+    from mzsql.adapter.statements.copy_to import CopyOut
+    from mzsql.adapter.subscribe.subscription import Subscription
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What a statement answers.
+
+    Attributes:
+        tag: PostgreSQL's command tag: ``SELECT 3``, ``INSERT 0 1``, ``CREATE TABLE``.
+        desc: names and types of the rows' columns; None where the statement has no rows.
+        rows: the rows.
+        count: rows returned or changed; -1 where neither makes sense.
+        ts: the time a query was read at, if at one.
+        stream: the rows of a SUBSCRIBE, as they come, instead of `rows`; who takes them closes it.
+        copy: the bytes of a COPY … TO STDOUT, instead of `rows`; of a SUBSCRIBE, then its rows are taken there.
+    """
+
+    tag: str
+    desc: RelationDesc | None = None
+    rows: pa.Table | None = None
+    count: int = -1
+    ts: Timestamp | None = None
+    stream: Subscription | None = None
+    copy: CopyOut | None = None
+
+    def close(self) -> None:
+        """End the rows that come later, where nobody takes them. Idempotent."""
+        if self.copy is not None:
+            self.copy.close()
+        if self.stream is not None:
+            self.stream.close()
+
+
+def expand(updates: pa.Table, name: str) -> pa.Table:
+    """Rows for consolidated updates at one time: each as often as its diff says, time, diff and error columns gone.
+
+    Raises:
+        DataError: the collection holds an error at that time.
+        InternalError: a row with a negative count.
+    """
+    rows, counts = counted(updates, name)
+    if counts is None:
+        return rows
+    return rows.take(pa.array(np.repeat(np.arange(len(counts)), counts)))
+
+
+def counted(updates: pa.Table, name: str) -> tuple[pa.Table, np.ndarray | None]:
+    """As `expand`, the copies not made yet: the different rows, and how often each is there; None: once, as without mz_diff."""
+    if "mz_error" in updates.column_names:
+        errors = updates.column("mz_error")
+        if errors.null_count < len(errors):
+            raise failed(pc.drop_null(errors)[0].as_py())
+        updates = updates.drop_columns(["mz_error"])
+    if "mz_diff" not in updates.column_names:
+        return updates, None
+    diffs = updates.column("mz_diff")
+    rows = updates.drop_columns([c for c in ("mz_time", "mz_diff") if c in updates.column_names])
+    if not len(diffs) or pc.all(pc.equal(diffs, 1)).as_py():
+        return rows, None
+    counts = diffs.to_numpy()
+    if counts.min() < 0:
+        raise InternalError(f"{name} holds a row {counts.min()} times")
+    return rows, counts
+
+
+def named(rows: pa.Table, desc: RelationDesc, *, spelled: bool = False) -> pa.Table:
+    """The columns under the relation's names, with exactly its Arrow types but for constants that come as texts where `spelled`."""
+    if not desc.arity:
+        return rows.select([])  # what is left of them is their number
+    schema = arrow_schema(desc.typ.columns)
+    columns = [
+        column if _as_is(column.type, field.type) else column.cast(field.type)
+        for column, field in zip(rows.columns, schema, strict=True)
+    ]
+    # Column names of a result may repeat, which only the list form of Table's constructor allows.
+    table = pa.table(columns, names=list(desc.names))
+    return table if spelled else as_columns(table, desc)
+
+
+def as_columns(rows: pa.Table, desc: RelationDesc) -> pa.Table:
+    """A result whose constants are in the columns' Arrow types, digits beyond a column's scale rounded.
+
+    Raises:
+        NotCarried: a constant that no column holds.
+    """
+    types = [column.type for column in desc.typ.columns]
+    if all(
+        not pa.types.is_string(given.type) or pa.types.is_string(arrow_type(typ))
+        for given, typ in zip(rows.columns, types, strict=False)
+    ):
+        return rows
+    columns = []
+    for given, typ in zip(rows.columns, types, strict=True):
+        wanted = arrow_type(typ)
+        if given.type != wanted and pa.types.is_string(given.type):
+            values = [None if v is None else arrow_value(v, typ) for v in given.to_pylist()]
+            columns.append(pa.chunked_array([pa.array(values, wanted)]))
+        else:
+            columns.append(given)
+    return pa.table(columns, names=rows.column_names)
+
+
+def _as_is(given: pa.DataType, wanted: pa.DataType) -> bool:
+    spelled = pa.types.is_string(given)
+    return bool(
+        given == wanted or (spelled and (pa.types.is_nested(wanted) or pa.types.is_decimal(wanted)))
+    )
+
+
+def _interval(value: Any) -> Any:
+    months, days, micros = str(value).split(" ")
+    return {"months": int(months), "days": int(days), "micros": int(micros)}
+
+
+def decoder(typ: SqlType) -> Callable[[Any], Any]:
+    """From a `Datum` that is not None to what Arrow takes for the type."""
+    match typ.kind:
+        case "numeric":
+            return lambda v: carried(v, typ)
+        case "uint8":
+            return lambda v: decimal.Decimal(v)
+        case "bytea":
+            return lambda v: bytes.fromhex(v)
+        case "date":
+            return lambda v: v
+        case "interval":
+            return _interval
+        case "list" | "array" | "map" | "record" | "range":
+            return lambda v: arrow_value(v, typ)
+        case _:
+            return lambda v: v
+
+
+def constant_table(
+    rows: Sequence[tuple[Row, int]], columns: Sequence[ColumnType], *, spelled: bool = False
+) -> pa.Table:
+    """The rows of a constant relation as columns c0 …, each copy a row.
+
+    Args:
+        rows: the rows and how often each is there.
+        columns: the columns' types.
+        spelled: whether a column with a number that its Arrow type cannot hold comes as texts, each the value's datum.
+
+    Raises:
+        NotCarried: there is such a number, and `spelled` is false.
+    """
+    flat: list[tuple[Datum, ...]] = []
+    for row, diff in rows:
+        if diff < 0:
+            raise InternalError("a constant holds a row a negative number of times")
+        flat += [row] * diff
+    arrays = []
+    for i, column in enumerate(columns):
+        if spelled and not all(is_held(row[i], column.type) for row in flat):
+            arrays.append(pa.array([row[i] for row in flat], pa.string()))
+            continue
+        decode = decoder(column.type)
+        values = [None if row[i] is None else decode(row[i]) for row in flat]
+        arrays.append(pa.array(values, arrow_type(column.type)))
+    if not columns:
+        # Rows without columns are counted by a column that the caller drops.
+        return pa.table({"mz_copy": pa.nulls(len(flat))})
+    return pa.table(arrays, names=[f"c{i}" for i in range(len(columns))])

@@ -1,0 +1,383 @@
+"""EXPLAIN: a plan at the stage asked for, of a query as it would be planned now, of a deployed object as it runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from mzsql.adapter.environment.expression_cache import GlobalExpressions
+from mzsql.adapter.planning.planner import Planned, Planner
+from mzsql.adapter.session.session import Session
+from mzsql.catalog.builtin import builtins
+from mzsql.catalog.objects import CATALOG_CLUSTER
+from mzsql.catalog.state import CatalogState, Item
+from mzsql.explain import (
+    ExplainConfig,
+    Frame,
+    Notice,
+    NoticeFinder,
+    comparisons_with_null,
+    explain_fast_path,
+    explain_hir,
+    explain_lir,
+    explain_mir,
+    explain_relation,
+    hir_json,
+    lir_json,
+    mir_json,
+    relation_json,
+)
+from mzsql.expr.dataflow import Export, IndexExport, MaterializedViewExport, PeekExport
+from mzsql.expr.engines import to_sql
+from mzsql.expr.functions.table import Engine
+from mzsql.expr.relation import Get, Relation, RowSetFinishing
+from mzsql.frontend import hir, lower_query, parse_statements, plan_statement
+from mzsql.frontend import plans as p
+from mzsql.frontend.catalog import CatalogItem
+from mzsql.render.dataflow import one_shot, render
+from mzsql.render.recursion import Loop
+from mzsql.repr.errors import InternalError, Unsupported
+from mzsql.repr.ids import GlobalId
+from mzsql.repr.types import RelationDesc
+from mzsql.transform.cardinality import Statistics, no_statistics
+from mzsql.transform.fast_path import fast_path
+
+QUERY = GlobalId("t1")
+_TITLES = {
+    "raw": "Raw Plan",
+    "decorrelated": "Decorrelated Plan",
+    "locally optimized": "Locally Optimized Plan",
+    "optimized": "Optimized Plan",
+    "physical": "Physical Plan",
+}
+
+
+class Names:
+    """Ids as names: explain's `Humanizer`. `own` names the object that is being created."""
+
+    def __init__(self, state: CatalogState, planner: Planner, own: dict[GlobalId, str]) -> None:
+        self._state = state
+        self._planner = planner
+        self._own = own
+
+    def name(self, gid: GlobalId) -> str:
+        """The object's qualified name."""
+        if gid in self._own:
+            return self._own[gid]
+        builtin = builtins().get(gid)
+        if builtin is not None:
+            return builtin.full_name
+        item = self._state.items.get(gid)
+        return "[DELETED INDEX]" if item is None else item.full_name
+
+    def column_names(self, gid: GlobalId) -> Sequence[str] | None:
+        """The names of the object's columns."""
+        if gid not in self._state.items and gid not in builtins():
+            return None
+        item = self._state.items.get(gid)
+        if item is not None and item.desc is None:
+            return None
+        return self._planner.desc(gid).names
+
+
+class _Subject(msgspec.Struct, frozen=True):
+    """What is explained.
+
+    Attributes:
+        query: its HIR; None for an index.
+        export: what its dataflow would export.
+        finishing: a query's; None for objects.
+        desc: its columns.
+        cluster: the cluster whose indexes count.
+        name: its name, for objects.
+        deployed: the plan that runs, for deployed objects.
+        statistics: how many rows objects have, as far as the session wants them counted.
+    """
+
+    query: hir.Query | None
+    export: Export
+    finishing: RowSetFinishing | None
+    desc: RelationDesc | None
+    cluster: str
+    name: str
+    deployed: GlobalExpressions | None = None
+    statistics: Statistics = no_statistics
+
+
+class Explainer:
+    """Answers EXPLAIN."""
+
+    def __init__(
+        self, planner: Planner, deployed: Callable[[GlobalId], GlobalExpressions | None]
+    ) -> None:
+        self._planner = planner
+        self._deployed = deployed
+
+    def explain(
+        self, session: Session, plan: p.ExplainPlan, state: CatalogState
+    ) -> tuple[str, str]:
+        """The column's title and the text."""
+        options = {name: bool(value) for name, value in plan.options}
+        config = ExplainConfig.from_options(options)
+        subject = self._subject(session, plan, state)
+        if subject.deployed is not None and config.overrides():
+            listed = ", ".join(sorted(name.replace("_", " ") for name in config.overrides()))
+            raise Unsupported(
+                f"EXPLAIN … WITH ({listed}) of the plan that runs is not supported: it was made without",
+                hint=f"Show what would be planned: EXPLAIN … WITH ({listed}) FOR REPLAN …",
+            )
+        if session.get("enable_session_cardinality_estimates") == "on":
+            subject = msgspec.structs.replace(subject, statistics=self._planner.statistics)
+        planner = self._with_features(config)
+        names = Names(state, self._planner, {subject.export.id: subject.name})
+        frame = Frame(_cluster(session, subject), as_dot=plan.format == "dot")
+        return _TITLES[plan.stage], self._text(planner, subject, plan, config, names, frame)
+
+    def _with_features(self, config: ExplainConfig) -> Planner:
+        features = self._planner.features()
+        known = features.__struct_fields__
+        changed = {name: value for name, value in config.overrides().items() if name in known}
+        if not changed:
+            return self._planner
+        return self._planner.with_features(msgspec.structs.replace(features, **changed))
+
+    # --- what is explained --------------------------------------------------------------------
+
+    def _subject(self, session: Session, plan: p.ExplainPlan, state: CatalogState) -> _Subject:
+        what = plan.explainee
+        cluster = session.get("cluster")
+        match what:
+            case p.SelectPlan(query=query):
+                return _Subject(
+                    query,
+                    PeekExport(QUERY),
+                    query.finishing,
+                    query.desc,
+                    cluster,
+                    "Explained Query",
+                )
+            case p.CreateViewPlan(query=query, name=name):
+                return _Subject(query, PeekExport(QUERY), None, query.desc, cluster, str(name))
+            case p.CreateMaterializedViewPlan(query=query, name=name):
+                export: Export = MaterializedViewExport(QUERY)
+                return _Subject(query, export, None, query.desc, what.cluster, str(name))
+            case p.CreateIndexPlan():
+                own = IndexExport(QUERY, what.on.id, what.keys)
+                return self._index(what.on.id, own, what.cluster, str(what.name))
+            case CatalogItem():
+                return self._object(what, plan, state)
+        raise InternalError(f"cannot explain {type(what).__name__}")
+
+    def _index(
+        self,
+        on: GlobalId,
+        export: Export,
+        cluster: str,
+        name: str,
+        deployed: GlobalExpressions | None = None,
+    ) -> _Subject:
+        desc = self._planner.desc(on)
+        return _Subject(None, export, None, desc, cluster, name, deployed)
+
+    def _object(self, what: CatalogItem, plan: p.ExplainPlan, state: CatalogState) -> _Subject:
+        item = state.items.get(what.id)
+        if item is None:
+            raise Unsupported(f"EXPLAIN of the system object {what.name} is not supported")
+        deployed = None
+        if item.kind in ("index", "materialized-view") and not plan.replan:
+            deployed = self._deployed(item.id) or self._planner.deployed(item)
+        cluster = item.cluster or "quickstart"
+        if item.kind == "index":
+            assert item.on_id is not None
+            export = IndexExport(item.id, item.on_id, item.key)
+            return self._index(item.on_id, export, cluster, item.full_name, deployed)
+        query = self._definition(item)
+        if item.kind == "view":
+            return _Subject(query, PeekExport(item.id), None, item.desc, cluster, item.full_name)
+        export2 = MaterializedViewExport(item.id)
+        return _Subject(query, export2, None, item.desc, cluster, item.full_name, deployed)
+
+    def _definition(self, item: Item) -> hir.Query:
+        (statement,) = parse_statements(item.create_sql)
+        plan = plan_statement(statement, self._planner.catalog_without(item.id))
+        if not isinstance(plan, p.CreateViewPlan | p.CreateMaterializedViewPlan):
+            raise InternalError(f"not the definition of a view: {item.create_sql}")
+        return plan.query
+
+    # --- its text -----------------------------------------------------------------------------
+
+    def _text(
+        self,
+        planner: Planner,
+        subject: _Subject,
+        plan: p.ExplainPlan,
+        config: ExplainConfig,
+        names: Names,
+        frame: Frame,
+    ) -> str:
+        started = time.perf_counter()
+        if plan.stage == "raw":
+            if subject.query is None:
+                raise Unsupported("EXPLAIN RAW PLAN is not supported for indexes")
+            if plan.format == "json":
+                return hir_json(subject.query)
+            if plan.format == "sql":
+                raise _unsupported_format(plan)
+            return explain_hir(subject.query, names, config, frame)
+        relation = None if subject.query is None else lower_query(subject.query).relation
+        if plan.stage in ("decorrelated", "locally optimized"):
+            if relation is None:
+                assert isinstance(subject.export, IndexExport)
+                on = planner.source(subject.export.on_id)
+                relation = Get(on.id, on.typ)
+            if plan.stage == "locally optimized":
+                relation = planner.optimize(relation)
+            if plan.format == "json":
+                return relation_json(relation)
+            if plan.format == "sql":
+                raise _unsupported_format(plan)
+            if config.timing:
+                label = "Decorrelation" if plan.stage == "decorrelated" else "Optimization"
+                frame = msgspec.structs.replace(frame, timing=_timing(label, started))
+            as_written = plan.stage == "decorrelated"
+            return explain_relation(
+                relation,
+                subject.finishing,
+                names,
+                config,
+                frame,
+                as_written=as_written,
+                statistics=subject.statistics,
+            )
+        planned = self._planned(planner, subject, relation)
+        notices = () if config.no_notices else self._notices(subject, planned, config, names)
+        timing = _timing("Optimization", started) if config.timing else None
+        frame = msgspec.structs.replace(frame, notices=tuple(notices), timing=timing)
+        return _planned_text(planner, subject, plan, planned, config, names, frame)
+
+    def _notices(
+        self, subject: _Subject, planned: Planned, config: ExplainConfig, names: Names
+    ) -> list[Notice]:
+        context = self._planner.context(
+            cluster=subject.cluster, without=frozenset([subject.export.id])
+        )
+        finder = NoticeFinder(names, context.indexes, redacted=config.redacted)
+        found = finder.of(planned.mir)
+        return found if subject.query is None else [*found, *comparisons_with_null(subject.query)]
+
+    def _planned(self, planner: Planner, subject: _Subject, relation: Relation | None) -> Planned:
+        if subject.deployed is not None:
+            return Planned(subject.deployed.mir, subject.deployed.plan)
+        if relation is not None and not isinstance(subject.export, PeekExport):
+            relation = planner.optimize(relation)
+        return planner.dataflow(subject.export, relation, cluster=subject.cluster)
+
+
+def _timing(label: str, started: float) -> str:
+    return f"{label} time: {(time.perf_counter() - started) * 1000:.3f}ms"
+
+
+def _cluster(session: Session, subject: _Subject) -> str:
+    """The target cluster: queries of the system's relations, and cheap ones that read nothing, run beside the catalog.
+
+    Not where somebody has switched that off, nor in a transaction that has chosen its cluster already.
+    """
+    if subject.query is None or not isinstance(subject.export, PeekExport):
+        return subject.cluster
+    transaction = session.transaction
+    chosen = transaction is not None and not transaction.implicit and transaction.active
+    if chosen or session.get("auto_route_catalog_queries") != "on":
+        return subject.cluster
+    read = hir.depends_on(subject.query.relation)
+    if read:
+        return CATALOG_CLUSTER.name if read <= builtins().keys() else subject.cluster
+    return subject.cluster if _may_cost(subject.query.relation) else CATALOG_CLUSTER.name
+
+
+def _may_cost(query: hir.Relation) -> bool:
+    """Whether a query that reads nothing might take long: it aggregates, or calls a function (those of its bindings' scalars aside)."""
+    stack = [(query, True)]
+    while stack:
+        rel, counts = stack.pop()
+        if isinstance(rel, hir.CallTable | hir.Reduce):
+            return True
+        if isinstance(rel, hir.Constant) and rel.typ.columns:
+            # VALUES: a table function of its values.
+            return True
+        for outer in hir.relation_scalars(rel):
+            for scalar in hir.walk_scalar(outer):
+                if counts and isinstance(scalar, hir.Call | hir.Windowing):
+                    return True
+                if isinstance(scalar, hir.Exists | hir.Select):
+                    stack.append((scalar.relation, counts))
+        inputs = hir.relation_inputs(rel)
+        if isinstance(rel, hir.Let | hir.LetRec):
+            stack.extend((part, False) for part in inputs[:-1])
+            inputs = inputs[-1:]
+        stack.extend((part, counts) for part in inputs)
+    return False
+
+
+def _planned_text(
+    planner: Planner,
+    subject: _Subject,
+    plan: p.ExplainPlan,
+    planned: Planned,
+    config: ExplainConfig,
+    names: Names,
+    frame: Frame,
+) -> str:
+    """An optimized or a physical plan."""
+    physical = plan.stage == "physical"
+    pushed = {s.id: s.mfp for s in planned.plan.source_imports}
+    if plan.format == "json":
+        return lir_json(planned.plan, names) if physical else mir_json(planned.mir, names, pushed)
+    if plan.format == "sql":
+        if physical:
+            return statements(planned)
+        raise _unsupported_format(plan)
+    finishing = subject.finishing
+    if finishing is not None and not config.no_fast_path:
+        fast = fast_path(planned.mir, finishing, planner.features())
+        if fast is not None:
+            return explain_fast_path(fast, finishing, names, config, frame)
+    if physical:
+        return explain_lir(planned.plan, finishing, names, config, frame)
+    return explain_mir(
+        planned.mir,
+        finishing,
+        names,
+        config,
+        frame,
+        pushed=pushed,
+        statistics=subject.statistics,
+    )
+
+
+def statements(planned: Planned) -> str:
+    """The SQL that Spark runs: of a step (here from time 0 to 1) or, for a query, of its answer, what its recursions repeat before it."""
+    if not isinstance(planned.plan.export, PeekExport):
+        return to_sql(render(planned.plan).step(Engine.SPARK, 0, 1).statement, Engine.SPARK) + "\n"
+    statement, loops = one_shot(planned.plan).rendered(Engine.SPARK)
+    rounds = [text for loop in loops for text in _rounds(loop)]
+    return "".join(rounds) + to_sql(statement, Engine.SPARK) + "\n"
+
+
+def _rounds(loop: Loop) -> list[str]:
+    """What each round of a recursion computes, one binding after the other."""
+    limit = "" if loop.limit is None else f", {loop.limit[0]} times at most"
+    until = f"until a round changes nothing{limit}"
+    texts: list[str] = []
+    for binding in loop.bindings:
+        texts += [text for inner in binding.loops for text in _rounds(inner)]
+        body = to_sql(binding.statement, Engine.SPARK)
+        texts.append(f"-- {binding.relation}, from no rows, {until}:\n{body};\n")
+    return texts
+
+
+def _unsupported_format(plan: p.ExplainPlan) -> Unsupported:
+    return Unsupported(
+        f"EXPLAIN {plan.stage.upper()} PLAN AS {plan.format.upper()} is not supported"
+    )

@@ -1,0 +1,47 @@
+"""The times that a statement names: AS OF and UP TO.
+
+Promise: a constant is evaluated as a cast to mz_timestamp would, and what is no time is refused in Materialize's words.
+"""
+
+from __future__ import annotations
+
+import decimal
+
+from mzsql.adapter.planning.planner import Planner
+from mzsql.expr.scalar import Call, Scalar, Unmaterializable, walk
+from mzsql.repr.datum import Datum
+from mzsql.repr.errors import InvalidParameter, Unsupported
+from mzsql.repr.frontier import MAX_TIMESTAMP
+
+_INTEGRAL = "out of range integral type conversion attempted"
+#: What a number that is no time fails with, by the cast.
+_TO_TIMESTAMP = {
+    "numeric_to_mz_timestamp": "decimal cannot be expressed in target primitive type",
+    **dict.fromkeys(
+        (f"{kind}_to_mz_timestamp" for kind in ("smallint", "integer", "bigint")), _INTEGRAL
+    ),
+}
+
+
+def named_time(planner: Planner, expr: Scalar) -> Datum:
+    """The value of an expression without columns of type mz_timestamp; None for NULL.
+
+    Raises:
+        Unsupported: it calls a function of the session or the moment.
+        InvalidParameter: it is a number, but no time.
+    """
+    for part in walk(expr):
+        if isinstance(part, Unmaterializable):
+            raise Unsupported(f"cannot call {part.func} in AS OF")
+    if isinstance(expr, Call) and expr.func in _TO_TIMESTAMP:
+        (given,) = expr.args
+        value = planner.evaluate(given)
+        if value is not None and not _fits_timestamp(value):
+            raise InvalidParameter(_TO_TIMESTAMP[expr.func], sqlstate="22003")
+    return planner.evaluate(expr)
+
+
+def _fits_timestamp(value: Datum) -> bool:
+    """Whether a number is a whole one that a time may be."""
+    number = decimal.Decimal(str(value))
+    return number == number.to_integral_value() and 0 <= number <= MAX_TIMESTAMP

@@ -1,0 +1,410 @@
+"""From HIR to plans that run: views inlined, optimized, lowered, with the expression cache asked first.
+
+Promise: planning is deterministic for a catalog and a set of optimizer features; what was planned before, in this process or an
+earlier one of the same build, is not planned again. A plan for a deployed object is the one that runs, whatever indexes came or
+went since (`deployed`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from mzsql.adapter.environment.expression_cache import (
+    ExpressionCache,
+    GlobalExpressions,
+    LocalExpression,
+    dependents_of_index,
+    spell_features,
+)
+from mzsql.adapter.planning.walk import materialize
+from mzsql.adapter.session.catalog import SessionCatalog
+from mzsql.catalog.builtin import Builtin, builtins
+from mzsql.catalog.state import CatalogState, Item
+from mzsql.expr.dataflow import (
+    Export,
+    IndexExport,
+    MaterializedViewExport,
+    MirDataflow,
+    MirSource,
+)
+from mzsql.expr.evaluate import EvalError, Evaluator
+from mzsql.expr.memo import remembering
+from mzsql.expr.relation import Project, Relation, RowSetFinishing, TopK
+from mzsql.expr.scalar import Literal, Scalar
+from mzsql.frontend import hir, lower_query, parse_statements, plan_statement
+from mzsql.frontend import plans as p
+from mzsql.lir import lower
+from mzsql.lir.plan import DataflowDescription
+from mzsql.repr.datum import Datum
+from mzsql.repr.errors import InternalError, UndefinedTable
+from mzsql.repr.evaluation import failed
+from mzsql.repr.garbage import undisturbed
+from mzsql.repr.ids import GlobalId, sort_key
+from mzsql.repr.types import BIGINT, RelationDesc, SqlType
+from mzsql.transform import (
+    IndexDesc,
+    OptimizerContext,
+    OptimizerFeatures,
+    build_dataflow,
+    optimize_dataflow,
+    optimize_local,
+)
+from mzsql.transform.cardinality import Statistics, no_statistics
+
+
+class View(msgspec.Struct, frozen=True):
+    """A plain view, planned: its locally optimized MIR and its columns."""
+
+    mir: Relation
+    desc: RelationDesc
+
+
+class Planned(msgspec.Struct, frozen=True):
+    """A dataflow at its last two stages."""
+
+    mir: MirDataflow
+    plan: DataflowDescription
+
+
+#: So many plans of views are kept before it is looked at whether the views are still there.
+_SWEEP_LEAST = 64
+
+
+class Planner:
+    """Plans for one process; keeps what it planned. Thread-safe.
+
+    Args:
+        state: gives the catalog as last seen.
+        cache: the durable cache.
+        features: the optimizer's switches in force.
+        statistics: how many rows a collection has, where that is known.
+    """
+
+    def __init__(
+        self,
+        state: Callable[[], CatalogState],
+        cache: ExpressionCache,
+        features: Callable[[], OptimizerFeatures],
+        statistics: Statistics = no_statistics,
+    ) -> None:
+        self._state = state
+        self._cache = cache
+        self._features = features
+        self.statistics = statistics
+        self._evaluator = Evaluator()
+        self._lock = threading.RLock()
+        self._views: dict[tuple[GlobalId, int, OptimizerFeatures], View] = {}
+        self._sweep_at = _SWEEP_LEAST
+
+    def close(self) -> None:
+        """Release the evaluator; nothing can be planned any more. Idempotent."""
+        self._evaluator.close()
+
+    # --- names --------------------------------------------------------------------------------
+
+    def catalog(
+        self,
+        *,
+        search_path: tuple[str, ...] = ("public",),
+        cluster: str = "quickstart",
+        database: str = "materialize",
+        state: CatalogState | None = None,
+    ) -> SessionCatalog:
+        """The catalog under a session's names; `state` is another than the one seen last."""
+        return SessionCatalog(
+            self._state() if state is None else state,
+            self.builtin_desc,
+            search_path=search_path,
+            cluster=cluster,
+            database=database,
+        )
+
+    def builtin_desc(self, builtin: Builtin) -> RelationDesc:
+        """A builtin relation's columns; a view is planned for them."""
+        return builtin.desc if builtin.desc is not None else self.view(builtin.id).desc
+
+    def desc(self, gid: GlobalId) -> RelationDesc:
+        """The columns of any relation."""
+        builtin = builtins().get(gid)
+        if builtin is not None:
+            return self.builtin_desc(builtin)
+        item = self._item(gid)
+        if item.desc is None:
+            raise InternalError(f"{item.full_name} has no columns")
+        return item.desc
+
+    def _item(self, gid: GlobalId) -> Item:
+        item = self._state().items.get(gid)
+        if item is None:
+            raise UndefinedTable(f"unknown catalog item '{gid}'")
+        return item
+
+    # --- views --------------------------------------------------------------------------------
+
+    def view(self, gid: GlobalId) -> View:
+        """A plain view, users' or builtin, planned at first use."""
+        features = self._features()
+        builtin = builtins().get(gid)
+        version = 1 if builtin is not None else self._item(gid).version
+        key = (gid, version, features)
+        with self._lock:
+            found = self._views.get(key)
+            if found is None:
+                found = self._plan_view(gid, builtin)
+                self._views[key] = found
+                if len(self._views) >= self._sweep_at:
+                    self._sweep(features)
+            return found
+
+    def _sweep(self, features: OptimizerFeatures) -> None:
+        """Let go of views that were dropped or replaced, or planned with other features: about as many are kept as there are."""
+        items = self._state().items
+        self._views = {
+            key: view
+            for key, view in self._views.items()
+            if key[2] == features
+            and (key[0] in builtins() or (key[0] in items and items[key[0]].version == key[1]))
+        }
+        self._sweep_at = max(_SWEEP_LEAST, 2 * len(self._views))
+
+    def _plan_view(self, gid: GlobalId, builtin: Builtin | None) -> View:
+        if builtin is not None:
+            return self._from_text(builtin.query)
+        item = self._item(gid)
+        features = spell_features(self._features())
+        cached = self._cache.local(gid, features, item.version)
+        if cached is not None and item.desc is not None:
+            return View(cached, item.desc)
+        return self._from_text(item.create_sql)
+
+    def _from_text(self, text: str) -> View:
+        (statement,) = parse_statements(text)
+        plan = plan_statement(statement, self.catalog())
+        if not isinstance(plan, p.SelectPlan | p.CreateViewPlan):
+            raise InternalError(f"not the definition of a view: {text}")
+        return self.local(plan.query)
+
+    @undisturbed()
+    def local(self, query: hir.Query) -> View:
+        """A query's locally optimized MIR, its finishing folded into it."""
+        lowered = lower_query(query)
+        relation = fold_finishing(lowered.relation, lowered.finishing)
+        return View(optimize_local(relation, self.context()), lowered.desc)
+
+    def lookup_view(self, gid: GlobalId) -> Relation | None:
+        """A plain view's MIR; None for anything that is not a plain view."""
+        builtin = builtins().get(gid)
+        if builtin is not None:
+            return self.view(gid).mir if builtin.kind == "view" else None
+        item = self._state().items.get(gid)
+        return self.view(gid).mir if item is not None and item.kind == "view" else None
+
+    def source(self, gid: GlobalId) -> MirSource:
+        """What a dataflow reads under this id; tables can shrink, so nothing is monotonic."""
+        return MirSource(gid, self.desc(gid).typ)
+
+    def optimize(self, relation: Relation) -> Relation:
+        """The local, index-free optimization of a view."""
+        return optimize_local(relation, self.context())
+
+    def evaluate(self, expr: Scalar) -> Datum:
+        """The value of an expression without columns; raises the SQL error it ends with."""
+        (value,) = self._evaluator.evaluate([expr])
+        if isinstance(value, EvalError):
+            raise failed(value.message)
+        return value
+
+    def features(self) -> OptimizerFeatures:
+        """The optimizer's switches in force."""
+        return self._features()
+
+    def with_features(self, features: OptimizerFeatures) -> Planner:
+        """The same planner under other switches."""
+        return Planner(self._state, self._cache, lambda: features, self.statistics)
+
+    def deployed(self, item: Item) -> GlobalExpressions:
+        """The plan that runs for a deployed object: the cached one, whatever was created or dropped since."""
+        self._cache.sync()
+        found = self._cache.peek(item.id)
+        return self.deploy(item) if found is None else found
+
+    def catalog_without(self, gid: GlobalId) -> SessionCatalog:
+        """The catalog in which an object's own definition is planned: without that object."""
+        return _Without(self.catalog(), gid)
+
+    # --- dataflows ----------------------------------------------------------------------------
+
+    def context(
+        self, *, cluster: str | None = None, without: frozenset[GlobalId] = frozenset()
+    ) -> OptimizerContext:
+        """What the optimizer may know: the indexes of a cluster (none where it is None), the features."""
+        state = self._state()
+
+        def indexes(gid: GlobalId) -> tuple[IndexDesc, ...]:
+            if cluster is None:
+                return ()
+            return tuple(
+                IndexDesc(i.id, gid, i.key)
+                for i in state.indexes_on(gid)
+                if i.cluster == cluster and i.id not in without
+            )
+
+        features = self._features()
+        return OptimizerContext(self._evaluator, indexes, features, statistics=self.statistics)
+
+    @undisturbed()
+    def dataflow(
+        self,
+        export: Export,
+        relation: Relation | None,
+        *,
+        cluster: str | None,
+        value: Callable[[str, SqlType], Datum] | None = None,
+    ) -> Planned:
+        """Plan a dataflow: views inlined, optimized as a whole, lowered.
+
+        Args:
+            export: what it puts out.
+            relation: what that is; None for an index.
+            cluster: the cluster whose indexes it may read; None: none.
+            value: values of the functions of the session or the moment that the relation and its views call (for a one-shot query).
+        """
+        context = self.context(cluster=cluster, without=self._not_for(export))
+
+        def valued(view: Relation | None) -> Relation | None:
+            return view if view is None or value is None else materialize(view, value)
+
+        with remembering():
+            built = build_dataflow(
+                export,
+                valued(relation),
+                lambda gid: valued(self.lookup_view(gid)),
+                self.source,
+                context,
+            )
+            mir = optimize_dataflow(built, context)
+            return Planned(mir, lower(mir, self._features()))
+
+    def _not_for(self, export: Export) -> frozenset[GlobalId]:
+        """The indexes that a dataflow must not read: itself, and an index those on its relation that were created after it, which may
+        read it.
+        """
+        state, on = self._state(), export.on_id if isinstance(export, IndexExport) else None
+        if on is None or export.id not in state.items:
+            return frozenset([export.id])
+        own = sort_key(export.id)
+        return frozenset(i.id for i in state.indexes_on(on) if sort_key(i.id) >= own)
+
+    @undisturbed()
+    def over_rows(self, export: Export, relation: Relation) -> Planned:
+        """A one-shot dataflow over the rows of catalog objects as they are: no view is looked into, no index read."""
+        context = self.context()
+        with remembering():
+            built = build_dataflow(export, relation, lambda _: None, self.source, context)
+            mir = optimize_dataflow(built, context)
+            return Planned(mir, lower(mir, self._features()))
+
+    def deploy(
+        self, item: Item, relation: Relation | None = None, *, fresh: bool = False
+    ) -> GlobalExpressions:
+        """The plan of a materialized view or an index: from the cache, else made (and not yet written to the cache).
+
+        Args:
+            item: the object.
+            relation: a materialized view's locally optimized MIR, where it is known already.
+            fresh: whether to plan anew and not ask the cache: for an object that is being created.
+        """
+        features = spell_features(self._features())
+        if not fresh:
+            cached = self._cache.plan(item.id, features, item.version)
+            if cached is not None and self._not_for(_export_of(item)).isdisjoint(
+                cached.index_imports
+            ):
+                return cached
+        if relation is None and item.kind != "index":
+            relation = self._definition(item)
+        planned = self.dataflow(_export_of(item), relation, cluster=item.cluster)
+        used = {i.id for i in planned.plan.index_imports} | {
+            i.id for i in planned.mir.index_imports
+        }
+        return GlobalExpressions(
+            mir=planned.mir,
+            plan=planned.plan,
+            index_imports=tuple(sorted(used)),
+            features=features,
+            version=item.version,
+        )
+
+    def _definition(self, item: Item) -> Relation:
+        (statement,) = parse_statements(item.create_sql)
+        plan = plan_statement(statement, self.catalog_without(item.id))
+        if not isinstance(plan, p.CreateMaterializedViewPlan):
+            raise InternalError(f"not the definition of a materialized view: {item.create_sql}")
+        return self.local(plan.query).mir
+
+    def remember(
+        self, item: Item, made: GlobalExpressions | None, local: Relation | None = None
+    ) -> None:
+        """Write a new object's plans to the cache; an index invalidates what may now be planned better, which is planned anew.
+
+        What runs goes on with its plan: the new one counts from the next start on.
+        """
+        features = spell_features(self._features())
+        invalidate: set[GlobalId] = set()
+        new_local, new_global = {}, {}
+        if local is not None:
+            new_local[item.id] = LocalExpression(local, features, item.version)
+        if made is not None:
+            new_global[item.id] = made
+        if item.kind == "index" and item.on_id is not None:
+            state = self._state()
+            invalidate = dependents_of_index(state, item.on_id) - {item.id}
+            for gid in sorted(invalidate & state.items.keys(), key=sort_key):
+                if state.items[gid].kind in ("materialized-view", "index"):
+                    new_global[gid] = self.deploy(state.items[gid], fresh=True)
+        self._cache.update(new_local, new_global, invalidate)
+
+    def remember_all(self, made: Mapping[GlobalId, GlobalExpressions], *, runs: bool) -> None:
+        """Write the plans that startup had to make, in one write.
+
+        Args:
+            made: the plans, by object.
+            runs: whether they run from now on; else they are for a start to come.
+        """
+        if made:
+            self._cache.update(new_global=made, runs=runs)
+
+    def forget(self, gids: set[GlobalId]) -> None:
+        """Drop the plans of objects that are gone."""
+        self._cache.update(invalidate=gids)
+
+
+def fold_finishing(relation: Relation, finishing: RowSetFinishing) -> Relation:
+    """A view's ORDER BY … LIMIT as part of the relation: a TopK, then the projection; an ORDER BY alone means nothing in a view."""
+    if finishing.limit is not None or finishing.offset:
+        limit = None if finishing.limit is None else Literal(finishing.limit, BIGINT)
+        relation = TopK(relation, (), finishing.order_by, limit, finishing.offset)
+    return Project(relation, finishing.project)
+
+
+def _export_of(item: Item) -> Export:
+    if item.kind == "index":
+        assert item.on_id is not None
+        return IndexExport(item.id, item.on_id, item.key)
+    return MaterializedViewExport(item.id)
+
+
+class _Without(SessionCatalog):
+    """The catalog without one object: its own definition is planned as when it was made."""
+
+    def __init__(self, catalog: SessionCatalog, gone: GlobalId) -> None:
+        items = {gid: item for gid, item in catalog.state.items.items() if gid != gone}
+        super().__init__(
+            msgspec.structs.replace(catalog.state, items=items),
+            catalog._builtin_desc,
+            search_path=catalog.search_path,
+            cluster=catalog.cluster,
+        )

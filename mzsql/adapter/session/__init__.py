@@ -1,0 +1,1 @@
+"""A session: its variables, its transaction and what that has staged, the catalog under its search path, what it holds readable."""

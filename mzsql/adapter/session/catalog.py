@@ -1,0 +1,134 @@
+"""The catalog as one statement of one session sees it: users' objects and builtin ones under one set of names.
+
+Promise: it does not change while the statement is planned. Implements the frontend's `CatalogView`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mzsql.adapter.session.show import show_objects
+from mzsql.catalog.builtin import Builtin, builtins, builtins_by_name
+from mzsql.catalog.objects import CATALOG_CLUSTER
+from mzsql.catalog.state import DATABASE, CatalogState, Item
+from mzsql.frontend.catalog import (
+    IMPLICIT_SCHEMAS,
+    SYSTEM_SCHEMAS,
+    CatalogItem,
+    FullName,
+    PartialName,
+)
+from mzsql.frontend.plans import ShowObjectsPlan
+from mzsql.repr.datum import Row
+from mzsql.repr.ids import GlobalId
+from mzsql.repr.types import RelationDesc
+
+
+def user_item(item: Item) -> CatalogItem:
+    """A user's object as the frontend sees it."""
+    return CatalogItem(
+        id=item.id,
+        name=FullName(item.database, item.schema, item.name),
+        kind=item.kind,
+        desc=item.desc,
+        create_sql=item.create_sql,
+        defaults=item.defaults,
+        on=item.on_id,
+        keys=item.key,
+        cluster=item.cluster,
+        typ=item.typ,
+    )
+
+
+class SessionCatalog:
+    """A catalog state under a session's names.
+
+    Args:
+        state: the users' objects.
+        builtin_desc: the columns of a builtin view (planned when first needed).
+        database, search_path, cluster: the session's.
+    """
+
+    def __init__(
+        self,
+        state: CatalogState,
+        builtin_desc: Callable[[Builtin], RelationDesc],
+        *,
+        database: str = DATABASE,
+        search_path: tuple[str, ...] = ("public",),
+        cluster: str = "quickstart",
+    ) -> None:
+        self.state = state
+        self._builtin_desc = builtin_desc
+        self._database = database
+        self._search_path = search_path
+        self._cluster = cluster
+
+    @property
+    def database(self) -> str:
+        """The session's database."""
+        return self._database
+
+    @property
+    def search_path(self) -> tuple[str, ...]:
+        """The session's schemas."""
+        return self._search_path
+
+    @property
+    def cluster(self) -> str:
+        """The session's cluster."""
+        return self._cluster
+
+    def resolve_item(self, name: PartialName) -> CatalogItem | None:
+        """The object of this name, or None."""
+        database = name.database or self._database
+        schemas = (
+            (name.schema,) if name.schema is not None else (*IMPLICIT_SCHEMAS, *self._search_path)
+        )
+        for schema in schemas:
+            if schema in SYSTEM_SCHEMAS:
+                builtin = builtins_by_name().get((schema, name.item))
+                if builtin is not None:
+                    return self._builtin_item(builtin)
+                continue
+            item = self.state.by_name(schema, name.item, database)
+            if item is not None:
+                return user_item(item)
+        return None
+
+    def _builtin_item(self, builtin: Builtin) -> CatalogItem:
+        return CatalogItem(
+            id=builtin.id,
+            name=FullName(None, builtin.schema, builtin.name),
+            kind=builtin.kind,
+            desc=builtin.desc if builtin.desc is not None else self._builtin_desc(builtin),
+            create_sql=builtin.sql,
+        )
+
+    def item(self, gid: GlobalId) -> CatalogItem:
+        """The object of this id; KeyError where there is none."""
+        builtin = builtins().get(gid)
+        return user_item(self.state.items[gid]) if builtin is None else self._builtin_item(builtin)
+
+    def indexes_on(self, gid: GlobalId) -> tuple[CatalogItem, ...]:
+        """The indexes on an object, in order of creation."""
+        return tuple(user_item(item) for item in self.state.indexes_on(gid))
+
+    def has_schema(self, database: str | None, schema: str) -> bool:
+        """Whether the schema exists."""
+        if database is None:
+            return schema in SYSTEM_SCHEMAS
+        return self.state.schema(database, schema) is not None
+
+    def has_database(self, database: str) -> bool:
+        """Whether the database exists."""
+        return self.state.database(database) is not None
+
+    def has_cluster(self, cluster: str) -> bool:
+        """Whether the cluster exists."""
+        return cluster == CATALOG_CLUSTER.name or self.state.cluster(cluster) is not None
+
+    def shown(self, plan: ShowObjectsPlan) -> tuple[RelationDesc, list[Row]]:
+        """What SHOW answers."""
+        desc, rows = show_objects(plan, self.state)
+        return desc, list(rows)

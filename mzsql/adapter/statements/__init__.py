@@ -1,0 +1,1 @@
+"""What statements do: objects made and dropped, rows written and copied, cursors, transactions."""

@@ -1,0 +1,313 @@
+"""CREATE and DROP: one compare-and-append on the catalog, then what follows from it.
+
+Promise: what can be refused is refused before anything durable changes; the preconditions stand again inside the catalog's
+compare-and-append; shards of dropped objects are finalized after the catalog no longer names them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+import msgspec
+
+from mzsql.adapter.dataflows.dataflows import Dataflows
+from mzsql.adapter.environment.environment import Environment
+from mzsql.adapter.environment.expression_cache import GlobalExpressions
+from mzsql.adapter.environment.seams import CatalogArrangements
+from mzsql.adapter.peek.queries import Queries
+from mzsql.adapter.planning.planner import Planner
+from mzsql.adapter.planning.walk import global_gets, unmaterializables
+from mzsql.adapter.session.session import Session
+from mzsql.catalog import state as cat
+from mzsql.catalog.builtin import builtins
+from mzsql.catalog.commands.items import without_orphans
+from mzsql.catalog.commands.retention import alter_retention
+from mzsql.catalog.durable_map import Change
+from mzsql.catalog.state import CatalogState, Item
+from mzsql.compute import rendered_over
+from mzsql.expr.functions import Engine
+from mzsql.expr.relation import Relation
+from mzsql.expr.typing import relation_type
+from mzsql.frontend import lower_query
+from mzsql.frontend import plans as p
+from mzsql.frontend.catalog import SYSTEM_SCHEMAS, FullName
+from mzsql.persist import UpperMismatch
+from mzsql.repr.errors import DuplicateObject, InvalidParameter, Unsupported
+from mzsql.repr.frontier import MIN_TIMESTAMP, Timestamp, join
+from mzsql.repr.ids import GlobalId, global_id
+from mzsql.repr.types import RelationDesc
+
+_Creates = (
+    p.CreateTablePlan
+    | p.CreateTypePlan
+    | p.CreateViewPlan
+    | p.CreateMaterializedViewPlan
+    | p.CreateIndexPlan
+)
+
+
+class Definitions:
+    """Runs the statements that change the catalog."""
+
+    def __init__(
+        self, env: Environment, planner: Planner, queries: Queries, dataflows: Dataflows
+    ) -> None:
+        self._env = env
+        self._planner = planner
+        self._queries = queries
+        self._dataflows = dataflows
+
+    # --- shared -------------------------------------------------------------------------------
+
+    def _new_id(self) -> GlobalId:
+        def command(state: CatalogState) -> tuple[Change, int]:
+            number, change = cat.allocate(state, "user")
+            return change, number
+
+        return global_id("u", self._env.catalog.transact(command))
+
+    def _taken(self, session: Session, name: FullName, *, if_not_exists: bool) -> bool:
+        """Whether IF NOT EXISTS lets the statement pass; raises where the name is taken otherwise."""
+        self._env.require_writable()
+        if name.schema in SYSTEM_SCHEMAS:
+            raise InvalidParameter(
+                f"system schema '{name.schema}' cannot be modified", sqlstate="42501"
+            )
+        taken = self._env.catalog.state.by_name(name.schema, name.item, str(name.database))
+        if taken is None:
+            return False
+        kind = taken.kind.replace("-", " ")
+        message = f'{kind} "{taken.full_name}" already exists'
+        if not if_not_exists:
+            raise DuplicateObject(message, sqlstate="42P07")
+        session.notice(f"{message}, skipping")
+        return True
+
+    def _item(self, kind: str, plan: _Creates, depends_on: tuple[GlobalId, ...]) -> Item:
+        """A new object, with what every kind of them has."""
+        return Item(
+            id=self._new_id(),
+            name=plan.name.item,
+            schema=plan.name.schema,
+            database=str(plan.name.database),
+            kind=kind,
+            create_sql=plan.create_sql,
+            depends_on=depends_on,
+            created_at=self._env.catalog_oracle.ddl_timestamp(),
+        )
+
+    def _create(self, item: Item, replaced: Iterable[Item] = ()) -> None:
+        gone = [i.id for i in replaced]
+
+        def command(state: CatalogState) -> tuple[Change, None]:
+            change = dict(cat.drop_items(state, gone, cascade=False)) if gone else {}
+            rest = {g: i for g, i in state.items.items() if f"item/{g}" not in change}
+            after = msgspec.structs.replace(state, items=rest)
+            change.update(cat.create_item(after, item))
+            return change, None
+
+        self._env.catalog.transact(command)
+        self._env.sync()
+
+    def _depends_on(self, relation: Relation, types: tuple[GlobalId, ...]) -> tuple[GlobalId, ...]:
+        return tuple(sorted({*global_gets(relation), *types}))
+
+    # --- tables and views ---------------------------------------------------------------------
+
+    def create_table(self, session: Session, plan: p.CreateTablePlan) -> None:
+        """CREATE TABLE."""
+        if self._taken(session, plan.name, if_not_exists=plan.if_not_exists):
+            return
+        self._create(
+            msgspec.structs.replace(
+                self._item("table", plan, plan.types),
+                desc=plan.desc,
+                shard=self._env.persist.new_shard_id(),
+                defaults=plan.defaults,
+                retain_ms=plan.retain_ms,
+                as_of=self._env.fresh_timestamp(),
+            )
+        )
+
+    def create_type(self, session: Session, plan: p.CreateTypePlan) -> None:
+        """CREATE TYPE."""
+        self._taken(session, plan.name, if_not_exists=False)
+        item = self._item("type", plan, plan.types)
+        self._create(msgspec.structs.replace(item, typ=plan.typ))
+
+    def create_view(self, session: Session, plan: p.CreateViewPlan) -> None:
+        """CREATE VIEW."""
+        replaced = self._replaced(plan.replaces)
+        if not replaced and self._taken(session, plan.name, if_not_exists=plan.if_not_exists):
+            return
+        raw = lower_query(plan.query)
+        view = self._planner.local(plan.query)
+        item = msgspec.structs.replace(
+            self._item("view", plan, self._depends_on(raw.relation, plan.types)),
+            desc=_with_keys(view.mir, plan.query.desc),
+        )
+        self._create(item, replaced)
+        if replaced:
+            # The environment's cache must not keep the plans of what nobody can name any more.
+            self._planner.forget({one.id for one in replaced})
+        self._planner.remember(item, None, view.mir)
+
+    def _replaced(self, item: object) -> list[Item]:
+        self._env.require_writable()
+        if item is None:
+            return []
+        found = self._env.catalog.state.items.get(item.id)  # type: ignore[attr-defined]
+        return [] if found is None else [found]
+
+    # --- materialized views and indexes ---------------------------------------------------------
+
+    def create_materialized_view(
+        self, session: Session, plan: p.CreateMaterializedViewPlan
+    ) -> None:
+        """CREATE MATERIALIZED VIEW: planned, checked that it can be maintained, made, and handed to whoever leads."""
+        replaced = self._replaced(plan.replaces)
+        if not replaced and self._taken(session, plan.name, if_not_exists=plan.if_not_exists):
+            return
+        raw = lower_query(plan.query)
+        self._check_maintainable(raw.relation, "materialized view")
+        view = self._planner.local(plan.query)
+        item = msgspec.structs.replace(
+            self._item("materialized-view", plan, self._depends_on(raw.relation, plan.types)),
+            desc=_with_keys(view.mir, plan.query.desc),
+            shard=self._env.persist.new_shard_id(),
+            cluster=plan.cluster,
+            retain_ms=plan.retain_ms,
+        )
+        self._deploy(item, view.mir, replaced)
+        if replaced:
+            self.clean_up(replaced)
+
+    def create_index(self, session: Session, plan: p.CreateIndexPlan) -> None:
+        """CREATE INDEX."""
+        if self._taken(session, plan.name, if_not_exists=plan.if_not_exists):
+            return
+        if plan.on.id in builtins():
+            raise Unsupported(f"indexes on system objects are not supported: {plan.on.name}")
+        item = msgspec.structs.replace(
+            self._item("index", plan, (plan.on.id, *plan.types)),
+            cluster=plan.cluster,
+            on_id=plan.on.id,
+            key=plan.keys,
+            retain_ms=plan.retain_ms,
+        )
+        self._deploy(item, None, [])
+
+    def _check_maintainable(self, relation: Relation, what: str) -> None:
+        for gid in self._queries.inputs(relation):
+            builtin = builtins().get(gid)
+            if builtin is not None:
+                raise Unsupported(
+                    f"a {what} that reads the system relation {builtin.full_name} is not supported",
+                    hint="Create a view instead: it is computed when it is read.",
+                )
+        found = unmaterializables(relation) - {"mz_now"}
+        if found:
+            names = ", ".join(sorted(found))
+            raise Unsupported(f"cannot materialize call to {names}")
+
+    def _deploy(self, item: Item, relation: Relation | None, replaced: list[Item]) -> None:
+        made = self._planner.deploy(item, relation, fresh=True)
+        # What cannot be maintained is refused now, not in the background.
+        rendered = rendered_over(self._env.collections, made.plan)
+        rendered.step(Engine.SPARK, 0, 1)
+        as_of = self._as_of(made)
+        item = msgspec.structs.replace(item, as_of=as_of)
+        inputs = [s.id for s in made.plan.source_imports]
+        holds = [self._env.collections.hold(gid, as_of) for gid in inputs]
+        try:
+            self._create(item, replaced)
+            self._planner.remember(item, made)
+            self._dataflows.catch_up(rendered={item.id: rendered})
+        finally:
+            for hold in holds:
+                hold.release()
+
+    def _as_of(self, made: GlobalExpressions) -> Timestamp:
+        """When a new dataflow begins: now, or as soon as all its inputs can be read; without inputs at the first of times."""
+        if not (made.plan.source_imports or made.plan.index_imports):
+            return MIN_TIMESTAMP
+        items = self._env.catalog.state.items
+        now = self._env.fresh_timestamp()
+        since = join(now, *(self._env.collections.since(s.id) for s in made.plan.source_imports))
+        began = [items[i.id].as_of for i in made.plan.index_imports if i.id in items]
+        return max([now if since is None else since, *began])
+
+    # --- ALTER --------------------------------------------------------------------------------
+
+    def alter_retain(self, session: Session, plan: p.AlterRetainPlan) -> None:
+        """ALTER … SET (RETAIN HISTORY FOR …), RESET (RETAIN HISTORY)."""
+        self._env.require_writable()
+        item = plan.item
+        if item is None:
+            session.notice(f'{plan.kind} "{plan.name}" does not exist, skipping')
+            return
+
+        def command(state: CatalogState) -> tuple[Change, None]:
+            return alter_retention(state, item.id, plan.retain_ms, plan.create_sql), None
+
+        self._env.catalog.transact(command)
+        self._env.sync()
+
+    # --- DROP ---------------------------------------------------------------------------------
+
+    def drop(self, session: Session, plan: p.DropPlan) -> None:
+        """DROP: everything named, with CASCADE also what depends on it; shards go once nothing names them."""
+        self._env.require_writable()
+        for name in plan.missing:
+            session.notice(f'{plan.kind.replace("-", " ")} "{name}" does not exist, skipping')
+        ids = [item.id for item in plan.items]
+        for item in plan.items:
+            if item.id in builtins():
+                raise InvalidParameter(
+                    f"system item '{item.name}' cannot be modified", sqlstate="42501"
+                )
+
+        def command(state: CatalogState) -> tuple[Change, list[Item]]:
+            change = cat.drop_items(state, ids, cascade=plan.cascade)
+            gone = [state.items[GlobalId(k.removeprefix("item/"))] for k in change]
+            return without_orphans(state, change), gone
+
+        self.clean_up(self._env.catalog.transact(command))
+
+    def clean_up(self, gone: list[Item]) -> None:
+        """What follows once objects are gone from the catalog: their dataflows, plans and shards go."""
+        self._env.sync()
+        self._dataflows.catch_up()
+        self._planner.forget({item.id for item in gone})
+        tables = [i.shard for i in gone if i.kind == "table" and i.shard is not None]
+        self._forget_tables(tables)
+        # Who still reads what was dropped goes on; its shard ends after them.
+        arrangements = CatalogArrangements(self._env.catalog)
+        for shard in [item.shard for item in gone if item.shard is not None]:
+            if arrangements.arrangement_shard(cat.RETIRED, shard) is None:
+                arrangements.put(cat.RETIRED, shard, shard)
+        arrangements.retire(self._env.persist)
+
+    def _forget_tables(self, shards: list[str]) -> None:
+        """Take dropped tables out of the log, so that nobody commits to them any more.
+
+        Also where the log does not know them: a commit that is under way and has not seen the drop is either before this append,
+        or fails (`mzsql.adapter.commit.group_commit`).
+        """
+        while shards:
+            wal = self._env.wal.follow()
+            ts = max(self._env.oracle.write_ts(), wal.upper)
+            try:
+                self._env.wal.commit(ts, {}, expected=wal, forget=shards)
+            except UpperMismatch:
+                time.sleep(0)
+                continue
+            self._env.oracle.adopt(ts)
+            return
+
+
+def _with_keys(optimized: Relation, query: RelationDesc) -> RelationDesc:
+    """A view's columns: nullability as the query says, keys as they were derived of its optimized plan."""
+    typ = msgspec.structs.replace(query.typ, keys=relation_type(optimized).keys)
+    return RelationDesc(query.names, typ)

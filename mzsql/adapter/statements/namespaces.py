@@ -1,0 +1,450 @@
+"""Statements about databases, schemas, clusters, roles, names and comments, carried out: each one compare-and-append on the catalog.
+
+Promise: as `mzsql.adapter.statements.ddl`: what can be refused is refused before anything durable changes, what names mean is decided inside the
+compare-and-append. What goes with a schema, a database or a cluster is cleaned up as by DROP of each object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import msgspec
+
+from mzsql.adapter.dataflows.dataflows import Dataflows
+from mzsql.adapter.environment.environment import Environment
+from mzsql.adapter.planning.planner import Planner
+from mzsql.adapter.session.catalog import SessionCatalog
+from mzsql.adapter.session.session import Session
+from mzsql.adapter.session.staging import Staged
+from mzsql.catalog.commands import clusters, privileges, renames
+from mzsql.catalog.commands import items as commands
+from mzsql.catalog.durable_map import Change
+from mzsql.catalog.objects import Role, Schema
+from mzsql.catalog.state import CatalogState, Item, applied, put
+from mzsql.frontend import catalog_plans as cp
+from mzsql.frontend import parse_statements, plan_statement
+from mzsql.frontend import plans as p
+from mzsql.frontend.catalog import SYSTEM_SCHEMAS, FullName
+from mzsql.frontend.parse_privileges import PRIVILEGES
+from mzsql.repr.errors import (
+    DependentObjects,
+    DuplicateObject,
+    InvalidParameter,
+    SqlError,
+    UndefinedObject,
+    UndefinedTable,
+)
+from mzsql.repr.ids import GlobalId
+
+Command = Callable[[CatalogState], Change]
+
+
+class Namespaces:
+    """Runs these statements.
+
+    Args:
+        env, planner, dataflows: the coordinator's.
+        clean_up: what follows once objects are gone from the catalog.
+    """
+
+    def __init__(
+        self,
+        env: Environment,
+        planner: Planner,
+        dataflows: Dataflows,
+        clean_up: Callable[[list[Item]], None],
+    ) -> None:
+        self._env = env
+        self._planner = planner
+        self._dataflows = dataflows
+        self._clean_up = clean_up
+
+    def run(self, session: Session, plan: cp.CatalogPlan) -> None:
+        """Carry a statement out."""
+        self._env.require_writable()
+        match plan:
+            case cp.CreateSchemaPlan() | cp.CreateDatabasePlan() | cp.CreateRolePlan():
+                self._create(session, plan)
+            case cp.CreateClusterPlan() | cp.CreateReplicaPlan():
+                self._create_cluster(session, plan)
+            case cp.DropNamedPlan():
+                self._drop(session, plan)
+            case cp.MembershipPlan():
+                self._transact(lambda state: self._membership(state, plan))
+            case cp.PrivilegesPlan():
+                self._transact(lambda state: self._granted(state, plan))
+            case cp.OwnedPlan(to=str() as to):
+                self._transact(lambda state: privileges.reassign(state, plan.roles, to))
+            case cp.OwnedPlan():
+                self._drop_owned(plan)
+            case _:
+                self._alter(session, plan)
+
+    def _transact(self, command: Command) -> None:
+        self._env.catalog.transact(lambda state: (command(state), None))
+        self._env.sync()
+
+    # --- CREATE -------------------------------------------------------------------------------
+
+    def _create(
+        self,
+        session: Session,
+        plan: cp.CreateSchemaPlan | cp.CreateDatabasePlan | cp.CreateRolePlan,
+    ) -> None:
+        match plan:
+            case cp.CreateSchemaPlan():
+                if plan.name in SYSTEM_SCHEMAS or plan.name.startswith(("mz_", "pg_")):
+                    raise _reserved("schema", plan.name)
+                self._made(
+                    session,
+                    lambda state: commands.create_schema(state, plan.database, plan.name),
+                    skip=plan.if_not_exists,
+                )
+            case cp.CreateDatabasePlan():
+                self._made(
+                    session,
+                    lambda state: commands.create_database(state, plan.name),
+                    skip=plan.if_not_exists,
+                )
+            case cp.CreateRolePlan():
+                if plan.name == "public" or plan.name.startswith(("mz_", "pg_")):
+                    raise _reserved("role", plan.name)
+                self._transact(lambda state: commands.create_role(state, plan.name))
+
+    def _made(self, session: Session, command: Command, *, skip: bool) -> None:
+        try:
+            self._transact(command)
+        except DuplicateObject as taken:
+            if not skip:
+                raise
+            session.notice(f"{taken.message}, skipping")
+
+    def _create_cluster(
+        self, session: Session, plan: cp.CreateClusterPlan | cp.CreateReplicaPlan
+    ) -> None:
+        if isinstance(plan, cp.CreateClusterPlan):
+            if plan.name.startswith(("mz_", "pg_")):
+                raise _reserved("cluster", plan.name)
+            _note_ignored(session, plan.options.ignored)
+            self._made(
+                session,
+                lambda state: clusters.create_cluster(state, plan.name, plan.options),
+                skip=plan.if_not_exists,
+            )
+            return
+        _note_ignored(session, plan.ignored)
+        self._made(
+            session,
+            lambda state: clusters.create_replica(state, plan.cluster, plan.replica),
+            skip=plan.if_not_exists,
+        )
+        self._dataflows.catch_up()
+
+    # --- DROP ---------------------------------------------------------------------------------
+
+    def _drop(self, session: Session, plan: cp.DropNamedPlan) -> None:
+        missing: list[str] = []
+
+        def command(state: CatalogState) -> tuple[Change, list[Item]]:
+            missing.clear()
+            change: dict[str, bytes | None] = {}
+            for target in dict.fromkeys(plan.targets):
+                try:
+                    change.update(self._dropped(session, state, plan, target))
+                except (UndefinedObject, UndefinedTable):
+                    if not target.if_exists:
+                        raise
+                    missing.append(str(target))
+            return commands.without_orphans(state, change), _items_gone(state, change)
+
+        self._clean_up(self._env.catalog.transact(command))
+        for name in missing:
+            session.notice(f'{plan.kind} "{name}" does not exist, skipping')
+
+    def _drop_owned(self, plan: cp.OwnedPlan) -> None:
+        def command(state: CatalogState) -> tuple[Change, list[Item]]:
+            change = privileges.drop_owned(state, plan.roles, cascade=plan.cascade)
+            return commands.without_orphans(state, change), _items_gone(state, change)
+
+        self._clean_up(self._env.catalog.transact(command))
+
+    @staticmethod
+    def _dropped(
+        session: Session, state: CatalogState, plan: cp.DropNamedPlan, target: cp.Target
+    ) -> Change:
+        name = target.name[-1]
+        match plan.kind:
+            case "schema":
+                database = target.name[0]
+                if name in SYSTEM_SCHEMAS:
+                    raise InvalidParameter(
+                        f"system schema '{name}' cannot be modified", sqlstate="42501"
+                    )
+                return commands.drop_schemas(state, [(database, name)], cascade=plan.cascade)
+            case "database":
+                return commands.drop_database(state, name, cascade=plan.cascade)
+            case "cluster":
+                return clusters.drop_clusters(state, [name], cascade=plan.cascade)
+            case "cluster replica":
+                return clusters.drop_replicas(state, [(target.name[0], name)])
+            case _:
+                role = state.role(name)
+                granted = () if role is None else privileges.granted_to(state, role)
+                return commands.drop_role(state, name, session.user, granted)
+
+    # --- ALTER, COMMENT -----------------------------------------------------------------------
+
+    def _alter(self, session: Session, plan: cp.CatalogPlan) -> None:
+        # Whatever arrives here but ALTER CLUSTER names its target.
+        target = plan.name if isinstance(plan, cp.AlterClusterPlan) else plan.target  # type: ignore[union-attr]
+        if isinstance(plan, cp.AlterClusterPlan):
+            _note_ignored(session, plan.options.ignored)
+            target = cp.Target("cluster", (plan.name,), None, plan.if_exists)
+        assert isinstance(target, cp.Target)
+        missing = target.is_item and target.item is None
+        if not missing:
+            try:
+                self._transact(lambda state: self._altered(state, plan, target))
+            except (UndefinedObject, UndefinedTable):
+                if not target.if_exists or self._exists(target):
+                    raise
+                missing = True
+        if missing:
+            session.notice(f'{target.kind} "{target}" does not exist, skipping')
+        else:
+            self._dataflows.catch_up()
+
+    def stage(self, session: Session, plan: cp.CatalogPlan, state: CatalogState) -> Change:
+        """What a statement of ALTER or COMMENT would change in a catalog; nothing is written."""
+        self._env.require_writable()
+        target = plan.target  # type: ignore[union-attr]  # plans of ALTER and COMMENT have one
+        missing = target.is_item and target.item is None
+        if not missing:
+            try:
+                return self._altered(state, plan, target)
+            except (UndefinedObject, UndefinedTable):
+                if not target.if_exists:
+                    raise
+        session.notice(f'{target.kind} "{target}" does not exist, skipping')
+        return {}
+
+    def commit(self, staged: Staged) -> None:
+        """Write what a transaction has staged, as one change."""
+
+        def command(state: CatalogState) -> Change:
+            staged.check(state)
+            return staged.change
+
+        self._transact(command)
+        self._dataflows.catch_up()
+
+    def _exists(self, target: cp.Target) -> bool:
+        try:
+            self._holder(self._env.catalog.state, target)
+        except (UndefinedObject, UndefinedTable):
+            return False
+        return True
+
+    def _altered(self, state: CatalogState, plan: cp.CatalogPlan, target: cp.Target) -> Change:
+        match plan:
+            case cp.AlterClusterPlan():
+                return clusters.alter_cluster(state, plan.name, plan.options)
+            case cp.RenamePlan():
+                return self._renamed(state, target, plan.to)
+            case cp.SwapPlan():
+                one, other = target.name[-1], plan.other.name[-1]
+                if target.kind == "cluster":
+                    return renames.rename_clusters(state, {one: other, other: one})
+                swapped = {one: other, other: one}
+                return renames.rename_schemas(
+                    state, target.name[0], swapped, partial(self._check, state)
+                )
+            case cp.SetSchemaPlan():
+                assert target.item is not None
+                assert plan.to is not None
+                return renames.set_schema(
+                    state, target.item.id, plan.to, partial(self._check, state)
+                )
+            case cp.SetClusterPlan():
+                assert target.item is not None
+                return renames.set_cluster(state, target.item.id, plan.cluster)
+            case cp.SetOwnerPlan():
+                role = commands.role_named(state, plan.role)
+                kind, key, holder = self._holder(state, target)
+                # A replica's owner is its cluster's.
+                if not isinstance(holder, privileges.Owned):
+                    return dict([put(kind, key, msgspec.structs.replace(holder, owner=role.id))])
+                return dict([put(kind, key, privileges.owned_by(holder, role.id))])
+            case cp.AlterRolePlan():
+                commands.role_named(state, target.name[-1])
+                return {}
+            case cp.CommentPlan():
+                return commands.comment(
+                    state, self._comment_key(state, target, plan.column), plan.text
+                )
+        raise AssertionError(plan)
+
+    def _renamed(self, state: CatalogState, target: cp.Target, to: str) -> Change:
+        name = target.name[-1]
+        if target.item is not None:
+            old = renames.name_of(renames.live(state, target.item.id))
+            new = FullName(old.database, old.schema, to)
+            return renames.rename_items(state, {target.item.id: new}, partial(self._check, state))
+        match target.kind:
+            case "schema":
+                if to.startswith(("mz_", "pg_")) or to in SYSTEM_SCHEMAS:
+                    raise _reserved("schema", to)
+                return renames.rename_schemas(
+                    state, target.name[0], {name: to}, partial(self._check, state)
+                )
+            case "cluster":
+                if to.startswith(("mz_", "pg_")):
+                    raise _reserved("cluster", to)
+                return renames.rename_clusters(state, {name: to})
+            case _:
+                return clusters.rename_replica(state, target.name[0], name, to)
+
+    @staticmethod
+    def _holder(state: CatalogState, target: cp.Target) -> tuple[str, str, msgspec.Struct]:
+        """The entry of what a statement is about: its kind, its key, what it holds."""
+        name = target.name[-1]
+        if target.item is not None:
+            return "item", target.item.id, renames.live(state, target.item.id)
+        match target.kind:
+            case "schema":
+                key, schema = commands.schema_named(state, target.name[0], name)
+                return "schema", key, schema
+            case "database":
+                database = commands.database_named(state, name)
+                return "database", database.id, database
+            case "cluster":
+                cluster = clusters.cluster_named(state, name)
+                return "cluster", cluster.id, cluster
+            case "cluster replica":
+                replica = clusters.replica_named(state, target.name[0], name)
+                return "replica", replica.id, replica
+            case _:
+                role = commands.role_named(state, name)
+                return "role", role.id, role
+
+    def _comment_key(self, state: CatalogState, target: cp.Target, column: int | None) -> str:
+        kind, key, holder = self._holder(state, target)
+        if isinstance(holder, Item):
+            return commands.item_comment_key(holder, column)
+        return f"{kind}/{holder.id if kind == 'schema' else key}"  # type: ignore[attr-defined]  # a schema has an id
+
+    @staticmethod
+    def _membership(state: CatalogState, plan: cp.MembershipPlan) -> Change:
+        change: dict[str, bytes | None] = {}
+        for role in plan.roles:
+            for member in plan.members:
+                made = commands.grant(state, role, member, revoke=plan.revoke)
+                roles = {**state.roles, commands.role_named(state, member).id: _only_role(made)}
+                state = msgspec.structs.replace(state, roles=roles)
+                change.update(made)
+        return change
+
+    def _granted(self, state: CatalogState, plan: cp.PrivilegesPlan) -> Change:
+        said = plan.privileges
+        modes = None if said is None else "".join(PRIVILEGES[word] for word in said)
+        change: dict[str, bytes | None] = {}
+        grantees = [privileges.grantee_id(state, role) for role in plan.roles]
+        if plan.kind == "system":
+            for grantee in grantees:
+                change.update(
+                    privileges.grant_on_system(
+                        applied(state, change), grantee, modes, revoke=plan.revoke
+                    )
+                )
+            return change
+        for kind, key, holder in self._held(state, plan):
+            after = holder
+            for grantee in grantees:
+                after = privileges.changed(after, grantee, modes, revoke=plan.revoke)
+            change.update([put(kind, key, after)])
+        return change
+
+    def _held(
+        self, state: CatalogState, plan: cp.PrivilegesPlan
+    ) -> Iterator[tuple[str, str, privileges.Owned]]:
+        """What the privileges are on."""
+        if plan.places is None:
+            for target in dict.fromkeys(plan.targets):
+                kind, key, holder = self._holder(state, target)
+                assert isinstance(holder, privileges.Owned)
+                yield kind, key, holder
+            return
+        databases = {one.id: one.name for one in state.databases.values()}
+        for kind, key, holder in privileges.holders(state):
+            place: tuple[str, ...] = ()
+            if isinstance(holder, Item):
+                place = (holder.database, holder.schema)
+            elif isinstance(holder, Schema):
+                place = (databases[holder.database],)
+            within = not plan.places or any(place[: len(p)] == p for p in plan.places)
+            alike = "table" if kind == "item" and privileges.kind_of(holder) != "type" else None
+            if within and plan.kind in (privileges.kind_of(holder), alike):
+                yield kind, key, holder
+
+    def _check(self, base: CatalogState, before: Item, after: Item, then: CatalogState) -> None:
+        """Refuse a rename under which a definition would mean something else."""
+        if before.create_sql == after.create_sql:
+            return
+        if before.kind == "table" and not before.depends_on:
+            return  # nothing in it names anything
+        old = self._meaning(base, before)
+        try:
+            same = self._meaning(then, after) == old
+        except SqlError:
+            same = False
+        if not same:
+            noun = before.kind.replace("-", " ")
+            raise DependentObjects(
+                f'cannot rename: the definition of {noun} "{before.full_name}" would change its meaning',
+                detail=f"It would be: {after.create_sql}",
+                hint="Drop it, rename, and create it again.",
+            )
+
+    def _meaning(self, state: CatalogState, item: Item) -> object:
+        catalog = SessionCatalog(state, self._planner.builtin_desc)
+        (statement,) = parse_statements(item.create_sql)
+        plan = plan_statement(statement, catalog)
+        if isinstance(plan, p.CreateIndexPlan):
+            return plan.on.id, plan.keys
+        if isinstance(plan, p.CreateTablePlan):
+            return plan.desc, plan.defaults
+        if isinstance(plan, p.CreateTypePlan):
+            return plan.typ
+        assert isinstance(plan, p.CreateViewPlan | p.CreateMaterializedViewPlan)
+        return plan.query
+
+
+def _items_gone(state: CatalogState, change: Change) -> list[Item]:
+    """The objects that a change removes."""
+    return [
+        state.items[GlobalId(key.removeprefix("item/"))]
+        for key, value in change.items()
+        if key.startswith("item/") and value is None
+    ]
+
+
+def _only_role(change: Change) -> Role:
+    ((_, value),) = change.items()
+    assert value is not None
+    return msgspec.json.decode(value, type=Role)
+
+
+def _reserved(kind: str, name: str) -> SqlError:
+    message = f'{kind} name "{name}" is reserved'
+    if kind == "schema":
+        message = f"unacceptable schema name '{name}'"
+    own = 'The role "public" and the prefixes' if kind == "role" else "The prefixes"
+    return InvalidParameter(
+        message, detail=f'{own} "mz_" and "pg_" are reserved for system {kind}s.', sqlstate="42939"
+    )
+
+
+def _note_ignored(session: Session, options: tuple[str, ...]) -> None:
+    for option in options:
+        session.notice(f"{option} has no effect")

@@ -1,0 +1,145 @@
+"""The statements whose results come piece by piece, or are kept under a name: SUBSCRIBE, cursors, prepared statements, COPY … TO.
+
+Promise: each does what its own module says; here they are brought together for the coordinator. A subscription that a session started and
+nobody has closed ends with the process's coordinator at the latest.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from mzsql.adapter.peek.results import Result, as_columns
+from mzsql.adapter.session.prepared import PreparedStatements
+from mzsql.adapter.session.session import READ_ONLY, Session, Transaction
+from mzsql.adapter.statements.copy_to import CopyOut, check_allowed, to_files
+from mzsql.adapter.statements.cursors import Cursors
+from mzsql.adapter.subscribe.subscription import Subscribes
+from mzsql.frontend import plans as p
+from mzsql.repr.errors import InternalError, TransactionError
+from mzsql.repr.types import RelationDesc
+
+#: Runs a plan in a transaction.
+Run = Callable[[Session, Transaction, p.Plan], Result]
+#: Plans a statement's text under a session's names.
+PlanText = Callable[[Session, str], p.Plan]
+
+Streaming = (
+    p.SubscribePlan
+    | p.DeclarePlan
+    | p.FetchPlan
+    | p.ClosePlan
+    | p.PreparePlan
+    | p.ExecutePlan
+    | p.DeallocatePlan
+    | p.DiscardPlan
+    | p.CopyToPlan
+)
+
+
+class Streams:
+    """Runs these statements for the sessions of one process."""
+
+    def __init__(self, subscribes: Subscribes, run: Run, plan: PlanText) -> None:
+        self.subscribes = subscribes
+        self._run = run
+        self._plan = plan
+        self._cursors = Cursors(self._query, subscribes)
+        self._prepared = PreparedStatements()
+        self._texts: weakref.WeakKeyDictionary[Session, int] = weakref.WeakKeyDictionary()
+
+    def begin_text(self, session: Session, statements: int) -> None:
+        """A text of so many statements is about to be run."""
+        self._texts[session] = statements
+
+    def end_text(self, session: Session) -> None:
+        """The text is over, or was given up: its cursors are too."""
+        self._cursors.reap(session)
+
+    def end_statement(self, session: Session) -> None:
+        """A statement of the text is over, and with it perhaps its transaction."""
+        self._cursors.reap(session, text_is_over=False)
+
+    def _query(
+        self, session: Session, transaction: Transaction, plan: p.SelectPlan
+    ) -> tuple[RelationDesc, pa.Table]:
+        result = self._run(session, transaction, plan)
+        if result.desc is None or result.rows is None:
+            raise InternalError("a query has no rows")
+        return result.desc, result.rows
+
+    def run(self, session: Session, transaction: Transaction, plan: Streaming) -> Result:
+        """Run one of them."""
+        match plan:
+            case p.SubscribePlan():
+                return self._subscribe(session, transaction, plan)
+            case p.DeclarePlan():
+                alone = self._texts.get(session, 1) == 1
+                self._cursors.declare(session, transaction, plan, alone=alone)
+                return Result("DECLARE CURSOR")
+            case p.FetchPlan():
+                desc, rows = self._cursors.fetch(session, transaction, plan)
+                return Result(f"FETCH {rows.num_rows}", desc, rows, rows.num_rows)
+            case p.ClosePlan():
+                self._cursors.close(session, plan.name)
+                return Result("CLOSE CURSOR" if plan.name is not None else "CLOSE CURSOR ALL")
+            case p.PreparePlan():
+                self._prepared.prepare(session, plan)
+                return Result("PREPARE")
+            case p.ExecutePlan():
+                text = self._prepared.text(session, plan)
+                return self._run(session, transaction, self._plan(session, text))
+            case p.DeallocatePlan():
+                self._prepared.deallocate(session, plan.name)
+                return Result("DEALLOCATE" if plan.name is not None else "DEALLOCATE ALL")
+            case p.DiscardPlan():
+                return self._discard(session, transaction, plan)
+            case p.CopyToPlan():
+                return self._copy_to(session, transaction, plan)
+
+    def _subscribe(
+        self, session: Session, transaction: Transaction, plan: p.SubscribePlan
+    ) -> Result:
+        if plan.as_of is None:
+            transaction.enter("subscribe")
+        stream = self.subscribes.start(session, plan)
+        return Result("SUBSCRIBE", stream.desc, ts=stream.as_of, stream=stream)
+
+    def _discard(self, session: Session, transaction: Transaction, plan: p.DiscardPlan) -> Result:
+        if not plan.everything:
+            return Result("DISCARD TEMP")  # there are no temporary objects
+        if transaction.begun:
+            raise TransactionError(
+                "DISCARD ALL cannot run inside a transaction block", sqlstate="25001"
+            )
+        self._cursors.close(session, None)
+        self._prepared.deallocate(session, None)
+        for name in session.names():
+            if name not in READ_ONLY:
+                session.set(name, None)
+        return Result("DISCARD ALL")
+
+    def _copy_to(self, session: Session, transaction: Transaction, plan: p.CopyToPlan) -> Result:
+        if isinstance(plan.plan, p.SubscribePlan):
+            stream = self._subscribe(session, transaction, plan.plan).stream
+            assert stream is not None
+            return Result(
+                "COPY",
+                stream.desc,
+                stream=stream,
+                copy=CopyOut(plan, stream.desc, stream.batches(), stream.close),
+            )
+        if plan.path is not None:
+            check_allowed(plan.path, session.copy_paths)
+        desc, rows = self._query(session, transaction, plan.plan)
+        rows = as_columns(rows, desc)
+        if plan.path is None:
+            return Result("COPY", desc, copy=CopyOut(plan, desc, iter([rows])))
+        count = to_files(plan, plan.path, desc, rows, session.copy_paths)
+        return Result(f"COPY {count}", count=count)
+
+    def close(self) -> None:
+        """End every subscription. Idempotent."""
+        self.subscribes.close()

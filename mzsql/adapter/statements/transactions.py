@@ -1,0 +1,198 @@
+"""BEGIN, COMMIT, ROLLBACK, and what is set within a transaction.
+
+Promise: whatever ends a transaction leaves nothing of it behind: what was written ahead is deleted, what was held is let go of, what was
+set goes back unless the transaction was committed. DDL inside of BEGIN is carried out by COMMIT, so that ROLLBACK can leave it out; its
+names are resolved when it is said, and what it needs is checked again when it is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from mzsql.adapter.environment.environment import Environment
+from mzsql.adapter.peek.results import Result
+from mzsql.adapter.session.commit_batches import discard_batch
+from mzsql.adapter.session.session import Session, Transaction
+from mzsql.adapter.session.staging import STAGEABLE, Staged, is_stageable
+from mzsql.adapter.statements.dml import Changes
+from mzsql.adapter.statements.namespaces import Namespaces
+from mzsql.catalog.objects import CATALOG_CLUSTER
+from mzsql.catalog.settings import NO_EFFECT, variable
+from mzsql.frontend import plans as p
+from mzsql.frontend.catalog_plans import CATALOG_PLANS
+from mzsql.persist import Batch
+from mzsql.repr.errors import TransactionError, Unsupported
+
+Ending: TypeAlias = p.BeginPlan | p.CommitPlan | p.RollbackPlan
+Setting: TypeAlias = p.SetVariablePlan | p.SetTransactionPlan
+
+
+class Transactions:
+    """The transactions of the sessions of one process.
+
+    Args:
+        env: the environment.
+        changes: commits what was written.
+        define: carries out a statement of DDL.
+        namespaces: tries and carries out those of which a transaction may hold several.
+    """
+
+    def __init__(
+        self,
+        env: Environment,
+        changes: Changes,
+        define: Callable[[Session, p.Plan], Result],
+        namespaces: Namespaces,
+    ) -> None:
+        self._env = env
+        self._changes = changes
+        self._define = define
+        self._namespaces = namespaces
+
+    def run(self, session: Session, transaction: Transaction, plan: Ending) -> Result:
+        """BEGIN, COMMIT, ROLLBACK."""
+        if isinstance(plan, p.BeginPlan):
+            return self._begin(session, transaction, plan)
+        if not transaction.begun:
+            session.notice("there is no transaction in progress", severity="WARNING")
+        if isinstance(plan, p.CommitPlan) and not transaction.failed:
+            return self._commit(session, transaction)
+        self.discard(transaction)
+        session.end_transaction(committed=False)
+        return Result("ROLLBACK")
+
+    def _begin(self, session: Session, transaction: Transaction, plan: p.BeginPlan) -> Result:
+        if transaction.begun:
+            session.notice("there is already a transaction in progress", severity="WARNING")
+            transaction.set_mode(read_only=plan.read_only)
+        else:
+            transaction.begin(read_only=plan.read_only)
+        if plan.isolation is not None:
+            session.set("transaction_isolation", (plan.isolation,), local=True)
+        return Result("BEGIN")
+
+    def _commit(self, session: Session, transaction: Transaction) -> Result:
+        try:
+            if transaction.staged is not None:
+                self._namespaces.commit(transaction.staged)
+            elif transaction.ddl is not None:
+                self._define(session, transaction.ddl)
+            else:
+                self._changes.commit(session, transaction)
+        except BaseException:
+            self.discard(transaction)
+            session.end_transaction(committed=False)
+            raise
+        session.end_transaction(committed=True)
+        return Result("COMMIT")
+
+    def defer(self, session: Session, transaction: Transaction, plan: p.Plan) -> None:
+        """Keep a statement of DDL for COMMIT."""
+        if not is_stageable(plan) or transaction.ddl is not None:
+            if transaction.staged is not None:
+                raise TransactionError(
+                    "this transaction can only execute a single statement",
+                    detail="Beside others there may be statements that rename, swap and comment on things.",
+                    sqlstate="25001",
+                )
+            transaction.enter("ddl")
+            transaction.ddl = plan
+            return
+        transaction.enter("ddl")
+        now = self._env.catalog.state
+        staged = transaction.staged or Staged(now, now, {})
+        staged.check(now)
+        assert isinstance(plan, STAGEABLE)
+        transaction.staged = staged.then(self._namespaces.stage(session, plan, staged.state))
+
+    def fail(self, session: Session) -> None:
+        """A statement failed: an implicit transaction is over, an explicit one takes only ROLLBACK."""
+        transaction = session.transaction
+        if transaction is not None:
+            self.discard(transaction)
+            if transaction.begun:
+                transaction.failed = True
+                transaction.end()
+                return
+        session.end_transaction(committed=False)
+
+    def abandon(self, session: Session) -> None:
+        """The transaction is over for good, whatever it is in."""
+        if session.transaction is not None:
+            self.discard(session.transaction)
+        session.end_transaction(committed=False)
+
+    def discard(self, transaction: Transaction) -> None:
+        """Delete what was written ahead for a transaction that will never commit."""
+        for gid, writes in transaction.writes.items():
+            for write in writes:
+                if isinstance(write, Batch):
+                    discard_batch(self._env, gid, write)
+        transaction.writes.clear()
+
+    def set(self, session: Session, transaction: Transaction, plan: Setting) -> Result:
+        """SET, RESET, SET TRANSACTION."""
+        if isinstance(plan, p.SetTransactionPlan):
+            return self._set_transaction(session, transaction, plan)
+        if plan.local and not transaction.begun:
+            session.notice("SET LOCAL can only be used in transaction blocks", severity="WARNING")
+        if plan.name == "all" and plan.values is None:
+            session.reset_all()
+            return Result("RESET")
+        if plan.name == "cluster" and plan.values is not None:
+            self._note_unknown_cluster(session, plan.values)
+        session.set(plan.name, plan.values, local=plan.local)
+        if plan.name in NO_EFFECT and session.get(plan.name) != variable(plan.name).default:
+            session.notice(f"{plan.name} has no effect")
+        return Result("SET" if plan.values is not None else "RESET")
+
+    def _note_unknown_cluster(self, session: Session, values: tuple[str, ...]) -> None:
+        names = {c.name for c in self._env.catalog.state.clusters.values()}
+        if values and values[0] not in names | {CATALOG_CLUSTER.name}:
+            session.notice(
+                f'cluster "{values[0]}" does not exist',
+                hint="Create the cluster with CREATE CLUSTER or pick an extant cluster with SET CLUSTER = name.",
+            )
+
+    def _set_transaction(
+        self, session: Session, transaction: Transaction, plan: p.SetTransactionPlan
+    ) -> Result:
+        if plan.of_session:
+            if plan.read_only is not None:
+                raise TransactionError(
+                    "SET SESSION CHARACTERISTICS cannot make transactions read-only or read-write",
+                    hint="Say it of each transaction: BEGIN READ ONLY.",
+                    sqlstate="0A000",
+                )
+        elif not transaction.begun:
+            session.notice(
+                "SET TRANSACTION can only be used in transaction blocks", severity="WARNING"
+            )
+        if plan.isolation is not None:
+            local = not plan.of_session
+            session.set("transaction_isolation", (plan.isolation,), local=local)
+        transaction.set_mode(read_only=plan.read_only)
+        return Result("SET")
+
+
+def tag_of(plan: p.Plan) -> str:
+    """The command tag of a statement of DDL; Unsupported where it is none."""
+    match plan:
+        case p.CreateTablePlan():
+            return "CREATE TABLE"
+        case p.CreateTypePlan():
+            return "CREATE TYPE"
+        case p.CreateViewPlan():
+            return "CREATE VIEW"
+        case p.CreateMaterializedViewPlan():
+            return "CREATE MATERIALIZED VIEW"
+        case p.CreateIndexPlan():
+            return "CREATE INDEX"
+        case p.AlterRetainPlan():
+            return f"ALTER {plan.kind.upper()}"
+        case p.DropPlan():
+            return f"DROP {plan.kind.replace('-', ' ').upper()}"
+        case _ if isinstance(plan, CATALOG_PLANS):
+            return plan.tag_text
+    raise Unsupported(f"{type(plan).__name__} is not supported")

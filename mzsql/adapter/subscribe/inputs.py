@@ -1,0 +1,216 @@
+"""What a subscription listens to: collections with times, and relations that only have a present.
+
+Promise: an input gives its contents at a time and its updates between times, and stays readable from the subscription's progress on. A
+table or a materialized view gives what its shard says. A builtin relation has no history: it is looked at once in a while, and what is
+different then is an update at the latest complete time; that costs its whole contents each time, which are small.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mzsql.adapter.environment.environment import Environment
+from mzsql.persist import consolidate
+from mzsql.repr.errors import SqlError, UndefinedTable
+from mzsql.repr.frontier import Frontier, Timestamp
+from mzsql.repr.ids import GlobalId
+from mzsql.storage.collection import TABLE
+
+#: How often relations without history are looked at, in seconds.
+POLL_SECONDS = 1.0
+
+
+class Input(Protocol):
+    """One collection that is listened to."""
+
+    def upper(self) -> Frontier:
+        """How far it is complete."""
+
+    def complete(self, past: Timestamp, *, ask: bool) -> bool:
+        """Whether ``past`` is complete; without ``ask`` as far as is known here, where this process is told of moves."""
+
+    def patience(self, pause: float) -> float:
+        """Seconds after which to look again without being told, where the last look was ``pause`` seconds after the one before."""
+
+    def snapshot(self, as_of: Timestamp) -> pa.RecordBatchReader:
+        """The contents: c0 …, [mz_error], [mz_time], mz_diff."""
+
+    def rows_between(self, lower: Timestamp, upper: Timestamp) -> int:
+        """At most how many updates there are."""
+
+    def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
+        """The updates with ``lower <= mz_time < upper``: c0 …, [mz_error], mz_time, mz_diff."""
+
+    def hold(self, since: Timestamp) -> None:
+        """Let go of the times before."""
+
+    def close(self) -> None:
+        """Let go of everything. Idempotent."""
+
+
+class StoredInput:
+    """A table or a materialized view, held from ``as_of`` on.
+
+    Raises:
+        NotReadable: ``as_of`` is gone already.
+    """
+
+    def __init__(self, env: Environment, gid: GlobalId, as_of: Timestamp) -> None:
+        self._env = env
+        self._gid = gid
+        meta = env.collections.meta(gid)
+        self._name = meta.name
+        self._is_table = meta.kind == TABLE
+        self._hold = env.collections.hold(gid, as_of)
+        # A table moves with the log, which the process follows anyway.
+        self._unfollow = None if self._is_table else env.collections.followers.follow(gid)
+
+    @property
+    def since(self) -> Frontier:
+        """What is held."""
+        return self._hold.since
+
+    def upper(self) -> Frontier:
+        """The collection's upper."""
+        try:
+            return self._env.collections.upper(self._gid)
+        except UndefinedTable:
+            raise self._dropped() from None
+
+    def _dropped(self) -> SqlError:
+        return UndefinedTable(
+            f'subscribe has been terminated because underlying relation "{self._name}" was dropped'
+        )
+
+    def complete(self, past: Timestamp, *, ask: bool) -> bool:
+        """Whether the collection's upper is beyond it."""
+        collections = self._env.collections
+        try:
+            upper = collections.upper(self._gid) if ask else collections.seen_upper(self._gid)
+        except UndefinedTable:
+            raise self._dropped() from None
+        return upper is None or upper > past
+
+    def patience(self, pause: float) -> float:
+        """This process hears of what moves; where nobody can tell it of a view, that is looked for ever less often."""
+        told = self._is_table or self._env.collections.followers.told(self._gid)
+        return POLL_SECONDS if told else min(pause * 1.5, POLL_SECONDS)
+
+    def snapshot(self, as_of: Timestamp) -> pa.RecordBatchReader:
+        """The shard's contents, read piece by piece."""
+        return self._env.collections.snapshot_reader(self._gid, as_of)
+
+    def rows_between(self, lower: Timestamp, upper: Timestamp) -> int:
+        """The rows of the parts that may hold such updates."""
+        parts = self._env.collections.parts_between(self._gid, lower, upper)
+        return sum(part.rows for part in parts)
+
+    def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
+        """The shard's updates."""
+        return self._env.collections.updates(self._gid, lower, upper)
+
+    def hold(self, since: Timestamp) -> None:
+        """Move the hold forward."""
+        self._hold.downgrade(since)
+
+    def close(self) -> None:
+        """Release the hold, and follow no more."""
+        if self._unfollow is not None:
+            self._unfollow()
+        self._hold.release()
+
+
+class CatalogNews:
+    """Whether the catalog may have changed since somebody looked at it: for drops by other processes. Thread-safe."""
+
+    def __init__(self, env: Environment) -> None:
+        self._env = env
+        self._lock = threading.Lock()
+        self._told: bool | None = None
+        self._number = 0
+
+    def heed(self) -> None:
+        """Be told from now on, where Consensus can."""
+        with self._lock:
+            if self._told is None:
+                self._told = self._env.follow_catalog(self._heard)
+
+    def _heard(self) -> None:
+        with self._lock:
+            self._number += 1
+
+    def sync(self, seen: int) -> int:
+        """Look at the catalog where it may have changed since the look numbered ``seen``; this one's number."""
+        with self._lock:
+            told, number = self._told, self._number
+        if not told or number != seen:
+            self._env.sync()
+        return number
+
+
+class PolledInput:
+    """A relation without history; ``contents`` gives it as it is: c0 …, mz_diff."""
+
+    def __init__(self, env: Environment, contents: Callable[[], pa.Table]) -> None:
+        self._env = env
+        self._contents = contents
+        self._last: pa.Table | None = None
+        self._next = 0.0
+        self._upper: Timestamp = 0
+
+    def upper(self) -> Frontier:
+        """How far it was looked at."""
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + POLL_SECONDS
+            self._upper = max(self._upper + 1, self._env.oracle.present_ms())
+        return self._upper
+
+    def complete(self, past: Timestamp, *, ask: bool) -> bool:
+        """Whether it was looked at since."""
+        del ask
+        upper = self.upper()
+        return upper is None or upper > past
+
+    def patience(self, pause: float) -> float:
+        """Until it is time to look again."""
+        del pause
+        return max(self._next - time.monotonic(), 0.01)
+
+    def snapshot(self, as_of: Timestamp) -> pa.RecordBatchReader:
+        """The contents now."""
+        del as_of
+        self._last = self._contents()
+        return self._last.to_reader()
+
+    def rows_between(self, lower: Timestamp, upper: Timestamp) -> int:
+        """Nothing that could be divided by time."""
+        del lower, upper
+        return 0
+
+    def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
+        """What is different now, at the last of the times."""
+        del lower
+        assert self._last is not None
+        now = self._contents()
+        gone = self._last.set_column(
+            self._last.schema.get_field_index("mz_diff"),
+            "mz_diff",
+            pc.negate(self._last.column("mz_diff")),
+        )
+        both = pa.concat_tables([now, gone], promote_options="default")
+        self._last = now
+        times = pa.repeat(pa.scalar(upper - 1, pa.int64()), both.num_rows)
+        diffs = both.schema.get_field_index("mz_diff")
+        return consolidate(both.add_column(diffs, "mz_time", times))
+
+    def hold(self, since: Timestamp) -> None:
+        """There is nothing to hold."""
+
+    def close(self) -> None:
+        """There is nothing to close."""

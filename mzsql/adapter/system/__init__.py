@@ -1,0 +1,1 @@
+"""The rows of builtin relations: of what the catalog holds and of what this process knows."""

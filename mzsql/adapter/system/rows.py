@@ -1,0 +1,496 @@
+"""The rows of the builtin sources that are derived when they are read: the catalog's own relations, frontiers, refreshes.
+
+Promise: each is one function from the environment to rows, in the order of the columns that its ``.sql`` file declares. They describe
+metadata, a row for each object, never a user's data. A source without a function here is a storage-managed collection.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol
+from zoneinfo import ZoneInfo, available_timezones
+
+import pyarrow as pa
+
+from mzsql.adapter.environment.environment import Environment
+from mzsql.adapter.environment.expression_cache import GlobalExpressions
+from mzsql.adapter.session.show import column_type_name, key_text
+from mzsql.adapter.system.functions import aggregate_rows, function_rows, operator_rows, type_id
+from mzsql.catalog.builtin import Builtin, builtins
+from mzsql.catalog.commands.clusters import factor_of, size_of
+from mzsql.catalog.commands.privileges import (
+    READABLE,
+    USABLE,
+    acl,
+    acl_text,
+    shown,
+    system_privileges,
+)
+from mzsql.catalog.objects import CATALOG_CLUSTER, FIRST_ID, SIZES
+from mzsql.catalog.plugin_relations import plugin_rows
+from mzsql.catalog.state import Item
+from mzsql.compute import RefreshStats
+from mzsql.expr.scalar import Column
+from mzsql.frontend.catalog import SYSTEM_SCHEMAS
+from mzsql.frontend.shown_sql import shown_defaults, shown_query, shown_sql
+from mzsql.location import Whereabouts
+from mzsql.repr.errors import InternalError
+from mzsql.repr.frontier import Frontier
+from mzsql.repr.ids import GlobalId, oid, sort_key
+from mzsql.repr.type_oids import ARRAY_OIDS, PSEUDO_OIDS, RANGE_OIDS, TYPE_OIDS, type_oid
+from mzsql.repr.types import RelationDesc, arrow_schema
+from mzsql.repr.zone_abbreviations import ABBREVIATIONS, DAYLIGHT
+from mzsql.threads import PROCESS
+
+Rows = Iterable[tuple[Any, ...]]
+
+
+class Source(Protocol):
+    """What the rows are derived from."""
+
+    @property
+    def env(self) -> Environment:
+        """The environment."""
+        ...
+
+    def refreshes(self) -> Iterable[RefreshStats]:
+        """The latest refreshes of the dataflows that this process maintains."""
+        ...
+
+    def builtin_desc(self, builtin: Builtin) -> RelationDesc:
+        """A builtin relation's columns."""
+        ...
+
+    def deployed(self, item: Item) -> GlobalExpressions:
+        """The plan that runs for an index or a materialized view."""
+        ...
+
+    def arrangements(self) -> Iterable[tuple[str, int, str, str, int, int]]:
+        """Object, node, replica, shard, rows and bytes of each arrangement of the dataflows that run."""
+        ...
+
+
+def _system_schema_id(schema: str) -> str:
+    return f"s{SYSTEM_SCHEMAS.index(schema) + 1}"
+
+
+def _schema_id(item: Item, source: Source) -> str:
+    found = source.env.catalog.state.schema(item.database, item.schema)
+    if found is None:
+        raise InternalError(f"{item.full_name} is in no schema")
+    return found[1].id
+
+
+def _cluster_id(item: Item, source: Source) -> str | None:
+    cluster = None if item.cluster is None else source.env.catalog.state.cluster(item.cluster)
+    return None if cluster is None else cluster.id
+
+
+def _tables(source: Source) -> Rows:
+    for i in source.env.catalog.state.of_kind("table"):
+        text = shown_sql(i.create_sql)
+        yield i.id, oid(i.id), _schema_id(i, source), i.name, i.owner, acl(i), text
+
+
+def _views(source: Source) -> Rows:
+    for b in builtins().values():
+        if b.kind == "view":
+            schema = _system_schema_id(b.schema)
+            yield b.id, oid(b.id), schema, b.name, b.query, FIRST_ID, READABLE, b.sql
+    for i in source.env.catalog.state.of_kind("view"):
+        definition = shown_query(i.create_sql)
+        schema = _schema_id(i, source)
+        text = shown_sql(i.create_sql)
+        yield i.id, oid(i.id), schema, i.name, definition, i.owner, acl(i), text
+
+
+def _materialized_views(source: Source) -> Rows:
+    for i in source.env.catalog.state.of_kind("materialized-view"):
+        yield (
+            i.id,
+            oid(i.id),
+            _schema_id(i, source),
+            i.name,
+            _cluster_id(i, source),
+            shown_query(i.create_sql),
+            i.owner,
+            acl(i),
+            shown_sql(i.create_sql),
+        )
+
+
+def _sources(_: Source) -> Rows:
+    for b in builtins().values():
+        if b.kind == "source":
+            schema = _system_schema_id(b.schema)
+            yield b.id, oid(b.id), schema, b.name, "system", FIRST_ID, READABLE, b.sql
+
+
+def _indexes(source: Source) -> Rows:
+    for i in source.env.catalog.state.of_kind("index"):
+        yield (
+            i.id,
+            oid(i.id),
+            i.name,
+            i.on_id,
+            _cluster_id(i, source),
+            i.owner,
+            shown_sql(i.create_sql),
+        )
+
+
+def _index_columns(source: Source) -> Rows:
+    state = source.env.catalog.state
+    for index in state.of_kind("index"):
+        on = state.items.get(index.on_id) if index.on_id is not None else None
+        texts = key_text(index, state)
+        for position, (key, text) in enumerate(zip(index.key, texts, strict=True), start=1):
+            if isinstance(key, Column):
+                nullable = True
+                if on is not None and on.desc is not None:
+                    nullable = on.desc.typ.columns[key.index].nullable
+                yield index.id, position, key.index + 1, None, nullable
+            else:
+                yield index.id, position, None, text, True
+
+
+def _columns(source: Source) -> Rows:
+    state = source.env.catalog.state
+    described: list[tuple[str, RelationDesc, tuple[str | None, ...]]] = [
+        (b.id, source.builtin_desc(b), ()) for b in builtins().values()
+    ]
+    described += [
+        (i.id, i.desc, shown_defaults(i.create_sql) if any(i.defaults) else ())
+        for i in state.items.values()
+        if i.desc is not None
+    ]
+    for gid, desc, defaults in described:
+        for n, (name, column) in enumerate(zip(desc.names, desc.typ.columns, strict=True)):
+            kind = column.type.kind
+            default = defaults[n] if n < len(defaults) else None
+            mod = -1
+            if kind == "numeric" and column.type.scale is not None:
+                mod = (39 << 16 | column.type.scale) + 4
+            elif column.type.length is not None:
+                mod = column.type.length + 4
+            name_of_type = column_type_name(column.type)
+            number = type_oid(column.type)
+            yield gid, name, n + 1, column.nullable, name_of_type, default, number, mod
+
+
+_CATEGORIES = {
+    "boolean": ("boolean",),
+    "numeric": (
+        "bigint",
+        "smallint",
+        "integer",
+        "real",
+        "double",
+        "numeric",
+        "uint2",
+        "uint4",
+        "uint8",
+        "oid",
+        "regclass",
+        "regproc",
+        "regtype",
+    ),
+    "string": ("text", "char", "varchar"),
+    "date-time": ("date", "time", "timestamp", "timestamptz"),
+    "timespan": ("interval",),
+    "array": ("array",),
+    "list": ("list",),
+    "map": ("map",),
+    "pseudo": ("record",),
+}
+#: The kinds that stand for many types.
+_FAMILIES = ("array", "list", "map", "record")
+#: The types that PostgreSQL has, too.
+_OF_POSTGRESQL = frozenset(TYPE_OIDS) - {"mz_timestamp", "uint2", "uint4", "uint8", "list", "map"}
+#: PostgreSQL's own names of types, where they are not ours.
+_PG_NAMES = {
+    "boolean": "bool",
+    "bigint": "int8",
+    "smallint": "int2",
+    "integer": "int4",
+    "real": "float4",
+    "double": "float8",
+    "char": "bpchar",
+    "array": "anyarray",
+}
+
+
+def _types(source: Source) -> Rows:
+    categories = {kind: name for name, kinds in _CATEGORIES.items() for kind in kinds}
+    for kind, number in sorted(TYPE_OIDS.items(), key=lambda one: one[1]):
+        schema = _system_schema_id("pg_catalog" if kind in _OF_POSTGRESQL else "mz_catalog")
+        category = categories.get(kind, "user-defined")
+        yield type_id(number), number, schema, _PG_NAMES.get(kind, kind), category, FIRST_ID, USABLE
+    for kind, number in ARRAY_OIDS.items():
+        schema = _system_schema_id("pg_catalog" if kind in _OF_POSTGRESQL else "mz_catalog")
+        yield (
+            type_id(number),
+            number,
+            schema,
+            f"_{_PG_NAMES.get(kind, kind)}",
+            "array",
+            FIRST_ID,
+            USABLE,
+        )
+    for name, number in RANGE_OIDS.items():
+        yield (
+            type_id(number),
+            number,
+            _system_schema_id("pg_catalog"),
+            name,
+            "range",
+            FIRST_ID,
+            USABLE,
+        )
+    for name, number in PSEUDO_OIDS.items():
+        yield (
+            type_id(number),
+            number,
+            _system_schema_id("pg_catalog"),
+            name,
+            "pseudo",
+            FIRST_ID,
+            USABLE,
+        )
+    for i in source.env.catalog.state.of_kind("type"):
+        assert i.typ is not None
+        category = "composite" if i.typ.kind == "record" else i.typ.kind
+        yield i.id, oid(i.id), _schema_id(i, source), i.name, category, i.owner, acl(i)
+
+
+def _array_types(_: Source) -> Rows:
+    for kind, number in ARRAY_OIDS.items():
+        yield type_id(number), type_id(TYPE_OIDS[kind])
+
+
+def _pseudo_types(_: Source) -> Rows:
+    for number in (*(TYPE_OIDS[kind] for kind in _FAMILIES), *PSEUDO_OIDS.values()):
+        yield (type_id(number),)
+
+
+def _functions(_: Source) -> Rows:
+    return function_rows(_system_schema_id, FIRST_ID)
+
+
+def _base_types(_: Source) -> Rows:
+    for kind, number in TYPE_OIDS.items():
+        if kind not in _FAMILIES:
+            yield (type_id(number),)
+    for number in RANGE_OIDS.values():
+        yield (type_id(number),)
+
+
+def _held_types(source: Source, kind: str) -> Iterator[tuple[GlobalId, str]]:
+    """The types of a kind that users have made, each with the type that it holds: one of theirs where it is named."""
+    items = source.env.catalog.state.items
+    for i in source.env.catalog.state.of_kind("type"):
+        if i.typ is None or i.typ.kind != kind or i.typ.element is None:
+            continue
+        named = [gid for gid in i.depends_on if gid in items and items[gid].typ == i.typ.element]
+        yield i.id, named[0] if named else type_id(type_oid(i.typ.element))
+
+
+def _list_types(source: Source) -> Rows:
+    yield from _held_types(source, "list")
+
+
+def _map_types(source: Source) -> Rows:
+    for gid, value in _held_types(source, "map"):
+        yield gid, type_id(TYPE_OIDS["text"]), value
+
+
+def _time_zones(_: Source) -> Rows:
+    for name in sorted(available_timezones()):
+        yield (name,)
+
+
+def _schemas(source: Source) -> Rows:
+    for number, name in enumerate(SYSTEM_SCHEMAS, start=1):
+        yield f"s{number}", oid(f"s{number}"), None, name, FIRST_ID, USABLE
+    for one in source.env.catalog.state.schemas.values():
+        yield one.id, oid(one.id), one.database, one.name, one.owner, acl(one)
+
+
+def _databases(source: Source) -> Rows:
+    for one in source.env.catalog.state.databases.values():
+        yield one.id, oid(one.id), one.name, one.owner, acl(one)
+
+
+def _roles(source: Source) -> Rows:
+    for one in source.env.catalog.state.roles.values():
+        yield one.id, oid(one.id), one.name, True
+
+
+def _role_members(source: Source) -> Rows:
+    for one in source.env.catalog.state.roles.values():
+        for role in one.member_of:
+            yield role, one.id, FIRST_ID
+
+
+def _comments(source: Source) -> Rows:
+    """The parts of a comment's key: what kind of thing it is on, its id, and of a column its position."""
+    for key, text in source.env.catalog.state.comments.items():
+        kind, gid, *column = key.split("/")
+        label = "cluster-replica" if kind == "replica" else kind
+        yield gid, label, int(column[0]) if column else None, text
+
+
+def _clusters(source: Source) -> Rows:
+    state = source.env.catalog.state
+    for cluster in (*state.clusters.values(), CATALOG_CLUSTER):
+        size, factor = size_of(state, cluster), factor_of(state, cluster)
+        own = cluster.owner, acl(cluster)
+        yield cluster.id, cluster.name, cluster.managed, size, factor, *own
+
+
+def _cluster_replicas(source: Source) -> Rows:
+    owners = {one.id: one.owner for one in source.env.catalog.state.clusters.values()}
+    for r in source.env.catalog.state.replicas.values():
+        yield r.id, r.name, r.cluster_id, r.size, owners.get(r.cluster_id, FIRST_ID)
+
+
+def _sizes(_: Source) -> Rows:
+    for name, size in SIZES.items():
+        yield name, size.processes, size.workers
+
+
+def _dependencies(source: Source) -> Rows:
+    for item in source.env.catalog.state.items.values():
+        for gid in item.depends_on:
+            yield item.id, gid
+
+
+def _compute_dependencies(source: Source) -> Rows:
+    """What the plan of each dataflow reads that runs."""
+    for item in source.env.catalog.state.of_kind("materialized-view", "index"):
+        plan = source.deployed(item).plan
+        read = {one.id for one in plan.source_imports} | {one.id for one in plan.index_imports}
+        for gid in sorted(read, key=sort_key):
+            yield item.id, gid
+
+
+def _frontiers(source: Source) -> Rows:
+    collections = source.env.collections
+    wal = source.env.wal.follow().upper
+    state = source.env.catalog.state
+    for item in state.of_kind("table", "materialized-view"):
+        upper: Frontier = wal if item.kind == "table" else collections.upper(item.id)
+        yield item.id, collections.since(item.id), upper
+    for item in state.of_kind("index"):
+        yield item.id, *_index_frontiers(source, item)
+
+
+def _index_frontiers(source: Source, item: Item) -> tuple[Frontier, Frontier]:
+    """Since and upper of an index: of its arrangement, before there is one of what it will be."""
+    state = source.env.catalog.state
+    serving = state.serving(item.cluster)
+    for name, shard in state.arrangements.items():
+        replica, _, fingerprint = name.partition("/")
+        if fingerprint.startswith(f"index {item.id} ") and serving and replica == serving.id:
+            held = source.env.persist.inspect(shard)
+            if held is not None and not held.finalized:
+                return held.since, held.upper
+    return item.as_of, 0
+
+
+def _refreshes(source: Source) -> Rows:
+    for r in source.refreshes():
+        if r.kind != "empty":
+            yield (
+                r.object_id,
+                r.lower,
+                r.upper,
+                r.kind,
+                r.rows_in,
+                r.rows_out,
+                r.bytes_read,
+                r.jobs,
+                r.seconds,
+            )
+
+
+def _threads(source: Source) -> Rows:
+    for one in (*source.env.supervisor.statuses(), *PROCESS.statuses()):
+        since = datetime.datetime.fromtimestamp(one.since_ms / 1000, datetime.UTC)
+        yield one.name, one.object_id, one.status, one.error, one.restarts, since
+
+
+def _pg_time_zones(_: Source) -> Rows:
+    now = datetime.datetime.now(datetime.UTC)
+    for name in sorted(available_timezones()):
+        there = now.astimezone(ZoneInfo(name))
+        offset = there.utcoffset() or datetime.timedelta()
+        micros = offset // datetime.timedelta(microseconds=1)
+        interval = {"months": 0, "days": 0, "micros": micros}
+        yield name, there.tzname(), interval, bool(there.dst())
+
+
+def _pg_time_zone_abbreviations(_: Source) -> Rows:
+    for name, seconds in sorted(ABBREVIATIONS.items()):
+        yield name, {"months": 0, "days": 0, "micros": seconds * 1_000_000}, name in DAYLIGHT
+
+
+_DERIVED: dict[str, Callable[[Source], Rows]] = {
+    "mz_catalog.mz_tables": _tables,
+    "mz_catalog.mz_views": _views,
+    "mz_catalog.mz_materialized_views": _materialized_views,
+    "mz_catalog.mz_sources": _sources,
+    "mz_catalog.mz_indexes": _indexes,
+    "mz_catalog.mz_index_columns": _index_columns,
+    "mz_catalog.mz_columns": _columns,
+    "mz_catalog.mz_types": _types,
+    "mz_catalog.mz_array_types": _array_types,
+    "mz_catalog.mz_base_types": _base_types,
+    "mz_catalog.mz_pseudo_types": _pseudo_types,
+    "mz_catalog.mz_functions": _functions,
+    "mz_catalog.mz_operators": lambda _: operator_rows(),
+    "mz_internal.mz_aggregates": lambda _: aggregate_rows(),
+    "mz_catalog.mz_list_types": _list_types,
+    "mz_catalog.mz_map_types": _map_types,
+    "mz_catalog.mz_timezone_names": _time_zones,
+    "pg_catalog.pg_timezone_names": _pg_time_zones,
+    "pg_catalog.pg_timezone_abbrevs": _pg_time_zone_abbreviations,
+    "mz_catalog.mz_schemas": _schemas,
+    "mz_catalog.mz_databases": _databases,
+    "mz_catalog.mz_roles": _roles,
+    "mz_catalog.mz_role_members": _role_members,
+    "mz_catalog.mz_system_privileges": lambda source: (
+        (acl_text(one),) for one in system_privileges(source.env.catalog.state)
+    ),
+    "mz_internal.mz_show_all_privileges": lambda source: shown(source.env.catalog.state),
+    "mz_internal.mz_comments": _comments,
+    "mz_catalog.mz_clusters": _clusters,
+    "mz_catalog.mz_cluster_replicas": _cluster_replicas,
+    "mz_catalog.mz_cluster_replica_sizes": _sizes,
+    "mz_internal.mz_object_dependencies": _dependencies,
+    "mz_internal.mz_compute_dependencies": _compute_dependencies,
+    "mz_internal.mz_frontiers": _frontiers,
+    "mz_internal.mz_refreshes": _refreshes,
+    "mz_internal.mz_threads": _threads,
+    "mz_internal.mz_arrangements": lambda source: source.arrangements(),
+}
+
+
+def is_derived(builtin: Builtin) -> bool:
+    """Whether the rows of a builtin source are derived here."""
+    return builtin.plugin is not None or builtin.full_name in _DERIVED
+
+
+def derive(builtin: Builtin, source: Source) -> pa.Table:
+    """The rows of a builtin source now: columns c0 … of its types."""
+    if builtin.plugin is not None:
+        at = source.env.locations
+        return plugin_rows(builtin.plugin, Whereabouts(at.blob, at.consensus, at.oracle))
+    make = _DERIVED.get(builtin.full_name)
+    if make is None or builtin.desc is None:
+        raise InternalError(f"nothing yields the rows of {builtin.full_name}")
+    rows = list(make(source))
+    schema = arrow_schema(builtin.desc.typ.columns)
+    arrays = [pa.array([row[i] for row in rows], field.type) for i, field in enumerate(schema)]
+    return pa.table(arrays, names=schema.names)

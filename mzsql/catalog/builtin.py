@@ -1,0 +1,195 @@
+"""The system catalog's relations, loaded from the data package `mzsql.system_catalog`: one ``.sql`` file a relation.
+
+Promise: a file is leading ``-- `` lines (the relation's documentation), then either ``CREATE SOURCE schema.name (column type [NOT
+NULL], …)``, a relation whose rows the adapter or a storage-managed collection yields, or ``CREATE VIEW schema.name AS SELECT …``. Ids are
+``s1``, ``s2``, … in the order of qualified names: they live as long as a build, as everything that is keyed by them does. The relations
+of plugins are sources beside them, with ids of their own (`mzsql.catalog.plugin_relations`).
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from importlib import resources
+from importlib.resources.abc import Traversable
+
+import msgspec
+
+from mzsql.catalog.plugin_relations import Checked, checked_relations
+from mzsql.location import Registry, default_registry
+from mzsql.repr import types as t
+from mzsql.repr.errors import InternalError
+from mzsql.repr.ids import GlobalId
+from mzsql.repr.types import ColumnType, RelationDesc, RelationType, SqlType
+
+PACKAGE = "mzsql.system_catalog"
+
+_STATEMENT = re.compile(
+    r"CREATE\s+(?P<kind>SOURCE|VIEW)\s+(?P<schema>\w+)\.(?P<name>\w+)\s*(?P<rest>.*?);?\s*\Z",
+    re.IGNORECASE | re.DOTALL,
+)
+_TYPES: dict[str, SqlType] = {
+    "boolean": t.BOOLEAN,
+    "bool": t.BOOLEAN,
+    "smallint": t.SMALLINT,
+    "integer": t.INTEGER,
+    "int": t.INTEGER,
+    "bigint": t.BIGINT,
+    "uint2": t.UINT2,
+    "uint4": t.UINT4,
+    "uint8": t.UINT8,
+    "real": t.REAL,
+    "double": t.DOUBLE,
+    "double precision": t.DOUBLE,
+    "numeric": t.NUMERIC,
+    "text": t.TEXT,
+    "bytea": t.BYTEA,
+    "date": t.DATE,
+    "timestamp": t.TIMESTAMP,
+    "timestamptz": t.TIMESTAMPTZ,
+    "timestamp with time zone": t.TIMESTAMPTZ,
+    "interval": t.INTERVAL,
+    "uuid": t.UUID,
+    "jsonb": t.JSONB,
+    "mz_timestamp": t.MZ_TIMESTAMP,
+    "oid": t.OID,
+}
+
+
+class Builtin(msgspec.Struct, frozen=True):
+    """A builtin relation.
+
+    Attributes:
+        id: its id, ``s<n>``.
+        schema, name: its name.
+        kind: source or view.
+        comment: its documentation.
+        desc: a source's columns; None for a view (planning its query gives them).
+        query: a view's query.
+        sql: the statement as the file has it.
+        plugin: for a plugin's relation, what yields its rows.
+    """
+
+    id: GlobalId
+    schema: str
+    name: str
+    kind: str
+    comment: str
+    desc: RelationDesc | None
+    query: str
+    sql: str
+    plugin: Checked | None = None
+
+    @property
+    def full_name(self) -> str:
+        """``mz_catalog.mz_tables``."""
+        return f"{self.schema}.{self.name}"
+
+
+def parse_builtin(text: str, gid: GlobalId, origin: str) -> Builtin:
+    """The relation that a file's text defines; InternalError naming ``origin`` where it defines none."""
+    lines = text.splitlines()
+    head = 0
+    while head < len(lines) and (lines[head].startswith("--") or not lines[head].strip()):
+        head += 1
+    comment = "\n".join(line.removeprefix("--").removeprefix(" ") for line in lines[:head]).strip()
+    body = "\n".join(lines[head:]).strip()
+    match = _STATEMENT.match(body)
+    if match is None:
+        raise InternalError(f"{origin} is neither CREATE SOURCE … nor CREATE VIEW …")
+    kind = match["kind"].lower()
+    rest = match["rest"].strip()
+    desc, query = None, ""
+    if kind == "source":
+        desc = _columns(rest, origin)
+    else:
+        as_query = re.match(r"AS\s+(.*)", rest, re.IGNORECASE | re.DOTALL)
+        if as_query is None:
+            raise InternalError(f"{origin}: a view needs AS and a query")
+        query = as_query[1].strip()
+    return Builtin(gid, match["schema"], match["name"], kind, comment, desc, query, body)
+
+
+def parse_type(spelled: str) -> SqlType | None:
+    """The type that a column of the system catalog has by this spelling, if any."""
+    element = spelled.removesuffix(" list").removesuffix("[]")
+    typ = _TYPES.get(element)
+    if typ is None:
+        return None
+    if spelled.endswith(" list"):
+        return SqlType("list", element=typ)
+    return SqlType("array", element=typ) if spelled.endswith("[]") else typ
+
+
+def _columns(text: str, origin: str) -> RelationDesc:
+    stripped = re.sub(r"--[^\n]*", "", text).strip()
+    if not (stripped.startswith("(") and stripped.endswith(")")):
+        raise InternalError(f"{origin}: a source needs its columns in parentheses")
+    names, columns = [], []
+    for definition in stripped[1:-1].split(","):
+        words = definition.split()
+        if len(words) < 2:
+            raise InternalError(f"{origin}: not a column: {definition.strip()!r}")
+        rest = " ".join(words[1:]).lower()
+        nullable = not rest.endswith(" not null")
+        spelled = rest.removesuffix(" not null").removesuffix(" null")
+        typ = parse_type(spelled)
+        if typ is None:
+            raise InternalError(f"{origin}: unknown type {spelled!r}")
+        names.append(words[0].strip('"'))
+        columns.append(ColumnType(typ, nullable))
+    return RelationDesc(tuple(names), RelationType(tuple(columns)))
+
+
+def _files(folder: Traversable) -> Iterator[tuple[str, str]]:
+    for child in folder.iterdir():
+        if child.is_dir():
+            yield from _files(child)
+        elif child.name.endswith(".sql"):
+            yield child.name.removesuffix(".sql"), child.read_text(encoding="utf-8")
+
+
+@functools.cache
+def _own() -> dict[GlobalId, Builtin]:
+    parsed = [
+        parse_builtin(text, GlobalId("s0"), name) for name, text in _files(resources.files(PACKAGE))
+    ]
+    parsed.sort(key=lambda b: (b.schema, b.name))
+    numbered = {}
+    for number, one in enumerate(parsed, start=1):
+        gid = GlobalId(f"s{number}")
+        numbered[gid] = msgspec.structs.replace(one, id=gid)
+    return numbered
+
+
+@functools.lru_cache(maxsize=1)
+def _with_plugins(registry: Registry, generation: int) -> dict[GlobalId, Builtin]:
+    """All of them, with what the plugins had registered by then."""
+    del generation  # only keys the cache
+    taken = {(b.schema, b.name) for b in _own().values()}
+    added = checked_relations(registry, parse_type, taken)
+    theirs = {
+        c.id: Builtin(
+            c.id, c.relation.schema, c.relation.name, "source", c.comment, c.desc, "", c.sql, c
+        )
+        for c in added
+    }
+    return {**_own(), **theirs}
+
+
+def builtins() -> dict[GlobalId, Builtin]:
+    """Every builtin relation of this build and of the plugins installed, by id."""
+    registry = default_registry()
+    return _with_plugins(registry, registry.generation)
+
+
+@functools.lru_cache(maxsize=1)
+def _names(registry: Registry, generation: int) -> dict[tuple[str, str], Builtin]:
+    return {(b.schema, b.name): b for b in _with_plugins(registry, generation).values()}
+
+
+def builtins_by_name() -> dict[tuple[str, str], Builtin]:
+    """The same by schema and name."""
+    registry = default_registry()
+    return _names(registry, registry.generation)

@@ -1,0 +1,218 @@
+"""Commands on clusters and their replicas: pure functions from a state to a `Change`.
+
+Promise: a managed cluster has as many replicas of its size as its replication factor says, named r1, r2, …; those of any other are what was
+created. A cluster with objects in it is dropped only with CASCADE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import msgspec
+
+from mzsql.catalog.commands.items import fresh_ids
+from mzsql.catalog.durable_map import Change
+from mzsql.catalog.objects import CATALOG_CLUSTER, SIZES, Cluster, Replica
+from mzsql.catalog.state import CatalogState, drop_items, put
+from mzsql.frontend.catalog_plans import ClusterOptions, ReplicaPlan
+from mzsql.repr.errors import (
+    DependentObjects,
+    DuplicateObject,
+    InvalidParameter,
+    SqlError,
+    UndefinedObject,
+)
+
+
+def changes_system_cluster(name: str) -> SqlError:
+    """The error of whatever would change the system's cluster."""
+    return SqlError(f"system cluster '{name}' cannot be modified", sqlstate="42501")
+
+
+def cluster_named(state: CatalogState, name: str) -> Cluster:
+    """The cluster of a name; UndefinedObject where there is none."""
+    if name == CATALOG_CLUSTER.name:
+        raise changes_system_cluster(name)
+    found = state.cluster(name)
+    if found is None:
+        raise UndefinedObject(f"unknown cluster '{name}'")
+    return found
+
+
+def replica_named(state: CatalogState, cluster: str, name: str) -> Replica:
+    """A replica by its cluster and name; UndefinedObject where there is none."""
+    of = cluster_named(state, cluster)
+    for one in state.replicas_of(of.id):
+        if one.name == name:
+            return one
+    raise UndefinedObject(f'CLUSTER {cluster} has no CLUSTER REPLICA named "{name}"')
+
+
+def _workers(size: str) -> int:
+    found = SIZES.get(size)
+    if found is None:
+        raise InvalidParameter(
+            f"unknown cluster replica size {size}", hint=f"Sizes: {', '.join(SIZES)}."
+        )
+    return found.total
+
+
+def _new_replicas(state: CatalogState, cluster_id: str, wanted: Collection[ReplicaPlan]) -> Change:
+    if not wanted:
+        return {}
+    ids, change = fresh_ids(state, "replica", state.replicas, len(wanted))
+    made = [
+        put("replica", gid, Replica(gid, one.name, cluster_id, one.size, _workers(one.size)))
+        for gid, one in zip(ids, wanted, strict=True)
+    ]
+    return {**change, **dict(made)}
+
+
+def _of_size(size: str, factor: int) -> list[ReplicaPlan]:
+    return [ReplicaPlan(f"r{n}", size) for n in range(1, factor + 1)]
+
+
+def create_cluster(state: CatalogState, name: str, options: ClusterOptions) -> Change:
+    """A cluster with its replicas; DuplicateObject where its name is taken."""
+    if state.cluster(name) is not None:
+        raise DuplicateObject(f"cluster '{name}' already exists")
+    (gid,), change = fresh_ids(state, "cluster", state.clusters, 1)
+    if options.replicas is not None:
+        replicas, cluster = list(options.replicas), Cluster(gid, name, managed=False)
+    else:
+        assert options.size is not None
+        factor = 1 if options.replication_factor is None else options.replication_factor
+        replicas = _of_size(options.size, factor)
+        cluster = Cluster(gid, name, True, options.size, factor)
+        _workers(options.size)
+    made = _new_replicas(state, gid, replicas)
+    return {**change, **made, **dict([put("cluster", gid, cluster)])}
+
+
+def size_of(state: CatalogState, cluster: Cluster) -> str | None:
+    """The size of a managed cluster's replicas."""
+    if cluster.size is not None or not cluster.managed:
+        return cluster.size
+    return next((one.size for one in state.replicas_of(cluster.id)), None)
+
+
+def factor_of(state: CatalogState, cluster: Cluster) -> int | None:
+    """How many replicas a managed cluster has."""
+    if cluster.replication_factor is not None or not cluster.managed:
+        return cluster.replication_factor
+    return len(state.replicas_of(cluster.id))
+
+
+def alter_cluster(state: CatalogState, name: str, options: ClusterOptions) -> Change:
+    """Give a cluster another size, replication factor, set of replicas, or say who manages it."""
+    cluster = cluster_named(state, name)
+    managed = cluster.managed if options.managed is None else options.managed
+    if not managed:
+        return _unmanaged(state, cluster, options)
+    if options.replicas is not None:
+        raise InvalidParameter("REPLICAS not supported for managed clusters")
+    replicas = state.replicas_of(cluster.id)
+    if not cluster.managed:
+        sizes = {one.size for one in replicas}
+        if options.size is None and len(sizes) > 1:
+            raise InvalidParameter(
+                "Cluster replicas do not have the same size, cannot change to managed"
+            )
+        # What says SET (MANAGED) alone keeps what is there.
+        cluster = msgspec.structs.replace(
+            cluster, managed=True, size=next(iter(sizes), None), replication_factor=len(replicas)
+        )
+    size = size_of(state, cluster) if options.size is None else options.size
+    if size is None:
+        raise InvalidParameter("SIZE must be specified for managed clusters")
+    factor = options.replication_factor
+    factor = (factor_of(state, cluster) or 0) if factor is None else factor
+    kept = [
+        one
+        for one in replicas
+        if one.size == size and one.name in {f"r{n}" for n in range(1, factor + 1)}
+    ]
+    names = {one.name for one in kept}
+    wanted = [one for one in _of_size(size, factor) if one.name not in names]
+    change: dict[str, bytes | None] = {
+        f"replica/{one.id}": None for one in replicas if one not in kept
+    }
+    _workers(size)
+    change.update(_new_replicas(state, cluster.id, wanted))
+    altered = msgspec.structs.replace(cluster, managed=True, size=size, replication_factor=factor)
+    return {**change, **dict([put("cluster", cluster.id, altered)])}
+
+
+def _unmanaged(state: CatalogState, cluster: Cluster, options: ClusterOptions) -> Change:
+    for option, said in (
+        ("SIZE", options.size),
+        ("REPLICATION FACTOR", options.replication_factor),
+    ):
+        if said is not None:
+            raise InvalidParameter(f"{option} not supported for unmanaged clusters")
+    altered = msgspec.structs.replace(cluster, managed=False, size=None, replication_factor=None)
+    change: dict[str, bytes | None] = dict([put("cluster", cluster.id, altered)])
+    if options.replicas is not None:
+        change.update({f"replica/{one.id}": None for one in state.replicas_of(cluster.id)})
+        change.update(_new_replicas(state, cluster.id, options.replicas))
+    return change
+
+
+def drop_clusters(state: CatalogState, names: Iterable[str], *, cascade: bool) -> Change:
+    """Remove clusters with their replicas, and with `cascade` what is in them; DependentObjects where something is otherwise."""
+    change: dict[str, bytes | None] = {}
+    inside = []
+    for name in names:
+        cluster = cluster_named(state, name)
+        items = [item for item in state.items.values() if item.cluster == name]
+        if items and not cascade:
+            raise DependentObjects(
+                f'cannot drop cluster "{name}" because other objects depend on it',
+                detail="\n".join(
+                    f'{i.kind.replace("-", " ")} "{i.full_name}" is in it' for i in items
+                ),
+                hint="Use DROP CLUSTER … CASCADE to drop them too, or ALTER … SET CLUSTER to move them.",
+            )
+        inside += [item.id for item in items]
+        change[f"cluster/{cluster.id}"] = None
+        change.update({f"replica/{one.id}": None for one in state.replicas_of(cluster.id)})
+    return {**change, **drop_items(state, inside, cascade=True)}
+
+
+def create_replica(state: CatalogState, cluster: str, replica: ReplicaPlan) -> Change:
+    """A replica of a cluster that is not managed; DuplicateObject where its name is taken."""
+    of = cluster_named(state, cluster)
+    if of.managed:
+        raise InvalidParameter(
+            f"cannot modify managed cluster {cluster}",
+            hint="ALTER CLUSTER … SET (REPLICATION FACTOR …) adds replicas, SET (MANAGED = false) hands them to you.",
+        )
+    if any(one.name == replica.name for one in state.replicas_of(of.id)):
+        raise DuplicateObject(
+            f"cannot create multiple replicas named '{replica.name}' on cluster '{cluster}'"
+        )
+    return _new_replicas(state, of.id, [replica])
+
+
+def drop_replicas(state: CatalogState, names: Iterable[tuple[str, str]]) -> Change:
+    """Remove replicas of clusters that are not managed."""
+    change: dict[str, bytes | None] = {}
+    for cluster, name in names:
+        replica = replica_named(state, cluster, name)
+        if cluster_named(state, cluster).managed:
+            raise InvalidParameter(
+                "cannot drop replica of managed cluster",
+                hint="ALTER CLUSTER … SET (REPLICATION FACTOR …) says how many it has.",
+            )
+        change[f"replica/{replica.id}"] = None
+    return change
+
+
+def rename_replica(state: CatalogState, cluster: str, name: str, to: str) -> Change:
+    """Give a replica of a cluster that is not managed another name."""
+    replica = replica_named(state, cluster, name)
+    if cluster_named(state, cluster).managed:
+        raise InvalidParameter(f"cannot modify managed cluster {cluster}")
+    if any(one.name == to for one in state.replicas_of(replica.cluster_id)):
+        raise DuplicateObject(f"cluster replica '{cluster}.{to}' already exists")
+    return dict([put("replica", replica.id, msgspec.structs.replace(replica, name=to))])

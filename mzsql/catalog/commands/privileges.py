@@ -1,0 +1,232 @@
+"""Who was granted what: commands that record it, pure functions from a state to a `Change`, and how the catalog's relations tell it.
+
+Promise: privileges are recorded, shown and kept with what they are on; nothing is refused for the lack of one, as whoever reaches the
+storage reaches all of it. Until something is granted on an object its owner has all there is, and everybody may use a type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+import msgspec
+
+from mzsql.catalog.commands.clusters import drop_clusters
+from mzsql.catalog.commands.items import drop_database, drop_schemas, role_named
+from mzsql.catalog.durable_map import Change
+from mzsql.catalog.objects import (
+    FIRST_ID,
+    Cluster,
+    Database,
+    Privilege,
+    Role,
+    Schema,
+    number,
+)
+from mzsql.catalog.state import CatalogState, Item, applied, drop_items, put
+from mzsql.frontend.parse_privileges import PRIVILEGES
+from mzsql.frontend.plan_privileges import GRANTABLE
+
+#: The id that stands for everybody.
+PUBLIC = "p"
+#: What everybody may with the system's relations, and with its schemas and types.
+READABLE = [f"{FIRST_ID}=r/{FIRST_ID}", f"=r/{FIRST_ID}"]
+USABLE = [f"{FIRST_ID}=U/{FIRST_ID}", f"=U/{FIRST_ID}"]
+Owned = Item | Schema | Database | Cluster
+_LETTERS = "".join(PRIVILEGES.values())
+_WORDS = {letter: word for word, letter in PRIVILEGES.items()}
+
+
+def letters(kind: str) -> str:
+    """All that may be granted on a kind of thing, as letters."""
+    return "".join(PRIVILEGES[word] for word in GRANTABLE.get(kind, ()))
+
+
+def kind_of(one: Owned) -> str:
+    """What a thing is called in GRANT."""
+    return one.kind.replace("-", " ") if isinstance(one, Item) else type(one).__name__.lower()
+
+
+def privileges_of(one: Owned) -> tuple[Privilege, ...]:
+    """Who may what with a thing, as far as it is recorded."""
+    if one.privileges is not None:
+        return one.privileges
+    kind = kind_of(one)
+    own = Privilege(one.owner, one.owner, letters(kind))
+    everybody = Privilege(PUBLIC, one.owner, letters(kind))
+    return (own, everybody) if kind == "type" else (own,)
+
+
+def grantee_id(state: CatalogState, name: str) -> str:
+    """The id of who is granted something; UndefinedObject where there is no such role."""
+    return PUBLIC if name == "public" else role_named(state, name).id
+
+
+def changed(one: Owned, grantee: str, modes: str | None, *, revoke: bool) -> Owned:
+    """A thing after a grant, or a revocation; `modes` None: ALL."""
+    modes = letters(kind_of(one)) if modes is None else modes
+    merged = _merged(privileges_of(one), Privilege(grantee, one.owner, modes), revoke=revoke)
+    return msgspec.structs.replace(one, privileges=merged)
+
+
+def _merged(known: tuple[Privilege, ...], new: Privilege, *, revoke: bool) -> tuple[Privilege, ...]:
+    by_pair = {(p.grantee, p.grantor): p.modes for p in known}
+    pair = (new.grantee, new.grantor)
+    had = by_pair.get(pair, "")
+    wanted = set(had) - set(new.modes) if revoke else set(had) | set(new.modes)
+    by_pair[pair] = "".join(letter for letter in _LETTERS if letter in wanted)
+    order = sorted(by_pair, key=lambda one: (one[0] == PUBLIC, _number(one[0]), _number(one[1])))
+    return tuple(Privilege(*one, by_pair[one]) for one in order if by_pair[one])
+
+
+def _number(gid: str) -> int:
+    return 0 if gid == PUBLIC else number(gid)
+
+
+def owned_by(one: Owned, owner: str) -> Owned:
+    """A thing with another owner, who has what the one before had and had granted."""
+    before = one.owner
+    if one.privileges is None:
+        return msgspec.structs.replace(one, owner=owner)
+    merged: tuple[Privilege, ...] = ()
+    for p in one.privileges:
+        grantee = owner if p.grantee == before else p.grantee
+        grantor = owner if p.grantor == before else p.grantor
+        merged = _merged(merged, Privilege(grantee, grantor, p.modes), revoke=False)
+    return msgspec.structs.replace(one, owner=owner, privileges=merged)
+
+
+def grant_on_system(
+    state: CatalogState, grantee: str, modes: str | None, *, revoke: bool
+) -> Change:
+    """What a role may do to the system; what PUBLIC may is no role's and is kept with the first."""
+    modes = letters("system") if modes is None else modes
+    holder = state.roles.get(FIRST_ID if grantee == PUBLIC else grantee)
+    assert holder is not None
+    new = Privilege(grantee, FIRST_ID, modes)
+    merged = _merged(holder.system_privileges, new, revoke=revoke)
+    return dict([put("role", holder.id, msgspec.structs.replace(holder, system_privileges=merged))])
+
+
+def system_privileges(state: CatalogState) -> Iterator[Privilege]:
+    """What roles may do to the system: the first one everything."""
+    yield Privilege(FIRST_ID, FIRST_ID, letters("system"))
+    for role in sorted(state.roles.values(), key=lambda one: number(one.id)):
+        yield from (p for p in role.system_privileges if p.grantee != FIRST_ID)
+
+
+def holders(state: CatalogState) -> Iterator[tuple[str, str, Owned]]:
+    """All that has privileges: kind and key of its entry, and itself."""
+    for gid, item in state.items.items():
+        if item.kind != "index":
+            yield "item", gid, item
+    for key, schema in state.schemas.items():
+        yield "schema", key, schema
+    for key, database in state.databases.items():
+        yield "database", key, database
+    for key, cluster in state.clusters.items():
+        yield "cluster", key, cluster
+
+
+def owned(state: CatalogState, roles: Collection[str]) -> Iterator[tuple[str, str, Owned]]:
+    """What roles own, indexes too: kind and key of its entry, and itself."""
+    for kind, key, one in holders(state):
+        if one.owner in roles:
+            yield kind, key, one
+    for item in state.of_kind("index"):
+        if item.owner in roles:
+            yield "item", item.id, item
+
+
+def reassign(state: CatalogState, roles: Collection[str], to: str) -> Change:
+    """Give what roles own to another one."""
+    new = role_named(state, to).id
+    ids = {role_named(state, role).id for role in roles}
+    return dict(put(kind, key, owned_by(one, new)) for kind, key, one in owned(state, ids))
+
+
+def drop_owned(state: CatalogState, roles: Collection[str], *, cascade: bool) -> Change:
+    """Remove what roles own, and what they were granted on the rest.
+
+    Raises:
+        DependentObjects: something of others is in it or needs it, and CASCADE was not said.
+    """
+    ids = {role_named(state, role).id for role in roles}
+    found = [one for _, _, one in owned(state, ids)]
+    databases = {one.id: one.name for one in state.databases.values()}
+    items = [one.id for one in found if isinstance(one, Item)]
+    change = dict(drop_items(state, items, cascade=cascade))
+    for one in found:
+        then = applied(state, change)
+        if isinstance(one, Cluster):
+            change.update(drop_clusters(then, [one.name], cascade=cascade))
+        elif isinstance(one, Schema) and then.schema(databases[one.database], one.name):
+            place = (databases[one.database], one.name)
+            change.update(drop_schemas(then, [place], cascade=cascade))
+        elif isinstance(one, Database):
+            change.update(drop_database(then, one.name, cascade=cascade))
+    for kind, key, one in holders(applied(state, change)):
+        if any(p.grantee in ids for p in one.privileges or ()):
+            left = tuple(p for p in privileges_of(one) if p.grantee not in ids)
+            change.update([put(kind, key, msgspec.structs.replace(one, privileges=left))])
+    for gid in ids:
+        if state.roles[gid].system_privileges:
+            bare = msgspec.structs.replace(state.roles[gid], system_privileges=())
+            change.update([put("role", gid, bare)])
+    return change
+
+
+def granted_to(state: CatalogState, role: Role) -> list[str]:
+    """What a role was granted or has granted, for a person, apart from what it owns."""
+    found: list[str] = []
+    for _, _, one in holders(state):
+        name = one.full_name if isinstance(one, Item) else one.name
+        if any(role.id in (p.grantee, p.grantor) for p in one.privileges or ()):
+            found.append(f'privileges for {kind_of(one)} "{name}"')
+    if role.system_privileges:
+        found.append("privileges for the system")
+    return found
+
+
+def acl_text(privilege: Privilege) -> str:
+    """``u2=ar/u1``: grantee, letters, grantor; nothing before the sign is everybody."""
+    grantee = "" if privilege.grantee == PUBLIC else privilege.grantee
+    return f"{grantee}={privilege.modes}/{privilege.grantor}"
+
+
+def acl(one: Owned) -> list[str]:
+    """The privileges of a thing as the catalog's relations have them."""
+    return [acl_text(p) for p in privileges_of(one)]
+
+
+def shown(state: CatalogState) -> Iterator[tuple[str | None, ...]]:
+    """Each privilege with the names of grantor, grantee, database, schema and thing, its kind and its word."""
+    names = {role.id: role.name for role in state.roles.values()} | {PUBLIC: "PUBLIC"}
+    databases = {one.id: one.name for one in state.databases.values()}
+    for _, _, one in holders(state):
+        place: tuple[str | None, str | None] = (None, None)
+        if isinstance(one, Item):
+            place = (one.database, one.schema)
+        elif isinstance(one, Schema):
+            place = (databases.get(one.database), None)
+        kind = one.kind if isinstance(one, Item) else kind_of(one)
+        for p in privileges_of(one):
+            for letter in p.modes:
+                yield (
+                    names.get(p.grantor),
+                    names.get(p.grantee),
+                    *place,
+                    one.name,
+                    kind,
+                    _WORDS[letter],
+                )
+    for p in system_privileges(state):
+        for letter in p.modes:
+            yield (
+                names.get(p.grantor),
+                names.get(p.grantee),
+                None,
+                None,
+                None,
+                "system",
+                _WORDS[letter],
+            )

@@ -1,0 +1,49 @@
+"""How long history is retained: the command that changes it, and what follows from it for what is stored."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mzsql.catalog.durable_map import Change
+from mzsql.catalog.state import CatalogState, put
+from mzsql.repr.errors import UndefinedTable
+from mzsql.repr.ids import GlobalId
+
+
+def alter_retention(
+    state: CatalogState, gid: GlobalId, retain_ms: int | None, create_sql: str
+) -> Change:
+    """Change how long an object retains history, and the statement that says so.
+
+    Raises:
+        UndefinedTable: it was dropped meanwhile.
+    """
+    item = state.items.get(gid)
+    if item is None:
+        raise UndefinedTable(f"unknown catalog item '{gid}': it was dropped meanwhile")
+    altered = msgspec.structs.replace(item, retain_ms=retain_ms, create_sql=create_sql)
+    return dict([put("item", gid, altered)])
+
+
+def retention(state: CatalogState, default_ms: int) -> dict[GlobalId, int]:
+    """How long each stored collection is readable in the past, in milliseconds: as long as it says, and as long as an index needs it.
+
+    An index that retains history is read with what it is on, so all that is stored below that retains at least as much.
+    """
+    found = {
+        item.id: default_ms if item.retain_ms is None else item.retain_ms
+        for item in state.items.values()
+        if item.shard is not None
+    }
+    for index in state.of_kind("index"):
+        if index.retain_ms is None or index.on_id is None:
+            continue
+        pending = [index.on_id]
+        while pending:
+            gid = pending.pop()
+            item = state.items.get(gid)
+            if gid in found:
+                found[gid] = max(found[gid], index.retain_ms)
+            elif item is not None:
+                pending += item.depends_on
+    return found
