@@ -27,7 +27,6 @@ from mzsql.adapter.environment.oracles import ORACLE_SETTINGS, alter_oracle
 from mzsql.adapter.peek.outflow import Limits
 from mzsql.adapter.peek.peeker import Peeker
 from mzsql.adapter.peek.queries import Queries
-from mzsql.adapter.peek.results import Result
 from mzsql.adapter.planning.explaining import Explainer
 from mzsql.adapter.planning.planner import Planner
 from mzsql.adapter.planning.walk import global_gets
@@ -38,6 +37,7 @@ from mzsql.adapter.statements.copy_from import copy_from
 from mzsql.adapter.statements.ddl import Definitions
 from mzsql.adapter.statements.dml import Changes
 from mzsql.adapter.statements.namespaces import Namespaces
+from mzsql.adapter.statements.result import Result
 from mzsql.adapter.statements.streams import Streaming, Streams
 from mzsql.adapter.statements.transactions import Transactions, tag_of
 from mzsql.adapter.subscribe.subscription import Subscribes

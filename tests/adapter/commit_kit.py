@@ -13,8 +13,8 @@ import msgspec
 from mzsql.adapter.coordinator import Coordinator
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.locations import locate
-from mzsql.adapter.peek.results import Result
 from mzsql.adapter.session.session import Session
+from mzsql.adapter.statements.result import Result
 from mzsql.location import consensus_around
 
 HANG = 60.0

@@ -2,8 +2,8 @@
 
 Promise: opening checks the environment's id and format before anything is written, recovers what a crash left (the write-ahead log
 is followed and its writes are made visible through the oracle), and fences nobody; where timestamps are served from memory the first
-operation of the oracle does (`mzsql.adapter.environment.oracles`). `sync` brings what other processes did to the catalog here. Everything is closed
-by `close`, in order.
+operation of the oracle does (`mzsql.adapter.environment.oracles`). `sync` brings what other processes did to
+the catalog here. Everything is closed by `close`, in order.
 """
 
 from __future__ import annotations

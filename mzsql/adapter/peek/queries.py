@@ -1,8 +1,8 @@
 """Queries of sessions: their time, their one-shot plan, their answer under the query's names.
 
-Promise: a query is at the time that `mzsql.adapter.planning.timestamps` chooses for it, answered when its inputs are complete there. What it reads
-is held readable from before the time is chosen until it is answered (`mzsql.adapter.session.holds`). A query that was planned before under the
-same catalog is not planned again.
+Promise: a query is at the time that `mzsql.adapter.planning.timestamps` chooses for it, answered when its inputs are complete
+there. What it reads is held readable from before the time is chosen until it is answered (`mzsql.adapter.session.holds`). A query that
+was planned before under the same catalog is not planned again.
 """
 
 from __future__ import annotations

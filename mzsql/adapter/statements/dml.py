@@ -28,10 +28,11 @@ from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.interrupt import current
 from mzsql.adapter.peek.outflow import Gathering, Limits
 from mzsql.adapter.peek.queries import Queries
-from mzsql.adapter.peek.results import Result, constant_table, named
+from mzsql.adapter.peek.results import constant_table, named
 from mzsql.adapter.planning.walk import unmaterializables
 from mzsql.adapter.session.commit_batches import Write
 from mzsql.adapter.session.session import Session, Transaction
+from mzsql.adapter.statements.result import Result
 from mzsql.expr.relation import Constant, Relation
 from mzsql.frontend import hir, lower_query
 from mzsql.frontend import plans as p

@@ -1,7 +1,7 @@
 """Statements about databases, schemas, clusters, roles, names and comments, carried out: each one compare-and-append on the catalog.
 
-Promise: as `mzsql.adapter.statements.ddl`: what can be refused is refused before anything durable changes, what names mean is decided inside the
-compare-and-append. What goes with a schema, a database or a cluster is cleaned up as by DROP of each object.
+Promise: as `mzsql.adapter.statements.ddl`: what can be refused is refused before anything durable changes, what names mean is
+decided inside the compare-and-append. What goes with a schema, a database or a cluster is cleaned up as by DROP of each object.
 """
 
 from __future__ import annotations

@@ -11,11 +11,12 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from mzsql.adapter.peek.results import Result, as_columns
+from mzsql.adapter.peek.results import as_columns
 from mzsql.adapter.session.prepared import PreparedStatements
 from mzsql.adapter.session.session import READ_ONLY, Session, Transaction
 from mzsql.adapter.statements.copy_to import CopyOut, check_allowed, to_files
 from mzsql.adapter.statements.cursors import Cursors
+from mzsql.adapter.statements.result import Result
 from mzsql.adapter.subscribe.subscription import Subscribes
 from mzsql.frontend import plans as p
 from mzsql.repr.errors import InternalError, TransactionError

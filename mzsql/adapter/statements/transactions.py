@@ -11,12 +11,12 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from mzsql.adapter.environment.environment import Environment
-from mzsql.adapter.peek.results import Result
 from mzsql.adapter.session.commit_batches import discard_batch
 from mzsql.adapter.session.session import Session, Transaction
 from mzsql.adapter.session.staging import STAGEABLE, Staged, is_stageable
 from mzsql.adapter.statements.dml import Changes
 from mzsql.adapter.statements.namespaces import Namespaces
+from mzsql.adapter.statements.result import Result
 from mzsql.catalog.objects import CATALOG_CLUSTER
 from mzsql.catalog.settings import NO_EFFECT, variable
 from mzsql.frontend import plans as p
