@@ -41,11 +41,10 @@ from mzsql.adapter.statements.result import Result
 from mzsql.adapter.statements.streams import Streaming, Streams
 from mzsql.adapter.statements.transactions import Transactions, tag_of
 from mzsql.adapter.subscribe.subscription import Subscribes
-from mzsql.catalog import state as cat
 from mzsql.catalog.builtin import Builtin, builtins
-from mzsql.catalog.durable_map import Change
-from mzsql.catalog.objects import CATALOG_CLUSTER
-from mzsql.catalog.state import CatalogState, Item
+from mzsql.catalog.change import NOTHING, Change
+from mzsql.catalog.objects import CATALOG_CLUSTER, Maintained
+from mzsql.catalog.state import CatalogState
 from mzsql.compute import Peeks, RefreshStats
 from mzsql.frontend import bind_parameters, lower_query, parse_statements, plan_statement
 from mzsql.frontend import plans as p
@@ -123,7 +122,7 @@ class Coordinator:
 
     def _features(self) -> OptimizerFeatures:
         """The optimizer's switches as ALTER SYSTEM has set them."""
-        settings = self.env.catalog.state.system_settings
+        settings = self.env.catalog.state.settings
         values: dict[str, Any] = {
             name: _setting(settings[name], getattr(OptimizerFeatures(), name))
             for name in OptimizerFeatures.__struct_fields__
@@ -156,7 +155,7 @@ class Coordinator:
         """Object, node, replica, shard, rows and bytes of each arrangement maintained here."""
         return self._dataflows.arrangements()
 
-    def deployed(self, item: Item) -> GlobalExpressions:
+    def deployed(self, item: Maintained) -> GlobalExpressions:
         """The plan that runs for an index or a materialized view."""
         return self._dataflows.deployed(item.id) or self.planner.deployed(item)
 
@@ -356,7 +355,7 @@ class Coordinator:
         return self._plan(session, statement)
 
     def _plan(self, session: Session, statement: st.Statement) -> p.Plan:
-        settings = self.env.catalog.state.system_settings
+        settings = self.env.catalog.state.settings
         trusted = (settings.get(name) for name in _TABLE_KEYS)
         keys = any(text is not None and _setting(text, False) is True for text in trusted)
         return plan_statement(statement, self._catalog(session), table_keys=keys)
@@ -459,10 +458,10 @@ class Coordinator:
             if of_oracle is not None and plan.name != "all":
                 return of_oracle, None
             if plan.values is not None:
-                return dict([cat.put("setting", plan.name, ", ".join(plan.values))]), None
-            names = state.system_settings if plan.name == "all" else (plan.name,)
-            gone = {f"setting/{n}": None for n in names if n in state.system_settings}
-            return {**gone, **(of_oracle or {})}, None
+                return Change(settings={plan.name: ", ".join(plan.values)}), None
+            names = state.settings if plan.name == "all" else (plan.name,)
+            gone = Change(settings=dict.fromkeys(n for n in names if n in state.settings))
+            return gone | (of_oracle or NOTHING), None
 
         self.env.catalog.transact(command)
         heeded = {*_TABLE_KEYS, *OptimizerFeatures.__struct_fields__, *ORACLE_SETTINGS, "all"}

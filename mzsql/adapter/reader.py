@@ -20,7 +20,7 @@ from mzsql.adapter.environment.locations import locate
 from mzsql.adapter.peek.results import expand, named
 from mzsql.adapter.session.catalog import SessionCatalog
 from mzsql.catalog.builtin import builtins
-from mzsql.catalog.state import DATABASE
+from mzsql.catalog.objects import DATABASE
 from mzsql.frontend.catalog import CatalogItem, PartialName
 from mzsql.persist import PartRef
 from mzsql.repr.errors import DatatypeMismatch, UndefinedTable
@@ -87,11 +87,7 @@ class EnvironmentReader:
     def relations(self) -> list[RelationInfo]:
         """Every relation, users' first, each in the order of its id; those of other databases are not among them."""
         catalog = self._catalog()
-        items = [
-            catalog.item(i.id)
-            for i in catalog.state.of_kind("table", "view", "materialized-view")
-            if i.database == DATABASE
-        ]
+        items = [catalog.item(i.id) for i in catalog.state.relations if i.database == DATABASE]
         items += [catalog.item(gid) for gid in builtins()]
         return [_info(item) for item in items]
 

@@ -1,14 +1,21 @@
-"""What holds objects (databases, schemas, clusters with their replicas, roles), and who leads; as the catalog keeps them.
+"""What there is in an environment: tables, views, materialized views, indexes and types; what holds them (databases, schemas, clusters
+with their replicas, roles); and who leads.
 
-Promise: JSON of named fields, so fields come and go with defaults. What older versions wrote is read: a schema was its id alone, under its
-name; the first database and the first role were not written at all, and are there unless an entry says that they are not.
+Promise: immutable structs, each kind of object with just the fields that it has; durable as JSON of named fields, so fields come and go
+with defaults. What older versions wrote is read: a schema was its id alone, under its name; the first database and the first role were not
+written at all, and are there unless an entry says that they are not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 import msgspec
+
+from mzsql.expr.scalar import Scalar
+from mzsql.repr.ids import GlobalId
+from mzsql.repr.types import RelationDesc, SqlType
 
 #: The database, the schema, the cluster and the role that every environment begins with.
 DATABASE = "materialize"
@@ -93,6 +100,131 @@ class Cluster(msgspec.Struct, frozen=True, omit_defaults=True):
     replication_factor: int | None = None
     owner: str = FIRST_ID
     privileges: tuple[Privilege, ...] | None = None
+
+
+class Object(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"):
+    """What every user's object has.
+
+    Attributes:
+        id: its global id.
+        schema: the schema's name.
+        create_sql: the statement that makes it, names qualified.
+        depends_on: the objects that its definition names.
+        version: counts redefinitions under one id; part of what makes a cached plan valid.
+        created_at: milliseconds since the epoch.
+        database: the name of its schema's database.
+        owner: the id of the role that owns it.
+        privileges: who was granted what on it; None: what such a thing begins with.
+    """
+
+    kind: ClassVar[str]
+    """What the catalog's relations and durable entries call it: ``table``, ``materialized-view``."""
+
+    id: GlobalId
+    name: str
+    schema: str
+    create_sql: str
+    depends_on: tuple[GlobalId, ...] = ()
+    version: int = 1
+    created_at: int = 0
+    database: str = DATABASE
+    owner: str = FIRST_ID
+    privileges: tuple[Privilege, ...] | None = None
+
+    @property
+    def noun(self) -> str:
+        """What a person calls it: ``materialized view``."""
+        return self.kind.replace("-", " ")
+
+    @property
+    def full_name(self) -> str:
+        """``materialize.public.name``."""
+        return f"{self.database}.{self.schema}.{self.name}"
+
+
+class Table(Object, frozen=True, omit_defaults=True, kw_only=True, tag="table"):
+    """A table.
+
+    Attributes:
+        desc: names and types of its columns.
+        shard: the shard of its rows.
+        defaults: its columns' defaults by position, None where there is none.
+        as_of: the time at which its contents begin.
+        retain_ms: how long its history is retained, in milliseconds; None: as long as by default.
+    """
+
+    kind: ClassVar[str] = "table"
+    desc: RelationDesc
+    shard: str
+    defaults: tuple[Scalar | None, ...] = ()
+    as_of: int = 0
+    retain_ms: int | None = None
+
+
+class View(Object, frozen=True, omit_defaults=True, kw_only=True, tag="view"):
+    """A view: a query with a name, and names and types of its columns."""
+
+    kind: ClassVar[str] = "view"
+    desc: RelationDesc
+
+
+class MaterializedView(
+    Object, frozen=True, omit_defaults=True, kw_only=True, tag="materialized-view"
+):
+    """A materialized view: as a view, with contents that a cluster maintains in a shard.
+
+    Attributes:
+        cluster: the name of the cluster that maintains it.
+        desc, shard, as_of, retain_ms: as a table's.
+    """
+
+    kind: ClassVar[str] = "materialized-view"
+    desc: RelationDesc
+    shard: str
+    cluster: str
+    as_of: int = 0
+    retain_ms: int | None = None
+
+
+class Index(Object, frozen=True, omit_defaults=True, kw_only=True, tag="index"):
+    """An index.
+
+    Attributes:
+        on_id: what it is on.
+        key: its key, as expressions over the columns of that.
+        cluster: the name of the cluster that maintains it.
+        as_of: the time at which its dataflow begins.
+        retain_ms: how long the history of what it is on is retained for it.
+    """
+
+    kind: ClassVar[str] = "index"
+    on_id: GlobalId
+    key: tuple[Scalar, ...] = ()
+    cluster: str
+    as_of: int = 0
+    retain_ms: int | None = None
+
+
+class Type(Object, frozen=True, omit_defaults=True, kw_only=True, tag="type"):
+    """A name for a type."""
+
+    kind: ClassVar[str] = "type"
+    typ: SqlType
+
+
+Item = Table | View | MaterializedView | Index | Type
+"""Any user's object."""
+RelationItem = Table | View | MaterializedView
+"""What has rows and columns."""
+Stored = Table | MaterializedView
+"""What has a shard."""
+Maintained = MaterializedView | Index
+"""What a dataflow of a cluster keeps."""
+
+
+def cluster_of(item: Item) -> str | None:
+    """The name of the cluster that maintains an object; None where none does."""
+    return item.cluster if isinstance(item, Maintained) else None
 
 
 CATALOG_CLUSTER = Cluster("s2", "mz_catalog_server", managed=False)

@@ -14,7 +14,8 @@ import msgspec
 
 from mzsql.adapter.environment.environment import CATALOG_SHARD
 from mzsql.adapter.environment.locations import BLOB_MARKER, locate, refuse_newer
-from mzsql.catalog.state import CatalogState, peek_catalog
+from mzsql.catalog.durable import peek_catalog
+from mzsql.catalog.state import CatalogState
 from mzsql.location import local_path, shown_url, split_url
 from mzsql.location.keys import shard_keys
 from mzsql.persist import PersistClient, Settings
@@ -37,11 +38,7 @@ class Place(msgspec.Struct, frozen=True):
         if state.meta is not None:
             known[state.meta.wal_shard] = "the tables' write-ahead log"
             known[state.meta.cache_shard] = "the expression cache"
-        known |= {
-            item.shard: f"{item.kind} {item.full_name}"
-            for item in state.items.values()
-            if item.shard
-        }
+        known |= {item.shard: f"{item.kind} {item.full_name}" for item in state.stored}
         known |= {shard: f"source {name}" for name, shard in state.managed.items()}
         for name, shard in state.arrangements.items():
             replica, _, fingerprint = name.partition("/")

@@ -10,9 +10,23 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from mzsql.catalog import state as cat
+from mzsql.catalog.change import NOTHING, Change
+from mzsql.catalog.commands.deployments import bootstrap
+from mzsql.catalog.commands.items import allocate, create_item, drop_items
+from mzsql.catalog.durable import DurableCatalog, decode, encode
 from mzsql.catalog.durable_map import HELD_STEPS, DurableMap
-from mzsql.catalog.state import CatalogState, DurableCatalog, Item, Meta
+from mzsql.catalog.objects import (
+    Index,
+    Item,
+    Lease,
+    MaterializedView,
+    Meta,
+    Object,
+    Standby,
+    Table,
+    View,
+)
+from mzsql.catalog.state import CatalogState, applied
 from mzsql.location import Determinate, Versioned, open_blob, open_consensus
 from mzsql.location.mem import MemConsensus
 from mzsql.persist import PersistClient, Settings
@@ -25,78 +39,80 @@ DESC = RelationDesc(("a",), RelationType((ColumnType(INTEGER),)))
 META = Meta("env", 1, "wal", "cache", 0)
 
 
-def item(number: int, name: str, kind: str = "table", *, on: tuple[int, ...] = ()) -> Item:
-    depends = tuple(GlobalId(f"u{n}") for n in on)
-    return Item(
-        GlobalId(f"u{number}"),
-        name,
-        "public",
-        kind,
-        f"CREATE {name}",
-        None if kind == "index" else DESC,
-        depends,
-        on_id=depends[0] if kind == "index" else None,
-    )
+def item(number: int, name: str, kind: type[Object] = Table, *, on: tuple[int, ...] = ()) -> Item:
+    gid, depends = GlobalId(f"u{number}"), tuple(GlobalId(f"u{n}") for n in on)
+    common = (gid, name, "public", f"CREATE {name}", depends)
+    if kind is Index:
+        return Index(*common, on_id=depends[0], cluster="quickstart")
+    if kind is MaterializedView:
+        return MaterializedView(*common, desc=DESC, shard=f"s{number}", cluster="quickstart")
+    if kind is View:
+        return View(*common, desc=DESC)
+    return Table(*common, desc=DESC, shard=f"s{number}")
 
 
 def fresh() -> tuple[CatalogState, dict[str, bytes]]:
     entries: dict[str, bytes] = {}
-    return step(entries, cat.bootstrap(cat.decode(entries), META, size="2", workers=2)), entries
+    return step(entries, bootstrap(decode(entries), META, size="2", workers=2)), entries
 
 
-def step(entries: dict[str, bytes], change: cat.Change) -> CatalogState:
-    for key, value in change.items():
+def step(entries: dict[str, bytes], change: Change) -> CatalogState:
+    """The state that the entries spell after a change; it is the same that `applied` makes of the one before."""
+    before = decode(entries)
+    for key, value in encode(change).items():
         if value is None:
             del entries[key]
         else:
             entries[key] = value
-    return cat.decode(entries)
+    assert decode(entries) == applied(before, change)
+    return decode(entries)
 
 
 def test_bootstrap_makes_the_default_cluster_once() -> None:
     state, entries = fresh()
     assert [c.name for c in state.clusters.values()] == ["quickstart"]
     assert [(r.name, r.workers) for r in state.replicas.values()] == [("r1", 2)]
-    assert cat.bootstrap(state, META, size="4", workers=4) == {}
+    assert bootstrap(state, META, size="4", workers=4) == NOTHING
     assert msgspec.json.decode(entries["meta/environment"])["format_version"] == 1
 
 
 def test_names_are_taken_by_any_kind_of_object() -> None:
     state, entries = fresh()
-    state = step(entries, cat.create_item(state, item(1, "t")))
+    state = step(entries, create_item(state, item(1, "t")))
     with pytest.raises(DuplicateObject, match=r'table "materialize\.public\.t" already exists'):
-        cat.create_item(state, item(2, "t", "view"))
+        create_item(state, item(2, "t", View))
 
 
 def test_what_an_object_depends_on_must_still_be_there() -> None:
     state, _ = fresh()
     with pytest.raises(UndefinedTable):
-        cat.create_item(state, item(2, "v", "view", on=(1,)))
+        create_item(state, item(2, "v", View, on=(1,)))
 
 
 def test_drop_refuses_while_others_depend_and_cascades_when_told() -> None:
     state, entries = fresh()
     for one in (
         item(1, "t"),
-        item(2, "v", "view", on=(1,)),
-        item(3, "m", "materialized-view", on=(2,)),
+        item(2, "v", View, on=(1,)),
+        item(3, "m", MaterializedView, on=(2,)),
     ):
-        state = step(entries, cat.create_item(state, one))
-    state = step(entries, cat.create_item(state, item(4, "i", "index", on=(3,))))
+        state = step(entries, create_item(state, one))
+    state = step(entries, create_item(state, item(4, "i", Index, on=(3,))))
     with pytest.raises(
         DependentObjects, match='cannot drop table "t": still depended upon by view "v"'
     ):
-        cat.drop_items(state, [GlobalId("u1")], cascade=False)
+        drop_items(state, [GlobalId("u1")], cascade=False)
     # An index never keeps what it is on from being dropped.
-    assert set(cat.drop_items(state, [GlobalId("u3")], cascade=False)) == {"item/u3", "item/u4"}
-    assert len(cat.drop_items(state, [GlobalId("u1")], cascade=True)) == 4
+    gone = drop_items(state, [GlobalId("u3")], cascade=False)
+    assert gone == Change(items={GlobalId("u3"): None, GlobalId("u4"): None})
+    assert len(drop_items(state, [GlobalId("u1")], cascade=True).items) == 4
 
 
 def test_ids_are_never_used_twice() -> None:
     state, entries = fresh()
-    first, change = cat.allocate(state, "user", 3)
+    first, change = allocate(state, "user", 3)
     state = step(entries, change)
-    second, _ = cat.allocate(state, "user")
+    second, _ = allocate(state, "user")
     assert (first, second) == (1, 4)
 
 
@@ -107,7 +123,7 @@ class Machine(RuleBasedStateMachine):
     def start(self) -> None:
         self.blob, self.consensus = open_blob("mem:"), open_consensus("mem:")
         self.catalogs = [self.open(), self.open()]
-        self.catalogs[0].transact(lambda s: (cat.bootstrap(s, META, size="2", workers=2), None))
+        self.catalogs[0].transact(lambda s: (bootstrap(s, META, size="2", workers=2), None))
         self.model: dict[str, tuple[str, str | None]] = {}
         self.used: set[str] = set()
 
@@ -117,16 +133,16 @@ class Machine(RuleBasedStateMachine):
     def create(self, who: int, name: str, below: str | None) -> Item:
         catalog = self.catalogs[who]
 
-        def command(state: CatalogState) -> tuple[cat.Change, Item]:
-            number, change = cat.allocate(state, "user")
+        def command(state: CatalogState) -> tuple[Change, Item]:
+            number, change = allocate(state, "user")
             depends = ()
             if below is not None:
                 found = state.by_name("public", below)
                 if found is None:
                     raise UndefinedTable(below)
                 depends = (int(found.id[1:]),)
-            made = item(number, name, "view" if depends else "table", on=depends)
-            return {**change, **cat.create_item(state, made)}, made
+            made = item(number, name, View if depends else Table, on=depends)
+            return change | create_item(state, made), made
 
         return catalog.transact(command)
 
@@ -157,8 +173,8 @@ class Machine(RuleBasedStateMachine):
         while more := {n for n, (_, b) in self.model.items() if b in doomed} - doomed:
             doomed |= more
 
-        def command(state: CatalogState) -> tuple[cat.Change, None]:
-            return cat.drop_items(state, [gid], cascade=cascade), None
+        def command(state: CatalogState) -> tuple[Change, None]:
+            return drop_items(state, [gid], cascade=cascade), None
 
         if len(doomed) > 1 and not cascade:
             with pytest.raises(DependentObjects):
@@ -279,31 +295,32 @@ def test_who_leads_is_no_change_of_definitions() -> None:
     persist = PersistClient(open_blob("mem:"), open_consensus("mem:"), background=False)
     one, other = DurableCatalog(persist, SHARD), DurableCatalog(persist, SHARD)
 
-    def put(catalog: DurableCatalog, kind: str, name: str, value: object) -> None:
-        catalog.transact(lambda _: (dict([cat.put(kind, name, value)]), None))
+    def put(change: Change) -> None:
+        one.transact(lambda _: (change, None))
 
-    put(one, "item", "u1", item(1, "t"))
+    u1, u2 = GlobalId("u1"), GlobalId("u2")
+    put(Change(items={u1: item(1, "t")}))
     made = one.definitions
     for n in range(5):
-        put(one, "lease", "leader", cat.Lease("a", n, 0, "me"))
-        put(one, "standby", "b", cat.Standby("other", n))
+        put(Change(lease=Lease("a", n, 0, "me")))
+        put(Change(standbys={"b": Standby("other", n)}))
         assert one.definitions == made
-    assert one.state.lease == cat.Lease("a", 4, 0, "me")
-    for kind, name, value in (
-        ("item", "u2", item(2, "s")),
-        ("item", "u2", item(2, "renamed")),
-        ("setting", "x", "on"),
-        ("arrangement", "r/f", "s1"),
+    assert one.state.lease == Lease("a", 4, 0, "me")
+    for change in (
+        Change(items={u2: item(2, "s")}),
+        Change(items={u2: item(2, "renamed")}),
+        Change(settings={"x": "on"}),
+        Change(arrangements={"r/f": "s1"}),
     ):
         other.sync()
         mine, theirs = one.definitions, other.definitions
-        put(one, kind, name, value)
+        put(change)
         assert one.definitions > mine
         assert other.definitions == theirs
-        assert other.sync() == one.state == cat.decode(one.entries())
+        assert other.sync() == one.state == decode(one.entries())
         assert other.definitions > theirs
     before = one.definitions
-    one.transact(lambda _: ({"item/u2": None, "lease/leader": None}, None))
+    put(Change(items={u2: None}, standbys={"b": None}))
     assert one.definitions > before
     assert list(one.state.items) == ["u1"]
-    assert one.state.lease is None
+    assert not one.state.standbys

@@ -17,7 +17,8 @@ from mzsql.adapter.environment.expression_cache import GlobalExpressions
 from mzsql.adapter.environment.locations import locate
 from mzsql.adapter.planning.planner import Planner
 from mzsql.adapter.session.session import Session
-from mzsql.catalog.state import CatalogState, Item
+from mzsql.catalog.objects import Item
+from mzsql.catalog.state import CatalogState
 from mzsql.repr.ids import GlobalId
 from mzsql.transform import OptimizerFeatures
 

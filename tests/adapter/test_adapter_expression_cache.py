@@ -10,9 +10,9 @@ from mzsql.adapter.environment.expression_cache import (
     LocalExpression,
     dependents_of_index,
 )
-from mzsql.catalog import state as cat
-from mzsql.catalog.objects import Schema
-from mzsql.catalog.state import CatalogState, Item
+from mzsql.catalog.commands.items import create_item
+from mzsql.catalog.objects import Item, MaterializedView, Schema, Table, View
+from mzsql.catalog.state import CatalogState
 from mzsql.expr.dataflow import MaterializedViewExport, MirDataflow, MirObject, MirSource
 from mzsql.expr.relation import Filter, Get, Reduce, TopK
 from mzsql.expr.scalar import AggregateExpr, Call, Column, ColumnOrder, Literal
@@ -146,8 +146,12 @@ def test_bytes_that_are_no_plan_are_as_if_they_were_not_there(world: World) -> N
 
 def test_an_index_invalidates_dependents_through_plain_views_only() -> None:
     def item(n: int, kind: str, *on: int) -> Item:
-        depends = tuple(u(i) for i in on)
-        return Item(u(n), f"o{n}", "public", kind, "", DESC, depends)
+        common = (u(n), f"o{n}", "public", "", tuple(u(i) for i in on))
+        if kind == "table":
+            return Table(*common, desc=DESC, shard="s")
+        if kind == "view":
+            return View(*common, desc=DESC)
+        return MaterializedView(*common, desc=DESC, shard="s", cluster="quickstart")
 
     made = [
         item(1, "table"),
@@ -161,4 +165,4 @@ def test_an_index_invalidates_dependents_through_plain_views_only() -> None:
     state = CatalogState(items={i.id: i for i in made})
     assert dependents_of_index(state, u(1)) == {u(1), u(2), u(3), u(5)}
     assert dependents_of_index(state, u(3)) == {u(3), u(4)}
-    assert cat.create_item(CatalogState(schemas={"public": Schema("u1", "public")}), made[0])
+    assert create_item(CatalogState(schemas={"public": Schema("u1", "public")}), made[0])

@@ -22,6 +22,7 @@ from commit_kit import (
 )
 
 from mzsql.adapter.session.session import Session
+from mzsql.catalog.commands.items import drop_items
 from mzsql.location import Determinate, Indeterminate
 from mzsql.repr.errors import (
     CommitOutcomeUnknown,
@@ -548,14 +549,13 @@ def test_a_drop_during_a_commit_leaves_nothing_in_the_log(
 
 
 def test_what_a_dropper_that_died_left_in_the_log_is_taken_out(tmp_path: Path) -> None:
-    from mzsql.catalog import state as cat
 
     with opened(tmp_path / "env") as (place,):
         place.run("CREATE TABLE t (a int); CREATE TABLE u (a int); INSERT INTO t VALUES (1)")
         item = place.env.catalog.state.by_name("public", "t")
         assert item is not None
         place.env.catalog.transact(
-            lambda state: (cat.drop_items(state, [item.id], cascade=False), None)
+            lambda state: (drop_items(state, [item.id], cascade=False), None)
         )
         assert item.shard in place.env.wal.follow().live
         place.run("INSERT INTO u VALUES (1)")
@@ -565,14 +565,13 @@ def test_what_a_dropper_that_died_left_in_the_log_is_taken_out(tmp_path: Path) -
 
 
 def test_a_commit_that_fails_leaves_the_sweep_of_dropped_tables_to_the_next(tmp_path: Path) -> None:
-    from mzsql.catalog import state as cat
 
     with opened(tmp_path / "env") as (place,):
         place.run("CREATE TABLE t (a int); CREATE TABLE u (a int); INSERT INTO t VALUES (1)")
         item = place.env.catalog.state.by_name("public", "t")
         assert item is not None
         place.env.catalog.transact(
-            lambda state: (cat.drop_items(state, [item.id], cascade=False), None)
+            lambda state: (drop_items(state, [item.id], cascade=False), None)
         )
         commit = place.env.wal.commit
 

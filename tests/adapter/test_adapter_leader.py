@@ -10,7 +10,7 @@ import pytest
 
 from mzsql.adapter.environment import leader
 from mzsql.adapter.environment.leader import ALONE_MS, LEASE_MS, RENEW_MS, Leadership
-from mzsql.catalog.state import DurableCatalog
+from mzsql.catalog.durable import DurableCatalog
 from mzsql.location import open_blob, open_consensus
 from mzsql.persist import PersistClient, SystemClock
 

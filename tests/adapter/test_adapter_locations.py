@@ -11,7 +11,7 @@ import pytest
 
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.locations import BLOB_MARKER, MARKER, locate
-from mzsql.catalog.state import put
+from mzsql.catalog.change import Change
 from mzsql.frontend.dialect import Dialect
 from mzsql.location import InvalidUrl
 from mzsql.repr.errors import EnvironmentRefused, InvalidParameter, Unsupported
@@ -89,7 +89,7 @@ def test_a_newer_format_is_refused_untouched(
 ) -> None:
     env_path = tmp_path / "env"
     with monkeypatch.context() as newer:
-        newer.setattr("mzsql.catalog.state.FORMAT_VERSION", 2)
+        newer.setattr("mzsql.catalog.durable.FORMAT_VERSION", 2)
         if where == "marker":
             newer.setattr("mzsql.adapter.environment.locations.FORMAT_VERSION", 2)
         Environment.open(locate(env_path)).close()
@@ -154,8 +154,7 @@ def test_an_environment_that_was_never_marked_is_marked_when_it_is_opened(tmp_pa
     where = locate(**urls(tmp_path, "a"))
     older = Environment.open(where)
     unmarked = msgspec.structs.replace(older.meta, blob_marked=False)
-    entry = dict([put("meta", "environment", unmarked)])
-    older.catalog.transact(lambda _: (entry, None))
+    older.catalog.transact(lambda _: (Change(meta=unmarked), None))
     older.close()
     (tmp_path / "a" / BLOB_MARKER).unlink()
     env = Environment.open(where)

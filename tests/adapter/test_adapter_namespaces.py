@@ -11,8 +11,9 @@ import msgspec
 import pytest
 
 import mzsql
-from mzsql.catalog import state as cat
-from mzsql.catalog.objects import Schema
+from mzsql.catalog.durable import decode
+from mzsql.catalog.objects import Index, Schema, Table, View
+from mzsql.repr.ids import GlobalId
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -144,24 +145,39 @@ def test_the_first_database_goes_for_good(tmp_path: Path) -> None:
 
 
 def test_a_catalog_of_an_older_version_is_read() -> None:
-    old = dict(
-        [
-            cat.put("schema", "public", "u1"),
-            cat.put("cluster", "u1", {"id": "u1", "name": "quickstart"}),
-            cat.put(
-                "replica",
-                "u1",
-                {"id": "u1", "name": "r1", "cluster_id": "u1", "size": "2", "workers": 2},
-            ),
-        ]
-    )
-    item = cat.Item(cat.GlobalId("u1"), "t", "public", "table", "CREATE TABLE t")
-    spelled = msgspec.json.decode(msgspec.json.encode(item))
-    assert "database" not in spelled
-    assert "owner" not in spelled
-    state = cat.decode({**old, "item/u1": msgspec.json.encode(spelled)})
+    common = {"schema": "public", "desc": {"names": [], "typ": {"columns": []}}, "created_at": 5}
+    table = {
+        "id": "u1",
+        "name": "t",
+        "kind": "table",
+        "create_sql": "CREATE TABLE t",
+        "shard": "s1",
+    }
+    view = {"id": "u2", "name": "v", "kind": "view", "create_sql": "CREATE VIEW v", "as_of": 7}
+    index = {
+        "id": "u3",
+        "name": "i",
+        "kind": "index",
+        "create_sql": "CREATE INDEX i",
+        "on_id": "u1",
+    }
+    old: dict[str, object] = {
+        "schema/public": "u1",
+        "cluster/u1": {"id": "u1", "name": "quickstart"},
+        "replica/u1": {"id": "u1", "name": "r1", "cluster_id": "u1", "size": "2", "workers": 2},
+        "item/u1": {**common, **table, "as_of": 4, "defaults": []},
+        "item/u2": {**common, **view},
+        "item/u3": {"schema": "public", **index, "cluster": "quickstart", "key": []},
+    }
+    state = decode({key: msgspec.json.encode(value) for key, value in old.items()})
     assert state.schema("materialize", "public") == ("public", Schema("u1", "public"))
-    assert state.items[item.id].full_name == "materialize.public.t"
+    assert [type(one) for one in state.items.values()] == [Table, View, Index]
+    assert {one.full_name for one in state.relations} == {
+        "materialize.public.t",
+        "materialize.public.v",
+    }
+    assert [(one.shard, one.as_of, one.created_at) for one in state.of(Table)] == [("s1", 4, 5)]
+    assert [one.id for one in state.indexes_on(GlobalId("u1"))] == ["u3"]
     serving = state.serving("quickstart")
     assert serving is not None
     assert serving.id == "u1"

@@ -193,7 +193,7 @@ def test_values_it_cannot_have(tmp_env: Path) -> None:
         assert "distributed, in-memory" in str(bad.value)
         with pytest.raises(mzsql.Error, match="timestamp_oracle_way_back"):
             con.execute("ALTER SYSTEM SET timestamp_oracle_way_back = 'maybe'")
-        assert not con.coordinator.env.catalog.state.system_settings
+        assert not con.coordinator.env.catalog.state.settings
         con.execute("ALTER SYSTEM SET timestamp_oracle_way_back = on")
         assert con.execute("SELECT 1").fetchall() == [(1,)]
 

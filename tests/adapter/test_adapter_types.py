@@ -10,8 +10,10 @@ import msgspec
 import pytest
 
 import mzsql
-from mzsql.catalog.state import Item
+from mzsql.catalog.objects import Item, Type
 from mzsql.dbapi import Connection
+from mzsql.repr.ids import GlobalId
+from mzsql.repr.types import INTEGER
 
 _TYPES = """CREATE TYPE ints AS LIST (ELEMENT TYPE = int4);
 CREATE TYPE nested AS LIST (ELEMENT TYPE = ints);
@@ -165,5 +167,7 @@ def test_arrays_and_lists_are_made_of_each_other(shared: Connection) -> None:
 
 
 def test_what_older_versions_wrote_is_read() -> None:
-    written = b'{"id":"u1","name":"t","schema":"public","kind":"table","create_sql":""}'
-    assert msgspec.json.decode(written, type=Item).typ is None
+    written = b'{"id":"u1","name":"t","schema":"public","kind":"type","create_sql":"","typ":{"kind":"integer"},"as_of":0}'
+    assert msgspec.json.decode(written, type=Item) == Type(
+        GlobalId("u1"), "t", "public", "", typ=INTEGER
+    )

@@ -17,6 +17,7 @@ from mzsql.adapter.coordinator import Coordinator
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.locations import locate
 from mzsql.adapter.session.session import Session
+from mzsql.catalog.objects import Table
 from mzsql.compute import ComputeSettings
 from mzsql.compute.controller import ComputeController
 from mzsql.location import Indeterminate, blob_around, consensus_around
@@ -132,7 +133,7 @@ def test_a_thread_of_the_environment_goes_on_after_an_error_that_nobody_expects(
 
 
 def test_a_follower_of_a_collection_goes_on(place: Place) -> None:
-    gid = next(item.id for item in place.env.catalog.state.of_kind("table"))
+    gid = next(item.id for item in place.env.catalog.state.of(Table))
     end = place.env.collections.followers.follow(gid)
     place.wait("collection-follower", "running")
     place.fault.name = f"mzsql-follow-{gid}"

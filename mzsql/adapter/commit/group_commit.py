@@ -32,6 +32,7 @@ from mzsql.adapter.commit.table_locks import TableLocks
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.interrupt import Interrupt, current
 from mzsql.adapter.session.commit_batches import AttemptBatches, Write, discard_batch
+from mzsql.catalog.objects import Table
 from mzsql.catalog.state import CatalogState
 from mzsql.location import Determinate, Indeterminate, LocationError
 from mzsql.location.deadlines import LEAST_SECONDS
@@ -339,7 +340,7 @@ class GroupCommit:
                 raise
             self._put_back(ready)
             return ready
-        writes = {state.items[gid].shard or "": batch for gid, batch in batches.items()}
+        writes = {state.shard(gid): batch for gid, batch in batches.items()}
         ts = self._timestamp(wal)
         try:
             failure = self._append(ts, wal, writes, self._dropped(wal, state, step))
@@ -458,7 +459,7 @@ class GroupCommit:
         """Tables that the log still knows and the catalog, read after it, does not; looked for until a commit took them out at ``step``."""
         if step == self._swept_step:
             return frozenset()
-        tables = {item.shard for item in state.items.values() if item.kind == "table"}
+        tables = {table.shard for table in state.of(Table)}
         return frozenset((wal.registered | wal.live.keys()) - tables)
 
     def _settled(self, ts: Timestamp, doubt: Indeterminate) -> SqlError | None:
@@ -504,7 +505,7 @@ def _refusal(
     if pending.read_ts is None:
         return None
     for gid in pending.reads:
-        shard = state.items[gid].shard or ""
+        shard = state.shard(gid)
         if gid in written or wal.written_after(shard, pending.read_ts):
             return WriteConflict(
                 "could not serialize access due to concurrent update",

@@ -23,7 +23,8 @@ from mzsql.adapter.environment.leader import LEASE_MS, Leadership
 from mzsql.adapter.environment.seams import CatalogArrangements, HydrationSink, register_managed
 from mzsql.adapter.planning.planner import Planner
 from mzsql.catalog.commands.retention import retention
-from mzsql.catalog.state import CatalogState, Item, Replica
+from mzsql.catalog.objects import Maintained, MaterializedView, Replica
+from mzsql.catalog.state import CatalogState
 from mzsql.compute import ComputeSettings, RefreshStats
 from mzsql.compute.controller import ComputeController
 from mzsql.compute.spark_session import require_java
@@ -43,7 +44,6 @@ PAUSE_SECONDS = LEASE_MS / 4000
 RELEASE_SECONDS = 15.0
 #: How much history of a collection that does not say RETAIN HISTORY is kept for reads in the past, in milliseconds.
 RETAIN_MS = 60_000
-KINDS = ("materialized-view", "index")
 
 
 def _text(failure: Exception) -> str:
@@ -54,13 +54,13 @@ def _text(failure: Exception) -> str:
 
 
 def _indexes_first(
-    items: Iterable[Item], plans: Mapping[GlobalId, GlobalExpressions]
-) -> list[Item]:
+    items: Iterable[Maintained], plans: Mapping[GlobalId, GlobalExpressions]
+) -> list[Maintained]:
     """The items in an order in which each comes after the indexes that its plan reads, which may be younger than it is."""
     by_id = {item.id: item for item in items}
-    ordered: dict[GlobalId, Item] = {}
+    ordered: dict[GlobalId, Maintained] = {}
 
-    def visit(item: Item, above: frozenset[GlobalId]) -> None:
+    def visit(item: Maintained, above: frozenset[GlobalId]) -> None:
         for gid in plans[item.id].index_imports:
             if gid in by_id and gid not in ordered and gid not in above:
                 visit(by_id[gid], above | {gid})
@@ -138,7 +138,7 @@ class Dataflows:
 
     @staticmethod
     def _has_dataflows(state: CatalogState) -> bool:
-        return bool(state.of_kind(*KINDS))
+        return bool(state.maintained)
 
     @property
     def leads(self) -> bool:
@@ -214,7 +214,7 @@ class Dataflows:
         apart.
         """
         self._prepared &= state.items.keys()
-        missing = [item for item in state.of_kind(*KINDS) if item.id not in self._prepared]
+        missing = [item for item in state.maintained if item.id not in self._prepared]
         made: dict[GlobalId, GlobalExpressions] = {}
         for item in missing:
             self._prepared.add(item.id)
@@ -277,9 +277,7 @@ class Dataflows:
 
     def _reconcile(self, state: CatalogState) -> None:
         wanted = {
-            item.id: item
-            for item in state.of_kind(*KINDS)
-            if state.serving(item.cluster) is not None
+            item.id: item for item in state.maintained if state.serving(item.cluster) is not None
         }
         self._give_up_replicas(state)
         for gid in [g for g in self._installed if not self._stays(g, wanted.get(g), state)]:
@@ -304,7 +302,7 @@ class Dataflows:
             self._install(item, made[item.id])
         self._planner.remember_all(made, runs=True)
 
-    def _stays(self, gid: GlobalId, item: Item | None, state: CatalogState) -> bool:
+    def _stays(self, gid: GlobalId, item: Maintained | None, state: CatalogState) -> bool:
         """Whether what is installed is so where it belongs."""
         if item is None:
             return False
@@ -348,14 +346,14 @@ class Dataflows:
         # What somebody still reads ends by itself; what is left of it then is looked for now and then.
         self._retire_at = now + _RETIRE_SECONDS
 
-    def _failed(self, item: Item, failure: Exception) -> None:
+    def _failed(self, item: Maintained, failure: Exception) -> None:
         """One object that cannot run, be it by a bug, must not keep the others from running; its reads say why."""
         self._failures[item.id] = _text(failure)
         bug = None if isinstance(failure, SqlError) else failure
         _log.warning("%s cannot be run: %s", item.full_name, _text(failure), exc_info=bug)
         self._installed.setdefault(item.id, None)
 
-    def _install(self, item: Item, expressions: GlobalExpressions) -> None:
+    def _install(self, item: Maintained, expressions: GlobalExpressions) -> None:
         self._installed[item.id] = expressions
         replica = self._env.catalog.state.serving(item.cluster)
         if replica is None:
@@ -367,7 +365,7 @@ class Dataflows:
             self._controller_of(replica).create_dataflow(
                 item.id,
                 expressions.plan,
-                output_shard=item.shard,
+                output_shard=item.shard if isinstance(item, MaterializedView) else None,
                 as_of=item.as_of,
                 name=f"{item.schema}.{item.name}",
                 rendered=self._rendered.get(item.id),
@@ -447,7 +445,7 @@ class Dataflows:
         registered = [
             (name.split("/", 2), shard) for name, shard in sorted(state.arrangements.items())
         ]
-        for item in state.of_kind(*KINDS):
+        for item in state.maintained:
             gid = item.id
             expressions = self._installed.get(gid) or self._planner.deployed(item)
             kept = {s.fingerprint: s.lir_id for s in render(expressions.plan).arrangements}

@@ -24,10 +24,12 @@ from mzsql.adapter.environment.leader import this_process
 from mzsql.adapter.environment.locations import Locations
 from mzsql.adapter.environment.opening import check_entry, join_deployment, open_persist
 from mzsql.adapter.environment.oracles import CatalogOracle, TableOracle, open_table_oracle, wish_of
-from mzsql.catalog import state as cat
 from mzsql.catalog.builtin import builtins_by_name
-from mzsql.catalog.durable_map import Change
-from mzsql.catalog.state import CatalogState, DurableCatalog, Item, Meta
+from mzsql.catalog.change import Change
+from mzsql.catalog.commands.deployments import promote
+from mzsql.catalog.durable import DurableCatalog
+from mzsql.catalog.objects import Item, Meta, Stored, Table
+from mzsql.catalog.state import CatalogState
 from mzsql.frontend import check_sqlglot
 from mzsql.oracle.switching import DISTRIBUTED
 from mzsql.persist import PersistClient, Settings, SystemClock
@@ -242,9 +244,8 @@ class Environment:
             del self._registered[gid]
             self.collections.forget(gid)
         for gid, item in state.items.items():
-            if gid in self._registered or item.shard is None:
+            if gid in self._registered or not isinstance(item, Stored):
                 continue
-            assert item.desc is not None
             self._registered[gid] = item
             self.collections.register(
                 Collection(
@@ -252,8 +253,8 @@ class Environment:
                     name=item.full_name,
                     shard=item.shard,
                     columns=item.desc.typ.columns,
-                    kind="table" if item.kind == "table" else "shard",
-                    has_errors=item.kind != "table",
+                    kind="table" if isinstance(item, Table) else "shard",
+                    has_errors=not isinstance(item, Table),
                     begins=item.as_of,
                 )
             )
@@ -351,7 +352,7 @@ class Environment:
         now, generation = self.clock.now_ms(), self.generation
 
         def command(state: CatalogState) -> tuple[Change, None]:
-            return cat.promote(state, generation, this_process(), now), None
+            return promote(state, generation, this_process(), now), None
 
         self.catalog.transact(command)
         self.sync()

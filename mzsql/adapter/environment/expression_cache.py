@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from mzsql.catalog.durable_map import Change, DurableMap
+from mzsql.catalog.objects import View
 from mzsql.catalog.state import CatalogState
 from mzsql.expr.dataflow import MirDataflow
 from mzsql.expr.relation import Relation
@@ -84,7 +85,7 @@ def dependents_of_index(state: CatalogState, on: GlobalId) -> set[GlobalId]:
         for item in state.dependents(pending.pop()):
             if item.id not in found:
                 found.add(item.id)
-                if item.kind == "view":
+                if isinstance(item, View):
                     pending.append(item.id)
     return found
 

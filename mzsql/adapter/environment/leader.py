@@ -18,9 +18,10 @@ import uuid
 
 import msgspec
 
-from mzsql.catalog import state as cat
-from mzsql.catalog.durable_map import Change
-from mzsql.catalog.state import CatalogState, DurableCatalog, Lease, Standby
+from mzsql.catalog.change import NOTHING, Change
+from mzsql.catalog.durable import DurableCatalog
+from mzsql.catalog.objects import Lease, Standby
+from mzsql.catalog.state import CatalogState
 from mzsql.persist import Clock
 
 #: So long after its last sign of life a leader is taken for dead, in milliseconds.
@@ -122,7 +123,7 @@ class Leadership:
     def _renew(self) -> bool:
         def renewed(state: CatalogState) -> tuple[Change, int]:
             if state.lease is None or state.lease.token != self.token:
-                return {}, 0
+                return NOTHING, 0
             return self._leased(state)
 
         return self._done(self._catalog.transact(renewed))
@@ -133,9 +134,7 @@ class Leadership:
         lasting = LEASE_MS if set(state.standbys) - set(left) else ALONE_MS
         expires_at = self._clock.now_ms() + lasting
         lease = Lease(self.token, expires_at, self._generation, this_process())
-        change: dict[str, bytes | None] = {f"standby/{token}": None for token in left}
-        change.update([cat.put("lease", "leader", lease)])
-        return change, lasting
+        return Change(standbys=dict.fromkeys(left), lease=lease), lasting
 
     def _done(self, lasting: int) -> bool:
         self._renewed, self._renewed_for = self._clock.monotonic(), lasting
@@ -159,28 +158,25 @@ class Leadership:
     def _take(self, seen: Lease | None) -> bool:
         def taken(state: CatalogState) -> tuple[Change, int]:
             # Whatever was found out is about the lease as it was seen: another one, or a sign of life, starts it all over.
-            return self._leased(state) if state.lease == seen else ({}, 0)
+            return self._leased(state) if state.lease == seen else (NOTHING, 0)
 
         return self._done(self._catalog.transact(taken))
 
     def _stand_by(self) -> None:
-        waiting = dict(
-            [cat.put("standby", self.token, Standby(this_process(), self._clock.now_ms()))]
-        )
+        standby = Standby(this_process(), self._clock.now_ms())
+        waiting = Change(standbys={self.token: standby})
         self._catalog.transact(lambda _: (waiting, None))
 
     def release(self) -> None:
         """Give the lease back, or the waiting for it up. Idempotent."""
 
         def give_up(state: CatalogState) -> tuple[Change, None]:
-            change: dict[str, bytes | None] = {}
+            change = NOTHING
             if self.token in state.standbys:
-                change[f"standby/{self.token}"] = None
+                change |= Change(standbys={self.token: None})
             held = state.lease
             if held is not None and held.token == self.token:
-                change.update(
-                    [cat.put("lease", "leader", msgspec.structs.replace(held, expires_at=0))]
-                )
+                change |= Change(lease=msgspec.structs.replace(held, expires_at=0))
             return change, None
 
         self._catalog.transact(give_up)

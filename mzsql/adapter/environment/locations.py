@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from mzsql.catalog.state import FORMAT_VERSION
+from mzsql.catalog.durable import FORMAT_VERSION
 from mzsql.location import Blob, local_url, shown_url
 from mzsql.location.directories import make_directory
 from mzsql.location.privacy import close_to_others, make_file, warn_if_open

@@ -13,10 +13,11 @@ import msgspec
 
 from mzsql.adapter.environment.leader import this_process
 from mzsql.adapter.environment.locations import Locations, check_blob, mark_blob, refuse_newer
-from mzsql.catalog import state as cat
-from mzsql.catalog.durable_map import Change
-from mzsql.catalog.objects import SIZES
-from mzsql.catalog.state import CatalogState, DurableCatalog, Meta
+from mzsql.catalog.change import Change
+from mzsql.catalog.commands.deployments import bootstrap, check_generation, promote
+from mzsql.catalog.durable import FORMAT_VERSION, DurableCatalog
+from mzsql.catalog.objects import SIZES, Meta
+from mzsql.catalog.state import CatalogState
 from mzsql.location import Blob, default_registry
 from mzsql.persist import PersistClient, Settings, SystemClock
 from mzsql.repr.errors import EnvironmentRefused, InternalError, InvalidParameter
@@ -60,7 +61,7 @@ def join_deployment(catalog: DurableCatalog, wanted: int | None) -> tuple[int, b
     if wanted is not None and not 0 <= wanted < 1 << 63:
         raise InvalidParameter(f"a deploy generation is a number from 0 on, not {wanted}")
     generation = state.generation if wanted is None else wanted
-    cat.check_generation(state, generation)
+    check_generation(state, generation)
     catalog.generation = generation
     # A new environment has no generation to replace.
     return generation, state.meta is not None and generation > state.generation
@@ -89,35 +90,31 @@ def check_entry(
         check_blob(blob, locations, meta.environment_id, marked=meta.blob_marked)
     fresh = Meta(
         environment_id=locations.environment_id or str(uuid.uuid4()),
-        format_version=cat.FORMAT_VERSION,
+        format_version=FORMAT_VERSION,
         wal_shard=persist.new_shard_id(),
         cache_shard=persist.new_shard_id(),
         created_at=now,
     )
     missing = {f"{s}.{n}": persist.new_shard_id() for s, n in MANAGED}
 
-    def bootstrap(state: CatalogState) -> tuple[Change, None]:
-        change = dict(
-            cat.bootstrap(state, fresh, size=DEFAULT_SIZE, workers=SIZES[DEFAULT_SIZE].total)
-        )
+    def first_entries(state: CatalogState) -> tuple[Change, None]:
+        change = bootstrap(state, fresh, size=DEFAULT_SIZE, workers=SIZES[DEFAULT_SIZE].total)
         if state.meta is None and catalog.generation:
-            change.update(cat.promote(state, catalog.generation, this_process(), now))
-        for name, shard in missing.items():
-            if name not in state.managed:
-                change.update([cat.put("managed", name, shard)])
-        return change, None
+            change |= promote(state, catalog.generation, this_process(), now)
+        managed = {name: shard for name, shard in missing.items() if name not in state.managed}
+        return change | Change(managed=managed), None
 
     if meta is None and catalog.sync().meta is None:
         # Whoever makes the environment at this moment marks the Blob store only after it is in the catalog.
         check_blob(blob, locations, fresh.environment_id)
     if not read_only:
-        catalog.transact(bootstrap)
+        catalog.transact(first_entries)
     meta = catalog.state.meta
     if meta is None:
         raise InternalError("the catalog has no entry of its environment")
     if not (meta.blob_marked or read_only):
         mark_blob(blob, locations, meta.environment_id)
         meta = msgspec.structs.replace(meta, blob_marked=True)
-        marked = dict([cat.put("meta", "environment", meta)])
+        marked = Change(meta=meta)
         catalog.transact(lambda _: (marked, None))
     return meta

@@ -13,9 +13,10 @@ from typing import cast
 
 from mzsql.adapter.environment.leader import this_process
 from mzsql.adapter.environment.locations import Locations
-from mzsql.catalog import state as cat
-from mzsql.catalog.durable_map import Change
-from mzsql.catalog.state import CatalogState, DurableCatalog
+from mzsql.catalog.change import Change
+from mzsql.catalog.commands.items import allocate
+from mzsql.catalog.durable import DurableCatalog
+from mzsql.catalog.state import CatalogState
 from mzsql.location import Consensus, TimestampOracle
 from mzsql.oracle import (
     CATALOG,
@@ -41,7 +42,7 @@ _BOOLEANS = {"on": True, "true": True, "off": False, "false": False}
 
 def wish_of(state: CatalogState) -> Wish:
     """What the catalog says about the oracle."""
-    settings = state.system_settings
+    settings = state.settings
     implementation = settings.get(TIMESTAMP_ORACLE, _DEFAULT)
     way_back = settings.get(WAY_BACK, "off")
     return Wish(
@@ -70,9 +71,7 @@ def alter_oracle(state: CatalogState, name: str, values: Sequence[str] | None) -
         return None
     changed: dict[str, str | None] = {}
     if name == "all":
-        changed = {
-            one: None for one in (TIMESTAMP_ORACLE, WAY_BACK) if one in state.system_settings
-        }
+        changed = {one: None for one in (TIMESTAMP_ORACLE, WAY_BACK) if one in state.settings}
     elif values is None:
         changed[name] = None
     else:
@@ -84,17 +83,12 @@ def alter_oracle(state: CatalogState, name: str, values: Sequence[str] | None) -
                 hint=f"Available values: {', '.join(allowed)}.",
             )
         changed[name] = value
-    change: dict[str, bytes | None] = {}
-    for one, value_or_none in changed.items():
-        if value_or_none is None:
-            change[f"setting/{one}"] = None
-        else:
-            change.update([cat.put("setting", one, value_or_none)])
+    change = Change(settings=changed)
     if TIMESTAMP_ORACLE in changed:
-        before = state.system_settings.get(TIMESTAMP_ORACLE, _DEFAULT)
+        before = state.settings.get(TIMESTAMP_ORACLE, _DEFAULT)
         if before != (changed[TIMESTAMP_ORACLE] or _DEFAULT):
             # A process that looks away may find the value that it knew, and must notice all the same.
-            change.update(cat.allocate(state, TIMESTAMP_ORACLE)[1])
+            change |= allocate(state, TIMESTAMP_ORACLE)[1]
     return change
 
 

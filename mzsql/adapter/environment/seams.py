@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.opening import MANAGED
-from mzsql.catalog import state as cat
 from mzsql.catalog.builtin import builtins_by_name
-from mzsql.catalog.durable_map import Change
-from mzsql.catalog.state import CatalogState, DurableCatalog
+from mzsql.catalog.change import NOTHING, Change
+from mzsql.catalog.durable import DurableCatalog
+from mzsql.catalog.state import CatalogState
 from mzsql.compute import ObjectHydrationStatus, OperatorHydrationStatus, StatusRow
 from mzsql.persist import PersistClient
 from mzsql.repr.ids import GlobalId
@@ -32,20 +32,17 @@ class CatalogArrangements:
 
     def put(self, replica: str, fingerprint: str, shard_id: str) -> None:
         """Remember the shard; replaces what was there."""
-        entry = dict([cat.put("arrangement", f"{replica}/{fingerprint}", shard_id)])
-
-        def command(_: CatalogState) -> tuple[Change, None]:
-            return entry, None
-
-        self._catalog.transact(command)
+        change = Change(arrangements={f"{replica}/{fingerprint}": shard_id})
+        self._catalog.transact(lambda _: (change, None))
 
     def remove(self, replica: str, fingerprint: str) -> None:
         """Forget it. Idempotent."""
-        key = f"arrangement/{replica}/{fingerprint}"
         name = f"{replica}/{fingerprint}"
 
         def command(state: CatalogState) -> tuple[Change, None]:
-            return ({key: None} if name in state.arrangements else {}), None
+            return Change(
+                arrangements={name: None}
+            ) if name in state.arrangements else NOTHING, None
 
         self._catalog.transact(command)
 
@@ -78,7 +75,8 @@ class CatalogArrangements:
         if ended:
 
             def command(state: CatalogState) -> tuple[Change, None]:
-                return {f"arrangement/{n}": None for n in ended if n in state.arrangements}, None
+                known = [name for name in ended if name in state.arrangements]
+                return Change(arrangements=dict.fromkeys(known)), None
 
             self._catalog.transact(command)
         return not left

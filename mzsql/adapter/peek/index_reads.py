@@ -21,7 +21,7 @@ from mzsql.adapter.peek.results import decoder
 from mzsql.adapter.peek.row_reads import PLAIN
 from mzsql.adapter.peek.snapshots import SnapshotCache, StoredContents
 from mzsql.adapter.planning.planner import Planner
-from mzsql.catalog.state import Item
+from mzsql.catalog.objects import Index
 from mzsql.compute.arrangements import rangeable
 from mzsql.compute.dataflow import index_desc
 from mzsql.lir.forms import arrangement_form
@@ -85,7 +85,7 @@ class IndexReads:
             as_of: the time.
         """
         item = self._env.catalog.state.items.get(plan.index_id)
-        if item is None or (plan.rows is not None and len(plan.rows) > MAX_KEYS):
+        if not isinstance(item, Index) or (plan.rows is not None and len(plan.rows) > MAX_KEYS):
             return None
         layout = self._layout(item, plan)
         collection = self._collection(item, layout)
@@ -112,7 +112,7 @@ class IndexReads:
 
     # --- where it is --------------------------------------------------------------------------
 
-    def _layout(self, item: Item, plan: PeekIndexPlan) -> Layout:
+    def _layout(self, item: Index, plan: PeekIndexPlan) -> Layout:
         key = (item.id, item.version, self._env.workers(item.cluster))
         with self._lock:
             known = self._layouts.get(key)
@@ -127,7 +127,7 @@ class IndexReads:
             self._layouts[key] = made
         return made
 
-    def _collection(self, item: Item, layout: Layout) -> Collection | None:
+    def _collection(self, item: Index, layout: Layout) -> Collection | None:
         """The arrangement as a readable collection; None where no replica has filled it."""
         state = self._env.catalog.state
         serving = state.serving(item.cluster)

@@ -33,6 +33,7 @@ from mzsql.adapter.session.holds import ReadHolds, TimeDomain
 from mzsql.adapter.session.session import Session, Transaction
 from mzsql.adapter.session.values import session_values
 from mzsql.catalog.builtin import builtins
+from mzsql.catalog.objects import Index, Stored, Table
 from mzsql.expr.dataflow import PeekExport
 from mzsql.expr.mfp import to_relation
 from mzsql.expr.relation import Constant, Get, Relation, RowSetFinishing
@@ -135,7 +136,7 @@ class Queries:
             if item is None or item.id in seen:
                 continue
             seen.add(item.id)
-            if item.kind == "table":
+            if isinstance(item, Table):
                 found.add(item.id)
             else:
                 pending += item.depends_on
@@ -343,7 +344,7 @@ class Queries:
         if isinstance(below.id, int) or below.id in builtins():
             return None
         item = self._env.catalog.state.items[below.id]
-        if item.shard is None:
+        if not isinstance(item, Stored):
             return None
         read = over(below.id, below.typ.columns, mfp.optimize())
         if not needs_no_engine(read):
@@ -467,9 +468,8 @@ class Queries:
         if step != self._env.catalog.step:
             step = self._env.catalog.step
             found: dict[str, set[GlobalId]] = {}
-            for item in self._env.catalog.state.of_kind("index"):
-                if item.cluster is not None and item.on_id is not None:
-                    found.setdefault(item.cluster, set()).add(item.on_id)
+            for index in self._env.catalog.state.of(Index):
+                found.setdefault(index.cluster, set()).add(index.on_id)
             known = {name: frozenset(gids) for name, gids in found.items()}
             self.indexes.forget_dropped()
             self._indexes_at = (step, known)
@@ -496,9 +496,8 @@ class Queries:
         """Ids and whole names of what has contents at times in some schemas."""
         return {
             item.id: item.full_name
-            for item in self._env.catalog.state.items.values()
+            for item in self._env.catalog.state.stored
             if (item.database, item.schema) in schemas
-            and item.kind in ("table", "materialized-view")
         }
 
     def _run(
@@ -531,7 +530,7 @@ class Queries:
         """A transaction's own writes reach a materialized view when they are committed, not before."""
         items = self._env.catalog.state.items
         for gid in read:
-            if gid in builtins() or items[gid].kind == "table":
+            if gid in builtins() or isinstance(items[gid], Table):
                 continue
             if self.base_tables([gid]) & overlay.keys():
                 raise Unsupported(

@@ -11,8 +11,17 @@ from mzsql.adapter.environment.expression_cache import GlobalExpressions
 from mzsql.adapter.planning.planner import Planned, Planner
 from mzsql.adapter.session.session import Session
 from mzsql.catalog.builtin import builtins
-from mzsql.catalog.objects import CATALOG_CLUSTER
-from mzsql.catalog.state import CatalogState, Item
+from mzsql.catalog.objects import (
+    CATALOG_CLUSTER,
+    Index,
+    Item,
+    Maintained,
+    MaterializedView,
+    RelationItem,
+    View,
+    cluster_of,
+)
+from mzsql.catalog.state import CatalogState
 from mzsql.explain import (
     ExplainConfig,
     Frame,
@@ -77,7 +86,7 @@ class Names:
         if gid not in self._state.items and gid not in builtins():
             return None
         item = self._state.items.get(gid)
-        if item is not None and item.desc is None:
+        if item is not None and not isinstance(item, RelationItem):
             return None
         return self._planner.desc(gid).names
 
@@ -186,15 +195,16 @@ class Explainer:
         if item is None:
             raise Unsupported(f"EXPLAIN of the system object {what.name} is not supported")
         deployed = None
-        if item.kind in ("index", "materialized-view") and not plan.replan:
+        if isinstance(item, Maintained) and not plan.replan:
             deployed = self._deployed(item.id) or self._planner.deployed(item)
-        cluster = item.cluster or "quickstart"
-        if item.kind == "index":
-            assert item.on_id is not None
+        cluster = cluster_of(item) or "quickstart"
+        if isinstance(item, Index):
             export = IndexExport(item.id, item.on_id, item.key)
             return self._index(item.on_id, export, cluster, item.full_name, deployed)
+        if not isinstance(item, View | MaterializedView):
+            raise Unsupported(f"EXPLAIN of the {item.noun} {what.name} is not supported")
         query = self._definition(item)
-        if item.kind == "view":
+        if isinstance(item, View):
             return _Subject(query, PeekExport(item.id), None, item.desc, cluster, item.full_name)
         export2 = MaterializedViewExport(item.id)
         return _Subject(query, export2, None, item.desc, cluster, item.full_name, deployed)

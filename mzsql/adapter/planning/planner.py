@@ -21,8 +21,10 @@ from mzsql.adapter.environment.expression_cache import (
 )
 from mzsql.adapter.planning.walk import materialize
 from mzsql.adapter.session.catalog import SessionCatalog
+from mzsql.catalog import objects
 from mzsql.catalog.builtin import Builtin, builtins
-from mzsql.catalog.state import CatalogState, Item
+from mzsql.catalog.objects import Item
+from mzsql.catalog.state import CatalogState
 from mzsql.expr.dataflow import (
     Export,
     IndexExport,
@@ -132,7 +134,7 @@ class Planner:
         if builtin is not None:
             return self.builtin_desc(builtin)
         item = self._item(gid)
-        if item.desc is None:
+        if not isinstance(item, objects.RelationItem):
             raise InternalError(f"{item.full_name} has no columns")
         return item.desc
 
@@ -176,7 +178,7 @@ class Planner:
         item = self._item(gid)
         features = spell_features(self._features())
         cached = self._cache.local(gid, features, item.version)
-        if cached is not None and item.desc is not None:
+        if cached is not None and isinstance(item, objects.View):
             return View(cached, item.desc)
         return self._from_text(item.create_sql)
 
@@ -200,7 +202,7 @@ class Planner:
         if builtin is not None:
             return self.view(gid).mir if builtin.kind == "view" else None
         item = self._state().items.get(gid)
-        return self.view(gid).mir if item is not None and item.kind == "view" else None
+        return self.view(gid).mir if isinstance(item, objects.View) else None
 
     def source(self, gid: GlobalId) -> MirSource:
         """What a dataflow reads under this id; tables can shrink, so nothing is monotonic."""
@@ -225,7 +227,7 @@ class Planner:
         """The same planner under other switches."""
         return Planner(self._state, self._cache, lambda: features, self.statistics)
 
-    def deployed(self, item: Item) -> GlobalExpressions:
+    def deployed(self, item: objects.Maintained) -> GlobalExpressions:
         """The plan that runs for a deployed object: the cached one, whatever was created or dropped since."""
         self._cache.sync()
         found = self._cache.peek(item.id)
@@ -308,7 +310,7 @@ class Planner:
             return Planned(mir, lower(mir, self._features()))
 
     def deploy(
-        self, item: Item, relation: Relation | None = None, *, fresh: bool = False
+        self, item: objects.Maintained, relation: Relation | None = None, *, fresh: bool = False
     ) -> GlobalExpressions:
         """The plan of a materialized view or an index: from the cache, else made (and not yet written to the cache).
 
@@ -324,7 +326,7 @@ class Planner:
                 cached.index_imports
             ):
                 return cached
-        if relation is None and item.kind != "index":
+        if relation is None and isinstance(item, objects.MaterializedView):
             relation = self._definition(item)
         planned = self.dataflow(_export_of(item), relation, cluster=item.cluster)
         used = {i.id for i in planned.plan.index_imports} | {
@@ -338,7 +340,7 @@ class Planner:
             version=item.version,
         )
 
-    def _definition(self, item: Item) -> Relation:
+    def _definition(self, item: objects.MaterializedView) -> Relation:
         (statement,) = parse_statements(item.create_sql)
         plan = plan_statement(statement, self.catalog_without(item.id))
         if not isinstance(plan, p.CreateMaterializedViewPlan):
@@ -359,12 +361,13 @@ class Planner:
             new_local[item.id] = LocalExpression(local, features, item.version)
         if made is not None:
             new_global[item.id] = made
-        if item.kind == "index" and item.on_id is not None:
+        if isinstance(item, objects.Index):
             state = self._state()
             invalidate = dependents_of_index(state, item.on_id) - {item.id}
             for gid in sorted(invalidate & state.items.keys(), key=sort_key):
-                if state.items[gid].kind in ("materialized-view", "index"):
-                    new_global[gid] = self.deploy(state.items[gid], fresh=True)
+                other = state.items[gid]
+                if isinstance(other, objects.Maintained):
+                    new_global[gid] = self.deploy(other, fresh=True)
         self._cache.update(new_local, new_global, invalidate)
 
     def remember_all(self, made: Mapping[GlobalId, GlobalExpressions], *, runs: bool) -> None:
@@ -390,9 +393,8 @@ def fold_finishing(relation: Relation, finishing: RowSetFinishing) -> Relation:
     return Project(relation, finishing.project)
 
 
-def _export_of(item: Item) -> Export:
-    if item.kind == "index":
-        assert item.on_id is not None
+def _export_of(item: objects.Maintained) -> Export:
+    if isinstance(item, objects.Index):
         return IndexExport(item.id, item.on_id, item.key)
     return MaterializedViewExport(item.id)
 

@@ -9,8 +9,17 @@ from collections.abc import Callable
 
 from mzsql.adapter.session.show import show_objects
 from mzsql.catalog.builtin import Builtin, builtins, builtins_by_name
-from mzsql.catalog.objects import CATALOG_CLUSTER
-from mzsql.catalog.state import DATABASE, CatalogState, Item
+from mzsql.catalog.objects import (
+    CATALOG_CLUSTER,
+    DATABASE,
+    Index,
+    Item,
+    RelationItem,
+    Table,
+    Type,
+    cluster_of,
+)
+from mzsql.catalog.state import CatalogState
 from mzsql.frontend.catalog import (
     IMPLICIT_SCHEMAS,
     SYSTEM_SCHEMAS,
@@ -30,13 +39,13 @@ def user_item(item: Item) -> CatalogItem:
         id=item.id,
         name=FullName(item.database, item.schema, item.name),
         kind=item.kind,
-        desc=item.desc,
+        desc=item.desc if isinstance(item, RelationItem) else None,
         create_sql=item.create_sql,
-        defaults=item.defaults,
-        on=item.on_id,
-        keys=item.key,
-        cluster=item.cluster,
-        typ=item.typ,
+        defaults=item.defaults if isinstance(item, Table) else (),
+        on=item.on_id if isinstance(item, Index) else None,
+        keys=item.key if isinstance(item, Index) else (),
+        cluster=cluster_of(item),
+        typ=item.typ if isinstance(item, Type) else None,
     )
 
 

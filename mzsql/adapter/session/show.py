@@ -11,9 +11,9 @@ from mzsql.adapter.environment.leader import seems_alive
 from mzsql.adapter.session.session import READ_ONLY, Session
 from mzsql.catalog.builtin import builtins
 from mzsql.catalog.commands.clusters import cluster_named, factor_of, size_of
-from mzsql.catalog.commands.items import item_comment_key
-from mzsql.catalog.objects import CATALOG_CLUSTER
-from mzsql.catalog.state import DATABASE, CatalogState, Item
+from mzsql.catalog.commands.comments import item_comment_key
+from mzsql.catalog.objects import CATALOG_CLUSTER, DATABASE, Index, RelationItem, cluster_of
+from mzsql.catalog.state import CatalogState
 from mzsql.explain.scalars import ScalarPrinter
 from mzsql.frontend import plans as p
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS
@@ -130,7 +130,7 @@ def _replicas(plan: p.ShowObjectsPlan, state: CatalogState) -> tuple[RelationDes
     """Ready is a replica whose dataflows a process runs, as far as can be told, or that has none to run."""
     names = {c.id: c.name for c in state.clusters.values()}
     led = seems_alive(state.lease, SystemClock().now_ms())
-    used = {item.cluster for item in state.of_kind("index", "materialized-view")}
+    used = {item.cluster for item in state.maintained}
 
     def comment(gid: str) -> str:
         return state.comments.get(f"replica/{gid}", "")
@@ -156,9 +156,9 @@ def _items(plan: p.ShowObjectsPlan, state: CatalogState) -> tuple[RelationDesc, 
         ]
     else:
         found = [
-            (i.name, i.kind, i.cluster, state.comments.get(item_comment_key(i), ""))
-            for i in state.of_kind(*kinds)
-            if i.schema == schema and i.database == database
+            (i.name, i.kind, cluster_of(i), state.comments.get(item_comment_key(i), ""))
+            for i in state.items.values()
+            if i.kind in kinds and i.schema == schema and i.database == database
         ]
     found = [row for row in sorted(found, key=lambda r: r[:2]) if like(plan.like, row[0])]
     if plan.kind == "materialized views":
@@ -194,13 +194,13 @@ def _columns(plan: p.ShowObjectsPlan, state: CatalogState) -> tuple[RelationDesc
     return text_desc("name", "nullable", "type", "comment", booleans=("nullable",)), rows
 
 
-def key_text(item: Item, state: CatalogState) -> list[str]:
+def key_text(index: Index, state: CatalogState) -> list[str]:
     """An index's key expressions as a person reads them, columns by name."""
-    on = None if item.on_id is None else state.items.get(item.on_id)
-    names = on.desc.names if on is not None and on.desc is not None else ()
+    on = state.items.get(index.on_id)
+    names = on.desc.names if isinstance(on, RelationItem) else ()
     printer = ScalarPrinter()
     texts = []
-    for expr in item.key:
+    for expr in index.key:
         text = printer.scalar(expr)
         texts.append(
             re.sub(r"#(\d+)", lambda m: names[int(m[1])] if int(m[1]) < len(names) else m[0], text)
@@ -211,8 +211,8 @@ def key_text(item: Item, state: CatalogState) -> list[str]:
 def _indexes(plan: p.ShowObjectsPlan, state: CatalogState) -> tuple[RelationDesc, Rows]:
     desc = text_desc("name", "on", "cluster", "key", "comment")
     rows: Rows = []
-    for item in sorted(state.of_kind("index"), key=lambda i: (i.name, sort_key(i.id))):
-        on = None if item.on_id is None else state.items.get(item.on_id)
+    for item in sorted(state.of(Index), key=lambda i: (i.name, sort_key(i.id))):
+        on = state.items.get(item.on_id)
         if on is None or not like(plan.like, item.name):
             continue
         if plan.on is not None and plan.on.id != on.id:

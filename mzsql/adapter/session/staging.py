@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from mzsql.catalog.durable_map import Change
+from mzsql.catalog.change import Change
 from mzsql.catalog.state import CatalogState, applied
 from mzsql.frontend import catalog_plans as cp
 from mzsql.frontend import plans as p
@@ -35,7 +35,7 @@ class Staged(msgspec.Struct, frozen=True):
 
     def then(self, change: Change) -> Staged:
         """With another statement's change."""
-        return Staged(self.base, applied(self.state, change), {**self.change, **change})
+        return Staged(self.base, applied(self.state, change), self.change | change)
 
     def check(self, now: CatalogState) -> None:
         """Raise TransactionError where the objects are no longer those that the transaction began with."""

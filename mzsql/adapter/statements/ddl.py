@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
@@ -19,12 +20,28 @@ from mzsql.adapter.peek.queries import Queries
 from mzsql.adapter.planning.planner import Planner
 from mzsql.adapter.planning.walk import global_gets, unmaterializables
 from mzsql.adapter.session.session import Session
-from mzsql.catalog import state as cat
 from mzsql.catalog.builtin import builtins
-from mzsql.catalog.commands.items import without_orphans
+from mzsql.catalog.change import Change
+from mzsql.catalog.commands.items import (
+    RETIRED,
+    allocate,
+    create_item,
+    drop_items,
+    name_taken,
+    without_orphans,
+)
 from mzsql.catalog.commands.retention import alter_retention
-from mzsql.catalog.durable_map import Change
-from mzsql.catalog.state import CatalogState, Item
+from mzsql.catalog.objects import (
+    Index,
+    Item,
+    Maintained,
+    MaterializedView,
+    Stored,
+    Table,
+    Type,
+    View,
+)
+from mzsql.catalog.state import CatalogState, ItemT, applied, removed
 from mzsql.compute import rendered_over
 from mzsql.expr.functions import Engine
 from mzsql.expr.relation import Relation
@@ -33,7 +50,7 @@ from mzsql.frontend import lower_query
 from mzsql.frontend import plans as p
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS, FullName
 from mzsql.persist import UpperMismatch
-from mzsql.repr.errors import DuplicateObject, InvalidParameter, Unsupported
+from mzsql.repr.errors import InvalidParameter, Unsupported
 from mzsql.repr.frontier import MIN_TIMESTAMP, Timestamp, join
 from mzsql.repr.ids import GlobalId, global_id
 from mzsql.repr.types import RelationDesc
@@ -62,7 +79,7 @@ class Definitions:
 
     def _new_id(self) -> GlobalId:
         def command(state: CatalogState) -> tuple[Change, int]:
-            number, change = cat.allocate(state, "user")
+            number, change = allocate(state, "user")
             return change, number
 
         return global_id("u", self._env.catalog.transact(command))
@@ -77,35 +94,33 @@ class Definitions:
         taken = self._env.catalog.state.by_name(name.schema, name.item, str(name.database))
         if taken is None:
             return False
-        kind = taken.kind.replace("-", " ")
-        message = f'{kind} "{taken.full_name}" already exists'
+        error = name_taken(taken)
         if not if_not_exists:
-            raise DuplicateObject(message, sqlstate="42P07")
-        session.notice(f"{message}, skipping")
+            raise error
+        session.notice(f"{error.message}, skipping")
         return True
 
-    def _item(self, kind: str, plan: _Creates, depends_on: tuple[GlobalId, ...]) -> Item:
-        """A new object, with what every kind of them has."""
-        return Item(
+    def _new(
+        self, kind: type[ItemT], plan: _Creates, depends_on: tuple[GlobalId, ...], **own: Any
+    ) -> ItemT:
+        """A new object of a kind: what every one of them has, and what is its `own`."""
+        return kind(
             id=self._new_id(),
             name=plan.name.item,
             schema=plan.name.schema,
             database=str(plan.name.database),
-            kind=kind,
             create_sql=plan.create_sql,
             depends_on=depends_on,
             created_at=self._env.catalog_oracle.ddl_timestamp(),
+            **own,
         )
 
     def _create(self, item: Item, replaced: Iterable[Item] = ()) -> None:
         gone = [i.id for i in replaced]
 
         def command(state: CatalogState) -> tuple[Change, None]:
-            change = dict(cat.drop_items(state, gone, cascade=False)) if gone else {}
-            rest = {g: i for g, i in state.items.items() if f"item/{g}" not in change}
-            after = msgspec.structs.replace(state, items=rest)
-            change.update(cat.create_item(after, item))
-            return change, None
+            change = drop_items(state, gone, cascade=False)
+            return change | create_item(applied(state, change), item), None
 
         self._env.catalog.transact(command)
         self._env.sync()
@@ -120,8 +135,10 @@ class Definitions:
         if self._taken(session, plan.name, if_not_exists=plan.if_not_exists):
             return
         self._create(
-            msgspec.structs.replace(
-                self._item("table", plan, plan.types),
+            self._new(
+                Table,
+                plan,
+                plan.types,
                 desc=plan.desc,
                 shard=self._env.persist.new_shard_id(),
                 defaults=plan.defaults,
@@ -133,8 +150,7 @@ class Definitions:
     def create_type(self, session: Session, plan: p.CreateTypePlan) -> None:
         """CREATE TYPE."""
         self._taken(session, plan.name, if_not_exists=False)
-        item = self._item("type", plan, plan.types)
-        self._create(msgspec.structs.replace(item, typ=plan.typ))
+        self._create(self._new(Type, plan, plan.types, typ=plan.typ))
 
     def create_view(self, session: Session, plan: p.CreateViewPlan) -> None:
         """CREATE VIEW."""
@@ -143,8 +159,10 @@ class Definitions:
             return
         raw = lower_query(plan.query)
         view = self._planner.local(plan.query)
-        item = msgspec.structs.replace(
-            self._item("view", plan, self._depends_on(raw.relation, plan.types)),
+        item = self._new(
+            View,
+            plan,
+            self._depends_on(raw.relation, plan.types),
             desc=_with_keys(view.mir, plan.query.desc),
         )
         self._create(item, replaced)
@@ -172,8 +190,10 @@ class Definitions:
         raw = lower_query(plan.query)
         self._check_maintainable(raw.relation, "materialized view")
         view = self._planner.local(plan.query)
-        item = msgspec.structs.replace(
-            self._item("materialized-view", plan, self._depends_on(raw.relation, plan.types)),
+        item = self._new(
+            MaterializedView,
+            plan,
+            self._depends_on(raw.relation, plan.types),
             desc=_with_keys(view.mir, plan.query.desc),
             shard=self._env.persist.new_shard_id(),
             cluster=plan.cluster,
@@ -189,8 +209,10 @@ class Definitions:
             return
         if plan.on.id in builtins():
             raise Unsupported(f"indexes on system objects are not supported: {plan.on.name}")
-        item = msgspec.structs.replace(
-            self._item("index", plan, (plan.on.id, *plan.types)),
+        item = self._new(
+            Index,
+            plan,
+            (plan.on.id, *plan.types),
             cluster=plan.cluster,
             on_id=plan.on.id,
             key=plan.keys,
@@ -211,7 +233,7 @@ class Definitions:
             names = ", ".join(sorted(found))
             raise Unsupported(f"cannot materialize call to {names}")
 
-    def _deploy(self, item: Item, relation: Relation | None, replaced: list[Item]) -> None:
+    def _deploy(self, item: Maintained, relation: Relation | None, replaced: list[Item]) -> None:
         made = self._planner.deploy(item, relation, fresh=True)
         # What cannot be maintained is refused now, not in the background.
         rendered = rendered_over(self._env.collections, made.plan)
@@ -235,7 +257,8 @@ class Definitions:
         items = self._env.catalog.state.items
         now = self._env.fresh_timestamp()
         since = join(now, *(self._env.collections.since(s.id) for s in made.plan.source_imports))
-        began = [items[i.id].as_of for i in made.plan.index_imports if i.id in items]
+        indexes = [items.get(i.id) for i in made.plan.index_imports]
+        began = [index.as_of for index in indexes if isinstance(index, Index)]
         return max([now if since is None else since, *began])
 
     # --- ALTER --------------------------------------------------------------------------------
@@ -269,9 +292,8 @@ class Definitions:
                 )
 
         def command(state: CatalogState) -> tuple[Change, list[Item]]:
-            change = cat.drop_items(state, ids, cascade=plan.cascade)
-            gone = [state.items[GlobalId(k.removeprefix("item/"))] for k in change]
-            return without_orphans(state, change), gone
+            change = drop_items(state, ids, cascade=plan.cascade)
+            return without_orphans(state, change), removed(state, change)
 
         self.clean_up(self._env.catalog.transact(command))
 
@@ -280,13 +302,12 @@ class Definitions:
         self._env.sync()
         self._dataflows.catch_up()
         self._planner.forget({item.id for item in gone})
-        tables = [i.shard for i in gone if i.kind == "table" and i.shard is not None]
-        self._forget_tables(tables)
+        self._forget_tables([item.shard for item in gone if isinstance(item, Table)])
         # Who still reads what was dropped goes on; its shard ends after them.
         arrangements = CatalogArrangements(self._env.catalog)
-        for shard in [item.shard for item in gone if item.shard is not None]:
-            if arrangements.arrangement_shard(cat.RETIRED, shard) is None:
-                arrangements.put(cat.RETIRED, shard, shard)
+        for shard in [item.shard for item in gone if isinstance(item, Stored)]:
+            if arrangements.arrangement_shard(RETIRED, shard) is None:
+                arrangements.put(RETIRED, shard, shard)
         arrangements.retire(self._env.persist)
 
     def _forget_tables(self, shards: list[str]) -> None:

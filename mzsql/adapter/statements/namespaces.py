@@ -9,19 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-import msgspec
-
 from mzsql.adapter.dataflows.dataflows import Dataflows
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.planning.planner import Planner
 from mzsql.adapter.session.catalog import SessionCatalog
 from mzsql.adapter.session.session import Session
 from mzsql.adapter.session.staging import Staged
-from mzsql.catalog.commands import clusters, privileges, renames
-from mzsql.catalog.commands import items as commands
-from mzsql.catalog.durable_map import Change
-from mzsql.catalog.objects import Role, Schema
-from mzsql.catalog.state import CatalogState, Item, applied, put
+from mzsql.catalog.change import NOTHING, Change, Holder, Owned, entry
+from mzsql.catalog.commands import clusters, privileges, renames, roles, schemas
+from mzsql.catalog.commands.comments import comment, item_comment_key
+from mzsql.catalog.commands.items import live, without_orphans
+from mzsql.catalog.objects import Item, Object, Schema, Table
+from mzsql.catalog.state import CatalogState, applied, removed
 from mzsql.frontend import catalog_plans as cp
 from mzsql.frontend import parse_statements, plan_statement
 from mzsql.frontend import plans as p
@@ -35,7 +34,6 @@ from mzsql.repr.errors import (
     UndefinedObject,
     UndefinedTable,
 )
-from mzsql.repr.ids import GlobalId
 
 Command = Callable[[CatalogState], Change]
 
@@ -98,19 +96,19 @@ class Namespaces:
                     raise _reserved("schema", plan.name)
                 self._made(
                     session,
-                    lambda state: commands.create_schema(state, plan.database, plan.name),
+                    lambda state: schemas.create_schema(state, plan.database, plan.name),
                     skip=plan.if_not_exists,
                 )
             case cp.CreateDatabasePlan():
                 self._made(
                     session,
-                    lambda state: commands.create_database(state, plan.name),
+                    lambda state: schemas.create_database(state, plan.name),
                     skip=plan.if_not_exists,
                 )
             case cp.CreateRolePlan():
                 if plan.name == "public" or plan.name.startswith(("mz_", "pg_")):
                     raise _reserved("role", plan.name)
-                self._transact(lambda state: commands.create_role(state, plan.name))
+                self._transact(lambda state: roles.create_role(state, plan.name))
 
     def _made(self, session: Session, command: Command, *, skip: bool) -> None:
         try:
@@ -148,15 +146,15 @@ class Namespaces:
 
         def command(state: CatalogState) -> tuple[Change, list[Item]]:
             missing.clear()
-            change: dict[str, bytes | None] = {}
+            change = NOTHING
             for target in dict.fromkeys(plan.targets):
                 try:
-                    change.update(self._dropped(session, state, plan, target))
+                    change |= self._dropped(session, state, plan, target)
                 except (UndefinedObject, UndefinedTable):
                     if not target.if_exists:
                         raise
                     missing.append(str(target))
-            return commands.without_orphans(state, change), _items_gone(state, change)
+            return without_orphans(state, change), removed(state, change)
 
         self._clean_up(self._env.catalog.transact(command))
         for name in missing:
@@ -165,7 +163,7 @@ class Namespaces:
     def _drop_owned(self, plan: cp.OwnedPlan) -> None:
         def command(state: CatalogState) -> tuple[Change, list[Item]]:
             change = privileges.drop_owned(state, plan.roles, cascade=plan.cascade)
-            return commands.without_orphans(state, change), _items_gone(state, change)
+            return without_orphans(state, change), removed(state, change)
 
         self._clean_up(self._env.catalog.transact(command))
 
@@ -181,9 +179,9 @@ class Namespaces:
                     raise InvalidParameter(
                         f"system schema '{name}' cannot be modified", sqlstate="42501"
                     )
-                return commands.drop_schemas(state, [(database, name)], cascade=plan.cascade)
+                return schemas.drop_schemas(state, [(database, name)], cascade=plan.cascade)
             case "database":
-                return commands.drop_database(state, name, cascade=plan.cascade)
+                return schemas.drop_database(state, name, cascade=plan.cascade)
             case "cluster":
                 return clusters.drop_clusters(state, [name], cascade=plan.cascade)
             case "cluster replica":
@@ -191,7 +189,7 @@ class Namespaces:
             case _:
                 role = state.role(name)
                 granted = () if role is None else privileges.granted_to(state, role)
-                return commands.drop_role(state, name, session.user, granted)
+                return roles.drop_role(state, name, session.user, granted)
 
     # --- ALTER, COMMENT -----------------------------------------------------------------------
 
@@ -227,7 +225,7 @@ class Namespaces:
                 if not target.if_exists:
                     raise
         session.notice(f'{target.kind} "{target}" does not exist, skipping')
-        return {}
+        return NOTHING
 
     def commit(self, staged: Staged) -> None:
         """Write what a transaction has staged, as one change."""
@@ -270,25 +268,21 @@ class Namespaces:
                 assert target.item is not None
                 return renames.set_cluster(state, target.item.id, plan.cluster)
             case cp.SetOwnerPlan():
-                role = commands.role_named(state, plan.role)
-                kind, key, holder = self._holder(state, target)
-                # A replica's owner is its cluster's.
-                if not isinstance(holder, privileges.Owned):
-                    return dict([put(kind, key, msgspec.structs.replace(holder, owner=role.id))])
-                return dict([put(kind, key, privileges.owned_by(holder, role.id))])
+                role = roles.role_named(state, plan.role)
+                key, holder = self._holder(state, target)
+                assert isinstance(holder, Owned)  # a replica's owner is its cluster's
+                return entry(key, privileges.owned_by(holder, role.id))
             case cp.AlterRolePlan():
-                commands.role_named(state, target.name[-1])
-                return {}
+                roles.role_named(state, target.name[-1])
+                return NOTHING
             case cp.CommentPlan():
-                return commands.comment(
-                    state, self._comment_key(state, target, plan.column), plan.text
-                )
+                return comment(state, self._comment_key(state, target, plan.column), plan.text)
         raise AssertionError(plan)
 
     def _renamed(self, state: CatalogState, target: cp.Target, to: str) -> Change:
         name = target.name[-1]
         if target.item is not None:
-            old = renames.name_of(renames.live(state, target.item.id))
+            old = renames.name_of(live(state, target.item.id))
             new = FullName(old.database, old.schema, to)
             return renames.rename_items(state, {target.item.id: new}, partial(self._check, state))
         match target.kind:
@@ -306,92 +300,86 @@ class Namespaces:
                 return clusters.rename_replica(state, target.name[0], name, to)
 
     @staticmethod
-    def _holder(state: CatalogState, target: cp.Target) -> tuple[str, str, msgspec.Struct]:
-        """The entry of what a statement is about: its kind, its key, what it holds."""
+    def _holder(state: CatalogState, target: cp.Target) -> tuple[str, Holder]:
+        """The entry of what a statement is about: its key, and what it holds."""
         name = target.name[-1]
         if target.item is not None:
-            return "item", target.item.id, renames.live(state, target.item.id)
+            return target.item.id, live(state, target.item.id)
         match target.kind:
             case "schema":
-                key, schema = commands.schema_named(state, target.name[0], name)
-                return "schema", key, schema
+                key, schema = schemas.schema_named(state, target.name[0], name)
+                return key, schema
             case "database":
-                database = commands.database_named(state, name)
-                return "database", database.id, database
+                database = schemas.database_named(state, name)
+                return database.id, database
             case "cluster":
                 cluster = clusters.cluster_named(state, name)
-                return "cluster", cluster.id, cluster
+                return cluster.id, cluster
             case "cluster replica":
                 replica = clusters.replica_named(state, target.name[0], name)
-                return "replica", replica.id, replica
+                return replica.id, replica
             case _:
-                role = commands.role_named(state, name)
-                return "role", role.id, role
+                role = roles.role_named(state, name)
+                return role.id, role
 
     def _comment_key(self, state: CatalogState, target: cp.Target, column: int | None) -> str:
-        kind, key, holder = self._holder(state, target)
-        if isinstance(holder, Item):
-            return commands.item_comment_key(holder, column)
-        return f"{kind}/{holder.id if kind == 'schema' else key}"  # type: ignore[attr-defined]  # a schema has an id
+        _, holder = self._holder(state, target)
+        if isinstance(holder, Object):
+            return item_comment_key(holder, column)
+        return f"{type(holder).__name__.lower()}/{holder.id}"
 
     @staticmethod
     def _membership(state: CatalogState, plan: cp.MembershipPlan) -> Change:
-        change: dict[str, bytes | None] = {}
+        change = NOTHING
         for role in plan.roles:
             for member in plan.members:
-                made = commands.grant(state, role, member, revoke=plan.revoke)
-                roles = {**state.roles, commands.role_named(state, member).id: _only_role(made)}
-                state = msgspec.structs.replace(state, roles=roles)
-                change.update(made)
+                then = applied(state, change)
+                change |= roles.grant(then, role, member, revoke=plan.revoke)
         return change
 
     def _granted(self, state: CatalogState, plan: cp.PrivilegesPlan) -> Change:
         said = plan.privileges
         modes = None if said is None else "".join(PRIVILEGES[word] for word in said)
-        change: dict[str, bytes | None] = {}
+        change = NOTHING
         grantees = [privileges.grantee_id(state, role) for role in plan.roles]
         if plan.kind == "system":
             for grantee in grantees:
-                change.update(
-                    privileges.grant_on_system(
-                        applied(state, change), grantee, modes, revoke=plan.revoke
-                    )
-                )
+                then = applied(state, change)
+                change |= privileges.grant_on_system(then, grantee, modes, revoke=plan.revoke)
             return change
-        for kind, key, holder in self._held(state, plan):
+        for key, holder in self._held(state, plan):
             after = holder
             for grantee in grantees:
                 after = privileges.changed(after, grantee, modes, revoke=plan.revoke)
-            change.update([put(kind, key, after)])
+            change |= entry(key, after)
         return change
 
-    def _held(
-        self, state: CatalogState, plan: cp.PrivilegesPlan
-    ) -> Iterator[tuple[str, str, privileges.Owned]]:
+    def _held(self, state: CatalogState, plan: cp.PrivilegesPlan) -> Iterator[tuple[str, Owned]]:
         """What the privileges are on."""
         if plan.places is None:
             for target in dict.fromkeys(plan.targets):
-                kind, key, holder = self._holder(state, target)
-                assert isinstance(holder, privileges.Owned)
-                yield kind, key, holder
+                key, holder = self._holder(state, target)
+                assert isinstance(holder, Owned)
+                yield key, holder
             return
         databases = {one.id: one.name for one in state.databases.values()}
-        for kind, key, holder in privileges.holders(state):
+        for key, holder in privileges.holders(state):
             place: tuple[str, ...] = ()
-            if isinstance(holder, Item):
+            if isinstance(holder, Object):
                 place = (holder.database, holder.schema)
             elif isinstance(holder, Schema):
                 place = (databases[holder.database],)
             within = not plan.places or any(place[: len(p)] == p for p in plan.places)
-            alike = "table" if kind == "item" and privileges.kind_of(holder) != "type" else None
-            if within and plan.kind in (privileges.kind_of(holder), alike):
-                yield kind, key, holder
+            kind = privileges.kind_of(holder)
+            alike = "table" if isinstance(holder, Object) and kind != "type" else None
+            if within and plan.kind in (kind, alike):
+                yield key, holder
 
     def _check(self, base: CatalogState, before: Item, after: Item, then: CatalogState) -> None:
         """Refuse a rename under which a definition would mean something else."""
         if before.create_sql == after.create_sql:
             return
-        if before.kind == "table" and not before.depends_on:
+        if isinstance(before, Table) and not before.depends_on:
             return  # nothing in it names anything
         old = self._meaning(base, before)
         try:
@@ -399,9 +387,8 @@ class Namespaces:
         except SqlError:
             same = False
         if not same:
-            noun = before.kind.replace("-", " ")
             raise DependentObjects(
-                f'cannot rename: the definition of {noun} "{before.full_name}" would change its meaning',
+                f'cannot rename: the definition of {before.noun} "{before.full_name}" would change its meaning',
                 detail=f"It would be: {after.create_sql}",
                 hint="Drop it, rename, and create it again.",
             )
@@ -418,21 +405,6 @@ class Namespaces:
             return plan.typ
         assert isinstance(plan, p.CreateViewPlan | p.CreateMaterializedViewPlan)
         return plan.query
-
-
-def _items_gone(state: CatalogState, change: Change) -> list[Item]:
-    """The objects that a change removes."""
-    return [
-        state.items[GlobalId(key.removeprefix("item/"))]
-        for key, value in change.items()
-        if key.startswith("item/") and value is None
-    ]
-
-
-def _only_role(change: Change) -> Role:
-    ((_, value),) = change.items()
-    assert value is not None
-    return msgspec.json.decode(value, type=Role)
 
 
 def _reserved(kind: str, name: str) -> SqlError:

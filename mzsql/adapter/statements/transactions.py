@@ -17,6 +17,7 @@ from mzsql.adapter.session.staging import STAGEABLE, Staged, is_stageable
 from mzsql.adapter.statements.dml import Changes
 from mzsql.adapter.statements.namespaces import Namespaces
 from mzsql.adapter.statements.result import Result
+from mzsql.catalog.change import NOTHING
 from mzsql.catalog.objects import CATALOG_CLUSTER
 from mzsql.catalog.settings import NO_EFFECT, variable
 from mzsql.frontend import plans as p
@@ -101,7 +102,7 @@ class Transactions:
             return
         transaction.enter("ddl")
         now = self._env.catalog.state
-        staged = transaction.staged or Staged(now, now, {})
+        staged = transaction.staged or Staged(now, now, NOTHING)
         staged.check(now)
         assert isinstance(plan, STAGEABLE)
         transaction.staged = staged.then(self._namespaces.stage(session, plan, staged.state))

@@ -27,9 +27,20 @@ from mzsql.catalog.commands.privileges import (
     shown,
     system_privileges,
 )
-from mzsql.catalog.objects import CATALOG_CLUSTER, FIRST_ID, SIZES
+from mzsql.catalog.objects import (
+    CATALOG_CLUSTER,
+    FIRST_ID,
+    SIZES,
+    Index,
+    Item,
+    Maintained,
+    MaterializedView,
+    RelationItem,
+    Table,
+    Type,
+    View,
+)
 from mzsql.catalog.plugin_relations import plugin_rows
-from mzsql.catalog.state import Item
 from mzsql.compute import RefreshStats
 from mzsql.expr.scalar import Column
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS
@@ -62,7 +73,7 @@ class Source(Protocol):
         """A builtin relation's columns."""
         ...
 
-    def deployed(self, item: Item) -> GlobalExpressions:
+    def deployed(self, item: Maintained) -> GlobalExpressions:
         """The plan that runs for an index or a materialized view."""
         ...
 
@@ -82,13 +93,13 @@ def _schema_id(item: Item, source: Source) -> str:
     return found[1].id
 
 
-def _cluster_id(item: Item, source: Source) -> str | None:
-    cluster = None if item.cluster is None else source.env.catalog.state.cluster(item.cluster)
+def _cluster_id(item: Maintained, source: Source) -> str | None:
+    cluster = source.env.catalog.state.cluster(item.cluster)
     return None if cluster is None else cluster.id
 
 
 def _tables(source: Source) -> Rows:
-    for i in source.env.catalog.state.of_kind("table"):
+    for i in source.env.catalog.state.of(Table):
         text = shown_sql(i.create_sql)
         yield i.id, oid(i.id), _schema_id(i, source), i.name, i.owner, acl(i), text
 
@@ -98,7 +109,7 @@ def _views(source: Source) -> Rows:
         if b.kind == "view":
             schema = _system_schema_id(b.schema)
             yield b.id, oid(b.id), schema, b.name, b.query, FIRST_ID, READABLE, b.sql
-    for i in source.env.catalog.state.of_kind("view"):
+    for i in source.env.catalog.state.of(View):
         definition = shown_query(i.create_sql)
         schema = _schema_id(i, source)
         text = shown_sql(i.create_sql)
@@ -106,7 +117,7 @@ def _views(source: Source) -> Rows:
 
 
 def _materialized_views(source: Source) -> Rows:
-    for i in source.env.catalog.state.of_kind("materialized-view"):
+    for i in source.env.catalog.state.of(MaterializedView):
         yield (
             i.id,
             oid(i.id),
@@ -128,7 +139,7 @@ def _sources(_: Source) -> Rows:
 
 
 def _indexes(source: Source) -> Rows:
-    for i in source.env.catalog.state.of_kind("index"):
+    for i in source.env.catalog.state.of(Index):
         yield (
             i.id,
             oid(i.id),
@@ -142,17 +153,21 @@ def _indexes(source: Source) -> Rows:
 
 def _index_columns(source: Source) -> Rows:
     state = source.env.catalog.state
-    for index in state.of_kind("index"):
-        on = state.items.get(index.on_id) if index.on_id is not None else None
+    for index in state.of(Index):
+        on = state.items.get(index.on_id)
         texts = key_text(index, state)
         for position, (key, text) in enumerate(zip(index.key, texts, strict=True), start=1):
             if isinstance(key, Column):
                 nullable = True
-                if on is not None and on.desc is not None:
+                if isinstance(on, RelationItem):
                     nullable = on.desc.typ.columns[key.index].nullable
                 yield index.id, position, key.index + 1, None, nullable
             else:
                 yield index.id, position, None, text, True
+
+
+def _has_defaults(item: Item) -> bool:
+    return isinstance(item, Table) and any(item.defaults)
 
 
 def _columns(source: Source) -> Rows:
@@ -161,9 +176,8 @@ def _columns(source: Source) -> Rows:
         (b.id, source.builtin_desc(b), ()) for b in builtins().values()
     ]
     described += [
-        (i.id, i.desc, shown_defaults(i.create_sql) if any(i.defaults) else ())
-        for i in state.items.values()
-        if i.desc is not None
+        (i.id, i.desc, shown_defaults(i.create_sql) if _has_defaults(i) else ())
+        for i in state.relations
     ]
     for gid, desc, defaults in described:
         for n, (name, column) in enumerate(zip(desc.names, desc.typ.columns, strict=True)):
@@ -258,8 +272,7 @@ def _types(source: Source) -> Rows:
             FIRST_ID,
             USABLE,
         )
-    for i in source.env.catalog.state.of_kind("type"):
-        assert i.typ is not None
+    for i in source.env.catalog.state.of(Type):
         category = "composite" if i.typ.kind == "record" else i.typ.kind
         yield i.id, oid(i.id), _schema_id(i, source), i.name, category, i.owner, acl(i)
 
@@ -289,10 +302,11 @@ def _base_types(_: Source) -> Rows:
 def _held_types(source: Source, kind: str) -> Iterator[tuple[GlobalId, str]]:
     """The types of a kind that users have made, each with the type that it holds: one of theirs where it is named."""
     items = source.env.catalog.state.items
-    for i in source.env.catalog.state.of_kind("type"):
-        if i.typ is None or i.typ.kind != kind or i.typ.element is None:
+    for i in source.env.catalog.state.of(Type):
+        if i.typ.kind != kind or i.typ.element is None:
             continue
-        named = [gid for gid in i.depends_on if gid in items and items[gid].typ == i.typ.element]
+        known = [items.get(gid) for gid in i.depends_on]
+        named = [k.id for k in known if isinstance(k, Type) and k.typ == i.typ.element]
         yield i.id, named[0] if named else type_id(type_oid(i.typ.element))
 
 
@@ -368,7 +382,7 @@ def _dependencies(source: Source) -> Rows:
 
 def _compute_dependencies(source: Source) -> Rows:
     """What the plan of each dataflow reads that runs."""
-    for item in source.env.catalog.state.of_kind("materialized-view", "index"):
+    for item in source.env.catalog.state.maintained:
         plan = source.deployed(item).plan
         read = {one.id for one in plan.source_imports} | {one.id for one in plan.index_imports}
         for gid in sorted(read, key=sort_key):
@@ -379,14 +393,14 @@ def _frontiers(source: Source) -> Rows:
     collections = source.env.collections
     wal = source.env.wal.follow().upper
     state = source.env.catalog.state
-    for item in state.of_kind("table", "materialized-view"):
-        upper: Frontier = wal if item.kind == "table" else collections.upper(item.id)
+    for item in state.stored:
+        upper: Frontier = wal if isinstance(item, Table) else collections.upper(item.id)
         yield item.id, collections.since(item.id), upper
-    for item in state.of_kind("index"):
-        yield item.id, *_index_frontiers(source, item)
+    for index in state.of(Index):
+        yield index.id, *_index_frontiers(source, index)
 
 
-def _index_frontiers(source: Source, item: Item) -> tuple[Frontier, Frontier]:
+def _index_frontiers(source: Source, item: Index) -> tuple[Frontier, Frontier]:
     """Since and upper of an index: of its arrangement, before there is one of what it will be."""
     state = source.env.catalog.state
     serving = state.serving(item.cluster)

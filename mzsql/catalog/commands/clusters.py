@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-from mzsql.catalog.commands.items import fresh_ids
-from mzsql.catalog.durable_map import Change
+from mzsql.catalog.change import NOTHING, Change
+from mzsql.catalog.commands.items import drop_items, fresh_ids
 from mzsql.catalog.objects import CATALOG_CLUSTER, SIZES, Cluster, Replica
-from mzsql.catalog.state import CatalogState, drop_items, put
+from mzsql.catalog.state import CatalogState
 from mzsql.frontend.catalog_plans import ClusterOptions, ReplicaPlan
 from mzsql.repr.errors import (
     DependentObjects,
@@ -59,13 +59,13 @@ def _workers(size: str) -> int:
 
 def _new_replicas(state: CatalogState, cluster_id: str, wanted: Collection[ReplicaPlan]) -> Change:
     if not wanted:
-        return {}
-    ids, change = fresh_ids(state, "replica", state.replicas, len(wanted))
-    made = [
-        put("replica", gid, Replica(gid, one.name, cluster_id, one.size, _workers(one.size)))
+        return NOTHING
+    ids, counted = fresh_ids(state, "replica", state.replicas, len(wanted))
+    made = {
+        gid: Replica(gid, one.name, cluster_id, one.size, _workers(one.size))
         for gid, one in zip(ids, wanted, strict=True)
-    ]
-    return {**change, **dict(made)}
+    }
+    return counted | Change(replicas=made)
 
 
 def _of_size(size: str, factor: int) -> list[ReplicaPlan]:
@@ -76,7 +76,7 @@ def create_cluster(state: CatalogState, name: str, options: ClusterOptions) -> C
     """A cluster with its replicas; DuplicateObject where its name is taken."""
     if state.cluster(name) is not None:
         raise DuplicateObject(f"cluster '{name}' already exists")
-    (gid,), change = fresh_ids(state, "cluster", state.clusters, 1)
+    (gid,), counted = fresh_ids(state, "cluster", state.clusters, 1)
     if options.replicas is not None:
         replicas, cluster = list(options.replicas), Cluster(gid, name, managed=False)
     else:
@@ -85,8 +85,7 @@ def create_cluster(state: CatalogState, name: str, options: ClusterOptions) -> C
         replicas = _of_size(options.size, factor)
         cluster = Cluster(gid, name, True, options.size, factor)
         _workers(options.size)
-    made = _new_replicas(state, gid, replicas)
-    return {**change, **made, **dict([put("cluster", gid, cluster)])}
+    return counted | _new_replicas(state, gid, replicas) | Change(clusters={gid: cluster})
 
 
 def size_of(state: CatalogState, cluster: Cluster) -> str | None:
@@ -134,13 +133,10 @@ def alter_cluster(state: CatalogState, name: str, options: ClusterOptions) -> Ch
     ]
     names = {one.name for one in kept}
     wanted = [one for one in _of_size(size, factor) if one.name not in names]
-    change: dict[str, bytes | None] = {
-        f"replica/{one.id}": None for one in replicas if one not in kept
-    }
+    gone = Change(replicas=dict.fromkeys(one.id for one in replicas if one not in kept))
     _workers(size)
-    change.update(_new_replicas(state, cluster.id, wanted))
     altered = msgspec.structs.replace(cluster, managed=True, size=size, replication_factor=factor)
-    return {**change, **dict([put("cluster", cluster.id, altered)])}
+    return gone | _new_replicas(state, cluster.id, wanted) | Change(clusters={cluster.id: altered})
 
 
 def _unmanaged(state: CatalogState, cluster: Cluster, options: ClusterOptions) -> Change:
@@ -151,32 +147,34 @@ def _unmanaged(state: CatalogState, cluster: Cluster, options: ClusterOptions) -
         if said is not None:
             raise InvalidParameter(f"{option} not supported for unmanaged clusters")
     altered = msgspec.structs.replace(cluster, managed=False, size=None, replication_factor=None)
-    change: dict[str, bytes | None] = dict([put("cluster", cluster.id, altered)])
-    if options.replicas is not None:
-        change.update({f"replica/{one.id}": None for one in state.replicas_of(cluster.id)})
-        change.update(_new_replicas(state, cluster.id, options.replicas))
-    return change
+    change = Change(clusters={cluster.id: altered})
+    if options.replicas is None:
+        return change
+    return (
+        change | _no_replicas(state, cluster) | _new_replicas(state, cluster.id, options.replicas)
+    )
+
+
+def _no_replicas(state: CatalogState, cluster: Cluster) -> Change:
+    return Change(replicas=dict.fromkeys(one.id for one in state.replicas_of(cluster.id)))
 
 
 def drop_clusters(state: CatalogState, names: Iterable[str], *, cascade: bool) -> Change:
     """Remove clusters with their replicas, and with `cascade` what is in them; DependentObjects where something is otherwise."""
-    change: dict[str, bytes | None] = {}
+    change = NOTHING
     inside = []
     for name in names:
         cluster = cluster_named(state, name)
-        items = [item for item in state.items.values() if item.cluster == name]
+        items = [item for item in state.maintained if item.cluster == name]
         if items and not cascade:
             raise DependentObjects(
                 f'cannot drop cluster "{name}" because other objects depend on it',
-                detail="\n".join(
-                    f'{i.kind.replace("-", " ")} "{i.full_name}" is in it' for i in items
-                ),
+                detail="\n".join(f'{i.noun} "{i.full_name}" is in it' for i in items),
                 hint="Use DROP CLUSTER … CASCADE to drop them too, or ALTER … SET CLUSTER to move them.",
             )
         inside += [item.id for item in items]
-        change[f"cluster/{cluster.id}"] = None
-        change.update({f"replica/{one.id}": None for one in state.replicas_of(cluster.id)})
-    return {**change, **drop_items(state, inside, cascade=True)}
+        change |= Change(clusters={cluster.id: None}) | _no_replicas(state, cluster)
+    return change | drop_items(state, inside, cascade=True)
 
 
 def create_replica(state: CatalogState, cluster: str, replica: ReplicaPlan) -> Change:
@@ -196,7 +194,7 @@ def create_replica(state: CatalogState, cluster: str, replica: ReplicaPlan) -> C
 
 def drop_replicas(state: CatalogState, names: Iterable[tuple[str, str]]) -> Change:
     """Remove replicas of clusters that are not managed."""
-    change: dict[str, bytes | None] = {}
+    gone = []
     for cluster, name in names:
         replica = replica_named(state, cluster, name)
         if cluster_named(state, cluster).managed:
@@ -204,8 +202,8 @@ def drop_replicas(state: CatalogState, names: Iterable[tuple[str, str]]) -> Chan
                 "cannot drop replica of managed cluster",
                 hint="ALTER CLUSTER … SET (REPLICATION FACTOR …) says how many it has.",
             )
-        change[f"replica/{replica.id}"] = None
-    return change
+        gone.append(replica.id)
+    return Change(replicas=dict.fromkeys(gone))
 
 
 def rename_replica(state: CatalogState, cluster: str, name: str, to: str) -> Change:
@@ -215,4 +213,4 @@ def rename_replica(state: CatalogState, cluster: str, name: str, to: str) -> Cha
         raise InvalidParameter(f"cannot modify managed cluster {cluster}")
     if any(one.name == to for one in state.replicas_of(replica.cluster_id)):
         raise DuplicateObject(f"cluster replica '{cluster}.{to}' already exists")
-    return dict([put("replica", replica.id, msgspec.structs.replace(replica, name=to))])
+    return Change(replicas={replica.id: msgspec.structs.replace(replica, name=to)})

@@ -1,20 +1,34 @@
-"""Commands on databases, schemas, roles and comments: pure functions from a state to a `Change`, as those of `mzsql.catalog.state`.
+"""Commands on objects, and fresh ids: pure functions from a state to a `Change`.
 
-Promise: what a name means is decided here, inside the compare-and-append; nothing is dropped with objects in it unless CASCADE was said
-(or, of a database, RESTRICT was not, as in PostgreSQL and Materialize, where a database goes with what is in it).
+Promise: ids come from counters in the catalog itself and are never used twice. Nothing is dropped that something else needs unless CASCADE
+was said; what is dropped takes its comments along, and its shard is noted, to be ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
-import msgspec
+from mzsql.catalog.change import Change
+from mzsql.catalog.commands.comments import without_comments
+from mzsql.catalog.objects import CATALOG_CLUSTER, Index, Item, Maintained, Stored, number
+from mzsql.catalog.state import CatalogState, removed
+from mzsql.repr.errors import (
+    DependentObjects,
+    DuplicateObject,
+    SqlError,
+    UndefinedObject,
+    UndefinedTable,
+)
+from mzsql.repr.ids import GlobalId, sort_key
 
-from mzsql.catalog.durable_map import Change
-from mzsql.catalog.objects import DEFAULT_SCHEMA, Database, Role, Schema, number
-from mzsql.catalog.state import RETIRED, CatalogState, Item, drop_items, put
-from mzsql.repr.errors import DependentObjects, DuplicateObject, UndefinedObject, UndefinedTable
-from mzsql.repr.ids import GlobalId
+RETIRED = "retired"
+"""Among the arrangements by their replicas: what no replica has, shards of dropped objects that are yet to end."""
+
+
+def allocate(state: CatalogState, counter: str, n: int = 1) -> tuple[int, Change]:
+    """The first of ``n`` fresh numbers of a counter, counting from 1."""
+    first = state.counters.get(counter, 0) + 1
+    return first, Change(counters={counter: first + n - 1})
 
 
 def fresh_ids(
@@ -22,198 +36,71 @@ def fresh_ids(
 ) -> tuple[list[str], Change]:
     """``n`` ids that were never used; those that were given out before there was a counter are among `taken`."""
     first = max([state.counters.get(counter, 0), *(number(gid) for gid in taken)]) + 1
-    return [f"u{first + i}" for i in range(n)], dict([put("counter", counter, first + n - 1)])
+    return [f"u{first + i}" for i in range(n)], Change(counters={counter: first + n - 1})
 
 
-# --- databases and schemas ------------------------------------------------------------------------
+def name_taken(item: Item) -> DuplicateObject:
+    """The error of whatever would have the name of an object."""
+    return DuplicateObject(f'{item.noun} "{item.full_name}" already exists', sqlstate="42P07")
 
 
-def create_database(state: CatalogState, name: str) -> Change:
-    """A database with a schema ``public``; DuplicateObject where its name is taken."""
-    if state.database(name) is not None:
-        raise DuplicateObject(f"database '{name}' already exists", sqlstate="42P04")
-    (gid,), change = fresh_ids(state, "database", state.databases, 1)
-    (schema,), counted = fresh_ids(state, "schema", [s.id for s in state.schemas.values()], 1)
-    made = [put("database", gid, Database(gid, name))]
-    made.append(put("schema", schema, Schema(schema, DEFAULT_SCHEMA, gid)))
-    return {**change, **counted, **dict(made)}
+def create_item(state: CatalogState, item: Item) -> Change:
+    """Add an object.
+
+    Raises:
+        DuplicateObject: its name is taken.
+        UndefinedTable: something that it depends on was dropped meanwhile.
+        UndefinedObject: its schema or cluster does not exist.
+    """
+    if state.schema(item.database, item.schema) is None:
+        raise UndefinedObject(f"unknown schema '{item.schema}'", sqlstate="3F000")
+    taken = state.by_name(item.schema, item.name, item.database)
+    if taken is not None:
+        raise name_taken(taken)
+    if isinstance(item, Maintained):
+        if item.cluster == CATALOG_CLUSTER.name:
+            raise SqlError(f"system cluster '{item.cluster}' cannot be modified", sqlstate="42501")
+        if state.cluster(item.cluster) is None:
+            raise UndefinedObject(f"unknown cluster '{item.cluster}'")
+    for gid in item.depends_on:
+        if gid.startswith("u") and gid not in state.items:
+            raise UndefinedTable(f"an object that {item.name} depends on was dropped meanwhile")
+    return Change(items={item.id: item})
 
 
-def create_schema(state: CatalogState, database: str, name: str) -> Change:
-    """A schema; DuplicateObject where its name is taken, UndefinedTable where there is no such database."""
-    of = database_named(state, database)
-    if state.schema(database, name) is not None:
-        raise DuplicateObject(f"schema '{name}' already exists", sqlstate="42P06")
-    (gid,), change = fresh_ids(state, "schema", [s.id for s in state.schemas.values()], 1)
-    return {**change, **dict([put("schema", gid, Schema(gid, name, of.id))])}
-
-
-def database_named(state: CatalogState, name: str) -> Database:
-    """The database of a name; UndefinedTable where there is none."""
-    found = state.database(name)
+def live(state: CatalogState, gid: GlobalId) -> Item:
+    """An object that was named before the catalog was looked at again; UndefinedTable where it is gone."""
+    found = state.items.get(gid)
     if found is None:
-        raise UndefinedTable(f"unknown database '{name}'", sqlstate="3D000")
+        raise UndefinedTable(f"unknown catalog item '{gid}': it was dropped meanwhile")
     return found
 
 
-def schema_named(state: CatalogState, database: str, name: str) -> tuple[str, Schema]:
-    """The schema of a name, with its entry's key; UndefinedTable where there is none."""
-    database_named(state, database)
-    found = state.schema(database, name)
-    if found is None:
-        raise UndefinedTable(f"unknown schema '{name}'", sqlstate="3F000")
-    return found
+def drop_items(state: CatalogState, ids: Iterable[GlobalId], *, cascade: bool) -> Change:
+    """Remove objects, with ``cascade`` also all that depend on them. Indexes always go with what they are on.
 
-
-def _in_schemas(state: CatalogState, schemas: Collection[tuple[str, str]]) -> list[GlobalId]:
-    return [gid for gid, item in state.items.items() if (item.database, item.schema) in schemas]
-
-
-def drop_schemas(
-    state: CatalogState, names: Collection[tuple[str, str]], *, cascade: bool
-) -> Change:
-    """Remove schemas, with `cascade` what is in them too; DependentObjects where that was not said and something is."""
-    change: dict[str, bytes | None] = {}
-    for database, name in names:
-        key, _ = schema_named(state, database, name)
-        if not cascade and _in_schemas(state, [(database, name)]):
+    Raises:
+        DependentObjects: something else depends on one of them.
+    """
+    doomed = {gid for gid in ids if gid in state.items}
+    for gid in tuple(doomed):
+        for dependent in state.transitive_dependents(gid):
+            if cascade or isinstance(dependent, Index):
+                doomed.add(dependent.id)
+    for gid in sorted(doomed, key=sort_key):
+        item = state.items[gid]
+        others = [d for d in state.dependents(gid) if d.id not in doomed]
+        if others:
+            by = ", ".join(f'{d.noun} "{d.name}"' for d in others)
             raise DependentObjects(
-                f"schema '{database}.{name}' cannot be dropped without CASCADE while it contains objects",
-                hint="Use DROP SCHEMA … CASCADE to drop them too.",
+                f'cannot drop {item.noun} "{item.name}": still depended upon by {by}',
+                hint="Use DROP … CASCADE to drop the dependent objects too.",
             )
-        change[f"schema/{key}"] = None
-    return {**change, **drop_items(state, _in_schemas(state, names), cascade=True)}
-
-
-def drop_database(state: CatalogState, name: str, *, cascade: bool) -> Change:
-    """Remove a database and all that is in it; DependentObjects where it has schemas and RESTRICT was said."""
-    one = database_named(state, name)
-    names = [(name, s.name) for s in state.schemas.values() if s.database == one.id]
-    if names and not cascade:
-        raise DependentObjects(
-            f"database '{name}' cannot be dropped with RESTRICT while it contains schemas"
-        )
-    gone: dict[str, bytes | None] = dict(drop_schemas(state, names, cascade=True))
-    # The first database is there until an entry says that it is not.
-    entry = put("database", one.id, None) if one.id == "u1" else (f"database/{one.id}", None)
-    return {**gone, entry[0]: entry[1]}
-
-
-# --- roles ----------------------------------------------------------------------------------------
-
-
-def create_role(state: CatalogState, name: str) -> Change:
-    """A role; DuplicateObject where its name is taken."""
-    if state.role(name) is not None:
-        raise DuplicateObject(f"role '{name}' already exists")
-    (gid,), change = fresh_ids(state, "role", state.roles, 1)
-    return {**change, **dict([put("role", gid, Role(gid, name))])}
-
-
-def role_named(state: CatalogState, name: str) -> Role:
-    """The role of a name; UndefinedObject where there is none."""
-    found = state.role(name)
-    if found is None:
-        raise UndefinedObject(f"unknown role '{name}'")
-    return found
-
-
-def drop_role(
-    state: CatalogState, name: str, current: str, granted: Collection[str] = ()
-) -> Change:
-    """Remove a role that owns nothing, was granted nothing and that nobody speaks as."""
-    role = role_named(state, name)
-    if name == current:
-        raise DependentObjects("current role cannot be dropped", sqlstate="55006")
-    owned = [
-        *(
-            f'{i.kind.replace("-", " ")} "{i.full_name}"'
-            for i in state.items.values()
-            if i.owner == role.id
-        ),
-        *(f'cluster "{c.name}"' for c in state.clusters.values() if c.owner == role.id),
-        *(f'schema "{s.name}"' for s in state.schemas.values() if s.owner == role.id),
-        *(f'database "{d.name}"' for d in state.databases.values() if d.owner == role.id),
-    ]
-    if owned or granted:
-        raise DependentObjects(
-            f'role "{name}" cannot be dropped because some objects depend on it',
-            detail="\n".join([*(f"owner of {one}" for one in owned), *granted]),
-            hint="Give them another owner: ALTER … OWNER TO …, and REVOKE what was granted.",
-        )
-    gone: dict[str, bytes | None] = {f"role/{role.id}": None}
-    for other in state.roles.values():
-        if role.id in other.member_of:
-            left = tuple(r for r in other.member_of if r != role.id)
-            gone.update([put("role", other.id, msgspec.structs.replace(other, member_of=left))])
-    return gone
-
-
-def grant(state: CatalogState, role: str, member: str, *, revoke: bool) -> Change:
-    """Make a role a member of another, or no more; a circle is refused."""
-    group, one = role_named(state, role), role_named(state, member)
-    rest = tuple(r for r in one.member_of if r != group.id)
-    if not revoke:
-        if one.id in _memberships(state, group):
-            raise DuplicateObject(
-                f'role "{role}" is a member of role "{member}"',
-                hint="Memberships cannot be circular.",
-                sqlstate="0LP01",
-            )
-        rest = (*rest, group.id)
-    return dict([put("role", one.id, msgspec.structs.replace(one, member_of=rest))])
-
-
-def _memberships(state: CatalogState, role: Role) -> set[str]:
-    """The role itself and all that it is a member of, by itself or through others."""
-    found: set[str] = set()
-    pending = [role.id]
-    while pending:
-        gid = pending.pop()
-        if gid not in found and gid in state.roles:
-            found.add(gid)
-            pending += state.roles[gid].member_of
-    return found
-
-
-# --- comments -------------------------------------------------------------------------------------
-
-
-def comment(state: CatalogState, key: str, text: str | None) -> Change:
-    """Remember a comment under a key such as ``table/u1`` or ``table/u1/2``; None takes it away."""
-    if text is None:
-        return {f"comment/{key}": None} if key in state.comments else {}
-    return dict([put("comment", key, text)])
-
-
-def item_comment_key(item: Item, column: int | None = None) -> str:
-    """The key of the comment on an object, or on a column of it, counting from 1."""
-    return f"{item.kind}/{item.id}" + ("" if column is None else f"/{column}")
+    return Change(items=dict.fromkeys(doomed))
 
 
 def without_orphans(state: CatalogState, change: Change) -> Change:
     """The change, and with it the comments on whatever it removes; shards of what it removes are noted, to be ended (`RETIRED`)."""
-    gone: dict[str, bytes | None] = {}
-    for entry, value in change.items():
-        kind, _, name = entry.partition("/")
-        if value is not None or kind not in (
-            "item",
-            "schema",
-            "database",
-            "cluster",
-            "replica",
-            "role",
-        ):
-            continue
-        label, gid = kind, name
-        if kind == "item":
-            label = state.items[GlobalId(name)].kind
-            shard = state.items[GlobalId(name)].shard
-            if shard is not None:
-                gone.update([put("arrangement", f"{RETIRED}/{shard}", shard)])
-        elif kind == "schema":
-            gid = state.schemas[name].id
-        for key in state.comments:
-            if key == f"{label}/{gid}" or key.startswith(f"{label}/{gid}/"):
-                gone[f"comment/{key}"] = None
-    return {**change, **gone}
+    shards = [item.shard for item in removed(state, change) if isinstance(item, Stored)]
+    noted = Change(arrangements={f"{RETIRED}/{shard}": shard for shard in shards})
+    return change | noted | without_comments(state, change)

@@ -10,19 +10,23 @@ from collections.abc import Collection, Iterator
 
 import msgspec
 
+from mzsql.catalog.change import NOTHING, Change, Owned, entry
 from mzsql.catalog.commands.clusters import drop_clusters
-from mzsql.catalog.commands.items import drop_database, drop_schemas, role_named
-from mzsql.catalog.durable_map import Change
+from mzsql.catalog.commands.items import drop_items
+from mzsql.catalog.commands.roles import role_named
+from mzsql.catalog.commands.schemas import drop_database, drop_schemas
 from mzsql.catalog.objects import (
     FIRST_ID,
     Cluster,
     Database,
+    Index,
+    Object,
     Privilege,
     Role,
     Schema,
     number,
 )
-from mzsql.catalog.state import CatalogState, Item, applied, drop_items, put
+from mzsql.catalog.state import CatalogState, applied
 from mzsql.frontend.parse_privileges import PRIVILEGES
 from mzsql.frontend.plan_privileges import GRANTABLE
 
@@ -31,7 +35,6 @@ PUBLIC = "p"
 #: What everybody may with the system's relations, and with its schemas and types.
 READABLE = [f"{FIRST_ID}=r/{FIRST_ID}", f"=r/{FIRST_ID}"]
 USABLE = [f"{FIRST_ID}=U/{FIRST_ID}", f"=U/{FIRST_ID}"]
-Owned = Item | Schema | Database | Cluster
 _LETTERS = "".join(PRIVILEGES.values())
 _WORDS = {letter: word for word, letter in PRIVILEGES.items()}
 
@@ -43,7 +46,7 @@ def letters(kind: str) -> str:
 
 def kind_of(one: Owned) -> str:
     """What a thing is called in GRANT."""
-    return one.kind.replace("-", " ") if isinstance(one, Item) else type(one).__name__.lower()
+    return one.noun if isinstance(one, Object) else type(one).__name__.lower()
 
 
 def privileges_of(one: Owned) -> tuple[Privilege, ...]:
@@ -104,7 +107,7 @@ def grant_on_system(
     assert holder is not None
     new = Privilege(grantee, FIRST_ID, modes)
     merged = _merged(holder.system_privileges, new, revoke=revoke)
-    return dict([put("role", holder.id, msgspec.structs.replace(holder, system_privileges=merged))])
+    return entry(holder.id, msgspec.structs.replace(holder, system_privileges=merged))
 
 
 def system_privileges(state: CatalogState) -> Iterator[Privilege]:
@@ -114,34 +117,34 @@ def system_privileges(state: CatalogState) -> Iterator[Privilege]:
         yield from (p for p in role.system_privileges if p.grantee != FIRST_ID)
 
 
-def holders(state: CatalogState) -> Iterator[tuple[str, str, Owned]]:
-    """All that has privileges: kind and key of its entry, and itself."""
+def holders(state: CatalogState) -> Iterator[tuple[str, Owned]]:
+    """All that has privileges: the key of its entry, and itself."""
     for gid, item in state.items.items():
-        if item.kind != "index":
-            yield "item", gid, item
-    for key, schema in state.schemas.items():
-        yield "schema", key, schema
-    for key, database in state.databases.items():
-        yield "database", key, database
-    for key, cluster in state.clusters.items():
-        yield "cluster", key, cluster
+        if not isinstance(item, Index):
+            yield gid, item
+    yield from state.schemas.items()
+    yield from state.databases.items()
+    yield from state.clusters.items()
 
 
-def owned(state: CatalogState, roles: Collection[str]) -> Iterator[tuple[str, str, Owned]]:
-    """What roles own, indexes too: kind and key of its entry, and itself."""
-    for kind, key, one in holders(state):
+def owned(state: CatalogState, roles: Collection[str]) -> Iterator[tuple[str, Owned]]:
+    """What roles own, indexes too: the key of its entry, and itself."""
+    for key, one in holders(state):
         if one.owner in roles:
-            yield kind, key, one
-    for item in state.of_kind("index"):
-        if item.owner in roles:
-            yield "item", item.id, item
+            yield key, one
+    for index in state.of(Index):
+        if index.owner in roles:
+            yield index.id, index
 
 
 def reassign(state: CatalogState, roles: Collection[str], to: str) -> Change:
     """Give what roles own to another one."""
     new = role_named(state, to).id
     ids = {role_named(state, role).id for role in roles}
-    return dict(put(kind, key, owned_by(one, new)) for kind, key, one in owned(state, ids))
+    change = NOTHING
+    for key, one in owned(state, ids):
+        change |= entry(key, owned_by(one, new))
+    return change
 
 
 def drop_owned(state: CatalogState, roles: Collection[str], *, cascade: bool) -> Change:
@@ -151,35 +154,35 @@ def drop_owned(state: CatalogState, roles: Collection[str], *, cascade: bool) ->
         DependentObjects: something of others is in it or needs it, and CASCADE was not said.
     """
     ids = {role_named(state, role).id for role in roles}
-    found = [one for _, _, one in owned(state, ids)]
+    found = [one for _, one in owned(state, ids)]
     databases = {one.id: one.name for one in state.databases.values()}
-    items = [one.id for one in found if isinstance(one, Item)]
-    change = dict(drop_items(state, items, cascade=cascade))
+    items = [one.id for one in found if isinstance(one, Object)]
+    change = drop_items(state, items, cascade=cascade)
     for one in found:
         then = applied(state, change)
         if isinstance(one, Cluster):
-            change.update(drop_clusters(then, [one.name], cascade=cascade))
+            change |= drop_clusters(then, [one.name], cascade=cascade)
         elif isinstance(one, Schema) and then.schema(databases[one.database], one.name):
             place = (databases[one.database], one.name)
-            change.update(drop_schemas(then, [place], cascade=cascade))
+            change |= drop_schemas(then, [place], cascade=cascade)
         elif isinstance(one, Database):
-            change.update(drop_database(then, one.name, cascade=cascade))
-    for kind, key, one in holders(applied(state, change)):
+            change |= drop_database(then, one.name, cascade=cascade)
+    for key, one in holders(applied(state, change)):
         if any(p.grantee in ids for p in one.privileges or ()):
             left = tuple(p for p in privileges_of(one) if p.grantee not in ids)
-            change.update([put(kind, key, msgspec.structs.replace(one, privileges=left))])
+            change |= entry(key, msgspec.structs.replace(one, privileges=left))
     for gid in ids:
         if state.roles[gid].system_privileges:
             bare = msgspec.structs.replace(state.roles[gid], system_privileges=())
-            change.update([put("role", gid, bare)])
+            change |= entry(gid, bare)
     return change
 
 
 def granted_to(state: CatalogState, role: Role) -> list[str]:
     """What a role was granted or has granted, for a person, apart from what it owns."""
     found: list[str] = []
-    for _, _, one in holders(state):
-        name = one.full_name if isinstance(one, Item) else one.name
+    for _, one in holders(state):
+        name = one.full_name if isinstance(one, Object) else one.name
         if any(role.id in (p.grantee, p.grantor) for p in one.privileges or ()):
             found.append(f'privileges for {kind_of(one)} "{name}"')
     if role.system_privileges:
@@ -202,13 +205,13 @@ def shown(state: CatalogState) -> Iterator[tuple[str | None, ...]]:
     """Each privilege with the names of grantor, grantee, database, schema and thing, its kind and its word."""
     names = {role.id: role.name for role in state.roles.values()} | {PUBLIC: "PUBLIC"}
     databases = {one.id: one.name for one in state.databases.values()}
-    for _, _, one in holders(state):
+    for _, one in holders(state):
         place: tuple[str | None, str | None] = (None, None)
-        if isinstance(one, Item):
+        if isinstance(one, Object):
             place = (one.database, one.schema)
         elif isinstance(one, Schema):
             place = (databases.get(one.database), None)
-        kind = one.kind if isinstance(one, Item) else kind_of(one)
+        kind = one.kind if isinstance(one, Object) else kind_of(one)
         for p in privileges_of(one):
             for letter in p.modes:
                 yield (

@@ -10,13 +10,15 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from mzsql.catalog.change import NOTHING, Change
 from mzsql.catalog.commands.clusters import cluster_named
-from mzsql.catalog.commands.items import schema_named
-from mzsql.catalog.durable_map import Change
-from mzsql.catalog.state import CatalogState, Item, put
+from mzsql.catalog.commands.items import live, name_taken
+from mzsql.catalog.commands.schemas import schema_named
+from mzsql.catalog.objects import Index, Item, Maintained, Schema
+from mzsql.catalog.state import CatalogState, applied
 from mzsql.frontend.catalog import FullName
 from mzsql.frontend.renaming import in_other_cluster, rewritten
-from mzsql.repr.errors import DuplicateObject, UndefinedTable
+from mzsql.repr.errors import DuplicateObject, InternalError
 from mzsql.repr.ids import GlobalId
 
 Check = Callable[[Item, Item, CatalogState], None]
@@ -26,14 +28,6 @@ Check = Callable[[Item, Item, CatalogState], None]
 def name_of(item: Item) -> FullName:
     """An object's whole name."""
     return FullName(item.database, item.schema, item.name)
-
-
-def live(state: CatalogState, gid: GlobalId) -> Item:
-    """An object that was named before the catalog was looked at again; UndefinedTable where it is gone."""
-    found = state.items.get(gid)
-    if found is None:
-        raise UndefinedTable(f"unknown catalog item '{gid}': it was dropped meanwhile")
-    return found
 
 
 def rename_items(state: CatalogState, names: Mapping[GlobalId, FullName], check: Check) -> Change:
@@ -48,7 +42,8 @@ def rename_items(state: CatalogState, names: Mapping[GlobalId, FullName], check:
     for gid, item in state.items.items():
         new = names.get(gid)
         own = name_of(item)
-        depends = any(d in names for d in item.depends_on) or item.on_id in names
+        depends = any(d in names for d in item.depends_on)
+        depends = depends or (isinstance(item, Index) and item.on_id in names)
         if new is None and not depends:
             continue
         text = rewritten(item.create_sql, own, renamed)
@@ -61,10 +56,11 @@ def rename_items(state: CatalogState, names: Mapping[GlobalId, FullName], check:
             create_sql=text,
         )
     _refuse_taken(state, names, after)
-    then = msgspec.structs.replace(state, items={**state.items, **after})
+    change = Change(items=after)
+    then = applied(state, change)
     for gid, item in after.items():
         check(state.items[gid], item, then)
-    return dict([put("item", gid, item) for gid, item in after.items()])
+    return change
 
 
 def _refuse_taken(
@@ -74,20 +70,7 @@ def _refuse_taken(
     for gid in names:
         other = taken.get(name_of(after[gid]))
         if other is not None:
-            noun = other.kind.replace("-", " ")
-            raise DuplicateObject(f'{noun} "{other.full_name}" already exists', sqlstate="42P07")
-
-
-def _with_schemas(state: CatalogState, changed: Change) -> CatalogState:
-    """The state in which schemas have their new names, for what is checked in it."""
-    schemas = dict(state.schemas)
-    for entry, value in changed.items():
-        key = entry.removeprefix("schema/")
-        if value is None:
-            schemas.pop(key, None)
-        else:
-            schemas[key] = msgspec.json.decode(value, type=type(next(iter(state.schemas.values()))))
-    return msgspec.structs.replace(state, schemas=schemas)
+            raise name_taken(other)
 
 
 def rename_schemas(
@@ -99,21 +82,21 @@ def rename_schemas(
         DuplicateObject: a name is taken.
         UndefinedTable: there is no schema of such a name.
     """
-    change: dict[str, bytes | None] = {}
-    made: dict[str, bytes] = {}
+    gone: list[str] = []
+    made: dict[str, Schema] = {}
     for old, new in names.items():
         key, schema = schema_named(state, database, old)
         if new not in names and state.schema(database, new) is not None:
             raise DuplicateObject(f"schema '{new}' already exists", sqlstate="42P06")
-        change[f"schema/{key}"] = None
-        made.update([put("schema", schema.id, msgspec.structs.replace(schema, name=new))])
-    change.update(made)
+        gone.append(key)
+        made[schema.id] = msgspec.structs.replace(schema, name=new)
+    change = Change(schemas={**dict.fromkeys(gone), **made})
     moved = {
         gid: FullName(database, names[item.schema], item.name)
         for gid, item in state.items.items()
         if item.database == database and item.schema in names
     }
-    return {**change, **rename_items(_with_schemas(state, change), moved, check)}
+    return change | rename_items(applied(state, change), moved, check)
 
 
 def set_schema(state: CatalogState, gid: GlobalId, to: FullName, check: Check) -> Change:
@@ -134,29 +117,31 @@ def rename_clusters(state: CatalogState, names: Mapping[str, str]) -> Change:
         DuplicateObject: a name is taken.
         UndefinedObject: there is no cluster of such a name.
     """
-    change: dict[str, bytes | None] = {}
+    change = NOTHING
     for old, new in names.items():
         cluster = cluster_named(state, old)
         if new not in names and state.cluster(new) is not None:
             raise DuplicateObject(f"cluster '{new}' already exists")
-        change.update([put("cluster", cluster.id, msgspec.structs.replace(cluster, name=new))])
-    for gid, item in state.items.items():
-        if item.cluster is not None and item.cluster in names:
-            name = names[item.cluster]
+        change |= Change(clusters={cluster.id: msgspec.structs.replace(cluster, name=new)})
+    moved: dict[GlobalId, Item] = {}
+    for item in state.maintained:
+        name = names.get(item.cluster)
+        if name is not None:
             text = in_other_cluster(item.create_sql, name)
-            renamed = msgspec.structs.replace(item, cluster=name, create_sql=text)
-            change.update([put("item", gid, renamed)])
-    return change
+            moved[item.id] = msgspec.structs.replace(item, cluster=name, create_sql=text)
+    return change | Change(items=moved)
 
 
 def set_cluster(state: CatalogState, gid: GlobalId, cluster: str) -> Change:
     """Have another cluster maintain an object; its plan is made anew, as that cluster has other indexes."""
     item = live(state, gid)
     cluster_named(state, cluster)
+    if not isinstance(item, Maintained):
+        raise InternalError(f'{item.noun} "{item.full_name}" is in no cluster')
     if item.cluster == cluster:
-        return {}
+        return NOTHING
     text = in_other_cluster(item.create_sql, cluster)
     moved = msgspec.structs.replace(
         item, cluster=cluster, create_sql=text, version=item.version + 1
     )
-    return dict([put("item", gid, moved)])
+    return Change(items={gid: moved})

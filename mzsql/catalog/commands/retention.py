@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from mzsql.catalog.durable_map import Change
-from mzsql.catalog.state import CatalogState, put
-from mzsql.repr.errors import UndefinedTable
+from mzsql.catalog.change import Change
+from mzsql.catalog.commands.items import live
+from mzsql.catalog.objects import Index, Maintained, Stored
+from mzsql.catalog.state import CatalogState
+from mzsql.repr.errors import InternalError
 from mzsql.repr.ids import GlobalId
 
 
@@ -18,11 +20,11 @@ def alter_retention(
     Raises:
         UndefinedTable: it was dropped meanwhile.
     """
-    item = state.items.get(gid)
-    if item is None:
-        raise UndefinedTable(f"unknown catalog item '{gid}': it was dropped meanwhile")
+    item = live(state, gid)
+    if not isinstance(item, Stored | Maintained):
+        raise InternalError(f'{item.noun} "{item.full_name}" has no history')
     altered = msgspec.structs.replace(item, retain_ms=retain_ms, create_sql=create_sql)
-    return dict([put("item", gid, altered)])
+    return Change(items={gid: altered})
 
 
 def retention(state: CatalogState, default_ms: int) -> dict[GlobalId, int]:
@@ -31,12 +33,10 @@ def retention(state: CatalogState, default_ms: int) -> dict[GlobalId, int]:
     An index that retains history is read with what it is on, so all that is stored below that retains at least as much.
     """
     found = {
-        item.id: default_ms if item.retain_ms is None else item.retain_ms
-        for item in state.items.values()
-        if item.shard is not None
+        item.id: default_ms if item.retain_ms is None else item.retain_ms for item in state.stored
     }
-    for index in state.of_kind("index"):
-        if index.retain_ms is None or index.on_id is None:
+    for index in state.of(Index):
+        if index.retain_ms is None:
             continue
         pending = [index.on_id]
         while pending:

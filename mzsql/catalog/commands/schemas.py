@@ -1,0 +1,90 @@
+"""Commands on databases and schemas: pure functions from a state to a `Change`.
+
+Promise: what a name means is decided here, inside the compare-and-append; nothing is dropped with objects in it unless CASCADE was said
+(or, of a database, RESTRICT was not, as in PostgreSQL and Materialize, where a database goes with what is in it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from mzsql.catalog.change import Change
+from mzsql.catalog.commands.items import drop_items, fresh_ids
+from mzsql.catalog.objects import DEFAULT_SCHEMA, Database, Schema
+from mzsql.catalog.state import CatalogState
+from mzsql.repr.errors import DependentObjects, DuplicateObject, UndefinedTable
+from mzsql.repr.ids import GlobalId
+
+
+def create_database(state: CatalogState, name: str) -> Change:
+    """A database with a schema ``public``; DuplicateObject where its name is taken."""
+    if state.database(name) is not None:
+        raise DuplicateObject(f"database '{name}' already exists", sqlstate="42P04")
+    (gid,), counted = fresh_ids(state, "database", state.databases, 1)
+    return (
+        counted
+        | Change(databases={gid: Database(gid, name)})
+        | _new_schema(state, gid, DEFAULT_SCHEMA)
+    )
+
+
+def create_schema(state: CatalogState, database: str, name: str) -> Change:
+    """A schema; DuplicateObject where its name is taken, UndefinedTable where there is no such database."""
+    of = database_named(state, database)
+    if state.schema(database, name) is not None:
+        raise DuplicateObject(f"schema '{name}' already exists", sqlstate="42P06")
+    return _new_schema(state, of.id, name)
+
+
+def _new_schema(state: CatalogState, database_id: str, name: str) -> Change:
+    (gid,), counted = fresh_ids(state, "schema", [s.id for s in state.schemas.values()], 1)
+    return counted | Change(schemas={gid: Schema(gid, name, database_id)})
+
+
+def database_named(state: CatalogState, name: str) -> Database:
+    """The database of a name; UndefinedTable where there is none."""
+    found = state.database(name)
+    if found is None:
+        raise UndefinedTable(f"unknown database '{name}'", sqlstate="3D000")
+    return found
+
+
+def schema_named(state: CatalogState, database: str, name: str) -> tuple[str, Schema]:
+    """The schema of a name, with its entry's key; UndefinedTable where there is none."""
+    database_named(state, database)
+    found = state.schema(database, name)
+    if found is None:
+        raise UndefinedTable(f"unknown schema '{name}'", sqlstate="3F000")
+    return found
+
+
+def _in_schemas(state: CatalogState, schemas: Collection[tuple[str, str]]) -> list[GlobalId]:
+    return [gid for gid, item in state.items.items() if (item.database, item.schema) in schemas]
+
+
+def drop_schemas(
+    state: CatalogState, names: Collection[tuple[str, str]], *, cascade: bool
+) -> Change:
+    """Remove schemas, with `cascade` what is in them too; DependentObjects where that was not said and something is."""
+    keys = []
+    for database, name in names:
+        key, _ = schema_named(state, database, name)
+        if not cascade and _in_schemas(state, [(database, name)]):
+            raise DependentObjects(
+                f"schema '{database}.{name}' cannot be dropped without CASCADE while it contains objects",
+                hint="Use DROP SCHEMA … CASCADE to drop them too.",
+            )
+        keys.append(key)
+    inside = drop_items(state, _in_schemas(state, names), cascade=True)
+    return Change(schemas=dict.fromkeys(keys)) | inside
+
+
+def drop_database(state: CatalogState, name: str, *, cascade: bool) -> Change:
+    """Remove a database and all that is in it; DependentObjects where it has schemas and RESTRICT was said."""
+    one = database_named(state, name)
+    names = [(name, s.name) for s in state.schemas.values() if s.database == one.id]
+    if names and not cascade:
+        raise DependentObjects(
+            f"database '{name}' cannot be dropped with RESTRICT while it contains schemas"
+        )
+    return drop_schemas(state, names, cascade=True) | Change(databases={one.id: None})
