@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import copy_context
-from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -23,7 +22,6 @@ from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.expression_cache import GlobalExpressions
 from mzsql.adapter.environment.interrupt import Interrupt
 from mzsql.adapter.environment.leader import seems_alive
-from mzsql.adapter.environment.oracles import ORACLE_SETTINGS, alter_oracle
 from mzsql.adapter.peek.outflow import Limits
 from mzsql.adapter.peek.peeker import Peeker
 from mzsql.adapter.peek.queries import Queries
@@ -42,9 +40,9 @@ from mzsql.adapter.statements.streams import Streaming, Streams
 from mzsql.adapter.statements.transactions import Transactions, tag_of
 from mzsql.adapter.subscribe.subscription import Subscribes
 from mzsql.catalog.builtin import Builtin, builtins
-from mzsql.catalog.change import NOTHING, Change
+from mzsql.catalog.commands.settings import alter_system
 from mzsql.catalog.objects import CATALOG_CLUSTER, Maintained
-from mzsql.catalog.state import CatalogState
+from mzsql.catalog.settings import TABLE_KEYS, features_of, is_foreign, system_value, variable
 from mzsql.compute import Peeks, RefreshStats
 from mzsql.frontend import bind_parameters, lower_query, parse_statements, plan_statement
 from mzsql.frontend import plans as p
@@ -122,13 +120,7 @@ class Coordinator:
 
     def _features(self) -> OptimizerFeatures:
         """The optimizer's switches as ALTER SYSTEM has set them."""
-        settings = self.env.catalog.state.settings
-        values: dict[str, Any] = {
-            name: _setting(settings[name], getattr(OptimizerFeatures(), name))
-            for name in OptimizerFeatures.__struct_fields__
-            if name in settings
-        }
-        return OptimizerFeatures(**values)
+        return features_of(self.env.catalog.state.settings)
 
     # --- what others ask ----------------------------------------------------------------------
 
@@ -155,6 +147,10 @@ class Coordinator:
         """Object, node, replica, shard, rows and bytes of each arrangement maintained here."""
         return self._dataflows.arrangements()
 
+    def session(self) -> Session:
+        """A new session, its variables as the system has them."""
+        return Session(lambda: self.env.catalog.state.settings)
+
     def deployed(self, item: Maintained) -> GlobalExpressions:
         """The plan that runs for an index or a materialized view."""
         return self._dataflows.deployed(item.id) or self.planner.deployed(item)
@@ -166,7 +162,7 @@ class Coordinator:
     def read_relation(self, gid: GlobalId, as_of: Timestamp | None = None) -> pa.Table:
         """All rows of any relation."""
         self.env.sync()
-        return self._queries.read_relation(Session(), gid, as_of).rows
+        return self._queries.read_relation(self.session(), gid, as_of).rows
 
     def cached_plans(self) -> tuple[int, int]:
         """Of the dataflows' plans asked for: how many came from the expression cache, how many there were."""
@@ -356,8 +352,7 @@ class Coordinator:
 
     def _plan(self, session: Session, statement: st.Statement) -> p.Plan:
         settings = self.env.catalog.state.settings
-        trusted = (settings.get(name) for name in _TABLE_KEYS)
-        keys = any(text is not None and _setting(text, False) is True for text in trusted)
+        keys = any(system_value(settings, name) == "on" for name in TABLE_KEYS)
         return plan_statement(statement, self._catalog(session), table_keys=keys)
 
     def _define(self, session: Session, plan: p.Plan) -> Result:
@@ -448,24 +443,8 @@ class Coordinator:
             raise TransactionError(
                 "ALTER SYSTEM cannot run inside a transaction block", sqlstate="25001"
             )
-        if plan.name in _TABLE_KEYS and plan.values:
-            _setting(plan.values[0], False)
-        if plan.name in OptimizerFeatures.__struct_fields__ and plan.values:
-            _setting(plan.values[0], getattr(OptimizerFeatures(), plan.name))
-
-        def command(state: CatalogState) -> tuple[Change, None]:
-            of_oracle = alter_oracle(state, plan.name, plan.values)
-            if of_oracle is not None and plan.name != "all":
-                return of_oracle, None
-            if plan.values is not None:
-                return Change(settings={plan.name: ", ".join(plan.values)}), None
-            names = state.settings if plan.name == "all" else (plan.name,)
-            gone = Change(settings=dict.fromkeys(n for n in names if n in state.settings))
-            return gone | (of_oracle or NOTHING), None
-
-        self.env.catalog.transact(command)
-        heeded = {*_TABLE_KEYS, *OptimizerFeatures.__struct_fields__, *ORACLE_SETTINGS, "all"}
-        if plan.name not in heeded and plan.values is not None:
+        self.env.catalog.transact(lambda state: (alter_system(state, plan.name, plan.values), None))
+        if plan.values is not None and (is_foreign(plan.name) or not variable(plan.name).heeded):
             # Materialize has many that mean nothing here; scripts that set them go on.
             session.notice(f"{plan.name} has no effect")
         return Result("ALTER SYSTEM")
@@ -494,19 +473,3 @@ _BUGS = (AssertionError, LookupError, TypeError, ValueError, AttributeError, Run
 
 def _shown(desc: RelationDesc, rows: show.Rows, tag: str) -> Result:
     return Result(tag, desc, show.as_table(desc, rows), len(rows))
-
-
-#: Whether CREATE TABLE may declare keys that the optimizer then relies on, though nothing enforces them; both its names.
-_TABLE_KEYS = ("enable_table_keys", "unsafe_enable_table_keys")
-
-
-def _setting(text: str, default: bool | int) -> bool | int:
-    lowered = text.strip().lower()
-    if isinstance(default, bool):
-        if lowered in ("on", "true", "1", "yes"):
-            return True
-        if lowered in ("off", "false", "0", "no"):
-            return False
-    elif lowered.lstrip("-").isdigit():
-        return int(lowered)
-    raise InvalidParameter(f"invalid value: {text}")

@@ -1,4 +1,4 @@
-"""The variables of a session: what there is, what each may hold, how it is shown.
+"""The variables of sessions and of the system, in one table: what there is, what each may hold, how it is shown, whether it is heeded.
 
 Promise: names and defaults are Materialize's; what a variable cannot hold is refused with PostgreSQL's words, and what it can is kept in
 one spelling (``60000`` is shown as ``1 min``, ``yes`` as ``on``). Pure: nothing here knows of a session.
@@ -10,10 +10,14 @@ import functools
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
+from typing import Any
 
 import msgspec
 
+from mzsql.oracle import IMPLEMENTATIONS
+from mzsql.repr.booleans import boolean_of
 from mzsql.repr.errors import InvalidParameter, UndefinedObject
+from mzsql.transform.features import OptimizerFeatures
 
 Check = Callable[[str, str], str]
 """From a variable's name and a text to the value as it is kept; raises InvalidParameter."""
@@ -69,13 +73,10 @@ def _duration(name: str, text: str) -> str:
 
 
 def _boolean(name: str, text: str) -> str:
-    # As PostgreSQL, every unambiguous beginning of a word will do.
-    word = text.strip().lower()
-    if word and ("true".startswith(word) or "yes".startswith(word) or word in ("on", "1")):
-        return "on"
-    if word and ("false".startswith(word) or "no".startswith(word) or word in ("of", "off", "0")):
-        return "off"
-    raise InvalidParameter(f'parameter "{name}" requires a Boolean value')
+    value = boolean_of(text)
+    if value is None:
+        raise InvalidParameter(f'parameter "{name}" requires a Boolean value')
+    return "on" if value else "off"
 
 
 def _integer(least: int, most: int) -> Check:
@@ -174,11 +175,15 @@ class Variable(msgspec.Struct, frozen=True):
         default: its value where it was not set.
         check: what it may hold.
         read_only: whether it can be set at all.
+        of_system: whether it is the system's, set by ALTER SYSTEM alone; of a session's ALTER SYSTEM sets what new sessions begin with.
+        heeded: whether anything here asks for it; who sets one that is not is told.
     """
 
     default: str
     check: Check = _text
     read_only: bool = False
+    of_system: bool = False
+    heeded: bool = True
 
 
 ISOLATIONS = (
@@ -191,50 +196,77 @@ ISOLATIONS = (
 )
 _SEVERITIES = ("debug5", "debug4", "debug3", "debug2", "debug1", "debug", "log", "info", "notice")
 
-VARIABLES: Mapping[str, Variable] = {
+_OF_SESSIONS: Mapping[str, Variable] = {
     "application_name": Variable(""),
     "auto_route_catalog_queries": Variable("on", _boolean),
     "client_encoding": Variable("UTF8", _one_of("UTF8", "UTF-8", "unicode", keeps="UTF8")),
     "client_min_messages": Variable("notice", _one_of(*_SEVERITIES, "warning", "error")),
     "cluster": Variable("quickstart"),
-    "cluster_replica": Variable(""),
+    "cluster_replica": Variable("", heeded=False),
     "database": Variable("materialize"),
     "datestyle": Variable("ISO, MDY", _one_of("ISO, MDY", "ISO", "MDY", keeps="ISO, MDY")),
-    "emit_timestamp_notice": Variable("off", _boolean),
-    "emit_trace_id_notice": Variable("off", _boolean),
+    "emit_timestamp_notice": Variable("off", _boolean, heeded=False),
+    "emit_trace_id_notice": Variable("off", _boolean, heeded=False),
     "enable_session_cardinality_estimates": Variable("off", _boolean),
-    "extra_float_digits": Variable("3", _integer(-15, 3)),
+    "extra_float_digits": Variable("3", _integer(-15, 3), heeded=False),
     "idle_in_transaction_session_timeout": Variable("2 min", _duration),
     "integer_datetimes": Variable("on", _boolean, read_only=True),
     "intervalstyle": Variable("postgres", _one_of("postgres")),
     "is_superuser": Variable("on", _boolean, read_only=True),
     "max_identifier_length": Variable("255", _integer(1, 65535), read_only=True),
     "max_query_result_size": Variable("1GB", _size),
-    "real_time_recency": Variable("off", _boolean),
+    "real_time_recency": Variable("off", _boolean, heeded=False),
     "search_path": Variable("public"),
     "server_version": Variable("9.5.0", read_only=True),
     "server_version_num": Variable("90500", read_only=True),
-    "sql_safe_updates": Variable("off", _boolean),
+    "sql_safe_updates": Variable("off", _boolean, heeded=False),
     "standard_conforming_strings": Variable("on", _one_of("on", "true", "1", keeps="on")),
     "statement_timeout": Variable("1 min", _duration),
     "timezone": Variable("UTC", _one_of("UTC", "+00:00", "GMT", "Etc/UTC", keeps="UTC")),
     "transaction_isolation": Variable("strict serializable", _one_of(*ISOLATIONS)),
-    "welcome_message": Variable("on", _boolean),
+    "welcome_message": Variable("on", _boolean, heeded=False),
 }
 
 
-NO_EFFECT = frozenset(
-    {
-        "cluster_replica",
-        "emit_timestamp_notice",
-        "emit_trace_id_notice",
-        "extra_float_digits",
-        "real_time_recency",
-        "sql_safe_updates",
-        "welcome_message",
-    }
+def _switch(default: bool | int) -> Variable:
+    if isinstance(default, bool):
+        return Variable("on" if default else "off", _boolean, of_system=True)
+    return Variable(str(default), _integer(0, 2**31 - 1), of_system=True)
+
+
+TABLE_KEYS = ("enable_table_keys", "unsafe_enable_table_keys")
+"""Whether CREATE TABLE may declare keys that the optimizer then relies on, though nothing enforces them; both its names."""
+TIMESTAMP_ORACLE = "timestamp_oracle"
+"""Which implementation serves timestamps."""
+WAY_BACK = "timestamp_oracle_way_back"
+"""Whether a way back to serving timestamps from memory is kept open."""
+
+_OF_SYSTEM: Mapping[str, Variable] = {
+    **{name: _switch(value) for name, value in msgspec.structs.asdict(OptimizerFeatures()).items()},
+    **{name: _switch(False) for name in TABLE_KEYS},
+    TIMESTAMP_ORACLE: Variable(IMPLEMENTATIONS[0], _one_of(*IMPLEMENTATIONS), of_system=True),
+    WAY_BACK: _switch(False),
+}
+VARIABLES: Mapping[str, Variable] = {**_OF_SESSIONS, **_OF_SYSTEM}
+"""All there is, by name: what SET, SHOW, ALTER SYSTEM and ``pg_settings`` know."""
+SESSION_VARIABLES = tuple(sorted(_OF_SESSIONS))
+"""The names of what each session has for itself."""
+
+_FOREIGN = re.compile(
+    r"(unsafe_)?(enable|allow|force|disable)_[a-z0-9_]+|(max|min|default)_[a-z0-9_]+"
 )
-"""Variables that clients of Materialize and PostgreSQL set, and that nothing here asks for: whoever changes one is told."""
+_FOREIGN_NAMES = frozenset(
+    {"cluster_refresh_mv_compaction_estimate", "log_filter", "opentelemetry_filter"}
+)
+
+
+def is_foreign(name: str) -> bool:
+    """Whether ALTER SYSTEM lets a name pass though nothing here is called so: a switch or a bound by its name, as Materialize has hundreds
+    that its scripts set, and whose absence here changes no answer.
+    """
+    return name not in VARIABLES and (
+        name in _FOREIGN_NAMES or _FOREIGN.fullmatch(name) is not None
+    )
 
 
 def variable(name: str) -> Variable:
@@ -243,6 +275,25 @@ def variable(name: str) -> Variable:
     if found is None:
         raise UndefinedObject(f'unrecognized configuration parameter "{name}"')
     return found
+
+
+def system_value(stored: Mapping[str, str], name: str) -> str:
+    """A variable of the system, or what new sessions begin with: as ALTER SYSTEM has set it, else its default."""
+    found = variable(name)
+    try:
+        return found.check(name, stored[name]) if name in stored else found.default
+    except InvalidParameter:
+        # Older versions stored whatever was said.
+        return found.default
+
+
+def features_of(stored: Mapping[str, str]) -> OptimizerFeatures:
+    """The optimizer's switches as ALTER SYSTEM has set them."""
+    values: dict[str, Any] = {}
+    for name, default in msgspec.structs.asdict(OptimizerFeatures()).items():
+        value = system_value(stored, name)
+        values[name] = value == "on" if isinstance(default, bool) else int(value)
+    return OptimizerFeatures(**values)
 
 
 def value_for(name: str, values: tuple[str, ...]) -> str:

@@ -27,7 +27,7 @@ from mzsql.adapter.environment.locations import Locations, locate
 from mzsql.adapter.peek.results import as_columns
 from mzsql.adapter.reader import EnvironmentReader
 from mzsql.adapter.session.copy_paths import ANYWHERE, CopyPaths
-from mzsql.adapter.session.session import Notice, Session
+from mzsql.adapter.session.session import Notice
 from mzsql.adapter.statements.result import Result
 from mzsql.adapter.subscribe.subscription import Subscription
 from mzsql.dbapi import arguments
@@ -170,8 +170,6 @@ class Connection:
             os.getpid(),
         )
         self._lock = threading.RLock()
-        self._session = Session()
-        self._session.copy_paths = copy_paths
         self._mz_spark: MzSpark | None = None
         self._streams: weakref.WeakSet[Subscription] = weakref.WeakSet()
         self._closed = False
@@ -190,6 +188,8 @@ class Connection:
                 _close_first_at_exit()
             shared.users += 1
             self._shared = shared
+        self._session = shared.coordinator.session()
+        self._session.copy_paths = copy_paths
         _connections.add(self)
 
     # --- PEP 249 ------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import msgspec
 
+from mzsql.repr.booleans import boolean_of
 from mzsql.repr.errors import InvalidParameter, SqlSyntaxError, Unsupported
 from mzsql.repr.ids import GlobalId
 
@@ -96,11 +97,9 @@ class ExplainConfig(msgspec.Struct, frozen=True):
 def _truth(name: str, value: bool | int | str) -> bool:
     if isinstance(value, bool):
         return value
-    text = str(value).strip().lower()
-    if text in ("true", "on", "yes", "1"):
-        return True
-    if text in ("false", "off", "no", "0"):
-        return False
+    found = boolean_of(str(value))
+    if found is not None:
+        return found
     raise InvalidParameter(f"invalid {name}: cannot use value as boolean")
 
 

@@ -7,9 +7,9 @@ from sqlglot.tokenizer_core import TokenType
 
 from mzsql.frontend import statements as st
 from mzsql.frontend.parse_session import SessionParser
+from mzsql.repr.booleans import boolean_of
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
-_BOOLEANS = {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
 #: FETCH's directions of PostgreSQL that a cursor which only goes forward does not have.
 _BACKWARD = (("PRIOR",), ("FIRST",), ("LAST",), ("ABSOLUTE",), ("RELATIVE",), ("BACKWARD",))
 #: What steers a session or a transaction is not kept under a name.
@@ -111,10 +111,10 @@ class CursorParser(SessionParser):
     def _boolean(self) -> bool:
         equals = self.p._match(TokenType.EQ)
         token = self.p._curr
-        text = str(token.text).lower() if token else ""
-        if text in _BOOLEANS:
+        value = boolean_of(str(token.text)) if token else None
+        if value is not None:
             self.p._advance()
-            return _BOOLEANS[text]
+            return value
         if equals:
             self.p.expected("TRUE or FALSE")
         return True

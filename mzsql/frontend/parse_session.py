@@ -10,6 +10,7 @@ from mzsql.frontend import statements as st
 from mzsql.frontend.parse_ddl import DefinitionParser
 from mzsql.frontend.parse_pieces import FOREIGN_KINDS, OBJECT_KINDS
 from mzsql.frontend.shown import show_table
+from mzsql.repr.booleans import boolean_of
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
 EXPLAIN_STAGES = (
@@ -149,14 +150,13 @@ class SessionParser(DefinitionParser):
                 )
             if any(name == before for before, _ in found):
                 raise SqlSyntaxError(f"{name.upper()} specified more than once", position=position)
-            value: bool = True
+            value: bool | None = True
             if self.p._match(TokenType.EQ):
-                text = self.p._curr.text.lower() if self.p._curr else ""
-                if text not in ("true", "false", "on", "off"):
+                value = boolean_of(self.p._curr.text) if self.p._curr else None
+                if value is None:
                     self.p.expected("TRUE or FALSE")
                 self.p._advance()
-                value = text in ("true", "on")
-            found.append((name, value))
+            found.append((name, value is True))
             if not self.p._match(TokenType.COMMA) and not self._at(TokenType.R_PAREN):
                 self.p.expected("right parenthesis")
         return tuple(found)

@@ -17,7 +17,7 @@ from mzsql.adapter.environment.expression_cache import GlobalExpressions
 from mzsql.adapter.environment.locations import locate
 from mzsql.adapter.planning.planner import Planner
 from mzsql.adapter.session.session import Session
-from mzsql.catalog.objects import Item
+from mzsql.catalog.objects import Index, Item
 from mzsql.catalog.state import CatalogState
 from mzsql.repr.ids import GlobalId
 from mzsql.transform import OptimizerFeatures
@@ -121,7 +121,7 @@ def test_indexes_on_one_relation_do_not_read_each_other(env: Environment) -> Non
     coordinator.execute(Session(), "CREATE INDEX younger ON t (a); CREATE INDEX third ON v (a)")
     coordinator.close()
     state = env.catalog.state
-    items = {item.name: item for item in state.of_kind("index")}
+    items = {item.name: item for item in state.of(Index)}
     older, younger = items["older"], items["younger"]
     reads = {name: planner_of(env).deploy(item).index_imports for name, item in items.items()}
     assert reads["older"] == ()

@@ -226,8 +226,8 @@ def test_times_of_ddl_increase_whatever_the_clocks_say(tmp_env: Path) -> None:
             other_process.close()
             slow.close()
         state = con.coordinator.env.sync()
-        made = [item.created_at for item in state.of_kind("table", "view")]
-        assert [item.name for item in state.of_kind("table", "view")] == ["t", "v", "w"]
+        made = [item.created_at for item in state.relations]
+        assert [item.name for item in state.relations] == ["t", "v", "w"]
         assert made == sorted(set(made))
 
 

@@ -13,6 +13,7 @@ from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.locations import locate
 from mzsql.adapter.environment.seams import CatalogArrangements
 from mzsql.adapter.session.session import Session
+from mzsql.catalog.objects import MaterializedView
 
 SMALL, TIMES = 5_000, 10
 
@@ -95,7 +96,7 @@ def costs(tmp_path, orders, name) -> Cost:
                 session, f"COPY {table} FROM '{data}/{table}.parquet' (FORMAT PARQUET)"
             )
         coordinator.execute(session, f"CREATE MATERIALIZED VIEW {name} AS {QUERIES[name]}")
-        (item,) = env.sync().of_kind("materialized-view")
+        (item,) = env.sync().of(MaterializedView)
         stepper = Stepper(
             env.persist,
             env.collections,

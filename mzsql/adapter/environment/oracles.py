@@ -8,20 +8,17 @@ asks it nothing: that the catalog is read as it is now its shard sees to.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from typing import cast
 
 from mzsql.adapter.environment.leader import this_process
 from mzsql.adapter.environment.locations import Locations
-from mzsql.catalog.change import Change
-from mzsql.catalog.commands.items import allocate
 from mzsql.catalog.durable import DurableCatalog
+from mzsql.catalog.settings import TIMESTAMP_ORACLE, WAY_BACK, system_value
 from mzsql.catalog.state import CatalogState
 from mzsql.location import Consensus, TimestampOracle
 from mzsql.oracle import (
     CATALOG,
     EPOCH_MS,
-    IMPLEMENTATIONS,
     BoundedClock,
     SkewGuard,
     SwitchingOracle,
@@ -31,65 +28,16 @@ from mzsql.oracle import (
 )
 from mzsql.oracle.reservation import Implementation
 from mzsql.persist import Clock
-from mzsql.repr.errors import InvalidParameter
-
-#: System settings: which implementation serves timestamps, and whether a way back to serving them from memory is kept open.
-TIMESTAMP_ORACLE = "timestamp_oracle"
-WAY_BACK = "timestamp_oracle_way_back"
-_DEFAULT: Implementation = "distributed"
-_BOOLEANS = {"on": True, "true": True, "off": False, "false": False}
 
 
 def wish_of(state: CatalogState) -> Wish:
     """What the catalog says about the oracle."""
-    settings = state.settings
-    implementation = settings.get(TIMESTAMP_ORACLE, _DEFAULT)
-    way_back = settings.get(WAY_BACK, "off")
+    implementation = system_value(state.settings, TIMESTAMP_ORACLE)
     return Wish(
         cast("Implementation", implementation),
-        _BOOLEANS.get(way_back, False),
+        system_value(state.settings, WAY_BACK) == "on",
         state.counters.get(TIMESTAMP_ORACLE, 0),
     )
-
-
-ORACLE_SETTINGS = (TIMESTAMP_ORACLE, WAY_BACK)
-"""The settings of the system that concern the oracle."""
-
-
-def alter_oracle(state: CatalogState, name: str, values: Sequence[str] | None) -> Change | None:
-    """What ALTER SYSTEM does to a setting of the oracle; None where ``name`` is none of them.
-
-    Args:
-        state: the catalog.
-        name: the setting, or ``all``, of which this is what concerns the oracle.
-        values: None: back to the default.
-
-    Raises:
-        InvalidParameter: a value that it cannot have.
-    """
-    if name not in (TIMESTAMP_ORACLE, WAY_BACK, "all"):
-        return None
-    changed: dict[str, str | None] = {}
-    if name == "all":
-        changed = {one: None for one in (TIMESTAMP_ORACLE, WAY_BACK) if one in state.settings}
-    elif values is None:
-        changed[name] = None
-    else:
-        value = ", ".join(values).lower()
-        allowed = IMPLEMENTATIONS if name == TIMESTAMP_ORACLE else ("on", "off", "true", "false")
-        if value not in allowed:
-            raise InvalidParameter(
-                f'invalid value for parameter "{name}": "{value}"',
-                hint=f"Available values: {', '.join(allowed)}.",
-            )
-        changed[name] = value
-    change = Change(settings=changed)
-    if TIMESTAMP_ORACLE in changed:
-        before = state.settings.get(TIMESTAMP_ORACLE, _DEFAULT)
-        if before != (changed[TIMESTAMP_ORACLE] or _DEFAULT):
-            # A process that looks away may find the value that it knew, and must notice all the same.
-            change |= allocate(state, TIMESTAMP_ORACLE)[1]
-    return change
 
 
 class Setting:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,18 +24,25 @@ from mzsql.adapter.session.copy_paths import ANYWHERE
 from mzsql.adapter.session.holds import Held, TimeDomain
 from mzsql.adapter.session.staging import Staged
 from mzsql.catalog.settings import (
+    SESSION_VARIABLES,
     VARIABLES,
     milliseconds,
     path_element,
     path_of,
     shown_size,
     size_in_bytes,
+    system_value,
     value_for,
     variable,
 )
 from mzsql.frontend import plans as p
 from mzsql.frontend import statements as st
-from mzsql.repr.errors import IdleInTransactionTimeout, ResultTooLarge, TransactionError
+from mzsql.repr.errors import (
+    IdleInTransactionTimeout,
+    InvalidParameter,
+    ResultTooLarge,
+    TransactionError,
+)
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 
@@ -175,8 +182,10 @@ class Notice(msgspec.Struct, frozen=True):
 class Session:
     """One client's session."""
 
-    def __init__(self) -> None:
-        self._values: dict[str, str] = {name: one.default for name, one in VARIABLES.items()}
+    def __init__(self, system: Callable[[], Mapping[str, str]] = dict) -> None:
+        self._system = system
+        stored = system()
+        self._values = {name: system_value(stored, name) for name in SESSION_VARIABLES}
         self._staged: dict[str, str] = {}
         self._local: dict[str, str] = {}
         self._interrupt: Interrupt | None = None
@@ -204,15 +213,16 @@ class Session:
     # --- variables ----------------------------------------------------------------------------
 
     def get(self, name: str) -> str:
-        """A variable's value; UndefinedObject where there is none of that name."""
-        variable(name)
+        """A variable's value, the session's own or the system's; UndefinedObject where there is none of that name."""
+        if variable(name).of_system:
+            return system_value(self._system(), name)
         for values in (self._local, self._staged):
             if name in values:
                 return values[name]
         return self._values[name]
 
     def names(self) -> list[str]:
-        """The names of all variables, in order."""
+        """The names of all variables, the system's too, in order."""
         return sorted(VARIABLES)
 
     def set(self, name: str, values: Sequence[str] | None, *, local: bool = False) -> None:
@@ -223,11 +233,18 @@ class Session:
             InvalidParameter: a value that it cannot have.
             TransactionError: the transaction is too far for it.
         """
-        default = variable(name).default
-        given = (default,) if values is None else tuple(values)
-        if name == "search_path":
-            given = tuple(map(path_element, given))
-        value = value_for(name, given)
+        if variable(name).of_system:
+            raise InvalidParameter(
+                f'parameter "{name}" cannot be changed now',
+                hint="It is the system's: ALTER SYSTEM SET changes it.",
+                sqlstate="55P02",
+            )
+        if values is None:
+            value = value_for(name, (self.default(name),))
+        elif name == "search_path":
+            value = value_for(name, tuple(map(path_element, values)))
+        else:
+            value = value_for(name, tuple(values))
         if self.transaction is not None and self.transaction.active:
             if name == "transaction_isolation":
                 raise TransactionError(
@@ -246,14 +263,14 @@ class Session:
 
     def reset_all(self) -> None:
         """RESET ALL: every variable that can be set back to its default."""
-        for name in VARIABLES:
+        for name in SESSION_VARIABLES:
             # What is at its default already cannot fail, whatever the transaction has done.
-            if name not in READ_ONLY and self.get(name) != self._default(name):
+            if name not in READ_ONLY and self.get(name) != self.default(name):
                 self.set(name, None)
 
-    @staticmethod
-    def _default(name: str) -> str:
-        return value_for(name, (variable(name).default,))
+    def default(self, name: str) -> str:
+        """What a variable goes back to by RESET: as the system has it."""
+        return system_value(self._system(), name)
 
     def end_transaction(self, *, committed: bool) -> None:
         """The transaction is over: what it has set stays only if it was committed."""

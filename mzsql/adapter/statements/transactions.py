@@ -19,7 +19,7 @@ from mzsql.adapter.statements.namespaces import Namespaces
 from mzsql.adapter.statements.result import Result
 from mzsql.catalog.change import NOTHING
 from mzsql.catalog.objects import CATALOG_CLUSTER
-from mzsql.catalog.settings import NO_EFFECT, variable
+from mzsql.catalog.settings import variable
 from mzsql.frontend import plans as p
 from mzsql.frontend.catalog_plans import CATALOG_PLANS
 from mzsql.persist import Batch
@@ -144,7 +144,8 @@ class Transactions:
         if plan.name == "cluster" and plan.values is not None:
             self._note_unknown_cluster(session, plan.values)
         session.set(plan.name, plan.values, local=plan.local)
-        if plan.name in NO_EFFECT and session.get(plan.name) != variable(plan.name).default:
+        told = not variable(plan.name).heeded
+        if told and session.get(plan.name) != session.default(plan.name):
             session.notice(f"{plan.name} has no effect")
         return Result("SET" if plan.values is not None else "RESET")
 

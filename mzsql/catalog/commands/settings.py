@@ -1,0 +1,47 @@
+"""ALTER SYSTEM: sets the system's variables and what new sessions begin with; a pure function from a state to a `Change`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mzsql.catalog.change import Change
+from mzsql.catalog.commands.items import allocate
+from mzsql.catalog.settings import (
+    TIMESTAMP_ORACLE,
+    is_foreign,
+    path_element,
+    system_value,
+    value_for,
+    variable,
+)
+from mzsql.catalog.state import CatalogState
+
+
+def alter_system(state: CatalogState, name: str, values: Sequence[str] | None) -> Change:
+    """What ALTER SYSTEM SET, or RESET where ``values`` are None, does; of ``all`` everything goes back to its default.
+
+    Raises:
+        UndefinedObject: there is no such variable.
+        InvalidParameter: it cannot be set, or not to that.
+    """
+    changed: dict[str, str | None]
+    if name == "all":
+        changed = dict.fromkeys(state.settings)
+    elif is_foreign(name) or values is None:
+        if not (is_foreign(name) or name in state.settings):
+            variable(name)
+        # What an older version stored under a name that means nothing goes away with the first word about it.
+        changed = dict.fromkeys({name} & state.settings.keys())
+    else:
+        given = map(path_element, values) if name == "search_path" else values
+        changed = {name: value_for(name, tuple(given))}
+    change = Change(settings=changed)
+    if TIMESTAMP_ORACLE in changed:
+        after = {**state.settings, **{n: v for n, v in changed.items() if v is not None}}
+        if changed[TIMESTAMP_ORACLE] is None:
+            del after[TIMESTAMP_ORACLE]
+        before = system_value(state.settings, TIMESTAMP_ORACLE)
+        if before != system_value(after, TIMESTAMP_ORACLE):
+            # A process that looks away may find the value that it knew, and must notice all the same.
+            change |= allocate(state, TIMESTAMP_ORACLE)[1]
+    return change

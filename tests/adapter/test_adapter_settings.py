@@ -1,0 +1,134 @@
+"""One table of variables: what SET, SHOW, ALTER SYSTEM and pg_settings say of them is the same, in this session and in new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import mzsql
+from mzsql.catalog.change import Change
+from mzsql.catalog.settings import SESSION_VARIABLES, VARIABLES, is_foreign
+from mzsql.dbapi import Connection
+
+
+@pytest.fixture
+def con(tmp_path: Path) -> Iterator[Connection]:
+    with mzsql.connect(tmp_path / "env") as opened:
+        yield opened
+
+
+def _shown(con: Connection, name: str) -> str:
+    ((value,),) = con.execute(f"SHOW {name}").fetchall()
+    return str(value)
+
+
+@pytest.mark.parametrize(
+    ("sql", "message", "sqlstate"),
+    [
+        (
+            "ALTER SYSTEM SET no_such_thing = 1",
+            'unrecognized configuration parameter "no_such_thing"',
+            "42704",
+        ),
+        (
+            "ALTER SYSTEM RESET no_such_thing",
+            'unrecognized configuration parameter "no_such_thing"',
+            "42704",
+        ),
+        ("SHOW no_such_thing", 'unrecognized configuration parameter "no_such_thing"', "42704"),
+        (
+            "ALTER SYSTEM SET enable_eager_delta_joins = perhaps",
+            "requires a Boolean value",
+            "22023",
+        ),
+        (
+            "ALTER SYSTEM SET persist_fast_path_limit = many",
+            'invalid value for parameter "persist_fast_path_limit": "many"',
+            "22023",
+        ),
+        (
+            "ALTER SYSTEM SET statement_timeout = soon",
+            'invalid value for parameter "statement_timeout"',
+            "22023",
+        ),
+        (
+            "ALTER SYSTEM SET server_version = '10'",
+            'parameter "server_version" cannot be changed',
+            "55P02",
+        ),
+        ("SET timestamp_oracle = 'in-memory'", "cannot be changed now", "55P02"),
+        ("SET enable_eager_delta_joins = off", "cannot be changed now", "55P02"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_stored_nowhere(
+    con: Connection, sql: str, message: str, sqlstate: str
+) -> None:
+    with pytest.raises(mzsql.Error, match=message) as refused:
+        con.execute(sql)
+    assert refused.value.sqlstate == sqlstate
+    assert not con.coordinator.env.catalog.state.settings
+
+
+def test_what_means_nothing_here_is_told_and_stored_nowhere(con: Connection) -> None:
+    con.execute("ALTER SYSTEM SET enable_alter_swap = true")
+    assert [n.message for n in con.notices] == ["enable_alter_swap has no effect"]
+    con.execute("ALTER SYSTEM RESET enable_alter_swap")
+    assert not con.notices
+    assert not con.coordinator.env.catalog.state.settings
+
+
+def test_the_system_says_what_new_sessions_begin_with(con: Connection, tmp_path: Path) -> None:
+    con.execute("ALTER SYSTEM SET statement_timeout = 5000")
+    con.execute("ALTER SYSTEM SET search_path = 'Odd', public")
+    assert _shown(con, "statement_timeout") == "1 min"
+    with mzsql.connect(tmp_path / "env") as new:
+        assert _shown(new, "statement_timeout") == "5 s"
+        assert _shown(new, "search_path") == '"Odd", public'
+        new.execute("SET statement_timeout = 7000")
+        new.execute("RESET statement_timeout")
+        assert _shown(new, "statement_timeout") == "5 s"
+    con.execute("RESET ALL")
+    assert _shown(con, "statement_timeout") == "5 s"
+    con.execute("ALTER SYSTEM RESET ALL")
+    con.execute("RESET ALL")
+    assert _shown(con, "statement_timeout") == "1 min"
+
+
+def test_a_setting_of_the_system_is_shown_as_it_is_now(con: Connection) -> None:
+    assert _shown(con, "persist_fast_path_limit") == "25"
+    con.execute("ALTER SYSTEM SET persist_fast_path_limit = 7")
+    con.execute("ALTER SYSTEM SET enable_reduce_reduction = yes")
+    assert _shown(con, "persist_fast_path_limit") == "7"
+    assert _shown(con, "enable_reduce_reduction") == "on"
+    assert con.execute("SELECT current_setting('persist_fast_path_limit')").fetchall() == [("7",)]
+
+
+def test_every_way_to_ask_answers_the_same(con: Connection) -> None:
+    con.execute("SET application_name = 'a \"b\" c'")
+    con.execute("ALTER SYSTEM SET enable_reduce_reduction = on")
+    shown = {str(name): str(value) for name, value, _ in con.execute("SHOW ALL").fetchall()}
+    assert set(shown) == set(VARIABLES)
+    assert all(_shown(con, name) == value for name, value in shown.items())
+    asked = dict(con.execute("SELECT name, setting FROM pg_catalog.pg_settings").fetchall())
+    assert asked.pop("max_index_keys") == "1000"
+    assert asked == shown
+
+
+def test_what_an_older_version_stored_unasked_does_no_harm(con: Connection, tmp_path: Path) -> None:
+    junk = {"statement_timeout": "soon", "no_such_thing": "1", "persist_fast_path_limit": "many"}
+    con.coordinator.env.catalog.transact(lambda _: (Change(settings=junk), None))
+    with mzsql.connect(tmp_path / "env") as new:
+        assert _shown(new, "statement_timeout") == "1 min"
+        assert _shown(new, "persist_fast_path_limit") == "25"
+        assert new.execute("SELECT 1").fetchall() == [(1,)]
+        new.execute("ALTER SYSTEM RESET no_such_thing")
+        assert set(con.coordinator.env.catalog.sync().settings) == set(junk) - {"no_such_thing"}
+
+
+def test_no_variable_of_ours_passes_for_a_foreign_one() -> None:
+    assert not any(map(is_foreign, VARIABLES))
+    assert not is_foreign("no_such_thing")
+    assert is_foreign("unsafe_enable_unstable_dependencies")
+    assert all(not VARIABLES[name].of_system for name in SESSION_VARIABLES)
