@@ -14,8 +14,8 @@ from warehouse import Warehouse
 from mzsql.expr import relation as mir
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine
-from mzsql.frontend.depth import deep
 from mzsql.render.dataflow import one_shot
+from mzsql.repr.depth import deep
 from mzsql.transform import OptimizerContext, pipeline
 
 SCHEMA = """

@@ -20,7 +20,6 @@ from mzsql.adapter.dataflows.dataflows import Dataflows
 from mzsql.adapter.environment.closing import close_all
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.expression_cache import GlobalExpressions
-from mzsql.adapter.environment.interrupt import Interrupt
 from mzsql.adapter.environment.leader import seems_alive
 from mzsql.adapter.peek.outflow import Limits
 from mzsql.adapter.peek.peeker import Peeker
@@ -60,6 +59,7 @@ from mzsql.repr.errors import (
 )
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
+from mzsql.repr.interrupt import Interrupt
 from mzsql.repr.types import RelationDesc
 from mzsql.transform import OptimizerFeatures
 

@@ -15,8 +15,8 @@ from mzsql.expr.dataflow import MirDataflow
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.relation import Relation
 from mzsql.frontend import hir
-from mzsql.frontend.depth import deep
 from mzsql.lir import plan as lir
+from mzsql.repr.depth import deep
 from mzsql.repr.ids import GlobalId
 
 

@@ -18,8 +18,8 @@ from mzsql.explain.scalars import ScalarPrinter
 from mzsql.expr.dataflow import IndexImport
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.relation import RowSetFinishing
-from mzsql.frontend.depth import deep
 from mzsql.lir import plan as lir
+from mzsql.repr.depth import deep
 from mzsql.repr.ids import GlobalId
 
 

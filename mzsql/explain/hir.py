@@ -16,7 +16,7 @@ from mzsql.explain.physical import finish, recursion_limit
 from mzsql.expr import functions
 from mzsql.expr import scalar as sc
 from mzsql.frontend import hir
-from mzsql.frontend.depth import deep
+from mzsql.repr.depth import deep
 
 _JOINS = {
     "inner": "InnerJoin",

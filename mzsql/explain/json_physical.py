@@ -15,9 +15,9 @@ from mzsql.expr.canonical import as_stored
 from mzsql.expr.dataflow import PeekExport
 from mzsql.expr.functions.aggregates import parse_ordered_key
 from mzsql.expr.mfp import MapFilterProject
-from mzsql.frontend.depth import deep
 from mzsql.lir import plan as lir
 from mzsql.lir.forms import form_by_key, forms_of
+from mzsql.repr.depth import deep
 from mzsql.repr.types import ColumnType
 
 _TYPES = {"a": "Accumulable", "h": "Hierarchical", "b": "Basic"}

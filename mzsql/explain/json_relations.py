@@ -19,7 +19,7 @@ from mzsql.expr.dataflow import MirDataflow, PeekExport
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.typing import relation_type
 from mzsql.frontend import hir
-from mzsql.frontend.depth import deep
+from mzsql.repr.depth import deep
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType
 

@@ -20,7 +20,7 @@ from mzsql.expr.dataflow import MirDataflow, PeekExport
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.relation import RowSetFinishing
 from mzsql.expr.typing import relation_type
-from mzsql.frontend.depth import deep
+from mzsql.repr.depth import deep
 from mzsql.repr.ids import GlobalId
 from mzsql.transform.attributes import Derivation
 from mzsql.transform.cardinality import Statistics, no_statistics, shown

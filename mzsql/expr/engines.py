@@ -23,8 +23,8 @@ from sqlglot.generators.duckdb import DuckDBGenerator
 from sqlglot.generators.spark import SparkGenerator
 
 from mzsql.expr.functions.table import Engine
-from mzsql.location import check_caller
 from mzsql.repr.garbage import undisturbed
+from mzsql.repr.interrupt import check_for_interrupts
 
 #: What one connection on which a user's statement runs may have in memory.
 MEMORY_BYTES = 4 << 30
@@ -45,7 +45,7 @@ class _SparkText(SparkGenerator):
     """Writes for Spark as long as the caller waits for it."""
 
     def identifier_sql(self, expression: exp.Identifier) -> str:
-        check_caller()
+        check_for_interrupts()
         return super().identifier_sql(expression)
 
 
@@ -53,7 +53,7 @@ class _DuckDbText(DuckDBGenerator):
     """Writes for DuckDB as long as the caller waits for it."""
 
     def identifier_sql(self, expression: exp.Identifier) -> str:
-        check_caller()
+        check_for_interrupts()
         return super().identifier_sql(expression)
 
 

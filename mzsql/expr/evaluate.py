@@ -42,9 +42,9 @@ from mzsql.expr.scalar import (
     transform,
     walk,
 )
-from mzsql.location import check_caller, interruptible
 from mzsql.repr.datum import Datum, Diff, Row
 from mzsql.repr.errors import InternalError, Unsupported
+from mzsql.repr.interrupt import check_for_interrupts, on_interrupt
 from mzsql.repr.types import (
     BIGINT,
     BOOLEAN,
@@ -409,13 +409,13 @@ class Evaluator:
         if table is not None:
             query.set("from_", exp.From(this=exp.Table(this=exp.to_identifier("mz_rows"))))
         text = to_sql(query, Engine.DUCKDB)
-        with self._lock, interruptible(self._connection.interrupt):
+        with self._lock, on_interrupt(self._connection.interrupt):
             if table is not None:
                 self._connection.register("mz_rows", table)
             try:
                 return self._connection.sql(text).to_arrow_table()
             except duckdb.InterruptException:
-                check_caller()
+                check_for_interrupts()
                 raise
             finally:
                 if table is not None:

@@ -21,8 +21,8 @@ from mzsql.expr.functions.portable import PORTABLE_TABLES, is_portable
 from mzsql.expr.functions.sql import Ast, sql_type
 from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Sql, TableFunc
 from mzsql.expr.scalar import Call, Column, If, Literal, LiteralError, Scalar, Unmaterializable
-from mzsql.location import check_caller
 from mzsql.repr.errors import InternalError
+from mzsql.repr.interrupt import check_for_interrupts
 from mzsql.repr.types import BOOLEAN, TEXT, RelationType, SqlType
 
 __all__ = [
@@ -102,7 +102,7 @@ def _value(expr: Scalar, columns: Sequence[Sql], engine: Engine) -> Sql:
         case LiteralError(typ=typ):
             return Sql(literal(None, typ, engine), typ)
         case Call(args=args, typ=typ):
-            check_caller()
+            check_for_interrupts()
             given = [_value(arg, columns, engine) for arg in args]
             return Sql(typed(_called(expr, given, engine), typ, engine), typ)
         case If():

@@ -24,8 +24,8 @@ from mzsql.frontend.parse_queries import QueryGrammar
 from mzsql.frontend.parse_recursion import recursion_limit
 from mzsql.frontend.parse_scalars import ScalarGrammar, normalize, position
 from mzsql.frontend.parse_types import TypeGrammar
-from mzsql.location import check_caller
 from mzsql.repr.errors import Unsupported
+from mzsql.repr.interrupt import check_for_interrupts
 
 _GRAMMAR_FUNCTIONS = ("CAST", "EXTRACT", "OVERLAY", "SUBSTRING", "TRIM")
 _INTERVAL_FIELDS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
@@ -344,7 +344,7 @@ class Parser(QueryGrammar, ClauseGrammar, ContainerGrammar, ScalarGrammar, TypeG
     # --- expressions -----------------------------------------------------------------------------
 
     def _parse_type(self, *args: Any, **kwargs: Any) -> Any:
-        check_caller()
+        check_for_interrupts()
         typed = self._typed_literal()
         return super()._parse_type(*args, **kwargs) if typed is None else typed
 

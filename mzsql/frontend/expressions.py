@@ -27,13 +27,13 @@ from mzsql.frontend.nodes import (
 )
 from mzsql.frontend.parse_pieces import fold
 from mzsql.frontend.scope import Scope
-from mzsql.location import check_caller
 from mzsql.repr import types as t
 from mzsql.repr.errors import (
     SqlSyntaxError,
     UndefinedColumn,
     Unsupported,
 )
+from mzsql.repr.interrupt import check_for_interrupts
 from mzsql.repr.interval_text import FIELDS, Cut, parse_interval
 from mzsql.repr.values import datum_of
 
@@ -70,7 +70,7 @@ class ExprContext:
 
     def plan(self, node: exp.Expr) -> Typed:
         """The typed scalar that a node means."""
-        check_caller()
+        check_for_interrupts()
         handler = _HANDLERS.get(type(node))
         if handler is None:
             raise Unsupported(f"{_spelled(node)} is not supported", position=position_of(node))

@@ -22,7 +22,6 @@ from mzsql.expr.memo import remembering
 from mzsql.expr.relation import RowSetFinishing
 from mzsql.expr.typing import relation_type
 from mzsql.frontend import hir
-from mzsql.frontend.depth import deep
 from mzsql.frontend.lower_join import lower_join
 from mzsql.frontend.lower_scope import ColumnMap, CteBinding
 from mzsql.frontend.lower_shape import (
@@ -37,8 +36,9 @@ from mzsql.frontend.lower_window import lower_window
 from mzsql.frontend.normalize_lets import normalize_lets
 from mzsql.frontend.quantified import certain, conjuncts
 from mzsql.frontend.rel import Rel, constant_row, unit
-from mzsql.location import check_caller
 from mzsql.repr.datum import Datum
+from mzsql.repr.depth import deep
+from mzsql.repr.interrupt import check_for_interrupts
 from mzsql.repr.types import (
     BIGINT,
     BOOLEAN,
@@ -115,7 +115,7 @@ class Lowering:
 
     def relation(self, rel: hir.Relation, outer: Rel, cols: ColumnMap, depth: int) -> Rel:
         """`rel` applied to `outer`: outer's columns, then rel's."""
-        check_caller()
+        check_for_interrupts()
         shift = outer.arity
         match rel:
             case hir.Constant(rows=rows, typ=typ):

@@ -14,12 +14,12 @@ from sqlglot.errors import ErrorLevel, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from mzsql.frontend import statements as st
-from mzsql.frontend.depth import deep
 from mzsql.frontend.dialect import Dialect, SyntaxProblem, describe
 from mzsql.frontend.parse_cursors import CursorParser
 from mzsql.frontend.parse_dml import WritingParser
 from mzsql.frontend.parse_pieces import QUERY_STARTS
 from mzsql.frontend.tokens import tokenize
+from mzsql.repr.depth import deep
 from mzsql.repr.errors import SqlError, SqlSyntaxError, Unsupported
 from mzsql.repr.garbage import undisturbed
 

@@ -26,7 +26,6 @@ from mzsql.frontend.ddl import (
     plan_create_view,
     plan_drop,
 )
-from mzsql.frontend.depth import deep
 from mzsql.frontend.dml import plan_copy_from, plan_delete, plan_insert, plan_update
 from mzsql.frontend.names import item_named, wrong_kind
 from mzsql.frontend.parse import parse_statements
@@ -36,6 +35,7 @@ from mzsql.frontend.plan_types import plan_create_type
 from mzsql.frontend.query import QueryPlanner
 from mzsql.frontend.retention import altered, missing, with_retention
 from mzsql.frontend.shown import plan_show
+from mzsql.repr.depth import deep
 from mzsql.repr.errors import SqlError, Unsupported
 from mzsql.repr.garbage import undisturbed
 

@@ -23,8 +23,8 @@ from mzsql.lir import reductions, rows
 from mzsql.lir.forms import RAW, arrangement_form, form_by_key, reduce_form
 from mzsql.lir.joins import JoinInputs, plan_join
 from mzsql.lir.refine import refine
-from mzsql.location import check_caller
 from mzsql.repr.ids import GlobalId
+from mzsql.repr.interrupt import check_for_interrupts
 from mzsql.repr.types import ColumnType, RelationType
 from mzsql.transform.features import OptimizerFeatures
 
@@ -122,7 +122,7 @@ class _Lowering:
     # --- nodes ----------------------------------------------------------------------------------
 
     def _lower(self, rel: mir.Relation) -> _Lowered:
-        check_caller()
+        check_for_interrupts()
         mfp, below = extract_mfp(rel)
         mfp = mfp.optimize()
         match below:

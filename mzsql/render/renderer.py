@@ -22,7 +22,6 @@ from mzsql.expr.scalar import Call, Column, Literal, Scalar, scalar_type
 from mzsql.expr.temporal import MfpPlan, is_temporal, plan_temporal
 from mzsql.lir import plan as lir
 from mzsql.lir.forms import form_by_key, forms_of
-from mzsql.location import check_caller
 from mzsql.render.collection import (
     Arranged,
     Collection,
@@ -51,6 +50,7 @@ from mzsql.render.statement import (
 )
 from mzsql.repr.errors import Unsupported
 from mzsql.repr.ids import GlobalId
+from mzsql.repr.interrupt import check_for_interrupts
 from mzsql.repr.types import BOOLEAN, TEXT, ColumnType
 
 
@@ -79,7 +79,7 @@ class Renderer(ABC):
 
     def render(self, node: lir.Plan) -> Collection:
         """A node's output."""
-        check_caller()
+        check_for_interrupts()
         match node:
             case lir.Constant():
                 return self.constant(node)

@@ -8,6 +8,7 @@ Trade-off: work is begun anew on the same thread, so that a process that can sta
 return is not seen here: backends end their calls by timeouts of their own.
 """
 
+from mzsql.threads.alarms import ALARMS, Deadlines
 from mzsql.threads.supervisor import (
     PROCESS,
     Backoff,
@@ -17,4 +18,13 @@ from mzsql.threads.supervisor import (
     ThreadStatus,
 )
 
-__all__ = ["PROCESS", "Backoff", "Clock", "Supervised", "Supervisor", "ThreadStatus"]
+__all__ = [
+    "ALARMS",
+    "PROCESS",
+    "Backoff",
+    "Clock",
+    "Deadlines",
+    "Supervised",
+    "Supervisor",
+    "ThreadStatus",
+]

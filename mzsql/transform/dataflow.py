@@ -14,7 +14,7 @@ from mzsql.expr import relation as mir
 from mzsql.expr.dataflow import Export, IndexExport, MirDataflow, MirObject, MirSource
 from mzsql.expr.memo import remembering
 from mzsql.expr.typing import relation_type
-from mzsql.frontend.depth import deep
+from mzsql.repr.depth import deep
 from mzsql.repr.ids import GlobalId
 from mzsql.transform import pipeline
 from mzsql.transform.context import OptimizerContext

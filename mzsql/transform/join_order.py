@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from mzsql.expr import scalar as sc
-from mzsql.location import check_caller
+from mzsql.repr.interrupt import check_for_interrupts
 from mzsql.transform.predicates import FilterCharacteristics
 
 Key = tuple[sc.Scalar, ...]
@@ -188,7 +188,7 @@ class JoinGraph:
         frontier.place(start)
         steps: list[Step] = []
         while len(steps) < len(self.inputs) - 1:
-            check_caller()
+            check_for_interrupts()
             best = frontier.best()
             steps.append(best)
             frontier.place(best.relation)

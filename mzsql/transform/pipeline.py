@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from mzsql.expr import relation as mir
 from mzsql.expr.memo import remembering
-from mzsql.location import check_caller
+from mzsql.repr.interrupt import check_for_interrupts
 from mzsql.transform.canonicalize_mfp import canonicalize_mfp
 from mzsql.transform.coalesce_case import coalesce_case
 from mzsql.transform.context import OptimizerContext
@@ -182,7 +182,7 @@ class _Runner:
         known = self._made.get((stage.name, id(rel)))
         if known is not None:
             return known
-        check_caller()
+        check_for_interrupts()
         new = shared(stage.run(rel, self._ctx))
         self._made[stage.name, id(rel)] = new
         self._made[stage.name, id(new)] = new

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
-from mzsql.location import check_caller
+from mzsql.repr.interrupt import check_for_interrupts
 from mzsql.transform.scalars import may_error
 
 Exprs = tuple[sc.Scalar, ...]
@@ -72,7 +72,7 @@ def trace(
 def _traced(
     rel: mir.Relation, exprs: Exprs, values: Mapping[int, mir.Relation], known: Traced
 ) -> dict[Stage, None]:
-    check_caller()
+    check_for_interrupts()
     found: dict[Stage, None] = {}
     while True:
         found[rel, exprs] = None

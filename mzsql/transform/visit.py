@@ -11,7 +11,7 @@ from mzsql.expr.memo import memo
 from mzsql.expr.parts import parts, seen
 from mzsql.expr.scalar import Scalar
 from mzsql.expr.typing import derived_type, node_type, relation_type
-from mzsql.location import check_caller
+from mzsql.repr.interrupt import check_for_interrupts
 from mzsql.repr.types import RelationType
 from mzsql.transform.remembered import Key, Scope
 
@@ -51,7 +51,7 @@ def rewrite(
                 stack.append((node, kids))
                 stack.extend(reversed(kids))
                 continue
-        check_caller()
+        check_for_interrupts()
         found = kept(node, f(node))
         if known is not None:
             known[id(old)] = old, found
@@ -205,7 +205,7 @@ class _TypedRewrite:
         types: Sequence[RelationType],
     ) -> _Typed:
         """A node over rewritten inputs of these types, rewritten itself."""
-        check_caller()
+        check_for_interrupts()
         node = replace_inputs(node, kids, new)
         if self._put and isinstance(node, mir.Get) and isinstance(node.id, int):
             node = self._put.get(node.id, node)

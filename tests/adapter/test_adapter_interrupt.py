@@ -10,10 +10,11 @@ import pytest
 from commit_kit import Place, opened
 from ctrl_c_kit import ctrl_c_at
 
-from mzsql.adapter.environment.interrupt import NO_LIMIT, Interrupt, Watch, current, running
 from mzsql.adapter.session.session import Session
 from mzsql.location import seconds_left
 from mzsql.repr.errors import QueryCanceled
+from mzsql.repr.interrupt import NO_LIMIT, Interrupt, current, running
+from mzsql.threads import ALARMS, Deadlines
 
 HANG = 60.0
 
@@ -37,14 +38,14 @@ def test_a_cancel_ends_a_wait_at_once_with_postgresql_s_error() -> None:
 
 
 def test_a_timeout_ends_a_wait_with_postgresql_s_error() -> None:
-    interrupt = Interrupt(0.05)
+    interrupt = Interrupt(0.05, ALARMS)
     assert not interrupt.wait(threading.Condition(), lambda: False)
     with pytest.raises(QueryCanceled, match=r"^canceling statement due to statement timeout$"):
         interrupt.check()
 
 
 def test_a_wait_ends_when_its_condition_is_true_though_the_statement_is_over() -> None:
-    interrupt = Interrupt(0.0)
+    interrupt = Interrupt(0.0, ALARMS)
     assert interrupt.wait(threading.Condition(), lambda: True)
 
 
@@ -57,7 +58,7 @@ def test_a_wait_is_woken_by_whoever_makes_its_condition_true() -> None:
             condition.notify_all()
 
     timer = _later(finish)
-    assert Interrupt(HANG).wait(condition, done.is_set)
+    assert Interrupt(HANG, ALARMS).wait(condition, done.is_set)
     timer.join()
 
 
@@ -74,7 +75,7 @@ def test_a_statement_without_a_limit_is_over_only_when_it_is_cancelled() -> None
 
 @pytest.mark.parametrize("how", ["cancel", "timeout", "cancelled before"])
 def test_what_is_registered_is_called_when_the_statement_is_over(how: str) -> None:
-    interrupt = Interrupt(0.05 if how == "timeout" else None)
+    interrupt = Interrupt(0.05 if how == "timeout" else None, ALARMS)
     if how == "cancelled before":
         interrupt.cancel()
     called = threading.Event()
@@ -87,7 +88,7 @@ def test_what_is_registered_is_called_when_the_statement_is_over(how: str) -> No
 
 
 def test_what_was_registered_is_not_called_after_its_block() -> None:
-    interrupt = Interrupt(0.02)
+    interrupt = Interrupt(0.02, ALARMS)
     calls: list[int] = []
     with interrupt.on_interrupt(lambda: calls.append(1)):
         pass
@@ -97,7 +98,7 @@ def test_what_was_registered_is_not_called_after_its_block() -> None:
 
 
 def test_the_earliest_of_many_deadlines_is_kept_though_it_comes_last() -> None:
-    late, early = Interrupt(HANG * 10), Interrupt(0.05)
+    late, early = Interrupt(HANG * 10, ALARMS), Interrupt(0.05, ALARMS)
     called = threading.Event()
     with late.on_interrupt(lambda: None), early.on_interrupt(called.set):
         assert called.wait(HANG)
@@ -126,7 +127,7 @@ def test_a_wake_that_is_under_way_is_over_before_its_block_ends() -> None:
 
 
 def test_the_next_statement_of_a_text_has_its_own_time_but_the_same_cancel() -> None:
-    interrupt = Interrupt(0.0)
+    interrupt = Interrupt(0.0, ALARMS)
     assert interrupt.over
     interrupt.begin(HANG)
     interrupt.check()
@@ -138,7 +139,7 @@ def test_the_next_statement_of_a_text_has_its_own_time_but_the_same_cancel() -> 
 
 def test_backends_hear_how_long_the_statement_has_left() -> None:
     assert seconds_left() is None
-    with running(Interrupt(HANG)) as interrupt:
+    with running(Interrupt(HANG, ALARMS)) as interrupt:
         assert current() is interrupt
         left = seconds_left()
         assert left is not None
@@ -150,7 +151,7 @@ def test_backends_hear_how_long_the_statement_has_left() -> None:
 
 
 def test_a_sleep_ends_with_the_statement() -> None:
-    interrupt = Interrupt(0.05)
+    interrupt = Interrupt(0.05, ALARMS)
     with pytest.raises(QueryCanceled):
         interrupt.sleep(HANG)
     Interrupt().sleep(0.01)
@@ -164,7 +165,7 @@ def test_a_wake_that_fails_keeps_no_other_from_being_made(
         raise ConnectionResetError("the other side is gone")
 
     for _ in range(2):  # the thread that watches goes on for the next statement
-        interrupt = Interrupt(0.05 if how == "timeout" else None)
+        interrupt = Interrupt(0.05 if how == "timeout" else None, ALARMS)
         called = threading.Event()
         with interrupt.on_interrupt(broken), interrupt.on_interrupt(called.set):
             if how == "cancel":
@@ -175,7 +176,7 @@ def test_a_wake_that_fails_keeps_no_other_from_being_made(
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_watch_whose_thread_has_ended_starts_another() -> None:
-    watch, called = Watch(), threading.Event()
+    watch, called = Deadlines(), threading.Event()
     ended: list[threading.Thread] = []
     left = threading.Event()
 

@@ -13,8 +13,9 @@ from mzsql.expr import relation as mir
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.frontend import parse_statements
-from mzsql.location import Determinate, waiting
+from mzsql.repr.errors import QueryCanceled
 from mzsql.repr.ids import GlobalId
+from mzsql.repr.interrupt import Interrupt, running
 from mzsql.repr.types import INTEGER, ColumnType, RelationType
 from mzsql.transform import OptimizerContext, optimize_local
 
@@ -44,7 +45,7 @@ def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
 )
 def test_every_stage_ends_with_its_statement(stage: Callable[[], object]) -> None:
     stage()
-    with waiting(lambda: 0.0), pytest.raises(Determinate):
+    with running(Interrupt(0.0)), pytest.raises(QueryCanceled, match="statement timeout"):
         stage()
 
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mzsql.adapter.commit.table_locks import EXCLUSIVE, READ, WRITE, TableLocks
-from mzsql.adapter.environment.interrupt import Interrupt
 from mzsql.adapter.statements.dml import lock_modes
 from mzsql.repr.errors import QueryCanceled
 from mzsql.repr.ids import GlobalId
+from mzsql.repr.interrupt import Interrupt
 
 HANG = 30.0
 TABLES = [GlobalId(f"u{n}") for n in range(1, 4)]

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from mzsql.adapter.coordinator import Coordinator
 from mzsql.adapter.environment import opening
 from mzsql.adapter.environment.environment import Environment
-from mzsql.adapter.environment.interrupt import Interrupt, running
 from mzsql.adapter.environment.locations import locate
 from mzsql.adapter.planning.explain_timestamp import explained
 from mzsql.adapter.planning.timestamps import (
@@ -33,6 +32,7 @@ from mzsql.adapter.session.session import Session
 from mzsql.location import blob_around, consensus_around, open_blob, open_consensus, open_oracle
 from mzsql.repr.errors import InvalidParameter, NotReadable, QueryCanceled
 from mzsql.repr.ids import GlobalId
+from mzsql.repr.interrupt import Interrupt, running
 
 T = TypeVar("T")
 

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from locks_kit import once_somebody_waits
 
 from mzsql.adapter.commit.table_locks import EXCLUSIVE
-from mzsql.adapter.environment.interrupt import WATCH, Interrupt
 from mzsql.adapter.session.session import Session
 from mzsql.catalog.settings import VARIABLES, milliseconds, value_for
 from mzsql.frontend import parse_statements
@@ -26,6 +25,8 @@ from mzsql.repr.errors import (
     UndefinedObject,
     Unsupported,
 )
+from mzsql.repr.interrupt import Interrupt
+from mzsql.threads import ALARMS
 
 
 @pytest.fixture(scope="module")
@@ -487,7 +488,7 @@ def test_a_transaction_whose_time_is_over_at_once_is_rolled_back_too(
         "SET idle_in_transaction_session_timeout = '30 ms'; SET statement_timeout = 0", session
     )
     with monkeypatch.context() as patch:
-        patch.setattr(WATCH, "add", at_once)
+        patch.setattr(ALARMS, "add", at_once)
         shared.run("BEGIN", session)
     _until(lambda: session._idle_ended)
     with pytest.raises(IdleInTransactionTimeout):

@@ -10,7 +10,7 @@ from locks_kit import once_somebody_waits
 
 import mzsql
 from mzsql.adapter.commit.table_locks import EXCLUSIVE
-from mzsql.adapter.environment.interrupt import Interrupt
+from mzsql.repr.interrupt import Interrupt
 
 
 def test_cancel_ends_the_statement_and_leaves_the_connection_usable(tmp_path: Path) -> None:

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
 
 import pytest
 
-from mzsql.location import (
-    Determinate,
-    at_most,
-    check_caller,
-    interruptible,
-    seconds_left,
-    waiting,
-)
-from mzsql.location.deadlines import LEAST_SECONDS
+from mzsql.location import Determinate, at_most, seconds_left, waiting
+from mzsql.location.deadlines import LEAST_SECONDS, caller_left, caller_limit
+from mzsql.repr.errors import QueryCanceled
+from mzsql.repr.interrupt import Interrupt, check_for_interrupts, on_interrupt, running
 
 
 def test_without_a_limit_there_is_none():
@@ -61,24 +55,43 @@ def test_a_limit_is_of_one_thread():
     assert seen == [None]
 
 
+def test_a_statements_time_counts_too():
+    with running(Interrupt(50.0)) as statement:
+        left = seconds_left()
+        assert left is not None
+        assert 40.0 < left <= 50.0
+        with waiting(lambda: 5.0):
+            assert seconds_left() == 5.0
+            later = caller_limit()
+        with waiting(lambda: 90.0):
+            left = seconds_left()
+            assert left is not None
+            assert left <= 50.0
+        statement.cancel()
+        assert caller_left() == 0.0
+        assert seconds_left() == LEAST_SECONDS
+        # Whoever took the question along learns of the cancel too, on whatever thread.
+        assert later is not None
+        assert later() == 0.0
+    assert seconds_left() is None
+
+
 def test_long_work_ends_when_nobody_waits_for_it():
-    check_caller()
-    with waiting(lambda: 1.0):
-        check_caller()
-    with waiting(lambda: 0.0), pytest.raises(Determinate):
-        check_caller()
+    check_for_interrupts()
+    with running(Interrupt(50.0)) as statement:
+        check_for_interrupts()
+        statement.cancel()
+        with pytest.raises(QueryCanceled, match="due to user request"):
+            check_for_interrupts()
+    with running(Interrupt(0.0)), pytest.raises(QueryCanceled, match="due to statement timeout"):
+        check_for_interrupts()
+    check_for_interrupts()
 
 
-def test_whoever_waits_says_how_work_is_woken():
-    woken = []
-
-    @contextmanager
-    def on_interrupt(wake):
-        woken.append(wake)
-        yield
-
-    with waiting(lambda: 5.0, on_interrupt), waiting(lambda: 4.0), interruptible(list):
-        pass
-    with interruptible(dict):
-        pass
-    assert woken == [list]
+def test_what_is_under_way_is_woken():
+    woken = threading.Event()
+    with on_interrupt(woken.set):
+        assert not woken.is_set()
+    with running(Interrupt()) as statement, on_interrupt(woken.set):
+        statement.cancel()
+        assert woken.is_set()

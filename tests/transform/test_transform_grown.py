@@ -11,7 +11,7 @@ import pytest
 from mzsql.expr import relation as mir
 from mzsql.expr.evaluate import Evaluator
 from mzsql.frontend import lower_query, plans
-from mzsql.frontend.depth import deep
+from mzsql.repr.depth import deep
 from mzsql.transform import OptimizerContext, pipeline
 from mzsql.transform.typecheck import typecheck
 

@@ -14,7 +14,7 @@ from mzsql.expr import relation as mir
 from mzsql.expr.evaluate import Evaluator
 from mzsql.expr.scalar import Column
 from mzsql.expr.typing import relation_type
-from mzsql.frontend.depth import deep
+from mzsql.repr.depth import deep
 from mzsql.testing.interpreter import run_mir
 from mzsql.testing.plans import PlanGenerator, random_tables
 from mzsql.transform import IndexDesc, OptimizerContext, OptimizerFeatures, pipeline

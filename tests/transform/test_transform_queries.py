@@ -15,7 +15,7 @@ from mzsql.expr.evaluate import Evaluator
 from mzsql.expr.scalar import Column
 from mzsql.expr.typing import relation_type
 from mzsql.frontend import lower_query, plans
-from mzsql.frontend.depth import deep
+from mzsql.repr.depth import deep
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationType
 from mzsql.testing.plans import PlanGenerator

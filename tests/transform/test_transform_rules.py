@@ -13,8 +13,8 @@ from mzsql.expr.canonical import by_cost, ordered
 from mzsql.expr.dataflow import MaterializedViewExport, MirSource
 from mzsql.expr.evaluate import Evaluator
 from mzsql.expr.scalar import Call, Column, Literal, Scalar
-from mzsql.frontend.depth import deep
 from mzsql.lir import lower
+from mzsql.repr.depth import deep
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import BIGINT, BOOLEAN, INTEGER
 from mzsql.testing.interpreter import run_mir

@@ -30,7 +30,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from mzsql.adapter.commit.outcomes import unknown, unknown_by_bug, untold
 from mzsql.adapter.commit.table_locks import TableLocks
 from mzsql.adapter.environment.environment import Environment
-from mzsql.adapter.environment.interrupt import Interrupt, current
 from mzsql.adapter.session.commit_batches import AttemptBatches, Write, discard_batch
 from mzsql.catalog.objects import Table
 from mzsql.catalog.state import CatalogState
@@ -47,6 +46,7 @@ from mzsql.repr.errors import (
 )
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
+from mzsql.repr.interrupt import Interrupt, current
 from mzsql.storage import WalState
 from mzsql.threads import Backoff, Supervised, ThreadStatus
 

@@ -12,8 +12,8 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from mzsql.adapter.environment.interrupt import Interrupt
 from mzsql.repr.ids import GlobalId
+from mzsql.repr.interrupt import Interrupt
 
 WRITE = "write"
 """The table is written: others may write it too."""

@@ -16,10 +16,10 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from mzsql.adapter.environment.interrupt import Interrupt, current
 from mzsql.compute import recursion
 from mzsql.expr.engines import WIDE_SETTINGS, is_wide, locked_connection
 from mzsql.repr.errors import InternalError
+from mzsql.repr.interrupt import Interrupt, current
 
 #: So many idle connections are kept.
 _IDLE = 16

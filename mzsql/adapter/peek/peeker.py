@@ -18,7 +18,6 @@ import pyarrow as pa
 from sqlglot import expressions as exp
 
 from mzsql.adapter.environment.environment import Environment
-from mzsql.adapter.environment.interrupt import current
 from mzsql.adapter.peek.constants import answered
 from mzsql.adapter.peek.duckdb_pool import DuckDbPool
 from mzsql.adapter.peek.outflow import Limits, finished
@@ -36,6 +35,7 @@ from mzsql.persist import Filters, PartRef
 from mzsql.repr.errors import NotReadable
 from mzsql.repr.frontier import Timestamp, show
 from mzsql.repr.ids import GlobalId
+from mzsql.repr.interrupt import current
 from mzsql.repr.types import arrow_schema
 from mzsql.storage import empty_updates
 

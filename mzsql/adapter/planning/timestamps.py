@@ -16,12 +16,12 @@ from typing import Literal
 import msgspec
 
 from mzsql.adapter.environment.environment import Environment
-from mzsql.adapter.environment.interrupt import current
 from mzsql.adapter.session.session import Session
 from mzsql.oracle import EPOCH_MS
 from mzsql.repr.errors import InvalidParameter, NotReadable
 from mzsql.repr.frontier import Frontier, Timestamp, join, meet
 from mzsql.repr.ids import GlobalId
+from mzsql.repr.interrupt import current
 
 Isolation = Literal["strict serializable", "strong session serializable", "serializable"]
 

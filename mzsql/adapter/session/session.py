@@ -18,7 +18,6 @@ from pathlib import Path
 
 import msgspec
 
-from mzsql.adapter.environment.interrupt import NO_LIMIT, WATCH, Interrupt, running
 from mzsql.adapter.session.commit_batches import Write
 from mzsql.adapter.session.copy_paths import ANYWHERE
 from mzsql.adapter.session.holds import Held, TimeDomain
@@ -45,6 +44,8 @@ from mzsql.repr.errors import (
 )
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
+from mzsql.repr.interrupt import NO_LIMIT, Interrupt, running
+from mzsql.threads import ALARMS
 
 #: Statements that take as long as what they load or make is large.
 _LONG = (st.CopyFrom, st.CopyTo, st.CreateTable, st.CreateView, st.CreateIndex, st.Drop)
@@ -324,7 +325,7 @@ class Session:
     @contextmanager
     def running(self) -> Iterator[Interrupt]:
         """Run statements of this session, on this thread: `cancel` ends them, and `Interrupt.begin` begins each."""
-        interrupt = Interrupt(self.statement_timeout)
+        interrupt = Interrupt(self.statement_timeout, ALARMS)
         self._interrupt = interrupt
         try:
             with running(interrupt):
@@ -349,7 +350,7 @@ class Session:
         )
         if limit > 0:
             with self._idle_lock:  # the time may be over before the key is known here
-                self._idle_key = WATCH.add(time.monotonic() + limit, self._end_idle)
+                self._idle_key = ALARMS.add(time.monotonic() + limit, self._end_idle)
 
     def _end_idle(self) -> None:
         with self._idle_lock:
@@ -369,7 +370,7 @@ class Session:
             key, self._idle_key = self._idle_key, None
             ended, self._idle_ended = self._idle_ended, False
         if key is not None:
-            WATCH.remove(key)
+            ALARMS.remove(key)
         if ended:
             raise IdleInTransactionTimeout(
                 "terminating transaction due to idle-in-transaction timeout",

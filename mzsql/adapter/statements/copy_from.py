@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from sqlglot import expressions as exp
 
-from mzsql.adapter.environment.interrupt import Interrupt, current
 from mzsql.adapter.session.copy_paths import ANYWHERE, CopyPaths
 from mzsql.adapter.statements.copy_text import BATCH_ROWS, TextRows, text_rows
 from mzsql.adapter.statements.dml import first_null
@@ -36,6 +35,7 @@ from mzsql.repr.errors import (
     Unsupported,
 )
 from mzsql.repr.evaluation import failed
+from mzsql.repr.interrupt import Interrupt, current
 from mzsql.repr.types import TEXT, ColumnType, RelationDesc, SqlType, arrow_schema, arrow_type
 from mzsql.storage import TableShard
 

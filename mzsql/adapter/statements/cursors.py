@@ -14,11 +14,11 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from mzsql.adapter.environment.interrupt import current
 from mzsql.adapter.session.session import Session, Transaction, seconds
 from mzsql.adapter.subscribe.subscription import Subscribes, Subscription
 from mzsql.frontend import plans as p
 from mzsql.repr.errors import DuplicateObject, InvalidParameter, SqlError, TransactionError
+from mzsql.repr.interrupt import current
 from mzsql.repr.tables import piece
 from mzsql.repr.types import RelationDesc
 

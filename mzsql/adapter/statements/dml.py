@@ -25,7 +25,6 @@ import pyarrow.compute as pc
 from mzsql.adapter.commit.group_commit import GroupCommit, WriteConflict
 from mzsql.adapter.commit.table_locks import EXCLUSIVE, READ, WRITE
 from mzsql.adapter.environment.environment import Environment
-from mzsql.adapter.environment.interrupt import current
 from mzsql.adapter.peek.outflow import Gathering, Limits
 from mzsql.adapter.peek.queries import Queries
 from mzsql.adapter.peek.results import constant_table, named
@@ -41,6 +40,7 @@ from mzsql.persist import Batch
 from mzsql.repr.errors import NotNullViolation, Unsupported
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
+from mzsql.repr.interrupt import current
 from mzsql.repr.types import RelationDesc
 from mzsql.storage import as_updates, empty_updates
 

@@ -24,7 +24,6 @@ import pyarrow.compute as pc
 
 from mzsql.adapter.environment.closing import close_all
 from mzsql.adapter.environment.environment import Environment
-from mzsql.adapter.environment.interrupt import USER_REQUEST, current
 from mzsql.adapter.peek.peeker import Peeker
 from mzsql.adapter.peek.queries import Queries
 from mzsql.adapter.planning.planner import Planner
@@ -46,6 +45,7 @@ from mzsql.repr.errors import DataError, InvalidParameter, QueryCanceled, Unsupp
 from mzsql.repr.evaluation import failed
 from mzsql.repr.frontier import MAX_TIMESTAMP, Frontier, Timestamp, meet
 from mzsql.repr.ids import GlobalId
+from mzsql.repr.interrupt import USER_REQUEST, current
 from mzsql.repr.types import RelationDesc
 
 #: A step reads about so many updates at most, unless a single timestamp has more.

@@ -2,26 +2,22 @@
 
 Promise: every statement has one `Interrupt`, found by `current()` on the thread that runs it. Whoever waits in it waits by
 `Interrupt.wait`, or registers by `Interrupt.on_interrupt` what ends the wait (DuckDB's ``interrupt()``, cancelling a Spark job group),
-and both fall due the moment the statement is cancelled or its time is over; then `check` raises PostgreSQL's error (57014). Backends are
-told how long the statement has left (`mzsql.location.deadlines`). A cancel that comes when no statement runs does nothing, as in
-PostgreSQL. Trade-off: one thread a process watches the deadlines of those acts that cannot be given a timeout themselves; it runs while
-there are such acts and sleeps until the next deadline.
+and both fall due the moment the statement is cancelled or its time is over; whoever works for long by itself says
+`check_for_interrupts` now and then, which raises PostgreSQL's error (57014). Backends are told how long the statement has left
+(`mzsql.location.deadlines`). A cancel that comes when no statement runs does nothing, as in PostgreSQL.
 """
 
 from __future__ import annotations
 
-import atexit
 import logging
-import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from typing import Protocol
 
-from mzsql.location import waiting
 from mzsql.repr.errors import QueryCanceled
-from mzsql.threads import PROCESS, Supervised
 
 _log = logging.getLogger(__name__)
 
@@ -32,84 +28,25 @@ USER_REQUEST = "canceling statement due to user request"
 TIMED_OUT = "canceling statement due to statement timeout"
 
 
-def _call(wake: Callable[[], None]) -> None:
-    """Make one call of several: its failure is logged, as it must not keep the others from being made."""
-    try:
-        wake()
-    except Exception:  # the others are to be called, too
-        _log.exception("what a statement waits for could not be ended")
+def call_each(wakes: Iterable[Callable[[], None]]) -> None:
+    """Make several calls: the failure of one is logged, as it must not keep the others from being made."""
+    for wake in wakes:
+        try:
+            wake()
+        except Exception:  # the others are to be called, too
+            _log.exception("what a statement waits for could not be ended")
 
 
-class Watch:
-    """Calls back at deadlines; one thread, started at first use, and again where it is gone. Thread-safe."""
-
-    def __init__(self) -> None:
-        self.begin_anew()
-
-    def begin_anew(self) -> None:
-        """Forget everything, a thread that is not there any more included."""
-        self._changed = threading.Condition()
-        self._due: dict[object, tuple[float, Callable[[], None]]] = {}
-        self._wakes_at = 0.0
-        self._thread: Supervised | None = None
-        self._closed = False
+class Alarms(Protocol):
+    """Calls back at deadlines; `mzsql.threads.ALARMS` are the process's."""
 
     def add(self, at: float, call: Callable[[], None]) -> object:
         """Have ``call`` called at ``at`` (of `time.monotonic`), unless it is taken back before; a key for `remove`."""
-        key = object()
-        with self._changed:
-            self._due[key] = (at, call)
-            if self._closed:
-                return key
-            if self._thread is None or not self._thread.is_alive():
-                if self._thread is not None:
-                    self._thread.join()
-                self._wakes_at = at
-                self._thread = PROCESS.start(
-                    "statement-timeouts", self._run, thread_name="mzsql-statement-timeouts"
-                )
-            elif at < self._wakes_at:
-                self._changed.notify()
-        return key
+        ...
 
     def remove(self, key: object) -> None:
         """Take a call back; it may have been made, or be under way."""
-        with self._changed:
-            self._due.pop(key, None)
-
-    def _run(self, thread: Supervised) -> None:
-        while True:
-            thread.well()
-            with self._changed:
-                if self._closed:
-                    return
-                now = time.monotonic()
-                late = [key for key, (at, _) in self._due.items() if at <= now]
-                calls = [self._due.pop(key)[1] for key in late]
-                if not calls:
-                    self._wakes_at = min(
-                        (at for at, _ in self._due.values()), default=now + NO_LIMIT
-                    )
-                    self._changed.wait(self._wakes_at - now)
-                    continue
-            for call in calls:
-                _call(call)
-
-    def close(self) -> None:
-        """End the thread. Idempotent."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify()
-        if self._thread is not None:
-            self._thread.stop()
-            self._thread.join()
-
-
-WATCH = Watch()
-"""The process's: it is closed when the interpreter ends, and begins anew in a child of a fork, where its thread is not."""
-atexit.register(WATCH.close)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=WATCH.begin_anew)
+        ...
 
 
 class Interrupt:
@@ -117,9 +54,11 @@ class Interrupt:
 
     Args:
         timeout: seconds that the statement may take; None: no limit.
+        alarms: make `on_interrupt` fall due when the time is over; without them that happens by a cancel alone.
     """
 
-    def __init__(self, timeout: float | None = None) -> None:
+    def __init__(self, timeout: float | None = None, alarms: Alarms | None = None) -> None:
+        self._alarms = alarms
         self._lock = threading.Lock()
         self._waking = threading.RLock()
         self._wakes: dict[object, Callable[[], None]] = {}
@@ -145,8 +84,7 @@ class Interrupt:
         with self._waking:
             with self._lock:
                 wakes = list(self._wakes.values())
-            for wake in wakes:
-                _call(wake)
+            call_each(wakes)
 
     # --- for the statement ----------------------------------------------------------------------
 
@@ -193,14 +131,15 @@ class Interrupt:
         with self._lock:
             self._wakes[key] = wake
         deadline = self._deadline
-        due = None if deadline is None else WATCH.add(deadline, self._wake_all)
+        alarms = self._alarms
+        due = None if deadline is None or alarms is None else alarms.add(deadline, self._wake_all)
         try:
             if self._cancelled:
-                _call(wake)
+                call_each([wake])
             yield
         finally:
-            if due is not None:
-                WATCH.remove(due)
+            if alarms is not None and due is not None:
+                alarms.remove(due)
             with self._lock:
                 del self._wakes[key]
             # A wake that is under way is waited for, so that it never meets what the block has closed.
@@ -269,7 +208,25 @@ def running(interrupt: Interrupt) -> Iterator[Interrupt]:
     """Run a statement, on this thread: `current` finds it, and backends are called for no longer than it has left."""
     token = _current.set(interrupt)
     try:
-        with waiting(interrupt.left, interrupt.on_interrupt):
-            yield interrupt
+        yield interrupt
     finally:
         _current.reset(token)
+
+
+def check_for_interrupts() -> None:
+    """For work that goes on for long by itself: raises QueryCanceled where the statement that this thread runs is over."""
+    found = _current.get()
+    if found is not None:
+        found.check()
+
+
+def on_interrupt(wake: Callable[[], None]) -> AbstractContextManager[None]:
+    """`Interrupt.on_interrupt` of the statement that this thread runs; outside of one ``wake`` is never called."""
+    found = _current.get()
+    return nullcontext() if found is None else found.on_interrupt(wake)
+
+
+def limit() -> Callable[[], float] | None:
+    """What tells the seconds left of the statement that this thread runs, also later and on other threads; None outside of one."""
+    found = _current.get()
+    return None if found is None else found.left
