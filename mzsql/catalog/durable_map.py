@@ -2,7 +2,7 @@
 
 Promise: `apply` is atomic and linearizable: the change is computed from the newest contents by a pure function and appended iff
 nobody appended since; on a conflict the others' updates are read and the function is asked again. Times are integer steps, as in
-Materialize's durable cache (reference facts 2.7); history is given up soon, so that compaction keeps one row a key.
+Materialize's durable cache; history is given up soon, so that compaction keeps one row a key.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Arrangements: the state of a dataflow, each one a shard of its replica (architecture, decision 5).
+"""Arrangements: the state of a dataflow, each one a shard of its replica (docs/architecture.md, decision 5).
 
 Promise: an arrangement is found again after a restart by its fingerprint, its number of workers and the build that wrote it, or is
 made anew. Dataflows of a replica that need equal ones share the shard: each opens its own handles, so each holds `since` back for

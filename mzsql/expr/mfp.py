@@ -1,4 +1,4 @@
-"""`MapFilterProject`: the row-wise part of a plan in one normal form (reference facts 5.2).
+"""`MapFilterProject`: the row-wise part of a plan in one normal form.
 
 Promise: over rows of `input_arity` columns, append `expressions` one after another (the i-th may read the columns before
 it, at position ``input_arity + i``), keep the rows for which every predicate is true, and put out the columns `projection` names.

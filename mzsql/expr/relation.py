@@ -1,4 +1,4 @@
-"""Relation expressions: MIR, the language of the optimizer (reference facts 6.1).
+"""Relation expressions: MIR, the language of the optimizer.
 
 Promise: immutable trees, equal by value, serializable; columns are positions; every relation is a multiset in which a row may
 have a negative multiplicity in between (`Negate`). Outer joins, subqueries, EXCEPT and INTERSECT have been lowered to these by

@@ -2,7 +2,7 @@
 
 Promise: an expression is an immutable tree whose equality, hash, msgpack bytes and JSON come with its definition. A function is
 named by its key in the table of functions (`mzsql.expr.functions`), which fixes its overload; nothing is resolved again after
-the frontend. The nodes follow Materialize's `MirScalarExpr` (reference facts 5, 6).
+the frontend. The nodes follow Materialize's `MirScalarExpr`.
 """
 
 from __future__ import annotations

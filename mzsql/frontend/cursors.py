@@ -1,7 +1,7 @@
 """SUBSCRIBE, cursors and prepared statements, planned.
 
-Promise: a subscription's output columns are Materialize's (reference facts 11): mz_timestamp, [mz_progressed], then mz_diff and the
-relation's columns, or under an envelope mz_state, the key's columns and the others.
+Promise: a subscription's output columns are Materialize's (https://materialize.com/docs/sql/subscribe/): mz_timestamp, [mz_progressed],
+then mz_diff and the relation's columns, or under an envelope mz_state, the key's columns and the others.
 """
 
 from __future__ import annotations

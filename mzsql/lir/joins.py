@@ -1,4 +1,4 @@
-"""Join plans: from the order that the optimizer chose to stages with keys, thinning and closures (reference facts 5.5).
+"""Join plans: from the order that the optimizer chose to stages with keys, thinning and closures.
 
 Promise: `plan_join` decides nothing about order; it follows the MIR join's implementation, spreads its row-wise part over the stages
 (`mzsql.lir.closures`) and says which arrangements its inputs still lack.

@@ -1,7 +1,7 @@
 """MIR to LIR: every node gets its id, its row-wise neighbours move into it, every arrangement it needs is there.
 
 Promise: a node's id is given when the node is made, after its children's (and after the arrangements between them and it), by
-one counter for the dataflow, from 0 (reference facts 5.6). Of the row-wise operators only those remain as `Mfp` that no Get, Join, FlatMap
+one counter for the dataflow, from 0. Of the row-wise operators only those remain as `Mfp` that no Get, Join, FlatMap
 or Reduce could take in. The order of lookups is the optimizer's; the lowering never changes it.
 """
 

@@ -1,4 +1,4 @@
-"""LIR: the physical plan of a dataflow (reference facts 5; the nodes EXPLAIN PHYSICAL PLAN prints).
+"""LIR: the physical plan of a dataflow (the nodes that EXPLAIN PHYSICAL PLAN prints: docs/explain.md).
 
 Promise: every node carries a `lir_id`, unique within its dataflow, children before parents, from 0. The same ids stand in EXPLAIN, in
 the hydration relations, in the names of the CTEs and arrangements that a step is made of, and in Spark's job descriptions. Plans

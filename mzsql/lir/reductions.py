@@ -1,4 +1,4 @@
-"""Reduce and TopK plans: which aggregates are kept how (reference facts 5.3, 5.4).
+"""Reduce and TopK plans: which aggregates are kept how.
 
 Promise: pure functions from the MIR's aggregates to plans; the kind of each aggregate comes from the table of functions.
 """

@@ -1,4 +1,4 @@
-"""Refinements of a lowered dataflow, in order (reference facts 5.7).
+"""Refinements of a lowered dataflow, in order.
 
 Promise: ids and shape stay; what changes is where rows are filtered first (source imports), whether a Union consolidates, and, for a
 dataflow computed at one time only, which nodes may take that their input does not change.

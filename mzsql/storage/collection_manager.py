@@ -1,7 +1,7 @@
 """Storage-managed collections: what mzsql itself records (hydration statuses, histories), on shards, in the order of commands.
 
 Promise: commands of one collection take effect in the order in which they were given, all that wait in one append; a deletion is a
-predicate over rows and covers everything appended before it, by this process or an earlier one. Two kinds (reference facts 8.3):
+predicate over rows and covers everything appended before it, by this process or an earlier one. Two kinds:
 a *differential* collection mirrors small state, whose desired contents stay in memory, so that on a conflict, and at the start, the
 difference to what the shard holds is written; an *append-only* one is a history, appended blindly, but for deletions, which are
 worked out anew from what it holds wherever another process wrote in between. Times are wall-clock milliseconds. The writer is a supervised

@@ -1,4 +1,4 @@
-"""Tables on shards, behind the write-ahead log (architecture, decision 7).
+"""Tables on shards, behind the write-ahead log (docs/architecture.md, decision 7).
 
 Promise: a write is durable once the log has it; applying it to the table's own shard is idempotent, done by anyone, and done
 before anyone reads. A table's logical upper is the log's upper, so an idle table costs nothing: its own shard's upper stays where

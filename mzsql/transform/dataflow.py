@@ -116,7 +116,7 @@ def build_dataflow(
 
 @remembering()
 def optimize_dataflow(df: MirDataflow, ctx: OptimizerContext) -> MirDataflow:
-    """The whole pipeline over a dataflow (reference facts 6.2)."""
+    """The whole pipeline over a dataflow."""
     readable = {source.id: source for source in df.source_imports}
     with deep():
         objects = []

@@ -1,4 +1,4 @@
-"""Fast paths: queries that need no dataflow (reference facts 6.8).
+"""Fast paths: queries that need no dataflow.
 
 Promise: detection only, as data; a plan of another shape is None and goes the standard way. The finishing is applied to the result
 as always.

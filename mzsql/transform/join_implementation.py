@@ -1,4 +1,4 @@
-"""JoinImplementation: every join gets its plan: differential or delta, in which order, by which keys (reference facts 6.6).
+"""JoinImplementation: every join gets its plan: differential or delta, in which order, by which keys.
 
 Promise: a planned join's inputs stand under ArrangeBys by the keys that the plan looks up. Two inputs always make a differential join; more
 make a delta join where that needs no more new arrangements than a differential one (or, without eager delta joins, none). An index is used

@@ -1,4 +1,4 @@
-"""The order of joins: greedy from every start, candidates compared by what is known of them (reference facts 6.6).
+"""The order of joins: greedy from every start, candidates compared by what is known of them.
 
 Promise: pure functions of arities, equivalences, keys, arrangements, filters and, where they are asked for, estimates. A candidate's score
 is compared part by part: unique key, length of the key, arranged already, few rows, filters on it, position in the query.

@@ -1,4 +1,4 @@
-"""The optimizer's pipeline, as a list to be read (reference facts 6.3 to 6.5).
+"""The optimizer's pipeline, as a list to be read.
 
 Promise: each entry keeps the meaning of a plan, and applied to its own result changes nothing more. Groups in `Fixpoint` run until
 nothing changes, at most `LIMIT` times.

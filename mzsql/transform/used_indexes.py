@@ -1,4 +1,4 @@
-"""Which imports a dataflow really has: every Get gets its access, indexes their usages (reference facts 6.7).
+"""Which imports a dataflow really has: every Get gets its access, indexes their usages.
 
 Promise: after it, a Get of a catalog object says whether it reads the shard or which indexes; exactly these are imported. A full scan is
 redirected to an index that is used anyway, else goes to one on a unique key, else to the first.

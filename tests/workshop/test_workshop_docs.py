@@ -62,10 +62,17 @@ def _fail_sql(env: Path, block: Block) -> None:
     assert error_lines(failure.value).startswith(expected[1].rstrip())
 
 
+RUNNABLE = [page for page in PAGES if any(b.language in ("sql", "python") for b in _blocks(page))]
+
+
 @pytest.mark.spark
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", RUNNABLE, ids=lambda p: p.name)
 def test_examples_run(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+    page: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    spark: SparkSession,
 ) -> None:
     assert spark is not None
     monkeypatch.chdir(tmp_path)
@@ -78,7 +85,10 @@ def test_examples_run(
             if block.language == "sql":
                 (_fail_sql if block.flag == "error" else _run_sql)(env, block)
             elif block.language == "python" and block.flag != "excerpt":
+                capsys.readouterr()
                 exec(compile(block.text, where, "exec"), names)
+            elif block.flag == "prints":
+                assert capsys.readouterr().out == block.text
             else:
                 continue
         except Exception as error:

@@ -1,4 +1,4 @@
-"""Who may write which table of this process at the same time (reference facts 9.4).
+"""Who may write which table of this process at the same time.
 
 Promise: writes that read nothing share a table; a statement that computes what it writes from what it has read has what it read for itself,
 from before its read to its answer, so that it need not lose to others of this process. All locks of a statement are granted at once and in

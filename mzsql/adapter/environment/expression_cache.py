@@ -3,8 +3,8 @@
 Promise: an entry is valid for one build, one object and one version of its definition, under the optimizer features it was made with;
 anything else is as if it were not there, so no format is ever migrated and other builds' bytes are never decoded. A plan that imports an
 index lives no longer than the index, but as what runs: EXPLAIN shows that, in every process, until another plan runs. An entry is
-replaced and entries are invalidated in one atomic write; losing a race reads the other's changes and goes on (both run the same code:
-reference facts 1.1). Source: the expression cache design, with invalidation towards dependents as it documents it.
+replaced and entries are invalidated in one atomic write; losing a race reads the other's changes and goes on (both run the same
+code). Source: the expression cache design, with invalidation towards dependents as it documents it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Leading: one process at a time runs the controllers (architecture, decision 8).
+"""Leading: one process at a time runs the controllers (docs/architecture.md, decision 8).
 
 Promise: the right to lead is a token in the catalog, under a lease of `LEASE_MS`. A leader that is killed or stopped is replaced: at
 once where it was a process of this machine that is no longer there, else when another process that waits to lead has seen no sign of

@@ -2,7 +2,7 @@
 
 Promise: what passes is looked at while it passes. `finished` makes rows of added-up ones, each as often as it is there, and never more
 of them at once than a piece; `gathered` keeps rows until they are more than a session takes, and ends the flow there. What is more
-than belongs into memory (architecture, decision 11) lies in a file, which the table that is handed out maps and nobody else sees.
+than belongs into memory (docs/architecture.md, decision 11) lies in a file, which the table that is handed out maps and nobody else sees.
 """
 
 from __future__ import annotations

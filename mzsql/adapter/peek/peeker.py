@@ -1,11 +1,11 @@
 """Answering a query at one time.
 
-Promise: the answer is that of the plan over the inputs' contents at the timestamp, whichever engine runs it (architecture, decisions 10
-and 11): constants need none; a row-wise read of one collection is evaluated over Arrow where that is exact; other queries over inputs that
-are small enough for this process by DuckDB; the rest by Spark, or, where there is none or it cannot see all that is read (builtin
-relations, a transaction's own writes), by DuckDB over copies on disk. The rows come piece by piece, and none is made that nobody takes.
-Contents of small collections are kept while they do not change, so a repeated small read asks no store for anything. Reads wait for
-their inputs within the statement's timeout and say what they waited for when it is over.
+Promise: the answer is that of the plan over the inputs' contents at the timestamp, whichever engine runs it (docs/architecture.md,
+decisions 10 and 11): constants need none; a row-wise read of one collection is evaluated over Arrow where that is exact; other queries
+over inputs that are small enough for this process by DuckDB; the rest by Spark, or, where there is none or it cannot see all that is read
+(builtin relations, a transaction's own writes), by DuckDB over copies on disk. The rows come piece by piece, and none is made that nobody
+takes. Contents of small collections are kept while they do not change, so a repeated small read asks no store for anything. Reads wait
+for their inputs within the statement's timeout and say what they waited for when it is over.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Timestamp selection: at which time a query reads (reference facts 9.1 to 9.3).
+"""Timestamp selection: at which time a query reads (https://materialize.com/docs/get-started/isolation-level/).
 
 Promise: `determine` is a pure function from what was asked and what was seen to a `Determination`, which says the time and why.
 `Timestamps` is the IO around it. A strictly serializable read is at a time asked of the oracle after the query came; a serializable one

@@ -1,4 +1,4 @@
-"""Read holds: what a query, a transaction, a cursor or a subscription reads stays readable while it does (reference facts 9.5).
+"""Read holds: what a query, a transaction, a cursor or a subscription reads stays readable while it does.
 
 Promise: from the moment a hold is taken until it is released, the since of what it holds does not move past the time at which it was
 taken, in this process or any other. Taking one writes nothing: each process has one leased reader a collection, whose since keeps
@@ -49,7 +49,7 @@ class Held:
 class TimeDomain:
     """What a transaction may read: everything in the schemas that its first query touched, held readable until it ends.
 
-    All of it is read at one time, so it must all be readable at that time from the start (reference facts 9.5, 11).
+    All of it is read at one time, so it must all be readable at that time from the start.
 
     Attributes:
         held: the holds.

@@ -1,11 +1,11 @@
 """A session: its variables, the transaction it is in, the statement that it runs.
 
-Promise: a variable that is set in a transaction is set back when that fails or is rolled back, one that is set LOCAL also when it commits.
-A transaction is read-only (its first SELECT fixes one timestamp and the relations that can be read at it) or write-only (its writes are
-buffered and committed as one), decided by its first statement, as in Materialize (reference facts 11); constants and the system catalog
-may be read in any. DDL stands alone, but for what only gives things other names, and is carried out by COMMIT. A failed statement fails its
-transaction. A transaction in which nobody
-does anything for ``idle_in_transaction_session_timeout`` is rolled back; the session's next statement is told so, and is not carried out.
+Promise: a variable that is set in a transaction is set back when that fails or is rolled back, one that is set LOCAL also when it
+commits. A transaction is read-only (its first SELECT fixes one timestamp and the relations that can be read at it) or write-only (its
+writes are buffered and committed as one), decided by its first statement, as in Materialize (https://materialize.com/docs/sql/begin/);
+constants and the system catalog may be read in any. DDL stands alone, but for what only gives things other names, and is carried out by
+COMMIT. A failed statement fails its transaction. A transaction in which nobody does anything for ``idle_in_transaction_session_timeout``
+is rolled back; the session's next statement is told so, and is not carried out.
 """
 
 from __future__ import annotations

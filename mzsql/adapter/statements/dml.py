@@ -1,13 +1,13 @@
 """INSERT, UPDATE and DELETE: rows computed by a query, checked, and committed or buffered in the session's transaction.
 
 Promise: outside a transaction a statement that reads what it writes from (UPDATE, DELETE, INSERT … SELECT) is serializable by running it
-again when something it read was written meanwhile; inside one, a conflict fails the COMMIT. A statement of a transaction sees what
-the transaction has written to tables, and is refused where that was a COPY, which may be more than fits this process. Rows that the
-statement itself names (INSERT … VALUES) need neither a timestamp nor an engine. Tables are locked from a statement's read to its answer
+again when something it read was written meanwhile; inside one, a conflict fails the COMMIT. A statement of a transaction sees what the
+transaction has written to tables, and is refused where that was a COPY, which may be more than fits this process. Rows that the statement
+itself names (INSERT … VALUES) need neither a timestamp nor an engine. Tables are locked from a statement's read to its answer
 (`mzsql.adapter.commit.table_locks`), so statements of one process never run in vain for each other; those of other processes are met by
-running again, with pauses. What a statement returns of its rows comes of the same answer, and is handed out once they are committed.
-Rows are changed as they come: more than belongs into memory (architecture, decision 11) is written ahead, as COPY does, and committed by
-reference.
+running again, with pauses. What a statement returns of its rows comes of the same answer, and is handed out once they are committed. Rows
+are changed as they come: more than belongs into memory (docs/architecture.md, decision 11) is written ahead, as COPY does, and committed
+by reference.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Promise: rows come in the order of their timestamps. Without an envelope they are the updates, those of a timestamp in the order asked for
 (else in that of their columns). ENVELOPE UPSERT and DEBEZIUM give one row for each key and timestamp that has updates; a key that has
-more than one row at a timestamp, or loses or gains more than one, is a key_violation, whose values are NULL (reference facts 11). The
-work is DuckDB's and streams: what does not fit into memory is on disk.
+more than one row at a timestamp, or loses or gains more than one, is a key_violation, whose values are NULL
+(https://materialize.com/docs/sql/subscribe/). The work is DuckDB's and streams: what does not fit into memory is on disk.
 """
 
 from __future__ import annotations

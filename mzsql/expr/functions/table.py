@@ -4,7 +4,7 @@ Promise: every scalar function, cast, operator, aggregate and table function is 
 types, its properties, and how each engine spells it. A spelling is built as a sqlglot AST, never parsed from text. Two spellings
 belong to a function that can fail: its *value*, which never throws (NULL, or anything, where the function fails), and its
 *errors*: conditions, each with the message a person reads. So an error is data in a dataflow and a step never throws on a value
-(architecture, decisions 4 and 10).
+(docs/architecture.md, decisions 4 and 10).
 """
 
 from __future__ import annotations
