@@ -9,7 +9,7 @@ be read there is not used.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import pyarrow as pa
@@ -23,7 +23,7 @@ from mzsql.persist import PersistClient
 from mzsql.render.dataflow import RenderedDataflow, render
 from mzsql.render.rendered import ArrangementSpec
 from mzsql.repr.errors import InternalError, NotReadable
-from mzsql.repr.frontier import Frontier, Timestamp, join, meet, show
+from mzsql.repr.frontier import Frontier, Timestamp, join, meet
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import arrow_schema
 
@@ -216,12 +216,3 @@ def fill_plan(
             arrangements.release(arrangement, retire=False)
     dataflow.arrangements = {name: usable[name] for name in descs if name in usable}
     dataflow.missing = [desc for name, desc in descs.items() if name not in usable]
-
-
-def not_hydratable(spec: DataflowSpec, inputs: Sequence[Input]) -> NotReadable:
-    """The error of a dataflow whose inputs are not complete at its as_of."""
-    listed = ", ".join(f"{one.spec.id} {show(one.upper())}" for one in inputs)
-    return NotReadable(f"{spec.gid} cannot be hydrated at {spec.as_of} yet: inputs are at {listed}")
-
-
-OpenInputs = Callable[[RenderedDataflow, Timestamp], Sequence[Input]]

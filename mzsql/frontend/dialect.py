@@ -431,16 +431,6 @@ class Parser(QueryGrammar, ClauseGrammar, ContainerGrammar, ScalarGrammar, TypeG
         self._match_r_paren()
         return f"({digits})"
 
-    # --- pieces for statements ---------------------------------------------------------------------
-
-    def whole_number(self) -> int:
-        """A non-negative integer."""
-        number = bool(self._curr) and self._curr.token_type == TokenType.NUMBER
-        if not number or not self._curr.text.isdigit():
-            self.expected("literal unsigned integer")
-        self._advance()
-        return int(self._prev.text)
-
 
 #: Tokens that would swallow the rest of a statement; FETCH is a clause as well, and stays.
 _STATEMENT_WORDS = frozenset(Materialize.Tokenizer.COMMANDS - {TokenType.FETCH})

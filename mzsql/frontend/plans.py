@@ -13,7 +13,7 @@ from mzsql.frontend.catalog import CatalogItem, FullName
 from mzsql.frontend.catalog_plans import CatalogPlan, ShowCreateClusterPlan
 from mzsql.frontend.hir import Query
 from mzsql.repr.ids import GlobalId
-from mzsql.repr.types import ColumnType, RelationDesc, SqlType
+from mzsql.repr.types import RelationDesc, SqlType
 
 
 class SelectPlan(msgspec.Struct, frozen=True, tag="select"):
@@ -373,21 +373,3 @@ Plan = (
 
 #: The plans of statements that write rows and may return them.
 WRITES = (InsertPlan, UpdatePlan, DeletePlan)
-
-
-def is_read_only(plan: Plan) -> bool:
-    """Whether carrying the plan out changes nothing durable."""
-    return isinstance(
-        plan,
-        SelectPlan
-        | ExplainPlan
-        | ShowObjectsPlan
-        | ShowCreatePlan
-        | ShowCreateClusterPlan
-        | ShowVariablePlan,
-    )
-
-
-def result_columns(plan: SelectPlan) -> tuple[tuple[str, ColumnType], ...]:
-    """Names and types of a SELECT's result."""
-    return tuple(zip(plan.query.desc.names, plan.query.desc.typ.columns, strict=True))

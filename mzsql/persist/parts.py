@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -29,7 +28,6 @@ from mzsql.persist.machine import Context
 from mzsql.persist.settings import Settings
 from mzsql.persist.stats import footer_stats, key_stats
 from mzsql.persist.uploads import Uploads
-from mzsql.repr.frontier import Timestamp
 
 _log = logging.getLogger(__name__)
 
@@ -401,8 +399,3 @@ def discard_objects(
         delete_objects(context, keys, patience)
     except LocationError as failure:
         _log.warning("shard %s: objects left behind: %s", shard_id, failure)
-
-
-def with_floor(part: Part, floor: Timestamp) -> Part:
-    """The part with all times at or above ``floor``."""
-    return msgspec.structs.replace(part, time_floor=max(part.time_floor, floor))

@@ -15,7 +15,7 @@ from msgspec import UNSET, UnsetType
 
 from mzsql.persist.batch import BlobPart, InlinePart, KeySpec, Part
 from mzsql.persist.invariants import check_step
-from mzsql.repr.frontier import Frontier, Timestamp, meet
+from mzsql.repr.frontier import Frontier, Timestamp
 
 EXPIRED_KEPT = 256
 """So many of the readers and writers whose leases ran out a shard remembers by name."""
@@ -155,12 +155,6 @@ class ShardState(msgspec.Struct, frozen=True, kw_only=True):
         """Whether a handle that is not in the state was, or may have been, expired by a change beyond ``after``."""
         found = self.expired.get(handle_id)
         return self.forgotten > after if found is None else found.seqno > after
-
-    def held_since(self) -> Frontier | UnsetType:
-        """The meet of all holds, or UNSET when there are none."""
-        holds = [reader.since for reader in self.readers.values()]
-        holds += [hold.since for hold in self.critical.values()]
-        return meet(*holds) if holds else UNSET
 
 
 class StateDiff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -56,11 +56,6 @@ def join(*frontiers: Frontier) -> Frontier:
     return latest
 
 
-def step_forward(time: Timestamp) -> Timestamp:
-    """The first time after ``time``."""
-    return time + 1
-
-
 def show(frontier: Frontier) -> str:
     """The frontier as a person reads it: ``[5]``, or ``[]`` when empty."""
     return "[]" if frontier is None else f"[{frontier}]"

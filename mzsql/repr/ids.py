@@ -27,11 +27,6 @@ def parse_global_id(text: str) -> GlobalId:
     return GlobalId(text)
 
 
-def is_user(gid: GlobalId) -> bool:
-    """Whether the id names a user's object."""
-    return gid.startswith("u")
-
-
 def sort_key(gid: GlobalId) -> tuple[str, int]:
     """Order ids by kind, then by number (``u2`` before ``u10``)."""
     return gid[0], int(gid[1:])

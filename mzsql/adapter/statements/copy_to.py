@@ -13,7 +13,6 @@ import stat
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -198,10 +197,6 @@ class CopyOut:
 
 
 # --- files ----------------------------------------------------------------------------------------
-
-
-class _Sink(Protocol):
-    def write(self, data: bytes, /) -> object: ...
 
 
 def _write(plan: p.CopyToPlan, desc: RelationDesc, rows: pa.Table, sink: io.BufferedIOBase) -> None:
