@@ -1,10 +1,12 @@
-"""Fast paths: queries that need no dataflow.
+"""How a planned query is answered: by a constant, a read of an index or of a shard, or a dataflow that is run once.
 
-Promise: detection only, as data; a plan of another shape is None and goes the standard way. The finishing is applied to the result
-as always.
+Promise: `peek_plan` decides, for EXPLAIN, which prints what it gives, and for whoever answers, alike; as data, nothing is read. The
+finishing is applied to the result as always.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import msgspec
 
@@ -20,6 +22,7 @@ from mzsql.transform.context import OptimizerContext
 from mzsql.transform.features import OptimizerFeatures
 from mzsql.transform.literal_constraints import literal_constraints
 from mzsql.transform.scalars import simplify
+from mzsql.transform.used_indexes import LOOKUP
 
 
 class ConstantPlan(msgspec.Struct, frozen=True, tag="constant"):
@@ -49,10 +52,41 @@ class PeekPersistPlan(msgspec.Struct, frozen=True, tag="peek_persist"):
     typ: RelationType
 
 
+class DataflowPlan(msgspec.Struct, frozen=True, tag="dataflow"):
+    """Run the dataflow, over the contents of what it imports.
+
+    Attributes:
+        lookups: of each index that is only looked into by literals, those keys; the others are read wholly.
+    """
+
+    lookups: Mapping[GlobalId, tuple[Row, ...]]
+
+
 FastPathPlan = ConstantPlan | PeekIndexPlan | PeekPersistPlan
+PeekPlan = FastPathPlan | DataflowPlan
 
 
-def fast_path(
+def peek_plan(
+    df: MirDataflow, finishing: RowSetFinishing | None, features: OptimizerFeatures
+) -> PeekPlan:
+    """How an optimized one-shot query is answered."""
+    found = _fast_path(df, finishing, features)
+    return DataflowPlan(_lookups(df)) if found is None else found
+
+
+def _lookups(df: MirDataflow) -> dict[GlobalId, tuple[Row, ...]]:
+    """The keys by which indexes are looked into that are used for nothing else."""
+    keys: dict[GlobalId, list[Row]] = {i.id: [] for i in df.index_imports if i.usages == (LOOKUP,)}
+    for built in df.objects:
+        for rel in mir.walk(built.plan):
+            if isinstance(rel, mir.Join) and isinstance(rel.implementation, mir.IndexedFilter):
+                found = rel.implementation
+                if found.index in keys:
+                    keys[found.index] += found.rows
+    return {gid: tuple(dict.fromkeys(rows)) for gid, rows in keys.items()}
+
+
+def _fast_path(
     df: MirDataflow, finishing: RowSetFinishing | None, features: OptimizerFeatures
 ) -> FastPathPlan | None:
     """The fast path of an optimized one-shot query, if it has one."""

@@ -29,7 +29,7 @@ from mzsql.lir import lower
 from mzsql.repr.errors import SqlError
 from mzsql.repr.types import BIGINT, BOOLEAN, DATE, INTEGER, TEXT, ColumnType, RelationType
 from mzsql.transform import IndexDesc, OptimizerContext, build_dataflow, optimize_dataflow
-from mzsql.transform.fast_path import fast_path
+from mzsql.transform.fast_path import peek_plan
 
 NAMES = {"u1": "pets", "u2": "owners", "u3": "visits", "u4": "pets_owner_idx"}
 TYPES = {
@@ -154,7 +154,7 @@ def test_redacted_hides_every_literal(ctx: OptimizerContext) -> None:
 
 def test_a_lookup_is_a_fast_path(ctx: OptimizerContext) -> None:
     five = Call("eq_integer", (Column(0), Literal(5, INTEGER)), BOOLEAN)
-    plan = fast_path(optimized(mir.Filter(PETS, (five,)), ctx), None, ctx.features)
+    plan = peek_plan(optimized(mir.Filter(PETS, (five,)), ctx), None, ctx.features)
     assert plan is not None
     assert explain_fast_path(plan, None, Names(), ExplainConfig()) == text(
         """

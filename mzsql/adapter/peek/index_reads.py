@@ -9,7 +9,7 @@ a large index reads, of the workers' files, only the row groups that may have th
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import pyarrow as pa
@@ -24,7 +24,9 @@ from mzsql.adapter.planning.planner import Planner
 from mzsql.catalog.objects import Index
 from mzsql.compute.arrangements import rangeable
 from mzsql.compute.dataflow import index_desc
+from mzsql.expr.scalar import Scalar
 from mzsql.lir.forms import arrangement_form
+from mzsql.lir.plan import IndexImport
 from mzsql.persist import ExpiredHandle, KeyRange, ShardFinalized, SinceViolation
 from mzsql.render.dataflow import render
 from mzsql.repr.datum import Row
@@ -84,19 +86,58 @@ class IndexReads:
             plan: which index, which keys.
             as_of: the time.
         """
-        item = self._env.catalog.state.items.get(plan.index_id)
-        if not isinstance(item, Index) or (plan.rows is not None and len(plan.rows) > MAX_KEYS):
+        found = self._found(plan.index_id, plan.key, plan.typ.arity, plan.rows, as_of)
+        if found is None:
             return None
-        layout = self._layout(item, plan)
+        layout, rows = found
+        names = [*(f"c{place}" for place in layout.permutation), "mz_diff"]
+        raw = [f"c{i}" for i in range(len(layout.permutation))]
+        return rows.select(names).rename_columns([*raw, "mz_diff"])
+
+    def arranged(
+        self,
+        imports: Sequence[IndexImport],
+        lookups: Mapping[GlobalId, Sequence[Row]],
+        as_of: Timestamp,
+    ) -> dict[GlobalId, pa.Table] | None:
+        """The rows of indexes as they are arranged: c0 … of the key, then the other columns, mz_diff; None where one is of no use.
+
+        Args:
+            imports: the indexes, as a plan imports them.
+            lookups: the keys that are wanted of some of them; of the others all rows are.
+            as_of: the time.
+        """
+        tables: dict[GlobalId, pa.Table] = {}
+        for index in imports:
+            arity = len(index.typ.columns)
+            found = self._found(index.id, index.key, arity, lookups.get(index.id), as_of)
+            if found is None:
+                return None
+            tables[index.id] = found[1].drop_columns(["mz_error"])
+        return tables
+
+    def _found(
+        self,
+        gid: GlobalId,
+        key: tuple[Scalar, ...],
+        arity: int,
+        rows: Sequence[Row] | None,
+        as_of: Timestamp,
+    ) -> tuple[Layout, pa.Table] | None:
+        """The rows of an index with some keys, or all of them, as they are stored; None where it is of no use."""
+        item = self._env.catalog.state.items.get(gid)
+        if not isinstance(item, Index) or (rows is not None and len(rows) > MAX_KEYS):
+            return None
+        layout = self._layout(item, key, arity)
         collection = self._collection(item, layout)
         if collection is None:
             return None
-        if plan.rows is not None and any(
+        if rows is not None and any(
             column.type.kind not in PLAIN for column in layout.columns[: layout.key_arity]
         ):
             return None
         try:
-            found = self._read(collection, layout, plan.rows, as_of)
+            found = self._read(collection, layout, rows, as_of)
         except (ShardFinalized, ExpiredHandle, UndefinedTable):
             # It was dropped, or is being filled anew.
             self._forget(collection)
@@ -106,13 +147,11 @@ class IndexReads:
             return None
         if found is None or found.column("mz_error").null_count < found.num_rows:
             return None
-        names = [*(f"c{place}" for place in layout.permutation), "mz_diff"]
-        raw = [f"c{i}" for i in range(len(layout.permutation))]
-        return found.select(names).rename_columns([*raw, "mz_diff"])
+        return layout, found
 
     # --- where it is --------------------------------------------------------------------------
 
-    def _layout(self, item: Index, plan: PeekIndexPlan) -> Layout:
+    def _layout(self, item: Index, key_exprs: tuple[Scalar, ...], arity: int) -> Layout:
         key = (item.id, item.version, self._env.workers(item.cluster))
         with self._lock:
             known = self._layouts.get(key)
@@ -120,7 +159,7 @@ class IndexReads:
             return known
         desc = self._planner.deployed(item).plan
         arranged = index_desc(item.id, desc, render(desc))
-        form = arrangement_form(plan.key, plan.typ.arity)
+        form = arrangement_form(key_exprs, arity)
         suffix = f"{arranged.fingerprint}/{self._env.workers(item.cluster)}/{self._env.build}"
         made = Layout(suffix, arranged.columns, arranged.key_arity, form.permutation)
         with self._lock:

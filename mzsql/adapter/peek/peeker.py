@@ -219,6 +219,13 @@ class Peeker:
             return self._row_wise(query, read, rows)
         return self._here(query, dict.fromkeys(query.inputs, rows))
 
+    def over_indexes(
+        self, query: PlannedQuery, arranged: Mapping[GlobalId, pa.Table], as_of: Timestamp
+    ) -> Generator[pa.Table] | None:
+        """The answer of a query whose inputs are complete, over the rows of indexes: c0 …, mz_diff; None where its inputs are too large."""
+        tables = self._inputs(query.inputs, as_of, {})
+        return None if tables is None else self._here(query, {**tables, **arranged})
+
     def _row_wise(self, query: PlannedQuery, read: RowRead, rows: pa.Table) -> Generator[pa.Table]:
         """A row-wise read of the rows of one collection that its conditions leave."""
         rows = narrowed(rows, read.conditions)

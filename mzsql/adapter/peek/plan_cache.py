@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 from sqlglot import expressions as exp
@@ -23,8 +23,9 @@ from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.expr.relation import Relation, RowSetFinishing
 from mzsql.expr.scalar import Literal, walk
-from mzsql.lir.plan import Constant
+from mzsql.lir.plan import Constant, IndexImport
 from mzsql.render.dataflow import finish, one_shot, summed
+from mzsql.repr.datum import Row
 from mzsql.repr.garbage import undisturbed
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType
@@ -75,6 +76,7 @@ class PlannedQuery:
         read: the query as a row-wise read of one collection, where that is known without its plan.
         lookup: what an index is to be asked for, where the plan is over the rows that it gives, without errors.
         constant: the answer, where that is known without its plan.
+        lookups: of indexes that the plan only looks into by literals, those keys.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class PlannedQuery:
         read: RowRead | None = None,
         lookup: PeekIndexPlan | None = None,
         constant: Constant | None = None,
+        lookups: Mapping[GlobalId, tuple[Row, ...]] | None = None,
     ) -> None:
         self._make = make
         self._planned: Planned | None = None
@@ -92,6 +95,7 @@ class PlannedQuery:
         self.finishing = finishing
         self.columns = columns
         self.lookup = lookup
+        self.lookups = lookups or {}
         self._constant = constant
         self.read = read
         if read is None and constant is None:
@@ -122,6 +126,13 @@ class PlannedQuery:
             return ()
         return tuple(source.id for source in self.planned.plan.source_imports)
 
+    @property
+    def indexes(self) -> tuple[IndexImport, ...]:
+        """The indexes whose rows its plan is over; none where it is answered without that."""
+        if self.read is not None or self._constant is not None or self.lookup is not None:
+            return ()
+        return self.planned.plan.index_imports
+
     @undisturbed()
     def statement(
         self, errors_in: Callable[[GlobalId], bool], *, ordered: bool = True
@@ -137,7 +148,11 @@ class PlannedQuery:
             if self.lookup is not None:
                 rendered = one_shot(self.planned.plan, errors_in=lambda _: False)
             else:
-                rendered = one_shot(self.planned.plan, errors_in=errors_in)
+                # An index that holds errors is not read.
+                own = {index.id for index in self.indexes}
+                rendered = one_shot(
+                    self.planned.plan, errors_in=lambda gid: gid not in own and errors_in(gid)
+                )
             ast, loops = rendered.rendered(Engine.DUCKDB)
             ast = self.finish(ast, Engine.DUCKDB, ordered=ordered)
             inputs = tuple(one.id for one in rendered.inputs)

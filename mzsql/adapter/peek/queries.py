@@ -46,7 +46,7 @@ from mzsql.repr.errors import InvalidParameter, Unsupported
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType, RelationDesc, SqlType
-from mzsql.transform.fast_path import PeekIndexPlan, fast_path, index_lookup
+from mzsql.transform.fast_path import DataflowPlan, PeekIndexPlan, index_lookup, peek_plan
 from mzsql.transform.scalars import simplify
 
 #: When this process began, in microseconds since 1970.
@@ -297,11 +297,13 @@ class Queries:
                     return self._over_index(found, query.finishing, query.input_types)
             planned = self.plan(relation, cluster=cluster, value=value)
             finishing, columns = query.finishing, query.input_types
-            if cluster is not None:
-                fast = fast_path(planned.mir, finishing, self._planner.features())
-                if isinstance(fast, PeekIndexPlan):
-                    return self._over_index(fast, finishing, columns)
-            return PlannedQuery(lambda: planned, finishing, columns)
+            if cluster is None:
+                return PlannedQuery(lambda: planned, finishing, columns)
+            peek = peek_plan(planned.mir, finishing, self._planner.features())
+            if isinstance(peek, PeekIndexPlan):
+                return self._over_index(peek, finishing, columns)
+            lookups = peek.lookups if isinstance(peek, DataflowPlan) else None
+            return PlannedQuery(lambda: planned, finishing, columns, lookups=lookups)
 
         if value is not None:
             return make()
@@ -448,19 +450,32 @@ class Queries:
                 rows = (named(one, query.desc, spelled=spelled) for one in found)
                 yield Flowing(rows, query.desc, ts, self.base_tables(inputs))
 
-    def _by_index(
-        self, session: Session, relation: Relation, query: hir.Query, at: Timestamp
+    def _by_indexes(
+        self,
+        session: Session,
+        relation: Relation,
+        query: hir.Query,
+        at: Timestamp,
+        value: Callable[[str, SqlType], Datum] | None,
     ) -> Generator[pa.Table] | None:
-        """The answer out of an index of the session's cluster; None where none is of use."""
+        """The answer by a plan that reads indexes of the session's cluster; None where there is none, or one is of no use at this time.
+
+        Then the query goes without indexes, over what they are on: nobody waits for an index.
+        """
         cluster = session.get("cluster")
         if not self._indexed(cluster) & self._named(relation):
             return None
-        planned = self.planned(relation, query, cluster=cluster)
-        lookup = planned.lookup
-        if lookup is None:
+        planned = self.planned(relation, query, cluster=cluster, value=value)
+        if planned.lookup is not None:
+            rows = self.indexes.rows(planned.lookup, at)
+            return None if rows is None else self._peeker.look_up(planned, rows)
+        arranged = None
+        if planned.indexes:
+            arranged = self.indexes.arranged(planned.indexes, planned.lookups, at)
+        if arranged is None:
             return None
-        rows = self.indexes.rows(lookup, at)
-        return None if rows is None else self._peeker.look_up(planned, rows)
+        self._peeker.wait(planned.inputs, at, session.timeout)
+        return self._peeker.over_indexes(planned, arranged, at)
 
     def _indexed(self, cluster: str) -> frozenset[GlobalId]:
         """What has an index in a cluster."""
@@ -513,10 +528,10 @@ class Queries:
     ) -> Generator[pa.Table]:
         at = 0 if ts is None else ts
         planned = None
+        found = None if overlay else self._by_indexes(session, relation, query, at, value)
+        if found is not None:
+            return found
         if value is None:
-            found = None if overlay else self._by_index(session, relation, query, at)
-            if found is not None:
-                return found
             # What was written is laid over inputs by an engine; literals have none.
             planned = self._direct(relation, query, literals_only=bool(overlay))
         if planned is None:

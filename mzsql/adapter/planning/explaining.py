@@ -51,7 +51,7 @@ from mzsql.repr.errors import InternalError, Unsupported
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationDesc
 from mzsql.transform.cardinality import Statistics, no_statistics
-from mzsql.transform.fast_path import fast_path
+from mzsql.transform.fast_path import DataflowPlan, peek_plan
 
 QUERY = GlobalId("t1")
 _TITLES = {
@@ -350,9 +350,9 @@ def _planned_text(
         raise _unsupported_format(plan)
     finishing = subject.finishing
     if finishing is not None and not config.no_fast_path:
-        fast = fast_path(planned.mir, finishing, planner.features())
-        if fast is not None:
-            return explain_fast_path(fast, finishing, names, config, frame)
+        peek = peek_plan(planned.mir, finishing, planner.features())
+        if not isinstance(peek, DataflowPlan):
+            return explain_fast_path(peek, finishing, names, config, frame)
     if physical:
         return explain_lir(planned.plan, finishing, names, config, frame)
     return explain_mir(
