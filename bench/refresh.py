@@ -71,6 +71,8 @@ def refreshes(connection: Any, view: str, since: Any) -> list[tuple[Any, ...]]:
 def prepare(folder: Path, scale: float) -> Any:
     generate(folder / "tpch", scale)
     connection = mzsql.connect(str(folder / "env"))
+    # Long enough for a hydration on a machine that others use too.
+    connection.execute("SET statement_timeout = '20 min'")
     cursor = connection.cursor()
     for step in shipped_steps("quickstart.sql"):
         if step.title in ("tables", "load", "views"):

@@ -9,6 +9,7 @@ waits, for seconds at most, until the JVM is there to be ended; where it is not 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import shutil
 import subprocess
@@ -135,4 +136,7 @@ class Launch:
             warnings.simplefilter("ignore", RuntimeWarning)
             self._process.terminate()
             self._over.wait(_EXIT_SECONDS)
+            # What it is still writing would be in the way of removing it.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_EXIT_SECONDS)
         shutil.rmtree(self._scratch, ignore_errors=True)

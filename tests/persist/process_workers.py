@@ -116,6 +116,10 @@ def _append(
                     )
                 except UpperMismatch as mismatch:
                     upper = mismatch.current or 0
+                except ExpiredHandle:
+                    # Who was stopped, or got no time, for longer than its lease begins anew; what it was about to append is not there.
+                    write = client.open_writer(shard_id)
+                    upper = write.fetch_upper() or 0
                 else:
                     upper += 1
                     break
