@@ -36,7 +36,7 @@ from mzsql.catalog.objects import (
 from mzsql.catalog.state import CatalogState
 from mzsql.persist import PersistClient
 
-#: The format of an environment; a higher one is refused.
+#: The format of an environment, in its marker and its catalog; a higher one is refused. Read where it is, so that there is one.
 FORMAT_VERSION = 1
 
 T = TypeVar("T")

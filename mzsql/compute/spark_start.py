@@ -133,6 +133,8 @@ class Launch:
         if not self._over.is_set() and self._process is not None:
             # Nobody is to hear that the other end of the connection has gone.
             logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+            # It speaks as the root logger, too.
+            logging.getLogger().addFilter(lambda record: "py4j" not in record.pathname)
             warnings.simplefilter("ignore", RuntimeWarning)
             self._process.terminate()
             self._over.wait(_EXIT_SECONDS)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from mzsql.catalog.durable import FORMAT_VERSION
+from mzsql.catalog import durable
 from mzsql.location import Blob, local_url, shown_url
 from mzsql.location.directories import make_directory
 from mzsql.location.privacy import close_to_others, make_file, warn_if_open
@@ -101,9 +101,9 @@ def read_marker(directory: Path) -> Marker | None:
 
 def refuse_newer(version: int, where: str) -> None:
     """EnvironmentRefused where a format is newer than this program's."""
-    if version > FORMAT_VERSION:
+    if version > durable.FORMAT_VERSION:
         raise EnvironmentRefused(
-            f"{where} was written by a newer mzsql: its format is {version}, this one knows up to {FORMAT_VERSION}",
+            f"{where} was written by a newer mzsql: its format is {version}, this one knows up to {durable.FORMAT_VERSION}",
             hint="Upgrade mzsql to open it.",
         )
 
@@ -147,7 +147,7 @@ def in_directory(path: str | os.PathLike[str], *, create: bool) -> Locations:
     else:
         if not create:
             raise EnvironmentRefused(f"{directory} is not an mzsql environment")
-        marker = Marker(str(uuid.uuid4()), FORMAT_VERSION, time.time_ns() // 1_000_000)
+        marker = Marker(str(uuid.uuid4()), durable.FORMAT_VERSION, time.time_ns() // 1_000_000)
         try:
             make_directory(directory)
             if not any(directory.iterdir()):

@@ -13,9 +13,10 @@ import msgspec
 
 from mzsql.adapter.environment.leader import this_process
 from mzsql.adapter.environment.locations import Locations, check_blob, mark_blob, refuse_newer
+from mzsql.catalog import durable
 from mzsql.catalog.change import Change
 from mzsql.catalog.commands.deployments import bootstrap, check_generation, promote
-from mzsql.catalog.durable import FORMAT_VERSION, DurableCatalog
+from mzsql.catalog.durable import DurableCatalog
 from mzsql.catalog.objects import SIZES, Meta
 from mzsql.catalog.state import CatalogState
 from mzsql.location import Blob, default_registry
@@ -90,7 +91,7 @@ def check_entry(
         check_blob(blob, locations, meta.environment_id, marked=meta.blob_marked)
     fresh = Meta(
         environment_id=locations.environment_id or str(uuid.uuid4()),
-        format_version=FORMAT_VERSION,
+        format_version=durable.FORMAT_VERSION,
         wal_shard=persist.new_shard_id(),
         cache_shard=persist.new_shard_id(),
         created_at=now,
