@@ -105,8 +105,9 @@ def result_kind(func: ScalarFunc) -> str | None:
 
 @functools.cache
 def callable_functions() -> tuple[ScalarFunc, ...]:
-    """Every function that a statement can call, by key."""
-    return tuple(f for f in functions.all_scalars() if f.key not in INTERNAL)
+    """Every function that a statement can call, by key; what only plans call has a name of several words."""
+    found = functions.all_scalars()
+    return tuple(f for f in found if f.key not in INTERNAL and " " not in f.name)
 
 
 @functools.cache

@@ -180,6 +180,7 @@ class Maintained:
         """Drop what the plan before has made."""
         if self._schemas:
             self.worlds.both(f"DROP SCHEMA IF EXISTS m{self._schemas} CASCADE")
+            self.worlds.both("SET search_path = public")
 
     def change(self, statements: Sequence[str], *, common: bool = False) -> bool:
         """Make a change; whether it could be made. `common`: in PostgreSQL too, where it has to succeed."""
