@@ -1,15 +1,14 @@
 """jsonb's canonical text, made of a literal.
 
 Promise: no blanks, keys in the order of their bytes and each once (the last value given), numbers in plain notation without zeros at the
-end; exactly what `mzsql.expr.functions.jsonb_text` makes in SQL, but with all 39 digits of a number. For what stands in a statement, not
-for rows of data.
+end; exactly what `mzsql.expr.functions.jsonb_text` makes in SQL. For what stands in a statement, not for rows of data.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, InvalidOperation
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_DOWN, Context, Decimal, InvalidOperation
 from typing import Any, NoReturn
 
 from mzsql.repr.errors import DataError
@@ -17,11 +16,12 @@ from mzsql.repr.errors import DataError
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 #: How deeply a document may nest.
 MAX_DEPTH = 128
-_DIGITS = 39
-#: More digits behind the point are not written out.
-_WRITTEN_DIGITS = 1000
-_LEAST = Decimal(1).scaleb(-_WRITTEN_DIGITS)
-_WIDE = Context(prec=_WRITTEN_DIGITS + 2 * _DIGITS, Emin=MIN_EMIN, Emax=MAX_EMAX)
+#: A number has so many digits before its point at most, as a numeric.
+DIGITS = 39
+#: More digits behind the point are cut off.
+WRITTEN_DIGITS = 1000
+_LEAST = Decimal(1).scaleb(-WRITTEN_DIGITS)
+_WIDE = Context(prec=WRITTEN_DIGITS + 2 * DIGITS, rounding=ROUND_DOWN, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 
 def canonical(text: str) -> str:
@@ -119,16 +119,16 @@ def _string(value: str, text: str) -> str:
 def _number(value: Decimal, text: str) -> str:
     _, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
-    if exponent < -_WRITTEN_DIGITS:
+    if exponent < -WRITTEN_DIGITS:
         # Written out it might fill the memory; as a numeric, it has no more digits behind its point than there are.
-        value = value.quantize(_LEAST, context=_WIDE) if value.adjusted() < _DIGITS else value
+        value = value.quantize(_LEAST, context=_WIDE) if value.adjusted() < DIGITS else value
         _, digits, exponent = value.as_tuple()
         assert isinstance(exponent, int)
     whole = max(len(digits) + exponent, 0) if any(digits) else 0
-    if whole > _DIGITS or (
-        whole == _DIGITS and len("".join(map(str, digits)).rstrip("0")) > _DIGITS
-    ):
-        detail = f'"{text.strip()}" is out of range for type numeric: exceeds maximum precision {_DIGITS}'
+    if whole > DIGITS or (whole == DIGITS and len("".join(map(str, digits)).rstrip("0")) > DIGITS):
+        detail = (
+            f'"{text.strip()}" is out of range for type numeric: exceeds maximum precision {DIGITS}'
+        )
         raise DataError(
             f'invalid input syntax for type jsonb: {detail} at line 1 column {len(text)}: "{text}"',
             sqlstate="22P02",

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from mzsql.adapter.peek.results import as_columns
 from mzsql.adapter.session.prepared import PreparedStatements
-from mzsql.adapter.session.session import READ_ONLY, Session, Transaction
+from mzsql.adapter.session.session import Session, Transaction
 from mzsql.adapter.statements.copy_to import CopyOut, check_allowed, to_files
 from mzsql.adapter.statements.cursors import Cursors
 from mzsql.adapter.statements.result import Result
@@ -117,9 +117,7 @@ class Streams:
             )
         self._cursors.close(session, None)
         self._prepared.deallocate(session, None)
-        for name in session.names():
-            if name not in READ_ONLY:
-                session.set(name, None)
+        session.reset_all()
         return Result("DISCARD ALL")
 
     def _copy_to(self, session: Session, transaction: Transaction, plan: p.CopyToPlan) -> Result:

@@ -13,9 +13,12 @@ from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.declare import Ast, of
 from mzsql.expr.functions.table import Engine
 from mzsql.repr.errors import Unsupported
+from mzsql.repr.jsonb import DIGITS, WRITTEN_DIGITS
 from mzsql.repr.types import SqlType
 
 _PIECES = '"(?:[^"\\\\]|\\\\.)*"|[\\[\\]{},:]|[^\\[\\]{},:"\\s]+'
+#: An exponent is as good as this one if it is larger.
+_FAR = 1_000_000_000
 _TEXTS = SqlType("array", element=of("text"))
 
 
@@ -132,14 +135,82 @@ def object_of(pairs: Ast, depth: str = "0") -> Ast:
 def _scalar(token: Ast) -> Ast:
     """A string or a number in its canonical form."""
     number = s.matches(token, "^-?[0-9].*[.eE]", Engine.DUCKDB)
-    plain = s.string(s.try_cast_to(token, s.decimal_type(38, 18)))
-    trimmed = s.call("RTRIM", s.call("RTRIM", plain, s.text("0")), s.text("."))
     return s.case(
         (s.call("STARTS_WITH", token, s.text('"')), quoted(unquoted(token))),
-        (number, s.coalesce(trimmed, token)),
+        (number, _plain(token)),
         (s.eq(token, s.text("-0")), s.text("0")),
         otherwise=token,
     )
+
+
+def _plain(token: Ast) -> Ast:
+    """A number in plain notation, all its digits kept but those that `mzsql.repr.jsonb` does not keep either."""
+    digits, place = s.variable("jn0"), s.variable("jn1")
+    whole = s.call("SUBSTR", digits, s.num(1), place)
+    whole = s.call("LTRIM", s.call("RPAD", whole, s.integer(place), s.text("0")), s.text("0"))
+    whole = s.case((s.gt(place, s.num(0)), whole), otherwise=s.text(""))
+    zeros = s.call("REPEAT", s.text("0"), s.sub(s.num(0), place))
+    behind = s.case(
+        (s.gt(place, s.num(0)), s.call("SUBSTR", digits, s.add(place, s.num(1)))),
+        otherwise=s.concat(zeros, digits),
+    )
+    behind = s.call("SUBSTR", behind, s.num(1), s.num(WRITTEN_DIGITS))
+    behind = s.call("RTRIM", behind, s.text("0"))
+    fraction, integral = s.variable("jn2"), s.variable("jn3")
+    sign = s.case((s.call("STARTS_WITH", token, s.text("-")), s.text("-")), otherwise=s.text(""))
+    point = s.case((s.neq(fraction, s.text("")), s.concat(s.text("."), fraction)))
+    shown = s.concat(
+        sign,
+        s.coalesce(s.nullif(integral, s.text("")), s.text("0")),
+        s.coalesce(point, s.text("")),
+    )
+    nothing = s.and_(s.eq(fraction, s.text("")), s.eq(integral, s.text("")))
+    made = s.case((nothing, s.text("0")), otherwise=shown)
+    made = s.let(whole, "jn3", s.let(behind, "jn2", made, Engine.DUCKDB), Engine.DUCKDB)
+    # Further away there is nothing but zeros, or `is_document` has refused it.
+    bounded = s.at_most(
+        s.at_least(_place(token), s.num(-WRITTEN_DIGITS - 1)), s.num(WRITTEN_DIGITS)
+    )
+    return s.let(_digits(token), "jn0", s.let(bounded, "jn1", made, Engine.DUCKDB), Engine.DUCKDB)
+
+
+def _group(token: Ast, pattern: str) -> Ast:
+    return s.call("REGEXP_EXTRACT", token, s.text(pattern), s.num(1))
+
+
+def _digits(token: Ast) -> Ast:
+    """The digits of a number, without its point and its exponent."""
+    return s.concat(_group(token, "^-?([0-9]+)"), _group(token, "[.]([0-9]+)"))
+
+
+def _place(token: Ast) -> Ast:
+    """Behind how many of its digits a number's point stands, its exponent heeded; of an exponent beyond counting as far as can be said."""
+    exponent = _group(token, "[eE][+]?(-?[0-9]+)$")
+    negative = s.call("STARTS_WITH", exponent, s.text("-"))
+    far = s.case((negative, s.num(-_FAR)), otherwise=s.num(_FAR))
+    counted = s.try_cast_to(s.nullif(exponent, s.text("")), s.typed(exp.DType.BIGINT))
+    counted = s.at_most(s.at_least(s.coalesce(counted, far), s.num(-_FAR)), s.num(_FAR))
+    by = s.case((s.eq(exponent, s.text("")), s.num(0)), otherwise=counted)
+    return s.add(s.call("LENGTH", _group(token, "^-?([0-9]+)")), by)
+
+
+def _too_large(token: Ast) -> Ast:
+    """Whether a number has more digits than a numeric before its point, or an exponent that nobody counts to."""
+    digits, kept = s.variable("jw0"), s.variable("jw1")
+    leading = s.sub(s.call("LENGTH", digits), s.call("LENGTH", kept))
+    whole = s.sub(_place(token), leading)
+    written = s.call("LENGTH", s.call("RTRIM", kept, s.text("0")))
+    large = s.or_(
+        s.gt(whole, s.num(DIGITS)),
+        s.and_(s.eq(whole, s.num(DIGITS)), s.gt(written, s.num(DIGITS))),
+    )
+    large = s.and_(s.neq(kept, s.text("")), large)
+    significant = s.call("LTRIM", digits, s.text("0"))
+    beyond = s.matches(token, "[eE][+-]?0*[1-9][0-9]{18}", Engine.DUCKDB)
+    found = s.let(
+        _digits(token), "jw0", s.let(significant, "jw1", large, Engine.DUCKDB), Engine.DUCKDB
+    )
+    return s.or_(beyond, found)
 
 
 def _closed(stack: Ast, opening: str, *, strip: bool) -> Ast:
@@ -194,4 +265,10 @@ def is_document(text: Ast) -> Ast:
         "REGEXP_REPLACE", text, s.text('"(?:[^"\\\\]|\\\\.)*"'), s.text('""'), s.text("g")
     )
     lenient = s.matches(bare, ",\\s*[\\]}]|[nN][aA]N|[iI]nf", Engine.DUCKDB)
-    return s.and_(s.call("JSON_VALID", text), s.not_(lenient))
+    tokens = s.call("REGEXP_EXTRACT_ALL", bare, s.text("-?[0-9][^\\[\\]{},:\\s]*"))
+    large = s.call("LIST_FILTER", tokens, s.lambda_(("jw2",), _too_large(s.variable("jw2"))))
+    wide = s.and_(
+        s.matches(bare, f"[0-9]{{{DIGITS}}}|[0-9][eE]", Engine.DUCKDB),
+        s.gt(s.call("LEN", large), s.num(0)),
+    )
+    return s.and_(s.call("JSON_VALID", text), s.not_(lenient), s.not_(wide))
