@@ -9,7 +9,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 # Many tests of every day wait more than they work; those that take longer mind how long they wait.
 JOBS ?= 3
-LONG_JOBS ?= 3
+LONG_JOBS ?= 2
 SOAK ?=
 FRESH ?=
 MUTATE ?=
