@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import duckdb
 import pytest
+from tpch_answers import check, loaded
 from tpch_scripts import NAMES, TABLES, query_of, script
 
 import mzsql
@@ -48,43 +47,11 @@ def other(files: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     made.close()
 
 
-def _loaded(con: mzsql.Connection, files: Path) -> mzsql.Connection:
-    con.execute("SET statement_timeout = '10 min'")
-    con.execute(script("schema"))
-    for table in TABLES:
-        con.execute(f"COPY {table} FROM '{files / table}.parquet' (FORMAT PARQUET)")
-    return con
-
-
 @pytest.fixture(scope="module")
 def con(tmp_path_factory: pytest.TempPathFactory, files: Path) -> Iterator[mzsql.Connection]:
     """An environment without Spark."""
     with mzsql.connect(tmp_path_factory.mktemp("tpch") / "env") as made:
-        yield _loaded(made, files)
-
-
-def _near(a: Any, b: Any) -> bool:
-    """Equal, but for the last digits of averages, which DuckDB computes in binary."""
-    if isinstance(a, int | float | Decimal) and isinstance(b, int | float | Decimal):
-        return math.isclose(float(a), float(b), rel_tol=1e-9)
-    return str(a) == str(b)
-
-
-def _exact(row: tuple[Any, ...]) -> list[str]:
-    """What of a row is the same to the last digit in both: a year is an integer here and a numeric there."""
-    return [
-        str(int(value)) if isinstance(value, int | float | Decimal) else str(value)
-        for value in row
-        if not isinstance(value, float | Decimal) or float(value).is_integer()
-    ]
-
-
-def _check(name: str, mine: list[tuple[Any, ...]], theirs: list[tuple[Any, ...]]) -> None:
-    assert len(mine) == len(theirs), name
-    # Texts, dates and whole numbers tell the rows of every answer apart.
-    mine, theirs = (sorted(rows, key=_exact) for rows in (mine, theirs))
-    for left, right in zip(mine, theirs, strict=True):
-        assert all(map(_near, left, right)), (name, left, right)
+        yield loaded(made, files)
 
 
 @pytest.mark.long
@@ -94,7 +61,7 @@ def test_a_query_asked_once(
 ) -> None:
     mine = [tuple(row) for row in con.execute(query_of(name)).fetchall()]
     theirs = other.execute(query_of(name)).fetchall()
-    _check(name, mine, theirs)
+    check(name, mine, theirs)
 
 
 @pytest.mark.spark
@@ -107,7 +74,7 @@ def test_all_of_them_as_views(tmp_path: Path, files: Path, spark: SparkSession) 
             f"CREATE TABLE {table} AS SELECT * FROM read_parquet('{files / table}.parquet')"
         )
     with mzsql.connect(tmp_path / "env", spark=spark) as con:
-        _loaded(con, files)
+        loaded(con, files)
         for name in NAMES:
             con.execute(script(name))
         for statement in ("", *_CHANGES):
@@ -117,6 +84,6 @@ def test_all_of_them_as_views(tmp_path: Path, files: Path, spark: SparkSession) 
             if statement in ("", _CHANGES[-1]):
                 for name in NAMES:
                     mine = con.execute(f"SELECT * FROM q{int(name[1:])}").fetchall()
-                    _check(
+                    check(
                         name, [tuple(row) for row in mine], duck.execute(query_of(name)).fetchall()
                     )
