@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from commit_kit import (
 from mzsql.adapter.session.session import Session
 from mzsql.catalog.commands.items import drop_items
 from mzsql.location import Determinate, Indeterminate
+from mzsql.persist.machine import Shard
 from mzsql.repr.errors import (
     CommitOutcomeUnknown,
     QueryCanceled,
@@ -123,8 +125,17 @@ def test_an_insert_of_values_asks_the_oracle_for_no_read_timestamp(place: Place)
     assert place.rows("SELECT * FROM t") == [(1, "x", 2), (2, "x", 2)]
 
 
-def test_threads_that_look_at_the_catalog_at_once_share_a_look(place: Place) -> None:
+def test_threads_that_look_at_the_catalog_at_once_share_a_look(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     looks: list[str] = []
+    asking: list[Shard] = []
+    fetch = Shard._in_turn
+
+    def counted(own: Shard, *args: Any) -> Any:
+        asking.append(own)
+        return fetch(own, *args)
+
     gate = Gate()
 
     def around(operation: str, act: Callable[[], Any]) -> Any:
@@ -135,13 +146,17 @@ def test_threads_that_look_at_the_catalog_at_once_share_a_look(place: Place) -> 
 
     around_consensus(place.env, around)
     gate.shut()
-    threads = [_started(place.env.sync) for _ in range(16)]
+    first = _started(place.env.sync)
     assert gate.reached.wait(HANG)
-    time.sleep(0.3)  # for the others to ask too
+    monkeypatch.setattr(Shard, "_in_turn", counted)
+    before = len(looks)
+    rest = [_started(place.env.sync) for _ in range(15)]
+    _wait_for(lambda: max(map(asking.count, asking), default=0) == 15)
     gate.open()
-    for one in threads:
+    for one in (first, *rest):
         assert not isinstance(one(), BaseException)
-    assert len(looks) <= 6
+    # One look more, of those that came while the first was under way: its head, and what is new.
+    assert len(looks) - before <= 5
 
 
 # --- who is told what -----------------------------------------------------------------------------
@@ -214,7 +229,12 @@ def test_ctrl_c_ends_only_the_statement_of_its_own_session(place: Place) -> None
         _started(lambda n=n: place.run(f"INSERT INTO t VALUES ({n})", Session())) for n in (2, 3)
     ]
     _wait_for(lambda: len(place.coordinator.commits._queue) == 2)
-    ctrl_c = threading.Timer(0.1, _press_ctrl_c)
+
+    def press() -> None:
+        _wait_for(lambda: len(place.coordinator.commits._queue) == 3)
+        _press_ctrl_c()
+
+    ctrl_c = threading.Thread(target=press)
     ctrl_c.start()
     with pytest.raises(KeyboardInterrupt):
         place.run("INSERT INTO t VALUES (9)")
@@ -227,18 +247,27 @@ def test_ctrl_c_ends_only_the_statement_of_its_own_session(place: Place) -> None
 def test_ctrl_c_during_the_append_tells_that_it_was_committed(place: Place) -> None:
     place.run("CREATE TABLE t (a int)")
     gate = gate_before_appends(place.env)
+    came = threading.Event()
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        came.set()
+        signal.default_int_handler(number, frame)
 
     def press() -> None:
         assert gate.reached.wait(HANG)
         _press_ctrl_c()
-        time.sleep(0.1)
+        assert came.wait(HANG)
         gate.open()
 
     ctrl_c = threading.Thread(target=press)
-    ctrl_c.start()
-    with pytest.raises(KeyboardInterrupt) as raised:
-        place.run("INSERT INTO t VALUES (1)")
-    ctrl_c.join()
+    handler = signal.signal(signal.SIGINT, interrupt)
+    try:
+        ctrl_c.start()
+        with pytest.raises(KeyboardInterrupt) as raised:
+            place.run("INSERT INTO t VALUES (1)")
+        ctrl_c.join()
+    finally:
+        signal.signal(signal.SIGINT, handler)
     assert "committed at" in raised.value.__notes__[0]
     assert place.rows("SELECT a FROM t") == [(1,)]
 

@@ -79,10 +79,13 @@ class Requests:
 
     def watch(self, seconds: float = WINDOW) -> float:
         """Count from nothing for a while; how long that was, in seconds."""
-        self.counts.clear()
         begun = time.monotonic()
+        self.counts.clear()
         time.sleep(seconds)
-        return time.monotonic() - begun
+        counted = self.counts.copy()
+        took = time.monotonic() - begun  # no less than what was counted in
+        self.counts = counted
+        return took
 
     def settle(self) -> None:
         """Wait until nothing was asked for two seconds."""

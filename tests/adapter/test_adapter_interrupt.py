@@ -92,7 +92,9 @@ def test_what_was_registered_is_not_called_after_its_block() -> None:
     calls: list[int] = []
     with interrupt.on_interrupt(lambda: calls.append(1)):
         pass
-    time.sleep(0.05)
+    later = threading.Event()  # alarms are raised in order, on one thread
+    ALARMS.add(time.monotonic() + 0.02, later.set)
+    assert later.wait(HANG)
     interrupt.cancel()
     assert calls == []
 

@@ -330,8 +330,10 @@ def test_closing_in_another_thread_ends_a_fetch(t):
 
     thread = threading.Thread(target=fetch)
     thread.start()
-    time.sleep(0.3)
-    assert thread.is_alive()
+    end = time.monotonic() + WAIT
+    while not cursor._stream.busy:
+        assert time.monotonic() < end
+        time.sleep(0.001)
     t.close()
     thread.join(WAIT)
     assert not thread.is_alive()

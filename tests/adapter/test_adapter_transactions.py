@@ -51,6 +51,13 @@ def _until(true: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
+def _alarms_until(seconds: float) -> None:
+    """Wait until every alarm that falls due within so many seconds from now has been raised: they are, in order, on one thread."""
+    raised = threading.Event()
+    ALARMS.add(time.monotonic() + seconds, raised.set)
+    assert raised.wait(HANG)
+
+
 def _fails(shared: Place, session: Session, text: str, message: str, sqlstate: str) -> None:
     with pytest.raises(SqlError) as raised:
         shared.run(text, session)
@@ -524,9 +531,9 @@ def test_a_busy_session_and_one_without_a_transaction_are_not_idle(
 ) -> None:
     shared.run("SET idle_in_transaction_session_timeout = '30 ms'", session)
     shared.run("SELECT 1", session)
-    time.sleep(0.1)
+    _alarms_until(0.03)
     shared.run("SELECT 1", session)
     shared.run("SET idle_in_transaction_session_timeout = 0", session)
     shared.run("BEGIN", session)
-    time.sleep(0.1)
+    _alarms_until(0.03)
     shared.run("COMMIT", session)

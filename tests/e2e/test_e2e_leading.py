@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import mzsql
+from mzsql.adapter.environment import leader as leader_module
 from mzsql.adapter.environment.leader import LEASE_MS
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 
 #: Added to a stated time: how long a busy machine may take to look and to set dataflows up.
-SLACK = 30.0
+SLACK = 120.0
 
 #: Executes each line of its stdin, and prints what it gives; ``leads`` prints whether it leads.
 SERVING = """
@@ -105,8 +106,13 @@ def leads_within(con: mzsql.Connection, seconds: float) -> None:
 
 
 def test_a_leader_that_is_killed_is_replaced_at_once(
-    env: str, spark: SparkSession, serve: Callable[..., Serving]
+    env: str,
+    spark: SparkSession,
+    serve: Callable[..., Serving],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # Whoever waits here would wait for an hour for a lease to run out.
+    monkeypatch.setattr(leader_module, "LEASE_MS", 3_600_000)
     leader = serve()
     make(leader)
     with mzsql.connect(env, spark=spark) as con:
@@ -116,7 +122,7 @@ def test_a_leader_that_is_killed_is_replaced_at_once(
         assert con.execute("SELECT count(*) FROM sums").fetchall() == [(3,)]
         leader.signal(signal.SIGKILL)
         leader.process.wait()
-        leads_within(con, SLACK / 2)
+        leads_within(con, SLACK)
         con.execute("INSERT INTO t VALUES (3, 4)")
         assert con.execute("SELECT s FROM sums WHERE k = 3").fetchall() == [(7,)]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -130,28 +129,50 @@ def test_file_refuses_a_root_that_is_a_file(tmp_path):
 
 
 _WRITER = """
-import sys
+import os, signal, sys
 from mzsql.location.file import FileBlob
 blob = FileBlob(sys.argv[1])
-n = 0
-while True:
+calls = ("open", "write", "fsync", "close", "rename")
+
+def write(n):
     for key in range(4):
-        blob.set(f"k/{key}", bytes([n % 251]) * 3_000_000)
-    n += 1
-    print(n, flush=True)
+        blob.set(f"k/{key}", bytes([n]) * 3_000_000)
+
+def before(real, left):
+    def act(*args, **more):
+        left[0] -= 1
+        if left[0] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*args, **more)
+    return act
+
+write(0)
+for moment in range(1, 1000):
+    child = os.fork()
+    if child == 0:
+        left = [moment]
+        for name in calls:
+            setattr(os, name, before(getattr(os, name), left))
+        write(moment % 251)
+        os._exit(0)
+    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
+        break
+    print("killed", flush=True)
+    sys.stdin.readline()
 """
 
 
 def test_file_survives_sigkill(tmp_path):
-    """Wherever the writer is killed, only whole objects are listed."""
-    for delay in (0.0, 0.007, 0.013):
-        process = subprocess.Popen(
-            [sys.executable, "-c", _WRITER, str(tmp_path)], stdout=subprocess.PIPE
-        )
-        process.stdout.readline()
-        time.sleep(delay)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+    """Before whichever call of the system the writer is killed, only whole objects are listed."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _WRITER, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    kills = 0
+    while process.stdout.readline() == "killed\n":
+        kills += 1
         blob = FileBlob(tmp_path)
         listed = dict(blob.list_keys_and_metadata(""))
         assert set(listed) == {f"k/{i}" for i in range(4)}
@@ -159,6 +180,11 @@ def test_file_survives_sigkill(tmp_path):
             value = blob.get(key)
             assert size == len(value) == 3_000_000
             assert value == value[:1] * 3_000_000
+        process.stdin.write("go on\n")
+        process.stdin.flush()
+    process.stdin.close()
+    assert process.wait() == 0
+    assert kills >= 4 * 4
 
 
 @pytest.mark.parametrize("days", [-400, 0, 400])

@@ -155,7 +155,7 @@ def build(node, place, entries, contents):
     for name, child in found.items():
         target = place / name
         if child.directory:
-            target.mkdir()
+            target.mkdir(0o700)
             build(child, target, entries, contents)
         else:
             data = child.synced if contents == "synced" else child.now
@@ -191,7 +191,7 @@ def check(disk, tmp_path, values):
             for contents in ("synced", "now", "torn"):
                 points += 1
                 place = tmp_path / f"crash-{points}"
-                place.mkdir()
+                place.mkdir(0o700)
                 build(root, place, entries, contents)
                 found = objects(place)
                 losses += [
@@ -210,7 +210,7 @@ def check(disk, tmp_path, values):
 
 def run(monkeypatch, tmp_path, workload):
     base = tmp_path / "disk"
-    base.mkdir()
+    base.mkdir(0o700)
     values = {}
     with monkeypatch.context() as patched:
         disk = Disk(patched, base)
@@ -264,7 +264,7 @@ def test_make_durable(monkeypatch, tmp_path):
 
     def workload(blob, _put, disk):
         for name in ("s1", "s1/spark", "s1/spark/w=1"):
-            os.mkdir(blob.root / name)  # noqa: PTH102
+            os.mkdir(blob.root / name, 0o700)  # noqa: PTH102
         keys = []
         for n in range(2):
             key = f"s1/spark/w=1/part-{n}"
@@ -279,7 +279,7 @@ def test_make_durable(monkeypatch, tmp_path):
             disk.acknowledge("set", key, value, since=since)
 
     base = tmp_path / "disk"
-    base.mkdir()
+    base.mkdir(0o700)
     with monkeypatch.context() as patched:
         disk = Disk(patched, base)
         blob = FileBlob(base / "blob")
@@ -287,7 +287,7 @@ def test_make_durable(monkeypatch, tmp_path):
     root = replay(disk.log)
     for entries in ("synced", "both"):
         place = tmp_path / entries
-        place.mkdir()
+        place.mkdir(0o700)
         build(root, place, entries, "synced")
         assert objects(place) == {key: value for *_, key, value in disk.marks}
 
@@ -296,7 +296,7 @@ def test_a_directory_somebody_else_made_is_made_durable(monkeypatch, tmp_path):
     """That a directory is there does not mean that a power loss leaves it there."""
 
     def workload(blob, put, _disk):
-        os.mkdir(blob.root / "s1")  # noqa: PTH102 - by a process that was killed before its fsync
+        os.mkdir(blob.root / "s1", 0o700)  # noqa: PTH102 - by a process that was killed before its fsync
         put("s1/a", b"value" * 5)
 
     points, losses = run(monkeypatch, tmp_path, workload)
@@ -313,7 +313,7 @@ def test_the_model_notices_a_missing_fsync(monkeypatch, tmp_path):
         with monkeypatch.context() as broken:
             broken.setattr(f"{module}.{name}", lambda _directory: None)
             place = tmp_path / module
-            place.mkdir()
+            place.mkdir(0o700)
             _, losses = run(monkeypatch, place, lambda _b, put, _d: put("s1/a", b"value" * 5))
             assert losses, module
 

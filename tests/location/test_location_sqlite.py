@@ -17,6 +17,9 @@ from mzsql.location.file import FileBlob
 from mzsql.location.sqlite import SqliteConsensus
 from mzsql.persist import PersistClient
 
+#: How long a busy machine may take to get to something, in seconds.
+PATIENCE = 120
+
 _APPENDS = """
 import os, sys
 import pyarrow as pa
@@ -99,13 +102,13 @@ def test_an_opening_waits_for_a_lock_longer_than_a_statement_does(tmp_path):
 
 
 _WRITER = """
-import sys, time
+import sys
 from mzsql.location import Versioned
 from mzsql.location.sqlite import SqliteConsensus
 
 consensus = SqliteConsensus(sys.argv[1])
 for seqno in range(20):
-    time.sleep(0.02)
+    sys.stdin.readline()  # everybody waits for this one
     consensus.compare_and_set("k", seqno - 1 if seqno else None, Versioned(seqno, b"x"))
 """
 
@@ -117,22 +120,34 @@ def test_waiters_see_what_another_process_writes(tmp_path, monkeypatch, watched)
         monkeypatch.setattr("mzsql.location.sqlite.watch_directory", lambda _directory: None)
     consensus = SqliteConsensus(tmp_path / "c.db")
     seen = [[] for _ in range(3)]
+    writer = subprocess.Popen(
+        [sys.executable, "-c", _WRITER, str(tmp_path / "c.db")], stdin=subprocess.PIPE, text=True
+    )
+
+    def write_next():
+        # Everybody has seen what there is, and looks for the next one.
+        writer.stdin.write("\n")
+        writer.stdin.flush()
+
+    together = threading.Barrier(len(seen), write_next)
 
     def follow(mine):
         last = -1
-        end = time.monotonic() + 60
-        while last < 19 and time.monotonic() < end:
-            if consensus.wait("k", last, 1.0):
-                for entry in consensus.scan("k", last + 1, 100):
-                    last = entry.seqno
-                    mine.append(last)
+        while last < 19:
+            together.wait(PATIENCE)
+            while not consensus.wait("k", last, PATIENCE):
+                assert writer.poll() in (None, 0)
+            for entry in consensus.scan("k", last + 1, 100):
+                last = entry.seqno
+                mine.append(last)
 
     threads = [threading.Thread(target=follow, args=(mine,)) for mine in seen]
     for thread in threads:
         thread.start()
-    subprocess.run([sys.executable, "-c", _WRITER, str(tmp_path / "c.db")], check=True)
     for thread in threads:
         thread.join()
+    writer.stdin.close()
+    assert writer.wait(PATIENCE) == 0
     assert seen == [list(range(20))] * 3
     assert consensus.wait("k", 19, 0.01) is False
     assert consensus.wait("absent", -1, 0.01) is False

@@ -17,6 +17,9 @@ from mzsql.oracle import InMemoryOracle, Ledger, OracleFenced, Serving
 from mzsql.oracle.in_memory import LEAST_RANGE, RANGE_MS
 from mzsql.testing import OracleContract
 
+#: How long a busy machine may take to get to something, in seconds.
+PATIENCE = 120
+
 
 class TestInMemory(OracleContract):
     """Within one process, several handles included."""
@@ -172,27 +175,36 @@ def test_a_fenced_process_can_reserve_nothing():
 
 
 def test_confirmations_are_shared():
-    class Slow(_Counting):
-        def scan(self, key, from_seqno, limit):
-            time.sleep(0.01)
-            return super().scan(key, from_seqno, limit)
+    class Gated(_Counting):
+        gate, inside = threading.Event(), threading.Semaphore(0)
 
-    consensus = Slow()
+        def scan(self, key, from_seqno, limit):
+            found = super().scan(key, from_seqno, limit)
+            self.inside.release()
+            assert self.gate.wait(PATIENCE)
+            return found
+
+    consensus = Gated()
+    consensus.gate.set()
     oracle = _open(consensus)
     before = consensus.asked.count("scan")
-    together = threading.Barrier(16)
-
-    def confirm():
-        together.wait(60)
-        for _ in range(5):
-            oracle.confirm_leadership()
-
-    threads = [threading.Thread(target=confirm) for _ in range(16)]
-    for thread in threads:
+    consensus.gate.clear()
+    consensus.inside = threading.Semaphore(0)
+    threads = [threading.Thread(target=oracle.confirm_leadership) for _ in range(18)]
+    for thread in threads[:2]:  # as many looks as may be under way
         thread.start()
+        assert consensus.inside.acquire(timeout=PATIENCE)
+    for thread in threads[2:]:
+        thread.start()
+    end = time.monotonic() + PATIENCE
+    while oracle._timestamps._confirms.gathered < 16:
+        assert time.monotonic() < end
+        time.sleep(0.001)
+    consensus.gate.set()
     for thread in threads:
-        thread.join()
-    assert consensus.asked.count("scan") - before < 40
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+    assert consensus.asked.count("scan") - before == 3
 
 
 def test_two_handles_of_one_process_share():

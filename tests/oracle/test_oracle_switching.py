@@ -29,6 +29,9 @@ from mzsql.testing.linearizability import Operation, check_history
 
 DISTRIBUTED, IN_MEMORY = IMPLEMENTATIONS
 
+#: How long a busy machine may take to get to something, in seconds.
+PATIENCE = 120
+
 
 def test_each_implementation_begins_at_the_highest_timestamp_of_all():
     env = Environment()
@@ -439,10 +442,15 @@ class _Timestamps:
         return ts if ts > state else None
 
 
-def _work(p, who, seed, wanted, history):
-    """Run statements until as many as wanted got through between switches."""
+def _work(p, who, seed, wanted, history, tried):
+    """Run statements until as many as wanted got through between switches; they let others run as the seed says."""
     rng = random.Random(seed)
-    end = time.monotonic() + 50
+
+    def others():
+        for _ in range(rng.randrange(8)):
+            time.sleep(0)
+
+    end = time.monotonic() + PATIENCE
     while wanted:
         assert time.monotonic() < end
         call = time.monotonic_ns()
@@ -453,18 +461,20 @@ def _work(p, who, seed, wanted, history):
             term = p.oracle.term
             if reads:
                 result = p.fresh_timestamp()
-                time.sleep(rng.uniform(0, 0.002))
+                others()
                 p.oracle.confirm_leadership(term)
             else:
                 ts = p.oracle.write_ts()
-                time.sleep(rng.uniform(0, 0.002))
+                others()
                 result = unknown = p.commit(ts)
-                time.sleep(rng.uniform(0, 0.002))
+                others()
                 p.oracle.apply_write(result)
         except OracleFenced:
             if unknown is not None:
                 history.append(Operation(who, "t", "write", (unknown,), call))
             continue
+        finally:
+            tried.release()
         name = "read" if reads else "write"
         history.append(Operation(who, "t", name, (), call, time.monotonic_ns(), result))
         wanted -= 1
@@ -473,7 +483,7 @@ def _work(p, who, seed, wanted, history):
 @pytest.mark.parametrize("seed", range(3))
 def test_statements_of_many_processes_are_linearizable_while_the_oracle_is_switched(seed):
     env = Environment()
-    history, stop = [], threading.Event()
+    history, stop, tried = [], threading.Event(), threading.Semaphore(0)
     processes = [Process(env, str(n), skew) for n, skew in enumerate((0, 40, -40))]
 
     def switch():
@@ -481,14 +491,15 @@ def test_statements_of_many_processes_are_linearizable_while_the_oracle_is_switc
         while not stop.is_set():
             env.alter(rng.choice(IMPLEMENTATIONS), way_back=rng.random() < 0.5)
             env.clock += rng.randint(-20, 40)
-            time.sleep(rng.uniform(0, 0.01))
+            for _ in range(rng.randint(1, 4)):  # so many statements are tried before the next
+                tried.acquire()
 
     switcher = threading.Thread(target=switch)
     failures: list[BaseException] = []
 
     def work(*args):
         try:
-            _work(*args, history)
+            _work(*args, history, tried)
         except BaseException as failure:
             failures.append(failure)
 
@@ -500,9 +511,10 @@ def test_statements_of_many_processes_are_linearizable_while_the_oracle_is_switc
     for thread in [switcher, *workers]:
         thread.start()
     for thread in workers:
-        thread.join(60)
+        thread.join(PATIENCE)
         assert not thread.is_alive()
     stop.set()
+    tried.release(4)
     switcher.join()
     assert not failures
     verdict = check_history(history, lambda _: _Timestamps())

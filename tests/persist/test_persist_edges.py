@@ -6,7 +6,6 @@ import decimal
 import gc
 import math
 import threading
-import time
 
 import pyarrow as pa
 import pytest
@@ -196,14 +195,13 @@ def test_a_call_ends_in_time_while_another_thread_retries():
         append = threading.Thread(
             target=write.compare_and_append,
             args=(None,),
-            kwargs={"expected_upper": 0, "new_upper": 1, "timeout": 30.0},
+            kwargs={"expected_upper": 0, "new_upper": 1, "timeout": 600.0},
         )
         append.start()
         assert tries.wait(60)
-        start = time.monotonic()
         with pytest.raises(Determinate, match="another call"):
             read.wait_for_upper(5, timeout=0.1)
-        assert time.monotonic() - start < 10
+        assert append.is_alive()  # its time is not over
         consensus.failing = False
         append.join()
         assert read.wait_for_upper(0) == 1

@@ -22,6 +22,7 @@ from persist_model import (
 from mzsql.location import UsageError
 from mzsql.location.file import FileBlob
 from mzsql.location.mem import MemConsensus
+from mzsql.location.sqlite import SqliteConsensus
 from mzsql.persist import (
     Batch,
     BlobPart,
@@ -478,10 +479,17 @@ def test_a_newer_format_is_refused_untouched(client):
     assert client.consensus.head(write.shard_id).seqno == head.seqno + 1
 
 
-def test_close_ends_waits(tmp_path):
+def test_close_ends_waits(tmp_path, monkeypatch):
     client = PersistClient.open(blob=f"file:{tmp_path}/b", consensus=f"sqlite:{tmp_path}/c.db")
     _, read = client.open_shard(client.new_shard_id(), SCHEMA)
-    outcome = []
+    outcome, waits = [], threading.Event()
+    wait = SqliteConsensus.wait
+
+    def noticed(*args):
+        waits.set()
+        return wait(*args)
+
+    monkeypatch.setattr(SqliteConsensus, "wait", noticed)
 
     def listen():
         try:
@@ -491,7 +499,7 @@ def test_close_ends_waits(tmp_path):
 
     thread = threading.Thread(target=listen)
     thread.start()
-    time.sleep(0.05)
+    assert waits.wait(60)
     client.close()
     thread.join(60)
     assert not thread.is_alive()

@@ -376,8 +376,12 @@ def _stop(children: tuple[Child, ...], *, awake: Child) -> None:
         if len(awake.of("ack")) >= acks + 2:
             return
         for child in children:
+            child.hear()
+        done = [len(child.of("ack")) for child in children]
+        for child in children:
             child.signal(signal.SIGCONT)
-        time.sleep(0.5)  # long enough to end a transaction, on a busy machine too
+        for child, was in zip(children, done, strict=True):
+            child.await_("ack", was + 2)  # the transaction that was under way is over
 
 
 def _until_expired(client: PersistClient, shard_id: str, awake: Child) -> None:
