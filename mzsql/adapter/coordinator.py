@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import copy_context
 
-import duckdb
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
@@ -43,6 +42,7 @@ from mzsql.catalog.commands.settings import alter_system
 from mzsql.catalog.objects import CATALOG_CLUSTER, Maintained
 from mzsql.catalog.settings import TABLE_KEYS, features_of, is_foreign, system_value, variable
 from mzsql.compute import Peeks, RefreshStats
+from mzsql.expr.engines import no_memory
 from mzsql.frontend import bind_parameters, lower_query, parse_statements, plan_statement
 from mzsql.frontend import plans as p
 from mzsql.frontend import statements as st
@@ -218,11 +218,13 @@ class Coordinator:
         except RecursionError as deep:
             self._transactions.fail(session)
             raise InvalidParameter("statement is too deeply nested", sqlstate="54001") from deep
-        except (MemoryError, duckdb.OutOfMemoryException) as failure:
+        except MemoryError as failure:
             self._transactions.fail(session)
             raise out_of_memory() from failure
         except Exception as bug:
             self._transactions.fail(session)
+            if no_memory(bug):
+                raise out_of_memory() from bug
             if type(bug).__module__.split(".")[0] not in _ENGINES and not isinstance(bug, _BUGS):
                 raise
             raise internal_error(bug) from bug

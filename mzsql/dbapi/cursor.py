@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 
 Parameters = Sequence[object] | Mapping[str, object] | None
 Row = tuple[Any, ...]
+
+#: So many rows of a result become Python's at once, or as many as are asked for.
+PIECE_ROWS = 4096
+
 Description = tuple[str, str, None, None, int | None, int | None, bool]
 
 
@@ -52,10 +56,13 @@ class Cursor:
         self._connection = connection
         self._arraysize = 1
         self._result: Result | None = None
-        self._rows: list[Row] | None = None
-        # What `_rows` was made of, of a SUBSCRIBE.
+        # Rows for Python are made piece by piece: they take many times the room.
+        self._rows: list[Row] = []
+        # What `_rows` was made of.
         self._batch: pa.Table | None = None
         self._at = 0
+        # How many of a result's rows are in `_rows`, or were.
+        self._made = 0
         self._closed = False
         self._stream: Subscription | None = None
 
@@ -162,7 +169,13 @@ class Cursor:
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.close()
-        self._result, self._rows, self._batch, self._at = None, None, None, 0
+        self._result = None
+        self._begin([], None)
+        self._made = 0
+
+    def _begin(self, rows: list[Row], batch: pa.Table | None) -> None:
+        """Have rows to hand out."""
+        self._rows, self._batch, self._at = rows, batch, 0
 
     def executemany(self, operation: str, seq_of_parameters: Iterable[Parameters]) -> Cursor:
         """Run a statement for each set of parameters, as one transaction where none is open and the statement writes."""
@@ -243,14 +256,24 @@ class Cursor:
         """The time that the last query was read at, in milliseconds; None for one that reads nothing with times."""
         return None if self._result is None else self._result.ts
 
-    def _fetched(self) -> list[Row]:
+    def _from_result(self, wanted: int) -> bool:
+        """See to it that rows of the result are here, about as many as are wanted; False at its end."""
         self._check_open()
         result = self._result
         if result is None or result.rows is None or result.desc is None:
             raise self._no_rows()
-        if self._rows is None:
-            self._rows = _python_rows(result.rows, result.desc, result.count)
-        return self._rows
+        if self._at < len(self._rows):
+            return True
+        rows = piece(result.rows, self._made, max(PIECE_ROWS, wanted))
+        self._begin(_python_rows(rows, result.desc), rows)
+        self._made += rows.num_rows
+        return bool(self._rows)
+
+    def _take(self, wanted: int | None) -> list[Row]:
+        """Up to so many of the rows that are here."""
+        start = self._at
+        self._at = len(self._rows) if wanted is None else min(len(self._rows), start + wanted)
+        return self._rows[start : self._at]
 
     def _next_table(self, stream: Subscription, timeout: float | None) -> pa.Table | None:
         """A subscription's next rows; the connection is free for other statements meanwhile."""
@@ -260,17 +283,16 @@ class Cursor:
     def _from_stream(self, stream: Subscription, timeout: float | None) -> bool:
         """See to it that rows of the subscription are here; False at its end or when the timeout came first."""
         self._check_open()
-        if self._rows is not None and self._at < len(self._rows):
+        if self._at < len(self._rows):
             return True
         table = self._next_table(stream, timeout)
-        self._batch, self._at = table, 0
-        self._rows = [] if table is None else _python_rows(table, stream.desc, 0)
+        self._begin([] if table is None else _python_rows(table, stream.desc), table)
         return bool(self._rows)
 
     def _rest_of_batch(self) -> pa.Table | None:
         """The rows of a subscription's batch that were not fetched yet, as fetched now."""
         batch, at = self._batch, self._at
-        self._batch, self._rows, self._at = None, None, 0
+        self._begin([], None)
         return None if batch is None or at >= batch.num_rows else piece(batch, at)
 
     @staticmethod
@@ -279,46 +301,50 @@ class Cursor:
 
     def fetchone(self) -> Row | None:
         """The next row, or None; waits for a row of a SUBSCRIBE, and None is its end."""
-        if self._stream is not None and not self._from_stream(self._stream, None):
+        stream = self._stream
+        if not (self._from_result(1) if stream is None else self._from_stream(stream, None)):
             return None
-        rows = self._fetched() if self._stream is None else self._buffered()
-        if self._at >= len(rows):
-            return None
-        self._at += 1
-        return rows[self._at - 1]
+        (row,) = self._take(1)
+        return row
 
     def fetchmany(self, size: int | None = None, *, timeout: float | None = None) -> list[Row]:
         """The next ``size`` rows (`arraysize` by default).
 
-        Of a SUBSCRIBE: waits for one row (at most ``timeout`` seconds) and takes what else is there already; none: it is over, or the
-        timeout came first (`Cursor.ended` tells which).
+        Of a SUBSCRIBE: waits for one row (at most ``timeout`` seconds) and takes what else is there already, in all about as many bytes
+        as ``max_query_result_size`` lets a result have; none: it is over, or the timeout came first (`Cursor.ended` tells which).
         """
         wanted = self.arraysize if size is None else arguments.whole(size, "size", 0)
         timeout = arguments.seconds(timeout, "timeout")
-        if self._stream is not None:
-            found: list[Row] = []
-            while len(found) < wanted and self._from_stream(
-                self._stream, 0.0 if found else timeout
-            ):
-                rows = self._buffered()
-                start = self._at
-                self._at = min(len(rows), start + wanted - len(found))
-                found += rows[start : self._at]
+        found: list[Row] = []
+        if self._stream is None:
+            more = self._from_result(wanted)
+            while more and len(found) < wanted:
+                found += self._take(wanted - len(found))
+                more = len(found) < wanted and self._from_result(wanted - len(found))
             return found
-        rows = self._fetched()
-        start = self._at
-        self._at = min(len(rows), start + wanted)
-        return rows[start : self._at]
+        size, limit = 0, self.connection._session.result_size
+        while (
+            len(found) < wanted
+            and size < limit
+            and self._from_stream(self._stream, 0.0 if found else timeout)
+        ):
+            size += self._left_bytes()
+            found += self._take(wanted - len(found))
+        return found
 
-    def _buffered(self) -> list[Row]:
-        return [] if self._rows is None else self._rows
+    def _left_bytes(self) -> int:
+        """Bytes of the rows that are here and were not handed out."""
+        return 0 if self._batch is None else int(piece(self._batch, self._at).nbytes)
 
     @property
     def ended(self) -> bool:
         """Whether the last result has no more rows: for a SUBSCRIBE, that none will ever come."""
         if self._stream is not None:
-            return self._stream.closed and self._at >= len(self._buffered())
-        return self._result is None or self._rows is None or self._at >= len(self._rows)
+            return self._stream.closed and self._at >= len(self._rows)
+        if self._at < len(self._rows):
+            return False
+        rows = None if self._result is None else self._result.rows
+        return rows is None or self._made >= rows.num_rows
 
     def arrow_batches(self) -> Iterator[pa.Table]:
         """The result as Arrow tables, as they come: of a SUBSCRIBE what was not fetched yet, until it ends; of any other result its one
@@ -334,12 +360,22 @@ class Cursor:
             yield table
 
     def fetchall(self) -> list[Row]:
-        """All remaining rows; of a SUBSCRIBE all until it ends (UP TO)."""
-        if self._stream is not None:
-            return list(self)
-        rows = self._fetched()
-        start, self._at = self._at, len(rows)
-        return rows[start:]
+        """All remaining rows; of a SUBSCRIBE all until it ends (UP TO), no more bytes of them than a result may have."""
+        found: list[Row] = []
+        if self._stream is None:
+            while self._from_result(PIECE_ROWS):
+                found += self._take(None)
+            return found
+        size = 0
+        while self._from_stream(self._stream, None):
+            size += self._left_bytes()
+            found += self._take(None)
+            self._check_size(len(found), size)
+        return found
+
+    def _check_size(self, rows: int, size: int) -> None:
+        with user_errors():
+            self.connection._session.check_size(rows, size)
 
     def __iter__(self) -> Iterator[Row]:
         while (row := self.fetchone()) is not None:
@@ -348,8 +384,12 @@ class Cursor:
     def _table(self) -> pa.Table:
         self._check_open()
         if self._stream is not None:
-            tables = list(self.arrow_batches())
-            return pa.concat_tables([self._stream.no_rows(), *tables])
+            found, rows, size = [self._stream.no_rows()], 0, 0
+            for one in self.arrow_batches():
+                found.append(one)
+                rows, size = rows + one.num_rows, size + one.nbytes
+                self._check_size(rows, size)
+            return pa.concat_tables(found)
         if self._result is None or self._result.rows is None:
             raise self._no_rows()
         if self._result.desc is None:
@@ -397,9 +437,9 @@ class Cursor:
             raise InterfaceError("the connection is closed")
 
 
-def _python_rows(table: pa.Table, desc: RelationDesc, count: int) -> list[Row]:
+def _python_rows(table: pa.Table, desc: RelationDesc) -> list[Row]:
     columns = [
         python_column(column, typ.type)
         for column, typ in zip(table.columns, desc.typ.columns, strict=True)
     ]
-    return list(zip(*columns, strict=True)) if columns else [()] * count
+    return list(zip(*columns, strict=True)) if columns else [()] * table.num_rows

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+from mzsql.expr.engines import no_memory
 from mzsql.repr.errors import SqlError, internal_error, out_of_memory
 
 
@@ -112,4 +113,6 @@ def user_errors() -> Iterator[None]:
     except MemoryError as failure:
         raise from_sql(out_of_memory()) from failure
     except Exception as bug:  # whatever it is: nobody expected it
+        if no_memory(bug):
+            raise from_sql(out_of_memory()) from bug
         raise from_sql(internal_error(bug)) from bug

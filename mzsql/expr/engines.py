@@ -133,6 +133,14 @@ def locked_connection(
     return connection
 
 
+def no_memory(failure: BaseException) -> bool:
+    """Whether DuckDB has failed since there is too much at once: for its memory, or for an array of Arrow's."""
+    return isinstance(failure, duckdb.OutOfMemoryException) or (
+        isinstance(failure, duckdb.InvalidInputException)
+        and "maximum total string size" in str(failure)
+    )
+
+
 @functools.cache
 def memory_limit() -> str:
     """What one connection may have: `MEMORY_BYTES`, or less on a small machine."""

@@ -1,9 +1,12 @@
 """Arrow tables cut into pieces, also those without columns.
 
-Promise: a piece has as many rows as there are. Arrow's own ``Table.slice`` gives a table without columns as many rows as are asked for.
+Promise: a piece has as many rows as there are, and `pieces` are bounded in rows and in bytes, but for a row that is larger. Arrow's own
+``Table.slice`` gives a table without columns as many rows as are asked for.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import pyarrow as pa
 
@@ -12,3 +15,19 @@ def piece(rows: pa.Table, start: int, count: int | None = None) -> pa.Table:
     """Up to ``count`` rows from ``start`` on; all of the rest without it."""
     left = max(0, rows.num_rows - start)
     return rows.slice(start, left if count is None else min(count, left))
+
+
+def pieces(rows: pa.Table, count: int, size: int) -> Iterator[pa.Table]:
+    """The rows in order, in pieces of at most ``count`` rows and ``size`` bytes, but for a row that is larger."""
+    for start in range(0, rows.num_rows, count):
+        yield from _halved(piece(rows, start, count), size)
+
+
+def _halved(rows: pa.Table, size: int) -> Iterator[pa.Table]:
+    """Pieces of at most so many bytes, each a half, a quarter … of the rows."""
+    if rows.num_rows <= 1 or rows.nbytes <= size:
+        yield rows
+        return
+    half = rows.num_rows // 2
+    yield from _halved(piece(rows, 0, half), size)
+    yield from _halved(piece(rows, half), size)

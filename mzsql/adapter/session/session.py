@@ -180,6 +180,9 @@ class Notice(msgspec.Struct, frozen=True):
     hint: str | None = None
 
 
+_RESULT_SIZE = "max_query_result_size"
+
+
 class Session:
     """One client's session."""
 
@@ -309,15 +312,19 @@ class Session:
         limit = self.statement_timeout
         return NO_LIMIT if limit is None else limit
 
+    @property
+    def result_size(self) -> int:
+        """How many bytes a result may have."""
+        return size_in_bytes(self.get(_RESULT_SIZE), _RESULT_SIZE)
+
     def check_size(self, rows: int, size: int) -> None:
         """Raise ResultTooLarge where so many rows of so many bytes are more than ``max_query_result_size`` lets a result be."""
-        name = "max_query_result_size"
-        limit = size_in_bytes(self.get(name), name)
+        limit = self.result_size
         if size > limit:
             raise ResultTooLarge(
                 f"result exceeds max size of {shown_size(limit)}",
                 detail=f"Its first {rows} rows have {shown_size(size)}.",
-                hint=f"Ask for less, or raise {name}.",
+                hint=f"Ask for less, or raise {_RESULT_SIZE}.",
             )
 
     # --- statements ---------------------------------------------------------------------------

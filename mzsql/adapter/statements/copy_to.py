@@ -2,7 +2,8 @@
 
 Promise: the bytes are those that PostgreSQL's COPY writes for the same values. They are made column by column in DuckDB, a batch of rows
 at a time, so memory is bounded by a batch. A file appears whole or not at all; under a URL of a Blob store every file holds at most
-`FILE_ROWS` rows, so that no object is larger than memory allows, and a prefix that holds something already is refused.
+`FILE_ROWS` rows and `FILE_BYTES` of them, so that no object is larger than memory allows, and a prefix that holds something already is
+refused.
 """
 
 from __future__ import annotations
@@ -28,13 +29,17 @@ from mzsql.expr.scalar import Call, Column, Scalar
 from mzsql.frontend import plans as p
 from mzsql.location import default_registry
 from mzsql.repr.errors import InvalidParameter, Unsupported
-from mzsql.repr.tables import piece
+from mzsql.repr.tables import pieces
 from mzsql.repr.types import TEXT, RelationDesc, SqlType
 
-#: Rows that become bytes at once.
+#: Rows that become bytes at once …
 BATCH_ROWS = 16 * 1024
-#: Rows of one file under a URL.
+#: … and how large they are, but for a row that is larger.
+BATCH_BYTES = 16 * 1024 * 1024
+#: Rows of one file under a URL …
 FILE_ROWS = 250_000
+#: … and how large they are in memory, but for a row that is larger.
+FILE_BYTES = 128 * 1024 * 1024
 
 
 def as_text(expr: Scalar, typ: SqlType) -> Scalar:
@@ -190,8 +195,7 @@ class CopyOut:
         if header := lines.header():
             yield header
         for table in self._tables:
-            for start in range(0, table.num_rows, BATCH_ROWS):
-                part = piece(table, start, BATCH_ROWS)
+            for part in pieces(table, BATCH_ROWS, BATCH_BYTES):
                 self.rows += part.num_rows
                 yield lines.of(part)
 
@@ -283,9 +287,10 @@ def _to_store(plan: p.CopyToPlan, url: str, desc: RelationDesc, rows: pa.Table) 
             raise InvalidParameter(
                 f"{url} is not empty", hint="Name a prefix that holds nothing yet."
             )
-        for number, start in enumerate(range(0, max(rows.num_rows, 1), FILE_ROWS)):
+        parts = pieces(rows, FILE_ROWS, FILE_BYTES) if rows.num_rows else [rows]
+        for number, part in enumerate(parts):
             sink = io.BytesIO()
-            _write(plan, desc, piece(rows, start, FILE_ROWS), sink)
+            _write(plan, desc, part, sink)
             blob.set(f"part-{number:04}.{plan.format}", sink.getvalue())
     finally:
         blob.close()

@@ -2,8 +2,8 @@
 
 Promise: a cursor lives in the transaction that declared it, or, in a text of several statements outside BEGIN, to the end of the text. Its
 query runs at the first FETCH, at the transaction's one time; a SUBSCRIBE starts then. FETCH hands out at most `FETCH_ROWS` rows at
-once: what is left comes with the next one. From a SUBSCRIBE it waits for one row and takes what else is there, or with a timeout
-gathers until it has as many as asked for or the time is over.
+once, and of a SUBSCRIBE about ``max_query_result_size`` bytes: what is left comes with the next one. From a SUBSCRIBE it waits for one
+row and takes what else is there, or with a timeout gathers until it has as many as asked for or the time is over.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mzsql.adapter.subscribe.subscription import Subscribes, Subscription
 from mzsql.frontend import plans as p
 from mzsql.repr.errors import DuplicateObject, InvalidParameter, SqlError, TransactionError
 from mzsql.repr.interrupt import current
-from mzsql.repr.tables import piece
+from mzsql.repr.tables import piece, pieces
 from mzsql.repr.types import RelationDesc
 
 #: Rows that one FETCH hands out at most.
@@ -39,10 +39,12 @@ class Cursor:
         self.rows: pa.Table | None = None  # fetched from below and not handed out yet
         self.stream: Subscription | None = None
 
-    def take(self, count: int) -> pa.Table:
-        """Up to ``count`` of the rows that are here."""
+    def take(self, count: int, size: int | None = None) -> pa.Table:
+        """Up to ``count`` of the rows that are here, and up to ``size`` bytes, but for a row that is larger."""
         assert self.rows is not None
         taken = piece(self.rows, 0, count)
+        if size is not None:
+            taken = next(pieces(taken, count, size), taken)
         self.rows = piece(self.rows, taken.num_rows)
         return taken
 
@@ -125,19 +127,24 @@ class Cursors:
                     transaction.enter("subscribe")
                 cursor.stream = self._subscribes.start(session, cursor.plan)
                 cursor.desc = cursor.stream.desc
-            return cursor.stream.desc, self._gather(cursor, cursor.stream, wanted, timeout)
+            return cursor.stream.desc, self._gather(session, cursor, cursor.stream, wanted, timeout)
         if cursor.rows is None:
             cursor.desc, cursor.rows = self._query(session, transaction, cursor.plan)
         assert cursor.desc is not None
         return cursor.desc, cursor.take(wanted)
 
     def _gather(
-        self, cursor: Cursor, stream: Subscription, wanted: int, timeout: float | None
+        self,
+        session: Session,
+        cursor: Cursor,
+        stream: Subscription,
+        wanted: int,
+        timeout: float | None,
     ) -> pa.Table:
         """Rows of a subscription: see the module's promise."""
         end = None if timeout is None else time.monotonic() + timeout
         found: list[pa.Table] = []
-        have = 0
+        have = size = 0
         while have < wanted:
             if cursor.rows is None or not cursor.rows.num_rows:
                 left = end - time.monotonic() if end is not None else 0.0 if have else None
@@ -145,8 +152,11 @@ class Cursors:
                 if cursor.rows is None or not cursor.rows.num_rows:
                     break
                 current().check()
-            found.append(cursor.take(wanted - have))
+            found.append(cursor.take(wanted - have, session.result_size - size))
             have += found[-1].num_rows
+            size += found[-1].nbytes
+            if size >= session.result_size:
+                break
         return pa.concat_tables(found) if found else stream.no_rows()
 
 

@@ -16,15 +16,25 @@ import pyarrow as pa
 from mzsql.compute.transient import given
 from mzsql.frontend.plans import SubscribePlan
 from mzsql.repr.frontier import Timestamp
+from mzsql.repr.tables import pieces
 from mzsql.repr.types import arrow_schema
 
-#: Output rows that are handed out at once.
+#: Output rows that are handed out at once …
 BATCH_ROWS = 16 * 1024
+#: … and their bytes, but for a row that is larger.
+BATCH_BYTES = 16 * 1024 * 1024
+#: So many are asked of DuckDB at once: their texts have to fit Arrow's arrays.
+_ASKED_ROWS = 2048
 #: The updates, those of equal rows at a time summed up.
 _UPDATES = (
     "(SELECT * EXCLUDE (mz_diff), CAST(sum(mz_diff) AS BIGINT) AS mz_diff FROM updates"
     " GROUP BY ALL HAVING sum(mz_diff) <> 0)"
 )
+
+
+def _over(batches: list[pa.RecordBatch]) -> bool:
+    rows, size = sum(b.num_rows for b in batches), sum(b.nbytes for b in batches)
+    return bool(rows > BATCH_ROWS or size > BATCH_BYTES)
 
 
 class OutputRows:
@@ -108,9 +118,17 @@ class OutputRows:
         duck.execute("DROP VIEW updates")
 
     def _rows(self, duck: duckdb.DuckDBPyConnection) -> Iterator[pa.Table]:
-        for batch in duck.sql(self._query).to_arrow_reader(BATCH_ROWS):
-            if batch.num_rows:
-                yield self._typed(pa.Table.from_batches([batch]))
+        held: list[pa.RecordBatch] = []
+        for batch in duck.sql(self._query).to_arrow_reader(_ASKED_ROWS):
+            if held and _over([*held, batch]):
+                yield from self._pieces(held)
+                held = []
+            held.append(batch)
+        yield from self._pieces(held)
+
+    def _pieces(self, batches: list[pa.RecordBatch]) -> Iterator[pa.Table]:
+        if batches:
+            yield from pieces(self._typed(pa.Table.from_batches(batches)), BATCH_ROWS, BATCH_BYTES)
 
     def progress(self, ts: Timestamp) -> pa.Table:
         """The row that says: no more updates before ``ts``."""

@@ -11,6 +11,7 @@ from sqlglot import expressions as exp
 
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.declare import Ast, of
+from mzsql.expr.functions.entries import last_of_each
 from mzsql.expr.functions.table import Engine
 from mzsql.repr.errors import Unsupported
 from mzsql.repr.jsonb import DIGITS, WRITTEN_DIGITS
@@ -117,14 +118,11 @@ def array_of(items: Ast) -> Ast:
 
 
 def object_of(pairs: Ast, depth: str = "0") -> Ast:
-    """The object of a list of structs (key, value)."""
-    k, e, f = (f"{lead}{depth}" for lead in ("ok", "oe", "of"))
-    names = s.call("LIST_TRANSFORM", pairs, s.lambda_((e,), s.field(s.variable(e), "key")))
-    ordered = s.call("LIST_SORT", s.call("LIST_DISTINCT", names))
-    same = s.lambda_((f,), s.eq(s.field(s.variable(f), "key"), s.variable(k)))
-    last = s.call("LIST_EXTRACT", s.call("LIST_FILTER", pairs, same), s.num(-1))
-    text = s.concat(quoted(s.variable(k)), s.text(":"), s.field(last, "value"))
-    items = s.call("LIST_TRANSFORM", ordered, s.lambda_((k,), text))
+    """The object of a list of structs (key, value); of equal keys the last one's value counts."""
+    k = f"ok{depth}"
+    entry = s.variable(k)
+    text = s.concat(quoted(s.field(entry, "key")), s.text(":"), s.field(entry, "value"))
+    items = s.call("LIST_TRANSFORM", last_of_each(pairs, f"o{depth}"), s.lambda_((k,), text))
     joined = s.coalesce(s.call("ARRAY_TO_STRING", items, s.text(",")), s.text(""))
     return s.concat(s.text("{"), joined, s.text("}"))
 

@@ -11,6 +11,7 @@ from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.comparison import ANY
 from mzsql.expr.functions.container_casts import duckdb_only
 from mzsql.expr.functions.declare import Ast
+from mzsql.expr.functions.entries import last_of_each
 from mzsql.expr.functions.polymorphic import MAP, RECORD
 from mzsql.expr.functions.table import Engine, ScalarFunc, Spelling, Sql
 from mzsql.repr.types import BOOLEAN, INTEGER, TEXT, SqlType
@@ -37,20 +38,15 @@ def map_of_entries(entries: Ast, typ: SqlType, engine: Engine) -> Ast:
     """A map of an array of structs (key, value); a later one counts."""
     if engine is Engine.SPARK:
         raise duckdb_only("maps")
-    e, f, k = s.variable("me0"), s.variable("me1"), s.variable("mk0")
-    present = s.call("LIST_FILTER", entries, s.lambda_(("me0",), s.is_not_null(s.field(e, "key"))))
-    keys = s.call(
-        "LIST_SORT",
-        s.call(
-            "LIST_DISTINCT",
-            s.call("LIST_TRANSFORM", present, s.lambda_(("me0",), s.field(e, "key"))),
-        ),
-    )
-    named = s.call("LIST_FILTER", present, s.lambda_(("me1",), s.eq(s.field(f, "key"), k)))
-    last = s.field(s.call("LIST_EXTRACT", named, s.num(-1)), "value")
-    values = s.call("LIST_TRANSFORM", keys, s.lambda_(("mk0",), last))
+
+    def each(name: str) -> Ast:
+        taken = s.lambda_(("mk0",), s.field(s.variable("mk0"), name))
+        return s.call("LIST_TRANSFORM", s.variable("me0"), taken)
+
     empty = s.call("MAP")
-    made = s.case((s.gt(s.call("LEN", keys), s.num(0)), s.call("MAP", keys, values)))
+    there = s.gt(s.call("LEN", s.variable("me0")), s.num(0))
+    made = s.case((there, s.call("MAP", each("key"), each("value"))))
+    made = s.let(last_of_each(entries, "m"), "me0", made, engine)
     return s.coalesce(s.cast(made, typ, engine), s.cast(empty, typ, engine))
 
 
