@@ -330,12 +330,14 @@ class BufferedWriter:
         older.upper = newer.upper
         self._buffer = older
 
-    def _run(self, _: Supervised) -> None:
+    def _run(self, thread: Supervised) -> None:
         """The thread that flushes what is due. What an append raises is for the writer's next call; it ends with the writer."""
         with self._changed:
             while not (self._closed or self._broken):
                 if self._due():
                     self._flush(self._context.deadline(None))
+                    if self._failure is None:
+                        thread.well()
                     continue
                 since, pause = self._buffer.since, None
                 if since is not None and self._failure is None:

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pyarrow as pa
 import pytest
 from prometheus_client import REGISTRY
+from threads_kit import HANG, Fault, Nothing, Place, append, restarts_of
 
-import mzsql
-from mzsql.adapter.coordinator import Coordinator
-from mzsql.adapter.environment.environment import Environment
-from mzsql.adapter.environment.locations import locate
-from mzsql.adapter.session.session import Session
 from mzsql.catalog.objects import Table
 from mzsql.compute import ComputeSettings
 from mzsql.compute.controller import ComputeController
@@ -29,63 +23,8 @@ from mzsql.repr.types import TEXT, ColumnType
 from mzsql.storage import CollectionManager
 from mzsql.threads import Backoff, Supervisor
 
-HANG = 60.0
 STATUS = GlobalId("s7")
 COLUMNS = (ColumnType(TEXT),)
-
-
-class Fault:
-    """Raises in the threads that it is planted in, whatever they ask of the store."""
-
-    def __init__(self) -> None:
-        self.name: str | None = None
-        self.error: BaseException = RuntimeError("planted")
-        self.after = False
-
-    def around(self, _: str, act: Callable[[], Any]) -> Any:
-        planted = self.name is not None and threading.current_thread().name.startswith(self.name)
-        if planted and not self.after:
-            raise self.error
-        found = act()
-        if planted:
-            raise self.error
-        return found
-
-
-class Place:
-    """A process's view of an environment, and a second process's."""
-
-    def __init__(self, path: Path) -> None:
-        self.fault = Fault()
-        self.env = Environment.open(locate(str(path)))
-        context = self.env.catalog._map._writer.context
-        wrapped = consensus_around(context.consensus, self.fault.around)
-        msgspec.structs.force_setattr(context, "consensus", wrapped)
-        self.coordinator = Coordinator(self.env, spark=lambda: pytest.fail("Spark is not needed"))
-        self.other = mzsql.connect(path)
-        self.run("CREATE TABLE t (a int)")
-
-    def run(self, text: str) -> list[tuple[Any, ...]]:
-        rows = self.coordinator.execute(Session(), text)[-1].rows
-        if rows is None:
-            return []
-        return list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
-
-    def shown(self, name: str) -> list[tuple[Any, ...]]:
-        return self.run(
-            f"SELECT status, error, restarts FROM mz_internal.mz_threads WHERE name = '{name}'"
-        )
-
-    def wait(self, name: str, status: str) -> None:
-        assert self.env.supervisor.wait_for(
-            lambda all_: any((one.name, one.status) == (name, status) for one in all_), HANG
-        ), self.env.supervisor.statuses()
-
-    def close(self) -> None:
-        self.fault.name = None
-        self.other.close()
-        self.coordinator.close()
-        self.env.close()
 
 
 @pytest.fixture
@@ -93,10 +32,6 @@ def place(tmp_path: Path) -> Iterator[Place]:
     opened = Place(tmp_path / "env")
     yield opened
     opened.close()
-
-
-def _restarts(name: str) -> float:
-    return REGISTRY.get_sample_value("mzsql_thread_restarts_total", {"thread": name}) or 0.0
 
 
 @pytest.mark.parametrize(
@@ -112,7 +47,7 @@ def test_a_thread_of_the_environment_goes_on_after_an_error_that_nobody_expects(
 ) -> None:
     moved = threading.Event()
     place.env.collections.watch(moved.set)
-    before = _restarts(name)
+    before = restarts_of(name)
     place.fault.name = thread
     place.other.execute(act.format(1))
     place.wait(name, "restarting")
@@ -129,7 +64,7 @@ def test_a_thread_of_the_environment_goes_on_after_an_error_that_nobody_expects(
     ((status, error, restarts),) = place.shown(name)
     assert (status, error) == ("running", None)
     assert restarts > 0
-    assert _restarts(name) >= before + float(restarts)
+    assert restarts_of(name) >= before + float(restarts)
 
 
 def test_a_follower_of_a_collection_goes_on(place: Place) -> None:
@@ -270,19 +205,6 @@ def test_what_waits_for_a_status_writer_is_bounded() -> None:
     store.client.close()
 
 
-def _append(writer: Any, rows: int) -> None:
-    for _ in range(rows):
-        at = writer.upper
-        table = pa.table(
-            {
-                "c0": ["a"],
-                "mz_time": pa.array([at], pa.int64()),
-                "mz_diff": pa.array([1], pa.int64()),
-            }
-        )
-        writer.compare_and_append(table, expected_upper=at, new_upper=at + 1)
-
-
 class Jumping(SystemClock):
     """The machine's clock, later by what the test says."""
 
@@ -311,10 +233,10 @@ def test_maintenance_and_the_keeping_of_leases_go_on(monkeypatch: pytest.MonkeyP
         writer.fetch_upper()
     store.fault.name = "mzsql-persist-maintenance"
     for writer, _ in shards:
-        _append(writer, 40)
+        append(writer, 40)
     store.wait("maintenance", "restarting")
     store.fault.name = None
-    _append(shards[0][0], 40)
+    append(shards[0][0], 40)
     store.wait("maintenance", "running", restarts=1)
     store.client.close()
     assert not store.supervisor.statuses()
@@ -333,15 +255,6 @@ def test_a_buffered_writer_tells_an_error_that_nobody_expects_to_its_next_call()
     with pytest.raises((ThreadFailed, Indeterminate)):
         buffered.close()
     store.client.close()
-
-
-class Nothing:
-    """No arrangement, and nobody who asks for statuses."""
-
-    def update(self, rows: object) -> None: ...
-    def delete_replica(self, replica_id: str) -> None: ...
-    def watch(self, _: Callable[[], None]) -> Callable[[], None]:
-        return lambda: None
 
 
 def test_the_scheduler_of_a_replica_goes_on_and_says_when_it_does_not() -> None:
