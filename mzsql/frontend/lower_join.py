@@ -204,6 +204,11 @@ def _by_keys(
         nulls = [ms.Literal(None, c.type) for c in sides.right.typ.columns[sides.shared :]]
         result = Rel.union([missing.map(nulls), result])
     if kind in ("right", "full"):
+        if _types(lefts, sides.left) != _types(rights, sides.right):
+            # Equal values of other scales or lengths are not one value: the right's have to be its own.
+            there = dict(enumerate(sides.right_columns))
+            own = [ms.permute(key, there) for key in rights]
+            matched = _columns(joined, [*shared, *own]).distinct()
         missing = _unmatched(sides.right, [*shared, *rights], matched, rights)
         nulls = [ms.Literal(None, c.type) for c in sides.left.typ.columns[sides.shared :]]
         padded = missing.map(nulls)
@@ -214,6 +219,10 @@ def _by_keys(
         ]
         result = Rel.union([padded.project(back), result])
     return result
+
+
+def _types(exprs: Sequence[ms.Scalar], side: Rel) -> list[SqlType]:
+    return [ms.scalar_type(expr, side.typ.columns) for expr in exprs]
 
 
 def _columns(rel: Rel, exprs: Sequence[ms.Scalar]) -> Rel:

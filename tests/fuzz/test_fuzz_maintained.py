@@ -120,6 +120,14 @@ FOUND = {
         "SELECT r.k, s.k AS l FROM t AS r LEFT JOIN t AS s ON r.d + 1 = s.d",
         ("(1, true, '9999-12-31', NULL)", "(2, true, '9999-12-30', NULL)", "(3, true, NULL, NULL)"),
     ),
+    "the side that an outer join keeps, by a key of another scale": (
+        "SELECT r.k, s.n FROM t AS r RIGHT JOIN (SELECT b, (k / 4.0)::numeric(12, 2) AS n FROM t) AS s ON r.k = s.n AND r.b = s.b",
+        ("(1, true, NULL, NULL), (4, true, NULL, NULL)", "(6, true, NULL, NULL), (NULL, true, NULL, NULL)"),
+    ),
+    "both sides of a full join by keys of other scales": (
+        "SELECT r.k, s.n FROM t AS r FULL JOIN (SELECT (k / 4.0)::numeric(12, 2) AS n FROM t) AS s ON r.k = s.n",
+        ("(1, true, NULL, NULL), (4, true, NULL, NULL)", "(6, true, NULL, NULL), (NULL, true, NULL, NULL)"),
+    ),
     "a group by a moment beyond the days that Python knows": (
         "SELECT r.p + INTERVAL '1 day' AS x, count(*) AS n, min(r.k) AS k FROM t AS r GROUP BY 1",
         ("(1, true, NULL, '9999-12-31 12:00:00+00')", "(2, true, NULL, '9999-12-31 12:00:00+00')"),
