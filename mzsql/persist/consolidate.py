@@ -14,6 +14,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mzsql.persist import duck
 from mzsql.persist.batch import DIFF_COLUMN, TIME_COLUMN, KeySpec
 from mzsql.persist.columns import conform
 from mzsql.repr.errors import DataError
@@ -102,7 +103,7 @@ def consolidation_sql(
 def _by_duckdb(table: pa.Table, additive: Sequence[str]) -> pa.Table:
     positions = positional(table.schema)
     names = positions.names
-    with duckdb.connect() as connection:
+    with duck.connection() as connection:
         connection.register("updates", renamed(table.combine_chunks(), positions))
         sums = [names[table.schema.get_field_index(name)] for name in additive]
         sql = consolidation_sql("updates", names, sums)
@@ -177,7 +178,7 @@ def _order_by_duckdb(keys: pa.Table) -> pa.ChunkedArray:
     names = [f"c{place}" for place in range(keys.num_columns)]
     ones = pa.repeat(pa.scalar(1, pa.int64()), keys.num_rows)
     places = pc.subtract(pc.cumulative_sum(ones), 1)
-    with duckdb.connect() as connection:
+    with duck.connection() as connection:
         connection.register("keys", keys.rename_columns(names).append_column("place", places))
         order = ", ".join(f"{quote(name)} NULLS LAST" for name in names)
         sql = f"SELECT place FROM keys ORDER BY {order}, place"
