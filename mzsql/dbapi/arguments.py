@@ -14,24 +14,10 @@ from typing import NoReturn
 
 from mzsql.adapter.session.copy_paths import ANYWHERE, CopyPaths
 from mzsql.dbapi.errors import DataError, ProgrammingError
+from mzsql.repr.shown import shown
 
 #: The SQLSTATE of a value that a parameter cannot have.
 _SQLSTATE = "22023"
-_PLAIN = (bool, int, float, str, type(None))
-_LONGEST = 80
-
-
-def shown(value: object) -> str:
-    """A value as an error names it: ``int 5``, ``str 'x'``, else only its type."""
-    kind = type(value)
-    if value is None:
-        return "None"
-    if isinstance(value, int) and abs(value) >= 10**_LONGEST:
-        return "int"  # its text may take long to make
-    if kind not in _PLAIN:
-        return kind.__name__
-    text = ascii(value)
-    return f"{kind.__name__} {text if len(text) <= _LONGEST else text[: _LONGEST - 1] + '…'}"
 
 
 def refuse(name: str, wanted: str, value: object, *, hint: str | None = None) -> NoReturn:

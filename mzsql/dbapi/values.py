@@ -22,6 +22,7 @@ from mzsql.dbapi.errors import DataError, ProgrammingError
 from mzsql.expr.evaluate import datum_text
 from mzsql.repr import ranges
 from mzsql.repr.decimals import numeric_text
+from mzsql.repr.shown import shown as given
 from mzsql.repr.types import INTERVAL, SqlType, arrow_type
 from mzsql.repr.values import Map, arrow_text, datums, float_text, python_value
 
@@ -293,7 +294,7 @@ _PARTS = (int, float, bytes, bytearray, memoryview, dt.tzinfo, type(None))
 
 def _made(make: Callable[..., Any], what: str, *parts: Any) -> Any:
     """A value of Python's, or PEP 249's error where there is none of these parts."""
-    shown = ", ".join(arguments.shown(part) for part in parts)
+    shown = ", ".join(given(part) for part in parts)
     if not all(isinstance(part, _PARTS) for part in parts):
         # Nothing else is asked what it is: it may answer in any way.
         raise ProgrammingError(f"not {what}: {shown}", sqlstate="22023")

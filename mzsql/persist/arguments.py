@@ -1,16 +1,32 @@
 """Checks of what a program gives to persist, by type, before anything is done.
 
-Promise: what does not fit is refused with a usage error that says what would. What is kept in a shard's state must be of the very type
-that its readers expect: a purpose that is no text, once committed, would keep every process from reading the shard.
+Promise: what does not fit is refused with a usage error that says what would; nothing of the caller's runs for it. What is kept in a
+shard's state must be of the very type that its readers expect: a purpose that is no text, once committed, would keep every process from
+reading the shard.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NoReturn
+from uuid import UUID
 
 from mzsql.location.errors import UsageError
 from mzsql.persist.errors import InvalidBounds
 from mzsql.repr.frontier import is_timestamp
+from mzsql.repr.shown import plain
+
+_GREATEST = 2**63 - 1
+
+
+def given(value: object) -> str:
+    """A value as a message names it."""
+    return plain(value) or type(value).__name__
+
+
+def refuse(name: str, wanted: str, value: object) -> NoReturn:
+    """Refuse an argument."""
+    raise UsageError(f"{name} must be {wanted}, not {given(value)}")
 
 
 def check_time(time: object, what: str) -> None:
@@ -19,9 +35,10 @@ def check_time(time: object, what: str) -> None:
     Raises:
         InvalidBounds: it is not.
     """
-    if not isinstance(time, int) or isinstance(time, bool):
+    if not isinstance(time, int) or isinstance(time, bool) or not -_GREATEST <= time <= _GREATEST:
         raise InvalidBounds(
-            f"{what}: not a time: {time!r}", hint="A time is an int from 0 on, below 2**63 - 1."
+            f"{what}: not a time: {given(time)}",
+            hint="A time is an int from 0 on, below 2**63 - 1.",
         )
 
 
@@ -33,7 +50,7 @@ def check_frontier(frontier: object, what: str) -> None:
     """
     if frontier is not None and not is_timestamp(frontier):
         raise InvalidBounds(
-            f"{what}: not a frontier: {frontier!r}",
+            f"{what}: not a frontier: {given(frontier)}",
             hint="A frontier is an int from 0 on, below 2**63 - 1, or None for the empty frontier.",
         )
 
@@ -44,9 +61,8 @@ def check_text(text: object, name: str, *, empty: bool = True) -> None:
     Raises:
         UsageError: it is not, or it is empty where it must not be.
     """
-    if not isinstance(text, str) or not (text or empty):
-        wanted = "text" if empty else "text that is not empty"
-        raise UsageError(f"{name} must be {wanted}, not {text!r}")
+    if not isinstance(text, str) or not (len(text) or empty):
+        refuse(name, "text" if empty else "text that is not empty", text)
     try:
         text.encode()
     except UnicodeEncodeError as failure:
@@ -64,7 +80,22 @@ def check_number(number: object, name: str, least: float, *, whole: bool) -> Non
     greatest = _GREATEST if whole else math.inf
     if not fits or not least <= number <= greatest:  # type: ignore[operator]
         kind = "a whole number" if whole else "a number"
-        raise UsageError(f"{name} must be {kind} of at least {least:g}, not {number!r}")
+        raise UsageError(f"{name} must be {kind} of at least {least:g}, not {given(number)}")
 
 
-_GREATEST = 2**63 - 1
+def check_shard_id(shard_id: object) -> None:
+    """Check that a shard id is "s" and a UUID.
+
+    Raises:
+        UsageError: it is not.
+    """
+    try:
+        valid = (
+            isinstance(shard_id, str)
+            and shard_id[:1] == "s"
+            and str(UUID(shard_id[1:])) == shard_id[1:]
+        )
+    except ValueError:
+        valid = False
+    if not valid:
+        raise UsageError(f"not a shard id: {given(shard_id)}", hint='A shard id is "s" and a UUID.')

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Self
 import pyarrow as pa
 
 from mzsql.location import Determinate
+from mzsql.persist.checked import checked
 from mzsql.persist.clock import Deadline
 from mzsql.persist.columns import normalize
 from mzsql.persist.errors import ExpiredHandle, InvalidBounds
@@ -44,6 +45,7 @@ class _Buffer:
         self.since: float | None = None
 
 
+@checked
 class BufferedWriter:
     """Pushes to a shard, appended together; made by `WriteHandle.buffered`. Threads may share it.
 

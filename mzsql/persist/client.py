@@ -16,7 +16,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
-from uuid import UUID
 
 import msgspec
 import pyarrow as pa
@@ -26,15 +25,15 @@ from mzsql.location import (
     Blob,
     Consensus,
     LocationError,
-    UsageError,
     open_blob,
     open_consensus,
     shown_url,
 )
 from mzsql.persist.ages import Ages
-from mzsql.persist.arguments import check_text
+from mzsql.persist.arguments import check_shard_id, check_text
 from mzsql.persist.batch import KeySpec
 from mzsql.persist.cache import DIRECTORY_BYTES, MEMORY_BYTES, BlobCache, CachedBlob
+from mzsql.persist.checked import checked
 from mzsql.persist.clock import Clock, Deadline, Patience, SystemClock
 from mzsql.persist.columns import check_schema, encode_schema
 from mzsql.persist.commands import (
@@ -75,6 +74,7 @@ _CLOSE_SECONDS = 5.0
 _LEAST_MAINTENANCE_SECONDS = 1.0
 
 
+@checked
 class PersistClient:
     """All shards of one persist location, for one process.
 
@@ -677,21 +677,3 @@ class PersistClient:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def check_shard_id(shard_id: str) -> None:
-    """Check that a shard id is "s" and a UUID.
-
-    Raises:
-        UsageError: it is not.
-    """
-    try:
-        valid = (
-            isinstance(shard_id, str)
-            and shard_id[:1] == "s"
-            and str(UUID(shard_id[1:])) == shard_id[1:]
-        )
-    except ValueError:
-        valid = False
-    if not valid:
-        raise UsageError(f"not a shard id: {shard_id!r}", hint='A shard id is "s" and a UUID.')

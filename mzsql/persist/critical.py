@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mzsql.persist.arguments import check_frontier
+from mzsql.persist.checked import checked
 from mzsql.persist.commands import DowngradeCritical, ReleaseCritical
 from mzsql.persist.errors import InvalidBounds
 from mzsql.persist.metrics import metered
@@ -11,6 +12,7 @@ from mzsql.persist.state import CriticalHold
 from mzsql.repr.frontier import Frontier, join, less_than, show
 
 
+@checked
 class CriticalReader:
     """A since hold without lease: it stays until released, whatever becomes of the process, and is fenced by a token.
 

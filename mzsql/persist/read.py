@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from threading import TIMEOUT_MAX
 
 import msgspec
 import pyarrow as pa
 
 from mzsql.location import Determinate, Indeterminate
-from mzsql.persist.arguments import check_frontier, check_time
+from mzsql.persist.arguments import check_frontier, check_time, refuse
 from mzsql.persist.batch import KeySpec, ReadStats, first_time, last_time
+from mzsql.persist.checked import checked
 from mzsql.persist.clock import Deadline
 from mzsql.persist.columns import all_at, encode_schema, joined
 from mzsql.persist.consolidate import consolidate as consolidated
@@ -46,6 +48,7 @@ from mzsql.repr.frontier import (
 _LEAST_WAIT = 0.05
 
 
+@checked
 class ReadHandle:
     """Reads one shard and holds its since back; made by `PersistClient.open_reader` or `open_shard`. Safe for threads."""
 
@@ -246,8 +249,6 @@ class ReadHandle:
             InvalidBounds: there is to be no split.
             SinceViolation, ReadTimeout, ExpiredHandle, SchemaMismatch: as `parts`.
         """
-        if not isinstance(num_splits, int) or num_splits < 1:
-            raise InvalidBounds(f"a snapshot has at least one split, not {num_splits!r}")
         names = self._columns(columns)
         refs = self.parts(as_of, filters=filters, timeout=timeout)
         shares: list[list[PartRef]] = [[] for _ in range(num_splits)]
@@ -546,7 +547,9 @@ class ReadHandle:
         Raises:
             LocationError: the store failed, or was closed.
         """
-        return self._opened.shard.await_change(timeout, after)
+        if timeout is None:
+            refuse("timeout", "a number of seconds", timeout)
+        return self._opened.shard.await_change(min(timeout, TIMEOUT_MAX), after)
 
     @property
     def seqno(self) -> int:

@@ -19,9 +19,11 @@ from msgspec import UNSET, UnsetType
 
 from mzsql.location import Determinate, Indeterminate, UsageError
 from mzsql.persist.adoption import adopt, delete_empty
+from mzsql.persist.arguments import refuse
 from mzsql.persist.batch import Batch, BlobPart, KeySpec, Part, first_time
 from mzsql.persist.buffered import BufferedWriter
 from mzsql.persist.building import BatchBuilder, check_distinct, has_rows
+from mzsql.persist.checked import checked
 from mzsql.persist.clock import Deadline
 from mzsql.persist.columns import check_times
 from mzsql.persist.commands import (
@@ -63,6 +65,7 @@ def _nothing_appended(shard_id: str) -> Iterator[None]:
         ) from failure
 
 
+@checked
 class WriteHandle:
     """Writes updates to one shard; made by `PersistClient.open_writer` or `open_shard`.
 
@@ -262,7 +265,7 @@ class WriteHandle:
         if self.key is None:
             if worker is not None:
                 raise SchemaMismatch(f"shard {self.shard_id} has no key, so no workers either")
-        elif worker is None or not 0 <= worker < self.key.workers:
+        elif not isinstance(worker, int) or not 0 <= worker < self.key.workers:
             raise SchemaMismatch(
                 f"shard {self.shard_id}: worker {worker} is not in [0, {self.key.workers})"
             )
@@ -475,6 +478,8 @@ class WriteHandle:
                 raise missing(self.shard_id, key)
 
     def _check_own(self, batch: Batch) -> None:
+        if not isinstance(batch, Batch):
+            refuse("batch", "a Batch", batch)
         if batch.shard_id != self.shard_id:
             raise ForeignBlob(
                 f"the batch belongs to shard {batch.shard_id}, not to {self.shard_id}"

@@ -107,7 +107,7 @@ def target(options: Mapping[str, str]) -> Target:
             hint='Name its directory with option("env", "/path/to/env"), or a profile with option("profile", "prod").',
         )
     text = given.get("as_of")
-    if text is not None and not _TIME.fullmatch(text.strip()):
+    if text is not None and not (_TIME.fullmatch(text.strip()) and int(text) < 2**63):
         raise InvalidParameter(
             f"option as_of must be a time in milliseconds since 1970, not {text[:40]!r}"
         )
