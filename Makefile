@@ -7,7 +7,7 @@ SHELL := bash
 
 BIN := .venv/bin
 READY := .venv/.ready
-# Many tests of every day wait more than they work; those that take longer mind how long they wait.
+# Many tests of every day wait more than they work, those that need Spark share a worker; longer ones mind how long they wait.
 JOBS ?= 3
 LONG_JOBS ?= 2
 SOAK ?=
@@ -46,8 +46,7 @@ demo: java $(READY)  ## the main job, narrated, in a temporary directory
 
 .PHONY: test
 test: java $(READY)  ## the tests of every day
-	$(PYTEST) -m "not spark and not long and not soak" -n $(JOBS) --dist loadfile
-	$(PYTEST) -m "spark and not long and not soak"
+	$(PYTEST) -m "not long and not soak" -n $(JOBS) --dist loadgroup
 
 .PHONY: test-long
 test-long: java $(READY)  ## the tests that take longer

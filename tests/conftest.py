@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,24 @@ if TYPE_CHECKING:
     import psycopg
     from postgres_server import PostgresServer
     from pyspark.sql import SparkSession
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With ``--dist loadgroup`` files that need Spark are one worker's, as its session is one; the others are shared out by files."""
+    if config.getoption("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):  # type: ignore[misc]  # xdist is not typed
+        def _split_scope(self, nodeid: str) -> str:
+            return _needs_spark(config.rootpath / nodeid.partition("::")[0])
+
+    return Scheduling(config, log)
+
+
+@functools.cache
+def _needs_spark(file: Path) -> str:
+    return "spark" if "mark.spark" in file.read_text() else str(file)
 
 
 @pytest.fixture(scope="session", autouse=True)
