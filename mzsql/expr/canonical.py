@@ -65,7 +65,7 @@ def _ranked(expr: Scalar) -> Rank:
         case Call(func=func, args=args):
             name, kind = _kind(expr)
             ranks = tuple(rank(arg) for arg in args)
-            if kind == 3 and name in _MATCHES:
+            if kind == 3 and len(args) == 2:
                 # The pattern is part of the function.
                 ranks = (ranks[0], (1, (0, str(getattr(args[1], "value", "")).encode()), ""))
             if kind == 3:

@@ -32,6 +32,8 @@ QUERIES = (
     # A bare text in an arm of a set operation is a text to who compares it.
     "SELECT 1 FROM ((SELECT min('x') AS x FROM found) UNION ALL (SELECT 'b ' FROM found) UNION (SELECT 'b' FROM signs)) AS q"
     " WHERE 'b' <= ALL (SELECT DISTINCT q.x FROM found)",
+    # The complement of bits is written as a match of texts is.
+    "SELECT f.a, ~f.a FROM found AS f JOIN signs AS s ON ~f.a = ~s.x AND ~f.a IS NOT DISTINCT FROM ~s.x",
     # The greatest of texts that say no type is a text.
     "SELECT max('x'), 'a' <= ALL (SELECT min('b ') FROM found), min(NULL) FROM found GROUP BY b",
 )  # fmt: skip
