@@ -151,6 +151,8 @@ class Maintained:
         worlds.ours.execute("SET statement_timeout = '30 s'")
         self._schemas = 0
         self.tally = Tally()
+        #: The rows of the last answer.
+        self.rows: list[tuple[object, ...]] = []
 
     def ask(self, sql: str) -> Answer:
         """An answer as a bag, or the error; a view that is behind without failing is waited for, as the machine may be busy."""
@@ -164,10 +166,10 @@ class Maintained:
 
     def _ask(self, sql: str) -> Answer:
         try:
-            rows = self.connection.execute(sql).fetchall()
+            self.rows = self.connection.execute(sql).fetchall()
         except mzsql.Error as error:
             return error
-        return Counter(tuple(exact(value) for value in row) for row in rows)
+        return Counter(tuple(exact(value) for value in row) for row in self.rows)
 
     def begin(self) -> None:
         """An empty schema."""
@@ -280,11 +282,16 @@ def _view_there(world: Maintained, name: str, query: str) -> None:
 
 
 def _with_postgresql(
-    world: Maintained, plan: Plan, name: str, query: str, told: Sequence[str]
+    world: Maintained,
+    plan: Plan,
+    name: str,
+    query: str,
+    mine: Sequence[tuple[object, ...]],
+    told: Sequence[str],
 ) -> Found | None:
-    """A view beside PostgreSQL's answer to its query, where both have one: which of several errors is met first differs."""
-    mine, theirs = world.worlds.mine(f"SELECT * FROM {name}"), world.worlds.theirs(query)
-    if isinstance(mine, Failure) or isinstance(theirs, Failure):
+    """A view's rows beside PostgreSQL's answer to its query, where it has one: which of several errors is met first differs."""
+    theirs = world.worlds.theirs(query)
+    if isinstance(theirs, Failure):
         return None
     world.tally.counts["comparisons with PostgreSQL"] += 1
     ours, others = bag(mine), bag(theirs)
@@ -300,13 +307,17 @@ def compared(
     world: Maintained, plan: Plan, name: str, query: str, told: Sequence[str], *, common: bool
 ) -> Found | None:
     """A view beside its query, at one time or at two between which nothing was written."""
-    view, answer = world.ask(f"SELECT * FROM {name}"), world.ask(query)
+    view = world.ask(f"SELECT * FROM {name}")
+    rows = world.rows
+    answer = world.ask(query)
     how = difference(view, answer)
     world.tally.counts["comparisons"] += 1
-    if isinstance(view, mzsql.Error):
+    failed = isinstance(view, mzsql.Error)
+    if failed:
         world.tally.counts["comparisons of errors"] += 1
     if not how:
-        return _with_postgresql(world, plan, name, query, told) if common else None
+        compares = common and not failed
+        return _with_postgresql(world, plan, name, query, rows, told) if compares else None
     return Found(plan, name, how, shown(view, answer), shown(answer, view), tuple(told))
 
 

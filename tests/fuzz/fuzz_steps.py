@@ -63,7 +63,7 @@ class InProcess(Hydration):
             rows = pa.concat_tables(tables, promote_options="default")
             self._rows_out = rows.num_rows
         else:
-            self._only_errors(stage, Path())
+            self._keep_errors(rows)
             rows = rows.filter(pc.is_null(rows.column("mz_error")))
         at = pa.array([self._dataflow.as_of] * rows.num_rows, pa.int64())
         rows = rows.append_column("mz_time", at).select(full.names).cast(full)
@@ -71,8 +71,11 @@ class InProcess(Hydration):
 
     def _only_errors(self, stage: HydrationStage, scratch: Path) -> None:
         del scratch
-        rows = self._result(stage).select(["mz_error", "mz_diff"])
-        self._errors.append(rows.filter(pc.is_valid(rows.column("mz_error"))))
+        self._keep_errors(self._result(stage))
+
+    def _keep_errors(self, rows: pa.Table) -> None:
+        errors = rows.select(["mz_error", "mz_diff"])
+        self._errors.append(errors.filter(pc.is_valid(errors.column("mz_error"))))
 
     def _result(self, stage: HydrationStage) -> pa.Table:
         return self._arrangements._driver.query(
