@@ -84,7 +84,8 @@ class Requests:
         time.sleep(seconds)
         counted = self.counts.copy()
         took = time.monotonic() - begun  # no less than what was counted in
-        self.counts = counted
+        self.counts.clear()
+        self.counts.update(counted)
         return took
 
     def settle(self) -> None:
