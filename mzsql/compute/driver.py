@@ -8,6 +8,7 @@ worker, for peeks and steps that are too small for a Spark job.
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Mapping
 
 import duckdb
@@ -16,6 +17,11 @@ from sqlglot import expressions as exp
 
 from mzsql.expr.engines import WIDE_SETTINGS, is_wide, locked_connection, to_sql
 from mzsql.expr.functions.table import Engine
+
+# The copy that this warns of is worth less than the second binding of the relation that it recommends.
+warnings.filterwarnings(
+    "ignore", message="Arrow output on a DB-API result", module=r"mzsql\.compute\.driver"
+)
 
 
 class Driver:
@@ -28,12 +34,16 @@ class Driver:
 
     def query(self, statement: exp.Expression, relations: Mapping[str, pa.Table]) -> pa.Table:
         """The statement's result over the given relations."""
-        text = to_sql(statement, Engine.DUCKDB)
+        return self.run(to_sql(statement, Engine.DUCKDB), relations)
+
+    def run(self, text: str, relations: Mapping[str, pa.Table]) -> pa.Table:
+        """As `query`, of a statement that is written already."""
         connection = self._connection(wide=is_wide(text))
         for name, table in relations.items():
             connection.register(name, table)
         try:
-            return connection.sql(text).to_arrow_table()
+            # One binding: a relation object would be bound when it is made and again when it is asked for its rows.
+            return connection.execute(text).to_arrow_table()
         finally:
             for name in relations:
                 connection.unregister(name)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,12 +29,12 @@ from mzsql.compute.lookups import Found, LookupRun
 from mzsql.compute.protocols import ComputeSettings, RefreshStats
 from mzsql.compute.relations import arrow_frame, parts_frame, spark_schema
 from mzsql.compute.spark_session import STEP_POOL
-from mzsql.compute.statements import run as run_statement
+from mzsql.compute.statements import register
 from mzsql.compute.target import Target, with_time
 from mzsql.expr.functions.table import Engine
 from mzsql.persist import PartRef
-from mzsql.render.cut import Piece, pieces
 from mzsql.render.rendered import Step, StepOutput
+from mzsql.render.templates import StepTemplate, TextPiece
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier, Timestamp
 from mzsql.repr.types import arrow_schema
@@ -92,8 +92,10 @@ def run_step(
         dataflow.output.append(nothing, lower, upper)
         seconds = time.monotonic() - started
         return RefreshStats(dataflow.gid, lower, upper, 0, 0, 0, 0, seconds, "empty")
+    # What is too large to be counted here has rows.
+    changed = [name for name, one in deltas.items() if one.table is None or one.rows]
     found = LookupRun(
-        dataflow.rendered.lookups,
+        dataflow.rendered.template(tools.engine, changed).lookups,
         {name: delta.table for name, delta in deltas.items()},
         dataflow.readable(),
         lower - 1,
@@ -101,7 +103,7 @@ def run_step(
         tools.driver,
     ).run()
     work = _Work(dataflow, lower, upper, tools, deltas=deltas, found=found)
-    rows_out, jobs = work.run()
+    rows_out, jobs = work.run(changed)
     return RefreshStats(
         dataflow.gid,
         lower,
@@ -168,19 +170,24 @@ class _Work:
         self.deltas = deltas
         self.found = found
         self.large = bool(found.pushed) or any(one.table is None for one in deltas.values())
-        engine = Engine.SPARK if self.large else tools.engine
-        self.engine = engine
-        self.step: Step = dataflow.rendered.step(engine, lower, upper)
+        self.engine = Engine.SPARK if self.large else tools.engine
 
-    def run(self) -> tuple[int, int]:
-        """Rows of the export's delta, and Spark jobs."""
+    def run(self, changed: Sequence[str]) -> tuple[int, int]:
+        """Rows of the export's delta, and Spark jobs; `changed` names the deltas that have rows."""
+        template = self.dataflow.rendered.template(self.engine, changed)
+        if template.step is None:
+            return self._write_nothing(), 0
         if self.engine is Engine.DUCKDB:
             tables: dict[str, pa.Table] = {}
-            for name in self.step.reads:
+            for name in template.step.reads:
                 table = self._table(name)
                 assert table is not None
                 tables[name] = table
-            return self._write(self.tools.driver.query(self.step.statement, tables)), 0
+            text = template.text.at(self.lower, self.upper)
+            return self._write(template.step, self.tools.driver.run(text, tables)), 0
+        return self._run_on_spark(template, template.step)
+
+    def _run_on_spark(self, template: StepTemplate, step: Step) -> tuple[int, int]:
         session = self.tools.session()
         what = f"step [{self.lower}, {self.upper})"
         with (
@@ -189,17 +196,19 @@ class _Work:
             ) as count,
             tempfile.TemporaryDirectory(prefix="mzsql-step-") as scratch,
         ):
-            self._register(session, Path(scratch))
-            views, kept = list(self.step.reads), list[DataFrame]()
+            self._register(session, step.reads, Path(scratch))
+            views, kept = list(step.reads), list[DataFrame]()
             try:
-                *parts, last = pieces(self.step.statement)
+                *parts, last = template.pieces
                 for part in parts:
                     assert part.name is not None
                     self._keep(session, part, Path(scratch), kept)
                     views.append(part.name)
-                rows = self._collect(session, last)
+                rows = self._collect(session, step, last)
                 rows_out = (
-                    self._write_by_spark(session, last) if rows is None else self._write(rows)
+                    self._write_by_spark(session, step, last)
+                    if rows is None
+                    else self._write(step, rows)
                 )
             finally:
                 for name in views:
@@ -208,15 +217,19 @@ class _Work:
                     frame.unpersist()
         return rows_out, count.jobs
 
+    def _result(self, session: SparkSession, part: TextPiece) -> DataFrame:
+        register(session, part.text.statement)
+        return session.sql(part.text.at(self.lower, self.upper))
+
     def _table(self, name: str) -> pa.Table | None:
         """A relation of the statement that is on the driver."""
         if name in self.deltas:
             return self.deltas[name].table
         return self.found.tables.get(name)
 
-    def _register(self, session: SparkSession, scratch: Path) -> None:
+    def _register(self, session: SparkSession, reads: Sequence[str], scratch: Path) -> None:
         rows = self.tools.settings.inline_rows
-        for name in self.step.reads:
+        for name in reads:
             table = self._table(name)
             if table is not None:
                 frame = arrow_frame(session, table, scratch=scratch, inline_rows=rows)
@@ -234,10 +247,10 @@ class _Work:
             frame.createOrReplaceTempView(name)
 
     def _keep(
-        self, session: SparkSession, part: Piece, scratch: Path, kept: list[DataFrame]
+        self, session: SparkSession, part: TextPiece, scratch: Path, kept: list[DataFrame]
     ) -> None:
         """Compute what later pieces read: on the driver where it is small, else kept in Spark until the step is over."""
-        frame = run_statement(session, part.statement)
+        frame = self._result(session, part)
         if not self.large:
             settings = self.tools.settings
             width = _VALUE_BYTES * len(frame.columns)
@@ -253,12 +266,12 @@ class _Work:
         kept.append(frame)
         frame.createOrReplaceTempView(part.name)
 
-    def _collect(self, session: SparkSession, last: Piece) -> pa.Table | None:
+    def _collect(self, session: SparkSession, step: Step, last: TextPiece) -> pa.Table | None:
         """The whole result, or None when it is too large for the driver."""
         if self.large:
             return None
-        frame = run_statement(session, last.statement)
-        bound = collectable_rows(with_time(arrow_schema(self.step.columns)), self.tools.settings)
+        frame = self._result(session, last)
+        bound = collectable_rows(with_time(arrow_schema(step.columns)), self.tools.settings)
         rows = frame.limit(bound + 1).toArrow()
         return None if rows.num_rows > bound else rows
 
@@ -268,14 +281,19 @@ class _Work:
         assert self.dataflow.output is not None
         return self.dataflow.output
 
-    def _in_order(self) -> list[StepOutput]:
+    def _in_order(self, step: Step) -> list[StepOutput]:
         """The arrangements first, the export last: who sees the export's upper may rely on everything below it."""
-        return sorted(self.step.outputs, key=lambda output: output.arrangement is None)
+        return sorted(step.outputs, key=lambda output: output.arrangement is None)
 
-    def _write(self, result: pa.Table) -> int:
+    def _write_nothing(self) -> int:
+        for target in self.dataflow.targets():
+            target.append(with_time(target.schema).empty_table(), self.lower, self.upper)
+        return 0
+
+    def _write(self, step: Step, result: pa.Table) -> int:
         rows_out = 0
         tags = result.column("mz_tag")
-        for output in self._in_order():
+        for output in self._in_order(step):
             target = self._target(output)
             full = with_time(target.schema)
             rows = result.filter(pc.equal(tags, output.tag)).select(_result_names(output, full))
@@ -285,12 +303,12 @@ class _Work:
             target.append(rows, self.lower, self.upper)
         return rows_out
 
-    def _write_by_spark(self, session: SparkSession, last: Piece) -> int:
+    def _write_by_spark(self, session: SparkSession, step: Step, last: TextPiece) -> int:
         """Let the executors write the result; each output is a scan of it, so it is computed once and kept in Spark meanwhile."""
-        result = run_statement(session, last.statement).persist()
+        result = self._result(session, last).persist()
         rows_out = 0
         try:
-            for output in self._in_order():
+            for output in self._in_order(step):
                 target = self._target(output)
                 at: Frontier = target.upper()
                 if at is None or at >= self.upper:

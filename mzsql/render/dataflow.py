@@ -7,7 +7,9 @@ back. A step's result does not depend on how time was cut into steps, and no sta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from sqlglot import expressions as exp
@@ -19,6 +21,7 @@ from mzsql.lir import plan as lir
 from mzsql.lir.plan import DataflowDescription
 from mzsql.render.collection import Collection
 from mzsql.render.contents import ContentsRenderer, Unfilled
+from mzsql.render.idle import without
 from mzsql.render.naming import Shape
 from mzsql.render.recursion import Loop
 from mzsql.render.rendered import ArrangementSpec, HydrationStage, InputSpec, Lookup, Step
@@ -35,16 +38,11 @@ from mzsql.render.statement import (
     subquery,
 )
 from mzsql.render.step import StepRenderer, export_of
-from mzsql.repr.frontier import MAX_TIMESTAMP, Timestamp
+from mzsql.render.templates import AS_OF, LOWER, TEMPLATES, UPPER, StepTemplate, at, live, needed
+from mzsql.repr.frontier import Timestamp
 from mzsql.repr.garbage import undisturbed
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType
-
-#: Stands for `lower` in a template: a time that nothing else in a statement can be mistaken for (an hour before the last one).
-_LOWER: Timestamp = MAX_TIMESTAMP - 3_600_000
-#: And for `upper`, and for the time of a hydration.
-_UPPER: Timestamp = MAX_TIMESTAMP - 1_800_000
-_AS_OF: Timestamp = MAX_TIMESTAMP - 900_000
 
 
 class RenderedDataflow:
@@ -72,9 +70,11 @@ class RenderedDataflow:
         )
         export = self.desc.export
         self.output_key_arity = len(export.key) if isinstance(export, lir.IndexExport) else None
-        renderer = StepRenderer(shape, Engine.DUCKDB, _LOWER, _UPPER)
+        renderer = StepRenderer(shape, Engine.DUCKDB, LOWER, UPPER)
         step = renderer.step()
         self._steps: dict[Engine, Step] = {Engine.DUCKDB: step}
+        self._templates: OrderedDict[tuple[Engine, frozenset[str]], StepTemplate] = OrderedDict()
+        self._lock = threading.Lock()
         self.arrangements: tuple[ArrangementSpec, ...] = tuple(renderer.specs.values())
         read = set(step.reads)
         self.lookups: tuple[Lookup, ...] = tuple(
@@ -92,19 +92,49 @@ class RenderedDataflow:
         if not self.temporal:
             return stages
         return tuple(
-            replace(stage, statement=_at(stage.statement, {_AS_OF: as_of})) for stage in stages
+            replace(stage, statement=at(stage.statement, {AS_OF: as_of})) for stage in stages
         )
 
-    @undisturbed()
     def step(self, engine: Engine, lower: Timestamp, upper: Timestamp) -> Step:
         """The statement that processes the inputs' updates with times in ``[lower, upper)``."""
         assert lower < upper
+        return self.template(engine).at(lower, upper)
+
+    def template(self, engine: Engine, changed: Iterable[str] | None = None) -> StepTemplate:
+        """The step as it can be run at any times.
+
+        Args:
+            engine: what is to run it.
+            changed: the ``delta_…`` relations that have rows; None: any of them may.
+        """
+        if changed is None:
+            changed = (f"delta_{one.id}" for one in self.inputs)
+        key = engine, frozenset(changed)
+        with self._lock:
+            known = self._templates.get(key)
+            if known is not None:
+                self._templates.move_to_end(key)
+                return known
+            made = self._templates[key] = self._template(*key)
+            while len(self._templates) > TEMPLATES:
+                self._templates.popitem(last=False)
+            return made
+
+    @undisturbed()
+    def _template(self, engine: Engine, changed: frozenset[str]) -> StepTemplate:
         if engine not in self._steps:
-            renderer = StepRenderer(self._shape, engine, _LOWER, _UPPER)
-            self._steps[engine] = renderer.step()
-        template = self._steps[engine]
-        times = {_LOWER: lower, _LOWER - 1: lower - 1, _UPPER: upper}
-        return replace(template, statement=_at(template.statement, times))
+            self._steps[engine] = StepRenderer(self._shape, engine, LOWER, UPPER).step()
+        step = self._steps[engine]
+        deltas = {f"delta_{one.id}" for one in self.inputs}
+        if changed >= deltas:
+            return StepTemplate(step, self.lookups, engine)
+        idle = set(step.reads) - changed - live(self.lookups, changed)
+        statement = without(step.statement, idle)
+        if statement is None:
+            return StepTemplate(None, (), engine)
+        read = frozenset(one.name for one in statement.find_all(exp.Table)).intersection(step.reads)
+        pruned = replace(step, statement=statement, reads=tuple(sorted(read)))
+        return StepTemplate(pruned, needed(self.lookups, read), engine)
 
     def oneshot(self, engine: Engine) -> exp.Expression:
         """The contents at one time: result columns c0 …, mz_error, mz_diff, over the ``snap_…`` relations. Not consolidated."""
@@ -168,16 +198,6 @@ def render(
     return RenderedDataflow(Shape(desc, errors_in))
 
 
-def _at(template: exp.Expression, times: Mapping[Timestamp, Timestamp]) -> exp.Expression:
-    """A statement at its times: the template's stand-ins replaced. A plan is rendered once for all of them."""
-    texts = {str(stand_in): time for stand_in, time in times.items()}
-    statement = template.copy()
-    for literal in list(statement.find_all(exp.Literal)):
-        if not literal.is_string and literal.this in texts:
-            literal.replace(s.num(texts[literal.this]))
-    return statement
-
-
 class _Progress:
     """Which nodes are hydrated as arrangements fill."""
 
@@ -218,7 +238,7 @@ def _stages(shape: Shape, engine: Engine, rendered: RenderedDataflow) -> list[Hy
     progress = _Progress(rendered)
     stages: list[HydrationStage] = []
     while True:
-        renderer = ContentsRenderer(shape, engine, frozenset(filled), frozenset(emitted), _AS_OF)
+        renderer = ContentsRenderer(shape, engine, frozenset(filled), frozenset(emitted), AS_OF)
         root = shape.desc.root
         target: str | None = None
         lir_id = root.plan.lir_id

@@ -1,0 +1,147 @@
+"""A step's statement, written once and run at many times.
+
+Promise: a template means at given times what the statement rendered for these times means. Its text is written once for each engine and
+each set of inputs that have updates, since making a tree, copying it and writing it out costs more than a small step takes to run; the
+times are stand-ins in that text, numbers that nothing else in it can be mistaken for. Where a user's own literal does look like one, the
+statement is written anew for each step instead.
+
+Trade-off: a dataflow of n inputs may be asked for 2^n sets; `TEMPLATES` of them are kept, the last ones used.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from sqlglot import expressions as exp
+
+from mzsql.expr.engines import to_sql
+from mzsql.expr.functions import sql as s
+from mzsql.expr.functions.table import Engine
+from mzsql.render.cut import pieces
+from mzsql.render.rendered import Lookup, Step
+from mzsql.repr.frontier import MAX_TIMESTAMP, Timestamp
+
+#: Stands for `lower` in a template: a time that nothing else in a statement can be mistaken for (an hour before the last one).
+LOWER: Timestamp = MAX_TIMESTAMP - 3_600_000
+#: And for `upper`, and for the time of a hydration.
+UPPER: Timestamp = MAX_TIMESTAMP - 1_800_000
+AS_OF: Timestamp = MAX_TIMESTAMP - 900_000
+
+#: So many sets of changed inputs have their statement kept, for each dataflow.
+TEMPLATES = 32
+
+
+def at(template: exp.Expression, times: Mapping[Timestamp, Timestamp]) -> exp.Expression:
+    """A statement at its times: the stand-ins replaced."""
+    texts = {str(stand_in): time for stand_in, time in times.items()}
+    statement = template.copy()
+    for literal in list(statement.find_all(exp.Literal)):
+        if not literal.is_string and literal.this in texts:
+            literal.replace(s.num(texts[literal.this]))
+    return statement
+
+
+def step_times(lower: Timestamp, upper: Timestamp) -> dict[Timestamp, Timestamp]:
+    """What the stand-ins of a step stand for."""
+    return {LOWER: lower, LOWER - 1: lower - 1, UPPER: upper}
+
+
+class Text:
+    """A statement's text with stand-ins for its times."""
+
+    def __init__(self, statement: exp.Expression, engine: Engine) -> None:
+        self.statement = statement
+        self._engine = engine
+
+    @functools.cached_property
+    def _written(self) -> str | None:
+        """None where a stand-in is in the text as something else."""
+        stand_ins = [str(time) for time in step_times(0, 1)]
+        literals = [one.this for one in self.statement.find_all(exp.Literal) if not one.is_string]
+        text = to_sql(self.statement, self._engine)
+        same = all(text.count(one) == literals.count(one) for one in stand_ins)
+        return text if same else None
+
+    def at(self, lower: Timestamp, upper: Timestamp) -> str:
+        """The text of the step of ``[lower, upper)``."""
+        text = self._written
+        if text is None:
+            return to_sql(at(self.statement, step_times(lower, upper)), self._engine)
+        for stand_in, time in step_times(lower, upper).items():
+            text = text.replace(str(stand_in), str(time))
+        return text
+
+
+@dataclass(frozen=True)
+class TextPiece:
+    """A piece of a statement (`mzsql.render.cut`); `name` is None for the last."""
+
+    name: str | None
+    text: Text
+    reads: tuple[str, ...]
+
+
+class StepTemplate:
+    """The step of a dataflow for one engine and one set of inputs with updates.
+
+    Attributes:
+        step: its statement (with stand-ins), outputs and what it reads; None where nothing can come out.
+        lookups: those that it needs.
+    """
+
+    def __init__(self, step: Step | None, lookups: tuple[Lookup, ...], engine: Engine) -> None:
+        self.step = step
+        self.lookups = lookups
+        self.engine = engine
+
+    @functools.cached_property
+    def text(self) -> Text:
+        """The whole statement."""
+        assert self.step is not None
+        return Text(self.step.statement, self.engine)
+
+    @functools.cached_property
+    def pieces(self) -> tuple[TextPiece, ...]:
+        """The statement in pieces that are run one after another."""
+        assert self.step is not None
+        return tuple(
+            TextPiece(one.name, Text(one.statement, self.engine), one.reads)
+            for one in pieces(self.step.statement)
+        )
+
+    def at(self, lower: Timestamp, upper: Timestamp) -> Step:
+        """The step at its times."""
+        assert self.step is not None
+        statement = at(self.step.statement, step_times(lower, upper))
+        return replace(self.step, statement=statement)
+
+
+def live(lookups: tuple[Lookup, ...], changed: frozenset[str]) -> frozenset[str]:
+    """The arrangements of which a step may find rows, by the relations of the inputs that have updates."""
+    found = set(changed)
+    moved = True
+    while moved:
+        moved = False
+        for one in lookups:
+            if one.arrangement in found:
+                continue
+            sources = one.sources
+            if one.due or sources is None or any(x.relation in found for x in sources):
+                found.add(one.arrangement)
+                moved = True
+    return frozenset(found - changed)
+
+
+def needed(lookups: tuple[Lookup, ...], reads: frozenset[str]) -> tuple[Lookup, ...]:
+    """The lookups of the relations that are read, and of those that their keys are found in."""
+    by_name = {one.arrangement: one for one in lookups}
+    wanted: set[str] = set()
+    waiting = [name for name in reads if name in by_name]
+    while waiting:
+        name = waiting.pop()
+        if name not in wanted:
+            wanted.add(name)
+            waiting += [x.relation for x in by_name[name].sources or () if x.relation in by_name]
+    return tuple(one for one in lookups if one.arrangement in wanted)
