@@ -17,10 +17,14 @@ from __future__ import annotations
 import datetime as dt
 import enum
 import threading
+import time
 from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
@@ -29,10 +33,12 @@ from sqlglot import expressions as exp
 
 from mzsql.compute.driver import Driver
 from mzsql.compute.executors import WORKER_COLUMN
+from mzsql.compute.hot import Hot
 from mzsql.compute.protocols import ArrangementRegistry, ComputeSettings
-from mzsql.compute.relations import PUSHED_RANGES, KeyRange, parts_frame
-from mzsql.compute.target import Target, by_worker_and_key
-from mzsql.expr.engines import to_sql
+from mzsql.compute.relations import PUSHED_RANGES, KeyRange, collectable_rows, parts_frame
+from mzsql.compute.target import Target, at_or_after, by_worker_and_key, with_time
+from mzsql.compute.trace import Hashes, Trace, key_hashes
+from mzsql.expr.engines import scratch_directory, to_sql
 from mzsql.expr.functions.table import Engine, Sql
 from mzsql.persist import (
     DIFF_COLUMN,
@@ -52,6 +58,9 @@ from mzsql.repr.types import ColumnType, arrow_schema
 
 #: The registry's names of shards that are not filled yet begin so.
 _FILLING = "filling "
+
+#: What has more stored bytes than this is not loaded into a trace: lookups read its shard.
+_LOADED_BYTES = 2 << 30
 
 #: A stored row group, the least that a lookup reads, has at most so many rows.
 _GROUP_ROWS = 16 * 1024
@@ -188,15 +197,112 @@ class Arrangement(Target):
         shard_id: str,
         handles: tuple[WriteHandle, ReadHandle],
         *,
+        hot: Hot,
         driver: Driver,
         settings: ComputeSettings,
     ) -> None:
         super().__init__(persist, shard_id, desc.schema(), handles[0], settings.timeout)
         self.desc = desc
         self.reader = handles[1]
+        self.hot = hot
         self._driver = driver
         self._settings = settings
         self.workers = desc.workers(settings)
+        self.most_rows = collectable_rows(with_time(self.schema), settings)
+
+    # --- what is shared ---
+
+    def upper(self) -> Frontier:
+        """How far it is known on this replica; its shard may be behind."""
+        return self.hot.upper
+
+    @property
+    def known_upper(self) -> Frontier:
+        """The same."""
+        return self.hot.upper
+
+    @property
+    def durable_upper(self) -> Frontier:
+        """How far its shard goes."""
+        return self.hot.durable
+
+    def append(
+        self, updates: pa.Table, lower: Timestamp, upper: Frontier, *, exact: bool = False
+    ) -> Frontier:
+        """Add updates of ``[lower, upper)`` that nobody has added yet; the upper then. Those of a step are durable with the next `flush`.
+
+        An index is read by others from its shard, and a hydration ends with a shard that is filled: those are durable at once.
+        """
+        if exact:
+            reached = super().append(updates, lower, upper, exact=True)
+            self.hot.settled(reached)
+            return reached
+        if self.desc.errors or upper is None:
+            self.flush()
+            reached = super().append(updates, lower, upper)
+            self.hot.written(updates, lower, reached)
+            return reached
+        return self.hot.add(self._as_stored(updates), lower, upper)
+
+    def adopt(
+        self, frame: DataFrame, lower: Timestamp, upper: Timestamp, **how: Any
+    ) -> tuple[Frontier, int]:
+        """See `Target.adopt`."""
+        self.flush()
+        reached, rows = super().adopt(frame, lower, upper, **how)
+        self.hot.settled(reached)
+        return reached, rows
+
+    def flush(self) -> None:
+        """Make what steps have added durable."""
+
+        def append(updates: list[pa.Table], lower: Timestamp, upper: Frontier) -> Frontier:
+            rows = pa.concat_tables([with_time(self.schema).empty_table(), *updates])
+            # The shard may have got on without us since they came.
+            rows = at_or_after(rows, lower)
+            return self.append_from(rows, lower, upper, at=lower)
+
+        self.hot.flush(append)
+
+    def trace(self, as_of: Timestamp) -> Trace | None:
+        """What can be looked into at a time by keys; None where it is too large for that, or not kept for so long."""
+        return self.hot.trace(id(self), as_of, partial(self._load, as_of))
+
+    def _load(self, as_of: Timestamp, durable: Frontier) -> Trace | None:
+        """The trace of the shard's updates, to be read from a time on."""
+        base = as_of if durable is None else min(as_of, durable - 1)
+        parts = self.reader.parts(base, timeout=self.timeout)
+        rows = sum(part.rows for part in parts)
+        if rows > self._settings.hot_rows or sum(part.bytes for part in parts) > _LOADED_BYTES:
+            return None
+        made = Trace(
+            with_time(self.schema),
+            self.desc.key_arity,
+            base,
+            hasher=self._hashes,
+            consolidated=partial(consolidate, key=self.desc.key_spec(self._settings)),
+            scratch=Path(scratch_directory()),
+        )
+        made.add(self.reader.snapshot_arrow(base, timeout=self.timeout), base)
+        if durable is not None and base + 1 < durable:
+            made.add(self.reader.updates(base + 1, durable, timeout=self.timeout), base)
+        return made
+
+    def _hashes(self, table: pa.Table) -> Hashes:
+        places = pa.array(np.arange(table.num_rows))
+        found = self._driver.run(
+            'SELECT mz_place, hash("c0") AS mz_hash FROM hashed',
+            {"hashed": table.append_column("mz_place", places)},
+        )
+        made = np.empty(table.num_rows, np.uint64)
+        made[found["mz_place"].to_numpy()] = found["mz_hash"].to_numpy()
+        return made
+
+    def hashes(self, keys: pa.Table) -> Hashes:
+        """What the trace finds keys by, each once, in order."""
+        return np.unique(key_hashes(keys, self._hashes))
+
+    # --- the shard ---
 
     @property
     def since(self) -> Frontier:
@@ -230,13 +336,19 @@ class Arrangement(Target):
             if (part := rows.filter(pc.equal(workers, number))).num_rows
         }
 
+    def _as_stored(self, updates: pa.Table) -> pa.Table:
+        """A step's updates as the shard has them: partial sums with a diff of 0."""
+        if not self.desc.additive or not updates.num_rows:
+            return updates
+        bounds = pc.min_max(updates.column(DIFF_COLUMN)).as_py()
+        if bounds == {"min": 0, "max": 0}:
+            return updates
+        if bounds != {"min": 1, "max": 1}:
+            raise InternalError(f"partial sums of {self.desc.name} with diffs {bounds}")
+        return _with_diff(updates, 0)
+
     def _consolidated(self, updates: pa.Table) -> pa.Table:
-        if self.desc.additive and updates.num_rows:
-            bounds = pc.min_max(updates.column(DIFF_COLUMN)).as_py()
-            if bounds != {"min": 1, "max": 1}:
-                raise InternalError(f"partial sums of {self.desc.name} with diffs {bounds}")
-            updates = _with_diff(updates, 0)
-        return consolidate(updates, self.desc.key_spec(self._settings))
+        return consolidate(self._as_stored(updates), self.desc.key_spec(self._settings))
 
     def arrange(self, frame: DataFrame) -> DataFrame:
         """A partition and so a file for each worker, sorted by key."""
@@ -270,7 +382,13 @@ class Arrangement(Target):
 
     def parts(self, as_of: Timestamp) -> list[PartRef]:
         """The parts of the contents at a time."""
+        self._durable_at(as_of)
         return self.reader.parts(as_of, timeout=self.timeout)
+
+    def _durable_at(self, as_of: Timestamp) -> None:
+        """Have the shard complete at a time that is complete here."""
+        if not less_than(as_of, self.hot.durable):
+            self.flush()
 
     def fits_driver(self, parts: Sequence[PartRef], ranges: Sequence[KeyRange] | None) -> bool:
         """Whether the rows in the ranges may be read here: a bound from above, from the parts' sizes and the ranges' number."""
@@ -289,6 +407,7 @@ class Arrangement(Target):
         stats: ReadStats | None = None,
     ) -> pa.Table:
         """Contents at a time: columns, mz_time (all `as_of`), mz_diff."""
+        self._durable_at(as_of)
         return self.reader.snapshot_arrow(
             as_of, key_ranges=key_ranges, workers=workers, stats=stats, timeout=self.timeout
         )
@@ -297,10 +416,12 @@ class Arrangement(Target):
         self, lower: Timestamp, upper: Timestamp, stats: ReadStats | None = None
     ) -> pa.Table:
         """The updates with ``lower <= mz_time < upper``."""
+        self._durable_at(upper - 1)
         return self.reader.updates(lower, upper, stats=stats, timeout=self.timeout)
 
     def parts_between(self, lower: Timestamp, upper: Timestamp) -> list[PartRef]:
         """The parts that may hold updates of ``[lower, upper)``."""
+        self._durable_at(upper - 1)
         return self.reader.parts_between(lower, upper, timeout=self.timeout)
 
     def hold(self, since: Timestamp) -> None:
@@ -310,6 +431,7 @@ class Arrangement(Target):
 
     def close(self) -> None:
         """Give the handles up; the shard stays."""
+        self.hot.left(id(self))
         self.writer.expire()
         self.reader.expire()
 
@@ -342,6 +464,7 @@ class Arrangements:
         self._settings = settings
         self._lock = threading.RLock()
         self._users: dict[str, int] = {}  # by shard
+        self._hot: dict[str, Hot] = {}  # by shard
 
     def _name(self, desc: ArrangementDesc) -> str:
         return f"{desc.fingerprint}/{self._settings.workers}/{self._settings.build}"
@@ -389,7 +512,7 @@ class Arrangements:
             self._users[shard] -= 1
             if self._users[shard]:
                 return
-            del self._users[shard]
+            del self._users[shard], self._hot[shard]
             named = self._registry.arrangement_shard(self._replica, name) == shard
             if retire or not named:
                 self._end(shard, name if named else None)
@@ -427,6 +550,27 @@ class Arrangements:
             timeout=self._settings.timeout,
         )
         self._users[shard] = self._users.get(shard, 0) + 1
+        hot = self._hot.get(shard)
+        if hot is None:
+            hot = self._hot[shard] = Hot(handles[0].upper, time.monotonic)
+        else:
+            hot.seen(handles[0].upper)
         return Arrangement(
-            desc, self._persist, shard, handles, driver=self._driver, settings=self._settings
+            desc,
+            self._persist,
+            shard,
+            handles,
+            hot=hot,
+            driver=self._driver,
+            settings=self._settings,
         )
+
+    def cool(self) -> None:
+        """Drop the traces that were not used for longest, until the others fit in memory."""
+        with self._lock:
+            kept = sorted(self._hot.values(), key=lambda hot: hot.used, reverse=True)
+        size = 0
+        for hot in kept:
+            size += hot.bytes
+            if size > self._settings.hot_bytes:
+                hot.cool()

@@ -96,7 +96,7 @@ class ComputeController:
         status_sink.delete_replica(replica_id)
         # A dataflow is in one of these lanes once at most.
         start = partial(persist.supervisor.start, object_id=replica_id)
-        self._steps, self._hydrations = (
+        self._steps, self._hydrations, self._flushes = (
             Lane(
                 partial(_begin, start, replica_id, name),
                 at_once=at_once,
@@ -111,6 +111,7 @@ class ComputeController:
                     self._settings.hydration_concurrency,
                     self._settings.hydration_patience,
                 ),
+                ("flush", 1, self._settings.step_patience),
             )
         )
         self._scheduler = start(
@@ -223,7 +224,7 @@ class ComputeController:
                     (
                         f
                         for f in self._flows.values()
-                        if f.dropped and f.gid not in read and (wait or (f.left and not f.busy))
+                        if f.dropped and f.gid not in read and (wait or (f.left and _is_idle(f)))
                     ),
                     None,
                 )
@@ -362,11 +363,13 @@ class ComputeController:
             now = self._replica.clock.monotonic()
             pause = self._settings.idle_seconds
             for flow in idle:
+                if flow.flush_due():
+                    self._give_flush(flow)
                 if flow.retry_at > now:
                     pause = min(pause, flow.retry_at - now)
                     continue
                 self._consider(flow, uppers, told=woken)
-            for lane in (self._steps, self._hydrations):
+            for lane in (self._steps, self._hydrations, self._flushes):
                 again = lane.look()
                 if again is not None:
                     pause = min(pause, again)
@@ -402,6 +405,8 @@ class ComputeController:
                 self._give(self._hydrations, flow, self._hydrate)
         elif less_than(flow.frontier, inputs):
             self._give(self._steps, flow, lambda f: self._advance(f, inputs))
+        elif flow.flushed:
+            self._give(self._steps, flow, Flow.let_go)
 
     def _index_ready(self, one: InputSpec) -> bool:
         if not one.index:
@@ -440,6 +445,30 @@ class ComputeController:
                     self._close_left()
 
         lane.put(run)
+
+    def _give_flush(self, flow: Flow) -> None:
+        """Have a dataflow's arrangements made durable, beside its steps."""
+        with self._changed:
+            if flow.flushing or self._closing or self._flows.get(flow.gid) is not flow:
+                return
+            flow.flushing = True
+
+        def run() -> None:
+            try:
+                if not self._closing:
+                    flow.flush()
+            except (SqlError, OSError) as error:
+                # Its updates go on waiting, and the next look tries again.
+                _LOG.warning("flushing %s: %s", flow.gid, error)
+            finally:
+                with self._changed:
+                    flow.flushing = False
+                    left = flow.left
+                self._wake()
+                if left:
+                    self._close_left()
+
+        self._flushes.put(run)
 
     def _close_left(self) -> None:
         """Close what was dropped while it was at work, where that took longer than the drop waited."""
@@ -486,7 +515,7 @@ class ComputeController:
             self._closing = True
             self._changed.notify_all()
         self._unwatch()
-        lanes = (self._steps, self._hydrations)
+        lanes = (self._steps, self._hydrations, self._flushes)
         for lane in lanes:
             lane.close()
         self._scheduler.stop()
@@ -514,4 +543,4 @@ def _begin(
 
 
 def _is_idle(flow: Flow) -> bool:
-    return not flow.busy
+    return not flow.busy and not flow.flushing

@@ -115,24 +115,40 @@ class Dataflow:
     def lower(self) -> Timestamp | None:
         """The lowest upper of what a step writes; None when all is complete for ever."""
         assert self.output is not None
-        if self.output.writer.upper is None:
+        if self.output.known_upper is None:
             return None
-        return meet(*(target.writer.upper for target in self.targets()))
+        return meet(*(target.known_upper for target in self.targets()))
+
+    def durable_lower(self) -> Timestamp | None:
+        """The lowest upper of the shards that a step writes: where another process would go on from."""
+        assert self.output is not None
+        if self.output.durable_upper is None:
+            return None
+        return meet(*(target.durable_upper for target in self.targets()))
+
+    def flush_due(self, seconds: float, size: int) -> bool:
+        """Whether some arrangement's updates have waited for so long, or are so many bytes, that they should be flushed."""
+        return any(one.hot.due(seconds, size) for one in self.arrangements.values())
+
+    def flush(self) -> None:
+        """Make durable what steps have added to the arrangements. Steps may go on meanwhile."""
+        for arrangement in self.arrangements.values():
+            arrangement.flush()
 
     def frontier(self) -> Frontier:
         """The export's upper as last seen."""
-        return 0 if self.output is None else self.output.writer.upper
+        return 0 if self.output is None else self.output.known_upper
 
     def input_upper(self) -> Frontier:
         """How far all inputs are complete."""
         return meet(*(one.upper() for one in self.inputs))
 
     def hold(self, waiting: Timestamp | None) -> None:
-        """Let go of what no step will read any more: the times before the one below `lower`.
+        """Let go of what no step will read any more, here or after a crash: the times before the one below `durable_lower`.
 
         An index stays readable at `waiting` too, the earliest as_of of dataflows that have not opened it yet.
         """
-        lower = self.lower()
+        lower = self.durable_lower()
         if lower is None or lower == 0:
             return
         for one in self.inputs:

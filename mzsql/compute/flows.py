@@ -7,6 +7,7 @@ Promise: `Flow` holds what the controller knows of a dataflow; its transitions h
 from __future__ import annotations
 
 import enum
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -25,9 +26,11 @@ from mzsql.compute.target import Overtaken, with_time
 from mzsql.expr.functions.table import Engine
 from mzsql.persist import Clock, PersistClient
 from mzsql.render.dataflow import RenderedDataflow
-from mzsql.repr.errors import InternalError, NotReadable
+from mzsql.repr.errors import InternalError, NotReadable, SqlError
 from mzsql.repr.frontier import MAX_TIMESTAMP, Frontier, Timestamp, less_than
 from mzsql.repr.ids import GlobalId
+
+_LOG = logging.getLogger(__name__)
 
 
 class State(enum.Enum):
@@ -72,6 +75,10 @@ class Flow:
     state: State = State.OPENING
     dataflow: Dataflow | None = None
     busy: bool = False
+    #: whether its arrangements are being flushed; beside its other work
+    flushing: bool = False
+    #: whether they were, and the inputs are still held from the time before
+    flushed: bool = False
     dropped: bool = False
     #: dropped, and still at work when nobody waited for that any longer
     left: bool = False
@@ -196,10 +203,10 @@ class Flow:
             except Overtaken:
                 for target in dataflow.targets():
                     target.upper()
-        if input_upper is None and dataflow.output.writer.upper is not None:
+        if input_upper is None and dataflow.output.known_upper is not None:
             # all inputs are sealed: so is the export
             nothing = with_time(dataflow.output.schema).empty_table()
-            dataflow.output.append(nothing, dataflow.output.writer.upper, None)
+            dataflow.output.append(nothing, dataflow.output.known_upper, None)
         self.frontier = dataflow.frontier()
         self._hold(force=False)
         return stats
@@ -227,6 +234,25 @@ class Flow:
             self._held_at = now
             self.dataflow.hold(self.replica.waiting_as_of(self.gid))
 
+    def flush_due(self) -> bool:
+        """Whether updates of its arrangements wait to become durable, and have waited for long enough."""
+        dataflow, settings = self.dataflow, self.replica.settings
+        if dataflow is None or self.state is not State.RUNNING:
+            return False
+        return dataflow.flush_due(settings.flush_seconds, settings.flush_bytes)
+
+    def flush(self) -> None:
+        """Make them durable; may run beside steps."""
+        dataflow = self.dataflow
+        if dataflow is not None:
+            dataflow.flush()
+            self.flushed = True
+
+    def let_go(self) -> None:
+        """Let go of the times that a flush has made nobody need any more."""
+        self.flushed = False
+        self._hold(force=True)
+
     def needs(self) -> Timestamp:
         """The time that inputs must have completed before it can be hydrated."""
         return self.spec.as_of if self.dataflow is None else self.dataflow.as_of
@@ -240,6 +266,12 @@ class Flow:
                 for one in self.collections:
                     one.close(retire=True)
             return
+        if not retire:
+            try:
+                dataflow.flush()
+            except (SqlError, OSError) as error:
+                # What is lost so is made again by the steps that a restart begins with.
+                _LOG.warning("flushing %s: %s", self.gid, error)
         for source in dataflow.inputs:
             # holds outlive the process: a restart goes on from them
             source.close(retire=retire)

@@ -33,10 +33,15 @@ from mzsql.compute.protocols import (
     StatusRow,
     StatusSink,
 )
-from mzsql.compute.relations import arrow_frame, parts_frame, rows_at, spark_schema
+from mzsql.compute.relations import (
+    arrow_frame,
+    collectable_rows,
+    parts_frame,
+    rows_at,
+    spark_schema,
+)
 from mzsql.compute.spark_session import HYDRATION_POOL
 from mzsql.compute.statements import run as run_statement
-from mzsql.compute.step import collectable_rows
 from mzsql.compute.target import Target, with_time
 from mzsql.expr.functions.table import Engine
 from mzsql.location import LocationError
@@ -183,7 +188,7 @@ class Hydration:
 
     def _export_needed(self) -> bool:
         output = self._dataflow.output
-        upper: Frontier = 0 if output is None else output.writer.upper
+        upper: Frontier = 0 if output is None else output.known_upper
         return upper is not None and upper <= self._dataflow.as_of
 
     def run(self) -> RefreshStats:

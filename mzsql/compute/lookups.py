@@ -8,9 +8,11 @@ most of its pages anyway.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import expressions as exp
@@ -19,6 +21,8 @@ from mzsql.compute.arrangements import Arrangement, merge_ranges, rangeable
 from mzsql.compute.driver import Driver
 from mzsql.compute.relations import PUSHED_RANGES, KeyRange
 from mzsql.compute.target import with_time
+from mzsql.compute.trace import Found as TraceRows
+from mzsql.compute.trace import Hashes, Trace
 from mzsql.expr.functions.table import Engine
 from mzsql.persist import PartRef, ReadStats
 from mzsql.render.rendered import KeySource, Lookup
@@ -55,15 +59,22 @@ class _State:
 
     lookup: Lookup
     arrangement: Arrangement
-    parts: list[PartRef]
+    as_of: Timestamp
     pieces: list[pa.Table] = field(default_factory=list)
     keys: pa.Table | None = None
+    #: the hashes of the keys that were looked up in the trace
+    hashes: Hashes | None = None
     whole: bool = False
     pushed: bool = False
     #: raised when `pieces` starts anew
     generation: int = 0
     #: for each source the generation of its relation that was looked at, and how many pieces of it
     looked: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    @functools.cached_property
+    def parts(self) -> list[PartRef]:
+        """The parts of the arrangement's shard, for what is read there."""
+        return self.arrangement.parts(self.as_of)
 
 
 class LookupRun:
@@ -97,7 +108,7 @@ class LookupRun:
             lookup.arrangement: _State(
                 lookup,
                 arrangements[lookup.arrangement],
-                arrangements[lookup.arrangement].parts(as_of),
+                as_of,
             )
             for lookup in lookups
         }
@@ -154,6 +165,9 @@ class LookupRun:
             [pa.field(f"k{i}", state.arrangement.schema.field(i).type) for i in range(arity)]
         )
         keys = pa.concat_tables([table.cast(schema) for table in new])
+        trace = state.arrangement.trace(self._as_of)
+        if trace is not None:
+            return self._find(state, trace, keys)
         if len(new) > 1 or state.keys is not None:
             keys = self._unseen(keys, state.keys)
         if keys.num_rows == 0:
@@ -162,6 +176,30 @@ class LookupRun:
         if not state.pushed:
             self._read(state, keys)
         return True
+
+    def _find(self, state: _State, trace: Trace, keys: pa.Table) -> bool:
+        """Look keys up in a trace, those that were not looked up before; whether there were any."""
+        arrangement = state.arrangement
+        hashes = arrangement.hashes(keys)
+        if state.hashes is not None:
+            hashes = np.setdiff1d(hashes, state.hashes, assume_unique=True)
+        if not len(hashes):
+            return False
+        state.hashes = hashes if state.hashes is None else np.union1d(state.hashes, hashes)
+        state.keys = keys if state.keys is None else pa.concat_tables([state.keys, keys])
+        if not state.pushed:
+            with arrangement.hot.reading():
+                found = trace.find(hashes, keys.num_columns, self._as_of)
+            self._take(state, found)
+        return True
+
+    def _take(self, state: _State, found: TraceRows) -> None:
+        """Rows of a trace, unless they are too many for the driver."""
+        arrangement = state.arrangement
+        if found.count > arrangement.most_rows:
+            state.pushed, state.pieces = True, []
+        elif found.count:
+            state.pieces.append(arrangement.rows(found.rows()))
 
     def _relation(self, name: str) -> tuple[int, list[pa.Table]] | None:
         """What is known of a relation, in the pieces it came in, and their generation; None: not to be had on the driver."""
@@ -172,6 +210,9 @@ class LookupRun:
         return None if table is None else (0, [table])
 
     def _keys(self, source: KeySource, arity: int, table: pa.Table) -> pa.Table:
+        plain = [key.name for key in source.exprs[:arity] if isinstance(key, exp.Column)]
+        if len(plain) == arity and source.where is None:
+            return table.select(plain).rename_columns([f"k{i}" for i in range(arity)])
         select = (
             exp.select(
                 *(
@@ -195,6 +236,15 @@ class LookupRun:
 
     def _take_all(self, state: _State) -> None:
         state.whole = True
+        trace = state.arrangement.trace(self._as_of)
+        if trace is not None and not state.pushed:
+            state.pieces, state.generation = [], state.generation + 1
+            with state.arrangement.hot.reading():
+                found = trace.all(self._as_of)
+            self._take(state, found)
+            if state.pushed:
+                state.keys = None
+            return
         if not state.arrangement.fits_driver(state.parts, None):
             state.pushed, state.keys, state.pieces = True, None, []
         elif not state.pushed:
@@ -207,11 +257,18 @@ class LookupRun:
         """The events of the step, whatever the deltas are."""
         state.whole = True
         ranges = self._due_range()
+        trace = state.arrangement.trace(self._as_of)
+        if trace is not None:
+            state.generation += 1
+            with state.arrangement.hot.reading():
+                found = trace.between(self._as_of + 1, self._upper - 1, self._as_of)
+            self._take(state, found)
+            return
         if not state.arrangement.fits_driver(state.parts, ranges):
             state.pushed = True
             return
-        found = state.arrangement.read(self._as_of, key_ranges=ranges, stats=self._stats)
-        state.pieces = [state.arrangement.rows(found)]
+        read = state.arrangement.read(self._as_of, key_ranges=ranges, stats=self._stats)
+        state.pieces = [state.arrangement.rows(read)]
         state.generation += 1
 
     def _due_range(self) -> list[KeyRange]:

@@ -181,6 +181,14 @@ class ComputeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """At most so many rows of one relation or result come to the driver …"""
     driver_bytes: int = 64 * 1024 * 1024
     """… and at most so many stored bytes; past either, Spark reads and writes Parquet."""
+    hot_rows: int = 20_000_000
+    """Arrangements of more updates than this are looked up in their shards."""
+    hot_bytes: int = 1 << 30
+    """What the traces of a replica have in memory, beside what is mapped from files."""
+    flush_seconds: float = 5.0
+    """An arrangement's updates are in its shard after so long …"""
+    flush_bytes: int = 16 * 1024 * 1024
+    """… or as soon as so many bytes of them wait."""
     inline_rows: int = 50_000
     """A relation with more rows than this reaches Spark as a Parquet file instead of inline."""
     small_hydration_bytes: int = 8 * 1024 * 1024

@@ -27,6 +27,7 @@ from pyspark.sql import types as st
 
 from mzsql.compute.executors import executor_frame
 from mzsql.compute.paths import can_open
+from mzsql.compute.protocols import ComputeSettings
 from mzsql.persist import DIFF_COLUMN, TIME_COLUMN, PartRef
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Timestamp
@@ -50,6 +51,8 @@ READ_OPTIONS = {
     "datetimeRebaseMode": "CORRECTED",
     "mergeSchema": "false",
 }
+#: A guess at a value's size in Arrow memory where the type does not say.
+VALUE_BYTES = 32
 _PATTERN = re.compile(r"[\\{}\[\]*?]")
 _DISCOVERY = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 _discovery_lock = threading.Lock()
@@ -68,6 +71,17 @@ _SIMPLE: dict[pa.DataType, st.DataType] = {
     pa.large_binary(): st.BinaryType(),
     pa.date32(): st.DateType(),
 }
+
+
+def collectable_rows(schema: pa.Schema, settings: ComputeSettings) -> int:
+    """How many rows of a schema may come to the driver."""
+    width = 0
+    for one in schema:
+        try:
+            width += max(1, one.type.bit_width // 8)
+        except ValueError:
+            width += VALUE_BYTES
+    return max(1, min(settings.driver_rows, settings.driver_bytes // max(width, 1)))
 
 
 def spark_type(typ: pa.DataType) -> st.DataType:

@@ -27,7 +27,13 @@ from mzsql.compute.inputs import Input
 from mzsql.compute.jobs import named_jobs
 from mzsql.compute.lookups import Found, LookupRun
 from mzsql.compute.protocols import ComputeSettings, RefreshStats
-from mzsql.compute.relations import arrow_frame, parts_frame, spark_schema
+from mzsql.compute.relations import (
+    VALUE_BYTES,
+    arrow_frame,
+    collectable_rows,
+    parts_frame,
+    spark_schema,
+)
 from mzsql.compute.spark_session import STEP_POOL
 from mzsql.compute.statements import register
 from mzsql.compute.target import Target, with_time
@@ -38,9 +44,6 @@ from mzsql.render.templates import StepTemplate, TextPiece
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier, Timestamp
 from mzsql.repr.types import arrow_schema
-
-#: A guess at a value's size in Arrow memory where the type does not say.
-_VALUE_BYTES = 32
 
 
 @dataclass
@@ -62,17 +65,6 @@ class StepTools:
     driver: Driver
     settings: ComputeSettings
     engine: Engine = Engine.SPARK
-
-
-def collectable_rows(schema: pa.Schema, settings: ComputeSettings) -> int:
-    """How many rows of a schema may come to the driver."""
-    width = 0
-    for one in schema:
-        try:
-            width += max(1, one.type.bit_width // 8)
-        except ValueError:
-            width += _VALUE_BYTES
-    return max(1, min(settings.driver_rows, settings.driver_bytes // max(width, 1)))
 
 
 def run_step(
@@ -121,6 +113,12 @@ def _due(dataflow: Dataflow, lower: Timestamp, upper: Timestamp) -> bool:
     for lookup in dataflow.rendered.lookups:
         if lookup.due:
             arrangement = dataflow.arrangements[lookup.arrangement]
+            trace = arrangement.trace(lower - 1)
+            if trace is not None:
+                with arrangement.hot.reading():
+                    if trace.between(lower, upper - 1, lower - 1).count:
+                        return True
+                continue
             ranges = [(lower, upper - 1)]
             if not arrangement.fits_driver(arrangement.parts(lower - 1), ranges):
                 return True
@@ -253,7 +251,7 @@ class _Work:
         frame = self._result(session, part)
         if not self.large:
             settings = self.tools.settings
-            width = _VALUE_BYTES * len(frame.columns)
+            width = VALUE_BYTES * len(frame.columns)
             bound = max(1, min(settings.driver_rows, settings.driver_bytes // width))
             rows = frame.limit(bound + 1).toArrow()
             if rows.num_rows <= bound:

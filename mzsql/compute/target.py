@@ -79,6 +79,16 @@ class Target:
         """The shard's upper, from Consensus."""
         return self.writer.fetch_upper(timeout=self.timeout)
 
+    @property
+    def known_upper(self) -> Frontier:
+        """The upper as last seen here."""
+        return self.writer.upper
+
+    @property
+    def durable_upper(self) -> Frontier:
+        """How far the shard goes, as last seen here."""
+        return self.writer.upper
+
     def split(self, updates: pa.Table) -> pa.Table | Mapping[int, pa.Table] | None:
         """The updates as the writer takes them, consolidated; None for none."""
         updates = consolidate(updates)
@@ -95,7 +105,18 @@ class Target:
             upper: where the shard will be at least.
             exact: raise Overtaken where the shard's upper is not `lower` (the updates mean something only from there on).
         """
-        at: Frontier = self.writer.upper
+        return self.append_from(updates, lower, upper, at=self.writer.upper, exact=exact)
+
+    def append_from(
+        self,
+        updates: pa.Table,
+        lower: Timestamp,
+        upper: Frontier,
+        *,
+        at: Frontier,
+        exact: bool = False,
+    ) -> Frontier:
+        """As `append`, of a shard whose upper is believed to be `at`."""
         while less_than(at, upper):
             assert at is not None
             if exact and at != lower:

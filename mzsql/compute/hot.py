@@ -1,0 +1,181 @@
+"""What the dataflows of a replica share of one arrangement: its trace, and the updates that are not in its shard yet.
+
+Promise: a step's updates are in the trace when `add` returns, and durable after the next `flush`, some seconds later at most: what must be
+durable with a step is its export alone. Until then the shard is behind, and a process that dies runs the steps again from the shard's upper
+(the inputs are held until it has passed them), which makes the same updates. The shard is the truth: a trace is loaded from it and
+can be dropped at any time.
+
+Several dataflows bring the same updates, each at its own pace; whoever is first adds them, the others add what lies beyond. Another
+process that writes the same shard does no harm either: what lies below its upper is dropped from the next flush.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from mzsql.compute.target import at_or_after
+from mzsql.compute.trace import Trace
+from mzsql.repr.frontier import Frontier, Timestamp, less_than
+
+
+class Hot:
+    """The shared state of one arrangement. Thread-safe.
+
+    Args:
+        upper: the shard's, as it was opened.
+        now: seconds that only grow.
+    """
+
+    def __init__(self, upper: Frontier, now: Callable[[], float]) -> None:
+        self._now = now
+        self._lock = threading.RLock()
+        self._flushing = threading.Lock()
+        self._upper = upper
+        self._durable = upper
+        self._pending: list[pa.Table] = []
+        #: when the oldest of them came
+        self._waiting_from: float | None = None
+        self._trace: Trace | None = None
+        #: how far each dataflow has read, by its handle
+        self._readers: dict[int, Timestamp] = {}
+        self.used = now()
+
+    @property
+    def upper(self) -> Frontier:
+        """How far its updates are known here."""
+        with self._lock:
+            return self._upper
+
+    @property
+    def durable(self) -> Frontier:
+        """How far its shard goes, and not farther than is known here: where a process that opens it would begin."""
+        with self._lock:
+            return self._durable if less_than(self._durable, self._upper) else self._upper
+
+    def seen(self, upper: Frontier) -> None:
+        """The shard's upper was seen there, by whoever opened it again."""
+        with self._lock:
+            if less_than(self._durable, upper):
+                self._durable = upper
+
+    def settled(self, upper: Frontier) -> None:
+        """The shard was written past this by itself (a hydration, a large step): begin anew from there."""
+        with self._lock:
+            self._upper = self._durable = upper
+            self._pending.clear()
+            self._waiting_from = None
+            self._trace = None
+
+    def add(self, updates: pa.Table, lower: Timestamp, upper: Timestamp) -> Frontier:
+        """Add the updates of ``[lower, upper)`` that are not known yet; the upper then."""
+        with self._lock:
+            at = self._upper
+            if not less_than(at, upper):
+                return at
+            assert at is not None
+            rows = updates if at <= lower else at_or_after(updates, at)
+            if rows.num_rows:
+                self._pending.append(rows)
+                if self._waiting_from is None:
+                    self._waiting_from = self._now()
+            self._extend(rows)
+            self._upper = upper
+            return upper
+
+    def written(self, updates: pa.Table, lower: Timestamp, upper: Frontier) -> None:
+        """As `add`, of updates that are in the shard already."""
+        with self._lock:
+            if less_than(self._upper, upper):
+                assert self._upper is not None
+                self._extend(updates if self._upper <= lower else at_or_after(updates, self._upper))
+                self._upper = upper
+            self.seen(upper)
+
+    def _extend(self, rows: pa.Table) -> None:
+        if self._trace is not None:
+            passed = min(self._readers.values(), default=self._trace.since)
+            self._trace.add(rows, max(passed, self._trace.since))
+
+    # --- the trace ---
+
+    def trace(
+        self,
+        reader: int,
+        as_of: Timestamp,
+        load: Callable[[Frontier], Trace | None],
+    ) -> Trace | None:
+        """The trace, to be read by one who will not ask for times before `as_of` any more; None where it is not to be had.
+
+        `load` makes it from the shard, whose upper it is given.
+        """
+        with self._lock:
+            self.used = self._now()
+            self._readers[reader] = as_of
+            if self._trace is None:
+                made = load(self._durable)
+                if made is None:
+                    return None
+                for rows in self._pending:
+                    made.add(rows, made.since)
+                self._trace = made
+            return self._trace if as_of >= self._trace.since else None
+
+    def reading(self) -> threading.RLock:
+        """Held while the trace is looked into."""
+        return self._lock
+
+    @property
+    def bytes(self) -> int:
+        """What the trace has in memory."""
+        with self._lock:
+            return 0 if self._trace is None else self._trace.bytes
+
+    def cool(self) -> None:
+        """Drop the trace; it is loaded again when somebody asks for it."""
+        with self._lock:
+            self._trace = None
+
+    def left(self, reader: int) -> None:
+        """A dataflow has closed its handle."""
+        with self._lock:
+            self._readers.pop(reader, None)
+
+    # --- durability ---
+
+    def due(self, seconds: float, size: int) -> bool:
+        """Whether updates have waited for so long, or are so many bytes, that they should be flushed."""
+        with self._lock:
+            if self._waiting_from is None:
+                return False
+            late = self._now() - self._waiting_from >= seconds
+            return late or sum(rows.nbytes for rows in self._pending) >= size
+
+    @property
+    def behind(self) -> bool:
+        """Whether the shard does not go as far as is known here."""
+        with self._lock:
+            return less_than(self._durable, self._upper)
+
+    def flush(self, append: Callable[[list[pa.Table], Timestamp, Frontier], Frontier]) -> None:
+        """Make what waits durable.
+
+        Args:
+            append: brings updates of ``[lower, upper)`` to the shard, those that it lacks; the shard's upper then. Nothing is lost where
+                it raises.
+        """
+        with self._flushing:
+            with self._lock:
+                lower, upper, count = self._durable, self._upper, len(self._pending)
+                rows = self._pending[:count]
+                began = self._now()
+            if not less_than(lower, upper):
+                return
+            assert lower is not None
+            reached = append(rows, lower, upper)
+            with self._lock:
+                del self._pending[:count]
+                self._waiting_from = began if self._pending else None
+                self.seen(reached)

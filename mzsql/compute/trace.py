@@ -1,0 +1,340 @@
+"""Traces: an arrangement's updates kept close, as sorted runs in which keys are found without reading the rest.
+
+Promise: `Trace.find` has every update at or before a time whose leading key columns are among those asked for, whatever the keys' types,
+NULL included, in O(k log n) for k keys; it may have others too (two keys of one hash), never fewer. Nothing in a trace is the truth: it is
+made of what is in the arrangement's shard and of the updates that steps add, and losing it costs only time.
+
+A run is a table in the order of a 64-bit hash of its key, with the hashes beside it: a lookup is two binary searches a run. The hash
+spreads keys evenly, so that one way serves keys of every type and any number of columns, and a large run, which is a file mapped into
+memory, is touched on a few pages a key. Runs are merged as they come, small ones first (a log-structured merge: the field's "spine"), and
+what is merged is consolidated, with times up to the one that all readers have passed made one.
+
+Trade-off: a hash has no order, so what goes by order (the events of a temporal filter) looks through the whole trace.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import tempfile
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mzsql.persist import TIME_COLUMN
+from mzsql.persist.consolidate import floats_as_bits
+from mzsql.repr.frontier import Timestamp
+
+Hashes = npt.NDArray[np.uint64]
+
+#: Computes DuckDB's hash of the columns of a table, for types that have no fixed width: a column "h", in the table's order.
+Hasher = Callable[[pa.Table], Hashes]
+
+#: Runs of more bytes than this are files, mapped into memory.
+MAPPED_BYTES = 16 * 1024 * 1024
+#: So many runs at the end are merged at once, with those before that are not much larger.
+FAN = 8
+
+_NULL = np.uint64(0x9E3779B97F4A7C15)
+_M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _mixed(values: Hashes) -> Hashes:
+    """Splitmix64's finalizer (Steele, Lea, Flood 2014): a bijection that spreads bits."""
+    with np.errstate(over="ignore"):
+        made = values + _GOLDEN
+        made ^= made >> np.uint64(30)
+        made *= _M1
+        made ^= made >> np.uint64(27)
+        made *= _M2
+        made ^= made >> np.uint64(31)
+    return made
+
+
+def key_hashes(keys: pa.Table, hasher: Hasher) -> Hashes:
+    """A 64-bit hash of each row: equal for rows that are equal null-safely, column by column, in tables of the same types."""
+    made: Hashes | None = None
+    for name, column in zip(keys.column_names, keys.columns, strict=True):
+        one = _column_hashes(name, column, hasher)
+        made = one if made is None else _mixed(made ^ (one + _GOLDEN))
+    assert made is not None
+    return made
+
+
+def _column_hashes(name: str, column: pa.ChunkedArray, hasher: Hasher) -> Hashes:
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(array, pa.ChunkedArray):  # of no chunks, or too large for one
+        parts = [_column_hashes(name, pa.chunked_array([one]), hasher) for one in array.chunks]
+        return np.concatenate([np.empty(0, np.uint64), *parts])
+    bits = _bits(array)
+    if bits is None:
+        return _mixed(hasher(pa.table({"c0": array})))
+    made = _mixed(bits)
+    if array.null_count:
+        made[array.is_null().to_numpy(zero_copy_only=False)] = _NULL
+    return made
+
+
+def _bits(array: pa.Array) -> Hashes | None:
+    """A number for each value, equal for equal ones; None for a type that has no fixed width. Those of NULLs mean nothing."""
+    typ = array.type
+    if pa.types.is_boolean(typ):
+        array = array.cast(pa.int8())
+    elif pa.types.is_floating(typ) and typ.bit_width >= 32:
+        array = floats_as_bits(pa.table({"c0": array}))["c0"].combine_chunks()
+        typ = array.type
+    elif pa.types.is_decimal128(typ):
+        data = array.buffers()[1]
+        if data is None:
+            return np.zeros(len(array), np.uint64)
+        words = np.frombuffer(data, np.uint64)[2 * array.offset : 2 * (array.offset + len(array))]
+        made: Hashes = words[::2] ^ _mixed(words[1::2].copy())
+        return made
+    elif not (pa.types.is_integer(typ) or pa.types.is_date32(typ) or pa.types.is_timestamp(typ)):
+        return None
+    if pa.types.is_date32(typ):
+        array = array.view(pa.int32())
+    elif pa.types.is_timestamp(typ):
+        array = array.view(pa.int64())
+    filled = array.fill_null(0) if array.null_count else array
+    values = filled.to_numpy(zero_copy_only=False)
+    numbers: Hashes = (
+        values.copy() if values.dtype == np.uint64 else values.astype(np.int64).view(np.uint64)
+    )
+    return numbers
+
+
+class _Run:
+    """Updates in the order of the hash of their first `arity` columns; other numbers of columns have an index of their own."""
+
+    def __init__(
+        self, rows: pa.RecordBatch, arity: int, hashes: Hashes, times: tuple[Timestamp, Timestamp]
+    ) -> None:
+        self.rows = rows
+        self.arity = arity
+        self.hashes = hashes
+        self.first, self.last = times
+        self._others: dict[int, tuple[Hashes, npt.NDArray[np.int64]]] = {}
+
+    def places(
+        self, keys: Hashes, arity: int, hasher: Hasher
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64] | None]:
+        """For each key where its rows begin and end, in the index's order, and that order (None: the run's own)."""
+        hashes, order = self.hashes, None
+        if arity != self.arity:
+            hashes, order = self._by(arity, hasher)
+        return (
+            np.searchsorted(hashes, keys, "left"),
+            np.searchsorted(hashes, keys, "right"),
+            order,
+        )
+
+    def _by(self, arity: int, hasher: Hasher) -> tuple[Hashes, npt.NDArray[np.int64]]:
+        known = self._others.get(arity)
+        if known is None:
+            keys = pa.Table.from_batches([self.rows.select(list(range(arity)))])
+            hashes = key_hashes(keys, hasher)
+            order = np.argsort(hashes, kind="stable")
+            known = self._others[arity] = hashes[order], order
+        return known
+
+
+class Found:
+    """Where the rows are that a lookup has found: counted, and not yet taken."""
+
+    def __init__(
+        self,
+        pieces: Sequence[tuple[_Run, npt.NDArray[np.int64] | None]],
+        as_of: Timestamp,
+        schema: pa.Schema,
+    ) -> None:
+        self._pieces = pieces
+        self._as_of = as_of
+        self._schema = schema
+
+    @property
+    def count(self) -> int:
+        """How many updates."""
+        return sum(
+            run.rows.num_rows if places is None else len(places) for run, places in self._pieces
+        )
+
+    def rows(self) -> pa.Table:
+        """The updates, each shown at the time asked for. Not consolidated."""
+        batches = []
+        for run, places in self._pieces:
+            batch = run.rows if places is None else run.rows.take(pa.array(places))
+            if run.last > self._as_of:
+                batch = batch.filter(pc.less_equal(batch.column(TIME_COLUMN), self._as_of))
+            if batch.num_rows:
+                batches.append(batch)
+        table = pa.Table.from_batches(batches, self._schema)
+        times = pa.repeat(pa.scalar(self._as_of, pa.int64()), table.num_rows)
+        position = self._schema.get_field_index(TIME_COLUMN)
+        return table.set_column(position, self._schema.field(position), times)
+
+
+class Trace:
+    """An arrangement's updates from a time on. For one thread at once.
+
+    Args:
+        schema: the arrangement's columns, key columns first, then mz_time and mz_diff.
+        key_arity: how many columns are the key.
+        since: contents can be told at this time and later ones.
+        hasher: hashes what has no fixed width.
+        consolidated: adds up equal updates.
+        scratch: where large runs are kept, a directory of the caller's.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        key_arity: int,
+        since: Timestamp,
+        *,
+        hasher: Hasher,
+        consolidated: Callable[[pa.Table], pa.Table],
+        scratch: Path,
+    ) -> None:
+        self.since = since
+        self._schema = schema
+        self._key_arity = key_arity
+        self._hasher = hasher
+        self._consolidated = consolidated
+        self._scratch = scratch
+        self._runs: list[_Run] = []
+
+    @property
+    def updates(self) -> int:
+        """How many there are."""
+        return sum(run.rows.num_rows for run in self._runs)
+
+    @property
+    def bytes(self) -> int:
+        """What is in memory; what is mapped is not counted."""
+        return sum(_size(run) for run in self._runs if not _mapped(run))
+
+    def add(self, updates: pa.Table, passed: Timestamp) -> None:
+        """Add updates; readers have passed a time and will not ask for earlier ones."""
+        self.since = max(self.since, passed)
+        if updates.num_rows:
+            self._runs.append(self._run(updates))
+        tail = self._tail()
+        if tail:
+            self._merge(tail)
+
+    def _tail(self) -> int:
+        """How many runs at the end are to become one."""
+        if len(self._runs) < FAN:
+            return 0
+        taken, rows = 0, 0
+        for run in reversed(self._runs):
+            if taken >= FAN - 1 and run.rows.num_rows > rows:
+                break
+            taken, rows = taken + 1, rows + run.rows.num_rows
+        return taken
+
+    def _merge(self, count: int) -> None:
+        rows = pa.Table.from_batches([run.rows for run in self._runs[-count:]], self._schema)
+        position = self._schema.get_field_index(TIME_COLUMN)
+        times = pc.max_element_wise(rows.column(TIME_COLUMN), pa.scalar(self.since, pa.int64()))
+        rows = self._consolidated(rows.set_column(position, self._schema.field(position), times))
+        del self._runs[-count:]
+        if rows.num_rows:
+            self._runs.append(self._run(rows))
+
+    def _run(self, updates: pa.Table) -> _Run:
+        arity = self._runs[-1].arity if self._runs else self._key_arity
+        bounds = pc.min_max(updates.column(TIME_COLUMN)).as_py()
+        batch = pa.RecordBatch.from_arrays(
+            [_one_chunk(column) for column in updates.columns], schema=self._schema
+        )
+        hashes = np.zeros(batch.num_rows, np.uint64)
+        if arity:
+            keys = pa.Table.from_batches([batch.select(list(range(arity)))])
+            hashes = key_hashes(keys, self._hasher)
+            order = np.argsort(hashes, kind="stable")
+            batch, hashes = batch.take(pa.array(order)), hashes[order]
+        run = _Run(batch, arity, hashes, (bounds["min"], bounds["max"]))
+        return _in_file(run, self._scratch) if _size(run) > MAPPED_BYTES else run
+
+    # --- reading ---
+
+    def find(self, wanted: Hashes, arity: int, as_of: Timestamp) -> Found:
+        """The updates at or before a time whose first columns are one of the keys (and perhaps others).
+
+        Args:
+            wanted: the keys' `key_hashes`, each once, in order.
+            arity: how many columns the keys have.
+            as_of: at or after `since`.
+        """
+        assert as_of >= self.since
+        pieces = []
+        for run in self._runs:
+            if run.first > as_of:
+                continue
+            begin, end, order = run.places(wanted, arity, self._hasher)
+            counts = end - begin
+            total = int(counts.sum())
+            if not total:
+                continue
+            starts = np.repeat(begin - (np.cumsum(counts) - counts), counts)
+            places = starts + np.arange(total)
+            pieces.append((run, places if order is None else order[places]))
+        return Found(pieces, as_of, self._schema)
+
+    def all(self, as_of: Timestamp) -> Found:
+        """All updates at or before a time."""
+        assert as_of >= self.since
+        pieces = [(run, None) for run in self._runs if run.first <= as_of]
+        return Found(pieces, as_of, self._schema)
+
+    def between(self, low: int, high: int, as_of: Timestamp) -> Found:
+        """The updates at or before a time whose first column, an integer, is within bounds, both included."""
+        assert as_of >= self.since
+        pieces = []
+        for run in self._runs:
+            if run.first <= as_of:
+                column = run.rows.column(0)
+                hit = pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high))
+                places = np.flatnonzero(hit.fill_null(False).to_numpy(zero_copy_only=False))
+                pieces.append((run, places))
+        return Found(pieces, as_of, self._schema)
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def _size(run: _Run) -> int:
+    return int(run.rows.nbytes + run.hashes.nbytes)
+
+
+def _mapped(run: _Run) -> bool:
+    return isinstance(run.hashes, np.memmap)
+
+
+_numbers = itertools.count()
+
+
+def _in_file(run: _Run, scratch: Path) -> _Run:
+    """The run in files that are mapped into memory and have no name any more: they go with the last who reads them."""
+    path = scratch / f"run-{os.getpid()}-{next(_numbers)}-{uuid.uuid4().hex}"
+    with tempfile.TemporaryDirectory(dir=scratch, prefix="run-") as folder:
+        path = Path(folder) / "rows"
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, run.rows.schema) as file:
+            file.write_batch(run.rows)
+        with pa.memory_map(str(path)) as source:
+            rows = pa.ipc.open_file(source).get_batch(0)
+        beside = Path(folder) / "hashes"
+        run.hashes.tofile(beside)
+        hashes = np.memmap(beside, np.uint64, "r")
+    return _Run(rows, run.arity, hashes, (run.first, run.last))
