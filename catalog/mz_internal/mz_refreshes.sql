@@ -10,6 +10,8 @@
 -- bytes_read: how many stored bytes it read, of changes and of arrangements
 -- jobs: how many Spark jobs it ran
 -- seconds: how long it took
+-- engine: what ran it, `duckdb` in process or `spark`
+-- reason: why that one was chosen
 CREATE SOURCE mz_internal.mz_refreshes (
     object_id text NOT NULL,
     lower mz_timestamp NOT NULL,
@@ -19,5 +21,7 @@ CREATE SOURCE mz_internal.mz_refreshes (
     rows_out uint8 NOT NULL,
     bytes_read uint8 NOT NULL,
     jobs uint8 NOT NULL,
-    seconds double precision NOT NULL
+    seconds double precision NOT NULL,
+    engine text NOT NULL,
+    reason text NOT NULL
 );

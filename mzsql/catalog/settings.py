@@ -240,12 +240,15 @@ TIMESTAMP_ORACLE = "timestamp_oracle"
 """Which implementation serves timestamps."""
 WAY_BACK = "timestamp_oracle_way_back"
 """Whether a way back to serving timestamps from memory is kept open."""
+STEP_ENGINE = "step_engine"
+"""What runs the steps of maintained views: Spark, DuckDB in process, or whichever a step's size asks for."""
 
 _OF_SYSTEM: Mapping[str, Variable] = {
     **{name: _switch(value) for name, value in msgspec.structs.asdict(OptimizerFeatures()).items()},
     **{name: _switch(False) for name in TABLE_KEYS},
     TIMESTAMP_ORACLE: Variable(IMPLEMENTATIONS[0], _one_of(*IMPLEMENTATIONS), of_system=True),
     WAY_BACK: _switch(False),
+    STEP_ENGINE: Variable("auto", _one_of("auto", "spark", "duckdb"), of_system=True),
 }
 VARIABLES: Mapping[str, Variable] = {**_OF_SESSIONS, **_OF_SYSTEM}
 """All there is, by name: what SET, SHOW, ALTER SYSTEM and ``pg_settings`` know."""

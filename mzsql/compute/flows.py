@@ -23,7 +23,6 @@ from mzsql.compute.spark_session import hydration_session, step_session
 from mzsql.compute.spark_start import SparkStart
 from mzsql.compute.step import StepTools, run_step
 from mzsql.compute.target import Overtaken, with_time
-from mzsql.expr.functions.table import Engine
 from mzsql.persist import Clock, PersistClient
 from mzsql.render.dataflow import RenderedDataflow
 from mzsql.repr.errors import InternalError, NotReadable, SqlError
@@ -213,8 +212,7 @@ class Flow:
 
     def _tools(self) -> StepTools:
         settings = self.replica.settings
-        engine = Engine(settings.step_engine)
-        return StepTools(self._step_session, self.replica.driver, settings, engine)
+        return StepTools(self._step_session, self.replica.driver, settings, settings.engine)
 
     def _step_session(self) -> SparkSession:
         if self._session is None:

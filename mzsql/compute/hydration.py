@@ -219,6 +219,8 @@ class Hydration:
             self._jobs,
             time.monotonic() - started,
             "hydration",
+            "spark",
+            "hydrations read everything",
         )
 
     def _fill(self, stage: HydrationStage, missing: frozenset[str], scratch: Path) -> None:

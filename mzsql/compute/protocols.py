@@ -136,6 +136,8 @@ class RefreshStats(msgspec.Struct, frozen=True):
         jobs: Spark jobs it ran (0 for an empty step).
         seconds: wall time.
         kind: ``step``, ``empty`` or ``hydration``.
+        engine: ``duckdb`` or ``spark``; empty where none was needed.
+        reason: why that one, for a person.
     """
 
     object_id: GlobalId
@@ -147,6 +149,8 @@ class RefreshStats(msgspec.Struct, frozen=True):
     jobs: int
     seconds: float
     kind: str = "step"
+    engine: str = ""
+    reason: str = ""
 
 
 class DataflowStatus(msgspec.Struct, frozen=True):
@@ -193,8 +197,8 @@ class ComputeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A relation with more rows than this reaches Spark as a Parquet file instead of inline."""
     small_hydration_bytes: int = 8 * 1024 * 1024
     """A hydration job whose inputs have fewer stored bytes is collected and written by the driver."""
-    step_engine: str = "spark"
-    """What runs steps that fit the driver: ``spark``, or ``duckdb`` in process. Larger steps always run on Spark."""
+    step_engine: Callable[[], str] | str = "auto"
+    """What runs a step: ``duckdb`` in process, ``spark``, or ``auto``: what touches few rows runs in process. Asked at each step."""
     step_threads: int = 2
     """Steps of different dataflows that run at once; those that outlast `step_patience` are not counted."""
     step_patience: float = 1.0
@@ -217,3 +221,8 @@ class ComputeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds a call to storage or persist may take."""
     refreshes_kept: int = 1000
     """How many `RefreshStats` are remembered."""
+
+    @property
+    def engine(self) -> str:
+        """`step_engine` now."""
+        return self.step_engine if isinstance(self.step_engine, str) else self.step_engine()

@@ -64,7 +64,8 @@ class StepTools:
     session: Callable[[], SparkSession]
     driver: Driver
     settings: ComputeSettings
-    engine: Engine = Engine.SPARK
+    #: ``auto``, ``spark`` or ``duckdb``
+    engine: str = "auto"
 
 
 def run_step(
@@ -87,7 +88,7 @@ def run_step(
     # What is too large to be counted here has rows.
     changed = [name for name, one in deltas.items() if one.table is None or one.rows]
     found = LookupRun(
-        dataflow.rendered.template(tools.engine, changed).lookups,
+        dataflow.rendered.template(Engine.DUCKDB, changed).lookups,
         {name: delta.table for name, delta in deltas.items()},
         dataflow.readable(),
         lower - 1,
@@ -105,6 +106,8 @@ def run_step(
         found.stats.bytes + sum(delta.bytes for delta in deltas.values()),
         jobs,
         time.monotonic() - started,
+        engine=work.engine.value,
+        reason=work.reason,
     )
 
 
@@ -167,8 +170,21 @@ class _Work:
         self.tools = tools
         self.deltas = deltas
         self.found = found
-        self.large = bool(found.pushed) or any(one.table is None for one in deltas.values())
-        self.engine = Engine.SPARK if self.large else tools.engine
+        large = [name for name, one in deltas.items() if one.table is None] + list(found.pushed)
+        self.large = bool(large)
+        self.engine, self.reason = self._chosen(large)
+
+    def _chosen(self, large: Sequence[str]) -> tuple[Engine, str]:
+        """The engine, and why that one."""
+        asked = self.tools.engine
+        if large:
+            what = f"more of {', '.join(sorted(large))} is touched than fits in process"
+            return Engine.SPARK, what if asked != Engine.SPARK.value else "step_engine is spark"
+        if asked != "auto":
+            return Engine(asked), f"step_engine is {asked}"
+        deltas = sum(one.rows for one in self.deltas.values())
+        looked_up = sum(table.num_rows for table in self.found.tables.values())
+        return Engine.DUCKDB, f"{deltas} updates touch {looked_up} rows of state"
 
     def run(self, changed: Sequence[str]) -> tuple[int, int]:
         """Rows of the export's delta, and Spark jobs; `changed` names the deltas that have rows."""

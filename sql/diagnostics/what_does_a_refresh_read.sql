@@ -7,7 +7,9 @@ SELECT
     r.rows_out,
     r.bytes_read,
     r.jobs,
-    r.seconds
+    r.seconds,
+    r.engine,
+    r.reason
 FROM mz_internal.mz_refreshes AS r
 JOIN mz_catalog.mz_objects AS o ON o.id = r.object_id
 ORDER BY upper DESC, object

@@ -24,6 +24,7 @@ from mzsql.adapter.environment.seams import CatalogArrangements, HydrationSink, 
 from mzsql.adapter.planning.planner import Planner
 from mzsql.catalog.commands.retention import retention
 from mzsql.catalog.objects import Maintained, MaterializedView, Replica
+from mzsql.catalog.settings import STEP_ENGINE, system_value
 from mzsql.catalog.state import CatalogState
 from mzsql.compute import ComputeSettings, RefreshStats
 from mzsql.compute.controller import ComputeController
@@ -387,7 +388,11 @@ class Dataflows:
                 CatalogArrangements(env.catalog),
                 HydrationSink(env.manager, env.clock.monotonic),
                 replica_id=replica.id,
-                settings=ComputeSettings(workers=replica.workers, build=env.build),
+                settings=ComputeSettings(
+                    workers=replica.workers,
+                    build=env.build,
+                    step_engine=lambda: system_value(env.catalog.state.settings, STEP_ENGINE),
+                ),
                 clock=env.clock,
             )
             self._controllers[replica.id] = found

@@ -426,6 +426,8 @@ def _refreshes(source: Source) -> Rows:
                 r.bytes_read,
                 r.jobs,
                 r.seconds,
+                r.engine,
+                r.reason,
             )
 
 
