@@ -197,8 +197,8 @@ class _Work:
                 table = self._table(name)
                 assert table is not None
                 tables[name] = table
-            text = template.text.at(self.lower, self.upper)
-            return self._write(template.step, self.tools.driver.run(text, tables)), 0
+            result = self.tools.driver.step(template.text, self.lower, self.upper, tables)
+            return self._write(template.step, result), 0
         return self._run_on_spark(template, template.step)
 
     def _run_on_spark(self, template: StepTemplate, step: Step) -> tuple[int, int]:

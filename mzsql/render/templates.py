@@ -58,11 +58,25 @@ class Text:
     @functools.cached_property
     def _written(self) -> str | None:
         """None where a stand-in is in the text as something else."""
-        stand_ins = [str(time) for time in step_times(0, 1)]
         literals = [one.this for one in self.statement.find_all(exp.Literal) if not one.is_string]
         text = to_sql(self.statement, self._engine)
-        same = all(text.count(one) == literals.count(one) for one in stand_ins)
+        same = all(text.count(one) == literals.count(one) for one in _NAMES)
         return text if same else None
+
+    @functools.cached_property
+    def with_parameters(self) -> str | None:
+        """The text with named parameters for its times (`parameters`); None where it must be written anew for each step."""
+        text = self._written
+        if text is not None:
+            for stand_in, name in _NAMES.items():
+                text = text.replace(stand_in, f"${name}")
+        return text
+
+    @staticmethod
+    def parameters(lower: Timestamp, upper: Timestamp) -> dict[str, Timestamp]:
+        """The parameters' values in the step of ``[lower, upper)``."""
+        times = step_times(lower, upper)
+        return {name: times[int(stand_in)] for stand_in, name in _NAMES.items()}
 
     def at(self, lower: Timestamp, upper: Timestamp) -> str:
         """The text of the step of ``[lower, upper)``."""
@@ -72,6 +86,10 @@ class Text:
         for stand_in, time in step_times(lower, upper).items():
             text = text.replace(str(stand_in), str(time))
         return text
+
+
+#: The stand-ins of a step's text, and what they are called as parameters.
+_NAMES = {str(LOWER): "mz_lower", str(LOWER - 1): "mz_before", str(UPPER): "mz_upper"}
 
 
 @dataclass(frozen=True)
