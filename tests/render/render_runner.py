@@ -87,10 +87,19 @@ class Runner:
         self.rows_given = 0
         self.steps = 0
 
-    def _records(self, step, relations: dict[str, pa.Table]) -> list[dict]:
-        """A step's result; every other step is run in pieces, as Spark gets it."""
+    def _records(self, step, template, relations: dict[str, pa.Table], times) -> list[dict]:
+        """A step's result: as a tree, in pieces, as Spark gets it, and as the text that is parsed once, by turns."""
         self.steps += 1
-        if self.steps % 2 or not hasattr(self.run, "table"):
+        in_tables = hasattr(self.run, "table")
+        if (
+            self.steps % 3 == 0
+            and template is not None
+            and in_tables
+            and self.run.engine is Engine.DUCKDB
+        ):
+            text = template.text.at(*times)
+            return self.run(text, {n: relations[n] for n in step.reads})
+        if self.steps % 3 == 1 or not in_tables:
             return self.run(step.statement, {n: relations[n] for n in step.reads})
         *parts, last = pieces(step.statement)
         known = dict(relations)
@@ -133,23 +142,18 @@ class Runner:
     def step(
         self, inputs: Mapping[str, Sequence[Update]], lower: int, upper: int, step=None
     ) -> None:
-        step = step or self.rendered.step(self.run.engine, lower, upper)
         relations: dict[str, pa.Table] = {}
         for spec in self.rendered.inputs:
             updates = [u for u in inputs[spec.id] if lower <= u[1] < upper]
             relations[f"delta_{spec.id}"] = relation(
                 spec.columns, updates, errors=spec.has_errors, timed=True
             )
-        given = self._looked_up(step.reads, relations, (lower, upper))
-        for name in given:
-            rows = [(r, lower - 1, d) for r, _, d in given[name]]
-            self.rows_given += len(rows)
-            relations[name] = relation(self.columns[name], rows, errors=False, timed=True)
-        assert set(step.reads) <= set(relations), (step.reads, set(relations))
-        records = self._records(step, relations)
-        outputs = {output.tag: output for output in step.outputs}
-        for record in records:
-            self._take(record, outputs[record["mz_tag"]], lower, upper)
+        template = None
+        if step is None:
+            template = self._template(relations)
+            step = template.at(lower, upper) if template.step is not None else None
+        if step is not None:
+            self._run_step(step, template, relations, (lower, upper))
         for spec in self.rendered.inputs:
             if spec.index:
                 self.state[f"arr_{spec.id}"] += [
@@ -157,6 +161,27 @@ class Runner:
                     for u in inputs[spec.id]
                     if lower <= u[1] < upper and not isinstance(u[0], str)
                 ]
+
+    def _template(self, relations: Mapping[str, pa.Table]):
+        """The whole step and the step of the inputs that have updates, by turns."""
+        if len(self.output) % 2:
+            return self.rendered.template(self.run.engine)
+        changed = [name for name, table in relations.items() if table.num_rows]
+        return self.rendered.template(self.run.engine, changed)
+
+    def _run_step(self, step, template, relations, times: tuple[int, int]) -> None:
+        lower, upper = times
+        lookups = self.rendered.lookups if template is None else template.lookups
+        given = self._looked_up(step.reads, relations, (lower, upper), lookups)
+        for name in given:
+            rows = [(r, lower - 1, d) for r, _, d in given[name]]
+            self.rows_given += len(rows)
+            relations[name] = relation(self.columns[name], rows, errors=False, timed=True)
+        assert set(step.reads) <= set(relations), (step.reads, set(relations))
+        records = self._records(step, template, relations, times)
+        outputs = {output.tag: output for output in step.outputs}
+        for record in records:
+            self._take(record, outputs[record["mz_tag"]], lower, upper)
 
     def _take(self, record: dict, output: StepOutput, lower: int, upper: int) -> None:
         assert lower <= record["mz_time"] < upper
@@ -168,13 +193,13 @@ class Runner:
         target = self.output if output.arrangement is None else self.state[output.arrangement]
         target.append((row, record["mz_time"], record["mz_diff"]))
 
-    def _looked_up(self, reads, relations, times) -> dict[str, list[Update]]:
+    def _looked_up(self, reads, relations, times, needed) -> dict[str, list[Update]]:
         names = [n for n in reads if n.startswith("arr_")]
         if not self.prune:
             return {n: list(self.state[n]) for n in names}
-        lookups = {lookup.arrangement: lookup for lookup in self.rendered.lookups}
-        assert set(names) == set(lookups), (names, set(lookups))
-        found: dict[str, list[Update]] = {n: [] for n in names}
+        lookups = {lookup.arrangement: lookup for lookup in needed}
+        assert set(names) <= set(lookups), (names, set(lookups))
+        found: dict[str, list[Update]] = {n: [] for n in lookups}
         con = duckdb.connect()
         for name, table in relations.items():
             con.register(name, table)

@@ -1,0 +1,151 @@
+"""Traces against a list of updates that is looked through."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mzsql.compute import trace as traces
+from mzsql.compute.driver import Driver
+from mzsql.compute.trace import Trace, key_hashes
+from mzsql.persist import KeySpec
+from mzsql.persist.consolidate import consolidate
+
+#: Types of keys, with values that are easily mistaken for each other.
+_TYPES: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "int": (pa.int32(), [0, 1, -1, 2**31 - 1, None]),
+    "bigint": (pa.int64(), [0, -1, 2**63 - 1, -(2**63), None]),
+    "bool": (pa.bool_(), [True, False, None]),
+    "text": (pa.string(), ["", "a", "A", "\x00", "ä", "a" * 50, None]),
+    "numeric": (
+        pa.decimal128(38, 2),
+        [Decimal(0), Decimal("0.01"), Decimal("-0.01"), Decimal(10**35), None],
+    ),
+    "double": (pa.float64(), [0.0, -0.0, float("nan"), float("-inf"), 1e300, None]),
+    "date": (pa.date32(), [dt.date(1970, 1, 1), dt.date(1, 1, 1), dt.date(9999, 12, 31), None]),
+    "timestamptz": (pa.timestamp("us", "UTC"), [dt.datetime(2024, 1, 1, tzinfo=dt.UTC), None]),
+    "bytes": (pa.binary(), [b"", b"\x00", None]),
+    "list": (pa.list_(pa.int64()), [[], [None], [1], None]),
+    "record": (pa.struct([("f1", pa.int64()), ("f2", pa.string())]), [{"f1": 1, "f2": None}, None]),
+}
+
+_driver = Driver()
+
+
+def hasher(table: pa.Table) -> Any:
+    return _driver.run('SELECT hash("c0") AS h FROM t', {"t": table})["h"].to_numpy()
+
+
+def same(value: Any) -> Any:
+    """One representative of what is equal in SQL."""
+    if isinstance(value, float):
+        return "nan" if math.isnan(value) else value + 0.0
+    return repr(value) if isinstance(value, list | dict) else value
+
+
+def table_of(types: list[str], rows: list[tuple[Any, ...]]) -> pa.Table:
+    fields = [pa.field(f"c{i}", _TYPES[name][0]) for i, name in enumerate(types)]
+    fields += [pa.field(n, pa.int64()) for n in ("c9", "mz_time", "mz_diff")]
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(fields)
+    arrays = [pa.array(c, f.type) for c, f in zip(columns, fields, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[list[str], list[list[tuple[Any, ...]]]]:
+    types = draw(st.lists(st.sampled_from(sorted(_TYPES)), min_size=1, max_size=3))
+    keys = st.tuples(*(st.sampled_from(_TYPES[name][1]) for name in types))
+    batches = []
+    for time in range(draw(st.integers(1, 20))):
+        rows = draw(
+            st.lists(st.tuples(keys, st.integers(0, 3), st.sampled_from([1, 1, -1])), max_size=6)
+        )
+        batches.append([(*key, value, time + 1, diff) for key, value, diff in rows])
+    return types, batches
+
+
+@settings(max_examples=60, deadline=None)
+@given(histories(), st.randoms(use_true_random=False), st.booleans())
+def test_a_lookup_finds_what_a_scan_finds(history: Any, rng: Any, mapped: bool) -> None:
+    types, batches = history
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(traces, "MAPPED_BYTES", 0 if mapped else 1 << 20)
+        check(types, batches, rng)
+
+
+def check(types: list[str], batches: list[list[tuple[Any, ...]]], rng: Any) -> None:
+    arity = len(types)
+    spec = KeySpec(columns=tuple(f"c{i}" for i in range(arity)), workers=1, additive=())
+    made = Trace(
+        table_of(types, []).schema,
+        arity,
+        0,
+        hasher=hasher,
+        consolidated=lambda rows: consolidate(rows, spec),
+        scratch=Path("/tmp"),
+    )
+    everything: list[tuple[Any, ...]] = []
+    for number, batch in enumerate(batches):
+        everything += batch
+        made.add(table_of(types, batch), rng.randint(made.since, number + 1))
+        as_of = rng.randint(made.since, number + 1)
+        width = rng.randint(1, arity)
+        keys = [tuple(rng.choice(_TYPES[name][1]) for name in types[:width]) for _ in range(3)]
+        fields = [pa.field(f"k{i}", _TYPES[name][0]) for i, name in enumerate(types[:width])]
+        given = pa.Table.from_arrays(
+            [pa.array([k[i] for k in keys], f.type) for i, f in enumerate(fields)],
+            schema=pa.schema(fields),
+        )
+        found = made.find(np.unique(key_hashes(given, hasher)), width, as_of)
+        rows = found.rows()
+        assert found.count >= rows.num_rows
+        assert set(rows["mz_time"].to_pylist()) <= {as_of}
+        wanted = {tuple(map(same, key)) for key in keys}
+        scanned = [r for r in everything if r[arity + 1] <= as_of]
+        expected = amounts([r for r in scanned if tuple(map(same, r[:width])) in wanted], arity)
+        # Two keys may have one hash, as DuckDB's of [] and of [NULL]: then both are found.
+        asked = [r for r in rows_of(rows) if tuple(map(same, r[:width])) in wanted]
+        assert amounts(asked, arity) == expected
+        assert len(asked) == rows.num_rows or {"list", "record"} & set(types[:width])
+        assert amounts(rows_of(made.all(as_of).rows()), arity) == amounts(scanned, arity)
+    assert len(made._runs) <= traces.FAN + 8
+
+
+def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in table.to_pylist()]
+
+
+def amounts(rows: list[tuple[Any, ...]], arity: int) -> dict[Any, int]:
+    total: Counter[Any] = Counter()
+    for row in rows:
+        total[tuple(map(same, row[: arity + 1]))] += row[-1]
+    return {row: diff for row, diff in total.items() if diff}
+
+
+def test_events_are_found_by_their_time(tmp_path: Path) -> None:
+    schema = pa.schema([(n, pa.int64()) for n in ("c0", "c1", "mz_time", "mz_diff")])
+    made = Trace(schema, 1, 0, hasher=hasher, consolidated=consolidate, scratch=tmp_path)
+    for time in range(1, 30):
+        made.add(pa.table([[time * 10, None], [time, 0], [time, time], [1, 1]], schema=schema), 0)
+    found = made.between(50, 120, 8).rows()
+    assert sorted(found["c0"].to_pylist()) == [50, 60, 70, 80]
+    assert made.between(500, 600, 29).count == 0
+
+
+def test_what_readers_have_passed_is_one_time_and_what_cancels_goes(tmp_path: Path) -> None:
+    schema = pa.schema([(n, pa.int64()) for n in ("c0", "mz_time", "mz_diff")])
+    made = Trace(schema, 1, 0, hasher=hasher, consolidated=consolidate, scratch=tmp_path)
+    for time in range(1, 200):
+        made.add(pa.table([[7], [time], [1 if time % 2 else -1]], schema=schema), time)
+    assert made.since == 199
+    assert made.updates < 2 * traces.FAN
