@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import datetime as dt
 import enum
+import functools
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -290,7 +291,7 @@ class Arrangement(Target):
 
     def _hashes(self, table: pa.Table) -> Hashes:
         places = pa.array(np.arange(table.num_rows))
-        found = self._driver.run(
+        found = self._driver.simple(
             'SELECT mz_place, hash("c0") AS mz_hash FROM hashed',
             {"hashed": table.append_column("mz_place", places)},
         )
@@ -325,9 +326,7 @@ class Arrangement(Target):
             return None
         if self.workers == 1:
             return {0: updates}
-        worker = exp.alias_(self.worker_ast(Engine.DUCKDB), WORKER_COLUMN, quoted=True)
-        select = exp.select("*").select(worker).from_(exp.to_table("batch"))
-        with_worker = self._driver.query(select, {"batch": updates})
+        with_worker = self._driver.simple(self._by_worker, {"batch": updates})
         workers = with_worker.column(WORKER_COLUMN)
         rows = with_worker.drop_columns([WORKER_COLUMN]).cast(updates.schema)
         return {
@@ -335,6 +334,12 @@ class Arrangement(Target):
             for number in range(self.workers)
             if (part := rows.filter(pc.equal(workers, number))).num_rows
         }
+
+    @functools.cached_property
+    def _by_worker(self) -> str:
+        """The rows of a batch with their workers."""
+        worker = exp.alias_(self.worker_ast(Engine.DUCKDB), WORKER_COLUMN, quoted=True)
+        return to_sql(exp.select("*").select(worker).from_(exp.to_table("batch")), Engine.DUCKDB)
 
     def _as_stored(self, updates: pa.Table) -> pa.Table:
         """A step's updates as the shard has them: partial sums with a diff of 0."""

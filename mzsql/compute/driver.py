@@ -34,6 +34,8 @@ from mzsql.repr.frontier import Timestamp
 
 #: A step over at most so many rows is run as it was written.
 SMALL_ROWS = 20_000
+#: So many parsed texts are kept, beside those of steps.
+SIMPLE_TEXTS = 1000
 
 # The copy that this warns of is worth less than the second binding of the relation that it recommends.
 warnings.filterwarnings(
@@ -48,6 +50,7 @@ class Driver:
         self._local = threading.local()
         self._lock = threading.Lock()
         self._all: list[duckdb.DuckDBPyConnection] = []
+        self._simple: dict[str, duckdb.Statement] = {}
         #: what the texts of steps were parsed to
         self._parsed: weakref.WeakKeyDictionary[Text, duckdb.Statement] = (
             weakref.WeakKeyDictionary()
@@ -60,6 +63,20 @@ class Driver:
     def run(self, text: str, relations: Mapping[str, pa.Table]) -> pa.Table:
         """As `query`, of a statement that is written already."""
         return self._run(self._connection("wide" if is_wide(text) else "usual"), text, relations)
+
+    def simple(self, text: str, relations: Mapping[str, pa.Table]) -> pa.Table:
+        """As `run`, of a statement that is asked for again and again and is best run as it is written: one relation, no joins."""
+        if sum(table.num_rows for table in relations.values()) > SMALL_ROWS:
+            return self.run(text, relations)
+        connection = self._connection("small")
+        with self._lock:
+            parsed = self._simple.get(text)
+            if parsed is None:
+                while len(self._simple) >= SIMPLE_TEXTS:
+                    self._simple.pop(next(iter(self._simple)))
+                (parsed,) = connection.extract_statements(text)
+                self._simple[text] = parsed
+        return self._run(connection, parsed, relations)
 
     def step(
         self, text: Text, lower: Timestamp, upper: Timestamp, relations: Mapping[str, pa.Table]

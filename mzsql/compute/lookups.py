@@ -213,19 +213,7 @@ class LookupRun:
         plain = [key.name for key in source.exprs[:arity] if isinstance(key, exp.Column)]
         if len(plain) == arity and source.where is None:
             return table.select(plain).rename_columns([f"k{i}" for i in range(arity)])
-        select = (
-            exp.select(
-                *(
-                    exp.alias_(key.copy(), f"k{i}", quoted=True)
-                    for i, key in enumerate(source.exprs[:arity])
-                )
-            )
-            .from_(exp.Table(this=exp.to_identifier(source.relation, quoted=True)))
-            .distinct()
-        )
-        if source.where is not None:
-            select = select.where(source.where.copy())
-        return self._driver.query(select, {source.relation: table})
+        return self._driver.simple(source.keys(arity), {source.relation: table})
 
     def _unseen(self, keys: pa.Table, seen: pa.Table | None) -> pa.Table:
         select = exp.select("*").from_("new_keys").distinct()

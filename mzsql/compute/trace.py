@@ -38,7 +38,7 @@ Hasher = Callable[[pa.Table], Hashes]
 #: Runs of more bytes than this are files, mapped into memory.
 MAPPED_BYTES = 16 * 1024 * 1024
 #: So many runs at the end are merged at once, with those before that are not much larger.
-FAN = 8
+FAN = 16
 
 _NULL = np.uint64(0x9E3779B97F4A7C15)
 _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)

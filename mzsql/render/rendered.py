@@ -21,10 +21,13 @@ never in an arrangement. Nothing need be consolidated; an arrangement's ``mz_dif
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from sqlglot import expressions as exp
 
+from mzsql.expr.engines import to_sql
+from mzsql.expr.functions.table import Engine
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType
 
@@ -83,6 +86,25 @@ class KeySource:
     relation: str
     exprs: tuple[exp.Expression, ...]
     where: exp.Expression | None = None
+
+    def keys(self, arity: int) -> str:
+        """DuckDB's statement for the keys: the first expressions as k0 …, each combination once."""
+        known = self._texts.get(arity)
+        if known is None:
+            known = self._texts[arity] = to_sql(self._keys(arity), Engine.DUCKDB)
+        return known
+
+    @functools.cached_property
+    def _texts(self) -> dict[int, str]:
+        return {}
+
+    def _keys(self, arity: int) -> exp.Expression:
+        keys = (
+            exp.alias_(key.copy(), f"k{i}", quoted=True) for i, key in enumerate(self.exprs[:arity])
+        )
+        relation = exp.Table(this=exp.to_identifier(self.relation, quoted=True))
+        select = exp.select(*keys).from_(relation).distinct()
+        return select if self.where is None else select.where(self.where.copy())
 
 
 @dataclass(frozen=True)
