@@ -43,6 +43,7 @@ from mzsql.expr.engines import scratch_directory, to_sql
 from mzsql.expr.functions.table import Engine, Sql
 from mzsql.persist import (
     DIFF_COLUMN,
+    Batch,
     KeySpec,
     PartRef,
     PersistClient,
@@ -209,7 +210,11 @@ class Arrangement(Target):
         self._driver = driver
         self._settings = settings
         self.workers = desc.workers(settings)
-        self.most_rows = collectable_rows(with_time(self.schema), settings)
+
+    @property
+    def most_rows(self) -> int:
+        """So many of its rows may be looked at in process."""
+        return collectable_rows(with_time(self.schema), self._settings)
 
     # --- what is shared ---
 
@@ -250,7 +255,13 @@ class Arrangement(Target):
     ) -> tuple[Frontier, int]:
         """See `Target.adopt`."""
         self.flush()
-        reached, rows = super().adopt(frame, lower, upper, **how)
+        return super().adopt(frame, lower, upper, **how)
+
+    def adopt_batch(
+        self, batch: Batch, upper: Timestamp, *, exact: bool = False
+    ) -> tuple[Frontier, int]:
+        """See `Target.adopt_batch`."""
+        reached, rows = super().adopt_batch(batch, upper, exact=exact)
         self.hot.settled(reached)
         return reached, rows
 
@@ -401,7 +412,7 @@ class Arrangement(Target):
         if ranges is not None and all(lo == hi for lo, hi in ranges):
             touched = sum(min(part.rows, len(ranges) * _GROUP_ROWS) for part in parts)
         size = sum(part.bytes for part in parts) * touched // max(rows, 1)
-        return touched <= self._settings.driver_rows and size <= self._settings.driver_bytes
+        return touched <= self._settings.rows_here and size <= self._settings.bytes_here
 
     def read(
         self,

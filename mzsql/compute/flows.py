@@ -17,12 +17,14 @@ from mzsql.compute.arrangements import Arrangement, Arrangements
 from mzsql.compute.dataflow import Dataflow, DataflowSpec, fill_plan
 from mzsql.compute.driver import Driver
 from mzsql.compute.hydration import Hydration, HydrationReport
+from mzsql.compute.hydration_here import HydrationHere
 from mzsql.compute.inputs import CollectionInput, IndexInput, Input
 from mzsql.compute.protocols import ComputeSettings, DataflowStatus, RefreshStats, StorageReader
 from mzsql.compute.spark_session import hydration_session, step_session
 from mzsql.compute.spark_start import SparkStart
 from mzsql.compute.step import StepTools, run_step
 from mzsql.compute.target import Overtaken, with_time
+from mzsql.expr.functions.table import Engine
 from mzsql.persist import Clock, PersistClient
 from mzsql.render.dataflow import RenderedDataflow
 from mzsql.repr.errors import InternalError, NotReadable, SqlError
@@ -178,7 +180,8 @@ class Flow:
     def _hydration(self) -> Hydration:
         assert self.dataflow is not None
         settings = self.replica.settings
-        return Hydration(
+        kind = HydrationHere if settings.engine == Engine.DUCKDB.value else Hydration
+        return kind(
             self.dataflow,
             self.report,
             session=lambda: hydration_session(self._spark(), workers=settings.workers),

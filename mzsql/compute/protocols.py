@@ -174,6 +174,10 @@ class DataflowStatus(msgspec.Struct, frozen=True):
     failures: int = 0
 
 
+#: How many times as much may come into the process where it has to do without Spark.
+ALONE = 50
+
+
 class ComputeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What a replica may be told, with the bounds in rows, bytes and seconds."""
 
@@ -226,3 +230,13 @@ class ComputeSettings(msgspec.Struct, frozen=True, kw_only=True):
     def engine(self) -> str:
         """`step_engine` now."""
         return self.step_engine if isinstance(self.step_engine, str) else self.step_engine()
+
+    @property
+    def rows_here(self) -> int:
+        """So many rows of one relation may come into the process: more where there is to be no Spark to take them."""
+        return self.driver_rows * (ALONE if self.engine == "duckdb" else 1)
+
+    @property
+    def bytes_here(self) -> int:
+        """And so many stored bytes."""
+        return self.driver_bytes * (ALONE if self.engine == "duckdb" else 1)

@@ -81,7 +81,7 @@ def collectable_rows(schema: pa.Schema, settings: ComputeSettings) -> int:
             width += max(1, one.type.bit_width // 8)
         except ValueError:
             width += VALUE_BYTES
-    return max(1, min(settings.driver_rows, settings.driver_bytes // max(width, 1)))
+    return max(1, min(settings.rows_here, settings.bytes_here // max(width, 1)))
 
 
 def spark_type(typ: pa.DataType) -> st.DataType:

@@ -135,10 +135,10 @@ def _delta(source: Input, lower: Timestamp, upper: Timestamp, tools: StepTools) 
     rows, size = sum(part.rows for part in parts), sum(part.bytes for part in parts)
     if not parts:
         return Delta(source, 0, 0, with_time(source.schema).empty_table())
-    if rows > tools.settings.driver_rows or size > tools.settings.driver_bytes:
+    if rows > tools.settings.rows_here or size > tools.settings.bytes_here:
         # Compaction may have put few updates of the step beside many older ones: count before calling it large.
         count = _count(source, parts, lower, upper, tools)
-        if count > tools.settings.driver_rows:
+        if count > tools.settings.rows_here:
             return Delta(source, count, size, None, parts)
     table = source.updates(lower, upper)
     return Delta(source, table.num_rows, size, table)

@@ -161,7 +161,14 @@ class Target:
         Raises:
             Overtaken: another writer is somewhere between; nothing was appended.
         """
-        batch = self._written(frame, (lower, upper), running, rows)
+        return self.adopt_batch(
+            self._written(frame, (lower, upper), running, rows), upper, exact=exact
+        )
+
+    def adopt_batch(
+        self, batch: Batch, upper: Timestamp, *, exact: bool = False
+    ) -> tuple[Frontier, int]:
+        """As `adopt`, of what is written already."""
         try:
             while True:
                 try:

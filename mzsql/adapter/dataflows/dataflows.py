@@ -391,13 +391,16 @@ class Dataflows:
                 settings=ComputeSettings(
                     workers=replica.workers,
                     build=env.build,
-                    step_engine=lambda: system_value(env.catalog.state.settings, STEP_ENGINE),
+                    step_engine=self._step_engine,
                 ),
                 clock=env.clock,
             )
             self._controllers[replica.id] = found
             self._sizes[replica.id] = replica.workers
         return found
+
+    def _step_engine(self) -> str:
+        return system_value(self._env.catalog.state.settings, STEP_ENGINE)
 
     def require_spark(self) -> None:
         """Check, before a dataflow is promised, that this process could run it if it came to that.
@@ -406,7 +409,8 @@ class Dataflows:
             EnvironmentRefused: Spark would have to be started here, and there is no Java for it.
         """
         if (
-            self._may_lead
+            self._step_engine() != "duckdb"
+            and self._may_lead
             and self._spark is not None
             and SparkContext._active_spark_context is None
         ):

@@ -1,0 +1,236 @@
+"""Hydration without Spark: a dataflow's arrangements and export filled by DuckDB, in this process.
+
+Promise: the same stages as on Spark, in the same order, with the same statuses, errors and shards; what differs is who runs them. Inputs
+are read a part at a time, of each the columns that some stage names, into a database that goes to disk beyond its memory; what a stage
+makes goes from there to the shard in batches. No JVM is started. Trade-off: one machine's cores, so what is large is faster on a cluster.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import expressions as exp
+
+from mzsql.compute.arrangements import Arrangement
+from mzsql.compute.hydration import Hydration
+from mzsql.compute.inputs import Input
+from mzsql.compute.jobs import JobCount, cancelled_when
+from mzsql.compute.protocols import RefreshStats
+from mzsql.compute.target import Target, with_time
+from mzsql.compute.transient import load
+from mzsql.expr.engines import WIDE_SETTINGS, is_wide, locked_connection, to_sql
+from mzsql.expr.functions.table import Engine
+from mzsql.persist import DIFF_COLUMN, TIME_COLUMN, Batch
+from mzsql.render.rendered import HydrationStage
+from mzsql.repr.errors import InternalError
+from mzsql.repr.frontier import Timestamp
+
+_LOG = logging.getLogger(__name__)
+
+#: Rows of a batch on the way from a stage to its shard.
+_BATCH_ROWS = 122_880
+
+
+class HydrationHere(Hydration):
+    """One attempt to fill what a dataflow lacks, in process."""
+
+    _duck: duckdb.DuckDBPyConnection
+    _used: frozenset[str]
+    _texts: Mapping[int, str]
+
+    def run(self) -> RefreshStats:
+        """Run the stages that are not there yet; ends early, with nothing lost, once it is not wanted any more."""
+        dataflow, started = self._dataflow, time.monotonic()
+        missing = frozenset(desc.name for desc in dataflow.missing)
+        stages = dataflow.rendered.hydration(Engine.DUCKDB, dataflow.as_of)
+        texts = {id(stage): to_sql(stage.statement, Engine.DUCKDB) for stage in stages}
+        wide = any(is_wide(text) for text in texts.values())
+        self._used = frozenset(
+            column.name for stage in stages for column in stage.statement.find_all(exp.Column)
+        )
+        with tempfile.TemporaryDirectory(prefix="mzsql-hydrate-") as scratch:
+            settings = {**(WIDE_SETTINGS if wide else {}), "temp_directory": scratch}
+            self._duck = locked_connection(settings=settings)
+            with contextlib.closing(self._duck):
+                self._duck.execute("CREATE TABLE mz_errors (mz_error VARCHAR, mz_diff BIGINT)")
+                self._run_stages(stages, texts, missing, Path(scratch))
+        return RefreshStats(
+            dataflow.gid,
+            dataflow.as_of,
+            dataflow.as_of + 1,
+            0,
+            self._rows_out,
+            sum(self._sizes.values()),
+            0,
+            time.monotonic() - started,
+            "hydration",
+            Engine.DUCKDB.value,
+            f"step_engine is {self._settings.engine}",
+        )
+
+    def _run_stages(
+        self,
+        stages: tuple[HydrationStage, ...],
+        texts: Mapping[int, str],
+        missing: frozenset[str],
+        scratch: Path,
+    ) -> None:
+        self._texts = texts
+        with cancelled_when(self._stopped, JobCount(self._duck.interrupt)):
+            for stage in stages:
+                if self._stopped():
+                    return
+                try:
+                    self._fill(stage, missing, scratch)
+                except duckdb.InterruptException as error:
+                    if not self._stopped():
+                        raise
+                    _LOG.info("the hydration of %s was given up: %s", self._dataflow.gid, error)
+                    return
+
+    def _compute(self, stage: HydrationStage) -> None:
+        """Make the table "stage" of a stage's result, and remember its errors for the export."""
+        for name in stage.reads:
+            self._load(name)
+        self._duck.execute(f"CREATE OR REPLACE TABLE stage AS {self._texts[id(stage)]}")
+        if stage.target is not None and stage.has_errors:
+            self._duck.execute(
+                "INSERT INTO mz_errors SELECT mz_error, CAST(sum(mz_diff) AS BIGINT) FROM stage"
+                " WHERE mz_error IS NOT NULL GROUP BY mz_error"
+            )
+
+    def _only_errors(self, stage: HydrationStage, scratch: Path) -> None:
+        del scratch
+        self._compute(stage)
+
+    def _write(
+        self,
+        stage: HydrationStage,
+        target: Target,
+        upper: Timestamp,
+        scratch: Path,
+        *,
+        corrected: str | None,
+    ) -> None:
+        del scratch
+        self._compute(stage)
+        end = self._dataflow.as_of + 1
+        names = [name for name in target.schema.names if name != "mz_error"]
+        listed = "".join(f'"{name}", ' for name in names)
+        if stage.target is None:
+            nulls = "".join(f'NULL AS "{name}", ' for name in names)
+            rows = (
+                f"SELECT {listed}mz_error, mz_diff FROM stage"
+                f" UNION ALL SELECT {nulls}mz_error, mz_diff FROM mz_errors"
+            )
+            if "mz_error" not in target.schema.names:
+                rows = f"SELECT {listed}mz_diff FROM stage"
+        else:
+            rows = f"SELECT {listed}mz_diff FROM stage WHERE mz_error IS NULL"
+        if corrected is not None:
+            rows = self._corrected(rows, target, upper)
+        batch = self._batch(rows, target, upper, end)
+        _, written = target.adopt_batch(batch, end, exact=True)
+        if stage.target is None:
+            self._rows_out = written
+        else:
+            self._duck.execute(
+                f'CREATE OR REPLACE TABLE "{stage.target}" AS'
+                f" SELECT {listed}CAST({self._dataflow.as_of} AS BIGINT) AS mz_time, mz_diff"
+                " FROM stage WHERE mz_error IS NULL"
+            )
+
+    def _corrected(self, rows: str, target: Target, upper: Timestamp) -> str:
+        """What must change in a shard that has contents already."""
+        reader = self._persist.open_reader(target.shard_id, timeout=self._settings.timeout)
+        try:
+            before = reader.snapshot_arrow(upper - 1, timeout=self._settings.timeout)
+        finally:
+            reader.expire()
+        load(self._duck, "mz_before", before.drop_columns([TIME_COLUMN]))
+        listed = "".join(f'"{name}", ' for name in target.schema.names)
+        total = f"CAST(sum({DIFF_COLUMN}) AS BIGINT) AS {DIFF_COLUMN}"
+        return (
+            f"SELECT {listed}{total} FROM (SELECT {listed}mz_diff FROM ({rows})"
+            f" UNION ALL SELECT {listed}-mz_diff FROM mz_before) GROUP BY ALL HAVING sum(mz_diff) <> 0"
+        )
+
+    def _batch(self, rows: str, target: Target, lower: Timestamp, upper: Timestamp) -> Batch:
+        """The rows at as_of as a batch for the target's shard."""
+        full = with_time(target.schema)
+        diff = "CAST(0 AS BIGINT)" if _additive(target) else DIFF_COLUMN
+        listed = "".join(f'"{name}", ' for name in target.schema.names)
+        as_of = self._dataflow.as_of
+        text = f"SELECT {listed}CAST({as_of} AS BIGINT) AS {TIME_COLUMN}, {diff} AS {DIFF_COLUMN} FROM ({rows})"
+        with contextlib.ExitStack() as cursors:
+
+            def read(query: str) -> pa.RecordBatchReader:
+                cursor = cursors.enter_context(contextlib.closing(self._duck.cursor()))
+                made = cursor.sql(query).to_arrow_reader(_BATCH_ROWS)
+                return pa.RecordBatchReader.from_batches(full, _cast(made, full))
+
+            if not isinstance(target, Arrangement) or target.workers == 1:
+                return target.writer.batch(read(text), lower=lower, upper=upper)
+            worker = to_sql(target.worker_ast(Engine.DUCKDB), Engine.DUCKDB)
+            readers = {
+                number: read(f"SELECT * FROM ({text}) WHERE {worker} = {number}")
+                for number in range(target.workers)
+            }
+            return target.writer.batch_by_worker(readers, lower=lower, upper=upper)
+
+    # --- what is read ---
+
+    def _load(self, name: str) -> None:
+        """Have a relation of a statement as a table."""
+        if (
+            name in self._registered
+            or self._duck.execute(
+                "SELECT 1 FROM duckdb_tables() WHERE table_name = ?", [name]
+            ).fetchall()
+        ):
+            return
+        as_of, dataflow = self._dataflow.as_of, self._dataflow
+        source = next((one for one in dataflow.inputs if f"snap_{one.spec.id}" == name), None)
+        arrangement = dataflow.readable().get(name)
+        if source is None and arrangement is None:
+            raise InternalError(f"hydration of {dataflow.gid} reads {name}, which is unknown")
+        owner: Input | Arrangement | None = source if source is not None else arrangement
+        assert owner is not None
+        parts = list(owner.parts(as_of))
+        self._sizes[name] = sum(part.bytes for part in parts)
+        columns = [one for one in owner.schema.names if one in self._used or one == "mz_error"]
+        schema = pa.schema([owner.schema.field(one) for one in columns])
+        full = with_time(schema)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for part in parts:
+                table = part.to_arrow(columns=columns).select(full.names).cast(full)
+                table = table.filter(pc.less_equal(table.column(TIME_COLUMN), as_of))
+                if source is not None:
+                    yield from table.drop_columns([TIME_COLUMN]).to_batches()
+                    continue
+                assert arrangement is not None
+                times = pa.repeat(pa.scalar(as_of, pa.int64()), table.num_rows)
+                table = table.set_column(len(columns), TIME_COLUMN, times)
+                yield from arrangement.rows(table).select(full.names).to_batches()
+
+        shown = full if source is None else full.remove(len(columns))
+        load(self._duck, name, pa.RecordBatchReader.from_batches(shown, batches()))
+        self._registered.add(name)
+
+
+def _additive(target: Target) -> bool:
+    return isinstance(target, Arrangement) and bool(target.desc.additive)
+
+
+def _cast(reader: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for batch in reader:
+        yield batch.cast(schema)
