@@ -162,7 +162,7 @@ def test_what_is_missing_is_filled_after_a_restart(world):
 def test_an_empty_step_runs_no_job(world):
     world.storage.write("u1", [(1, 5, "x", 1, 1)], upper=2)
     world.storage.write("u2", [(1, "north", 1, 1)], upper=2)
-    controller = world.controller()
+    controller = world.controller(step_engine="spark")
     install(world, controller, kit.region_totals(), 1, TOTALS)
     controller.wait_until("u3", 1, 60)
     world.storage.write("u1", [], upper=7)
