@@ -352,6 +352,7 @@ class ComputeController:
 
     def _schedule(self, thread: Supervised) -> None:
         self._wake()  # begun anew, it does not know what it was told of
+        cooled = self._replica.clock.monotonic()
         while True:
             with self._changed:
                 if self._closing:
@@ -373,6 +374,9 @@ class ComputeController:
                 again = lane.look()
                 if again is not None:
                     pause = min(pause, again)
+            if now - cooled >= self._settings.idle_seconds:
+                self._arrangements.cool()
+                cooled = now
             thread.well()
             with self._changed:
                 self._changed.wait_for(lambda: self._woken or self._closing, pause)

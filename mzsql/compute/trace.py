@@ -14,10 +14,7 @@ Trade-off: a hash has no order, so what goes by order (the events of a temporal 
 
 from __future__ import annotations
 
-import itertools
-import os
 import tempfile
-import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -120,6 +117,7 @@ class _Run:
         self.arity = arity
         self.hashes = hashes
         self.first, self.last = times
+        self.bytes = int(rows.nbytes + hashes.nbytes)
         self._others: dict[int, tuple[Hashes, npt.NDArray[np.int64]]] = {}
 
     def places(
@@ -218,7 +216,7 @@ class Trace:
     @property
     def bytes(self) -> int:
         """What is in memory; what is mapped is not counted."""
-        return sum(_size(run) for run in self._runs if not _mapped(run))
+        return sum(run.bytes for run in self._runs if not _mapped(run))
 
     def add(self, updates: pa.Table, passed: Timestamp) -> None:
         """Add updates; readers have passed a time and will not ask for earlier ones."""
@@ -262,7 +260,7 @@ class Trace:
             order = np.argsort(hashes, kind="stable")
             batch, hashes = batch.take(pa.array(order)), hashes[order]
         run = _Run(batch, arity, hashes, (bounds["min"], bounds["max"]))
-        return _in_file(run, self._scratch) if _size(run) > MAPPED_BYTES else run
+        return _in_file(run, self._scratch) if run.bytes > MAPPED_BYTES else run
 
     # --- reading ---
 
@@ -314,20 +312,12 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
-def _size(run: _Run) -> int:
-    return int(run.rows.nbytes + run.hashes.nbytes)
-
-
 def _mapped(run: _Run) -> bool:
     return isinstance(run.hashes, np.memmap)
 
 
-_numbers = itertools.count()
-
-
 def _in_file(run: _Run, scratch: Path) -> _Run:
     """The run in files that are mapped into memory and have no name any more: they go with the last who reads them."""
-    path = scratch / f"run-{os.getpid()}-{next(_numbers)}-{uuid.uuid4().hex}"
     with tempfile.TemporaryDirectory(dir=scratch, prefix="run-") as folder:
         path = Path(folder) / "rows"
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, run.rows.schema) as file:

@@ -1,0 +1,143 @@
+"""What dataflows share of an arrangement: updates are added once, whoever brings them, and flushed once; nothing waits that is durable."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from mzsql.compute.hot import Hot
+from mzsql.compute.trace import Trace
+from mzsql.persist.consolidate import consolidate
+
+_SCHEMA = pa.schema([(name, pa.int64()) for name in ("c0", "mz_time", "mz_diff")])
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Shard:
+    """A shard that takes what lies at or after its upper."""
+
+    def __init__(self) -> None:
+        self.upper = 1
+        self.rows: list[tuple[int, int, int]] = []
+        self.failing = False
+
+    def append(self, updates: list[pa.Table], lower: int, upper: int | None) -> int:
+        if self.failing:
+            raise OSError("no space left")
+        assert upper is not None
+        assert lower < upper
+        for table in updates:
+            for row in table.to_pylist():
+                if row["mz_time"] >= self.upper:
+                    self.rows.append(tuple(row.values()))
+        self.upper = max(self.upper, upper)
+        return self.upper
+
+
+def rows(*given: tuple[int, int]) -> pa.Table:
+    """A key at a time."""
+    table = [[key for key, _ in given], [time for _, time in given], [1] * len(given)]
+    return pa.table([pa.array(column, pa.int64()) for column in table], schema=_SCHEMA)
+
+
+def keys(shard: Shard) -> list[int]:
+    return sorted(key for key, _, _ in shard.rows)
+
+
+def test_the_same_updates_count_once_whoever_brings_them() -> None:
+    hot, shard = Hot(1, Clock()), Shard()
+    assert hot.add(rows((10, 1), (11, 2)), 1, 3) == 3
+    # Another dataflow brings them with what comes after them, a third one only what is known.
+    assert hot.add(rows((10, 1), (11, 2), (12, 3)), 1, 4) == 4
+    assert hot.add(rows((10, 1)), 1, 2) == 4
+    assert (hot.upper, hot.durable, hot.behind) == (4, 1, True)
+    hot.flush(shard.append)
+    assert keys(shard) == [10, 11, 12]
+    assert (hot.upper, hot.durable, hot.behind) == (4, 4, False)
+
+
+def test_what_fails_to_be_flushed_goes_on_waiting() -> None:
+    clock = Clock()
+    hot, shard = Hot(1, clock), Shard()
+    hot.add(rows((10, 1)), 1, 2)
+    assert not hot.due(5.0, 1 << 20)
+    assert hot.due(5.0, 8)
+    clock.now = 6.0
+    assert hot.due(5.0, 1 << 20)
+    shard.failing = True
+    with pytest.raises(OSError, match="no space left"):
+        hot.flush(shard.append)
+    assert hot.due(5.0, 1 << 20)
+    assert hot.durable == 1
+    shard.failing = False
+    hot.flush(shard.append)
+    assert keys(shard) == [10]
+    assert not hot.due(0.0, 0)
+    hot.flush(shard.append)
+    assert keys(shard) == [10]
+
+
+def test_a_shard_that_another_process_has_moved_is_not_gone_back_from() -> None:
+    hot, shard = Hot(1, Clock()), Shard()
+    shard.append([rows((10, 1), (11, 2))], 1, 3)
+    hot.add(rows((10, 1)), 1, 2)
+    hot.seen(3)
+    # What this process knows is behind the shard: a restart would go on from there, not from the shard's upper.
+    assert hot.durable == 2
+    hot.add(rows((11, 2), (12, 3)), 2, 4)
+    hot.flush(shard.append)
+    assert keys(shard) == [10, 11, 12]
+    assert hot.durable == 4
+
+
+def test_a_trace_has_what_the_shard_has_and_what_waits(tmp_path) -> None:
+    hot, loads = Hot(1, Clock()), []
+
+    def load(durable):
+        loads.append(durable)
+        made = Trace(
+            _SCHEMA, 1, 0, hasher=lambda _: None, consolidated=consolidate, scratch=tmp_path
+        )
+        made.add(rows((9, 0)), 0)
+        return made
+
+    hot.add(rows((10, 1)), 1, 2)
+    trace = hot.trace(1, 1, load)
+    assert sorted(trace.all(1).rows()["c0"].to_pylist()) == [9, 10]
+    hot.add(rows((11, 2)), 2, 3)
+    assert sorted(hot.trace(1, 2, load).all(2).rows()["c0"].to_pylist()) == [9, 10, 11]
+    assert loads == [1]
+    hot.cool()
+    assert hot.bytes == 0
+    assert sorted(hot.trace(1, 2, load).all(2).rows()["c0"].to_pylist()) == [9, 10, 11]
+    assert loads == [1, 1]
+
+
+def test_a_trace_keeps_the_times_of_the_slowest_reader(tmp_path) -> None:
+    hot = Hot(1, Clock())
+
+    def load(_):
+        return Trace(
+            _SCHEMA, 1, 0, hasher=lambda _: None, consolidated=consolidate, scratch=tmp_path
+        )
+
+    assert hot.trace(1, 0, load) is not None
+    assert hot.trace(2, 0, load) is not None
+    for time in range(1, 100):
+        hot.add(rows((time, time)), time, time + 1)
+        fast = hot.trace(1, time, load)
+        assert fast.all(time).count == time
+    slow = hot.trace(2, 5, load)
+    assert sorted(slow.all(5).rows()["c0"].to_pylist()) == [1, 2, 3, 4, 5]
+    hot.left(2)
+    for time in range(100, 200):
+        hot.add(rows((time, time)), time, time + 1)
+        hot.trace(1, time, load)
+    assert hot.trace(3, 5, load) is None
