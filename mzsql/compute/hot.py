@@ -39,6 +39,8 @@ class Hot:
         #: when the oldest of them came
         self._waiting_from: float | None = None
         self._trace: Trace | None = None
+        #: how often the shard was written by itself
+        self._written = 0
         #: how far each dataflow has read, by its handle
         self._readers: dict[int, Timestamp] = {}
         self.used = now()
@@ -68,6 +70,7 @@ class Hot:
             self._pending.clear()
             self._waiting_from = None
             self._trace = None
+            self._written += 1
 
     def add(self, updates: pa.Table, lower: Timestamp, upper: Timestamp) -> Frontier:
         """Add the updates of ``[lower, upper)`` that are not known yet; the upper then."""
@@ -92,6 +95,7 @@ class Hot:
                 assert self._upper is not None
                 self._extend(updates if self._upper <= lower else at_or_after(updates, self._upper))
                 self._upper = upper
+            self._written += 1
             self.seen(upper)
 
     def _extend(self, rows: pa.Table) -> None:
@@ -114,14 +118,25 @@ class Hot:
         with self._lock:
             self.used = self._now()
             self._readers[reader] = as_of
-            if self._trace is None:
-                made = load(self._durable)
-                if made is None:
+            if self._trace is not None:
+                return self._from(as_of)
+        # Whoever asks for anything else need not wait for what may be a long read; a flush must, or its updates would be in neither.
+        with self._flushing:
+            with self._lock:
+                if self._trace is not None:
+                    return self._from(as_of)
+                durable, written = self._durable, self._written
+            made = load(durable)
+            with self._lock:
+                if made is None or written != self._written:
                     return None
                 for rows in self._pending:
                     made.add(rows, made.since)
                 self._trace = made
-            return self._trace if as_of >= self._trace.since else None
+                return self._from(as_of)
+
+    def _from(self, as_of: Timestamp) -> Trace | None:
+        return self._trace if self._trace is not None and as_of >= self._trace.since else None
 
     def reading(self) -> threading.RLock:
         """Held while the trace is looked into."""

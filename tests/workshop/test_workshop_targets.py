@@ -111,6 +111,7 @@ def test_histories_are_recorded() -> None:
         ("bench-coordinator", "--quick --only a"),
         ("bench-planning", "--quick --only b"),
         ("bench-refresh", "--scales 0.01 --rounds 1"),
+        ("bench-ticks", "--scales 0.01 --rounds 10"),
     ],
 )
 def test_benchmarks_print_their_tables(target: str, shortest: str) -> None:
