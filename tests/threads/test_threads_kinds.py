@@ -222,6 +222,12 @@ def _hydrate_worker(place: Place) -> Iterator[Case]:
 
 
 @contextmanager
+def _flush_worker(place: Place) -> Iterator[Case]:
+    with _worker(place, "_flushes") as case:
+        yield case
+
+
+@contextmanager
 def _statement_timeouts(_: Place) -> Iterator[Case]:
     deadlines = Deadlines()
 
@@ -274,6 +280,7 @@ CASES: dict[str, Any] = {
     "catalog-follower": _catalog_follower,
     "collection-follower": _collection_follower,
     "group-commit": _group_commit,
+    "flush-worker": _flush_worker,
     "hydrate-worker": _hydrate_worker,
     "hydration-watch": _hydration_watch,
     "leader": _leader,
@@ -291,7 +298,7 @@ ELSEWHERE = {"postgres-listener": "plugins/mzsql-postgres/tests/test_postgres_wa
 #: Where a thread's name is not spelled out, and the names that it has.
 NAMED = {
     "mzsql/persist/client.py": {"maintenance", "leases"},
-    "mzsql/compute/controller.py": {"step-worker", "hydrate-worker"},
+    "mzsql/compute/controller.py": {"step-worker", "hydrate-worker", "flush-worker"},
 }
 
 
