@@ -126,7 +126,7 @@ plain = st.builds(
         + (f" ORDER BY {', '.join(order)}" if order else "")
         + limit
     ),
-    st.lists(st.sampled_from("ibsdzo"), min_size=1, max_size=4, unique=True),
+    st.lists(st.sampled_from("ibsdzon"), min_size=1, max_size=4, unique=True),
     st.lists(
         st.sampled_from("ibsdz").flatmap(
             lambda name: st.builds(
@@ -140,7 +140,7 @@ plain = st.builds(
         max_size=2,
     ),
     st.lists(
-        st.builds(str.__add__, st.sampled_from("ibs"), st.sampled_from(["", " DESC"])), max_size=2
+        st.builds(str.__add__, st.sampled_from("ibsn"), st.sampled_from(["", " DESC"])), max_size=2
     ),
     st.sampled_from(["", "", " LIMIT 3", " LIMIT 5 OFFSET 2"]),
 )
@@ -202,6 +202,23 @@ def test_what_needs_no_plan_is_not_planned(
     before = plans.hits + plans.misses
     assert rows(coordinator, text) == expected
     assert plans.hits + plans.misses == before
+
+
+def test_numerics_are_put_in_order_without_a_plan(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "SELECT i, n FROM r WHERE i = 7 ORDER BY n, i"
+    expected = rows(coordinator, text + " -- planned")
+    assert len(expected) > 1
+
+    def plan(*_: Any, **__: Any) -> Any:
+        raise AssertionError("it was planned")
+
+    monkeypatch.setattr(coordinator._queries, "plan", plan)
+    assert rows(coordinator, text) == expected
+    assert [n for _, n in expected if n is not None] == sorted(
+        n for _, n in expected if n is not None
+    )
 
 
 def test_a_constant_that_fails_fails(coordinator: Coordinator) -> None:

@@ -48,6 +48,8 @@ PLAIN = frozenset(
         "timestamptz",
     }
 )
+#: Types that Arrow puts in the order that SQL has: a column's numerics have one scale, which a literal need not have.
+_ORDERED = PLAIN | {"numeric"}
 #: So many rows are sorted here; an engine sorts more.
 _SORTED_ROWS = 100_000
 
@@ -275,7 +277,7 @@ def placed(
         keys.append((f"c{order.column}", "descending" if order.desc else "ascending"))
     named = {name for name, _ in keys}
     keys += [(f"c{i}", "ascending") for i in range(len(columns)) if f"c{i}" not in named]
-    if any(columns[int(name[1:])].type.kind not in PLAIN for name, _ in keys):
+    if any(columns[int(name[1:])].type.kind not in _ORDERED for name, _ in keys):
         return None
     return rows.take(pc.sort_indices(rows, sort_keys=keys)) if keys else rows
 
