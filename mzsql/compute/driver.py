@@ -23,7 +23,6 @@ from sqlglot import expressions as exp
 
 from mzsql.expr.engines import (
     WIDE_SETTINGS,
-    duckdb_connection,
     is_wide,
     locked_connection,
     to_sql,
@@ -139,6 +138,6 @@ def _settings(kind: str) -> Mapping[str, str]:
         return WIDE_SETTINGS
     if kind == "usual":
         return {}
-    with contextlib.closing(duckdb_connection()) as connection:
+    with contextlib.closing(locked_connection()) as connection:
         passes = connection.execute("SELECT name FROM duckdb_optimizers()").fetchall()
     return {"threads": "1", "disabled_optimizers": ",".join(name for (name,) in passes)}

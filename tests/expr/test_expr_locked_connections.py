@@ -23,7 +23,16 @@ SECRET = "what nobody may read"
 
 
 @pytest.fixture(
-    params=["plain", "on disk", "pool", "wide pool", "driver", "transient", "evaluator"]
+    params=[
+        "plain",
+        "on disk",
+        "pool",
+        "wide pool",
+        "driver",
+        "driver of small steps",
+        "transient",
+        "evaluator",
+    ]
 )
 def connection(
     request: pytest.FixtureRequest, tmp_path: Path
@@ -39,7 +48,8 @@ def connection(
         ),
         "pool": lambda: pool._take(wide=False),
         "wide pool": lambda: pool._take(wide=True),
-        "driver": lambda: driver._connection(wide=True),
+        "driver": lambda: driver._connection("wide"),
+        "driver of small steps": lambda: driver._connection("small"),
         "transient": lambda: bounded_connection(str(own)),
         "evaluator": lambda: evaluator._connection,
     }
@@ -119,7 +129,7 @@ def test_statements_have_no_connection_that_is_not_locked() -> None:
     assert opens == {
         "expr/engines.py",  # makes them
         "persist/compaction.py",  # merges of shards' own columns
-        "persist/consolidate.py",
+        "persist/duck.py",
         "persist/streams.py",  # reads a file that it has written
         "storage/bindings.py",
         "spark/source.py",
