@@ -276,6 +276,10 @@ class Arrangement(Target):
 
         self.hot.flush(append)
 
+    def passed(self, as_of: Timestamp) -> None:
+        """No time before this is asked for any more."""
+        self.hot.passed(id(self), as_of)
+
     def trace(self, as_of: Timestamp) -> Trace | None:
         """What can be looked into at a time by keys; None where it is too large for that, or not kept for so long."""
         return self.hot.trace(id(self), as_of, partial(self._load, as_of))

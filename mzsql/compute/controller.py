@@ -462,8 +462,9 @@ class ComputeController:
                 if not self._closing:
                     flow.flush()
             except (SqlError, OSError) as error:
-                # Its updates go on waiting, and the next look tries again.
+                # Its updates go on waiting, and a later look tries again.
                 _LOG.warning("flushing %s: %s", flow.gid, error)
+                flow.flush_at = self._replica.clock.monotonic() + self._settings.flush_seconds
             finally:
                 with self._changed:
                     flow.flushing = False

@@ -78,6 +78,8 @@ class Flow:
     busy: bool = False
     #: whether its arrangements are being flushed; beside its other work
     flushing: bool = False
+    #: not again before this, after a failure
+    flush_at: float = 0.0
     #: whether they were, and the inputs are still held from the time before
     flushed: bool = False
     dropped: bool = False
@@ -239,6 +241,8 @@ class Flow:
         """Whether updates of its arrangements wait to become durable, and have waited for long enough."""
         dataflow, settings = self.dataflow, self.replica.settings
         if dataflow is None or self.state is not State.RUNNING:
+            return False
+        if self.replica.clock.monotonic() < self.flush_at:
             return False
         return dataflow.flush_due(settings.flush_seconds, settings.flush_bytes)
 

@@ -36,7 +36,7 @@ class Hot:
         self._upper = upper
         self._durable = upper
         self._pending: list[pa.Table] = []
-        #: when the oldest of them came
+        #: since when the shard is behind
         self._waiting_from: float | None = None
         self._trace: Trace | None = None
         #: how often the shard was written by itself
@@ -82,8 +82,9 @@ class Hot:
             rows = updates if at <= lower else at_or_after(updates, at)
             if rows.num_rows:
                 self._pending.append(rows)
-                if self._waiting_from is None:
-                    self._waiting_from = self._now()
+            if self._waiting_from is None:
+                # Without updates, too: as long as the shard is behind, what it was made of is held.
+                self._waiting_from = self._now()
             self._extend(rows)
             self._upper = upper
             return upper
@@ -153,6 +154,11 @@ class Hot:
         with self._lock:
             self._trace = None
 
+    def passed(self, reader: int, as_of: Timestamp) -> None:
+        """A dataflow will not ask for times before this any more, whether it looks something up now or not."""
+        with self._lock:
+            self._readers[reader] = as_of
+
     def left(self, reader: int) -> None:
         """A dataflow has closed its handle."""
         with self._lock:
@@ -161,7 +167,7 @@ class Hot:
     # --- durability ---
 
     def due(self, seconds: float, size: int) -> bool:
-        """Whether updates have waited for so long, or are so many bytes, that they should be flushed."""
+        """Whether the shard has been behind for so long, or lacks so many bytes, that it should be flushed to."""
         with self._lock:
             if self._waiting_from is None:
                 return False
@@ -192,5 +198,5 @@ class Hot:
             reached = append(rows, lower, upper)
             with self._lock:
                 del self._pending[:count]
-                self._waiting_from = began if self._pending else None
                 self.seen(reached)
+                self._waiting_from = began if less_than(self._durable, self._upper) else None

@@ -85,6 +85,8 @@ def run_step(
         dataflow.output.append(nothing, lower, upper)
         seconds = time.monotonic() - started
         return RefreshStats(dataflow.gid, lower, upper, 0, 0, 0, 0, seconds, "empty")
+    for arrangement in dataflow.readable().values():
+        arrangement.passed(lower - 1)
     # What is too large to be counted here has rows.
     changed = [name for name, one in deltas.items() if one.table is None or one.rows]
     found = LookupRun(

@@ -84,6 +84,18 @@ def test_what_fails_to_be_flushed_goes_on_waiting() -> None:
     assert keys(shard) == [10]
 
 
+def test_a_shard_follows_without_updates_too() -> None:
+    clock = Clock()
+    hot, shard = Hot(1, clock), Shard()
+    hot.add(rows(), 1, 7)
+    assert not hot.due(5.0, 1)
+    clock.now = 5.0
+    assert hot.due(5.0, 1)
+    hot.flush(shard.append)
+    # What the updates up to there were made of need not be held any more.
+    assert (hot.durable, shard.upper, hot.due(5.0, 1)) == (7, 7, False)
+
+
 def test_a_shard_that_another_process_has_moved_is_not_gone_back_from() -> None:
     hot, shard = Hot(1, Clock()), Shard()
     shard.append([rows((10, 1), (11, 2))], 1, 3)
@@ -134,6 +146,7 @@ def test_a_trace_keeps_the_times_of_the_slowest_reader(tmp_path) -> None:
         hot.add(rows((time, time)), time, time + 1)
         fast = hot.trace(1, time, load)
         assert fast.all(time).count == time
+    hot.passed(2, 5)
     slow = hot.trace(2, 5, load)
     assert sorted(slow.all(5).rows()["c0"].to_pylist()) == [1, 2, 3, 4, 5]
     hot.left(2)
