@@ -18,8 +18,10 @@ from mzsql.adapter.environment.locations import locate
 from mzsql.adapter.peek.plan_cache import PlannedQuery
 from mzsql.adapter.peek.snapshots import SnapshotCache
 from mzsql.adapter.session.session import Session
+from mzsql.location import Determinate
 from mzsql.repr.errors import DataError
 from mzsql.repr.frontier import Timestamp
+from mzsql.repr.ids import GlobalId
 
 COLUMNS = {
     "i": ["NULL", "-1", "0", "1", "2", "7"],
@@ -219,6 +221,28 @@ def test_numerics_are_put_in_order_without_a_plan(
     assert [n for _, n in expected if n is not None] == sorted(
         n for _, n in expected if n is not None
     )
+
+
+def test_a_read_waits_on_where_a_look_met_a_busy_backend(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collections, looks = coordinator.env.collections, list[float]()
+
+    def busy(gid: GlobalId, past: Timestamp, timeout: float) -> Any:
+        del gid, past
+        looks.append(timeout)
+        raise Determinate("cannot compare and set: database is locked")
+
+    monkeypatch.setattr(collections, "known_upper", lambda _: 2**62 if len(looks) >= 3 else 0)
+    monkeypatch.setattr(collections, "wait_for_upper", busy)
+    items = coordinator.env.catalog.state.items.values()
+    table = next(one.id for one in items if one.name == "r")
+    coordinator._peeker.wait([table], 5, 60.0)
+    assert len(looks) == 3
+    looks.clear()
+    with pytest.raises(Determinate, match="database is locked"):
+        coordinator._peeker.wait([table], 5, 0.0)
+    assert looks == [0.0]
 
 
 def test_a_constant_that_fails_fails(coordinator: Coordinator) -> None:

@@ -31,6 +31,7 @@ from mzsql.compute import Peeks
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.expr.scalar import support
+from mzsql.location import Determinate
 from mzsql.persist import Filters, PartRef
 from mzsql.repr.errors import NotReadable
 from mzsql.repr.frontier import Timestamp, show
@@ -109,6 +110,10 @@ class Peeker:
                 except NotReadable:
                     if left <= _LOOK_SECONDS:
                         raise self._late(gid, as_of, timeout) from None
+                except Determinate:
+                    # A look is short: what was not to be had within it (a busy Consensus, another call's turn) may be within the next.
+                    if left <= _LOOK_SECONDS:
+                        raise
 
     def _late(self, gid: GlobalId, as_of: Timestamp, timeout: float) -> NotReadable:
         meta, upper = self._env.collections.meta(gid), self._env.collections.upper(gid)
