@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import duckdb
 import pyarrow as pa
 
+from mzsql.compute.driver import Driver
 from mzsql.expr.functions.table import Engine
 from mzsql.render.cut import pieces
 from mzsql.render.dataflow import RenderedDataflow
@@ -69,6 +70,9 @@ def row_of(record: dict, positions: Sequence[int]) -> tuple:
     return tuple(hashable(record[f"c{p}"]) for p in positions)
 
 
+_driver = Driver()
+
+
 class Runner:
     """A dataflow's state and output, brought forward step by step."""
 
@@ -88,17 +92,13 @@ class Runner:
         self.steps = 0
 
     def _records(self, step, template, relations: dict[str, pa.Table], times) -> list[dict]:
-        """A step's result: as a tree, in pieces, as Spark gets it, and as the text that is parsed once, by turns."""
+        """A step's result: as a tree, in pieces, as Spark gets it, and as a text that is parsed once and run as written, by turns."""
         self.steps += 1
         in_tables = hasattr(self.run, "table")
-        if (
-            self.steps % 3 == 0
-            and template is not None
-            and in_tables
-            and self.run.engine is Engine.DUCKDB
-        ):
-            text = template.text.at(*times)
-            return self.run(text, {n: relations[n] for n in step.reads})
+        duckdb_runs = in_tables and self.run.engine is Engine.DUCKDB
+        if self.steps % 3 == 0 and template is not None and duckdb_runs:
+            given = {name: relations[name] for name in step.reads}
+            return _driver.step(template.text, *times, given).to_pylist()
         if self.steps % 3 == 1 or not in_tables:
             return self.run(step.statement, {n: relations[n] for n in step.reads})
         *parts, last = pieces(step.statement)
