@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 
 import duckdb
@@ -409,17 +410,25 @@ class Evaluator:
         if table is not None:
             query.set("from_", exp.From(this=exp.Table(this=exp.to_identifier("mz_rows"))))
         text = to_sql(query, Engine.DUCKDB)
-        with self._lock, on_interrupt(self._connection.interrupt):
-            if table is not None:
-                self._connection.register("mz_rows", table)
+        with self._lock, self._registered(table):
             try:
-                return self._connection.sql(text).to_arrow_table()
+                with on_interrupt(self._connection.interrupt):
+                    return self._connection.sql(text).to_arrow_table()
             except duckdb.InterruptException:
                 check_for_interrupts()
                 raise
-            finally:
-                if table is not None:
-                    self._connection.unregister("mz_rows")
+
+    @contextmanager
+    def _registered(self, table: pa.Table | None) -> Iterator[None]:
+        """Within the block, ``mz_rows`` are these rows. Not within `on_interrupt`: an interrupt would leave the name behind, unsaid."""
+        if table is None:
+            yield
+            return
+        self._connection.register("mz_rows", table)
+        try:
+            yield
+        finally:
+            self._connection.unregister("mz_rows")
 
 
 class TooLarge(Exception):

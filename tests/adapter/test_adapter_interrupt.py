@@ -11,9 +11,12 @@ from commit_kit import Place, opened
 from ctrl_c_kit import ctrl_c_at
 
 from mzsql.adapter.session.session import Session
+from mzsql.expr.evaluate import Evaluator
+from mzsql.expr.scalar import Call, Column, Literal
 from mzsql.location import seconds_left
 from mzsql.repr.errors import QueryCanceled
 from mzsql.repr.interrupt import NO_LIMIT, Interrupt, current, running
+from mzsql.repr.types import INTEGER, ColumnType
 from mzsql.threads import ALARMS, Deadlines
 
 HANG = 60.0
@@ -225,3 +228,25 @@ def test_a_timeout_ends_planning_too(tmp_path: Path) -> None:
         place.run("SET statement_timeout = '200 ms'", session)
         with pytest.raises(QueryCanceled, match="canceling statement due to statement timeout"):
             place.run("SELECT " + "(SELECT " * depth + "1" + ")" * depth, session)
+
+
+def test_an_evaluation_that_a_cancel_ends_says_so_at_whatever_point_it_comes() -> None:
+    column = ColumnType(INTEGER, nullable=False)
+    asked = Call("add_integer", (Column(0), Literal(1, INTEGER)), INTEGER)
+    evaluator = Evaluator()
+    ended = 0
+    try:
+        for round_ in range(300):
+            interrupt = Interrupt()
+            timer = _later(interrupt.cancel, round_ % 30 / 20_000)
+            try:
+                with running(interrupt):
+                    (rows,) = evaluator.evaluate_rows([asked], [(round_,)], [column])
+                assert rows == (round_ + 1,)
+            except QueryCanceled:
+                ended += 1
+            timer.join()
+        assert evaluator.evaluate_rows([asked], [(1,)], [column]) == [(2,)]
+    finally:
+        evaluator.close()
+    assert ended < 300
