@@ -92,6 +92,7 @@ class ComputeController:
             open_index=self._open_index,
             waiting_as_of=self._waiting_as_of,
             closing=lambda: self._closing,
+            later=self._later,
         )
         status_sink.delete_replica(replica_id)
         # A dataflow is in one of these lanes once at most.
@@ -449,6 +450,18 @@ class ComputeController:
                     self._close_left()
 
         lane.put(run)
+
+    def _later(self, work: Callable[[], None]) -> None:
+        """Run what later steps are better off with in the lane of flushes. Without it they cost more, and that is all."""
+
+        def run() -> None:
+            try:
+                work()
+            except Exception as error:
+                _LOG.warning("later steps do without: %s", error, exc_info=error)
+
+        if not self._closing:
+            self._flushes.put(run)
 
     def _give_flush(self, flow: Flow) -> None:
         """Have a dataflow's arrangements made durable, beside its steps."""

@@ -61,6 +61,8 @@ class Replica:
     #: the earliest as_of of dataflows that read an index and have not opened it yet
     waiting_as_of: Callable[[GlobalId], Timestamp | None]
     closing: Callable[[], bool]
+    #: runs what later work is better off with, beside other work
+    later: Callable[[Callable[[], None]], None]
 
 
 @dataclass
@@ -216,8 +218,10 @@ class Flow:
         return stats
 
     def _tools(self) -> StepTools:
-        settings = self.replica.settings
-        return StepTools(self._step_session, self.replica.driver, settings, settings.engine)
+        replica, settings = self.replica, self.replica.settings
+        return StepTools(
+            self._step_session, replica.driver, settings, settings.engine, replica.later
+        )
 
     def _step_session(self) -> SparkSession:
         if self._session is None:

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from mzsql.compute.dataflow import Dataflow
-from mzsql.compute.driver import Driver
+from mzsql.compute.driver import SMALL_ROWS, Driver
 from mzsql.compute.inputs import Input
 from mzsql.compute.jobs import named_jobs
 from mzsql.compute.lookups import Found, LookupRun
@@ -37,10 +37,11 @@ from mzsql.compute.relations import (
 from mzsql.compute.spark_session import STEP_POOL
 from mzsql.compute.statements import register
 from mzsql.compute.target import Target, with_time
+from mzsql.compute.values import measured
 from mzsql.expr.functions.table import Engine
 from mzsql.persist import PartRef
 from mzsql.render.rendered import Step, StepOutput
-from mzsql.render.templates import StepTemplate, TextPiece
+from mzsql.render.templates import StepTemplate, Text, TextPiece
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier, Timestamp
 from mzsql.repr.types import arrow_schema
@@ -57,6 +58,10 @@ class Delta:
     parts: list[PartRef] = field(default_factory=list)
 
 
+def _now(work: Callable[[], None]) -> None:
+    work()
+
+
 @dataclass
 class StepTools:
     """What steps of one dataflow are run with."""
@@ -66,6 +71,8 @@ class StepTools:
     settings: ComputeSettings
     #: ``auto``, ``spark`` or ``duckdb``
     engine: str = "auto"
+    #: runs what later steps are better off with
+    later: Callable[[Callable[[], None]], None] = _now
 
 
 def run_step(
@@ -194,14 +201,25 @@ class _Work:
         if template.step is None:
             return self._write_nothing(), 0
         if self.engine is Engine.DUCKDB:
-            tables: dict[str, pa.Table] = {}
-            for name in template.step.reads:
-                table = self._table(name)
-                assert table is not None
-                tables[name] = table
-            result = self.tools.driver.step(template.text, self.lower, self.upper, tables)
-            return self._write(template.step, result), 0
+            return self._run_here(template, template.step), 0
         return self._run_on_spark(template, template.step)
+
+    def _run_here(self, template: StepTemplate, step: Step) -> int:
+        tables: dict[str, pa.Table] = {}
+        for name in step.reads:
+            table = self._table(name)
+            assert table is not None
+            tables[name] = table
+        text: Text | None = template.text
+        if sum(table.num_rows for table in tables.values()) <= SMALL_ROWS:
+            asked = template.asked
+            relations = {name: measured(t, asked.get(name, ())) for name, t in tables.items()}
+            lean = template.lean(relations, self.tools.later)
+            if lean is not None:
+                text, tables = lean.text, {name: tables[name] for name in lean.reads}
+        if text is None:
+            return self._write_nothing()
+        return self._write(step, self.tools.driver.step(text, self.lower, self.upper, tables))
 
     def _run_on_spark(self, template: StepTemplate, step: Step) -> tuple[int, int]:
         session = self.tools.session()

@@ -38,7 +38,8 @@ from mzsql.render.statement import (
     subquery,
 )
 from mzsql.render.step import StepRenderer, export_of
-from mzsql.render.templates import AS_OF, LOWER, TEMPLATES, UPPER, StepTemplate, at, live, needed
+from mzsql.render.templates import TEMPLATES, StepTemplate, at, live, needed
+from mzsql.render.times import AS_OF, LOWER, UPPER
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.garbage import undisturbed
 from mzsql.repr.ids import GlobalId

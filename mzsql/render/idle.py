@@ -55,6 +55,9 @@ def _left(query: exp.Expression, empty: AbstractSet[str]) -> exp.Expression | No
         return query
     if not isinstance(query, exp.Select) or _of_nothing(query):
         return query
+    where = query.args.get("where")
+    if where is not None and isinstance(where.this, exp.Boolean) and not where.this.this:
+        return None
     origins = [query.args.get("from_"), *(query.args.get("joins") or ())]
     if any(isinstance(one, exp.Join) and one.side for one in origins):
         return query

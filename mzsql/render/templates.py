@@ -11,7 +11,9 @@ Trade-off: a dataflow of n inputs may be asked for 2^n sets; `TEMPLATES` of them
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from sqlglot import expressions as exp
@@ -20,17 +22,19 @@ from mzsql.expr.engines import to_sql
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.table import Engine
 from mzsql.render.cut import pieces
+from mzsql.render.lean import Relation, columns_read, lean
 from mzsql.render.rendered import Lookup, Step
-from mzsql.repr.frontier import MAX_TIMESTAMP, Timestamp
-
-#: Stands for `lower` in a template: a time that nothing else in a statement can be mistaken for (an hour before the last one).
-LOWER: Timestamp = MAX_TIMESTAMP - 3_600_000
-#: And for `upper`, and for the time of a hydration.
-UPPER: Timestamp = MAX_TIMESTAMP - 1_800_000
-AS_OF: Timestamp = MAX_TIMESTAMP - 900_000
+from mzsql.render.times import LOWER, UPPER
+from mzsql.repr.frontier import Timestamp
+from mzsql.repr.garbage import undisturbed
 
 #: So many sets of changed inputs have their statement kept, for each dataflow.
 TEMPLATES = 32
+#: A lean text is made of a template when relations of which the same ones have rows come for the n-th time; so many are kept.
+LEAN_USES = 2
+LEANS = 6
+#: What is written longer than this is not looked through for a lean text: that would take seconds.
+LEAN_LENGTH = 200_000
 
 
 def at(template: exp.Expression, times: Mapping[Timestamp, Timestamp]) -> exp.Expression:
@@ -101,6 +105,31 @@ class TextPiece:
     reads: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class LeanText:
+    """A step's statement for relations of which something is known.
+
+    Attributes:
+        relations: what is.
+        text: None where nothing comes out.
+        reads: the relations that it reads.
+    """
+
+    relations: Mapping[str, Relation]
+    text: Text | None
+    reads: tuple[str, ...]
+
+
+@dataclass
+class _Lean:
+    """What steps of a template have found in their relations, where the same ones had rows."""
+
+    relations: Mapping[str, Relation]
+    made: LeanText | None = None
+    uses: int = 0
+    making: bool = False
+
+
 class StepTemplate:
     """The step of a dataflow for one engine and one set of inputs with updates.
 
@@ -113,6 +142,64 @@ class StepTemplate:
         self.step = step
         self.lookups = lookups
         self.engine = engine
+        self._lock = threading.Lock()
+        self._leans: OrderedDict[frozenset[str], _Lean] = OrderedDict()
+
+    def lean(
+        self, relations: Mapping[str, Relation], later: Callable[[Callable[[], None]], None]
+    ) -> LeanText | None:
+        """The statement for such relations; None while there is none, which is right for any.
+
+        A text is made when relations like these have been seen for some times, for all that was seen until then.
+
+        Args:
+            relations: what is known of each relation that the step reads.
+            later: runs what makes a text, now or later.
+        """
+        key = frozenset(name for name, one in relations.items() if one.rows)
+        with self._lock:
+            known = self._leans.get(key)
+            if known is None:
+                known = self._leans[key] = _Lean(relations)
+                while len(self._leans) > LEANS:
+                    self._leans.popitem(last=False)
+            self._leans.move_to_end(key)
+            if known.made is not None and _covers(known.made.relations, relations):
+                return known.made
+            seen = known.relations.items()
+            known.relations = {name: one.with_(relations[name]) for name, one in seen}
+            known.uses += 1
+            if known.uses < LEAN_USES or known.making or self._is_long:
+                return None
+            known.making = True
+        later(functools.partial(self._make, known))
+        return None
+
+    @functools.cached_property
+    def _is_long(self) -> bool:
+        return len(self.text.with_parameters or "") > LEAN_LENGTH
+
+    @functools.cached_property
+    def asked(self) -> dict[str, set[str]]:
+        """The columns of each relation of which something should be known for `lean`."""
+        assert self.step is not None
+        return columns_read(self.step.statement, self.step.reads)
+
+    @undisturbed()
+    def _make(self, known: _Lean) -> None:
+        assert self.step is not None
+        with self._lock:
+            relations = known.relations
+        # Where this fails it is told once: `making` stays, and it is not tried in each step.
+        statement = lean(self.step.statement, relations)
+        reads: frozenset[str] = frozenset()
+        if statement is not None:
+            names = (one.name for one in statement.find_all(exp.Table))
+            reads = frozenset(names).intersection(self.step.reads)
+        text = None if statement is None else Text(statement, self.engine)
+        made = LeanText(relations, text, tuple(sorted(reads)))
+        with self._lock:
+            known.made, known.uses, known.making = made, 0, False
 
     @functools.cached_property
     def text(self) -> Text:
@@ -134,6 +221,10 @@ class StepTemplate:
         assert self.step is not None
         statement = at(self.step.statement, step_times(lower, upper))
         return replace(self.step, statement=statement)
+
+
+def _covers(known: Mapping[str, Relation], relations: Mapping[str, Relation]) -> bool:
+    return all(known[name].covers(one) for name, one in relations.items())
 
 
 def live(lookups: tuple[Lookup, ...], changed: frozenset[str]) -> frozenset[str]:

@@ -34,6 +34,8 @@ OUT_OF_RANGE = "value out of range: overflow"
 WIDENED = "numeric_widened"
 #: Digits behind the point that a product may be cut to, and that a quotient has.
 _CAP = DEFAULT_NUMERIC_SCALE
+#: Marks a quotient's tree.
+_QUOTIENT = "mz_quotient"
 
 
 def numeric(scale: int) -> SqlType:
@@ -201,7 +203,46 @@ def _long_division(left: Ast, right: Ast) -> Ast:
     )
     body = s.let(shrunk, "q1", s.cast_to(signed, huge), Engine.DUCKDB)
     pair = s.struct(a=_unscaled(left), b=s.nullif(_unscaled(right), s.num(0)))
-    return _rescaled(s.call("TRY", s.let(pair, "q0", body, Engine.DUCKDB)))
+    quotient = _rescaled(s.call("TRY", s.let(pair, "q0", body, Engine.DUCKDB)))
+    quotient.meta[_QUOTIENT] = True
+    return quotient
+
+
+def division_of(ast: Ast) -> tuple[Ast, Ast] | None:
+    """Dividend and divisor of a quotient as it is spelled for DuckDB: two decimals of one scale. None of anything else."""
+    if not ast.meta.get(_QUOTIENT):
+        return None
+    pair = ast.find(exp.Struct)
+    assert pair is not None
+    by_name = {field.this.name: field.expression for field in pair.expressions}
+    left, right = by_name["a"], by_name["b"].expressions[0]
+    return left.this.expressions[0].this, right.this.expressions[0].this
+
+
+def small_quotient(left: Ast, right: Ast, scale: int, *, positive: bool, nonzero: bool) -> Ast:
+    """DuckDB: the same in one integer division, where ``2 * |left| * 10**(scale + 18) + |right| * 10**scale < 10**38``.
+
+    The dividend is doubled and half of the divisor is added, away from zero, so that what is cut off is what is rounded off. A quotient
+    by zero is NULL.
+
+    Args:
+        left: the dividend, a decimal.
+        right: the divisor, a decimal of the same scale.
+        scale: theirs.
+        positive: whether the divisor is never below zero.
+        nonzero: whether it is never zero; DuckDB raises where it is.
+    """
+    integer, unit = s.typed(exp.DType.INT128), s.num(10**scale)
+    a = s.cast_to(s.mul(left, unit) if scale else left, integer)
+    b = s.cast_to(s.mul(right, unit) if scale else right, integer)
+    half = b if positive else s.call("ABS", b)
+    away = s.case((s.lt(left, s.num(0)), s.sub(s.num(0), half)), otherwise=half)
+    doubled = s.add(s.mul(a, s.num(2 * 10**_CAP)), away)
+    twice = s.mul(b, s.num(2))
+    quotient = s.int_div(doubled, twice if nonzero else s.nullif(twice, s.num(0)))
+    unscaled = s.cast_to(quotient, s.decimal_type(NUMERIC_PRECISION, 0))
+    last = s.cast_to(s.num(f"0.{'0' * (_CAP - 1)}1"), s.decimal_type(_CAP, _CAP))
+    return s.mul(unscaled, last)
 
 
 def _rescaled(unscaled: Ast) -> Ast:

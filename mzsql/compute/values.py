@@ -1,0 +1,112 @@
+"""What the values of a step's relations are, coarsely, so that its statement can be a lean one (`mzsql.render.lean`).
+
+Promise: `measured` says of a relation only what is true of each of its rows. It looks at null counts, least and greatest values, which
+Arrow finds in microseconds where rows are few; it is meant for those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from decimal import Decimal
+from fractions import Fraction
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mzsql.render.facts import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    FIRST_DAY,
+    LAST_DAY,
+    Fact,
+    coarse,
+    coarse_rows,
+    decimal_kind,
+    null,
+)
+from mzsql.render.lean import Relation
+
+_KINDS = {
+    pa.bool_(): BOOLEAN,
+    pa.int16(): "SMALLINT",
+    pa.int32(): "INT",
+    pa.int64(): BIGINT,
+    pa.float64(): "DOUBLE",
+    pa.string(): "TEXT",
+    pa.date32(): DATE,
+    pa.timestamp("us"): "TIMESTAMP",
+}
+
+#: Columns of times, of which nothing is said: what is true of one step's is not of the next one's.
+_TIMES = frozenset(("mz_time",))
+
+
+def measured(table: pa.Table, columns: Container[str]) -> Relation:
+    """What is true of each row of a relation.
+
+    Args:
+        table: the relation.
+        columns: those of which anything is asked; of others it is said what their type says.
+    """
+    facts = {
+        field.name: _fact(field, table.column(field.name))
+        if field.name in columns
+        else Fact(kind_of(field.type), fails=False)
+        for field in table.schema
+    }
+    return Relation(facts, coarse_rows(table.num_rows), _same(table, columns))
+
+
+def kind_of(typ: pa.DataType) -> str | None:
+    """The type as DuckDB writes it."""
+    if pa.types.is_decimal128(typ):
+        return decimal_kind(typ.precision, typ.scale)
+    return _KINDS.get(typ)
+
+
+def _same(table: pa.Table, columns: Container[str]) -> dict[str, str]:
+    """Columns of counts that are the same in each row, as those of the values that several aggregates have not left out mostly are."""
+    found: dict[str, str] = {}
+    first: list[str] = []
+    for field in table.schema:
+        if field.type != pa.int64() or field.name not in columns or field.name in _TIMES:
+            continue
+        column = table.column(field.name)
+        for other in first:
+            if column.null_count == 0 and column.equals(table.column(other)):
+                found[field.name] = other
+                break
+        else:
+            first.append(field.name)
+    return found
+
+
+def _fact(field: pa.Field, column: pa.ChunkedArray) -> Fact:
+    typ = field.type
+    kind = kind_of(typ)
+    if column.null_count == len(column):
+        return null(kind)
+    plain = Fact(kind, nulls=column.null_count > 0, fails=False)
+    if field.name in _TIMES or kind is None:
+        return plain
+    if kind == DATE:
+        return _dates(plain, column)
+    if not (pa.types.is_integer(typ) or pa.types.is_decimal(typ)):
+        return plain
+    ends = pc.min_max(column)
+    low, high = (Fraction(Decimal(ends[end].as_py())) for end in ("min", "max"))
+    return coarse(plain, low, high)
+
+
+def _dates(plain: Fact, column: pa.ChunkedArray) -> Fact:
+    ends = pc.min_max(column.cast(pa.int32()))
+    if ends["min"].as_py() < FIRST_DAY or ends["max"].as_py() > LAST_DAY:
+        return plain
+    return Fact(
+        DATE,
+        nulls=plain.nulls,
+        low=Fraction(FIRST_DAY),
+        high=Fraction(LAST_DAY),
+        fails=False,
+    )

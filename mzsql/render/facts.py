@@ -1,0 +1,262 @@
+"""What is known of a value before it is computed: its type in DuckDB, its bounds, whether it may be NULL, whether computing it may fail.
+
+Promise: every rule here errs on the safe side. A fact says what *may* be; `Fact()` says nothing. Bounds are inclusive, of numbers as they
+are, of dates in days since 1970-01-01, of booleans 0 and 1. The trade-off is plain interval arithmetic: what two columns have to do
+with each other is not known, so ``a - a`` may be anything that differences of a's bounds may.
+
+`coarse` makes the facts of a step's relations coarse on purpose: to powers of ten, so that the statement made for them serves for
+nearly every step that comes after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+#: Kinds that are no type: a number, a text and NULL as they are written, which take the type of what they meet.
+NUMBER = "number"
+STRING = "string"
+NULL = "null"
+
+BOOLEAN = "BOOLEAN"
+DATE = "DATE"
+BIGINT = "BIGINT"
+HUGEINT = "INT128"
+
+#: Bits of each integer type, by its name.
+INTEGERS = {"TINYINT": 7, "SMALLINT": 15, "INT": 31, BIGINT: 63, HUGEINT: 127}
+#: The decimals that they are taken for.
+_DIGITS = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, BIGINT: 19}
+#: The days that every cast of a date can do with: years 1 to 9999.
+FIRST_DAY, LAST_DAY = -719_162, 2_932_896
+
+#: A bound, `None` where there is none.
+Bound = Fraction | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """What may come out of an expression.
+
+    Attributes:
+        kind: its type as DuckDB writes it, or one of the kinds above; None: unknown.
+        values: whether it may be other than NULL.
+        nulls: whether it may be NULL.
+        low: no value is below.
+        high: no value is above.
+        fails: whether computing it may raise.
+        texts: no text is another than these; None: unknown.
+        other: whether it is never 0, whatever its bounds are.
+    """
+
+    kind: str | None = None
+    values: bool = True
+    nulls: bool = True
+    low: Bound = None
+    high: Bound = None
+    fails: bool = True
+    texts: frozenset[str] | None = None
+    other: bool = False
+
+    @property
+    def nonzero(self) -> bool:
+        """Of a number: whether it is never 0."""
+        above = self.low is not None and self.low > 0
+        return self.other or above or (self.high is not None and self.high < 0)
+
+    def covers(self, other: Fact) -> bool:
+        """Whether all that may come out of `other` may come out of this."""
+        if (self.kind != other.kind) or (other.nulls and not self.nulls):
+            return False
+        if (other.fails and not self.fails) or not other.values:
+            return self.fails or not other.fails
+        return (
+            self.values
+            and (self.low is None or (other.low is not None and self.low <= other.low))
+            and (self.high is None or (other.high is not None and self.high >= other.high))
+            and (self.texts is None or (other.texts is not None and self.texts >= other.texts))
+            and (not self.other or other.nonzero)
+        )
+
+    @property
+    def constant(self) -> Fraction | None:
+        """The one number it always is."""
+        if self.nulls or self.low is None or self.low != self.high:
+            return None
+        return self.low
+
+    @property
+    def always(self) -> bool:
+        """Of a condition: whether it is always TRUE."""
+        return self.kind == BOOLEAN and not self.nulls and self.low == 1
+
+    @property
+    def never(self) -> bool:
+        """Of a condition: whether it is never TRUE."""
+        return not self.values or (self.kind == BOOLEAN and self.high == 0)
+
+    @property
+    def size(self) -> Bound:
+        """No value is farther from 0."""
+        if self.low is None or self.high is None:
+            return None
+        return max(abs(self.low), abs(self.high))
+
+
+def number(value: Fraction | int, kind: str | None = NUMBER) -> Fact:
+    """The fact of a number that is written."""
+    exact = Fraction(value)
+    return Fact(kind, nulls=False, low=exact, high=exact, fails=False)
+
+
+def truth(*, may_hold: bool, may_not: bool, nulls: bool, fails: bool) -> Fact:
+    """The fact of a condition."""
+    low, high = Fraction(0 if may_not else 1), Fraction(1 if may_hold else 0)
+    values = may_hold or may_not
+    return Fact(
+        BOOLEAN,
+        values=values,
+        nulls=nulls,
+        low=low if values else None,
+        high=high if values else None,
+        fails=fails,
+    )
+
+
+def bounded(fact: Fact) -> Fact:
+    """With the bounds that its type has."""
+    if fact.kind != BOOLEAN or not fact.values:
+        return fact
+    low, high = fact.low, fact.high
+    return replace(
+        fact,
+        low=Fraction(0) if low is None else low,
+        high=Fraction(1) if high is None else high,
+    )
+
+
+def null(kind: str | None = NULL) -> Fact:
+    """The fact of NULL."""
+    return Fact(kind, values=False, fails=False)
+
+
+def decimal(kind: str | None) -> tuple[int, int] | None:
+    """Digits and scale of a decimal type."""
+    if kind is None or not kind.startswith("DECIMAL("):
+        return None
+    digits, scale = kind.removeprefix("DECIMAL(").removesuffix(")").split(",")
+    return int(digits), int(scale)
+
+
+def decimal_kind(digits: int, scale: int) -> str:
+    """The name of a decimal type."""
+    return f"DECIMAL({digits}, {scale})"
+
+
+def fits(fact: Fact, kind: str | None) -> bool:
+    """Whether every value that a number may be, rounded where the type rounds, has a place in a type."""
+    size = fact.size
+    if size is None or kind is None:
+        return not fact.values
+    shape = decimal(kind)
+    if shape is not None:
+        digits, scale = shape
+        return bool(size + Fraction(1, 10**scale) < Fraction(10) ** (digits - scale))
+    return kind in INTEGERS and bool(size + 1 < Fraction(2) ** INTEGERS[kind])
+
+
+def decimal_of(fact: Fact) -> tuple[int, int] | None:
+    """The decimal type that a number is taken for where it meets a decimal; None where it has none or that is not known."""
+    digits = _DIGITS.get(fact.kind or "")
+    return decimal(fact.kind) if digits is None else (digits, 0)
+
+
+def is_number(kind: str | None) -> bool:
+    """Whether bounds of this kind are of an exact number."""
+    return kind == NUMBER or kind in INTEGERS or decimal(kind) is not None
+
+
+def one_of(facts: Iterable[Fact]) -> Fact:
+    """What comes out where any of them may."""
+    found = list(facts)
+    kinds = {fact.kind for fact in found}
+    with_values = [fact for fact in found if fact.values]
+    lows = [fact.low for fact in with_values if fact.low is not None]
+    highs = [fact.high for fact in with_values if fact.high is not None]
+    return Fact(
+        kinds.pop() if len(kinds) == 1 else None,
+        values=bool(with_values),
+        nulls=any(fact.nulls for fact in found),
+        low=min(lows) if lows and len(lows) == len(with_values) else None,
+        high=max(highs) if highs and len(highs) == len(with_values) else None,
+        fails=any(fact.fails for fact in found),
+        texts=_texts(with_values),
+        other=all(fact.nonzero for fact in with_values),
+    )
+
+
+def _texts(facts: list[Fact]) -> frozenset[str] | None:
+    found: set[str] = set()
+    for fact in facts:
+        if fact.texts is None:
+            return None
+        found |= fact.texts
+    return frozenset(found)
+
+
+def sum_of(left: Fact, right: Fact) -> tuple[Bound, Bound]:
+    """Bounds of a sum."""
+    if left.low is None or right.low is None or left.high is None or right.high is None:
+        return None, None
+    return left.low + right.low, left.high + right.high
+
+
+def negated(fact: Fact) -> Fact:
+    """As the number with the other sign."""
+    return replace(
+        fact,
+        low=None if fact.high is None else -fact.high,
+        high=None if fact.low is None else -fact.low,
+    )
+
+
+def product_of(left: Fact, right: Fact) -> tuple[Bound, Bound]:
+    """Bounds of a product."""
+    if left.low is None or right.low is None or left.high is None or right.high is None:
+        return None, None
+    corners = [a * b for a in (left.low, left.high) for b in (right.low, right.high)]
+    return min(corners), max(corners)
+
+
+def total_of(fact: Fact, rows: int) -> tuple[Bound, Bound]:
+    """Bounds of a sum over at least one and at most so many rows."""
+    if fact.low is None or fact.high is None:
+        return None, None
+    return min(fact.low, fact.low * rows), max(fact.high, fact.high * rows)
+
+
+#: Powers of ten to which the bounds of relations are coarsened.
+_STEPS = (0, 3, 6, 9, 12, 18, 24, 30, 38)
+#: And numbers of rows.
+_ROWS = (0, 10, 1_000, 20_000)
+
+
+def coarse(fact: Fact, low: Fraction, high: Fraction) -> Fact:
+    """A number's fact between bounds that nearly every step's numbers are between: 0, 1 and powers of ten."""
+    return replace(fact, low=-_above(-low), high=_above(high))
+
+
+def _above(bound: Fraction) -> Fraction:
+    """The least bound kept that is not below."""
+    if bound <= -1:
+        return Fraction(-1)
+    if bound <= 0:
+        return Fraction(0)
+    whole = -(-bound.numerator // bound.denominator)
+    return Fraction(next((10**step for step in _STEPS if 10**step >= whole), whole))
+
+
+def coarse_rows(rows: int) -> int:
+    """The least number of rows kept that is not below; 0 for none."""
+    return next((kept for kept in _ROWS if kept >= rows), rows)

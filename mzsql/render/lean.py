@@ -1,0 +1,354 @@
+"""What is left of a step's statement where it is known what its relations' values may be.
+
+Promise: `lean` leaves a statement that has the same rows, of the same types, as long as the relations are what their `Relation` says.
+A statement has to be right for every value there may be: each operation that could overflow is guarded, sums are kept in two parts,
+each row carries an error that it nearly never has. Most of a small step's cost is that DuckDB reads and plans all this. Values of one step
+are small in nearly every step, and that is quickly seen; then no guard is needed, the errors' columns are all NULL, and what only served
+them goes. What a statement is left with is found by interval arithmetic (`mzsql.render.simplify`) from its relations upwards, then by what
+is still read downwards.
+
+Whoever runs it checks before that the facts hold: a lean statement raises, or worse, where they do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from sqlglot import expressions as exp
+
+from mzsql.expr.functions import sql as s
+from mzsql.render.facts import Fact, bounded, one_of
+from mzsql.render.idle import without
+from mzsql.render.renames import rename
+from mzsql.render.simplify import SETTLED, Ast, Simplifier
+
+#: A sum is never taken over more rows than this; what a join may multiply to is cut here.
+_MANY = 10**30
+
+
+class _Beyond(Exception):
+    """A statement has a part that is not looked into: it is left as it is."""
+
+
+@dataclass(frozen=True)
+class Relation:
+    """What is known of a relation.
+
+    Attributes:
+        columns: facts by name, in order.
+        rows: it has at most so many.
+        same: columns that are the same in each row as another, earlier one.
+    """
+
+    columns: Mapping[str, Fact]
+    rows: int
+    same: Mapping[str, str] = field(default_factory=dict)
+
+    def covers(self, other: Relation) -> bool:
+        """Whether what is known here is true of what `other` says."""
+        pairs = zip(self.columns.values(), other.columns.values(), strict=True)
+        return (
+            self.rows >= other.rows
+            and all(a.covers(b) for a, b in pairs)
+            and self.same.items() <= other.same.items()
+        )
+
+    def with_(self, other: Relation) -> Relation:
+        """What is known of what is either."""
+        columns = {name: one_of([a, other.columns[name]]) for name, a in self.columns.items()}
+        return Relation(columns, max(self.rows, other.rows), _both(self.same, other.same))
+
+
+def lean(statement: exp.Expression, relations: Mapping[str, Relation]) -> exp.Expression | None:
+    """The statement for what is known of its relations; None where it has no rows then.
+
+    Args:
+        statement: as rendered for DuckDB; it is not changed.
+        relations: every relation that it reads and that is not defined in it; those without rows are empty.
+    """
+    empty = {name for name, one in relations.items() if one.rows == 0}
+    body = without(statement, empty)
+    if body is None:
+        return None
+    whole = body.copy()
+    try:
+        _Reader(relations).statement(body)
+        left = without(body, frozenset())
+        if left is not None:
+            _prune(left)
+            rename(left)
+    except _Beyond:
+        return whole
+    return left
+
+
+class _Reader:
+    """Simplifies a statement from its relations upwards, in place."""
+
+    def __init__(self, relations: Mapping[str, Relation]) -> None:
+        self._relations = dict(relations)
+
+    def statement(self, body: exp.Expression) -> None:
+        with_ = body.args.get("with_")
+        for cte in with_.expressions if with_ is not None else ():
+            self._relations[cte.alias] = self._query(cte.this)
+        self._query(body)
+
+    def _query(self, query: exp.Expression) -> Relation:
+        if isinstance(query, exp.Union):
+            return _united(self._query(query.this), self._query(query.expression))
+        if isinstance(query, exp.Subquery | exp.Paren):
+            return self._query(query.this)
+        if not isinstance(query, exp.Select):
+            raise _Beyond
+        return self._select(query)
+
+    def _select(self, query: exp.Select) -> Relation:
+        columns: dict[tuple[str | None, str], Fact] = {}
+        same: dict[tuple[str | None, str], str] = {}
+        rows = 1
+        from_ = query.args.get("from_")
+        joins = query.args.get("joins") or ()
+        outer = any(one.side for one in joins)
+        for origin in [] if from_ is None else [from_, *joins]:
+            alias, relation = self._origin(origin.this)
+            rows = min(_MANY, rows * max(relation.rows, 1))
+            for name, fact in relation.columns.items():
+                known = bounded(_nullable(fact) if outer else fact)
+                columns[alias, name] = known
+                if not joins:
+                    columns[None, name] = known
+            for name, other in relation.same.items():
+                same[alias, name] = other
+                if not joins:
+                    same[None, name] = other
+        if outer:
+            rows = min(_MANY, rows * 2)
+        group = query.args.get("group")
+        simplifier = Simplifier(columns, rows=rows, grouped=group is not None, same=same)
+        for one in joins:
+            condition = one.args.get("on")
+            if condition is not None:
+                one.set("on", simplifier.condition(condition)[0])
+        self._where(query, simplifier)
+        if group is not None:
+            _regroup(group, simplifier)
+            _having(query, simplifier)
+        return self._projected(query, simplifier, rows)
+
+    def _origin(self, source: exp.Expression) -> tuple[str | None, Relation]:
+        if isinstance(source, exp.Subquery):
+            return source.alias or None, self._query(source.this)
+        known = self._relations.get(source.name) if isinstance(source, exp.Table) else None
+        if known is None:
+            raise _Beyond
+        return source.alias or source.name, known
+
+    @staticmethod
+    def _where(query: exp.Select, simplifier: Simplifier) -> None:
+        where = query.args.get("where")
+        if where is None:
+            return
+        condition, fact = simplifier.condition(where.this)
+        if fact.always and not fact.fails:
+            query.set("where", None)
+        elif fact.never and not fact.fails:
+            where.set("this", s.boolean(False))
+        else:
+            where.set("this", condition)
+            simplifier.refine(condition)
+
+    @staticmethod
+    def _projected(query: exp.Select, simplifier: Simplifier, rows: int) -> Relation:
+        outputs: dict[str, Fact] = {}
+        seen: dict[Ast, str] = {}
+        same: dict[str, str] = {}
+        for item in query.expressions:
+            name = item.alias_or_name
+            made, fact = simplifier.of(item.this if isinstance(item, exp.Alias) else item)
+            if isinstance(item, exp.Alias):
+                item.set("this", made)
+            elif made is not item or item.name != name:
+                own = made.copy() if made is item else made
+                item.replace(exp.Alias(this=own, alias=exp.to_identifier(name, quoted=True)))
+            outputs[name] = fact
+            if _is_settled(made):
+                first = seen.setdefault(made, name)
+                if first != name:
+                    same[name] = first
+            for node in made.find_all(exp.Anonymous):
+                if str(node.this).upper() == "UNNEST":
+                    rows = min(_MANY, rows * (_elements(node) or _MANY))
+        return Relation(outputs, rows, same)
+
+
+def _elements(unnest: exp.Anonymous) -> int:
+    """How many rows an UNNEST of a written array makes of one; 0 where that is not known."""
+    array = unnest.expressions[0]
+    return len(array.expressions) if isinstance(array, exp.Array) else 0
+
+
+def _is_settled(ast: Ast) -> bool:
+    """Whether an expression that is written twice is computed to the same."""
+    for node in ast.walk():
+        if isinstance(node, exp.AggFunc) and not isinstance(node, exp.Sum | exp.Max | exp.Min):
+            return False
+        if isinstance(node, exp.Anonymous) and str(node.this).upper() not in SETTLED:
+            return False
+        if isinstance(node, exp.Window) and not isinstance(node.this, exp.Sum):
+            return False
+    return True
+
+
+def _nullable(fact: Fact) -> Fact:
+    return one_of([fact, Fact(fact.kind, values=False, fails=False)])
+
+
+def _united(left: Relation, right: Relation) -> Relation:
+    names = dict(zip(right.columns, left.columns, strict=True))
+    pairs = zip(left.columns.items(), right.columns.values(), strict=True)
+    columns = {name: one_of([a, b]) for (name, a), b in pairs}
+    same = {names[name]: names[other] for name, other in right.same.items()}
+    return Relation(columns, min(_MANY, left.rows + right.rows), _both(left.same, same))
+
+
+def _both(left: Mapping[str, str], right: Mapping[str, str]) -> dict[str, str]:
+    return {name: other for name, other in left.items() if right.get(name) == other}
+
+
+def _regroup(group: exp.Group, simplifier: Simplifier) -> None:
+    """Drop keys that all rows have alike; one stays, or there were no groups any more."""
+    kept, dropped = list[Ast](), list[Ast]()
+    for key in group.expressions:
+        made, _ = simplifier.of(key)
+        # Where it is written as a constant here, it is in the items.
+        (kept if made.find(exp.Column) else dropped).append(made)
+    group.set("expressions", kept or dropped[:1])
+
+
+def _having(query: exp.Select, simplifier: Simplifier) -> None:
+    having = query.args.get("having")
+    if having is not None:
+        condition, fact = simplifier.condition(having.this)
+        if fact.always and not fact.fails:
+            query.set("having", None)
+        else:
+            having.set("this", condition)
+
+
+def columns_read(statement: exp.Expression, relations: Iterable[str]) -> dict[str, set[str]]:
+    """The columns of its relations that a statement reads; of one that it is not known of: not in it."""
+    try:
+        wanted = _prune(statement.copy(), relations)
+    except _Beyond:
+        return {}
+    return {name: wanted[name] for name in relations}
+
+
+def _prune(statement: exp.Expression, relations: Iterable[str] = ()) -> dict[str, set[str]]:
+    """Drop the columns of a statement's relations that nothing reads, in place; those that are read of it and of others."""
+    with_ = statement.args.get("with_")
+    ctes = {cte.alias: cte.this for cte in with_.expressions} if with_ is not None else {}
+    wanted: dict[str, set[str]] = {name: set() for name in (*ctes, *relations)}
+    _demand(statement, None, wanted)
+    for name in reversed(list(ctes)):
+        _demand(ctes[name], wanted[name], wanted)
+    return wanted
+
+
+def _demand(query: exp.Expression, names: set[str] | None, wanted: dict[str, set[str]]) -> None:
+    """Keep the named columns of a query (None: all), and note what it then reads of others."""
+    if isinstance(query, exp.Union):
+        _demand_union(query, names, wanted)
+        return
+    if isinstance(query, exp.Subquery | exp.Paren):
+        _demand(query.this, names, wanted)
+        return
+    if not isinstance(query, exp.Select):
+        raise _Beyond
+    if names is not None and not _is_fixed(query):
+        kept = [item for item in query.expressions if _stays(item, names)]
+        query.set("expressions", kept or query.expressions[:1])
+    _demand_of(query, wanted)
+
+
+def _is_fixed(query: exp.Select) -> bool:
+    """Whether a query's rows depend on which items it has: one that puts out a row of all rows is one only by its aggregates."""
+    if query.args.get("distinct") or query.find(exp.Star):
+        return True
+    if query.args.get("group") is not None:
+        return False
+    return any(item.find(exp.AggFunc) and not item.find(exp.Window) for item in query.expressions)
+
+
+def _stays(item: Ast, names: set[str]) -> bool:
+    """Whether an item is read, or makes rows."""
+    if item.alias_or_name in names:
+        return True
+    return any(str(node.this).upper() == "UNNEST" for node in item.find_all(exp.Anonymous))
+
+
+def _demand_of(query: exp.Select, wanted: dict[str, set[str]]) -> None:
+    from_ = query.args.get("from_")
+    origins = [] if from_ is None else [from_, *(query.args.get("joins") or ())]
+    read = _columns_read(query)
+    for origin in origins:
+        source = origin.this
+        alias = source.alias or (source.name if isinstance(source, exp.Table) else None)
+        names = {name for table, name in read if table in (None, alias)}
+        if isinstance(source, exp.Table):
+            if source.name in wanted:
+                wanted[source.name] |= names
+        else:
+            _demand(source, names, wanted)
+
+
+def _columns_read(query: exp.Select) -> set[tuple[str | None, str]]:
+    """The columns that a query names itself, not those that queries in its FROM do."""
+    found: set[tuple[str | None, str]] = set()
+    waiting: list[object] = [value for key, value in query.args.items() if key != "from_"]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, list):
+            waiting += node
+        elif isinstance(node, exp.Join):
+            waiting += [value for key, value in node.args.items() if key != "this"]
+        elif isinstance(node, exp.Query):
+            raise _Beyond
+        elif isinstance(node, exp.Column):
+            found.add((node.table or None, node.name))
+        elif isinstance(node, exp.Expression):
+            waiting += node.args.values()
+    return found
+
+
+def _demand_union(
+    query: exp.Expression, names: set[str] | None, wanted: dict[str, set[str]]
+) -> None:
+    """A union's branches keep the same places."""
+    branches, waiting = list[exp.Select](), [query]
+    distinct = False
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, exp.Union):
+            distinct = distinct or bool(node.args.get("distinct"))
+            waiting += [node.expression, node.this]
+        elif isinstance(node, exp.Subquery | exp.Paren):
+            waiting.append(node.this)
+        else:
+            if not isinstance(node, exp.Select):
+                raise _Beyond
+            branches.append(node)
+    fixed = distinct or any(_is_fixed(one) for one in branches)
+    if names is not None and not fixed:
+        places = [
+            i
+            for i, item in enumerate(branches[0].expressions)
+            if item.alias_or_name in names
+            or any(_stays(one.expressions[i], set()) for one in branches)
+        ] or [0]
+        for one in branches:
+            one.set("expressions", [one.expressions[i] for i in places])
+    for one in branches:
+        _demand_of(one, wanted)

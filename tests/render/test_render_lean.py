@@ -1,0 +1,201 @@
+"""The statement for what a step's relations are gives what the one for any relations gives: the same rows, of the same types.
+
+The runner compares the two in each step, and the lean one over rows that come later and are larger.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from collections import Counter
+from decimal import Decimal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from render_runner import Runner, duck
+from test_render_queries import MemoryCatalog, planned
+
+from mzsql.expr.engines import duckdb_connection
+from mzsql.render.dataflow import render
+from mzsql.render.facts import coarse, coarse_rows, number
+from mzsql.repr.errors import SqlError
+
+TABLES = """
+CREATE TABLE n (
+    k integer, i bigint, j integer, s smallint, p numeric(38, 2), q numeric(20, 4), r numeric,
+    d date, x double precision, t text, b boolean
+);
+CREATE TABLE m (k integer, v numeric(12, 2), w bigint);
+"""
+TIMES = 5
+
+
+@pytest.fixture(scope="module")
+def connection():
+    con = duckdb_connection()
+    con.execute("SET threads = 1")
+    return con
+
+
+class Sql:
+    """Random expressions over the columns of n."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+
+    def numeric(self, depth: int) -> str:
+        if depth == 0 or self.rng.random() < 0.2:
+            return self.rng.choice(["p", "q", "r", "1", "0", "-2.5", "i::numeric", "NULL::numeric"])
+        a, b = self.numeric(depth - 1), self.numeric(depth - 1)
+        return self.rng.choice(
+            [
+                f"({a} + {b})", f"({a} - {b})", f"({a} * {b})", f"({a} / {b})", f"({a} % {b})", f"(-{a})",
+                f"abs({a})", f"coalesce({a}, {b})", f"nullif({a}, {b})", f"greatest({a}, {b})",
+                f"CASE WHEN {self.condition(depth - 1)} THEN {a} ELSE {b} END", f"({a})::numeric(12, 1)",
+                f"round({a}, 1)", f"({self.integer(depth - 1)})::numeric",
+            ]
+        )  # fmt: skip
+
+    def integer(self, depth: int) -> str:
+        if depth == 0 or self.rng.random() < 0.2:
+            return self.rng.choice(
+                ["i", "j", "s", "k", "7", "0", "-1", "2147483647", "NULL::bigint"]
+            )
+        a, b = self.integer(depth - 1), self.integer(depth - 1)
+        return self.rng.choice(
+            [
+                f"({a} + {b})", f"({a} - {b})", f"({a} * {b})", f"({a} / {b})", f"({a} % {b})", f"(-{a})",
+                f"abs({a})", f"coalesce({a}, {b})", f"nullif({a}, {b})", f"({a})::smallint", f"({a})::bigint",
+                f"CASE WHEN {self.condition(depth - 1)} THEN {a} END", "(d - date '2000-01-01')",
+                f"({self.numeric(depth - 1)})::integer", "length(t)",
+            ]
+        )  # fmt: skip
+
+    def condition(self, depth: int) -> str:
+        if depth == 0 or self.rng.random() < 0.2:
+            return self.rng.choice(["b", "true", "p IS NULL", "i > 0", "d < date '1999-01-01'"])
+        a, b = self.condition(depth - 1), self.condition(depth - 1)
+        x, y = self.numeric(depth - 1), self.numeric(depth - 1)
+        v, w = self.integer(depth - 1), self.integer(depth - 1)
+        return self.rng.choice(
+            [
+                f"({a} AND {b})", f"({a} OR {b})", f"(NOT {a})", f"({x} < {y})", f"({v} = {w})", f"({v} <> 0)",
+                f"({x} IS NOT NULL)", f"({v} BETWEEN {w} AND 100)", "(d::timestamp > timestamp '1998-09-02')",
+                f"({a} IS NULL)", "(t = 'x')", f"({v} IN (1, 2, NULL))",
+            ]
+        )  # fmt: skip
+
+    def anything(self, depth: int = 2) -> str:
+        make = self.rng.choice([self.numeric, self.numeric, self.integer, self.condition])
+        return make(depth)
+
+    def query(self) -> str:
+        exprs = ", ".join(f"{self.anything()} AS e{i}" for i in range(3))
+        where = self.rng.choice(["", "", f" WHERE {self.condition(2)}"])
+        shape = self.rng.randint(0, 4)
+        if shape == 0:
+            return f"SELECT k, {exprs} FROM n{where}"
+        if shape == 1:
+            return f"SELECT n.k, v, {exprs.replace('k', 'n.k')} FROM n JOIN m ON n.k = m.k AND v > 0{where.replace('k', 'n.k')}"
+        x, v = self.numeric(1), self.integer(1)
+        aggregates = f"sum({x}), avg({x}), count({v}), sum({v}), min({x}), max({v}), count(*)"
+        if shape == 2:
+            return f"SELECT k, {aggregates}, avg(q), sum(p) FROM n{where} GROUP BY k HAVING count(*) > 0"
+        if shape == 3:
+            return f"SELECT {aggregates} FROM n{where}"
+        return f"SELECT k, {self.numeric(1)} AS e, i FROM n{where} ORDER BY i, e DESC LIMIT 3"
+
+
+def row_of_n(rng: random.Random, size: int) -> tuple:
+    """A row whose numbers grow with `size`: 0 small ones without NULL, 3 the largest there are."""
+    digits = (1, 3, 12, 36)[size]
+
+    def one(top: int, scale: int = 0):
+        if size and rng.random() < 0.15:
+            return None
+        value = rng.choice([0, 1, -1, rng.randint(-top, top), top, -top])
+        return Decimal(f"{value}E-{scale}") if scale else value
+
+    def whole(bits: int) -> int:
+        return min(10**digits, 2 ** (bits - 1) - 1)
+
+    return (
+        rng.randint(0, 3), one(whole(64)), one(whole(32)), one(whole(16)), one(10 ** min(digits + 2, 38) - 1, 2),
+        one(10 ** min(digits + 4, 20) - 1, 4), one(10 ** min(digits + 18, 38) - 1, 18),
+        None if size and rng.random() < 0.1 else dt.date(1998, 1, 1) + dt.timedelta(days=rng.randint(0, 900) * (1, 1, 30, 400)[size]),
+        rng.choice([None, 0.5, -1.0]), rng.choice([None, "x", "yy"]), rng.choice([True, False, None]),
+    )  # fmt: skip
+
+
+def row_of_m(rng: random.Random, size: int) -> tuple:
+    top = (10**3, 10**5, 10**9, 10**11)[size]
+    return rng.randint(0, 3), Decimal(rng.randint(-top, top)).scaleb(-2), rng.randint(-top, top)
+
+
+def history(rng: random.Random, make, rows: int) -> list:
+    """Updates at times 0 … TIMES; numbers grow, some rows leave again."""
+    updates: list = []
+    held: Counter = Counter()
+    for time in range(TIMES + 1):
+        size = min(3, time * 4 // (TIMES + 1)) if rng.random() < 0.8 else rng.randint(0, 3)
+        for _ in range(rng.randint(1, rows)):
+            if held and rng.random() < 0.25:
+                row = rng.choice(sorted(held, key=repr))
+                diff = -rng.randint(1, held[row])
+            else:
+                row, diff = make(rng, size), rng.choice([1, 1, 1, 2, 1000])
+            held[row] += diff
+            held = +held
+            updates.append((row, time, diff))
+    return updates
+
+
+def maintain(connection, seed: int, rows: int) -> bool:
+    rng = random.Random(seed)
+    catalog = MemoryCatalog()
+    catalog.run(TABLES)
+    sql = Sql(rng).query()
+    try:
+        rendered = render(planned(catalog, sql), errors_in=lambda _: False)
+    except SqlError:
+        return False  # constants that fail
+    made = {"n": row_of_n, "m": row_of_m}
+    inputs = {
+        item.id: history(rng, made[item.name.item], rows)
+        for item in catalog.items.values()
+        if item.id in {spec.id for spec in rendered.inputs}
+    }
+    runner = Runner(rendered, duck(connection), lean=True)
+    runner.hydrate({gid: [u for u in updates if u[1] == 0] for gid, updates in inputs.items()}, 0)
+    for time in range(1, TIMES + 1):
+        runner.step(inputs, time, time + 1)
+    return True
+
+
+@given(st.integers(0, 10**9))
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_lean_statements_give_what_guarded_ones_do(connection, seed):
+    maintain(connection, seed, 12)
+
+
+@pytest.mark.long
+@given(st.integers(0, 10**9))
+@settings(max_examples=400, deadline=None)
+def test_lean_statements_give_what_guarded_ones_do_over_many_rows(connection, seed):
+    maintain(connection, seed, 120)
+
+
+def test_what_is_coarse_is_not_below():
+    for low, high in ((0, 0), (1, 1), (-1, 5), (2, 999), (1000, 1001), (-(10**37), 10**38)):
+        fact = coarse(number(0, "BIGINT"), *(number(end).low for end in (low, high)))
+        assert fact.low <= low
+        assert fact.high >= high
+    assert [coarse_rows(n) for n in (0, 1, 10, 11, 20_000, 20_001)] == [
+        0,
+        10,
+        10,
+        1000,
+        20_000,
+        20_001,
+    ]
