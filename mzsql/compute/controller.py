@@ -392,8 +392,8 @@ class ComputeController:
                 if own is not None and (own.spec.output_shard is None or not told):
                     uppers[gid] = own.frontier
                 else:
-                    seen = self._storage.upper if told else self._storage.seen_upper
-                    uppers[gid] = seen(gid)
+                    # Whoever told of a change has it from what is known here by now.
+                    uppers[gid] = self._storage.seen_upper(gid)
             return uppers[gid]
 
         try:

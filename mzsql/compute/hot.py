@@ -36,6 +36,8 @@ class Hot:
         self._upper = upper
         self._durable = upper
         self._pending: list[pa.Table] = []
+        # Counted as they come: to ask a table for its size costs more than the scheduler has for all arrangements.
+        self._pending_bytes = 0
         #: since when the shard is behind
         self._waiting_from: float | None = None
         self._trace: Trace | None = None
@@ -68,6 +70,7 @@ class Hot:
         with self._lock:
             self._upper = self._durable = upper
             self._pending.clear()
+            self._pending_bytes = 0
             self._waiting_from = None
             self._trace = None
             self._written += 1
@@ -82,6 +85,7 @@ class Hot:
             rows = updates if at <= lower else at_or_after(updates, at)
             if rows.num_rows:
                 self._pending.append(rows)
+                self._pending_bytes += rows.nbytes
             if self._waiting_from is None:
                 # Without updates, too: as long as the shard is behind, what it was made of is held.
                 self._waiting_from = self._now()
@@ -172,7 +176,7 @@ class Hot:
             if self._waiting_from is None:
                 return False
             late = self._now() - self._waiting_from >= seconds
-            return late or sum(rows.nbytes for rows in self._pending) >= size
+            return late or self._pending_bytes >= size
 
     @property
     def behind(self) -> bool:
@@ -198,5 +202,6 @@ class Hot:
             reached = append(rows, lower, upper)
             with self._lock:
                 del self._pending[:count]
+                self._pending_bytes = sum(one.nbytes for one in self._pending)
                 self.seen(reached)
                 self._waiting_from = began if less_than(self._durable, self._upper) else None
