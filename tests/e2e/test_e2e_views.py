@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -58,8 +59,12 @@ def test_views_follow_their_tables_and_go_on_after_a_restart(env: str, spark: Sp
             con.execute(statement)
             other.execute(statement)
             check(con, other)
-        hydrated = con.execute("SELECT DISTINCT hydrated FROM mz_internal.mz_hydration_statuses")
-        assert hydrated.fetchall() == [(True,)]
+        # Nothing waits for the index: steps are done long before Spark has hydrated it.
+        hydrated = "SELECT DISTINCT hydrated FROM mz_internal.mz_hydration_statuses"
+        deadline = time.monotonic() + 120
+        while con.execute(hydrated).fetchall() != [(True,)]:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
         arrangements = "SELECT shard_id FROM mz_internal.mz_arrangements ORDER BY shard_id"
         shards = con.execute(arrangements).fetchall()
         assert shards
