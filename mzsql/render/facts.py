@@ -141,6 +141,20 @@ def null(kind: str | None = NULL) -> Fact:
     return Fact(kind, values=False, fails=False)
 
 
+def column_of(fact: Fact) -> Fact:
+    """The fact of a column that an expression is put out as: what is written has a type from there on."""
+    if fact.kind == NUMBER:
+        size = fact.size
+        if size is None or not fits(fact, BIGINT):
+            return replace(fact, kind=None)
+        # What is at the edge may be either: a number below zero is one above it, negated.
+        narrow = size < 2**31 - 1
+        return replace(fact, kind="INT" if narrow else BIGINT if size > 2**31 else None)
+    if fact.kind == STRING:
+        return replace(fact, kind="TEXT")
+    return replace(fact, kind=None) if fact.kind == NULL else fact
+
+
 def decimal(kind: str | None) -> tuple[int, int] | None:
     """Digits and scale of a decimal type."""
     if kind is None or not kind.startswith("DECIMAL("):

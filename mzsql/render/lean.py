@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from sqlglot import expressions as exp
 
 from mzsql.expr.functions import sql as s
-from mzsql.render.facts import Fact, bounded, one_of
+from mzsql.render.facts import Fact, bounded, column_of, one_of
 from mzsql.render.idle import without
 from mzsql.render.renames import rename
 from mzsql.render.simplify import SETTLED, Ast, Simplifier
@@ -172,7 +172,7 @@ class _Reader:
             elif made is not item or item.name != name:
                 own = made.copy() if made is item else made
                 item.replace(exp.Alias(this=own, alias=exp.to_identifier(name, quoted=True)))
-            outputs[name] = fact
+            outputs[name] = column_of(fact)
             if _is_settled(made):
                 first = seen.setdefault(made, name)
                 if first != name:

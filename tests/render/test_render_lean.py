@@ -18,7 +18,7 @@ from test_render_queries import MemoryCatalog, planned
 
 from mzsql.expr.engines import duckdb_connection
 from mzsql.render.dataflow import render
-from mzsql.render.facts import coarse, coarse_rows, number
+from mzsql.render.facts import coarse, coarse_rows, column_of, number
 from mzsql.repr.errors import SqlError
 
 TABLES = """
@@ -199,3 +199,13 @@ def test_what_is_coarse_is_not_below():
         20_000,
         20_001,
     ]
+
+
+def test_columns_of_written_values_have_the_types_that_duckdb_gives_them(connection):
+    values = [0, 7, -7, 2**31 - 2, 2**31 - 1, 2**31, -(2**31), -(2**31) + 1, 2**31 + 1, 2**62]
+    for value in values:
+        written = f"-{-value}" if value < 0 else str(value)
+        (found,) = connection.sql(f"SELECT typeof({written})").fetchone()
+        assert column_of(number(value)).kind in (None, {"INTEGER": "INT"}.get(found, found))
+    assert column_of(number(2**31 - 2)).kind == "INT"
+    assert column_of(number(2**31 + 1)).kind == "BIGINT"
