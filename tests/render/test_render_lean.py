@@ -205,7 +205,7 @@ def test_columns_of_written_values_have_the_types_that_duckdb_gives_them(connect
     values = [0, 7, -7, 2**31 - 2, 2**31 - 1, 2**31, -(2**31), -(2**31) + 1, 2**31 + 1, 2**62]
     for value in values:
         written = f"-{-value}" if value < 0 else str(value)
-        (found,) = connection.sql(f"SELECT typeof({written})").fetchone()
+        ((found,),) = connection.sql(f"SELECT typeof({written})").fetchall()
         assert column_of(number(value)).kind in (None, {"INTEGER": "INT"}.get(found, found))
     assert column_of(number(2**31 - 2)).kind == "INT"
     assert column_of(number(2**31 + 1)).kind == "BIGINT"
