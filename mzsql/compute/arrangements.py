@@ -244,11 +244,22 @@ class Arrangement(Target):
             self.hot.settled(reached)
             return reached
         if self.desc.errors or upper is None:
-            self.flush()
+            if not self.desc.errors:
+                self.flush()
             reached = super().append(updates, lower, upper)
             self.hot.written(updates, lower, reached)
             return reached
         return self.hot.add(self._as_stored(updates), lower, upper)
+
+    def pass_over(self, lower: Timestamp, upper: Timestamp) -> None:
+        """See `Target.pass_over`."""
+        self.hot.add(with_time(self.schema).empty_table(), lower, upper)
+        if self.desc.errors:
+            self.writer.pass_quietly(lower, upper)
+
+    def late(self) -> float | None:
+        """See `Target.late`."""
+        return self.hot.late()
 
     def adopt(
         self, frame: DataFrame, lower: Timestamp, upper: Timestamp, **how: Any
@@ -406,8 +417,8 @@ class Arrangement(Target):
         return self.reader.parts(as_of, timeout=self.timeout)
 
     def _durable_at(self, as_of: Timestamp) -> None:
-        """Have the shard complete at a time that is complete here."""
-        if not less_than(as_of, self.hot.durable):
+        """Have the shard complete at a time that is complete here. An index's has all updates, and its readers know what it passed over."""
+        if not self.desc.errors and not less_than(as_of, self.hot.durable):
             self.flush()
 
     def fits_driver(self, parts: Sequence[PartRef], ranges: Sequence[KeyRange] | None) -> bool:

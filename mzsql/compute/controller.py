@@ -364,9 +364,15 @@ class ComputeController:
             uppers: dict[GlobalId, Frontier] = {}
             now = self._replica.clock.monotonic()
             pause = self._settings.idle_seconds
+            quiet = max(self._settings.quiet_seconds, len(idle) / self._settings.quiet_writes)
             for flow in idle:
                 if flow.flush_due():
-                    self._give_flush(flow)
+                    self._give_flush(flow, Flow.flush)
+                late = flow.late()
+                if late is not None:
+                    pause = min(pause, max(quiet - late, 0.01))
+                    if late >= quiet:
+                        self._give_flush(flow, Flow.follow)
                 if flow.retry_at > now:
                     pause = min(pause, flow.retry_at - now)
                     continue
@@ -389,7 +395,9 @@ class ComputeController:
             if gid not in uppers:
                 with self._changed:
                     own = self._flows.get(gid)
-                if own is not None and (own.spec.output_shard is None or not told):
+                # One that works is where it is known to be here; of one that does not another process may bring the shard forward.
+                works = own is not None and own.state is State.RUNNING and not own.failures
+                if own is not None and (works or own.spec.output_shard is None or not told):
                     uppers[gid] = own.frontier
                 else:
                     # Whoever told of a change has it from what is known here by now.
@@ -463,8 +471,8 @@ class ComputeController:
         if not self._closing:
             self._flushes.put(run)
 
-    def _give_flush(self, flow: Flow) -> None:
-        """Have a dataflow's arrangements made durable, beside its steps."""
+    def _give_flush(self, flow: Flow, work: Callable[[Flow], None]) -> None:
+        """Have what a dataflow has in memory made durable, beside its steps."""
         with self._changed:
             if flow.flushing or self._closing or self._flows.get(flow.gid) is not flow:
                 return
@@ -473,7 +481,7 @@ class ComputeController:
         def run() -> None:
             try:
                 if not self._closing:
-                    flow.flush()
+                    work(flow)
             except (SqlError, OSError) as error:
                 # Its updates go on waiting, and a later look tries again.
                 _LOG.warning("flushing %s: %s", flow.gid, error)

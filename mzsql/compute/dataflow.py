@@ -131,9 +131,19 @@ class Dataflow:
         return any(one.hot.due(seconds, size) for one in self.arrangements.values())
 
     def flush(self) -> None:
-        """Make durable what steps have added to the arrangements. Steps may go on meanwhile."""
+        """Make durable what steps have added to the arrangements, and the export's progress. Steps may go on meanwhile."""
         for arrangement in self.arrangements.values():
             arrangement.flush()
+        self.flush_output()
+
+    def flush_output(self) -> None:
+        """Have the export's shard follow where only its frontier has moved. Steps may go on meanwhile."""
+        if self.output is not None:
+            self.output.flush()
+
+    def late(self) -> float | None:
+        """For how many seconds the export's shard has been behind; None where it is not."""
+        return None if self.output is None else self.output.late()
 
     def frontier(self) -> Frontier:
         """The export's upper as last seen."""

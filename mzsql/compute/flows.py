@@ -214,6 +214,7 @@ class Flow:
             nothing = with_time(dataflow.output.schema).empty_table()
             dataflow.output.append(nothing, dataflow.output.known_upper, None)
         self.frontier = dataflow.frontier()
+        self.replica.storage.moved(self.gid)
         self._hold(force=False)
         return stats
 
@@ -250,11 +251,28 @@ class Flow:
             return False
         return dataflow.flush_due(settings.flush_seconds, settings.flush_bytes)
 
+    def late(self) -> float | None:
+        """For how many seconds its export's shard has been behind its frontier; None where it is not, or is not to follow yet."""
+        dataflow, state = self.dataflow, self.state
+        if dataflow is None or state is not State.RUNNING:
+            return None
+        late = dataflow.late()
+        if late is None:
+            return None
+        return min(late, self.replica.clock.monotonic() - self.flush_at)
+
     def flush(self) -> None:
-        """Make them durable; may run beside steps."""
+        """Make all of that durable; may run beside steps."""
         dataflow = self.dataflow
         if dataflow is not None:
             dataflow.flush()
+            self.flushed = True
+
+    def follow(self) -> None:
+        """Have the export's shard follow; may run beside steps."""
+        dataflow = self.dataflow
+        if dataflow is not None:
+            dataflow.flush_output()
             self.flushed = True
 
     def let_go(self) -> None:

@@ -1,9 +1,9 @@
 """What the dataflows of a replica share of one arrangement: its trace, and the updates that are not in its shard yet.
 
 Promise: a step's updates are in the trace when `add` returns, and durable after the next `flush`, some seconds later at most: what must be
-durable with a step is its export alone. Until then the shard is behind, and a process that dies runs the steps again from the shard's upper
-(the inputs are held until it has passed them), which makes the same updates. The shard is the truth: a trace is loaded from it and
-can be dropped at any time.
+durable with a step is its export's updates alone. Until then the shard is behind, and a process that dies runs the steps again from the
+shard's upper (the inputs are held until it has passed them), which makes the same updates. The shard is the truth: a trace is loaded
+from it and can be dropped at any time.
 
 Several dataflows bring the same updates, each at its own pace; whoever is first adds them, the others add what lies beyond. Another
 process that writes the same shard does no harm either: what lies below its upper is dropped from the next flush.
@@ -102,6 +102,8 @@ class Hot:
                 self._upper = upper
             self._written += 1
             self.seen(upper)
+            if not less_than(self._durable, self._upper):
+                self._waiting_from = None
 
     def _extend(self, rows: pa.Table) -> None:
         if self._trace is not None:
@@ -177,6 +179,11 @@ class Hot:
                 return False
             late = self._now() - self._waiting_from >= seconds
             return late or self._pending_bytes >= size
+
+    def late(self) -> float | None:
+        """For how many seconds the shard has been behind; None where it is not."""
+        with self._lock:
+            return None if self._waiting_from is None else self._now() - self._waiting_from
 
     @property
     def behind(self) -> bool:

@@ -68,6 +68,9 @@ class StorageReader(Protocol):
         The hold should outlive the process (or its loss at a restart costs a new hydration, never a wrong result).
         """
 
+    def moved(self, gid: GlobalId) -> None:
+        """The collection's upper has moved here, perhaps without a write to its shard: whoever follows it is to look."""
+
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` (which returns at once) from any thread whenever some collection's upper may have moved, by this process
         or another. The result ends the watching.
@@ -201,6 +204,10 @@ class ComputeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A relation with more rows than this reaches Spark as a Parquet file instead of inline."""
     small_hydration_bytes: int = 8 * 1024 * 1024
     """A hydration job whose inputs have fewer stored bytes is collected and written by the driver."""
+    quiet_seconds: float = 1.0
+    """A view's shard has the frontier of a view that had no updates after so long …"""
+    quiet_writes: int = 100
+    """… or as much later as it takes for all views' to be no more than so many writes a second."""
     step_engine: Callable[[], str] | str = "auto"
     """What runs a step: ``duckdb`` in process, ``spark``, or ``auto``: what touches few rows runs in process. Asked at each step."""
     step_threads: int = 2

@@ -2,7 +2,8 @@
 
 Promise: the statement runs once (on Spark in the pieces of `mzsql.render.cut`), over
 exactly the deltas and the arrangement rows it can touch; a step without input updates, in which nothing comes or goes by itself, runs
-no Spark job and only moves the export's upper (the arrangements follow with the next update, so until then they may be behind).
+no statement and writes nothing: the export passes over its times (`Target.pass_over`; the arrangements follow with the next update, so
+until then they may be behind). So it does where a step has no updates for it.
 Each shard is written by its own compare_and_append, in the order of `Dataflow.targets`; after a crash between them the step is run
 again from the lowest upper and each shard takes what it lacks. What comes to the driver is bounded in rows and bytes; past that
 Spark writes the result as Parquet and the shards adopt it.
@@ -88,8 +89,7 @@ def run_step(
     rows_in = sum(delta.rows for delta in deltas.values())
     if rows_in == 0 and not _due(dataflow, lower, upper):
         assert dataflow.output is not None
-        nothing = with_time(dataflow.output.schema).empty_table()
-        dataflow.output.append(nothing, lower, upper)
+        dataflow.output.pass_over(lower, upper)
         seconds = time.monotonic() - started
         return RefreshStats(dataflow.gid, lower, upper, 0, 0, 0, 0, seconds, "empty")
     for arrangement in dataflow.readable().values():
@@ -321,7 +321,7 @@ class _Work:
 
     def _write_nothing(self) -> int:
         for target in self.dataflow.targets():
-            target.append(with_time(target.schema).empty_table(), self.lower, self.upper)
+            target.pass_over(self.lower, self.upper)
         return 0
 
     def _write(self, step: Step, result: pa.Table) -> int:
@@ -334,7 +334,10 @@ class _Work:
             rows = rows.rename_columns(full.names).cast(full)
             if output.arrangement is None:
                 rows_out = rows.num_rows
-            target.append(rows, self.lower, self.upper)
+            if rows.num_rows:
+                target.append(rows, self.lower, self.upper)
+            else:
+                target.pass_over(self.lower, self.upper)
         return rows_out
 
     def _write_by_spark(self, session: SparkSession, step: Step, last: TextPiece) -> int:

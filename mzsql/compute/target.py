@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -56,7 +57,7 @@ def at_or_after(updates: pa.Table, time: Timestamp) -> pa.Table:
 
 
 class Target:
-    """A shard to write to. Not for two threads at once."""
+    """A shard to write to. Not for two threads at once, but for `flush`."""
 
     #: how many workers write it; None: rows belong to no worker
     workers: int | None = None
@@ -74,6 +75,9 @@ class Target:
         self.schema = schema
         self.writer = writer
         self.timeout = timeout
+        self._passed: Timestamp = 0
+        self._passed_at = 0.0
+        self._turn = threading.Lock()
 
     def upper(self) -> Frontier:
         """The shard's upper, from Consensus."""
@@ -81,13 +85,41 @@ class Target:
 
     @property
     def known_upper(self) -> Frontier:
-        """The upper as last seen here."""
-        return self.writer.upper
+        """The upper as last seen here, or as far as it is known that nothing has happened."""
+        upper = self.writer.upper
+        return upper if upper is None else max(upper, self._passed)
 
     @property
     def durable_upper(self) -> Frontier:
         """How far the shard goes, as last seen here."""
         return self.writer.upper
+
+    def pass_over(self, lower: Timestamp, upper: Timestamp) -> None:
+        """Take note that there are no updates in ``[lower, upper)``: those who read in this process see it at once, the shard follows with
+        the next append, or the next `flush`.
+        """
+        if not less_than(self.known_upper, upper):
+            return
+        if not self._behind():
+            self._passed_at = self._now()
+        self._passed = upper
+        self.writer.pass_quietly(lower, upper)
+
+    def _behind(self) -> bool:
+        return less_than(self.writer.upper, self._passed)
+
+    def _now(self) -> float:
+        return self.writer.context.clock.monotonic()
+
+    def late(self) -> float | None:
+        """For how many seconds the shard has been behind what is known here; None where it is not."""
+        return self._now() - self._passed_at if self._behind() else None
+
+    def flush(self) -> None:
+        """Have the shard follow. May run beside an append."""
+        passed = self._passed
+        nothing = with_time(self.schema).empty_table()
+        self.append_from(nothing, passed, passed, at=self.writer.upper)
 
     def split(self, updates: pa.Table) -> pa.Table | Mapping[int, pa.Table] | None:
         """The updates as the writer takes them, consolidated; None for none."""
@@ -117,6 +149,12 @@ class Target:
         exact: bool = False,
     ) -> Frontier:
         """As `append`, of a shard whose upper is believed to be `at`."""
+        with self._turn:
+            return self._append_from(updates, lower, upper, at, exact)
+
+    def _append_from(
+        self, updates: pa.Table, lower: Timestamp, upper: Frontier, at: Frontier, exact: bool
+    ) -> Frontier:
         while less_than(at, upper):
             assert at is not None
             if exact and at != lower:

@@ -47,6 +47,7 @@ from mzsql.persist.settings import Settings
 from mzsql.persist.state import ShardState, StateDiff, apply_diff
 from mzsql.persist.watch import Watch
 from mzsql.repr.errors import SqlError
+from mzsql.repr.frontier import Frontier, Timestamp
 from mzsql.repr.version import VERSION
 from mzsql.threads import Supervisor
 
@@ -162,6 +163,10 @@ class Shard:
         self._trouble: LocationError | None = None
         self.own: Callable[[], Collection[str]] = tuple
         """The handles that are open here: they live, as this process does."""
+        # Of a shard that a writer of this process goes on with: the times from, and up to, which it says that nothing happened.
+        self._quiet: tuple[Timestamp, Timestamp] | None = None
+        self._quiet_writers = 0
+        self._moved = threading.Condition()
         self._own_seqnos: deque[int] = deque(maxlen=_OWN_CHANGES)
         self._own_batches: deque[int] = deque(maxlen=_OWN_CHANGES)
 
@@ -170,6 +175,46 @@ class Shard:
         """The latest state seen; only once something was fetched."""
         assert self._cached is not None
         return self._cached
+
+    # --- frontiers that only this process knows ---
+
+    def upper_in(self, state: ShardState) -> Frontier:
+        """How far the shard is complete to this process, whose latest state of it is ``state``."""
+        quiet, upper = self._quiet, state.upper
+        if quiet is None or upper is None or not quiet[0] <= upper < quiet[1]:
+            return upper
+        return quiet[1]
+
+    def pass_quietly(self, lower: Timestamp, upper: Timestamp) -> None:
+        """Take it from a writer of definite updates that there are none in ``[lower, upper)``, and tell those who wait."""
+        with self._moved:
+            quiet = self._quiet
+            if quiet is not None and lower <= quiet[1] and quiet[0] <= upper:
+                self._quiet = min(lower, quiet[0]), max(upper, quiet[1])
+            elif quiet is None or quiet[1] < lower:
+                self._quiet = lower, upper
+            self._moved.notify_all()
+
+    def quiet_writer(self, change: int) -> None:
+        """Count a writer whose appends and quiet progress are all that those who wait here need to be told of, or one less."""
+        with self._moved:
+            self._quiet_writers += change
+            self._moved.notify_all()
+
+    def _await_own(self, satisfied: Callable[[ShardState], bool], deadline: Deadline) -> bool:
+        """Wait for a writer of this process, where there is one that tells; whether there was."""
+        with self._moved:
+            if not self._quiet_writers:
+                return False
+            self._moved.wait_for(
+                lambda: (
+                    not self._quiet_writers
+                    or self.context.closing.is_set()
+                    or satisfied(self.state)
+                ),
+                min(_WAIT_SLICE, deadline.remaining()),
+            )
+            return True
 
     def committed(self, seqno: int) -> bool:
         """Whether the change that led to ``seqno`` was made here, if it was lately."""
@@ -304,6 +349,9 @@ class Shard:
                 continue
             if committed:
                 self._cached, self._seen = new, look
+                if self._quiet_writers:
+                    with self._moved:
+                        self._moved.notify_all()
                 self._own_seqnos.append(new.seqno)
                 self._own_batches.extend(batch.id for batch in step.diff.added)
                 self.context.watch.see(new)
@@ -379,6 +427,9 @@ class Shard:
         while True:
             if self.context.closing.is_set():
                 raise ExpiredHandle(f"shard {self.shard_id}: the persist client was closed")
+            own = self._await_own(satisfied, deadline)
+            if own and satisfied(self.state):
+                return self.state
             asked = self._begun
 
             def look(asked: int = asked) -> ShardState:
@@ -391,6 +442,8 @@ class Shard:
             state = self._in_turn(deadline, look)
             if satisfied(state) or deadline.passed():
                 return state
+            if own:
+                continue
             if isinstance(consensus, ConsensusWait):
                 try:
                     self._await_entry(consensus, state, deadline)

@@ -88,15 +88,22 @@ class ReadHandle:
 
     @property
     def upper(self) -> Frontier:
-        """The shard's upper as last seen by this process; asks nobody."""
+        """The shard's upper as last seen by this process, or as a writer of it has passed quietly; asks nobody."""
+        shard = self._opened.shard
+        return shard.upper_in(shard.state)
+
+    @property
+    def durable_upper(self) -> Frontier:
+        """The upper that the shard itself was last seen to have."""
         return self._opened.shard.state.upper
 
     @metered("fetch_upper")
     def fetch_upper(self, *, timeout: float | None = None) -> Frontier:
-        """The shard's current upper, from Consensus."""
-        state = self._opened.shard.fetch(self._opened.deadline(timeout))
+        """The shard's current upper, from Consensus, or as a writer of this process has passed quietly beyond that."""
+        shard = self._opened.shard
+        state = shard.fetch(self._opened.deadline(timeout))
         assert state is not None
-        return state.upper
+        return shard.upper_in(state)
 
     @metered("wait_for_upper")
     def wait_for_upper(self, past: Timestamp, *, timeout: float | None = None) -> Frontier:
@@ -106,14 +113,15 @@ class ReadHandle:
             ReadTimeout: it did not happen within ``timeout`` seconds.
         """
         check_time(past, f"shard {self.shard_id}")
-        return self._wait(past, self._opened.deadline(timeout)).upper
+        state = self._wait(past, self._opened.deadline(timeout))
+        return self._opened.shard.upper_in(state)
 
     def _wait(self, past: Timestamp, deadline: Deadline) -> ShardState:
         """The state once ``past`` is complete in it; renews the lease meanwhile, and ends when that is lost."""
         shard, lease = self._opened.shard, self._lease
 
         def over(state: ShardState) -> bool:
-            return not contains(state.upper, past) or lease.lost(state)
+            return not contains(shard.upper_in(state), past) or lease.lost(state)
 
         while True:
             patience = min(deadline.remaining(), max(lease.seconds_until_due(), _LEAST_WAIT))
@@ -123,7 +131,7 @@ class ReadHandle:
                 if deadline.passed():
                     raise
             else:
-                if not contains(state.upper, past):
+                if not contains(shard.upper_in(state), past):
                     return state
                 lease.check_live(state)
                 if deadline.passed():
@@ -526,7 +534,7 @@ class ReadHandle:
                 if timeout is None:
                     continue
                 raise
-            upper = state.upper
+            upper = self._opened.shard.upper_in(state)
             with self._context.meter.timed("listen_item"):
                 wanted = pushdown.within(lower, upper)
                 table = self._between(wanted, names, stats=stats, deadline=deadline)
@@ -559,7 +567,7 @@ class ReadHandle:
     @property
     def seen_upper(self) -> Frontier:
         """The upper as last seen here, by any call of this process, its upkeep's too; asks nobody."""
-        return self._opened.shard.state.upper
+        return self.upper
 
     @metered("downgrade_since")
     def downgrade_since(self, new_since: Frontier, *, timeout: float | None = None) -> None:

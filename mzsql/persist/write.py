@@ -19,7 +19,7 @@ from msgspec import UNSET, UnsetType
 
 from mzsql.location import Determinate, Indeterminate, UsageError
 from mzsql.persist.adoption import adopt, delete_empty
-from mzsql.persist.arguments import refuse
+from mzsql.persist.arguments import check_time, refuse
 from mzsql.persist.batch import Batch, BlobPart, KeySpec, Part, first_time
 from mzsql.persist.buffered import BufferedWriter
 from mzsql.persist.building import BatchBuilder, check_distinct, has_rows
@@ -82,6 +82,7 @@ class WriteHandle:
         # When the append or renewal that succeeded last began, on the monotonic clock.
         self._renewed_at = 0.0
         self._expired = False
+        self._tells = False
         self._buffered: weakref.WeakSet[BufferedWriter] = weakref.WeakSet()
         self.writer_id = writer_id
         self.purpose = purpose
@@ -114,6 +115,7 @@ class WriteHandle:
         """A new writer for the same purpose, as one goes on with whose lease has run out."""
         self._check_open()
         self._opened.discard_writer(self)
+        self._tell_no_more()
         return WriteHandle(self._opened, "w" + self._context.new_id(), self.purpose)
 
     @metered("heartbeat")
@@ -194,6 +196,30 @@ class WriteHandle:
         state = self._opened.shard.fetch(self._opened.deadline(timeout))
         assert state is not None
         return state.upper
+
+    def pass_quietly(self, lower: Timestamp, upper: Timestamp) -> None:
+        """Say that there are no updates in ``[lower, upper)``, to this process alone: its readers take them for complete at once.
+
+        For a writer of definite updates, who has the shard itself follow later with an append of none; the shard's upper and all else
+        that is durable stay as they are, and so does what other processes see. From then on whoever waits here for the shard's upper
+        relies on this handle's process to move it, and looks at Consensus once a second only, until the handle is expired.
+
+        Raises:
+            InvalidBounds: ``upper`` is no time, or before ``lower``.
+        """
+        self._check_open()
+        check_time(upper, f"shard {self.shard_id}")
+        if upper < lower:
+            raise InvalidBounds(f"shard {self.shard_id}: [{upper}] is before [{lower}]")
+        if not self._tells:
+            self._tells = True
+            self._opened.shard.quiet_writer(1)
+        self._opened.shard.pass_quietly(lower, upper)
+
+    def _tell_no_more(self) -> None:
+        if self._tells:
+            self._tells = False
+            self._opened.shard.quiet_writer(-1)
 
     @contextlib.contextmanager
     def _turn(self, timeout: float | None) -> Iterator[Deadline]:
@@ -591,6 +617,7 @@ class WriteHandle:
             if self._expired:
                 return
             self._expired = True
+            self._tell_no_more()
             self._opened.discard_writer(self)
             for buffered in list(self._buffered):
                 buffered.expire()

@@ -261,23 +261,22 @@ class Collections:
 
         Of a table it is that of its last write as far as is seen here; then nobody is asked while nobody writes to it.
         """
+        return self._reading(gid, as_of, lambda one: self._same_at(one, as_of))
 
-        def read(one: OpenCollection) -> Timestamp | None:
-            if one.table is None:
-                return as_of
-            wal = self.tables.wal.state
-            last = wal.last_write.get(one.meta.shard, wal.floor)
-            upper = one.table.reader.upper
-            if upper is None or upper > as_of:
-                return as_of
-            if last >= upper and last > one.looked_at:
-                # The log knows of writes that the shard, as last seen here, may not have: applied by others, they show when it is asked.
-                at = one.table.physical_as_of(as_of)
-                one.looked_at = as_of
-                return at
-            return upper - 1 if upper > 0 else None
-
-        return self._reading(gid, as_of, read)
+    def _same_at(self, one: OpenCollection, as_of: Timestamp) -> Timestamp | None:
+        if one.table is None:
+            return as_of
+        wal = self.tables.wal.state
+        last = wal.last_write.get(one.meta.shard, wal.floor)
+        upper = one.table.reader.upper
+        if upper is None or upper > as_of:
+            return as_of
+        if last >= upper and last > one.looked_at:
+            # The log knows of writes that the shard, as last seen here, may not have: applied by others, they show when it is asked.
+            at = one.table.physical_as_of(as_of)
+            one.looked_at = as_of
+            return at
+        return upper - 1 if upper > 0 else None
 
     def snapshot(
         self,
@@ -363,7 +362,7 @@ class Collections:
         def read(one: OpenCollection) -> Sequence[PartRef]:
             if one.table is None:
                 return one.reader.parts_between(lower, upper)
-            at = one.table.physical_as_of(upper - 1)
+            at = self._same_at(one, upper - 1)
             if at is None or at + 1 <= lower:
                 return []
             return one.reader.parts_between(lower, min(upper, at + 1))
@@ -452,7 +451,7 @@ class Collections:
     @staticmethod
     def _kept(one: OpenCollection, target: Timestamp) -> Timestamp:
         """``target``, or the last complete time where that is earlier: the present contents are never given up."""
-        upper = one.reader.upper
+        upper = one.reader.durable_upper
         return target if upper is None else min(target, max(upper - 1, 0))
 
     # --- watching -----------------------------------------------------------------------------
@@ -476,6 +475,11 @@ class Collections:
                 self._watchers.pop(number, None)
 
         return end
+
+    def moved(self, gid: GlobalId) -> None:
+        """A collection's upper has moved here, perhaps without a write to its shard: tell the watchers, if anybody follows it."""
+        if self.followers.wanted(gid):
+            self.notify()
 
     def notify(self) -> None:
         """Tell the watchers that something moved; called after a commit of this process."""

@@ -72,6 +72,10 @@ class Followers:
 
         return end
 
+    def wanted(self, gid: GlobalId) -> bool:
+        """Whether anybody follows the collection."""
+        return gid in self._wanted
+
     def told(self, gid: GlobalId) -> bool:
         """Whether what the collection's reader knows of its upper is all there is to know."""
         return gid in self._told

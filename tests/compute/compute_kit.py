@@ -141,6 +141,9 @@ class ShardStorage:
         hold.downgrade(since)
         return hold
 
+    def moved(self, gid):
+        pass
+
     def watch(self, callback):
         self.callbacks.append(callback)
         return lambda: self.callbacks.remove(callback)
