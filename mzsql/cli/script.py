@@ -14,7 +14,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path, PurePosixPath
 
-from mzsql.frontend.tokens import tokenize
+from mzsql.frontend.grammar.tokens import tokenize
 from mzsql.repr.errors import DataError, InvalidParameter, SqlSyntaxError
 
 #: The data package with the scripts that mzsql ships.

@@ -29,7 +29,7 @@ from mzsql.cli.app import report, run_pieces
 from mzsql.cli.output import error_lines
 from mzsql.cli.running import run_statement
 from mzsql.cli.script import decoded, expand, is_complete
-from mzsql.frontend.dialect import Dialect
+from mzsql.frontend.grammar.dialect import Dialect
 from mzsql.location.privacy import close_to_others, make_file
 from mzsql.repr.errors import SqlError
 

@@ -13,8 +13,8 @@ from sqlglot import expressions as exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from mzsql.frontend.catalog import FullName
+from mzsql.frontend.grammar.tokens import tokenize
 from mzsql.frontend.parse_pieces import fold
-from mzsql.frontend.tokens import tokenize
 
 _AS_WRITTEN = frozenset(
     {

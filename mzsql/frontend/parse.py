@@ -2,7 +2,7 @@
 
 Promise: `parse_statements` yields structs of `mzsql.frontend.statements` or raises a `SqlSyntaxError` (or `Unsupported`) with a 1-based
 position; no other exception leaves it, whatever the text. Statements are parsed here by hand over sqlglot's tokens, in the way of
-Materialize's grammar; queries and expressions inside them by `mzsql.frontend.dialect`.
+Materialize's grammar; queries and expressions inside them by `mzsql.frontend.grammar.dialect`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from sqlglot.errors import ErrorLevel, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from mzsql.frontend import statements as st
-from mzsql.frontend.dialect import Dialect, SyntaxProblem, describe
+from mzsql.frontend.grammar.dialect import Dialect, SyntaxProblem, describe
+from mzsql.frontend.grammar.tokens import tokenize
 from mzsql.frontend.parse_cursors import CursorParser
 from mzsql.frontend.parse_dml import WritingParser
 from mzsql.frontend.parse_pieces import QUERY_STARTS
-from mzsql.frontend.tokens import tokenize
 from mzsql.repr.depth import deep
 from mzsql.repr.errors import SqlError, SqlSyntaxError, Unsupported
 from mzsql.repr.garbage import undisturbed

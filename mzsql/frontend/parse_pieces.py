@@ -10,7 +10,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from mzsql.frontend import statements as st
 from mzsql.frontend.catalog import PartialName
-from mzsql.frontend.dialect import Parser
+from mzsql.frontend.grammar.dialect import Parser
 from mzsql.repr.errors import SqlSyntaxError
 
 OBJECT_KINDS = (

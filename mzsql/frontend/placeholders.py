@@ -14,7 +14,7 @@ from contextvars import ContextVar
 
 from sqlglot.tokenizer_core import TokenType
 
-from mzsql.frontend.tokens import tokenize
+from mzsql.frontend.grammar.tokens import tokenize
 from mzsql.repr.errors import DataError, SqlError, SqlSyntaxError
 from mzsql.repr.types import SqlType, type_name
 

@@ -12,7 +12,7 @@ import pytest
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.locations import BLOB_MARKER, MARKER, locate
 from mzsql.catalog.change import Change
-from mzsql.frontend.dialect import Dialect
+from mzsql.frontend.grammar.dialect import Dialect
 from mzsql.location import InvalidUrl
 from mzsql.repr.errors import EnvironmentRefused, InvalidParameter, Unsupported
 

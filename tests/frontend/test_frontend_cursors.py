@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from memory_catalog import MemoryCatalog
 
 from mzsql.frontend import parse_statements, placeholders, plans
-from mzsql.frontend.tokens import tokenize
+from mzsql.frontend.grammar.tokens import tokenize
 from mzsql.repr import types as t
 from mzsql.repr.errors import SqlError
 

@@ -17,13 +17,13 @@ from sqlglot.errors import ParseError
 from sqlglot.parsers.materialize import MaterializeParser
 from sqlglot.tokenizer_core import Token, TokenType
 
-from mzsql.frontend.parse_clauses import ClauseGrammar
-from mzsql.frontend.parse_containers import ContainerGrammar
-from mzsql.frontend.parse_options import group_size_options
-from mzsql.frontend.parse_queries import QueryGrammar
-from mzsql.frontend.parse_recursion import recursion_limit
-from mzsql.frontend.parse_scalars import ScalarGrammar, normalize, position
-from mzsql.frontend.parse_types import TypeGrammar
+from mzsql.frontend.grammar.clauses import ClauseGrammar
+from mzsql.frontend.grammar.containers import ContainerGrammar
+from mzsql.frontend.grammar.options import group_size_options
+from mzsql.frontend.grammar.queries import QueryGrammar
+from mzsql.frontend.grammar.recursion import recursion_limit
+from mzsql.frontend.grammar.scalars import ScalarGrammar, normalize, position
+from mzsql.frontend.grammar.types import TypeGrammar
 from mzsql.repr.errors import Unsupported
 from mzsql.repr.interrupt import check_for_interrupts
 

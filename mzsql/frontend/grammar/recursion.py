@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlglot.tokenizer_core import TokenType
 
-from mzsql.frontend.parse_options import unsigned_option
+from mzsql.frontend.grammar.options import unsigned_option
 from mzsql.repr.errors import SqlError, SqlSyntaxError
 
 _INVALID = "Invalid WITH MUTUALLY RECURSIVE recursion limit."

@@ -8,8 +8,8 @@ from __future__ import annotations
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from mzsql.frontend.dialect import Dialect
-from mzsql.frontend.numbered import unended, without_tags
+from mzsql.frontend.grammar.dialect import Dialect
+from mzsql.frontend.grammar.numbered import unended, without_tags
 from mzsql.repr.errors import SqlSyntaxError
 
 #: How many brackets may stand open at once.
