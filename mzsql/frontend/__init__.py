@@ -11,7 +11,7 @@ from mzsql.frontend.grammar.dialect import check_sqlglot
 from mzsql.frontend.lowering import LoweredQuery, lower_query, lower_relation
 from mzsql.frontend.normalize import normalize_create_sql, quoted, quoted_name
 from mzsql.frontend.parameters import bind_parameters
-from mzsql.frontend.parse import parse_statements
+from mzsql.frontend.parse.parse import parse_statements
 from mzsql.frontend.planning import plan_statement
 from mzsql.frontend.statements import Statement
 

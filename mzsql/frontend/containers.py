@@ -29,7 +29,7 @@ from mzsql.frontend.coerce import (
 )
 from mzsql.frontend.gathered import gathered
 from mzsql.frontend.nodes import position_of, unparen
-from mzsql.frontend.parse_pieces import fold
+from mzsql.frontend.parse.pieces import fold
 from mzsql.repr import types as t
 from mzsql.repr.errors import SqlError, SqlSyntaxError, UndefinedColumn
 from mzsql.repr.types import SqlType, type_name

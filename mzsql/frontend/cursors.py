@@ -22,7 +22,7 @@ from mzsql.frontend.expressions import ExprContext
 from mzsql.frontend.named_types import NamedTypes
 from mzsql.frontend.names import item_named
 from mzsql.frontend.nodes import position_of
-from mzsql.frontend.parse_pieces import fold
+from mzsql.frontend.parse.pieces import fold
 from mzsql.frontend.query import QueryPlanner
 from mzsql.frontend.scalars import constant_scalar
 from mzsql.frontend.scope import Scope

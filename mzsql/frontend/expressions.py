@@ -25,7 +25,7 @@ from mzsql.frontend.nodes import (
     null_value,
     position_of,
 )
-from mzsql.frontend.parse_pieces import fold
+from mzsql.frontend.parse.pieces import fold
 from mzsql.frontend.scope import Scope
 from mzsql.repr import types as t
 from mzsql.repr.errors import (

@@ -26,7 +26,7 @@ from mzsql.frontend.expressions import ExprContext
 from mzsql.frontend.hir_visit import visit_relation_columns
 from mzsql.frontend.names import check_qualifiers
 from mzsql.frontend.nodes import combine, function_name, position_of
-from mzsql.frontend.parse_pieces import fold
+from mzsql.frontend.parse.pieces import fold
 from mzsql.frontend.scope import Scope, ScopeItem, TableName
 from mzsql.frontend.shown import shown_by, shown_rows
 from mzsql.repr import types as t

@@ -19,7 +19,7 @@ from mzsql.frontend.coerce import Typed, settle, to_boolean
 from mzsql.frontend.expressions import ExprContext
 from mzsql.frontend.hir_visit import map_columns, map_window
 from mzsql.frontend.nodes import position_of
-from mzsql.frontend.parse_pieces import fold
+from mzsql.frontend.parse.pieces import fold
 from mzsql.frontend.projection import output_name
 from mzsql.frontend.scope import Scope
 from mzsql.frontend.windows import named_windows

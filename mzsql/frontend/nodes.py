@@ -8,7 +8,7 @@ from sqlglot import expressions as exp
 
 from mzsql.expr.scalar import Literal, Unmaterializable
 from mzsql.frontend.coerce import Typed, call, cast
-from mzsql.frontend.parse_pieces import fold
+from mzsql.frontend.parse.pieces import fold
 from mzsql.repr import types as t
 from mzsql.repr.types import SqlType
 

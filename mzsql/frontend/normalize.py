@@ -14,7 +14,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from mzsql.frontend.catalog import FullName
 from mzsql.frontend.grammar.tokens import tokenize
-from mzsql.frontend.parse_pieces import fold
+from mzsql.frontend.parse.pieces import fold
 
 _AS_WRITTEN = frozenset(
     {

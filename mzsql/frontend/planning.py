@@ -28,7 +28,7 @@ from mzsql.frontend.ddl import (
 )
 from mzsql.frontend.dml import plan_copy_from, plan_delete, plan_insert, plan_update
 from mzsql.frontend.names import item_named, wrong_kind
-from mzsql.frontend.parse import parse_statements
+from mzsql.frontend.parse.parse import parse_statements
 from mzsql.frontend.plan_catalog import CATALOG_PLANNERS
 from mzsql.frontend.plan_privileges import plan_privileges
 from mzsql.frontend.plan_types import plan_create_type

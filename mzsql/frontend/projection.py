@@ -14,7 +14,7 @@ from mzsql.frontend import hir
 from mzsql.frontend.coerce import Typed
 from mzsql.frontend.containers import record_fields
 from mzsql.frontend.nodes import function_name, position_of
-from mzsql.frontend.parse_pieces import fold
+from mzsql.frontend.parse.pieces import fold
 from mzsql.frontend.qualified import bare
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 

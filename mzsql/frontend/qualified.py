@@ -10,7 +10,7 @@ from sqlglot import expressions as exp
 
 from mzsql.frontend.catalog import CatalogView
 from mzsql.frontend.nodes import function_name, position_of
-from mzsql.frontend.parse_pieces import fold
+from mzsql.frontend.parse.pieces import fold
 from mzsql.repr.errors import SqlSyntaxError, UndefinedFunction, UndefinedObject, Unsupported
 
 #: Functions of Materialize's own whose names do not say so.

@@ -24,7 +24,7 @@ from mzsql.frontend.limits import is_null, literal_count, plan_limit
 from mzsql.frontend.named_types import NamedTypes
 from mzsql.frontend.nodes import position_of
 from mzsql.frontend.ordering import check_distinct_on, column_order, limit_size, order_items
-from mzsql.frontend.parse_pieces import fold
+from mzsql.frontend.parse.pieces import fold
 from mzsql.frontend.planned import Cte, Pending, Planned, limit_inside, project
 from mzsql.frontend.projection import plan_select_items
 from mzsql.frontend.scope import Scope, ScopeItem

@@ -17,8 +17,8 @@ from mzsql.frontend.catalog import PartialName
 from mzsql.frontend.coerce import Typed
 from mzsql.frontend.function_catalog import function_numbers
 from mzsql.frontend.nodes import position_of
-from mzsql.frontend.parse import parse_statements
-from mzsql.frontend.parse_pieces import fold
+from mzsql.frontend.parse.parse import parse_statements
+from mzsql.frontend.parse.pieces import fold
 from mzsql.frontend.qualified import schemas_of
 from mzsql.frontend.system_functions import planned
 from mzsql.frontend.types import resolve_type

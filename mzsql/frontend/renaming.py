@@ -17,8 +17,8 @@ from mzsql.frontend import statements as st
 from mzsql.frontend.catalog import FullName
 from mzsql.frontend.grammar.tokens import tokenize
 from mzsql.frontend.normalize import quoted, quoted_name
-from mzsql.frontend.parse import parse_statements
-from mzsql.frontend.parse_pieces import fold
+from mzsql.frontend.parse.parse import parse_statements
+from mzsql.frontend.parse.pieces import fold
 
 Edit = tuple[int, int, str]
 """First and past-the-last character, and what stands there instead."""

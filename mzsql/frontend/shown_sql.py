@@ -16,8 +16,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 from mzsql.frontend import statements as st
 from mzsql.frontend.grammar.tokens import tokenize
 from mzsql.frontend.normalize import quoted
-from mzsql.frontend.parse import parse_statements
-from mzsql.frontend.parse_pieces import fold
+from mzsql.frontend.parse.parse import parse_statements
+from mzsql.frontend.parse.pieces import fold
 from mzsql.frontend.qualified import schemas_of
 from mzsql.frontend.types import resolve_type
 from mzsql.repr.types import SqlType, type_name

@@ -17,7 +17,7 @@ from sqlglot import expressions as exp
 from mzsql.frontend import statements as st
 from mzsql.frontend.coerce import NO_OVERLOAD, Typed, plain_name, resolve
 from mzsql.frontend.nodes import function_name, position_of
-from mzsql.frontend.parse import parse_statements
+from mzsql.frontend.parse.parse import parse_statements
 from mzsql.repr import types as t
 from mzsql.repr.errors import UndefinedFunction
 from mzsql.repr.types import SqlType

@@ -31,7 +31,7 @@ from mzsql.frontend.coerce import (
 from mzsql.frontend.expressions import ExprContext
 from mzsql.frontend.nodes import function_name, position_of
 from mzsql.frontend.ordering import order_items
-from mzsql.frontend.parse_pieces import fold
+from mzsql.frontend.parse.pieces import fold
 from mzsql.frontend.scope import Scope, ScopeItem
 from mzsql.repr import types as t
 from mzsql.repr.errors import InvalidParameter, SqlError, UndefinedFunction

@@ -16,7 +16,7 @@ from mzsql.expr.scalar import Literal, LiteralError
 from mzsql.frontend import aggregates, hir, qualified
 from mzsql.frontend.coerce import Typed, call, cast, operator_call, settle, unify
 from mzsql.frontend.nodes import function_name, position_of
-from mzsql.frontend.parse_pieces import fold
+from mzsql.frontend.parse.pieces import fold
 from mzsql.frontend.window_frames import plan_frame
 from mzsql.repr import types as t
 from mzsql.repr.errors import (

@@ -9,7 +9,7 @@ from test_frontend_fuzz import SCHEMA, survive
 import mzsql
 from mzsql.frontend.grammar.dialect import Parser
 from mzsql.frontend.grammar.tokens import tokenize
-from mzsql.frontend.parse import parse_statements
+from mzsql.frontend.parse.parse import parse_statements
 from mzsql.repr.errors import SqlSyntaxError
 
 #: One text for each grammar of its own.

@@ -25,7 +25,7 @@ from mzsql.frontend import catalog_plans as cp
 from mzsql.frontend import parse_statements, plan_statement
 from mzsql.frontend import plans as p
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS, FullName
-from mzsql.frontend.parse_privileges import PRIVILEGES
+from mzsql.frontend.parse.privileges import PRIVILEGES
 from mzsql.repr.errors import (
     DependentObjects,
     DuplicateObject,

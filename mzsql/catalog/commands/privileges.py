@@ -27,7 +27,7 @@ from mzsql.catalog.objects import (
     number,
 )
 from mzsql.catalog.state import CatalogState, applied
-from mzsql.frontend.parse_privileges import PRIVILEGES
+from mzsql.frontend.parse.privileges import PRIVILEGES
 from mzsql.frontend.plan_privileges import GRANTABLE
 
 #: The id that stands for everybody.

@@ -142,7 +142,7 @@ def _shortened(text: str) -> str:
 
 
 class Parser(QueryGrammar, ClauseGrammar, ContainerGrammar, ScalarGrammar, TypeGrammar):
-    """The parser of queries and expressions; statements are in `mzsql.frontend.parse`."""
+    """The parser of queries and expressions; statements are in `mzsql.frontend.parse.parse`."""
 
     # No call is rewritten: the table of functions decides what a name means.
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}

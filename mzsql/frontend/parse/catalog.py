@@ -7,7 +7,7 @@ from sqlglot.tokenizer_core import TokenType
 from mzsql.frontend import catalog_statements as cs
 from mzsql.frontend import statements as st
 from mzsql.frontend.catalog import PartialName
-from mzsql.frontend.parse_privileges import PrivilegeParser
+from mzsql.frontend.parse.privileges import PrivilegeParser
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
 #: Options of clusters, and of their replicas; values of the latter three pieces are checked when they are planned.

@@ -6,7 +6,7 @@ from sqlglot import expressions as exp
 from sqlglot.tokenizer_core import TokenType
 
 from mzsql.frontend import statements as st
-from mzsql.frontend.parse_session import SessionParser
+from mzsql.frontend.parse.session import SessionParser
 from mzsql.repr.booleans import boolean_of
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 

@@ -16,9 +16,9 @@ from sqlglot.tokenizer_core import Token, TokenType
 from mzsql.frontend import statements as st
 from mzsql.frontend.grammar.dialect import Dialect, SyntaxProblem, describe
 from mzsql.frontend.grammar.tokens import tokenize
-from mzsql.frontend.parse_cursors import CursorParser
-from mzsql.frontend.parse_dml import WritingParser
-from mzsql.frontend.parse_pieces import QUERY_STARTS
+from mzsql.frontend.parse.cursors import CursorParser
+from mzsql.frontend.parse.dml import WritingParser
+from mzsql.frontend.parse.pieces import QUERY_STARTS
 from mzsql.repr.depth import deep
 from mzsql.repr.errors import SqlError, SqlSyntaxError, Unsupported
 from mzsql.repr.garbage import undisturbed

@@ -6,7 +6,7 @@ from sqlglot import expressions as exp
 from sqlglot.tokenizer_core import TokenType
 
 from mzsql.frontend import statements as st
-from mzsql.frontend.parse_pieces import QUERY_STARTS, Pieces
+from mzsql.frontend.parse.pieces import QUERY_STARTS, Pieces
 from mzsql.repr.errors import SqlSyntaxError
 
 

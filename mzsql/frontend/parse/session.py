@@ -7,8 +7,8 @@ from sqlglot.tokenizer_core import TokenType
 
 from mzsql.frontend import catalog_statements as cs
 from mzsql.frontend import statements as st
-from mzsql.frontend.parse_ddl import DefinitionParser
-from mzsql.frontend.parse_pieces import FOREIGN_KINDS, OBJECT_KINDS
+from mzsql.frontend.parse.ddl import DefinitionParser
+from mzsql.frontend.parse.pieces import FOREIGN_KINDS, OBJECT_KINDS
 from mzsql.frontend.shown import show_table
 from mzsql.repr.booleans import boolean_of
 from mzsql.repr.errors import SqlSyntaxError, Unsupported

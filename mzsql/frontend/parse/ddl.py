@@ -6,8 +6,8 @@ from sqlglot import expressions as exp
 from sqlglot.tokenizer_core import TokenType
 
 from mzsql.frontend import statements as st
-from mzsql.frontend.parse_catalog import CatalogParser
-from mzsql.frontend.parse_pieces import FOREIGN_KINDS, OBJECT_KINDS
+from mzsql.frontend.parse.catalog import CatalogParser
+from mzsql.frontend.parse.pieces import FOREIGN_KINDS, OBJECT_KINDS
 from mzsql.frontend.retention import OPTION, retained_ms
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 

@@ -8,7 +8,7 @@ from sqlglot.tokenizer_core import TokenType
 from mzsql.frontend import catalog_statements as cs
 from mzsql.frontend import statements as st
 from mzsql.frontend.catalog import PartialName
-from mzsql.frontend.parse_pieces import Pieces
+from mzsql.frontend.parse.pieces import Pieces
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
 #: Privileges and the letters that they are written with, in the order of an ACL.
