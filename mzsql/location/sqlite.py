@@ -7,10 +7,12 @@ wait for the lock: for half a second in Consensus, whose callers try again until
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import SplitResult
 
@@ -27,7 +29,7 @@ _CONSENSUS_BUSY_SECONDS = 0.5
 _ORACLE_BUSY_SECONDS = 60.0
 """The same for the oracle, whose callers do not try again."""
 _POLL_SECONDS = 0.004
-"""Between looks for commits of other processes, where the system does not tell of writes to the database."""
+"""Between looks for commits of other processes, where the system does not tell of writes to the database, or this process writes too."""
 _WATCHED_SECONDS = 0.1
 """The same where it does: it might miss one."""
 _LIVELY_PAUSE = 0.001
@@ -52,7 +54,10 @@ class SqliteConsensus:
 
     def __init__(self, path: str | Path) -> None:
         self._changed = threading.Condition()
-        self._changes = 0
+        # How many wait for each key, and how far it is known to be; both only of keys that somebody waits for.
+        self._waited: Counter[str] = Counter()
+        self._heads: dict[str, int] = {}
+        self._wrote_at = float("-inf")
         self._polling = False
         self._watch: Watch | None = None
         self._closed = False
@@ -74,6 +79,7 @@ class SqliteConsensus:
     def _renew(self) -> None:
         """Depend on nothing of the parent's; closing the watch here leaves its own alone."""
         self._changed = threading.Condition()
+        self._waited, self._heads = Counter(), {}
         self._polling = False
         watch, self._watch = self._watch, None
         if watch is not None:
@@ -103,11 +109,18 @@ class SqliteConsensus:
         )
         if changed != 1:
             return False
+        self._wrote_at = time.monotonic()
         with self._changed:
-            self._changes += 1
-            self._changed.notify_all()
-            if self._watch is not None:
+            if self._note(key, new.seqno) and self._watch is not None:
                 self._watch.wake()
+        return True
+
+    def _note(self, key: str, head: int) -> bool:
+        """Wake those who wait for a key; whether anybody does. The lock is held."""
+        if key not in self._waited:
+            return False
+        self._heads[key] = max(head, self._heads.get(key, head))
+        self._changed.notify_all()
         return True
 
     def scan(self, key: str, from_seqno: int, limit: int) -> list[Versioned]:
@@ -143,71 +156,103 @@ class SqliteConsensus:
     def wait(self, key: str, after_seqno: int, timeout: float) -> bool:
         """Block until there is an entry beyond ``after_seqno``: at once when this handle writes it, else within some milliseconds.
 
-        Of all threads that wait one looks for commits of other processes, for all of them.
+        Of all threads that wait one looks for commits of other processes, for all of them; no other one does anything for commits to keys
+        that it does not wait for.
         """
         end = time.monotonic() + timeout
-        with self._database.guard("wait"), self._database.lend() as connection:
-            while True:
-                seen = self._changes
-                version = _data_version(connection)
-                row = connection.execute(
-                    "SELECT max(sequence_number) FROM consensus WHERE shard = ?", (key,)
-                ).fetchone()
-                if row[0] is not None and row[0] > after_seqno:
-                    return True
-                if not self._sleep_until_change(connection, seen, version, end):
-                    return False
+        with (
+            self._database.guard("wait"),
+            self._database.lend() as connection,
+            self._waiting(key),
+        ):
+            version = _data_version(connection)
+            self._look(connection, [key])
+            return self._sleep_until(connection, version, key, after_seqno, end)
 
-    def _sleep_until_change(
-        self, connection: sqlite3.Connection, seen: int, version: int, end: float
+    @contextlib.contextmanager
+    def _waiting(self, key: str) -> Iterator[None]:
+        with self._changed:
+            changed, waited, heads = self._changed, self._waited, self._heads
+            waited[key] += 1
+        try:
+            yield
+        finally:
+            with changed:
+                waited[key] -= 1
+                if not waited[key]:
+                    del waited[key]
+                    heads.pop(key, None)
+
+    def _look(self, connection: sqlite3.Connection, keys: Sequence[str]) -> None:
+        """Learn how far keys are."""
+        rows = connection.execute(
+            "SELECT shard, max(sequence_number) FROM consensus"
+            f" WHERE shard IN ({', '.join('?' * len(keys))}) GROUP BY shard",
+            keys,
+        ).fetchall()
+        with self._changed:
+            for key, head in rows:
+                if head != self._heads.get(key):
+                    self._note(key, head)
+
+    def _sleep_until(
+        self, connection: sqlite3.Connection, version: int, key: str, after: int, end: float
     ) -> bool:
-        """Whether something may have changed before ``end``, since there were ``seen`` changes and the connection saw ``version``."""
-        while True:
-            with self._changed:
-                self._changed.wait_for(
-                    lambda: self._changes != seen or not self._polling or self._database.forking,
-                    timeout=max(0.0, end - time.monotonic()),
-                )
-                if self._changes != seen:
-                    return True
-                if self._polling or self._database.forking:
-                    return False
-                self._polling = True
-            try:
-                return self._poll(connection, seen, version, end)
-            finally:
-                with self._changed:
-                    self._polling = False
-                    self._changed.notify_all()
-                    if self._closed:
-                        self._unwatch()
+        """Whether a key is beyond ``after`` before ``end``; what was committed since the connection saw ``version`` was not looked at."""
 
-    def _poll(self, connection: sqlite3.Connection, seen: int, version: int, end: float) -> bool:
-        """As `_sleep_until_change`, for the one thread that looks."""
+        def beyond() -> bool:
+            head = self._heads.get(key)
+            return head is not None and head > after
+
+        with self._changed:
+            self._changed.wait_for(
+                lambda: beyond() or not self._polling or self._database.forking,
+                timeout=max(0.0, end - time.monotonic()),
+            )
+            if beyond():
+                return True
+            if self._polling or self._database.forking:
+                return False
+            self._polling = True
+        try:
+            return self._poll(connection, version, beyond, end)
+        finally:
+            with self._changed:
+                self._polling = False
+                self._changed.notify_all()
+                if self._closed:
+                    self._unwatch()
+
+    def _poll(
+        self, connection: sqlite3.Connection, version: int, done: Callable[[], bool], end: float
+    ) -> bool:
+        """As `_sleep_until`, for the one thread that looks."""
         watch = self._watched()
         # A write may have been seen to before the wait began, and its commit be under way.
         lively_until = time.monotonic() + _LIVELY_SECONDS
-        while True:
-            if self._changes != seen:
-                return True
-            if _data_version(connection) != version:
+        while not done():
+            found = _data_version(connection)
+            if found != version:
+                version = found
                 with self._changed:
-                    self._changes += 1
-                    self._changed.notify_all()
-                return True
+                    keys = list(self._waited)
+                self._look(connection, keys)
+                continue
             now = time.monotonic()
             if now >= end or self._closed or self._database.forking:
                 return False
-            if watch is None:
+            if watch is None or now - self._wrote_at < _LIVELY_SECONDS:
+                # What is written now is mostly this process's own, of which those who wait for it are told.
                 with self._changed:
                     self._changed.wait_for(
-                        lambda: self._changes != seen or self._database.forking,
+                        lambda: done() or self._closed or self._database.forking,
                         timeout=min(_POLL_SECONDS, end - now),
                     )
                 continue
             # What was written is seen before it is committed, which takes an fsync: look for it a while.
             if watch.wait(min(_pause(now - lively_until), end - now)):
                 lively_until = time.monotonic() + _LIVELY_SECONDS
+        return True
 
     def _watched(self) -> Watch | None:
         """The watch of the database's directory; it is kept, as the kernel takes long to close one."""
