@@ -34,7 +34,7 @@ from pyspark.sql.types import StructType
 
 from mzsql.location import Blob, UsageError, open_blob, shown_url
 from mzsql.location.profiles import nameable, resolved
-from mzsql.persist import PartRef
+from mzsql.persist import WORKER_COLUMN, PartRef
 from mzsql.persist.pushdown import Filters
 from mzsql.persist.shares import PartsShare, shares_of
 from mzsql.repr.errors import InternalError
@@ -43,9 +43,6 @@ from mzsql.repr.frontier import Frontier, Timestamp
 #: The formats' names; nobody but mzsql uses them.
 READ_FORMAT = "mzsql_parts"
 WRITE_FORMAT = "mzsql_objects"
-
-#: The column, and so the folder, that says whose rows a file of a keyed shard holds.
-WORKER_COLUMN = "mz_worker"
 
 #: Rows of an Arrow batch handed to Spark.
 BATCH_ROWS = 65_536

@@ -9,6 +9,7 @@ from __future__ import annotations
 from mzsql.persist.batch import (
     DIFF_COLUMN,
     TIME_COLUMN,
+    WORKER_COLUMN,
     Batch,
     BlobPart,
     InlinePart,
@@ -49,6 +50,7 @@ from mzsql.persist.write import WriteHandle
 __all__ = [
     "DIFF_COLUMN",
     "TIME_COLUMN",
+    "WORKER_COLUMN",
     "Batch",
     "BlobCache",
     "BlobPart",

@@ -17,6 +17,7 @@ from mzsql.persist.errors import CorruptPart
 from mzsql.repr.frontier import Frontier, Timestamp, less_equal
 
 TIME_COLUMN = "mz_time"
+WORKER_COLUMN = "mz_worker"
 DIFF_COLUMN = "mz_diff"
 
 Stat: TypeAlias = int | float | str | bool | None

@@ -5,15 +5,16 @@ Promise: what fails leaves no object behind. Memory is bounded by the size of a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from mzsql.persist.batch import Batch, BlobPart, InlinePart, Part, first_time
+from mzsql.persist.batch import WORKER_COLUMN, Batch, BlobPart, InlinePart, Part, first_time
 from mzsql.persist.clock import Deadline
 from mzsql.persist.columns import normalize
-from mzsql.persist.errors import DuplicatePart, InvalidBounds
+from mzsql.persist.errors import DuplicatePart, InvalidBounds, SchemaMismatch
 from mzsql.persist.fetch import between
 from mzsql.persist.opened import Opened
 from mzsql.persist.parts import PartWriter, Updates, discard_objects, tables
@@ -45,24 +46,84 @@ class BatchBuilder:
             SchemaMismatch, InvalidBounds: they do not fit; nothing stays in Blob.
             LocationError: not written within the deadline.
         """
+        return self._build(tuple(updates), self._in_turn(updates), lower, upper, deadline)
+
+    def build_split(
+        self,
+        updates: Updates,
+        workers: int,
+        lower: Timestamp,
+        upper: Frontier,
+        deadline: Deadline,
+    ) -> Batch:
+        """As `build`, of updates of so many workers in any order, each with its own in `WORKER_COLUMN`.
+
+        Up to a part of each worker is in memory.
+
+        Raises:
+            SchemaMismatch: an update has none of the workers.
+        """
+        return self._build(range(workers), self._split(updates, workers), lower, upper, deadline)
+
+    @property
+    def _piece_bytes(self) -> int:
+        return self._context.settings.part_bytes // _PIECES_A_PART
+
+    def _in_turn(
+        self, updates: Mapping[int | None, Updates]
+    ) -> Iterator[tuple[int | None, pa.Table | None]]:
+        for worker, of_worker in updates.items():
+            for table in tables(of_worker, self._piece_bytes):
+                yield worker, table
+            yield worker, None
+
+    def _split(self, updates: Updates, workers: int) -> Iterator[tuple[int, pa.Table]]:
+        shard = f"shard {self._opened.shard_id}"
+        for table in tables(updates, self._piece_bytes):
+            if WORKER_COLUMN not in table.column_names:
+                raise SchemaMismatch(f"{shard}: the updates have no column {WORKER_COLUMN}")
+            numbers = table.column(WORKER_COLUMN)
+            if not pa.types.is_integer(numbers.type):
+                raise SchemaMismatch(f"{shard}: workers are integers, not {numbers.type}")
+            rows = table.drop_columns([WORKER_COLUMN])
+            left = table.num_rows
+            for worker in range(workers):
+                of_worker = rows.filter(pc.equal(numbers, worker))
+                left -= of_worker.num_rows
+                yield worker, of_worker
+            if left:
+                raise SchemaMismatch(
+                    f"{shard}: {left} updates are of none of its {workers} workers"
+                )
+
+    def _build(
+        self,
+        workers: Sequence[int | None],
+        inputs: Iterable[tuple[int | None, pa.Table | None]],
+        lower: Timestamp,
+        upper: Frontier,
+        deadline: Deadline,
+    ) -> Batch:
+        """A batch of pieces, each of a worker; None once the worker has no more."""
         if not is_timestamp(lower) or not (upper is None or is_timestamp(upper)):
             raise InvalidBounds(f"not bounds of a batch: {lower!r}, {upper!r}")
         if less_than(upper, lower):
             raise InvalidBounds(f"the upper {show(upper)} of a batch is below its lower [{lower}]")
-        settings = self._context.settings
-        inline_bytes = settings.inline_bytes // max(1, len(updates))
+        inline_bytes = self._context.settings.inline_bytes // max(1, len(workers))
         uploads = Uploads(self._context)
-        writers: list[PartWriter] = []
+        writers = {worker: self._part_writer(worker, deadline, uploads) for worker in workers}
         try:
-            for worker, of_worker in updates.items():
-                writer = self._part_writer(worker, deadline, uploads)
-                writers.append(writer)
-                for table in tables(of_worker, settings.part_bytes // _PIECES_A_PART):
-                    writer.add(normalize(table, self._opened.schema, lower, upper))
+            for worker, table in inputs:
+                if table is None:
+                    writers[worker].end(inline_bytes=inline_bytes)
+                else:
+                    writers[worker].add(normalize(table, self._opened.schema, lower, upper))
+            for writer in writers.values():
+                # of all, before any is waited for
                 writer.end(inline_bytes=inline_bytes)
-            parts = [part for writer in writers for part in writer.finish()]
+            parts = [part for writer in writers.values() for part in writer.finish()]
         except BaseException:
-            for writer in writers:
+            for writer in writers.values():
                 writer.abandon()
             raise
         finally:
