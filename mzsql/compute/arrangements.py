@@ -33,7 +33,6 @@ from pyspark.sql import functions as F  # noqa: N812
 from sqlglot import expressions as exp
 
 from mzsql.compute.driver import Driver
-from mzsql.compute.executors import WORKER_COLUMN
 from mzsql.compute.hot import Hot
 from mzsql.compute.protocols import ArrangementRegistry, ComputeSettings
 from mzsql.compute.relations import PUSHED_RANGES, KeyRange, collectable_rows, parts_frame
@@ -43,6 +42,7 @@ from mzsql.expr.engines import scratch_directory, to_sql
 from mzsql.expr.functions.table import Engine, Sql
 from mzsql.persist import (
     DIFF_COLUMN,
+    WORKER_COLUMN,
     Batch,
     KeySpec,
     PartRef,
@@ -496,6 +496,7 @@ class Arrangements:
         self._lock = threading.RLock()
         self._users: dict[str, int] = {}  # by shard
         self._hot: dict[str, Hot] = {}  # by shard
+        self._reserved: set[str] = set()  # shards that nobody has opened yet
 
     def _name(self, desc: ArrangementDesc) -> str:
         return f"{desc.fingerprint}/{self._settings.workers}/{self._settings.build}"
@@ -514,26 +515,49 @@ class Arrangements:
             try:
                 return self._open(desc, shard)
             except ShardFinalized:
-                self._registry.remove(self._replica, name)
+                self._registry.update(self._replica, {name: None})
                 return None
 
-    def begin(self, desc: ArrangementDesc) -> Arrangement:
-        """Open a new shard, to be filled and then published."""
-        shard = self._persist.new_shard_id()
+    def reserve(self, count: int) -> list[str]:
+        """So many ids of shards to be, remembered: what they become is found and removed should this process die before they have names."""
+        shards = [self._persist.new_shard_id() for _ in range(count)]
         with self._lock:
-            self._registry.put(self._replica, _FILLING + shard, shard)
-            return self._open(desc, shard)
+            self._reserved.update(shards)
+            self._registry.update(self._replica, {_FILLING + shard: shard for shard in shards})
+        return shards
 
-    def publish(self, arrangement: Arrangement, as_of: Timestamp) -> None:
-        """Let others find an arrangement that was filled at `as_of`, instead of the one they found before, if any."""
-        arrangement.hold(as_of)
-        name = self._name(arrangement.desc)
+    def give_back(self, shards: Sequence[str]) -> None:
+        """Forget ids that were reserved and not begun."""
         with self._lock:
-            before = self._registry.arrangement_shard(self._replica, name)
-            self._registry.put(self._replica, name, arrangement.shard_id)
-            self._registry.remove(self._replica, _FILLING + arrangement.shard_id)
-            if before is not None and before != arrangement.shard_id and before not in self._users:
-                self._end(before)
+            left = self._reserved.intersection(shards)
+            if left:
+                self._registry.update(self._replica, dict.fromkeys(_FILLING + one for one in left))
+                self._reserved -= left
+
+    def begin(self, desc: ArrangementDesc, shard: str) -> Arrangement:
+        """Open a new shard, of an id that was reserved, to be filled and then published."""
+        with self._lock:
+            arrangement = self._open(desc, shard)
+            self._reserved.discard(shard)
+            return arrangement
+
+    def publish(self, arrangements: Sequence[Arrangement], as_of: Timestamp) -> None:
+        """Let others find arrangements that were filled at `as_of`, instead of those they found before, if any."""
+        for one in arrangements:
+            one.hold(as_of)
+        with self._lock:
+            names = {self._name(one.desc): one.shard_id for one in arrangements}
+            before = {
+                shard
+                for name in names
+                if (shard := self._registry.arrangement_shard(self._replica, name)) is not None
+            }
+            unnamed: dict[str, str | None] = dict.fromkeys(
+                _FILLING + shard for shard in names.values()
+            )
+            self._registry.update(self._replica, {**names, **unnamed})
+            for shard in before.difference(names.values(), self._users):
+                self._end(shard)
 
     def release(self, arrangement: Arrangement, *, retire: bool) -> None:
         """Close a dataflow's handles. With `retire` the shard goes when nobody else uses it; one without a name goes anyway."""
@@ -553,7 +577,7 @@ class Arrangements:
         retired = 0
         with self._lock:
             for name, shard in self._registry.entries(self._replica).items():
-                if shard not in self._users:
+                if shard not in self._users and shard not in self._reserved:
                     self._end(shard, name)
                     retired += 1
         return retired
@@ -565,12 +589,10 @@ class Arrangements:
         exists = self._persist.exists(shard, timeout=timeout)
         # End it first: a name that leads to a shard that is to end is forgotten, a shard without a name would stay for ever.
         if exists and self._persist.retire(shard, timeout=timeout):
-            self._registry.put(self._replica, left, shard)
-            if name is not None and name != left:
-                self._registry.remove(self._replica, name)
+            forgotten = {} if name is None else {name: None}
+            self._registry.update(self._replica, {**forgotten, left: shard})
             return
-        for one in {left, name or left}:
-            self._registry.remove(self._replica, one)
+        self._registry.update(self._replica, dict.fromkeys({left, name or left}))
 
     def _open(self, desc: ArrangementDesc, shard: str) -> Arrangement:
         handles = self._persist.open_shard(

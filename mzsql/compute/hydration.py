@@ -22,7 +22,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from mzsql.compute.arrangements import Arrangement, Arrangements
+from mzsql.compute.arrangements import Arrangement, ArrangementDesc, Arrangements
 from mzsql.compute.dataflow import Dataflow, arrangement_desc
 from mzsql.compute.jobs import cancelled_when, named_jobs
 from mzsql.compute.protocols import (
@@ -181,6 +181,10 @@ class Hydration:
         self._jobs = 0
         #: error rows of the stages before the export's: (mz_error, mz_diff), or a folder of them when they are many
         self._errors: list[pa.Table | Path] = []
+        #: ids of shards for what is missing; what is filled, and not found by others yet
+        self._reserved: list[str] = []
+        self._filled: list[Arrangement] = []
+        self._published_at = 0.0
 
     def needed(self) -> bool:
         """Whether anything is to be filled."""
@@ -196,7 +200,10 @@ class Hydration:
         dataflow = self._dataflow
         started = time.monotonic()
         missing = frozenset(desc.name for desc in dataflow.missing)
-        with tempfile.TemporaryDirectory(prefix="mzsql-hydration-") as scratch:
+        with (
+            tempfile.TemporaryDirectory(prefix="mzsql-hydration-") as scratch,
+            self._publishing(),
+        ):
             for stage in dataflow.rendered.hydration(Engine.SPARK, dataflow.as_of):
                 if self._stopped():
                     break
@@ -242,22 +249,60 @@ class Hydration:
             self._only_errors(stage, scratch)
 
     def _fill_arrangement(self, stage: HydrationStage, name: str, scratch: Path) -> None:
-        dataflow, as_of = self._dataflow, self._dataflow.as_of
+        dataflow = self._dataflow
         (spec,) = (one for one in dataflow.rendered.arrangements if one.name == name)
-        arrangement = self._arrangements.begin(arrangement_desc(spec))
+        arrangement = self._begin(arrangement_desc(spec))
         try:
             self._write(stage, arrangement, 0, scratch, corrected=None)
-            self._arrangements.publish(arrangement, as_of)
         except BaseException:
             self._arrangements.release(arrangement, retire=True)
             raise
+        self._filled.append(arrangement)
         order = [one.name for one in dataflow.rendered.arrangements]
         filled = {**dataflow.arrangements, name: arrangement}
         dataflow.arrangements = {one: filled[one] for one in order if one in filled}
         dataflow.missing = [desc for desc in dataflow.missing if desc.name != name]
+        if time.monotonic() - self._published_at >= self._settings.publish_seconds:
+            self._publish()
+
+    def _begin(self, desc: ArrangementDesc) -> Arrangement:
+        """A new shard, of those that were reserved all at once."""
+        if not self._reserved:
+            export = self._dataflow.output_desc is not None and self._export_needed()
+            self._reserved = self._arrangements.reserve(len(self._dataflow.missing) + export)
+        return self._arrangements.begin(desc, self._reserved.pop())
+
+    @contextlib.contextmanager
+    def _publishing(self) -> Iterator[None]:
+        """However the stages end, what they have filled is there for the next attempt."""
+        self._published_at = time.monotonic()
+        try:
+            yield
+        finally:
+            try:
+                self._publish()
+            finally:
+                self._arrangements.give_back(self._reserved)
+
+    def _publish(self) -> None:
+        """Give what was filled its names. What cannot be given them is not filled."""
+        filled, self._filled = self._filled, []
+        try:
+            if filled:
+                self._arrangements.publish(filled, self._dataflow.as_of)
+        except BaseException:
+            dataflow = self._dataflow
+            for one in filled:
+                del dataflow.arrangements[one.desc.name]
+                dataflow.missing.append(one.desc)
+            for one in filled:
+                self._arrangements.release(one, retire=True)
+            raise
+        self._published_at = time.monotonic()
 
     def _fill_export(self, stage: HydrationStage, scratch: Path) -> None:
         dataflow = self._dataflow
+        self._publish()
         if dataflow.output_desc is None:
             output = dataflow.output
             assert output is not None
@@ -267,10 +312,10 @@ class Hydration:
             self._write(stage, output, upper, scratch, corrected=output.shard_id if upper else None)
             return
         old = dataflow.output
-        index = self._arrangements.begin(dataflow.output_desc)
+        index = self._begin(dataflow.output_desc)
         try:
             self._write(stage, index, 0, scratch, corrected=None)
-            self._arrangements.publish(index, dataflow.as_of)
+            self._arrangements.publish([index], dataflow.as_of)
         except BaseException:
             self._arrangements.release(index, retire=True)
             raise

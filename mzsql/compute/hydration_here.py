@@ -28,7 +28,7 @@ from mzsql.compute.target import Target, with_time
 from mzsql.compute.transient import load
 from mzsql.expr.engines import WIDE_SETTINGS, is_wide, locked_connection, to_sql
 from mzsql.expr.functions.table import Engine
-from mzsql.persist import DIFF_COLUMN, TIME_COLUMN, Batch
+from mzsql.persist import DIFF_COLUMN, TIME_COLUMN, WORKER_COLUMN, Batch
 from mzsql.render.rendered import HydrationStage
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Timestamp
@@ -45,6 +45,7 @@ class HydrationHere(Hydration):
     _duck: duckdb.DuckDBPyConnection
     _used: frozenset[str]
     _texts: Mapping[int, str]
+    _last_use: Mapping[str, int]
 
     def run(self) -> RefreshStats:
         """Run the stages that are not there yet; ends early, with nothing lost, once it is not wanted any more."""
@@ -84,32 +85,40 @@ class HydrationHere(Hydration):
         scratch: Path,
     ) -> None:
         self._texts = texts
-        with cancelled_when(self._stopped, JobCount(self._duck.interrupt)):
+        self._last_use = {name: id(stage) for stage in stages for name in stage.reads}
+        with (
+            self._publishing(),
+            cancelled_when(self._stopped, JobCount(self._duck.interrupt)),
+        ):
             for stage in stages:
                 if self._stopped():
                     return
                 try:
                     self._fill(stage, missing, scratch)
-                except duckdb.InterruptException as error:
+                except Exception as error:
                     if not self._stopped():
                         raise
+                    # most likely because its statement was interrupted
                     _LOG.info("the hydration of %s was given up: %s", self._dataflow.gid, error)
                     return
 
-    def _compute(self, stage: HydrationStage) -> None:
-        """Make the table "stage" of a stage's result, and remember its errors for the export."""
-        for name in stage.reads:
-            self._load(name)
-        self._duck.execute(f"CREATE OR REPLACE TABLE stage AS {self._texts[id(stage)]}")
-        if stage.target is not None and stage.has_errors:
-            self._duck.execute(
-                "INSERT INTO mz_errors SELECT mz_error, CAST(sum(mz_diff) AS BIGINT) FROM stage"
-                " WHERE mz_error IS NOT NULL GROUP BY mz_error"
-            )
-
     def _only_errors(self, stage: HydrationStage, scratch: Path) -> None:
         del scratch
-        self._compute(stage)
+        self._load_all(stage)
+        self._with_errors_kept(stage)
+        self._forget(stage)
+
+    def _load_all(self, stage: HydrationStage) -> None:
+        for name in stage.reads:
+            self._load(name)
+
+    def _with_errors_kept(self, stage: HydrationStage) -> None:
+        """Make the table "stage" of a stage's result, and remember its errors for the export."""
+        self._duck.execute(f"CREATE OR REPLACE TABLE stage AS {self._texts[id(stage)]}")
+        self._duck.execute(
+            "INSERT INTO mz_errors SELECT mz_error, CAST(sum(mz_diff) AS BIGINT) FROM stage"
+            " WHERE mz_error IS NOT NULL GROUP BY mz_error"
+        )
 
     def _write(
         self,
@@ -121,32 +130,50 @@ class HydrationHere(Hydration):
         corrected: str | None,
     ) -> None:
         del scratch
-        self._compute(stage)
-        end = self._dataflow.as_of + 1
-        names = [name for name in target.schema.names if name != "mz_error"]
-        listed = "".join(f'"{name}", ' for name in names)
-        if stage.target is None:
-            nulls = "".join(f'NULL AS "{name}", ' for name in names)
-            rows = (
-                f"SELECT {listed}mz_error, mz_diff FROM stage"
-                f" UNION ALL SELECT {nulls}mz_error, mz_diff FROM mz_errors"
-            )
-            if "mz_error" not in target.schema.names:
-                rows = f"SELECT {listed}mz_diff FROM stage"
-        else:
-            rows = f"SELECT {listed}mz_diff FROM stage WHERE mz_error IS NULL"
+        self._load_all(stage)
+        rows = self._rows_of(stage, target)
         if corrected is not None:
             rows = self._corrected(rows, target, upper)
-        batch = self._batch(rows, target, upper, end)
-        _, written = target.adopt_batch(batch, end, exact=True)
+        end = self._dataflow.as_of + 1
+        _, written = target.adopt_batch(self._batch(rows, target, upper, end), end, exact=True)
         if stage.target is None:
             self._rows_out = written
-        else:
-            self._duck.execute(
-                f'CREATE OR REPLACE TABLE "{stage.target}" AS'
-                f" SELECT {listed}CAST({self._dataflow.as_of} AS BIGINT) AS mz_time, mz_diff"
-                " FROM stage WHERE mz_error IS NULL"
+        self._forget(stage)
+
+    def _rows_of(self, stage: HydrationStage, target: Target) -> str:
+        """The query for what a stage makes; computed by it, or before it where others read it too."""
+        text = self._texts[id(stage)]
+        listed = "".join(f'"{name}", ' for name in target.schema.names if name != "mz_error")
+        if stage.target is None:
+            if "mz_error" not in target.schema.names:
+                return f"SELECT {listed}mz_diff FROM ({text})"
+            nulls = "".join(
+                f'NULL AS "{name}", ' for name in target.schema.names if name != "mz_error"
             )
+            return (
+                f"SELECT {listed}mz_error, mz_diff FROM ({text})"
+                f" UNION ALL SELECT {nulls}mz_error, mz_diff FROM mz_errors"
+            )
+        if stage.has_errors:
+            self._with_errors_kept(stage)
+            text = "SELECT * FROM stage WHERE mz_error IS NULL"
+        if stage.target not in self._last_use:
+            return f"SELECT {listed}mz_diff FROM ({text})"
+        self._duck.execute(
+            f'CREATE OR REPLACE TABLE "{stage.target}" AS'
+            f" SELECT {listed}CAST({self._dataflow.as_of} AS BIGINT) AS mz_time, mz_diff FROM ({text})"
+        )
+        self._registered.add(stage.target)
+        return f'SELECT {listed}mz_diff FROM "{stage.target}"'
+
+    def _forget(self, stage: HydrationStage) -> None:
+        """Drop what no later stage reads."""
+        if stage.has_errors:
+            self._duck.execute("DROP TABLE IF EXISTS stage")
+        for name in stage.reads:
+            if self._last_use[name] == id(stage):
+                self._duck.execute(f'DROP TABLE IF EXISTS "{name}"')
+                self._registered.discard(name)
 
     def _corrected(self, rows: str, target: Target, upper: Timestamp) -> str:
         """What must change in a shard that has contents already."""
@@ -168,34 +195,25 @@ class HydrationHere(Hydration):
         full = with_time(target.schema)
         diff = "CAST(0 AS BIGINT)" if _additive(target) else DIFF_COLUMN
         listed = "".join(f'"{name}", ' for name in target.schema.names)
-        as_of = self._dataflow.as_of
-        text = f"SELECT {listed}CAST({as_of} AS BIGINT) AS {TIME_COLUMN}, {diff} AS {DIFF_COLUMN} FROM ({rows})"
-        with contextlib.ExitStack() as cursors:
+        items = f"{listed}CAST({self._dataflow.as_of} AS BIGINT) AS {TIME_COLUMN}, {diff} AS {DIFF_COLUMN}"
+        if not isinstance(target, Arrangement) or target.workers == 1:
+            made = self._read(f"SELECT {items} FROM ({rows})", full)
+            return target.writer.batch(made, lower=lower, upper=upper)
+        worker = to_sql(target.worker_ast(Engine.DUCKDB), Engine.DUCKDB)
+        text = f"SELECT {items}, CAST({worker} AS INTEGER) AS {WORKER_COLUMN} FROM ({rows})"
+        made = self._read(text, full.append(pa.field(WORKER_COLUMN, pa.int32())))
+        return target.writer.batch_with_workers(made, lower=lower, upper=upper)
 
-            def read(query: str) -> pa.RecordBatchReader:
-                cursor = cursors.enter_context(contextlib.closing(self._duck.cursor()))
-                made = cursor.sql(query).to_arrow_reader(_BATCH_ROWS)
-                return pa.RecordBatchReader.from_batches(full, _cast(made, full))
-
-            if not isinstance(target, Arrangement) or target.workers == 1:
-                return target.writer.batch(read(text), lower=lower, upper=upper)
-            worker = to_sql(target.worker_ast(Engine.DUCKDB), Engine.DUCKDB)
-            readers = {
-                number: read(f"SELECT * FROM ({text}) WHERE {worker} = {number}")
-                for number in range(target.workers)
-            }
-            return target.writer.batch_by_worker(readers, lower=lower, upper=upper)
+    def _read(self, query: str, schema: pa.Schema) -> pa.RecordBatchReader:
+        """A query's result as it comes; until it was read, nothing else runs on the connection."""
+        made = self._duck.sql(query).to_arrow_reader(_BATCH_ROWS)
+        return pa.RecordBatchReader.from_batches(schema, _cast(made, schema))
 
     # --- what is read ---
 
     def _load(self, name: str) -> None:
         """Have a relation of a statement as a table."""
-        if (
-            name in self._registered
-            or self._duck.execute(
-                "SELECT 1 FROM duckdb_tables() WHERE table_name = ?", [name]
-            ).fetchall()
-        ):
+        if name in self._registered:
             return
         as_of, dataflow = self._dataflow.as_of, self._dataflow
         source = next((one for one in dataflow.inputs if f"snap_{one.spec.id}" == name), None)

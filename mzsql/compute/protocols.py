@@ -83,11 +83,8 @@ class ArrangementRegistry(Protocol):
     def arrangement_shard(self, replica: str, fingerprint: str) -> str | None:
         """The shard that was put for the fingerprint, if any."""
 
-    def put(self, replica: str, fingerprint: str, shard_id: str) -> None:
-        """Remember the shard; replaces what was there. Durable on return."""
-
-    def remove(self, replica: str, fingerprint: str) -> None:
-        """Forget it. Idempotent."""
+    def update(self, replica: str, shards: Mapping[str, str | None]) -> None:
+        """Remember the shard of each fingerprint instead of the one before, forget it where it is None; all at once, durable on return."""
 
     def entries(self, replica: str) -> Mapping[str, str]:
         """Every fingerprint of the replica with its shard."""
@@ -220,6 +217,8 @@ class ComputeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds after which a hydration goes on beside those that wait for their turn, instead of before them."""
     most_threads: int = 16
     """The most steps, and the most hydrations, that run at once however long they take."""
+    publish_seconds: float = 1.0
+    """A hydration's arrangements are found by the next attempt, and by others, as soon as this long was spent on filling them."""
     retry_seconds: float = 0.5
     """First pause after a failure; doubles …"""
     retry_max_seconds: float = 30.0

@@ -25,6 +25,8 @@ from mzsql.repr.ids import GlobalId
 
 #: Memory that one such dataflow may hold before DuckDB goes to disk.
 MEMORY_LIMIT = "256MiB"
+#: Rows are handed to DuckDB in pieces of about so many bytes.
+_PIECE_BYTES = 32 << 20
 #: Fewer updates than this in an arrangement are never consolidated.
 _CONSOLIDATE_ROWS = 50_000
 
@@ -50,11 +52,26 @@ def load(
     connection: duckdb.DuckDBPyConnection, name: str, rows: pa.RecordBatchReader | pa.Table
 ) -> None:
     """Make a table of rows, piece by piece; whatever makes them runs outside of DuckDB, so that its errors stay what they are."""
-    with given(connection, "given", rows.schema.empty_table()):
-        connection.execute(f'CREATE TABLE "{name}" AS SELECT * FROM given')
+    made = False
+    for piece in _pieces(rows):
+        statement = f'INSERT INTO "{name}"' if made else f'CREATE TABLE "{name}" AS'
+        with given(connection, "given", piece):
+            connection.execute(f"{statement} SELECT * FROM given")
+        made = True
+
+
+def _pieces(rows: pa.RecordBatchReader | pa.Table) -> Iterator[pa.Table]:
+    """The rows in few pieces of bounded size, each of which costs a statement; one at least."""
+    schema, size, made = rows.schema, 0, False
+    waiting: list[pa.RecordBatch] = []
     for batch in rows.to_batches() if isinstance(rows, pa.Table) else rows:
-        with given(connection, "given", pa.Table.from_batches([batch])):
-            connection.execute(f'INSERT INTO "{name}" SELECT * FROM given')
+        waiting.append(batch)
+        size += batch.nbytes
+        if size >= _PIECE_BYTES:
+            yield pa.Table.from_batches(waiting, schema)
+            waiting, size, made = [], 0, True
+    if waiting or not made:
+        yield pa.Table.from_batches(waiting, schema)
 
 
 class TransientDataflow:

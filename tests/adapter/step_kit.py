@@ -50,7 +50,9 @@ class Stepper:
             )
             target = dataflow.output
             if stage.target is not None:
-                target = self.arrangements.begin(missing[stage.target])
+                target = self.arrangements.begin(
+                    missing[stage.target], *self.arrangements.reserve(1)
+                )
             full = with_time(target.schema)
             at = rows.append_column("mz_time", [[as_of] * rows.num_rows])
             if stage.target is not None:
@@ -58,7 +60,7 @@ class Stepper:
             names = [name for name in full.names if name in at.column_names]
             target.append(at.select(names).cast(full), 0, as_of + 1, exact=True)
             if isinstance(target, Arrangement):
-                self.arrangements.publish(target, as_of)
+                self.arrangements.publish([target], as_of)
                 dataflow.arrangements[stage.target] = target
                 parts = target.parts(as_of)
                 relations[stage.target] = target.rows(rows_at(parts, full, as_of))

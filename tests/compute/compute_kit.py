@@ -161,11 +161,11 @@ class Registry:
     def arrangement_shard(self, replica, fingerprint):
         return self.names.get((replica, fingerprint))
 
-    def put(self, replica, fingerprint, shard_id):
-        self.names[replica, fingerprint] = shard_id
-
-    def remove(self, replica, fingerprint):
-        self.names.pop((replica, fingerprint), None)
+    def update(self, replica, shards):
+        for fingerprint, shard in shards.items():
+            self.names.pop((replica, fingerprint), None)
+            if shard is not None:
+                self.names[replica, fingerprint] = shard
 
     def entries(self, replica):
         return {name: shard for (r, name), shard in self.names.items() if r == replica}

@@ -198,6 +198,28 @@ def test_a_crash_at_any_write_of_a_hydration(world, backends, after):
     controller.close()
 
 
+def test_what_a_hydration_fills_is_named_in_few_changes(world, backends):
+    changes = Changes(25)
+    upper = changes.step(world.storage, size=20)
+    counted: list[dict] = []
+    update = world.registry.update
+
+    def count(replica, shards):
+        counted.append(dict(shards))
+        update(replica, shards)
+
+    world.registry.update = count
+    _, _, controller = process(world, backends, publish_seconds=1e9)
+    install(world, controller, kit.region_totals(), upper - 1, TOTALS)
+    controller.wait_until("u3", upper - 1, 60)
+    # their shards are remembered, then named, all at once
+    reserved, named = counted
+    assert all(name.startswith("filling ") for name in reserved)
+    assert dict.fromkeys(reserved) == {n: s for n, s in named.items() if s is None}
+    assert set(world.registry.entries("r1").values()) == set(reserved.values())
+    controller.close()
+
+
 def test_two_replicas_write_one_view(world, backends):
     changes = Changes(23)
     upper = changes.step(world.storage)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.opening import MANAGED
 from mzsql.catalog.builtin import builtins_by_name
-from mzsql.catalog.change import NOTHING, Change
+from mzsql.catalog.change import Change
 from mzsql.catalog.durable import DurableCatalog
 from mzsql.catalog.state import CatalogState
 from mzsql.compute import ObjectHydrationStatus, OperatorHydrationStatus, StatusRow
@@ -30,19 +30,18 @@ class CatalogArrangements:
         """The shard that was put for the fingerprint, if any."""
         return self._catalog.state.arrangements.get(f"{replica}/{fingerprint}")
 
-    def put(self, replica: str, fingerprint: str, shard_id: str) -> None:
-        """Remember the shard; replaces what was there."""
-        change = Change(arrangements={f"{replica}/{fingerprint}": shard_id})
-        self._catalog.transact(lambda _: (change, None))
-
-    def remove(self, replica: str, fingerprint: str) -> None:
-        """Forget it. Idempotent."""
-        name = f"{replica}/{fingerprint}"
+    def update(self, replica: str, shards: Mapping[str, str | None]) -> None:
+        """Remember the shard of each fingerprint instead of the one before, forget it where it is None, in one change of the catalog."""
 
         def command(state: CatalogState) -> tuple[Change, None]:
+            named = {f"{replica}/{fingerprint}": shard for fingerprint, shard in shards.items()}
             return Change(
-                arrangements={name: None}
-            ) if name in state.arrangements else NOTHING, None
+                arrangements={
+                    name: shard
+                    for name, shard in named.items()
+                    if shard is not None or name in state.arrangements
+                }
+            ), None
 
         self._catalog.transact(command)
 

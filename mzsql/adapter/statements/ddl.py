@@ -305,9 +305,10 @@ class Definitions:
         self._forget_tables([item.shard for item in gone if isinstance(item, Table)])
         # Who still reads what was dropped goes on; its shard ends after them.
         arrangements = CatalogArrangements(self._env.catalog)
-        for shard in [item.shard for item in gone if isinstance(item, Stored)]:
-            if arrangements.arrangement_shard(RETIRED, shard) is None:
-                arrangements.put(RETIRED, shard, shard)
+        shards = [item.shard for item in gone if isinstance(item, Stored)]
+        left = {s: s for s in shards if arrangements.arrangement_shard(RETIRED, s) is None}
+        if left:
+            arrangements.update(RETIRED, left)
         arrangements.retire(self._env.persist)
 
     def _forget_tables(self, shards: list[str]) -> None:
