@@ -238,7 +238,7 @@ def encode_keyed(table: pa.Table, settings: Settings, key: KeySpec) -> bytes:
     with pq.ParquetWriter(
         sink,
         table.schema,
-        compression=settings.compression,
+        compression=settings.keyed_compression,
         write_page_checksum=True,
         max_rows_per_page=settings.page_rows,
         write_page_index=True,

@@ -68,6 +68,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     page_rows: int = 1000
     """Rows in a Parquet page of a keyed shard."""
     compression: str = "zstd"
+    keyed_compression: str = "snappy"
+    """Of the parts of keyed shards, which merges write anew and lookups read: a third of zstd's time for less than twice the bytes."""
     rollup_interval: int = 128
     """The whole state is written to Blob after so many changes."""
     compaction_fanout: int = 4
@@ -96,11 +98,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             check_number(getattr(self, name), f"the setting {name}", least, whole=True)
         for name in ("timeout", "poll_seconds", "poll_max_seconds"):
             check_number(getattr(self, name), f"the setting {name}", 0, whole=False)
-        if self.compression not in _COMPRESSIONS:
-            raise UsageError(
-                f"no such compression: {self.compression!r}",
-                hint=f"It is one of {', '.join(_COMPRESSIONS)}.",
-            )
+        for name in ("compression", "keyed_compression"):
+            if getattr(self, name) not in _COMPRESSIONS:
+                raise UsageError(
+                    f"no such {name}: {getattr(self, name)!r}",
+                    hint=f"It is one of {', '.join(_COMPRESSIONS)}.",
+                )
         if self.maintenance not in get_args(Maintenance):
             raise UsageError(
                 f"no such way of maintenance: {self.maintenance!r}",

@@ -39,6 +39,7 @@ def updates():
         {"timeout": float("nan")},
         {"poll_seconds": -0.1},
         {"compression": "zip"},
+        {"keyed_compression": "zip"},
         {"maintenance": "elsewere"},
     ],
     ids=str,

@@ -16,7 +16,13 @@ from mzsql.repr.errors import SqlError
 PAGE = (Path(__file__).parents[2] / "docs" / "persist.md").read_text()
 
 #: Of the layout of files; their docstrings say what they are for.
-_LAYOUT = {"row_group_rows", "keyed_row_group_rows", "keyed_row_group_rows_least", "compression"}
+_LAYOUT = {
+    "row_group_rows",
+    "keyed_row_group_rows",
+    "keyed_row_group_rows_least",
+    "compression",
+    "keyed_compression",
+}
 
 
 @pytest.mark.parametrize("name", sorted(set(Settings.__struct_fields__) - _LAYOUT))
