@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -17,7 +18,6 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
-from sqlglot import expressions as exp
 
 from mzsql.compute.arrangements import Arrangement
 from mzsql.compute.hydration import Hydration
@@ -34,6 +34,9 @@ from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Timestamp
 
 _LOG = logging.getLogger(__name__)
+
+#: The words of a text, the columns that it reads (c0, c1, …) among them.
+_WORD = re.compile(r"\w+")
 
 #: Rows of a batch on the way from a stage to its shard.
 _BATCH_ROWS = 122_880
@@ -54,9 +57,7 @@ class HydrationHere(Hydration):
         stages = dataflow.rendered.hydration(Engine.DUCKDB, dataflow.as_of)
         texts = {id(stage): to_sql(stage.statement, Engine.DUCKDB) for stage in stages}
         wide = any(is_wide(text) for text in texts.values())
-        self._used = frozenset(
-            column.name for stage in stages for column in stage.statement.find_all(exp.Column)
-        )
+        self._used = frozenset(name for text in texts.values() for name in _WORD.findall(text))
         with tempfile.TemporaryDirectory(prefix="mzsql-hydrate-") as scratch:
             settings = {**(WIDE_SETTINGS if wide else {}), "temp_directory": scratch}
             self._duck = locked_connection(settings=settings)
@@ -231,7 +232,8 @@ class HydrationHere(Hydration):
         def batches() -> Iterator[pa.RecordBatch]:
             for part in parts:
                 table = part.to_arrow(columns=columns).select(full.names).cast(full)
-                table = table.filter(pc.less_equal(table.column(TIME_COLUMN), as_of))
+                if part.time_max > as_of:
+                    table = table.filter(pc.less_equal(table.column(TIME_COLUMN), as_of))
                 if source is not None:
                     yield from table.drop_columns([TIME_COLUMN]).to_batches()
                     continue

@@ -30,7 +30,7 @@ from mzsql.render.naming import Shape, arranged_row, index_form
 from mzsql.render.paths import Layout, Probe, demand, trace_path
 from mzsql.render.recursion import Binding, Loop, consolidated, nothing, strictest
 from mzsql.render.renderer import Renderer
-from mzsql.render.rows import mapped, output_types
+from mzsql.render.rows import can_fail, mapped, output_types
 from mzsql.render.statement import (
     DIFF,
     ERROR,
@@ -292,9 +292,14 @@ class ContentsRenderer(Renderer):
             query = join(relation, one.full, on, items, engine=self.engine, broadcast=None)
             relation = self.define(node.lir_id, f"j{number}", query)
             bound |= new
-        query, errors = mapped(traced.closure, layout.types, relation, self.engine, carry=self.meta)
-        name = self.define(node.lir_id, "", query)
-        return Collection(name, output_types(traced.closure, layout.types), errors)
+        joined, closure = relation, traced.closure
+        name = self.define(
+            node.lir_id,
+            "",
+            lambda: mapped(closure, layout.types, joined, self.engine, carry=self.meta)[0],
+        )
+        errors = can_fail(closure, layout.types)
+        return Collection(name, output_types(closure, layout.types), errors)
 
     def _linear(self, node: lir.Join, plan: lir.LinearJoin, inputs: list[Collection]) -> Collection:
         stream = inputs[plan.source_relation]

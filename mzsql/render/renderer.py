@@ -32,11 +32,12 @@ from mzsql.render.collection import (
     within,
 )
 from mzsql.render.naming import Shape, arranged_row, index_form, over_raw
-from mzsql.render.rows import mapped, output_types
+from mzsql.render.rows import can_fail, mapped, output_types
 from mzsql.render.statement import (
     DIFF,
     ERROR,
     Ast,
+    Query,
     Statement,
     big,
     col,
@@ -166,8 +167,8 @@ class Renderer(ABC):
         """``lir_<id>`` or ``lir_<id>_<suffix>``."""
         return f"lir_{lir_id}_{suffix}" if suffix else f"lir_{lir_id}"
 
-    def define(self, lir_id: int, suffix: str, query: exp.Expression) -> str:
-        """Define a CTE of a node; returns its name."""
+    def define(self, lir_id: int, suffix: str, query: Query) -> str:
+        """Define a CTE of a node; returns its name. What is often not read, as an arrangement below it is, is given as what makes it."""
         return self.out.define(self.name(lir_id, suffix), query)
 
     def columns(self, arity: int, *, errors: bool) -> list[Ast]:
@@ -179,8 +180,11 @@ class Renderer(ABC):
         ]
 
     def _alias(self, lir_id: int, made: Collection) -> str:
-        items = self.columns(len(made.columns), errors=made.errors)
-        return self.define(lir_id, "", select(items, made.relation))
+        return self.define(
+            lir_id,
+            "",
+            lambda: select(self.columns(len(made.columns), errors=made.errors), made.relation),
+        )
 
     def apply(
         self, lir_id: int, suffix: str, mfp: MapFilterProject, below: Collection
@@ -188,20 +192,23 @@ class Renderer(ABC):
         """A collection behind an MFP over its raw rows, as a CTE (none for an inner part that changes nothing)."""
         if suffix and mfp.is_identity:
             return replace(below, arranged={})
-        query, errors = mapped(
+        return Collection(
+            self.define(lir_id, suffix, self._mapped(mfp, below)),
+            output_types(mfp, below.columns),
+            below.errors or can_fail(mfp, below.columns),
+            through_mfp(below.trace, mfp),
+        )
+
+    def _mapped(self, mfp: MapFilterProject, below: Collection) -> Callable[[], exp.Expression]:
+        """What makes the query of an MFP over a collection."""
+        return lambda: mapped(
             mfp,
             below.columns,
             below.relation,
             self.engine,
             carry=self.meta,
             errors_in=below.errors,
-        )
-        return Collection(
-            self.define(lir_id, suffix, query),
-            output_types(mfp, below.columns),
-            errors,
-            through_mfp(below.trace, mfp),
-        )
+        )[0]
 
     def filtered(
         self, node: lir.Plan, suffix: str, mfp: MapFilterProject, below: Collection
@@ -302,18 +309,10 @@ class Renderer(ABC):
         """A source behind the part of the row-wise work that all who read it have in common; state it keeps is its first reader's."""
         if is_temporal(mfp):
             return self.filtered(reader, "i", mfp, made)
-        query, errors = mapped(
-            mfp,
-            made.columns,
-            made.relation,
-            self.engine,
-            carry=self.meta,
-            errors_in=made.errors,
-        )
         return Collection(
-            self.out.define(f"import_{reader.id}", query),
+            self.out.define(f"import_{reader.id}", self._mapped(mfp, made)),
             output_types(mfp, made.columns),
-            errors,
+            made.errors or can_fail(mfp, made.columns),
             through_mfp(made.trace, mfp),
         )
 

@@ -6,7 +6,8 @@ identifier is quoted. Nothing here knows plans.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
 
 from sqlglot import expressions as exp
 
@@ -165,22 +166,35 @@ def big(value: int, engine: Engine) -> Ast:
     return s.cast(s.num(value), BIGINT, engine)
 
 
+#: A query, or what makes it.
+Query: TypeAlias = "exp.Expression | Callable[[], exp.Expression]"
+
+
 class Statement:
     """CTEs under construction, for one engine."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self._ctes: dict[str, exp.Expression] = {}
+        self._ctes: dict[str, Query] = {}
         self._read: dict[str, frozenset[str]] = {}
 
-    def define(self, name: str, query: exp.Expression) -> str:
-        """Define a CTE; a name that is taken gets a number behind it. Returns the name it got."""
+    def define(self, name: str, query: Query) -> str:
+        """Define a CTE; a name that is taken gets a number behind it. Returns the name it got.
+
+        A query that is given as what makes it is made once something reads it.
+        """
         unique, number = name, 1
         while unique in self._ctes:
             number += 1
             unique = f"{name}_{number}"
         self._ctes[unique] = query
         return unique
+
+    def _query(self, name: str) -> exp.Expression:
+        query = self._ctes[name]
+        if not isinstance(query, exp.Expression):
+            query = self._ctes[name] = query()
+        return query
 
     def reached(self, body: exp.Expression) -> tuple[set[str], set[str]]:
         """Names of the CTEs, and of other relations, that a body reads, directly or through CTEs."""
@@ -200,15 +214,15 @@ class Statement:
         """What a CTE reads itself. Looked for once: a stage for each arrangement asks, and a CTE is not changed once it is defined."""
         known = self._read.get(name)
         if known is None:
-            known = self._read[name] = _relations(self._ctes[name])
+            known = self._read[name] = _relations(self._query(name))
         return known
 
     def finish(self, body: exp.Expression) -> exp.Expression:
         """The statement: the CTEs that `body` reaches, then `body`."""
         reached, _ = self.reached(body)
         ctes = [
-            exp.CTE(this=query, alias=exp.TableAlias(this=identifier(name)))
-            for name, query in self._ctes.items()
+            exp.CTE(this=self._query(name), alias=exp.TableAlias(this=identifier(name)))
+            for name in self._ctes
             if name in reached
         ]
         if ctes:
@@ -216,7 +230,20 @@ class Statement:
         return body
 
 
+#: Most of a statement's nodes, none of which has a relation in it.
+_WITHOUT_RELATIONS = (exp.Column, exp.Identifier, exp.Literal, exp.DataType)
+
+
 def _relations(query: exp.Expression) -> frozenset[str]:
     """Names of the relations that a query reads itself; a hint names an alias."""
-    found = query.find_all(exp.Table)
-    return frozenset(one.name for one in found if not isinstance(one.parent, exp.JoinHint))
+    found: set[str] = set()
+    waiting: list[object] = [query]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, list):
+            waiting += node
+        elif isinstance(node, exp.Expression) and not isinstance(node, _WITHOUT_RELATIONS):
+            if isinstance(node, exp.Table) and not isinstance(node.parent, exp.JoinHint):
+                found.add(node.name)
+            waiting += node.args.values()
+    return frozenset(found)

@@ -237,7 +237,7 @@ class Definitions:
         made = self._planner.deploy(item, relation, fresh=True)
         # What cannot be maintained is refused now, not in the background.
         rendered = rendered_over(self._env.collections, made.plan)
-        rendered.step(Engine.SPARK, 0, 1)
+        rendered.template(Engine.SPARK)
         as_of = self._as_of(made)
         item = msgspec.structs.replace(item, as_of=as_of)
         inputs = [s.id for s in made.plan.source_imports]
