@@ -24,6 +24,7 @@ VALUES = {
     t.SMALLINT: [-(2**15), 0, 5],
     t.INTEGER: [*range(-20, 20)],
     t.BIGINT: [-(2**63), 2**63 - 1, 0],
+    t.OID: [0, 2**32 - 1],
     t.UINT8: [Decimal(0), Decimal(2**64 - 1)],
     t.NUMERIC: [Decimal("0"), Decimal("-0.000000000000000001"), Decimal("12345678901234567890.5")],
     t.SqlType("numeric", scale=0): [Decimal(10**37), Decimal(-7)],
@@ -35,6 +36,10 @@ VALUES = {
     t.DOUBLE: [1.5, float("nan"), float("-inf")],
     t.INTERVAL: [{"months": -1, "days": 2, "micros": 3}],
 }
+
+
+#: Numbers of workers, some of which divide 16: DuckDB needs less of the hash for those.
+WORKERS = (97, 2, 3, 4, 16, 24, 32)
 
 
 @pytest.mark.parametrize("typ", VALUES, ids=str)
@@ -55,18 +60,23 @@ def test_engines_agree(spark, typ):
     session = step_session(spark)
     arrow_frame(session, table).createOrReplaceTempView("keys")
     for engine in Engine:
-        worker = exp.alias_(worker_of(keys, 97, engine), "w", quoted=True)
-        select = exp.select(exp.column("n", quoted=True), worker).from_("keys")
+        numbers = [
+            exp.alias_(worker_of(keys, workers, engine), f"w{workers}", quoted=True)
+            for workers in WORKERS
+        ]
+        select = exp.select(exp.column("n", quoted=True), *numbers).from_("keys")
         spelled = to_sql(select, engine)
         on_spark = engine is Engine.SPARK
         result = (
             session.sql(spelled).toArrow() if on_spark else Driver().query(select, {"keys": table})
         )
-        found[engine] = dict(zip(result["n"].to_pylist(), result["w"].to_pylist(), strict=True))
+        found[engine] = {row["n"]: row for row in result.to_pylist()}
     assert found[Engine.SPARK] == found[Engine.DUCKDB]
-    assert all(0 <= w < 97 for w in found[Engine.DUCKDB].values())
-    if len(values) > 30:
-        assert len(set(found[Engine.DUCKDB].values())) > 20
+    for workers in WORKERS:
+        of_keys = [row[f"w{workers}"] for row in found[Engine.DUCKDB].values()]
+        assert all(0 <= worker < workers for worker in of_keys)
+        if len(values) > 30:
+            assert len(set(of_keys)) > min(40, workers) // 2 - 1
 
 
 def test_one_worker_needs_no_hash():
