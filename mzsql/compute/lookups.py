@@ -211,7 +211,7 @@ class LookupRun:
 
     def _keys(self, source: KeySource, arity: int, table: pa.Table) -> pa.Table:
         plain = [key.name for key in source.exprs[:arity] if isinstance(key, exp.Column)]
-        if len(plain) == arity and source.where is None:
+        if len(plain) == arity:
             return table.select(plain).rename_columns([f"k{i}" for i in range(arity)])
         return self._driver.simple(source.keys(arity), {source.relation: table})
 

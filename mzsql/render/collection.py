@@ -2,40 +2,47 @@
 
 Promise: a `Collection` is a relation of a statement (updates in a step, contents otherwise) with the arrangements in which it is
 available. A `Trace` says, for expressions over a collection's columns, in which relations that the driver already has their
-values are found: it never leaves a value out, and may name more. That is how a step reads only the rows it can touch.
+values are found: it never leaves a value out, and may name more. That is how a step reads only the rows it can touch. Each place also
+says which inputs must have changed for values to come from there: a side of a join that did not change looks nothing up in the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from mzsql.expr import spell
 from mzsql.expr.functions.table import Engine
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.scalar import Scalar, inlined, permute, substitute, support
-from mzsql.render.rendered import KeySource, Lookup
+from mzsql.render.rendered import KeySource, Lookup, When
 from mzsql.render.statement import columns_of
 from mzsql.repr.types import ColumnType
 
 
 @dataclass(frozen=True)
 class Source:
-    """Values of expressions over the columns of a relation."""
+    """Values of expressions over the columns of a relation; without expressions nothing is known, every value may occur.
+
+    Of each set in `when` one relation at least must have rows, or no value comes from here.
+    """
 
     relation: str
     exprs: tuple[Scalar, ...]
     columns: tuple[ColumnType, ...]
+    when: When = frozenset()
 
 
-#: None: nothing is known, every value may occur. A source may speak of a prefix of the expressions only, never of none of them.
-Sources = tuple[Source, ...] | None
+EVERYTHING = Source("", (), ())
+
+#: A source may speak of a prefix of the expressions only.
+Sources = tuple[Source, ...]
 Trace = Callable[[tuple[Scalar, ...]], Sources]
 
 
 def unknown(_: tuple[Scalar, ...]) -> Sources:
     """The trace of what cannot be traced."""
-    return None
+    return (EVERYTHING,)
 
 
 def nothing(_: tuple[Scalar, ...]) -> Sources:
@@ -47,7 +54,7 @@ def relation_trace(relation: str, columns: Sequence[ColumnType]) -> Trace:
     """The values are found in this relation, by the same columns."""
 
     def trace(exprs: tuple[Scalar, ...]) -> Sources:
-        return (Source(relation, exprs, tuple(columns)),) if exprs else None
+        return (Source(relation, exprs, tuple(columns)),) if exprs else (EVERYTHING,)
 
     return trace
 
@@ -60,7 +67,7 @@ def arranged_trace(
 
     def trace(exprs: tuple[Scalar, ...]) -> Sources:
         if not exprs:
-            return None
+            return (EVERYTHING,)
         return (Source(relation, tuple(permute(e, mapping) for e in exprs), tuple(columns)),)
 
     return trace
@@ -74,7 +81,7 @@ def through_mfp(trace: Trace, mfp: MapFilterProject) -> Trace:
     def traced(exprs: tuple[Scalar, ...]) -> Sources:
         seen = tuple(substitute(e, outputs) for e in exprs)
         if any(c >= mfp.input_arity for e in seen for c in support(e)):
-            return None  # too large to be written out
+            return (EVERYTHING,)  # too large to be written out
         return trace(seen)
 
     return traced
@@ -85,7 +92,16 @@ def within(trace: Trace, arity: int) -> Trace:
 
     def traced(exprs: tuple[Scalar, ...]) -> Sources:
         known = prefix(exprs, range(arity))
-        return trace(known) if known else None
+        return trace(known) if known else (EVERYTHING,)
+
+    return traced
+
+
+def driven(trace: Trace, by: frozenset[str]) -> Trace:
+    """The same values, which only come where one of these relations has rows."""
+
+    def traced(exprs: tuple[Scalar, ...]) -> Sources:
+        return tuple(replace(one, when=one.when | {by}) for one in trace(exprs))
 
     return traced
 
@@ -104,13 +120,7 @@ def either(*traces: Trace) -> Trace:
     """The values are found in any of several places."""
 
     def traced(exprs: tuple[Scalar, ...]) -> Sources:
-        found: list[Source] = []
-        for trace in traces:
-            sources = trace(exprs)
-            if sources is None:
-                return None
-            found.extend(sources)
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(source for trace in traces for source in trace(exprs)))
 
     return traced
 
@@ -119,19 +129,27 @@ class Lookups:
     """The lookups of a step, as they become known."""
 
     def __init__(self) -> None:
-        self._sources: dict[str, Sources] = {}
+        #: for each arrangement the places of keys, and when values come from there: under any of these
+        self._sources: dict[str, dict[Source, list[When]]] = {}
         self._due: set[str] = set()
 
     def need(self, arrangement: str, sources: Sources) -> None:
-        """An arrangement is read by the keys that `sources` have (None: wholly)."""
-        old = self._sources.get(arrangement, ())
-        merged = None if old is None or sources is None else tuple(dict.fromkeys(old + sources))
-        self._sources[arrangement] = merged
+        """An arrangement is read by the keys that `sources` have."""
+        known = self._sources.setdefault(arrangement, {})
+        for source in sources:
+            whens = known.setdefault(replace(source, when=frozenset()), [])
+            if source.when not in whens:
+                whens.append(source.when)
 
     def need_due(self, arrangement: str) -> None:
         """Of an arrangement of events those are read that happen within the step."""
-        self._sources[arrangement] = ()
+        self._sources[arrangement] = {}
         self._due.add(arrangement)
+
+    @property
+    def due(self) -> frozenset[str]:
+        """The arrangements of events that are read."""
+        return frozenset(self._due)
 
     def ordered(self) -> tuple[Lookup, ...]:
         """All of them, an arrangement after those that its sources name where that is possible."""
@@ -139,20 +157,19 @@ class Lookups:
         made: list[Lookup] = []
         while left:
             ready = next((name for name in left if not self._waits(name, left)), next(iter(left)))
-            sources = left.pop(ready)
-            keys = None if sources is None else tuple(key_source(x) for x in sources)
+            keys = tuple(key_source(x, whens) for x, whens in left.pop(ready).items())
             made.append(Lookup(ready, keys, due=ready in self._due))
         return tuple(made)
 
-    def _waits(self, name: str, left: dict[str, Sources]) -> bool:
-        return any(x.relation in left and x.relation != name for x in left[name] or ())
+    def _waits(self, name: str, left: Mapping[str, Mapping[Source, list[When]]]) -> bool:
+        return any(x.relation in left and x.relation != name for x in left[name])
 
 
-def key_source(source: Source) -> KeySource:
+def key_source(source: Source, whens: Sequence[When]) -> KeySource:
     """Spelled for the driver."""
     arguments = columns_of(source.columns)
     asts = tuple(spell.value(e, arguments, Engine.DUCKDB) for e in source.exprs)
-    return KeySource(source.relation, asts)
+    return KeySource(source.relation, asts, () if frozenset() in whens else tuple(whens))
 
 
 @dataclass

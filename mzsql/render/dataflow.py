@@ -78,10 +78,12 @@ class RenderedDataflow:
         self._lock = threading.Lock()
         self.arrangements: tuple[ArrangementSpec, ...] = tuple(renderer.specs.values())
         read = set(step.reads)
-        self.lookups: tuple[Lookup, ...] = tuple(
+        self._lookups: tuple[Lookup, ...] = tuple(
             lookup for lookup in renderer.lookups.ordered() if lookup.arrangement in read
         )
-        self.temporal = any(lookup.due for lookup in self.lookups)
+        self._events = frozenset(one.arrangement for one in self._lookups if one.due)
+        self.lookups = self._among(f"delta_{one.id}" for one in self.inputs)
+        self.temporal = bool(self._events)
         self.output_columns: tuple[ColumnType, ...] = step.outputs[0].columns
 
     @undisturbed()
@@ -129,13 +131,19 @@ class RenderedDataflow:
         deltas = {f"delta_{one.id}" for one in self.inputs}
         if changed >= deltas:
             return StepTemplate(step, self.lookups, engine)
-        idle = set(step.reads) - changed - live(self.lookups, changed)
+        lookups = self._among(changed)
+        idle = set(step.reads) - changed - live(lookups, changed)
         statement = without(step.statement, idle)
         if statement is None:
             return StepTemplate(None, (), engine)
         read = frozenset(one.name for one in statement.find_all(exp.Table)).intersection(step.reads)
         pruned = replace(step, statement=statement, reads=tuple(sorted(read)))
-        return StepTemplate(pruned, needed(self.lookups, read), engine)
+        return StepTemplate(pruned, needed(lookups, read), engine)
+
+    def _among(self, changed: Iterable[str]) -> tuple[Lookup, ...]:
+        """The lookups of a step in which only these inputs have updates."""
+        rows = self._events.union(changed)
+        return tuple(one.among(rows) for one in self._lookups)
 
     def oneshot(self, engine: Engine) -> exp.Expression:
         """The contents at one time: result columns c0 …, mz_error, mz_diff, over the ``snap_…`` relations. Not consolidated."""

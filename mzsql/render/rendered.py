@@ -22,7 +22,7 @@ never in an arrangement. Nothing need be consolidated; an arrangement's ``mz_dif
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import expressions as exp
 
@@ -74,18 +74,27 @@ class ArrangementSpec:
     fingerprint: str
 
 
+#: Of each of these sets one relation at least must have rows.
+When = frozenset[frozenset[str]]
+
+
 @dataclass(frozen=True)
 class KeySource:
     """Where keys of a lookup may come from: the values of `exprs` in the rows of relation `relation`.
 
     `relation` is ``delta_<id>`` or an arrangement's name (then: the rows of it that were read). `exprs` are ASTs over its c0 …,
-    spelled for DuckDB, that never throw; they correspond to the arrangement's first ``len(exprs)`` key columns. `where`, if given, is a
-    condition that rows must fulfil to matter. NULL is a value (a group's key can be NULL).
+    spelled for DuckDB, that never throw; they correspond to the arrangement's first ``len(exprs)`` key columns. Without any the keys are
+    unknown, and every row may be touched. Keys come from there under any of `when` (none given: always). NULL is a value (a group's key
+    can be NULL).
     """
 
     relation: str
     exprs: tuple[exp.Expression, ...]
-    where: exp.Expression | None = None
+    when: tuple[When, ...] = ()
+
+    def active(self, rows: frozenset[str]) -> bool:
+        """Whether keys can come from there, where these relations have rows (of inputs, and of events)."""
+        return not self.when or any(all(one & rows for one in when) for when in self.when)
 
     def keys(self, arity: int) -> str:
         """DuckDB's statement for the keys: the first expressions as k0 …, each combination once."""
@@ -103,8 +112,7 @@ class KeySource:
             exp.alias_(key.copy(), f"k{i}", quoted=True) for i, key in enumerate(self.exprs[:arity])
         )
         relation = exp.Table(this=exp.to_identifier(self.relation, quoted=True))
-        select = exp.select(*keys).from_(relation).distinct()
-        return select if self.where is None else select.where(self.where.copy())
+        return exp.select(*keys).from_(relation).distinct()
 
 
 @dataclass(frozen=True)
@@ -122,6 +130,14 @@ class Lookup:
     arrangement: str
     sources: tuple[KeySource, ...] | None
     due: bool = False
+
+    def among(self, rows: frozenset[str]) -> Lookup:
+        """What is left of it where only these relations have rows (of inputs, and of events)."""
+        if self.sources is None:
+            return self
+        sources = tuple(one for one in self.sources if one.active(rows))
+        known = all(one.exprs for one in sources)
+        return replace(self, sources=sources if known else None)
 
 
 @dataclass(frozen=True)

@@ -177,6 +177,7 @@ class Statement:
         self.engine = engine
         self._ctes: dict[str, Query] = {}
         self._read: dict[str, frozenset[str]] = {}
+        self._bases: dict[str, frozenset[str]] = {}
 
     def define(self, name: str, query: Query) -> str:
         """Define a CTE; a name that is taken gets a number behind it. Returns the name it got.
@@ -216,6 +217,23 @@ class Statement:
         if known is None:
             known = self._read[name] = _relations(self._query(name))
         return known
+
+    def bases(self, relation: str) -> frozenset[str]:
+        """The relations that are no CTEs and that a relation reads, directly or through CTEs; the relation itself where it is none."""
+        waiting = [relation]
+        while waiting:
+            name = waiting[-1]
+            if name in self._bases:
+                waiting.pop()
+            elif name not in self._ctes:
+                self._bases[name] = frozenset([name])
+            else:
+                below = self._relations_of(name)
+                unknown = [one for one in below if one not in self._bases]
+                waiting += unknown
+                if not unknown:
+                    self._bases[name] = frozenset[str]().union(*(self._bases[o] for o in below))
+        return self._bases[relation]
 
     def finish(self, body: exp.Expression) -> exp.Expression:
         """The statement: the CTEs that `body` reaches, then `body`."""

@@ -8,6 +8,7 @@ arrangement is declared as it is made.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from sqlglot import expressions as exp
 
@@ -19,13 +20,16 @@ from mzsql.expr.scalar import Scalar, permute, substitute, support
 from mzsql.lir import plan as lir
 from mzsql.lir.forms import arrangement_form
 from mzsql.render.collection import (
+    EVERYTHING,
     Arranged,
     Collection,
     Sources,
     Trace,
+    driven,
     either,
     prefix,
     through_mfp,
+    unknown,
 )
 from mzsql.render.naming import arranged_row
 from mzsql.render.paths import Layout, PathPlan, Probe, demand, schedule, trace_path
@@ -111,7 +115,7 @@ class _DeltaJoin:
             for _, key in traced.lookups:
                 needed |= frozenset[int]().union(*(support(e) for e in key))
         self.needed = frozenset(needed)
-        self.used: dict[int, list[Arranged]] = {}
+        self.used: dict[int, list[Trace]] = {}
 
     def run(self) -> Collection:
         """The join's output."""
@@ -258,22 +262,26 @@ class _DeltaJoin:
     def _declare(self) -> None:
         """Say for each lookup of each path where its keys are."""
         for path in self.paths:
-            seen: dict[int, list[Arranged]] = {}
+            seen: dict[int, list[Trace]] = {}
+            drivers = self.r.drivers(self.inputs[path.source])
             for probe, key in path.lookups:
                 arranged = self.arranged[probe]
-                self.r.need(arranged, self._sources(key, path.source, seen))
-                seen.setdefault(probe[0], []).append(arranged)
-                self.used.setdefault(probe[0], []).append(arranged)
+                if arranged.name is not None:
+                    trace = partial(self._bound, path.source, seen) if arranged.key else unknown
+                    self.r.lookups.need(arranged.name, driven(trace, drivers)(key))
+                seen.setdefault(probe[0], []).append(arranged.trace)
+                kept = driven(arranged.trace, drivers)
+                self.used.setdefault(probe[0], []).append(kept)
 
-    def _sources(
-        self, exprs: tuple[Scalar, ...], source: int, seen: dict[int, list[Arranged]]
+    def _bound(
+        self, source: int, seen: dict[int, list[Trace]], exprs: tuple[Scalar, ...]
     ) -> Sources:
+        """Where the columns come from that a path has bound so far."""
         found = self._local(exprs)
         if found is None:
-            return None
+            return (EVERYTHING,)
         owner, known = source if found[0] is None else found[0], found[1]
-        traces = [self.inputs[owner].trace, *(a.trace for a in seen.get(owner, []))]
-        return either(*traces)(known)
+        return either(self.inputs[owner].trace, *seen.get(owner, []))(known)
 
     def _local(self, exprs: tuple[Scalar, ...]) -> tuple[int | None, tuple[Scalar, ...]] | None:
         """The input whose columns the leading expressions read, and those expressions over its columns."""
@@ -292,10 +300,9 @@ class _DeltaJoin:
     def _trace(self, exprs: tuple[Scalar, ...]) -> Sources:
         found = self._local(exprs)
         if found is None or found[0] is None:
-            return None
+            return (EVERYTHING,)
         owner, known = found[0], found[1]
-        traces = [self.inputs[owner].trace, *(a.trace for a in self.used.get(owner, []))]
-        return either(*traces)(known)
+        return either(self.inputs[owner].trace, *self.used.get(owner, []))(known)
 
 
 def delta_join(renderer: StepState, node: lir.Join, plan: lir.DeltaJoin) -> Collection:
@@ -367,8 +374,8 @@ def _stage(
     keys = len(stage.stream_key)
     kept = len(ours.thinning)
     added = len(theirs.thinning)
-    renderer.need(theirs, streamed.trace(stage.stream_key) if stage.stream_key else None)
-    renderer.need(ours, looked_up.trace(stage.lookup_key) if stage.lookup_key else None)
+    renderer.need(theirs.name, stage.stream_key, streamed)
+    renderer.need(ours.name, stage.lookup_key, looked_up)
     on = [
         matches(col(f"c{i}", "d"), col(f"c{i}", "a"), (ours.columns[i], theirs.columns[i]))
         for i in range(keys)
@@ -385,19 +392,22 @@ def _stage(
         halves.append(join(mine, other, [*on, timely], items, engine=renderer.engine))
     whole = renderer.define(node.lir_id, f"j{number}", union_all(halves))
     columns = (*ours.columns, *theirs.columns[keys:])
-    found = Collection(whole, columns, errors=False, trace=_pair_trace(stream, lookup))
+    trace = _pair_trace(renderer, stream, lookup)
+    found = Collection(whole, columns, errors=False, trace=trace)
     return renderer.apply(node.lir_id, f"t{number}", stage.closure, found)
 
 
-def _pair_trace(stream: tuple[Collection, Arranged], lookup: tuple[Collection, Arranged]) -> Trace:
+def _pair_trace(
+    renderer: StepState, stream: tuple[Collection, Arranged], lookup: tuple[Collection, Arranged]
+) -> Trace:
     """Of the rows key ++ stream ++ lookup: each side's columns are its updates' or its looked-up rows'; a key's are both's."""
     (streamed, ours), (looked_up, theirs) = stream, lookup
     keys = len(ours.key)
     width = len(ours.columns)
     left_row = arranged_row(_form(ours))
     right_row = arranged_row(_form(theirs))
-    left_trace = either(streamed.trace, ours.trace)
-    right_trace = either(looked_up.trace, theirs.trace)
+    left_trace = either(streamed.trace, driven(ours.trace, renderer.drivers(looked_up)))
+    right_trace = either(looked_up.trace, driven(theirs.trace, renderer.drivers(streamed)))
 
     def traced(exprs: tuple[Scalar, ...]) -> Sources:
         left = prefix(exprs, range(width))
@@ -412,12 +422,9 @@ def _pair_trace(stream: tuple[Collection, Arranged], lookup: tuple[Collection, A
                 tuple(substitute(permute(e, shifted), right_row) for e in right),
             ),
         ]
-        for length, trace, known in sorted(tries, key=lambda t: -t[0]):
-            if length:
-                sources = trace(known)
-                if sources is not None:
-                    return sources
-        return None
+        found = [t(known) for n, t, known in sorted(tries, key=lambda t: -t[0]) if n]
+        exact = (sources for sources in found if all(one.exprs for one in sources))
+        return next(exact, found[0] if found else (EVERYTHING,))
 
     return traced
 

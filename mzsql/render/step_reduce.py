@@ -93,8 +93,7 @@ def _state_trace(name: str, groups: g.Groups) -> Trace:
 
 
 def _need(r: StepState, name: str, groups: g.Groups, rows: Collection) -> None:
-    key = tuple(Column(i) for i in range(groups.arity))
-    r.lookups.need(name, rows.trace(key) if key else None)
+    r.need(name, tuple(Column(i) for i in range(groups.arity)), rows)
 
 
 # --- partial sums --------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.table import Engine
 from mzsql.expr.mfp import MapFilterProject
+from mzsql.expr.scalar import Scalar
 from mzsql.expr.temporal import MfpPlan
 from mzsql.lir import plan as lir
 from mzsql.render import temporal as events
@@ -16,10 +17,11 @@ from mzsql.render.collection import (
     Arranged,
     Collection,
     Lookups,
-    Sources,
     arranged_trace,
+    driven,
     either,
     nothing,
+    unknown,
 )
 from mzsql.render.naming import Shape, arranged_row, index_form
 from mzsql.render.rendered import ArrangementSpec
@@ -56,6 +58,7 @@ class StepState(Renderer):
         self.specs: dict[str, ArrangementSpec] = {}
         self.batches: dict[str, str] = {}
         self.lookups = Lookups()
+        self._deltas = frozenset(self.input_relation(spec.id) for spec in shape.inputs)
 
     # --- leaves ---
 
@@ -196,7 +199,12 @@ class StepState(Renderer):
             arranged_trace(name, made.columns, form.permutation),
         )
 
-    def need(self, arranged: Arranged, sources: Sources) -> None:
-        """A lookup in an arrangement by keys that are found in `sources`."""
-        if arranged.name is not None:
-            self.lookups.need(arranged.name, sources if arranged.key else None)
+    def need(self, name: str | None, key: tuple[Scalar, ...], rows: Collection) -> None:
+        """A lookup in an arrangement by a key of rows that change; `name` is None where there is no state to look up."""
+        if name is not None:
+            self.lookups.need(name, driven(rows.trace if key else unknown, self.drivers(rows))(key))
+
+    def drivers(self, rows: Collection) -> frozenset[str]:
+        """Without rows of any of these no row of the collection changes: updates of inputs, and events that are kept."""
+        read = self.out.bases(rows.relation)
+        return frozenset(one for one in read if one in self._deltas or one in self.lookups.due)

@@ -45,8 +45,7 @@ def top_k(r: StepState, node: lir.TopK) -> Collection:
     delta = r.define(lid, "i", select([*items, col(TIME), col(DIFF)], good))
     columns = tuple(below.columns[c] for c in order)
     name = r.keep(node, "in", delta, columns, len(plan.group_key))
-    key = tuple(Column(c) for c in plan.group_key)
-    r.lookups.need(name, below.trace(key) if key else None)
+    r.need(name, tuple(Column(c) for c in plan.group_key), below)
     everything = r.columns(width, errors=False)
     full = r.define(
         lid, "u", union_all([select(everything, name), select(list(everything), delta)])
@@ -94,8 +93,7 @@ def threshold(r: StepState, node: lir.Threshold) -> Collection:
     arranged: list[Ast] = [col(f"c{i}") for i in range(len(ours.columns))]
     delta = r.define(lid, "c", r.consolidated(ours.delta, len(ours.columns), errors=False))
     del good
-    if ours.name is not None:
-        r.lookups.need(ours.name, below.trace(form.key) if form.key else None)
+    r.need(ours.name, form.key, below)
     state = union_all(
         [
             select([*arranged, col(TIME), col(DIFF)], ours.name or ours.full),
