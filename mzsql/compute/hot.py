@@ -120,7 +120,7 @@ class Hot:
     ) -> Trace | None:
         """The trace, to be read by one who will not ask for times before `as_of` any more; None where it is not to be had.
 
-        `load` makes it from the shard, whose upper it is given.
+        `load` makes it from the shard's updates before the time that it is given.
         """
         with self._lock:
             self.used = self._now()
@@ -132,13 +132,15 @@ class Hot:
             with self._lock:
                 if self._trace is not None:
                     return self._from(as_of)
-                durable, written = self._durable, self._written
+                # Not beyond what is known here: what another process has written there comes from this one's steps, too.
+                durable, written = self.durable, self._written
             made = load(durable)
             with self._lock:
                 if made is None or written != self._written:
                     return None
                 for rows in self._pending:
-                    made.add(rows, made.since)
+                    if durable is not None:
+                        made.add(at_or_after(rows, durable), made.since)
                 self._trace = made
                 return self._from(as_of)
 

@@ -132,6 +132,26 @@ def test_a_trace_has_what_the_shard_has_and_what_waits(tmp_path) -> None:
     assert loads == [1, 1]
 
 
+def test_a_trace_counts_once_what_another_process_has_made_durable(tmp_path) -> None:
+    hot, shard = Hot(1, Clock()), Shard()
+    shard.append([rows((10, 1), (11, 2), (12, 3))], 1, 4)
+    hot.add(rows((10, 1)), 1, 2)
+    hot.add(rows((11, 2)), 2, 3)
+    hot.seen(4)
+
+    def load(before):
+        made = Trace(
+            _SCHEMA, 1, 0, hasher=lambda _: None, consolidated=consolidate, scratch=tmp_path
+        )
+        made.add(rows(*((key, time) for key, time, _ in shard.rows if time < before)), 0)
+        return made
+
+    assert sorted(hot.trace(1, 2, load).all(2).rows()["c0"].to_pylist()) == [10, 11]
+    # The next step's own come as ever.
+    hot.add(rows((12, 3)), 3, 4)
+    assert sorted(hot.trace(1, 3, load).all(3).rows()["c0"].to_pylist()) == [10, 11, 12]
+
+
 def test_a_trace_keeps_the_times_of_the_slowest_reader(tmp_path) -> None:
     hot = Hot(1, Clock())
 
