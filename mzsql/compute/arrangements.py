@@ -36,7 +36,7 @@ from mzsql.compute.driver import Driver
 from mzsql.compute.hot import Hot
 from mzsql.compute.protocols import ArrangementRegistry, ComputeSettings
 from mzsql.compute.relations import PUSHED_RANGES, KeyRange, collectable_rows, parts_frame
-from mzsql.compute.target import Target, at_or_after, by_worker_and_key, with_time
+from mzsql.compute.target import Target, at_or_after, by_worker_and_key, no_updates, with_time
 from mzsql.compute.trace import Hashes, Trace, key_hashes
 from mzsql.expr.engines import scratch_directory, to_sql
 from mzsql.expr.functions.table import Engine, Sql
@@ -253,7 +253,7 @@ class Arrangement(Target):
 
     def pass_over(self, lower: Timestamp, upper: Timestamp) -> None:
         """See `Target.pass_over`."""
-        self.hot.add(with_time(self.schema).empty_table(), lower, upper)
+        self.hot.add(no_updates(self.schema), lower, upper)
         if self.desc.errors:
             self.writer.pass_quietly(lower, upper)
 
@@ -280,7 +280,7 @@ class Arrangement(Target):
         """Make what steps have added durable."""
 
         def append(updates: list[pa.Table], lower: Timestamp, upper: Frontier) -> Frontier:
-            rows = pa.concat_tables([with_time(self.schema).empty_table(), *updates])
+            rows = pa.concat_tables([no_updates(self.schema), *updates])
             # The shard may have got on without us since they came.
             rows = at_or_after(rows, lower)
             return self.append_from(rows, lower, upper, at=lower)

@@ -23,7 +23,7 @@ from mzsql.compute.protocols import ComputeSettings, DataflowStatus, RefreshStat
 from mzsql.compute.spark_session import hydration_session, step_session
 from mzsql.compute.spark_start import SparkStart
 from mzsql.compute.step import StepTools, run_step
-from mzsql.compute.target import Overtaken, with_time
+from mzsql.compute.target import Overtaken, no_updates
 from mzsql.expr.functions.table import Engine
 from mzsql.persist import Clock, PersistClient
 from mzsql.render.dataflow import RenderedDataflow
@@ -211,7 +211,7 @@ class Flow:
                     target.upper()
         if input_upper is None and dataflow.output.known_upper is not None:
             # all inputs are sealed: so is the export
-            nothing = with_time(dataflow.output.schema).empty_table()
+            nothing = no_updates(dataflow.output.schema)
             dataflow.output.append(nothing, dataflow.output.known_upper, None)
         self.frontier = dataflow.frontier()
         self.replica.storage.moved(self.gid)

@@ -20,7 +20,7 @@ from sqlglot import expressions as exp
 from mzsql.compute.arrangements import Arrangement, merge_ranges, rangeable
 from mzsql.compute.driver import Driver
 from mzsql.compute.relations import PUSHED_RANGES, KeyRange
-from mzsql.compute.target import with_time
+from mzsql.compute.target import no_updates
 from mzsql.compute.trace import Found as TraceRows
 from mzsql.compute.trace import Hashes, Trace
 from mzsql.expr.functions.table import Engine
@@ -129,9 +129,7 @@ class LookupRun:
             elif state.pieces:
                 tables[name] = pa.concat_tables(state.pieces)
             else:
-                tables[name] = state.arrangement.rows(
-                    with_time(state.arrangement.schema).empty_table()
-                )
+                tables[name] = state.arrangement.rows(no_updates(state.arrangement.schema))
         return Found(tables, pushed, self._stats)
 
     def _pass(self, state: _State) -> bool:

@@ -37,7 +37,7 @@ from mzsql.compute.relations import (
 )
 from mzsql.compute.spark_session import STEP_POOL
 from mzsql.compute.statements import register
-from mzsql.compute.target import Target, with_time
+from mzsql.compute.target import Target, no_updates, with_time
 from mzsql.compute.values import measured
 from mzsql.expr.functions.table import Engine
 from mzsql.persist import PartRef
@@ -143,7 +143,7 @@ def _delta(source: Input, lower: Timestamp, upper: Timestamp, tools: StepTools) 
     parts = list(source.parts_between(lower, upper))
     rows, size = sum(part.rows for part in parts), sum(part.bytes for part in parts)
     if not parts:
-        return Delta(source, 0, 0, with_time(source.schema).empty_table())
+        return Delta(source, 0, 0, no_updates(source.schema))
     if rows > tools.settings.rows_here or size > tools.settings.bytes_here:
         # Compaction may have put few updates of the step beside many older ones: count before calling it large.
         count = _count(source, parts, lower, upper, tools)

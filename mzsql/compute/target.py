@@ -8,6 +8,7 @@ that Spark says it wrote are those adopted, or nothing is: a path that means ano
 
 from __future__ import annotations
 
+import functools
 import re
 import tempfile
 import threading
@@ -50,6 +51,12 @@ class Overtaken(Exception):
 def with_time(schema: pa.Schema) -> pa.Schema:
     """A collection's columns, then mz_time and mz_diff."""
     return pa.schema([*schema, pa.field("mz_time", pa.int64()), pa.field("mz_diff", pa.int64())])
+
+
+@functools.lru_cache(maxsize=4096)
+def no_updates(schema: pa.Schema) -> pa.Table:
+    """No updates of a collection. Made once: a step needs some for each input and arrangement, and making one takes long."""
+    return with_time(schema).empty_table()
 
 
 def at_or_after(updates: pa.Table, time: Timestamp) -> pa.Table:
@@ -119,7 +126,7 @@ class Target:
     def flush(self) -> None:
         """Have the shard follow. May run beside an append."""
         passed = self._passed
-        nothing = with_time(self.schema).empty_table()
+        nothing = no_updates(self.schema)
         self.append_from(nothing, passed, passed, at=self.writer.upper)
 
     def split(self, updates: pa.Table) -> pa.Table | Mapping[int, pa.Table] | None:

@@ -34,6 +34,7 @@ from mzsql.repr.frontier import Frontier, Timestamp, join, meet, show
 from mzsql.repr.ids import GlobalId
 from mzsql.storage.collection import ARRANGEMENT, TABLE, Collection, Hold, OpenCollection, looked_up
 from mzsql.storage.following import FOLLOW_SECONDS, Followers
+from mzsql.storage.recent import RecentUpdates
 from mzsql.storage.tables import Tables, TableShard, empty_updates
 from mzsql.threads import Supervised, ThreadStatus
 
@@ -84,6 +85,7 @@ class Collections:
         self._open: dict[GlobalId, OpenCollection] = {}
         # Names of what was dropped lately, for those that still work on it.
         self._gone: dict[GlobalId, str] = {}
+        self._recent = RecentUpdates()
         self._watchers: dict[int, Callable[[], None]] = {}
         self._next_watcher = 0
         self._follower: Supervised | None = None
@@ -336,13 +338,18 @@ class Collections:
         """All updates with ``lower <= mz_time < upper`` at their exact times."""
         if lower >= upper:
             return empty_updates(self.meta(gid).schema)
+        known = self._recent.get(gid, lower, upper)
+        if known is not None:
+            return known
 
         def read(one: OpenCollection) -> pa.Table:
             if one.table is not None:
                 return one.table.updates(lower, upper)
             return one.reader.updates(lower, upper)
 
-        return self._reading(gid, upper - 1, read)
+        found = self._reading(gid, upper - 1, read)
+        self._recent.keep(gid, lower, upper, found)
+        return found
 
     def parts(
         self, gid: GlobalId, as_of: Timestamp, *, filters: Filters | None = None
