@@ -112,6 +112,7 @@ class Collections:
                 while len(self._gone) > _REMEMBERED:
                     del self._gone[next(iter(self._gone))]
             one = self._open.pop(gid, None)
+        self._recent.forget(gid)
         if one is None:
             return
         if one.critical is not None:

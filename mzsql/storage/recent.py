@@ -50,3 +50,10 @@ class RecentUpdates:
             while self._kept and (len(self._kept) > self._most or self._bytes > self._limit):
                 _, (_, gone) = self._kept.popitem(last=False)
                 self._bytes -= gone
+
+    def forget(self, gid: GlobalId) -> None:
+        """A collection that was dropped: nobody asks for its updates any more."""
+        with self._lock:
+            for span in [span for span in self._kept if span[0] == gid]:
+                _, size = self._kept.pop(span)
+                self._bytes -= size

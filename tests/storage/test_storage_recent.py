@@ -44,3 +44,15 @@ def test_bytes_are_bounded_and_given_back() -> None:
     # What alone is too large is not kept, and takes nothing else's place for long.
     recent.keep(GlobalId("u1"), 4, 5, updates(11))
     assert recent.get(GlobalId("u1"), 4, 5) is None
+
+
+def test_a_dropped_collection_leaves_nothing() -> None:
+    recent = RecentUpdates(size=8 * 10)
+    for time in (1, 2):
+        recent.keep(GlobalId("u1"), time, time + 1, updates(4))
+    recent.forget(GlobalId("u1"))
+    assert recent.get(GlobalId("u1"), 1, 2) is None
+    # Its bytes are free again.
+    for time in (1, 2):
+        recent.keep(GlobalId("u2"), time, time + 1, updates(5))
+    assert recent.get(GlobalId("u2"), 1, 2) is not None
