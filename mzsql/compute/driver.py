@@ -4,8 +4,9 @@ Promise: `query` runs a statement built as an AST over named Arrow tables and re
 any catalog, the thread that calls pays, and calls from several threads do not meet. Used for distinct keys, for cutting a batch by
 worker, for peeks and steps that are too small for a Spark job.
 
-Over few rows parsing and planning are all that a statement costs. So a step's text is parsed once, and over few rows it is run as it was
-written, without the optimizer's passes and on one thread: its joins are written in the order in which rows are few.
+Over few rows parsing and planning are all that a statement costs. So a text that is run again and again is planned once
+(`mzsql.compute.plans`); until it is, it is run as it was written, without the optimizer's passes. Both run on one thread, with the joins
+as they are written, in the order in which rows are few.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ import functools
 import threading
 import warnings
 import weakref
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
 
 import duckdb
 import pyarrow as pa
 from sqlglot import expressions as exp
 
+from mzsql.compute.plans import BY_SIZE, Plan, Plans, Simple
 from mzsql.expr.engines import (
     WIDE_SETTINGS,
     is_wide,
@@ -31,9 +34,13 @@ from mzsql.expr.functions.table import Engine
 from mzsql.render.templates import Text
 from mzsql.repr.frontier import Timestamp
 
-#: A step over at most so many rows is run as it was written.
+#: A step over at most so many rows is run as it was written,
 SMALL_ROWS = 20_000
-#: So many parsed texts are kept, beside those of steps.
+#: and over at most so many by its plan.
+PLANNED_ROWS = 250_000
+#: A text is planned when it has been run so many times.
+PLAN_USES = 3
+#: So many simple texts are counted.
 SIMPLE_TEXTS = 1000
 
 # The copy that this warns of is worth less than the second binding of the relation that it recommends.
@@ -49,11 +56,12 @@ class Driver:
         self._local = threading.local()
         self._lock = threading.Lock()
         self._all: list[duckdb.DuckDBPyConnection] = []
-        self._simple: dict[str, duckdb.Statement] = {}
-        #: what the texts of steps were parsed to
-        self._parsed: weakref.WeakKeyDictionary[Text, duckdb.Statement] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._plans = Plans()
+        #: the databases that plans are made on
+        self._planners: dict[str, duckdb.DuckDBPyConnection] = {}
+        #: how often texts without a plan were run; none while one is made, nor after it could not be made
+        self._simple: OrderedDict[Simple, int] = OrderedDict()
+        self._uses: weakref.WeakKeyDictionary[Text, int | None] = weakref.WeakKeyDictionary()
 
     def query(self, statement: exp.Expression, relations: Mapping[str, pa.Table]) -> pa.Table:
         """The statement's result over the given relations."""
@@ -67,36 +75,89 @@ class Driver:
         """As `run`, of a statement that is asked for again and again and is best run as it is written: one relation, no joins."""
         if sum(table.num_rows for table in relations.values()) > SMALL_ROWS:
             return self.run(text, relations)
-        connection = self._connection("small")
+        schemas = {name: table.schema for name, table in relations.items()}
+        key: Simple = text, tuple(schemas.values())
+        planned = self._planned(key, relations, None)
+        if planned is not None:
+            return planned
         with self._lock:
-            parsed = self._simple.get(text)
-            if parsed is None:
-                while len(self._simple) >= SIMPLE_TEXTS:
-                    self._simple.pop(next(iter(self._simple)))
-                (parsed,) = connection.extract_statements(text)
-                self._simple[text] = parsed
-        return self._run(connection, parsed, relations)
+            uses = self._simple[key] = self._simple.get(key, 0) + 1
+            self._simple.move_to_end(key)
+            while len(self._simple) > SIMPLE_TEXTS:
+                self._simple.popitem(last=False)
+        if uses == PLAN_USES:
+            self._plan(key, text, schemas)
+        return self._run(self._connection("small"), text, relations)
 
     def step(
-        self, text: Text, lower: Timestamp, upper: Timestamp, relations: Mapping[str, pa.Table]
+        self,
+        text: Text,
+        lower: Timestamp,
+        upper: Timestamp,
+        relations: Mapping[str, pa.Table],
+        later: Callable[[Callable[[], None]], None],
     ) -> pa.Table:
-        """A step's result. Its text is parsed once, which is half of what a step of few rows would cost else."""
-        rows = sum(table.num_rows for table in relations.values())
+        """A step's result.
+
+        Args:
+            text: the statement.
+            lower: where the step begins.
+            upper: where it ends.
+            relations: what the statement reads.
+            later: runs what plans the text, now or later.
+        """
         with_parameters = text.with_parameters
         if with_parameters is None:
             return self.run(text.at(lower, upper), relations)
-        kind = "small" if rows <= SMALL_ROWS else "wide" if is_wide(with_parameters) else "usual"
-        connection = self._connection(kind)
-        parsed = self._parsed.get(text)
-        if parsed is None:
-            (parsed,) = connection.extract_statements(with_parameters)
-            self._parsed[text] = parsed
-        given = {
-            name: value
-            for name, value in text.parameters(lower, upper).items()
-            if name in parsed.named_parameters
-        }
-        return self._run(connection, parsed, relations, given)
+        parameters = text.parameters(lower, upper)
+        kind = "wide" if is_wide(with_parameters) else "usual"
+        rows = sum(table.num_rows for table in relations.values())
+        if rows <= PLANNED_ROWS:
+            planned = self._planned(text, relations, parameters)
+            if planned is not None:
+                return planned
+            if self._is_due(text):
+                schemas = {name: table.schema for name, table in relations.items()}
+                later(functools.partial(self._plan, text, with_parameters, schemas, parameters))
+        if rows <= SMALL_ROWS:
+            kind = "small"
+        return self._run(self._connection(kind), with_parameters, relations, parameters)
+
+    def _planned(
+        self,
+        key: Text | Simple,
+        relations: Mapping[str, pa.Table],
+        parameters: Mapping[str, int] | None,
+    ) -> pa.Table | None:
+        plan = self._plans.get(key, relations)
+        return None if plan is None else plan.run(relations, parameters)
+
+    def _is_due(self, text: Text) -> bool:
+        """Whether a text is to be planned, now that it is run once more."""
+        with self._lock:
+            uses = self._uses.get(text, 0)
+            if uses is None:
+                return False
+            due = text.recurs or uses + 1 >= PLAN_USES
+            self._uses[text] = None if due else uses + 1
+            return due
+
+    def _plan(
+        self,
+        key: Text | Simple,
+        written: str,
+        schemas: Mapping[str, pa.Schema],
+        parameters: Iterable[str] = (),
+    ) -> None:
+        planner = self._planner("small" if is_wide(written) else "planned")
+        with self._lock:
+            connection = planner.cursor()
+        self._plans.keep(key, Plan(connection, written, schemas, frozenset(parameters)))
+        with self._lock:
+            if isinstance(key, Text):
+                self._uses.pop(key, None)
+            else:
+                self._simple.pop(key, None)
 
     def _run(
         self,
@@ -123,12 +184,21 @@ class Driver:
                 self._all.append(mine)
         return mine
 
+    def _planner(self, kind: str) -> duckdb.DuckDBPyConnection:
+        with self._lock:
+            made = self._planners.get(kind)
+            if made is None:
+                made = self._planners[kind] = locked_connection(settings=_settings(kind))
+            return made
+
     def close(self) -> None:
         """Close the connections of all threads; none may be in use."""
+        self._plans.close()
         with self._lock:
-            for connection in self._all:
+            for connection in (*self._all, *self._planners.values()):
                 connection.close()
             self._all.clear()
+            self._planners.clear()
         self._local = threading.local()
 
 
@@ -138,6 +208,8 @@ def _settings(kind: str) -> Mapping[str, str]:
         return WIDE_SETTINGS
     if kind == "usual":
         return {}
+    if kind == "planned":
+        return {"threads": "1", "disabled_optimizers": BY_SIZE}
     with contextlib.closing(locked_connection()) as connection:
         passes = connection.execute("SELECT name FROM duckdb_optimizers()").fetchall()
     return {"threads": "1", "disabled_optimizers": ",".join(name for (name,) in passes)}

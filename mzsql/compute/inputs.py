@@ -152,4 +152,10 @@ class IndexInput:
 
 def in_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """The table's columns of the schema, in its order and types."""
-    return table if table.schema.equals(schema) else table.select(schema.names).cast(schema)
+    if table.schema.equals(schema):
+        return table
+    columns = [table.column(name) for name in schema.names]
+    # Casting a table looks at each column, which costs more than a small one is worth.
+    if any(one.type != field.type for one, field in zip(columns, schema, strict=True)):
+        return table.select(schema.names).cast(schema)
+    return pa.Table.from_arrays(columns, schema=schema)

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from mzsql.compute.dataflow import Dataflow
-from mzsql.compute.driver import SMALL_ROWS, Driver
+from mzsql.compute.driver import PLANNED_ROWS, Driver
 from mzsql.compute.inputs import Input
 from mzsql.compute.jobs import named_jobs
 from mzsql.compute.lookups import Found, LookupRun
@@ -211,7 +211,7 @@ class _Work:
             assert table is not None
             tables[name] = table
         text: Text | None = template.text
-        if sum(table.num_rows for table in tables.values()) <= SMALL_ROWS:
+        if sum(table.num_rows for table in tables.values()) <= PLANNED_ROWS:
             asked = template.asked
             relations = {name: measured(t, asked.get(name, ())) for name, t in tables.items()}
             lean = template.lean(relations, self.tools.later)
@@ -219,7 +219,9 @@ class _Work:
                 text, tables = lean.text, {name: tables[name] for name in lean.reads}
         if text is None:
             return self._write_nothing()
-        return self._write(step, self.tools.driver.step(text, self.lower, self.upper, tables))
+        tools = self.tools
+        rows = tools.driver.step(text, self.lower, self.upper, tables, tools.later)
+        return self._write(step, rows)
 
     def _run_on_spark(self, template: StepTemplate, step: Step) -> tuple[int, int]:
         session = self.tools.session()

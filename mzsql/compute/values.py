@@ -7,7 +7,6 @@ Arrow finds in microseconds where rows are few; it is meant for those.
 from __future__ import annotations
 
 from collections.abc import Container
-from decimal import Decimal
 from fractions import Fraction
 
 import pyarrow as pa
@@ -94,9 +93,8 @@ def _fact(field: pa.Field, column: pa.ChunkedArray) -> Fact:
         return _dates(plain, column)
     if not (pa.types.is_integer(typ) or pa.types.is_decimal(typ)):
         return plain
-    ends = pc.min_max(column)
-    low, high = (Fraction(Decimal(ends[end].as_py())) for end in ("min", "max"))
-    return coarse(plain, low, high)
+    ends = pc.min_max(column).as_py()
+    return coarse(kind, ends["min"], ends["max"], nulls=plain.nulls)
 
 
 def _dates(plain: Fact, column: pa.ChunkedArray) -> Fact:

@@ -10,8 +10,12 @@ nearly every step that comes after.
 
 from __future__ import annotations
 
+import bisect
+import functools
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from fractions import Fraction
 
 #: Kinds that are no type: a number, a text and NULL as they are written, which take the type of what they meet.
@@ -251,24 +255,31 @@ def total_of(fact: Fact, rows: int) -> tuple[Bound, Bound]:
 
 
 #: Powers of ten to which the bounds of relations are coarsened.
-_STEPS = (0, 3, 6, 9, 12, 18, 24, 30, 38)
+_POWERS = tuple(10**step for step in (0, 3, 6, 9, 12, 18, 24, 30, 38))
 #: And numbers of rows.
-_ROWS = (0, 10, 1_000, 20_000)
+_ROWS = (0, 10, 1_000, 20_000, 250_000, 10_000_000)
 
 
-def coarse(fact: Fact, low: Fraction, high: Fraction) -> Fact:
-    """A number's fact between bounds that nearly every step's numbers are between: 0, 1 and powers of ten."""
-    return replace(fact, low=-_above(-low), high=_above(high))
+def coarse(kind: str | None, low: int | Decimal, high: int | Decimal, *, nulls: bool) -> Fact:
+    """A column of numbers between bounds, by bounds that nearly every step's numbers are between: 0, 1 and powers of ten."""
+    # The operator would round a decimal to the context's digits.
+    above = low.copy_negate() if isinstance(low, Decimal) else -low
+    return _between(kind, -_above(above), _above(high), nulls)
 
 
-def _above(bound: Fraction) -> Fraction:
+@functools.lru_cache(maxsize=4096)
+def _between(kind: str | None, low: int, high: int, nulls: bool) -> Fact:
+    return Fact(kind, nulls=nulls, low=Fraction(low), high=Fraction(high), fails=False)
+
+
+def _above(bound: int | Decimal) -> int:
     """The least bound kept that is not below."""
     if bound <= -1:
-        return Fraction(-1)
+        return -1
     if bound <= 0:
-        return Fraction(0)
-    whole = -(-bound.numerator // bound.denominator)
-    return Fraction(next((10**step for step in _STEPS if 10**step >= whole), whole))
+        return 0
+    place = bisect.bisect_left(_POWERS, bound)
+    return _POWERS[place] if place < len(_POWERS) else math.ceil(bound)
 
 
 def coarse_rows(rows: int) -> int:

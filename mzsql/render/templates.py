@@ -11,6 +11,8 @@ Trade-off: a dataflow of n inputs may be asked for 2^n sets; `TEMPLATES` of them
 from __future__ import annotations
 
 import functools
+import itertools
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -53,10 +55,16 @@ def step_times(lower: Timestamp, upper: Timestamp) -> dict[Timestamp, Timestamp]
 
 
 class Text:
-    """A statement's text with stand-ins for its times."""
+    """A statement's text with stand-ins for its times.
 
-    def __init__(self, statement: exp.Expression, engine: Engine) -> None:
+    Attributes:
+        statement: the statement.
+        recurs: whether it is known that it will be run again and again.
+    """
+
+    def __init__(self, statement: exp.Expression, engine: Engine, *, recurs: bool = False) -> None:
         self.statement = statement
+        self.recurs = recurs
         self._engine = engine
 
     @functools.cached_property
@@ -69,18 +77,26 @@ class Text:
 
     @functools.cached_property
     def with_parameters(self) -> str | None:
-        """The text with named parameters for its times (`parameters`); None where it must be written anew for each step."""
-        text = self._written
-        if text is not None:
-            for stand_in, name in _NAMES.items():
-                text = text.replace(stand_in, f"${name}")
-        return text
+        """The text with named parameters for its times (`parameters`); None where it must be written anew for each step.
 
-    @staticmethod
-    def parameters(lower: Timestamp, upper: Timestamp) -> dict[str, Timestamp]:
+        Each place has a parameter of its own: where one stands in two, DuckDB plans a prepared statement anew whenever it is run.
+        """
+        text = self._written
+        if text is None:
+            return None
+        numbers = itertools.count()
+        return _STAND_INS.sub(lambda found: f"${_NAMES[found[0]]}_{next(numbers)}", text)
+
+    @functools.cached_property
+    def _places(self) -> tuple[tuple[str, Timestamp], ...]:
+        """Each parameter, and the stand-in whose place it has."""
+        found = enumerate(_STAND_INS.findall(self._written or ""))
+        return tuple((f"{_NAMES[one]}_{number}", int(one)) for number, one in found)
+
+    def parameters(self, lower: Timestamp, upper: Timestamp) -> dict[str, Timestamp]:
         """The parameters' values in the step of ``[lower, upper)``."""
         times = step_times(lower, upper)
-        return {name: times[int(stand_in)] for stand_in, name in _NAMES.items()}
+        return {name: times[stand_in] for name, stand_in in self._places}
 
     def at(self, lower: Timestamp, upper: Timestamp) -> str:
         """The text of the step of ``[lower, upper)``."""
@@ -94,6 +110,7 @@ class Text:
 
 #: The stand-ins of a step's text, and what they are called as parameters.
 _NAMES = {str(LOWER): "mz_lower", str(LOWER - 1): "mz_before", str(UPPER): "mz_upper"}
+_STAND_INS = re.compile("|".join(map(re.escape, _NAMES)))
 
 
 @dataclass(frozen=True)
@@ -196,7 +213,7 @@ class StepTemplate:
         if statement is not None:
             names = (one.name for one in statement.find_all(exp.Table))
             reads = frozenset(names).intersection(self.step.reads)
-        text = None if statement is None else Text(statement, self.engine)
+        text = None if statement is None else Text(statement, self.engine, recurs=True)
         made = LeanText(relations, text, tuple(sorted(reads)))
         with self._lock:
             known.made, known.uses, known.making = made, 0, False

@@ -30,6 +30,7 @@ SECRET = "what nobody may read"
         "wide pool",
         "driver",
         "driver of small steps",
+        "driver of planned steps",
         "transient",
         "evaluator",
     ]
@@ -50,6 +51,7 @@ def connection(
         "wide pool": lambda: pool._take(wide=True),
         "driver": lambda: driver._connection("wide"),
         "driver of small steps": lambda: driver._connection("small"),
+        "driver of planned steps": lambda: driver._planner("planned").cursor(),
         "transient": lambda: bounded_connection(str(own)),
         "evaluator": lambda: evaluator._connection,
     }

@@ -188,7 +188,7 @@ def test_lean_statements_give_what_guarded_ones_do_over_many_rows(connection, se
 
 def test_what_is_coarse_is_not_below():
     for low, high in ((0, 0), (1, 1), (-1, 5), (2, 999), (1000, 1001), (-(10**37), 10**38)):
-        fact = coarse(number(0, "BIGINT"), *(number(end).low for end in (low, high)))
+        fact = coarse("BIGINT", low, high, nulls=False)
         assert fact.low <= low
         assert fact.high >= high
     assert [coarse_rows(n) for n in (0, 1, 10, 11, 20_000, 20_001)] == [
@@ -197,8 +197,19 @@ def test_what_is_coarse_is_not_below():
         10,
         1000,
         20_000,
-        20_001,
+        250_000,
     ]
+
+
+def test_decimals_are_coarse_as_numbers_are():
+    fact = coarse("DECIMAL(38,2)", Decimal("-0.01"), Decimal("1000.01"), nulls=True)
+    assert (fact.low, fact.high, fact.nulls) == (-1, 10**6, True)
+    fact = coarse("DECIMAL(38,2)", Decimal("0.01"), Decimal("1.00"), nulls=False)
+    assert (fact.low, fact.high, fact.nulls) == (0, 1, False)
+    # One digit more than decimals are computed with by default.
+    beyond = Decimal("1000000000000000000000000000000.5")
+    fact = coarse("DECIMAL(38,2)", beyond.copy_negate(), beyond, nulls=False)
+    assert (fact.low, fact.high) == (-(10**38), 10**38)
 
 
 def test_columns_of_written_values_have_the_types_that_duckdb_gives_them(connection):
