@@ -110,8 +110,7 @@ def test_histories_are_recorded() -> None:
         ("bench-oracle", "--quick --only a --callers 1"),
         ("bench-coordinator", "--quick --only a"),
         ("bench-planning", "--quick --only b"),
-        ("bench-refresh", "--scales 0.01 --rounds 1"),
-        ("bench-ticks", "--scales 0.01 --rounds 10"),
+        ("bench-refresh", "--only a,b,e --scales 0.001 --rounds 2 --views 2 --no-spark"),
     ],
 )
 def test_benchmarks_print_their_tables(target: str, shortest: str) -> None:

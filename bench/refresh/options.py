@@ -1,0 +1,94 @@
+"""What the command line says, for the cases."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import gettempdir
+from typing import TypeVar
+
+N = TypeVar("N", int, float)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How much of each case, where, and whether Spark takes part."""
+
+    scales: tuple[float, ...]
+    rounds: int
+    views: tuple[int, ...]
+    directory: Path
+    spark: bool
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of this benchmark beside those that all have."""
+    parser.add_argument(
+        "--scales",
+        type=_several(float, "a scale factor above 0"),
+        default=(0.1, 1.0),
+        metavar="FACTORS",
+        help="scale factors of TPC-H, by commas; growth is from the first to the last (0.1,1)",
+    )
+    parser.add_argument(
+        "--rounds",
+        type=_above_0(int, "a number above 0"),
+        default=60,
+        metavar="N",
+        help="transactions of a, b and e; the first third of them warms up (60)",
+    )
+    parser.add_argument(
+        "--views",
+        type=_several(int, "a number of views above 0"),
+        default=(3, 1000),
+        metavar="NUMBERS",
+        help="how many views case e has, by commas (3,1000)",
+    )
+    parser.add_argument(
+        "--directory",
+        type=_folder,
+        default=Path(gettempdir()),
+        metavar="DIR",
+        help="an existing directory, on a disk, below which everything is made (the temporary one)",
+    )
+    parser.add_argument(
+        "--no-spark", action="store_true", help="leave out what Spark would be started for"
+    )
+
+
+def options(given: argparse.Namespace) -> Options:
+    return Options(
+        scales=given.scales,
+        rounds=given.rounds,
+        views=given.views,
+        directory=given.directory,
+        spark=not given.no_spark,
+    )
+
+
+def _above_0(kind: Callable[[str], N], what: str) -> Callable[[str], N]:
+    def one(text: str) -> N:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = kind("0")
+        if not 0 < value < float("inf"):
+            raise argparse.ArgumentTypeError(f"{what} is wanted, not {text!r}")
+        return value
+
+    return one
+
+
+def _several(kind: Callable[[str], N], what: str) -> Callable[[str], tuple[N, ...]]:
+    one = _above_0(kind, what)
+    return lambda text: tuple(one(part.strip()) for part in text.split(","))
+
+
+def _folder(text: str) -> Path:
+    path = Path(text)
+    if not path.is_dir() or not os.access(path, os.W_OK):
+        raise argparse.ArgumentTypeError(f"no directory that can be written: {text}")
+    return path.absolute()
