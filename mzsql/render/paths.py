@@ -11,12 +11,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mzsql.expr.mfp import MapFilterProject
-from mzsql.expr.scalar import Column, Literal, Scalar, substitute, support
+from mzsql.expr.scalar import Column, Literal, Scalar, permute, substitute, support
 from mzsql.lir import plan as lir
 from mzsql.render.collection import Collection
 from mzsql.render.naming import arranged_row
 from mzsql.render.rows import may_fail
 from mzsql.repr.types import ColumnType
+
+#: Types of which equal values are the same in every respect (-0.0 and 0.0 are not, nor are intervals of a month and of 30 days).
+_IDENTICAL = frozenset(
+    (
+        *("boolean", "smallint", "integer", "bigint", "uint2", "uint4", "uint8", "oid", "numeric"),
+        *("text", "varchar", "bytea", "uuid"),
+        *("date", "time", "timestamp", "timestamptz", "mz_timestamp"),
+    )
+)
 
 #: An input and the key it is looked up by.
 Probe = tuple[int, tuple[Scalar, ...]]
@@ -64,6 +73,44 @@ class Layout:
     def owner(self, column: int) -> int:
         """The input that a global column is of."""
         return max(i for i, start in enumerate(self.offsets) if start <= column)
+
+
+class Equal:
+    """Which global columns have the same values, on the rows for which some lookups were made."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._of: dict[int, set[int]] = {}
+
+    def add(self, probe: Probe, stream: Sequence[Scalar]) -> None:
+        """A lookup was made: its key's columns are the stream's."""
+        start = self._layout.offsets[probe[0]]
+        for theirs, ours in zip(probe[1], stream, strict=True):
+            if isinstance(theirs, Column) and isinstance(ours, Column):
+                self._join(theirs.index + start, ours.index)
+
+    def _join(self, one: int, other: int) -> None:
+        ours, theirs = (self._layout.types[column].type for column in (one, other))
+        if ours == theirs and ours.kind in _IDENTICAL:
+            both = self._of.get(one, {one}) | self._of.get(other, {other})
+            self._of.update(dict.fromkeys(both, both))
+
+    def local(self, exprs: Sequence[Scalar], relation: int) -> tuple[Scalar, ...]:
+        """The leading expressions over an input's own columns, as far as they can be told by them."""
+        span = self._layout.columns(relation)
+        known: list[Scalar] = []
+        for expr in exprs:
+            mapping: dict[int, int] = {}
+            for column in support(expr):
+                same = column if column in span else self._in(column, span)
+                if same is None:
+                    return tuple(known)
+                mapping[column] = same - span.start
+            known.append(permute(expr, mapping))
+        return tuple(known)
+
+    def _in(self, column: int, span: range) -> int | None:
+        return min((c for c in self._of.get(column, ()) if c in span), default=None)
 
 
 @dataclass

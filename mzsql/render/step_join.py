@@ -7,6 +7,7 @@ arrangement is declared as it is made.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -32,7 +33,7 @@ from mzsql.render.collection import (
     unknown,
 )
 from mzsql.render.naming import arranged_row
-from mzsql.render.paths import Layout, PathPlan, Probe, demand, schedule, trace_path
+from mzsql.render.paths import Equal, Layout, PathPlan, Probe, demand, schedule, trace_path
 from mzsql.render.rows import mapped, output_types
 from mzsql.render.statement import (
     DIFF,
@@ -115,7 +116,8 @@ class _DeltaJoin:
             for _, key in traced.lookups:
                 needed |= frozenset[int]().union(*(support(e) for e in key))
         self.needed = frozenset(needed)
-        self.used: dict[int, list[Trace]] = {}
+        #: of the rows that each path ends with
+        self.ends: list[Trace] = []
 
     def run(self) -> Collection:
         """The join's output."""
@@ -262,47 +264,35 @@ class _DeltaJoin:
     def _declare(self) -> None:
         """Say for each lookup of each path where its keys are."""
         for path in self.paths:
-            seen: dict[int, list[Trace]] = {}
+            seen: dict[int, list[Trace]] = {path.source: []}
+            equal = Equal(self.layout)
             drivers = self.r.drivers(self.inputs[path.source])
             for probe, key in path.lookups:
                 arranged = self.arranged[probe]
                 if arranged.name is not None:
-                    trace = partial(self._bound, path.source, seen) if arranged.key else unknown
+                    trace = partial(self._found, seen, equal) if arranged.key else unknown
                     self.r.lookups.need(arranged.name, driven(trace, drivers)(key))
                 seen.setdefault(probe[0], []).append(arranged.trace)
-                kept = driven(arranged.trace, drivers)
-                self.used.setdefault(probe[0], []).append(kept)
+                equal.add(probe, key)
+            self.ends.append(driven(partial(self._found, seen, equal), drivers))
 
-    def _bound(
-        self, source: int, seen: dict[int, list[Trace]], exprs: tuple[Scalar, ...]
+    def _found(
+        self, seen: Mapping[int, Sequence[Trace]], equal: Equal, exprs: tuple[Scalar, ...]
     ) -> Sources:
-        """Where the columns come from that a path has bound so far."""
-        found = self._local(exprs)
-        if found is None:
-            return (EVERYTHING,)
-        owner, known = source if found[0] is None else found[0], found[1]
-        return either(self.inputs[owner].trace, *seen.get(owner, []))(known)
-
-    def _local(self, exprs: tuple[Scalar, ...]) -> tuple[int | None, tuple[Scalar, ...]] | None:
-        """The input whose columns the leading expressions read, and those expressions over its columns."""
-        owner: int | None = None
-        for expr in exprs:
-            if support(expr):
-                owner = self.layout.owner(min(support(expr)))
-                break
-        span = range(0) if owner is None else self.layout.columns(owner)
-        known = prefix(exprs, span)
+        """Where the values come from on rows for which a path has seen these inputs: of one input's columns, as many as can be."""
+        own = next((min(support(e)) for e in exprs if support(e)), None)
+        first = next(iter(seen)) if own is None else self.layout.owner(own)
+        best, known = first, tuple[Scalar, ...]()
+        for owner in (first, *seen):
+            theirs = equal.local(exprs, owner)
+            if len(theirs) > len(known):
+                best, known = owner, theirs
         if not known:
-            return None
-        mapping = {g: g - span.start for g in span}
-        return owner, tuple(permute(e, mapping) for e in known)
+            return (EVERYTHING,)
+        return either(self.inputs[best].trace, *seen.get(best, ()))(known)
 
     def _trace(self, exprs: tuple[Scalar, ...]) -> Sources:
-        found = self._local(exprs)
-        if found is None or found[0] is None:
-            return (EVERYTHING,)
-        owner, known = found[0], found[1]
-        return either(self.inputs[owner].trace, *self.used.get(owner, []))(known)
+        return either(*self.ends)(exprs)
 
 
 def delta_join(renderer: StepState, node: lir.Join, plan: lir.DeltaJoin) -> Collection:

@@ -252,3 +252,15 @@ def test_what_a_change_cannot_reach_is_not_looked_up(number, changed):
     lookups = rendered.template(Engine.DUCKDB, [f"delta_{ids[changed]}"]).lookups
     assert 0 < len(lookups) < len(rendered.lookups)
     assert all(lookup.sources for lookup in lookups)
+
+
+@pytest.mark.parametrize("changed", ["lineitem", "orders"])
+def test_keys_of_several_columns_are_looked_up_whole(changed):
+    """An order and its supplier: what is told of the joined rows by one input is told of the columns that equal its own, too."""
+    rendered, ids = rendered_tpch("21")
+    arity = {spec.name: spec.key_arity for spec in rendered.arrangements}
+    lookups = rendered.template(Engine.DUCKDB, [f"delta_{ids[changed]}"]).lookups
+    assert sum(arity[lookup.arrangement] > 1 for lookup in lookups) > 4
+    for lookup in lookups:
+        for source in lookup.sources or ():
+            assert len(source.exprs) == arity[lookup.arrangement], lookup
