@@ -22,7 +22,9 @@ sys.path += [str(_ROOT / "bench/persist")]
 
 # Found only once the folder is known.
 # isort: off
+import batches  # noqa: E402
 import command  # noqa: E402
+import hydration  # noqa: E402
 import operations  # noqa: E402
 import options  # noqa: E402
 import ticks  # noqa: E402
@@ -34,7 +36,10 @@ from meter import Meter  # noqa: E402
 CASES: dict[str, Callable[[options.Options, Meter], Case]] = {
     "a": ticks.few,
     "b": ticks.every,
+    "c": batches.one_size,
+    "d": batches.sizes,
     "e": operations.operations,
+    "f": hydration.hydration,
 }
 
 

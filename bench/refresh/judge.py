@@ -28,8 +28,8 @@ class WrongAnswer(Exception):
 class Judge:
     """DuckDB with tables of its own, in a file, so that they take no memory from who is measured."""
 
-    def __init__(self, folder: Path) -> None:
-        self._duck = duckdb.connect(str(folder / "judge.duckdb"))
+    def __init__(self, file: Path) -> None:
+        self._duck = duckdb.connect(str(file))
         self._duck.execute("SET memory_limit = '1GB'")
 
     def load(self, files: Path, tables: Sequence[str]) -> None:

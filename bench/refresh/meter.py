@@ -2,17 +2,19 @@
 
 Promise: whatever environment is opened after `Meter.install` is counted, on every thread, and counting changes nothing of what is asked.
 What is asked on the way of a statement, a group commit or a step stands apart from what is made durable, compacted and followed behind
-them. Processor time is this process's: the JVM that Spark runs in is another one, whose time is not in it.
+them, and what is asked within `Meter.aside`, by who measures, is not counted. Processor time is this process's: the JVM that Spark runs in
+is another one, whose time is not in it.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import mean
-from time import process_time
+from time import process_time, thread_time
 from typing import Any, TypeVar
 
 from figures import median
@@ -57,6 +59,8 @@ class Meter:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts: Counter[tuple[str, str]] = Counter()
+        self._aside = threading.local()
+        self._aside_cpu = 0.0
 
     def install(self) -> None:
         """Count in all environments that this process opens from now on."""
@@ -68,9 +72,20 @@ class Meter:
     def open_consensus(self, url: str) -> Any:
         return consensus_around(open_consensus(url), self._in_consensus)
 
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """What this thread asks and computes in here is not counted."""
+        self._aside.now, begun = True, thread_time()
+        try:
+            yield
+        finally:
+            self._aside.now = False
+            with self._lock:
+                self._aside_cpu += thread_time() - begun
+
     def mark(self) -> Mark:
         with self._lock:
-            return Mark(process_time(), _jobs(), Counter(self._counts))
+            return Mark(process_time() - self._aside_cpu, _jobs(), Counter(self._counts))
 
     def since(self, mark: Mark) -> Cost:
         now = self.mark()
@@ -92,13 +107,15 @@ class Meter:
     def _in_consensus(self, operation: str, act: Callable[[], T]) -> T:
         name = threading.current_thread().name
         behind = any(one in name for one in _BEHIND)
-        with self._lock:
-            self._counts["behind" if behind else "path", operation] += 1
+        if not getattr(self._aside, "now", False):
+            with self._lock:
+                self._counts["behind" if behind else "path", operation] += 1
         return act()
 
     def _in_blob(self, operation: str, act: Callable[[], T]) -> T:
         found = act()
-        if operation in ("get", "get_range") and isinstance(found, bytes):
+        aside = getattr(self._aside, "now", False)
+        if operation in ("get", "get_range") and isinstance(found, bytes) and not aside:
             with self._lock:
                 self._counts["blob", "bytes"] += len(found)
         return found

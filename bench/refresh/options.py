@@ -10,6 +10,8 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import TypeVar
 
+from tpch import ALL
+
 N = TypeVar("N", int, float)
 
 
@@ -18,7 +20,9 @@ class Options:
     """How much of each case, where, and whether Spark takes part."""
 
     scales: tuple[float, ...]
+    queries: tuple[str, ...]
     rounds: int
+    batches: int
     views: tuple[int, ...]
     directory: Path
     spark: bool
@@ -34,11 +38,25 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="scale factors of TPC-H, by commas; growth is from the first to the last (0.1,1)",
     )
     parser.add_argument(
+        "--queries",
+        type=_queries,
+        default=ALL,
+        metavar="NUMBERS",
+        help="which of TPC-H's 22 queries, by commas, where a case has all of them (all)",
+    )
+    parser.add_argument(
         "--rounds",
         type=_above_0(int, "a number above 0"),
         default=60,
         metavar="N",
         help="transactions of a, b and e; the first third of them warms up (60)",
+    )
+    parser.add_argument(
+        "--batches",
+        type=_above_0(int, "a number above 0"),
+        default=20,
+        metavar="N",
+        help="transactions of c, d and k, of a share of the orders each; two more warm up (20)",
     )
     parser.add_argument(
         "--views",
@@ -62,7 +80,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def options(given: argparse.Namespace) -> Options:
     return Options(
         scales=given.scales,
+        queries=given.queries,
         rounds=given.rounds,
+        batches=given.batches,
         views=given.views,
         directory=given.directory,
         spark=not given.no_spark,
@@ -85,6 +105,15 @@ def _above_0(kind: Callable[[str], N], what: str) -> Callable[[str], N]:
 def _several(kind: Callable[[str], N], what: str) -> Callable[[str], tuple[N, ...]]:
     one = _above_0(kind, what)
     return lambda text: tuple(one(part.strip()) for part in text.split(","))
+
+
+def _queries(text: str) -> tuple[str, ...]:
+    views = [f"q{part.strip()}" for part in text.split(",")]
+    if unknown := set(views) - set(ALL):
+        raise argparse.ArgumentTypeError(
+            f"no query of TPC-H: {', '.join(sorted(one[1:] for one in unknown))}"
+        )
+    return tuple(one for one in ALL if one in views)
 
 
 def _folder(text: str) -> Path:

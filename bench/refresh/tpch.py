@@ -107,12 +107,15 @@ class Loaded:
 
 
 @contextmanager
-def loaded(folder: Path, scale: float) -> Iterator[Loaded]:
-    """A new environment below a folder, with the tables of a scale."""
+def loaded(folder: Path, scale: float, name: str = "env") -> Iterator[Loaded]:
+    """A new environment of a name below a folder, with the tables of a scale; the folder's files are made when they are first needed."""
     files = folder / "tpch"
     if not files.exists():
         generate(files, scale)
-    with closing(Judge(folder)) as judge, mzsql.connect(str(folder / "env")) as connection:
+    with (
+        closing(Judge(folder / f"{name}.duckdb")) as judge,
+        mzsql.connect(str(folder / name)) as connection,
+    ):
         judge.load(files, TABLES)
         # Long enough for a hydration on a machine that others use too.
         connection.execute("SET statement_timeout = '60 min'")

@@ -31,7 +31,7 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         }
     )
     pq.write_table(table, tmp_path / "t.parquet")
-    with closing(Judge(tmp_path)) as made:
+    with closing(Judge(tmp_path / "judge.duckdb")) as made:
         made.load(tmp_path, ["t"])
         made.run(["INSERT INTO t VALUES (NULL, 5.00)"])
         yield made

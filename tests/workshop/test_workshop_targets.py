@@ -110,7 +110,8 @@ def test_histories_are_recorded() -> None:
         ("bench-oracle", "--quick --only a --callers 1"),
         ("bench-coordinator", "--quick --only a"),
         ("bench-planning", "--quick --only b"),
-        ("bench-refresh", "--only a,b,e --scales 0.001 --rounds 2 --views 2 --no-spark"),
+        ("bench-refresh", "--only a,b,e --scales 0.001 --rounds 2 --views 2 --queries 5,13"),
+        ("bench-refresh", "--only c,d,f --scales 0.001 --batches 1 --queries 1,3"),
     ],
 )
 def test_benchmarks_print_their_tables(target: str, shortest: str) -> None:
