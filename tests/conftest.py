@@ -54,7 +54,7 @@ def ctrl_c() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The one Spark session of the run: two cores, no UI, UTC, a warehouse that vanishes."""
-    from mzsql.compute.spark_session import local_session
+    from mzsql.compute.engines.spark_session import local_session
 
     session = local_session(cores=2)
     yield session

@@ -14,7 +14,7 @@ from mzsql.adapter.coordinator import Coordinator
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.locations import locate
 from mzsql.adapter.session.session import Session
-from mzsql.compute.spark_session import local_session
+from mzsql.compute.engines.spark_session import local_session
 
 #: From a session's number and a statement's to its text.
 Text = Callable[[int, int], str]

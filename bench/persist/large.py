@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from figures import Case, median, rounds, scratch, timed
 from pyspark.sql import functions as F  # noqa: N812
 
-from mzsql.compute.spark_session import local_session
+from mzsql.compute.engines.spark_session import local_session
 from mzsql.persist import PersistClient, ReadHandle
 from mzsql.spark.shards import shard_dataframe
 

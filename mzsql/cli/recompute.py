@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DecimalType
 from sqlglot import expressions as exp
 
-from mzsql.compute.relations import arrow_frame
+from mzsql.compute.engines.relations import arrow_frame
 
 #: TPC-H declares its decimals so; Spark computes with up to 18 digits in a machine word.
 _DECIMAL_DIGITS = 15

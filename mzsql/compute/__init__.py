@@ -6,9 +6,7 @@ what it reports, are the protocols and structs of `mzsql.compute.protocols`.
 
 from __future__ import annotations
 
-from mzsql.compute.controller import ComputeController
-from mzsql.compute.dataflow import rendered_over
-from mzsql.compute.peek import Peeks
+from mzsql.compute.peek.spark import Peeks
 from mzsql.compute.protocols import (
     ArrangementRegistry,
     ComputeSettings,
@@ -21,6 +19,8 @@ from mzsql.compute.protocols import (
     StatusSink,
     StorageReader,
 )
+from mzsql.compute.replica.controller import ComputeController
+from mzsql.compute.replica.dataflow import rendered_over
 
 __all__ = [
     "ArrangementRegistry",

@@ -136,7 +136,7 @@ def _check_spark(given: object) -> None:
 
 
 def _start_spark() -> SparkSession:
-    from mzsql.compute.spark_session import local_session  # noqa: PLC0415  PySpark is loaded where it is needed
+    from mzsql.compute.engines.spark_session import local_session  # noqa: PLC0415  PySpark is loaded where it is needed
 
     session = local_session()
     _close_first_at_exit()

@@ -407,7 +407,7 @@ class Cursor:
 
     def df(self) -> DataFrame:
         """The whole result as a Spark DataFrame."""
-        from mzsql.compute.relations import arrow_frame  # noqa: PLC0415
+        from mzsql.compute.engines.relations import arrow_frame  # noqa: PLC0415
 
         return arrow_frame(self.connection.spark.session, self._table())
 

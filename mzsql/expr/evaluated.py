@@ -3,7 +3,7 @@
 Promise: a function that is not declared portable (`mzsql.expr.functions.portable`) has one definition, its spelling for DuckDB. In a
 statement for Spark it is a call of an Arrow UDF that runs this very spelling over the batch's columns, so that views, queries, lookups and
 folded constants hold the same bits. `call` makes the node, `evaluations` finds what a statement calls; whoever runs the statement registers
-that (`mzsql.compute.statements`). The node itself carries what it calls: a statement needs no list beside it. Trade-off: the rows of such
+that (`compute.engines.statements`). The node itself carries what it calls: a statement needs no list beside it. Trade-off: the rows of such
 an expression pass through Python workers as Arrow.
 """
 

@@ -27,7 +27,7 @@ from sqlglot import expressions as exp
 from sqlglot.errors import SqlglotError
 
 from mzsql.adapter.reader import EnvironmentReader, RelationInfo
-from mzsql.compute.relations import arrow_frame, parts_frame
+from mzsql.compute.engines.relations import arrow_frame, parts_frame
 from mzsql.location import shown_url
 from mzsql.repr.errors import InvalidParameter, UndefinedTable
 from mzsql.repr.types import arrow_schema

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import SparkSession
 
 from mzsql.adapter.reader import RelationInfo
-from mzsql.compute.relations import spark_schema
+from mzsql.compute.engines.relations import spark_schema
 from mzsql.repr.errors import ObjectInUse
 from mzsql.repr.types import arrow_schema
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from mzsql.compute.relations import PUSHED_RANGES, parts_frame, range_condition, spark_type
+from mzsql.compute.engines.relations import PUSHED_RANGES, parts_frame, range_condition, spark_type
 from mzsql.location import UsageError
 from mzsql.persist import (
     DIFF_COLUMN,

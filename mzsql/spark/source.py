@@ -30,7 +30,7 @@ from pyspark.sql.types import StructType
 
 from mzsql.adapter.peek.results import expand, named
 from mzsql.adapter.reader import EnvironmentReader, RelationInfo, open_read_only
-from mzsql.compute.relations import spark_schema
+from mzsql.compute.engines.relations import spark_schema
 from mzsql.location import shown_url
 from mzsql.repr.errors import DatatypeMismatch, InvalidParameter
 from mzsql.repr.types import arrow_schema

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from mzsql.compute.arrangements import Arrangement, Arrangements
-from mzsql.compute.dataflow import Dataflow, DataflowSpec, fill_plan
-from mzsql.compute.driver import Driver
-from mzsql.compute.inputs import CollectionInput
+from mzsql.compute.engines.driver import Driver
+from mzsql.compute.engines.relations import rows_at
 from mzsql.compute.protocols import ComputeSettings
-from mzsql.compute.relations import rows_at
-from mzsql.compute.step import StepTools, run_step
-from mzsql.compute.target import with_time
+from mzsql.compute.replica.arrangements import Arrangement, Arrangements
+from mzsql.compute.replica.dataflow import Dataflow, DataflowSpec, fill_plan
+from mzsql.compute.replica.inputs import CollectionInput
+from mzsql.compute.replica.step import StepTools, run_step
+from mzsql.compute.replica.target import with_time
 from mzsql.expr.functions.table import Engine
 from mzsql.render.dataflow import render
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 import duckdb
 import pyarrow as pa
 
-from mzsql.compute.controller import ComputeController
 from mzsql.compute.protocols import ComputeSettings
+from mzsql.compute.replica.controller import ComputeController
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.scalar import AggregateExpr, Call, Column, ColumnOrder, Literal
 from mzsql.lir import plan as lir

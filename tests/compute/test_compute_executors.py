@@ -10,7 +10,7 @@ import zlib
 import msgspec
 from pyspark.sql.types import LongType, StructField, StructType
 
-from mzsql.compute.executors import PartsSource, ShareOf, SharesReader
+from mzsql.compute.engines.executors import PartsSource, ShareOf, SharesReader
 
 SCHEMA = StructType([StructField("a", LongType())])
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from mzsql.compute.hot import Hot
-from mzsql.compute.trace import Trace
+from mzsql.compute.replica.hot import Hot
+from mzsql.compute.replica.trace import Trace
 from mzsql.persist.consolidate import consolidate
 
 _SCHEMA = pa.schema([(name, pa.int64()) for name in ("c0", "mz_time", "mz_diff")])

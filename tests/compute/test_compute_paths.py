@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from mzsql.compute import paths
-from mzsql.compute.paths import can_open, why_not
-from mzsql.compute.spark_session import step_session
+from mzsql.compute.engines import paths
+from mzsql.compute.engines.paths import can_open, why_not
+from mzsql.compute.engines.spark_session import step_session
 
 pytestmark = pytest.mark.spark
 
@@ -20,7 +20,7 @@ def test_a_session_is_asked_once_and_the_reason_told_once(spark, monkeypatch, ca
     asked = []
     look = paths._look
     monkeypatch.setattr(paths, "_look", lambda *given: asked.append(given) or look(*given))
-    with caplog.at_level(logging.WARNING, "mzsql.compute.paths"):
+    with caplog.at_level(logging.WARNING, "mzsql.compute.engines.paths"):
         for one in (session, session, other):
             reason = why_not(one, "neverfs://bucket/a/b.parquet")
             assert reason is not None

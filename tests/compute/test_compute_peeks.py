@@ -9,7 +9,7 @@ import pytest
 from test_compute_views import Changes, install
 
 from mzsql.compute import Peeks
-from mzsql.compute.peek import pieces_of
+from mzsql.compute.peek.spark import pieces_of
 from mzsql.location import open_blob, open_consensus
 from mzsql.persist import PersistClient
 from mzsql.repr.errors import UndefinedObject

@@ -12,8 +12,8 @@ import pytest
 from sqlglot import expressions as exp
 from sqlglot import parse_one
 
-from mzsql.compute.driver import PLAN_USES, PLANNED_ROWS, Driver
-from mzsql.compute.plans import Plan, Plans
+from mzsql.compute.engines.driver import PLAN_USES, PLANNED_ROWS, Driver
+from mzsql.compute.engines.plans import Plan, Plans
 from mzsql.expr.engines import locked_connection
 from mzsql.expr.functions.table import Engine
 from mzsql.render.templates import Text

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 from compute_kit import ForeignPaths, Pathless
 
-from mzsql.compute import relations
-from mzsql.compute.relations import arrow_frame, parts_frame, rows_at, spark_schema
-from mzsql.compute.spark_session import step_session
-from mzsql.compute.target import with_time
+from mzsql.compute.engines import relations
+from mzsql.compute.engines.relations import arrow_frame, parts_frame, rows_at, spark_schema
+from mzsql.compute.engines.spark_session import step_session
+from mzsql.compute.replica.target import with_time
 from mzsql.location import open_blob
 from mzsql.location.mem import MemConsensus
 from mzsql.persist import PersistClient, Settings

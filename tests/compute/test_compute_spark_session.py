@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from mzsql.compute.spark_session import (
+from mzsql.compute.engines.spark_session import (
     hydration_session,
     java_version,
     local_session,
@@ -79,7 +79,7 @@ def test_starting_says_nothing(tmp_path):
     """In a process of its own: nothing on either stream, and workers run this interpreter."""
     program = (
         "import os, sys\n"
-        "from mzsql.compute.spark_session import local_session\n"
+        "from mzsql.compute.engines.spark_session import local_session\n"
         "s = local_session(cores=2)\n"
         "assert s.range(3).count() == 3\n"
         "assert os.environ['PYSPARK_PYTHON'] == sys.executable\n"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mzsql.compute.spark_start import SparkStart
+from mzsql.compute.engines.spark_start import SparkStart
 from mzsql.repr.errors import EnvironmentRefused, QueryCanceled
 
 

@@ -7,12 +7,12 @@ import pyarrow.compute as pc
 import pytest
 from compute_kit import ForeignPaths, Pathless
 
-from mzsql.compute import target as target_module
-from mzsql.compute.arrangements import WORKER_COLUMN
-from mzsql.compute.executors import place_for_executors
-from mzsql.compute.relations import arrow_frame
-from mzsql.compute.spark_session import hydration_session
-from mzsql.compute.target import Target, by_worker_and_key, is_local, with_time
+from mzsql.compute.engines.executors import place_for_executors
+from mzsql.compute.engines.relations import arrow_frame
+from mzsql.compute.engines.spark_session import hydration_session
+from mzsql.compute.replica import target as target_module
+from mzsql.compute.replica.arrangements import WORKER_COLUMN
+from mzsql.compute.replica.target import Target, by_worker_and_key, is_local, with_time
 from mzsql.location import UsageError, open_blob
 from mzsql.location.mem import MemBlob, MemConsensus
 from mzsql.persist import KeySpec, PersistClient, Settings

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mzsql.compute import trace as traces
-from mzsql.compute.driver import Driver
-from mzsql.compute.trace import Trace, key_hashes
+from mzsql.compute.engines.driver import Driver
+from mzsql.compute.replica import trace as traces
+from mzsql.compute.replica.trace import Trace, key_hashes
 from mzsql.persist import KeySpec
 from mzsql.persist.consolidate import consolidate
 

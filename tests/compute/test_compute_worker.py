@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from sqlglot import expressions as exp
 
-from mzsql.compute.driver import Driver
-from mzsql.compute.relations import arrow_frame
-from mzsql.compute.spark_session import step_session
+from mzsql.compute.engines.driver import Driver
+from mzsql.compute.engines.relations import arrow_frame
+from mzsql.compute.engines.spark_session import step_session
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine, Sql
 from mzsql.render.worker import worker_of

@@ -14,8 +14,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 PROGRAM = """
     import os
     import mzsql
-    from mzsql.compute import relations, target
-    from mzsql.compute.spark_session import local_session
+    from mzsql.compute.engines import relations
+    from mzsql.compute.replica import target
+    from mzsql.compute.engines.spark_session import local_session
 
     relations.DRIVER_ROWS = 0
     target.is_local = lambda _: False

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from function_cases import AWKWARD, Case, build, identical, is_alias, same
 
-from mzsql.compute.statements import register
+from mzsql.compute.engines.statements import register
 from mzsql.expr import functions, spell
 from mzsql.expr.engines import SPARK_STEP_SETTINGS, to_sql
 from mzsql.expr.evaluate import EvalError, Evaluator

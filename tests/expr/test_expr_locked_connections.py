@@ -14,8 +14,8 @@ import pytest
 
 import mzsql
 from mzsql.adapter.peek.duckdb_pool import DuckDbPool
-from mzsql.compute.driver import Driver
-from mzsql.compute.transient import bounded_connection
+from mzsql.compute.engines.driver import Driver
+from mzsql.compute.replica.transient import bounded_connection
 from mzsql.expr.engines import locked_connection, scratch_directory
 from mzsql.expr.evaluate import Evaluator
 

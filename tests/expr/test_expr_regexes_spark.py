@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from sqlglot import exp
 
-from mzsql.compute.statements import register
+from mzsql.compute.engines.statements import register
 from mzsql.expr import functions, spell
 from mzsql.expr.engines import duckdb_connection, to_sql
 from mzsql.expr.evaluate import Evaluator

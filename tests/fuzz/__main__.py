@@ -76,7 +76,7 @@ def _views(options: argparse.Namespace) -> int:
     """Seeds of maintained views: each difference made smaller, and what was done at the end."""
     spark, kept = None, in_process()
     if options.spark:
-        from mzsql.compute.spark_session import local_session  # loads PySpark
+        from mzsql.compute.engines.spark_session import local_session  # loads PySpark
 
         spark, kept = local_session(cores=2), contextlib.nullcontext()
     seed, count = (options.start, options.count) if options.seed is None else (options.seed, 1)

@@ -14,8 +14,8 @@ from unittest import mock
 import msgspec
 
 from mzsql.adapter.dataflows import dataflows
-from mzsql.compute.controller import ComputeController
 from mzsql.compute.protocols import ComputeSettings
+from mzsql.compute.replica.controller import ComputeController
 from mzsql.dbapi import connection
 
 

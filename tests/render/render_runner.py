@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 import duckdb
 import pyarrow as pa
 
-from mzsql.compute.driver import Driver
-from mzsql.compute.values import measured
+from mzsql.compute.engines.driver import Driver
+from mzsql.compute.replica.values import measured
 from mzsql.expr.functions.table import Engine
 from mzsql.render.cut import pieces
 from mzsql.render.dataflow import RenderedDataflow

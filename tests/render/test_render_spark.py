@@ -22,7 +22,7 @@ from render_plans import (
 from render_runner import Runner, duck
 from test_render_steps import TIMES, expected, random_updates
 
-from mzsql.compute.statements import run as run_statement
+from mzsql.compute.engines.statements import run as run_statement
 from mzsql.expr.engines import SPARK_STEP_SETTINGS, duckdb_connection
 from mzsql.expr.functions.table import Engine
 from mzsql.render.dataflow import render

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
-from mzsql.compute.relations import DRIVER_ROWS
+from mzsql.compute.engines.relations import DRIVER_ROWS
 from mzsql.location import UsageError
 from mzsql.location.mem import MemBlob, MemConsensus
 from mzsql.persist import KeySpec, PersistClient, ReadTimeout, SchemaMismatch, Settings

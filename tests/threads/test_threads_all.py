@@ -10,9 +10,9 @@ ROOT = Path(__file__).parents[2]
 #: Where a thread is made without the supervisor, and what takes its place.
 REASONS = {
     "mzsql/threads/supervisor.py Thread": "the supervisor itself",
-    "mzsql/compute/spark_start.py Thread": "one attempt: its failure is raised where the session is waited for; the next call tries again",
-    "mzsql/compute/paths.py Thread": "one question: its caller waits for the answer, bounded, and takes silence for no",
-    "mzsql/compute/peek.py ThreadPoolExecutor": "one query: its caller waits for the result, and gets what it raises",
+    "mzsql/compute/engines/spark_start.py Thread": "one attempt: its failure is raised where the session is waited for; a call tries again",
+    "mzsql/compute/engines/paths.py Thread": "one question: its caller waits for the answer, bounded, and takes silence for no",
+    "mzsql/compute/peek/spark.py ThreadPoolExecutor": "one query: its caller waits for the result, and gets what it raises",
     "mzsql/persist/parts.py ThreadPoolExecutor": "deletes of one call, which waits for them and gets what they raise",
     "mzsql/persist/uploads.py ThreadPoolExecutor": "uploads of one call, which waits for them and gets what they raise",
     "mzsql/cli/kit_watch.py Thread": "ends the process when a kit hangs: it has no other work, and runs for the length of a command",

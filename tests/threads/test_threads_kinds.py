@@ -21,9 +21,9 @@ from threads_kit import HANG, Nothing, Place, append, restarts_of
 
 from mzsql.catalog.objects import Table
 from mzsql.compute import ComputeSettings
-from mzsql.compute.controller import ComputeController
-from mzsql.compute.hydration import _Watch
-from mzsql.compute.jobs import JobCount, cancelled_when
+from mzsql.compute.engines.jobs import JobCount, cancelled_when
+from mzsql.compute.replica.controller import ComputeController
+from mzsql.compute.replica.hydration import _Watch
 from mzsql.persist import client
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import TEXT, ColumnType
@@ -298,7 +298,7 @@ ELSEWHERE = {"postgres-listener": "plugins/mzsql-postgres/tests/test_postgres_wa
 #: Where a thread's name is not spelled out, and the names that it has.
 NAMED = {
     "mzsql/persist/client.py": {"maintenance", "leases"},
-    "mzsql/compute/controller.py": {"step-worker", "hydrate-worker", "flush-worker"},
+    "mzsql/compute/replica/controller.py": {"step-worker", "hydrate-worker", "flush-worker"},
 }
 
 

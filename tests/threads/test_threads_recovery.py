@@ -13,7 +13,7 @@ from threads_kit import HANG, Fault, Nothing, Place, append, restarts_of
 
 from mzsql.catalog.objects import Table
 from mzsql.compute import ComputeSettings
-from mzsql.compute.controller import ComputeController
+from mzsql.compute.replica.controller import ComputeController
 from mzsql.location import Indeterminate, blob_around, consensus_around
 from mzsql.location.mem import MemBlob, MemConsensus
 from mzsql.persist import PersistClient, Settings, SystemClock, client

@@ -27,8 +27,8 @@ from mzsql.catalog.objects import Maintained, MaterializedView, Replica
 from mzsql.catalog.settings import STEP_ENGINE, system_value
 from mzsql.catalog.state import CatalogState
 from mzsql.compute import ComputeSettings, RefreshStats
-from mzsql.compute.controller import ComputeController
-from mzsql.compute.spark_session import require_java
+from mzsql.compute.engines.spark_session import require_java
+from mzsql.compute.replica.controller import ComputeController
 from mzsql.render.dataflow import RenderedDataflow, render
 from mzsql.repr.errors import Fenced, ObjectInUse, SqlError
 from mzsql.repr.frontier import Timestamp

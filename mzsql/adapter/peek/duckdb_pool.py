@@ -16,7 +16,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from mzsql.compute import recursion
+from mzsql.compute.engines import recursion
 from mzsql.expr.engines import WIDE_SETTINGS, is_wide, locked_connection
 from mzsql.repr.errors import InternalError
 from mzsql.repr.interrupt import Interrupt, current

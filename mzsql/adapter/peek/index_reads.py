@@ -22,8 +22,8 @@ from mzsql.adapter.peek.row_reads import PLAIN
 from mzsql.adapter.peek.snapshots import SnapshotCache, StoredContents
 from mzsql.adapter.planning.planner import Planner
 from mzsql.catalog.objects import Index
-from mzsql.compute.arrangements import rangeable
-from mzsql.compute.dataflow import index_desc
+from mzsql.compute.replica.arrangements import rangeable
+from mzsql.compute.replica.dataflow import index_desc
 from mzsql.expr.scalar import Scalar
 from mzsql.lir.forms import arrangement_form
 from mzsql.lir.plan import IndexImport

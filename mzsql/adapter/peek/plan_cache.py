@@ -17,7 +17,7 @@ from sqlglot import expressions as exp
 from mzsql.adapter.peek.row_reads import RowRead, row_read
 from mzsql.adapter.planning.planner import Planned
 from mzsql.adapter.planning.walk import node_scalars
-from mzsql.compute.recursion import LoopText, texts
+from mzsql.compute.engines.recursion import LoopText, texts
 from mzsql.expr import relation as r
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from sqlglot import expressions as exp
 
 from mzsql.adapter.session.copy_paths import ANYWHERE, CopyPaths
-from mzsql.compute.transient import given
+from mzsql.compute.replica.transient import given
 from mzsql.expr import spell
 from mzsql.expr.engines import locked_connection, to_sql
 from mzsql.expr.functions import find_cast, scalar

@@ -2,7 +2,7 @@
 
 Promise: the updates of the query at every timestamp from AS OF on, each exactly once, in the order of time and before UP TO; with PROGRESS
 also how far that is complete. A single table or materialized view is read from its shard; any other query is a dataflow of the
-subscription's own that is brought forward step by step in this process (`mzsql.compute.transient`). Nothing is computed before somebody
+subscription's own that is brought forward step by step in this process (`compute.replica.transient`). Nothing is computed before somebody
 fetches: who fetches slowly makes time pass in larger steps, which are cut so that a step reads about `STEP_ROWS` updates. What the
 subscription still has to read is held (not given up) until it has; a close lets go. Where nobody writes nobody moves time: while
 PROGRESS or UP TO wait for it, once a second this does (`Environment.reach`), unless the environment is read only.
@@ -34,7 +34,7 @@ from mzsql.adapter.subscribe.contents import Contents
 from mzsql.adapter.subscribe.inputs import CatalogNews, Input, PolledInput, StoredInput
 from mzsql.adapter.subscribe.output import OutputRows
 from mzsql.catalog.builtin import builtins
-from mzsql.compute.transient import TransientDataflow, bounded_connection, load
+from mzsql.compute.replica.transient import TransientDataflow, bounded_connection, load
 from mzsql.expr.dataflow import MaterializedViewExport
 from mzsql.expr.scalar import Scalar
 from mzsql.frontend import plans as p

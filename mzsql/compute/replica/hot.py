@@ -16,8 +16,8 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from mzsql.compute.target import at_or_after
-from mzsql.compute.trace import Trace
+from mzsql.compute.replica.target import at_or_after
+from mzsql.compute.replica.trace import Trace
 from mzsql.repr.frontier import Frontier, Timestamp, less_than
 
 

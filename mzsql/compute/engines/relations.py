@@ -25,8 +25,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as st
 
-from mzsql.compute.executors import executor_frame
-from mzsql.compute.paths import can_open
+from mzsql.compute.engines.executors import executor_frame
+from mzsql.compute.engines.paths import can_open
 from mzsql.compute.protocols import ComputeSettings
 from mzsql.persist import DIFF_COLUMN, TIME_COLUMN, PartRef
 from mzsql.repr.errors import InternalError

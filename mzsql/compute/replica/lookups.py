@@ -17,12 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import expressions as exp
 
-from mzsql.compute.arrangements import Arrangement, merge_ranges, rangeable
-from mzsql.compute.driver import Driver
-from mzsql.compute.relations import PUSHED_RANGES, KeyRange
-from mzsql.compute.target import no_updates
-from mzsql.compute.trace import Found as TraceRows
-from mzsql.compute.trace import Hashes, Trace
+from mzsql.compute.engines.driver import Driver
+from mzsql.compute.engines.relations import PUSHED_RANGES, KeyRange
+from mzsql.compute.replica.arrangements import Arrangement, merge_ranges, rangeable
+from mzsql.compute.replica.target import no_updates
+from mzsql.compute.replica.trace import Found as TraceRows
+from mzsql.compute.replica.trace import Hashes, Trace
 from mzsql.expr.functions.table import Engine
 from mzsql.persist import PartRef, ReadStats
 from mzsql.render.rendered import KeySource, Lookup

@@ -22,23 +22,23 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from mzsql.compute.dataflow import Dataflow
-from mzsql.compute.driver import PLANNED_ROWS, Driver
-from mzsql.compute.inputs import Input
-from mzsql.compute.jobs import named_jobs
-from mzsql.compute.lookups import Found, LookupRun
-from mzsql.compute.protocols import ComputeSettings, RefreshStats
-from mzsql.compute.relations import (
+from mzsql.compute.engines.driver import PLANNED_ROWS, Driver
+from mzsql.compute.engines.jobs import named_jobs
+from mzsql.compute.engines.relations import (
     VALUE_BYTES,
     arrow_frame,
     collectable_rows,
     parts_frame,
     spark_schema,
 )
-from mzsql.compute.spark_session import STEP_POOL
-from mzsql.compute.statements import register
-from mzsql.compute.target import Target, no_updates, with_time
-from mzsql.compute.values import measured
+from mzsql.compute.engines.spark_session import STEP_POOL
+from mzsql.compute.engines.statements import register
+from mzsql.compute.protocols import ComputeSettings, RefreshStats
+from mzsql.compute.replica.dataflow import Dataflow
+from mzsql.compute.replica.inputs import Input
+from mzsql.compute.replica.lookups import Found, LookupRun
+from mzsql.compute.replica.target import Target, no_updates, with_time
+from mzsql.compute.replica.values import measured
 from mzsql.expr.functions.table import Engine
 from mzsql.persist import PartRef
 from mzsql.render.rendered import Step, StepOutput

@@ -11,9 +11,9 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from mzsql.compute.arrangements import Arrangement
 from mzsql.compute.protocols import StorageReader
-from mzsql.compute.target import with_time
+from mzsql.compute.replica.arrangements import Arrangement
+from mzsql.compute.replica.target import with_time
 from mzsql.persist import CriticalReader, PartRef
 from mzsql.render.rendered import InputSpec
 from mzsql.repr.frontier import Frontier, Timestamp, less_than

@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import pyarrow as pa
 
-from mzsql.compute.arrangements import Arrangement, ArrangementDesc, Arrangements
-from mzsql.compute.inputs import Input
 from mzsql.compute.protocols import ComputeSettings, StorageReader
-from mzsql.compute.target import Target
+from mzsql.compute.replica.arrangements import Arrangement, ArrangementDesc, Arrangements
+from mzsql.compute.replica.inputs import Input
+from mzsql.compute.replica.target import Target
 from mzsql.lir.plan import DataflowDescription
 from mzsql.persist import PersistClient
 from mzsql.render.dataflow import RenderedDataflow, render

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import arrow_udf
 from sqlglot import expressions as exp
 
-from mzsql.compute.relations import spark_type
+from mzsql.compute.engines.relations import spark_type
 from mzsql.expr.engines import to_sql
 from mzsql.expr.evaluated import Evaluation, evaluations, evaluator
 from mzsql.expr.functions.table import Engine

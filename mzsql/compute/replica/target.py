@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from mzsql.compute.executors import executor_write, place_for_executors
-from mzsql.compute.paths import can_open, is_connect
+from mzsql.compute.engines.executors import executor_write, place_for_executors
+from mzsql.compute.engines.paths import can_open, is_connect
 from mzsql.location import SparkReadable, UsageError
 from mzsql.persist import (
     WORKER_COLUMN,

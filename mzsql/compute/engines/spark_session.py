@@ -23,7 +23,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from mzsql.compute.spark_start import Launch
+from mzsql.compute.engines.spark_start import Launch
 from mzsql.expr.engines import SPARK_STEP_SETTINGS
 from mzsql.repr.errors import EnvironmentRefused
 

@@ -2,7 +2,7 @@
 
 Promise: storage tells when an upper may have moved; a scheduling thread then finds the dataflows whose inputs are ahead of them and
 gives each to a lane: steps run beside each other and before hydrations, which run a few at a time, first come first served; what takes
-long lets others pass (`mzsql.compute.lane`). A dataflow works on one thread at a time. As its own progress moves the inputs of those
+long lets others pass (`compute.replica.lane`). A dataflow works on one thread at a time. As its own progress moves the inputs of those
 that read it, a chain of views advances in dependency order and a view never sees half of a time. One that fails is shown as failed and
 tried again with growing pauses; the others do not notice. Every wait ends at a timeout or at `close`, which joins all threads.
 """
@@ -18,13 +18,8 @@ from functools import partial
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from mzsql.compute.arrangements import Arrangement, Arrangements
-from mzsql.compute.dataflow import DataflowSpec, arrangement_desc, index_desc, rendered_over
-from mzsql.compute.driver import Driver
-from mzsql.compute.flows import Flow, Replica, State, unreadable
-from mzsql.compute.hydration import HydrationReport
-from mzsql.compute.inputs import CollectionInput
-from mzsql.compute.lane import Lane
+from mzsql.compute.engines.driver import Driver
+from mzsql.compute.engines.spark_start import SparkStart
 from mzsql.compute.protocols import (
     ArrangementRegistry,
     ComputeSettings,
@@ -34,7 +29,12 @@ from mzsql.compute.protocols import (
     StatusSink,
     StorageReader,
 )
-from mzsql.compute.spark_start import SparkStart
+from mzsql.compute.replica.arrangements import Arrangement, Arrangements
+from mzsql.compute.replica.dataflow import DataflowSpec, arrangement_desc, index_desc, rendered_over
+from mzsql.compute.replica.flows import Flow, Replica, State, unreadable
+from mzsql.compute.replica.hydration import HydrationReport
+from mzsql.compute.replica.inputs import CollectionInput
+from mzsql.compute.replica.lane import Lane
 from mzsql.lir.plan import DataflowDescription, IndexExport
 from mzsql.persist import Clock, PersistClient, SystemClock
 from mzsql.render.dataflow import RenderedDataflow

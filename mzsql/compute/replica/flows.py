@@ -13,17 +13,17 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
-from mzsql.compute.arrangements import Arrangement, Arrangements
-from mzsql.compute.dataflow import Dataflow, DataflowSpec, fill_plan
-from mzsql.compute.driver import Driver
-from mzsql.compute.hydration import Hydration, HydrationReport
-from mzsql.compute.hydration_here import HydrationHere
-from mzsql.compute.inputs import CollectionInput, IndexInput, Input
+from mzsql.compute.engines.driver import Driver
+from mzsql.compute.engines.spark_session import hydration_session, step_session
+from mzsql.compute.engines.spark_start import SparkStart
 from mzsql.compute.protocols import ComputeSettings, DataflowStatus, RefreshStats, StorageReader
-from mzsql.compute.spark_session import hydration_session, step_session
-from mzsql.compute.spark_start import SparkStart
-from mzsql.compute.step import StepTools, run_step
-from mzsql.compute.target import Overtaken, no_updates
+from mzsql.compute.replica.arrangements import Arrangement, Arrangements
+from mzsql.compute.replica.dataflow import Dataflow, DataflowSpec, fill_plan
+from mzsql.compute.replica.hydration import Hydration, HydrationReport
+from mzsql.compute.replica.hydration_here import HydrationHere
+from mzsql.compute.replica.inputs import CollectionInput, IndexInput, Input
+from mzsql.compute.replica.step import StepTools, run_step
+from mzsql.compute.replica.target import Overtaken, no_updates
 from mzsql.expr.functions.table import Engine
 from mzsql.persist import Clock, PersistClient
 from mzsql.render.dataflow import RenderedDataflow

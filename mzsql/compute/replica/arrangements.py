@@ -32,12 +32,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from sqlglot import expressions as exp
 
-from mzsql.compute.driver import Driver
-from mzsql.compute.hot import Hot
+from mzsql.compute.engines.driver import Driver
+from mzsql.compute.engines.relations import PUSHED_RANGES, KeyRange, collectable_rows, parts_frame
 from mzsql.compute.protocols import ArrangementRegistry, ComputeSettings
-from mzsql.compute.relations import PUSHED_RANGES, KeyRange, collectable_rows, parts_frame
-from mzsql.compute.target import Target, at_or_after, by_worker_and_key, no_updates, with_time
-from mzsql.compute.trace import Hashes, Trace, key_hashes
+from mzsql.compute.replica.hot import Hot
+from mzsql.compute.replica.target import (
+    Target,
+    at_or_after,
+    by_worker_and_key,
+    no_updates,
+    with_time,
+)
+from mzsql.compute.replica.trace import Hashes, Trace, key_hashes
 from mzsql.expr.engines import scratch_directory, to_sql
 from mzsql.expr.functions.table import Engine, Sql
 from mzsql.persist import (

@@ -19,13 +19,13 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mzsql.compute.arrangements import Arrangement
-from mzsql.compute.hydration import Hydration
-from mzsql.compute.inputs import Input
-from mzsql.compute.jobs import JobCount, cancelled_when
+from mzsql.compute.engines.jobs import JobCount, cancelled_when
 from mzsql.compute.protocols import RefreshStats
-from mzsql.compute.target import Target, with_time
-from mzsql.compute.transient import load
+from mzsql.compute.replica.arrangements import Arrangement
+from mzsql.compute.replica.hydration import Hydration
+from mzsql.compute.replica.inputs import Input
+from mzsql.compute.replica.target import Target, with_time
+from mzsql.compute.replica.transient import load
 from mzsql.expr.engines import WIDE_SETTINGS, is_wide, locked_connection, to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.persist import DIFF_COLUMN, TIME_COLUMN, WORKER_COLUMN, Batch

@@ -3,7 +3,7 @@
 Promise: no scheme is known by name. A session is asked once for each scheme and authority, in bounded time, by opening something that is
 not there: one that looks and finds nothing can open paths, one that fails in any other way (no file system for the scheme, its classes
 not on the class path, no credentials, no answer) cannot, and the reason is logged once. What it cannot open is read and written through
-the executors' own Blob store (`mzsql.compute.executors`): the same rows, more slowly. Trade-off: an answer of no is asked for again only
+the executors' own Blob store (`compute.engines.executors`): the same rows, more slowly. Trade-off: an answer of no is asked for again only
 after `ASK_AGAIN_SECONDS`, so a session that was refused for a moment is slow for some minutes.
 """
 

@@ -5,7 +5,7 @@ any catalog, the thread that calls pays, and calls from several threads do not m
 worker, for peeks and steps that are too small for a Spark job.
 
 Over few rows parsing and planning are all that a statement costs. So a text that is run again and again is planned once
-(`mzsql.compute.plans`); until it is, it is run as it was written, without the optimizer's passes. Both run on one thread, with the joins
+(`compute.engines.plans`); until it is, it is run as it was written, without the optimizer's passes. Both run on one thread, with the joins
 as they are written, in the order in which rows are few.
 """
 
@@ -23,7 +23,7 @@ import duckdb
 import pyarrow as pa
 from sqlglot import expressions as exp
 
-from mzsql.compute.plans import BY_SIZE, Plan, Plans, Simple
+from mzsql.compute.engines.plans import BY_SIZE, Plan, Plans, Simple
 from mzsql.expr.engines import (
     WIDE_SETTINGS,
     is_wide,

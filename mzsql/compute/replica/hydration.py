@@ -22,9 +22,16 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from mzsql.compute.arrangements import Arrangement, ArrangementDesc, Arrangements
-from mzsql.compute.dataflow import Dataflow, arrangement_desc
-from mzsql.compute.jobs import cancelled_when, named_jobs
+from mzsql.compute.engines.jobs import cancelled_when, named_jobs
+from mzsql.compute.engines.relations import (
+    arrow_frame,
+    collectable_rows,
+    parts_frame,
+    rows_at,
+    spark_schema,
+)
+from mzsql.compute.engines.spark_session import HYDRATION_POOL
+from mzsql.compute.engines.statements import run as run_statement
 from mzsql.compute.protocols import (
     ComputeSettings,
     ObjectHydrationStatus,
@@ -33,16 +40,9 @@ from mzsql.compute.protocols import (
     StatusRow,
     StatusSink,
 )
-from mzsql.compute.relations import (
-    arrow_frame,
-    collectable_rows,
-    parts_frame,
-    rows_at,
-    spark_schema,
-)
-from mzsql.compute.spark_session import HYDRATION_POOL
-from mzsql.compute.statements import run as run_statement
-from mzsql.compute.target import Target, with_time
+from mzsql.compute.replica.arrangements import Arrangement, ArrangementDesc, Arrangements
+from mzsql.compute.replica.dataflow import Dataflow, arrangement_desc
+from mzsql.compute.replica.target import Target, with_time
 from mzsql.expr.functions.table import Engine
 from mzsql.location import LocationError
 from mzsql.persist import PartRef, PersistClient

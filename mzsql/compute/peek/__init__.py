@@ -1,0 +1,1 @@
+"""Answering a one-shot query at one time."""
