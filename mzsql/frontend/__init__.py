@@ -8,7 +8,7 @@ text as typed literals before parsing. Nothing but `SqlError`s leaves here, what
 
 from mzsql.frontend.catalog import CatalogItem, CatalogView, FullName, PartialName
 from mzsql.frontend.grammar.dialect import check_sqlglot
-from mzsql.frontend.lowering import LoweredQuery, lower_query, lower_relation
+from mzsql.frontend.lower import LoweredQuery, lower_query, lower_relation
 from mzsql.frontend.normalize import normalize_create_sql, quoted, quoted_name
 from mzsql.frontend.parameters import bind_parameters
 from mzsql.frontend.parse.parse import parse_statements

@@ -8,8 +8,8 @@ Materialize; so a `Reduce` has only aggregates of the table of functions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
 from sqlglot import expressions as exp
 
@@ -33,17 +33,13 @@ from mzsql.frontend.coerce import (
     to_boolean,
     unify,
 )
+from mzsql.frontend.collector import Collector
+from mzsql.frontend.context import ExprContext
 from mzsql.frontend.hir_visit import map_columns
 from mzsql.frontend.nodes import function_name, position_of
 from mzsql.repr import types as t
 from mzsql.repr.errors import SqlSyntaxError, UndefinedFunction, Unsupported
 from mzsql.repr.types import SqlType
-
-if TYPE_CHECKING:
-    from mzsql.frontend.expressions import ExprContext
-
-#: Marker level of a column that stands for an aggregate, by its index in the collector.
-MARKER = -1
 
 #: Aggregates that are planned as others of which they are computed.
 DESUGARED = frozenset(
@@ -65,20 +61,6 @@ _ITEMS = {"array_agg": "array_item", "list_agg": "list_item"}
 _DOCUMENTS = frozenset({"jsonb_agg", "jsonb_object_agg"})
 #: Aggregates whose result depends on the order of their input.
 _ORDERED = {"string_agg": 2, **collecting.ARGUMENTS}
-
-
-@dataclass
-class Collector:
-    """The aggregates of one grouping, each once."""
-
-    found: list[hir.Aggregate] = field(default_factory=list)
-
-    def add(self, aggregate: hir.Aggregate) -> Typed:
-        """The marker of an aggregate."""
-        if aggregate not in self.found:
-            self.found.append(aggregate)
-        marker = hir.Column(self.found.index(aggregate), MARKER)
-        return Typed(marker, aggregate.typ, aggregate.nullable)
 
 
 def is_aggregate(name: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlglot import expressions as exp
 
@@ -29,6 +29,7 @@ from mzsql.frontend.coerce import (
     unify,
 )
 from mzsql.frontend.containers import field, is_empty_constructor, of_query, typed_list
+from mzsql.frontend.context import ExprContext
 from mzsql.frontend.nodes import (
     function_name,
     known,
@@ -50,9 +51,6 @@ from mzsql.repr.errors import (
     Unsupported,
 )
 from mzsql.repr.types import SqlType
-
-if TYPE_CHECKING:
-    from mzsql.frontend.expressions import ExprContext
 
 
 def _one_row(ctx: ExprContext, what: str) -> ExprContext:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlglot import expressions as exp
 
@@ -27,15 +27,13 @@ from mzsql.frontend.coerce import (
     settle,
     unify,
 )
+from mzsql.frontend.context import ExprContext
 from mzsql.frontend.gathered import gathered
 from mzsql.frontend.nodes import position_of, unparen
 from mzsql.frontend.parse.pieces import fold
 from mzsql.repr import types as t
 from mzsql.repr.errors import SqlError, SqlSyntaxError, UndefinedColumn
 from mzsql.repr.types import SqlType, type_name
-
-if TYPE_CHECKING:
-    from mzsql.frontend.expressions import ExprContext
 
 _NAMES: dict[type[exp.Expr], str] = {exp.Array: "array", exp.List: "list", exp.ToMap: "map"}
 #: The largest bound of a slice that is left out.

@@ -17,8 +17,8 @@ from mzsql.frontend import hir, placeholders, plans
 from mzsql.frontend import statements as st
 from mzsql.frontend.catalog import CatalogItem, CatalogView
 from mzsql.frontend.coerce import cast
+from mzsql.frontend.context import ExprContext
 from mzsql.frontend.dml import copied_columns, copy_options
-from mzsql.frontend.expressions import ExprContext
 from mzsql.frontend.named_types import NamedTypes
 from mzsql.frontend.names import item_named
 from mzsql.frontend.nodes import position_of

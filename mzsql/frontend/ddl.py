@@ -17,7 +17,7 @@ from mzsql.frontend import hir, plans
 from mzsql.frontend import statements as st
 from mzsql.frontend.catalog import CatalogItem, CatalogView, FullName, PartialName
 from mzsql.frontend.coerce import cast, settle
-from mzsql.frontend.expressions import ExprContext
+from mzsql.frontend.context import ExprContext
 from mzsql.frontend.names import cluster_name, expect_kind, find_item, item_named, new_name
 from mzsql.frontend.nodes import position_of
 from mzsql.frontend.normalize import normalize_create_sql, quoted, quoted_list, quoted_name

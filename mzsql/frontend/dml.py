@@ -15,7 +15,7 @@ from mzsql.frontend import hir, plans
 from mzsql.frontend import statements as st
 from mzsql.frontend.catalog import CatalogItem, CatalogView
 from mzsql.frontend.coerce import Typed, cast, to_boolean
-from mzsql.frontend.expressions import ExprContext
+from mzsql.frontend.context import ExprContext
 from mzsql.frontend.from_clause import plan_from
 from mzsql.frontend.names import item_named
 from mzsql.frontend.nodes import position_of

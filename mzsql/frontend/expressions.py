@@ -7,81 +7,29 @@ clause they stand in, or refused with PostgreSQL's words where the clause allows
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
 from sqlglot import expressions as exp
 
 from mzsql.expr.scalar import Literal, Unmaterializable
-from mzsql.frontend import aggregates, calls, containers, hir, predicates
+from mzsql.frontend import calls, containers, hir, predicates
 from mzsql.frontend.coerce import (
     Typed,
     cast,
     numeric_literal,
 )
+from mzsql.frontend.context import ExprContext, Handlers
 from mzsql.frontend.nodes import (
     moment,
     null_value,
     position_of,
 )
 from mzsql.frontend.parse.pieces import fold
-from mzsql.frontend.scope import Scope
 from mzsql.repr import types as t
 from mzsql.repr.errors import (
     SqlSyntaxError,
     UndefinedColumn,
-    Unsupported,
 )
-from mzsql.repr.interrupt import check_for_interrupts
 from mzsql.repr.interval_text import FIELDS, Cut, parse_interval
 from mzsql.repr.values import datum_of
-
-if TYPE_CHECKING:
-    from mzsql.frontend.grouping import SelectState
-    from mzsql.frontend.query import QueryPlanner
-
-
-@dataclass
-class ExprContext:
-    """Where an expression stands.
-
-    Attributes:
-        planner: plans its subqueries.
-        scope: the columns it may read.
-        clause: how an error names the clause: ``WHERE``, ``SELECT``.
-        aggregates: collects aggregates, where the clause allows them.
-        table_functions: collects set-returning functions of a select list; None where none may stand.
-        windows: whether window functions may stand.
-        positions: where each column of the innermost scope was first mentioned.
-        named_windows: the WINDOW clause.
-    """
-
-    planner: QueryPlanner
-    scope: Scope
-    clause: str
-    aggregates: aggregates.Collector | None = None
-    table_functions: list[exp.Expr] | None = None
-    windows: bool = False
-    positions: dict[int, int | None] = field(default_factory=dict)
-    named_windows: dict[str, exp.Expr] = field(default_factory=dict)
-    inside_aggregate: bool = False
-    select: SelectState | None = None
-
-    def plan(self, node: exp.Expr) -> Typed:
-        """The typed scalar that a node means."""
-        check_for_interrupts()
-        handler = _HANDLERS.get(type(node))
-        if handler is None:
-            raise Unsupported(f"{_spelled(node)} is not supported", position=position_of(node))
-        return handler(self, node)
-
-
-def _spelled(node: exp.Expr) -> str:
-    """A node as a person may recognize it."""
-    words = "".join(f" {c}" if c.isupper() else c for c in type(node).__name__).strip().lower()
-    return f"expression of kind {words!r}"
-
 
 # --- leaves --------------------------------------------------------------------------------------
 
@@ -163,7 +111,8 @@ def _current_date(_ctx: ExprContext, _node: exp.Expr) -> Typed:
     return done
 
 
-_HANDLERS: dict[type[exp.Expr], Callable[[ExprContext, Any], Typed]] = {
+#: What each kind of node means: the table that `ExprContext.plan` looks in.
+HANDLERS: Handlers = {
     exp.Column: _column,
     exp.Literal: _literal,
     exp.Null: lambda _ctx, _node: null_value(),

@@ -8,7 +8,6 @@ NATURAL put the merged columns first, as SQL says; both sides' own columns stay 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from sqlglot import expressions as exp
 
@@ -22,7 +21,7 @@ from mzsql.frontend.coerce import (
     operator_call,
     to_boolean,
 )
-from mzsql.frontend.expressions import ExprContext
+from mzsql.frontend.context import ExprContext, QueryPlans
 from mzsql.frontend.hir_visit import visit_relation_columns
 from mzsql.frontend.names import check_qualifiers
 from mzsql.frontend.nodes import combine, function_name, position_of
@@ -40,9 +39,6 @@ from mzsql.repr.errors import (
 )
 from mzsql.repr.types import ColumnType
 
-if TYPE_CHECKING:
-    from mzsql.frontend.query import QueryPlanner
-
 #: A relation and its columns' scope items, without the scopes around.
 Factor = tuple[hir.Relation, Scope]
 
@@ -53,7 +49,7 @@ _TABLE_ARGS = frozenset(
 UNIT = hir.Constant(((),), t.RelationType(()))
 
 
-def plan_from(planner: QueryPlanner, node: exp.Select, outer: Scope | None) -> Factor:
+def plan_from(planner: QueryPlans, node: exp.Select, outer: Scope | None) -> Factor:
     """The FROM clause's rows; one row of no columns where there is none."""
     clause = node.args.get("from_")
     if clause is None:
@@ -91,7 +87,7 @@ def _between_commas(first: exp.Expr, node: exp.Expr) -> list[tuple[exp.Expr, lis
 
 
 def _joined(
-    planner: QueryPlanner, first: exp.Expr, joins: list[exp.Expr], around: Scope | None
+    planner: QueryPlans, first: exp.Expr, joins: list[exp.Expr], around: Scope | None
 ) -> Factor:
     """Relations joined one after the other; `around` is what stands to the left of them all, and the scopes outside."""
     relation, scope = _factor(planner, first, around)
@@ -116,7 +112,7 @@ def _refuse_duplicates(scope: Scope, node: exp.Expr) -> None:
 # --- factors ---------------------------------------------------------------------------------------
 
 
-def _factor(planner: QueryPlanner, node: exp.Expr, lateral: Scope | None) -> Factor:
+def _factor(planner: QueryPlans, node: exp.Expr, lateral: Scope | None) -> Factor:
     """One relation of a FROM clause. `lateral` is what stands to its left, which only LATERAL reaches, and the scopes outside."""
     blocked = None if lateral is None else lateral.blocked()
     match node:
@@ -148,7 +144,7 @@ def _factor(planner: QueryPlanner, node: exp.Expr, lateral: Scope | None) -> Fac
 
 
 def _table(
-    planner: QueryPlanner, node: exp.Table, blocked: Scope | None, lateral: Scope | None
+    planner: QueryPlans, node: exp.Table, blocked: Scope | None, lateral: Scope | None
 ) -> Factor:
     show = shown_by(node)
     if show is not None:
@@ -195,7 +191,7 @@ def _table(
     return hir.Get(item.id, item.desc.typ), _aliased(Scope(tuple(items)), alias, full)
 
 
-def resolve_relation(planner: QueryPlanner, name: PartialName, node: exp.Expr) -> CatalogItem:
+def resolve_relation(planner: QueryPlans, name: PartialName, node: exp.Expr) -> CatalogItem:
     """The catalog's relation of a name; its place in the text is remembered.
 
     Raises:
@@ -210,7 +206,7 @@ def resolve_relation(planner: QueryPlanner, name: PartialName, node: exp.Expr) -
     return item
 
 
-def find_relation(planner: QueryPlanner, name: PartialName, position: int | None) -> CatalogItem:
+def find_relation(planner: QueryPlans, name: PartialName, position: int | None) -> CatalogItem:
     """The catalog's relation of a name."""
     catalog = planner.catalog
     check_qualifiers(catalog, name, position)
@@ -245,7 +241,7 @@ def _aliased(scope: Scope, alias: exp.Expr | None, name: TableName | None = None
     return scope.renamed((table,) if table else name, columns)
 
 
-def _derived(planner: QueryPlanner, node: exp.Subquery, lateral: Scope | None) -> Factor:
+def _derived(planner: QueryPlans, node: exp.Subquery, lateral: Scope | None) -> Factor:
     inner = node.this
     alias = node.args.get("alias")
     if (
@@ -266,7 +262,7 @@ def _derived(planner: QueryPlanner, node: exp.Subquery, lateral: Scope | None) -
     return done.relation, _aliased(Scope(tuple(items)), alias)
 
 
-def _lateral(planner: QueryPlanner, node: exp.Lateral, left: Scope | None) -> Factor:
+def _lateral(planner: QueryPlans, node: exp.Lateral, left: Scope | None) -> Factor:
     inner = node.this
     alias = node.args.get("alias")
     if isinstance(inner, exp.Anonymous):
@@ -283,7 +279,7 @@ def _lateral(planner: QueryPlanner, node: exp.Lateral, left: Scope | None) -> Fa
 
 
 def _call_in_from(
-    planner: QueryPlanner, node: exp.Expr, func: exp.Expr, left: Scope | None
+    planner: QueryPlans, node: exp.Expr, func: exp.Expr, left: Scope | None
 ) -> Factor:
     name = function_name(func)
     if name == "unnest" and len(func.expressions) > 1:
@@ -305,13 +301,13 @@ def _with_schema(node: exp.Expr, func: exp.Expr) -> exp.Expr:
     return exp.Dot(this=names, expression=func)
 
 
-def _rows_from(planner: QueryPlanner, node: exp.Table, left: Scope | None) -> Factor:
+def _rows_from(planner: QueryPlans, node: exp.Table, left: Scope | None) -> Factor:
     calls = [_with_schema(part, part.this) for part in node.args["rows_from"]]
     return _calls_in_from(planner, node, calls, left, None)
 
 
 def _calls_in_from(
-    planner: QueryPlanner,
+    planner: QueryPlans,
     node: exp.Expr,
     calls: list[exp.Expr],
     left: Scope | None,
@@ -328,7 +324,7 @@ def _calls_in_from(
 # --- joins -----------------------------------------------------------------------------------------
 
 
-def _join(planner: QueryPlanner, relation: hir.Relation, scope: Scope, join: exp.Expr) -> Factor:
+def _join(planner: QueryPlans, relation: hir.Relation, scope: Scope, join: exp.Expr) -> Factor:
     side, kind = str(join.args.get("side") or "").upper(), str(join.args.get("kind") or "").upper()
     method = str(join.args.get("method") or "").upper()
     if kind not in ("", "INNER", "OUTER", "CROSS") or method not in ("", "NATURAL"):

@@ -7,18 +7,14 @@ equal keys the last one's value.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sqlglot import expressions as exp
 
 from mzsql.frontend import hir
 from mzsql.frontend.aggregates import in_order
 from mzsql.frontend.coerce import Typed, call, empty
+from mzsql.frontend.context import ExprContext
+from mzsql.frontend.planned import Pending
 from mzsql.repr.errors import DatatypeMismatch, SqlSyntaxError
-
-if TYPE_CHECKING:
-    from mzsql.frontend.expressions import ExprContext
-    from mzsql.frontend.planned import Pending
 
 
 def gathered(ctx: ExprContext, query: exp.Expr, kind: str, position: int | None) -> Typed:

@@ -9,25 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from sqlglot import expressions as exp
 
 from mzsql.frontend import hir
-from mzsql.frontend.aggregates import MARKER, Collector
 from mzsql.frontend.coerce import Typed, settle, to_boolean
-from mzsql.frontend.expressions import ExprContext
+from mzsql.frontend.collector import MARKER, Collector
+from mzsql.frontend.context import ExprContext, QueryPlans
 from mzsql.frontend.hir_visit import map_columns, map_window
 from mzsql.frontend.nodes import position_of
+from mzsql.frontend.output_names import output_name
 from mzsql.frontend.parse.pieces import fold
-from mzsql.frontend.projection import output_name
 from mzsql.frontend.scope import Scope
 from mzsql.frontend.windows import named_windows
 from mzsql.repr.errors import AmbiguousColumn, GroupingError, SqlError, SqlSyntaxError, Unsupported
 from mzsql.repr.types import ColumnType
-
-if TYPE_CHECKING:
-    from mzsql.frontend.query import QueryPlanner
 
 #: An item of ORDER BY or DISTINCT ON: an output column (its index), or a value over the rows before grouping.
 OrderSpec = int | Typed
@@ -37,7 +33,7 @@ OrderSpec = int | Typed
 class SelectState:
     """One SELECT while it is planned."""
 
-    planner: QueryPlanner
+    planner: QueryPlans
     node: exp.Select
     relation: hir.Relation
     scope: Scope

@@ -7,13 +7,11 @@ be constant.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sqlglot import expressions as exp
 
 from mzsql.expr.scalar import Literal
 from mzsql.frontend.coerce import Typed, cast
-from mzsql.frontend.expressions import ExprContext
+from mzsql.frontend.context import ExprContext, QueryPlans
 from mzsql.frontend.nodes import position_of
 from mzsql.frontend.placeholders import undecided
 from mzsql.frontend.scalars import constant_value, is_constant, of_parameters
@@ -27,12 +25,9 @@ from mzsql.repr.errors import (
     Unsupported,
 )
 
-if TYPE_CHECKING:
-    from mzsql.frontend.query import QueryPlanner
-
 
 def plan_limit(
-    planner: QueryPlanner, node: exp.Expr, outer: Scope | None
+    planner: QueryPlans, node: exp.Expr, outer: Scope | None
 ) -> tuple[Typed | None, int]:
     """A query's limit (None: there is none) and its offset."""
     limit: Typed | None = None
@@ -54,7 +49,7 @@ def _refuse_options(clause: exp.Fetch) -> None:
             raise Unsupported(f"FETCH ... {words} not yet supported", position=position_of(clause))
 
 
-def _limit_amount(planner: QueryPlanner, node: exp.Expr, outer: Scope | None) -> Typed | None:
+def _limit_amount(planner: QueryPlans, node: exp.Expr, outer: Scope | None) -> Typed | None:
     if isinstance(node, exp.Null) or (
         isinstance(node, exp.Column | exp.Var | exp.All) and node.name.upper() == "ALL"
     ):
@@ -63,7 +58,7 @@ def _limit_amount(planner: QueryPlanner, node: exp.Expr, outer: Scope | None) ->
     return _amount(value, "LIMIT", position_of(node))
 
 
-def _offset(planner: QueryPlanner, node: exp.Expr) -> int:
+def _offset(planner: QueryPlans, node: exp.Expr) -> int:
     position = position_of(node)
     if any(True for _ in node.find_all(exp.Column, exp.Query)):
         raise SqlSyntaxError("OFFSET must be an integer constant", position=position)

@@ -9,18 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from mzsql.expr import scalar as ms
 from mzsql.expr.typing import nullable
 from mzsql.frontend import hir
+from mzsql.frontend.lower_scope import ColumnMap
+from mzsql.frontend.lowering import Lowering
 from mzsql.frontend.rel import Rel
 from mzsql.repr.datum import Datum
 from mzsql.repr.types import BOOLEAN, SqlType
-
-if TYPE_CHECKING:
-    from mzsql.frontend.lower_scope import ColumnMap
-    from mzsql.frontend.lowering import Lowering
 
 
 def lower_join(lowering: Lowering, join: hir.Join, outer: Rel, cols: ColumnMap, depth: int) -> Rel:

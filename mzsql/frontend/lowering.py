@@ -18,11 +18,7 @@ import msgspec
 
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as ms
-from mzsql.expr.memo import remembering
-from mzsql.expr.relation import RowSetFinishing
-from mzsql.expr.typing import relation_type
 from mzsql.frontend import hir
-from mzsql.frontend.lower_join import lower_join
 from mzsql.frontend.lower_scope import ColumnMap, CteBinding
 from mzsql.frontend.lower_shape import (
     Reads,
@@ -33,18 +29,15 @@ from mzsql.frontend.lower_shape import (
     of_nothing,
 )
 from mzsql.frontend.lower_window import lower_window
-from mzsql.frontend.normalize_lets import normalize_lets
 from mzsql.frontend.quantified import certain, conjuncts
 from mzsql.frontend.rel import Rel, constant_row, unit
 from mzsql.repr.datum import Datum
-from mzsql.repr.depth import deep
 from mzsql.repr.interrupt import check_for_interrupts
 from mzsql.repr.types import (
     BIGINT,
     BOOLEAN,
     TEXT,
     ColumnType,
-    RelationDesc,
     RelationType,
     SqlType,
 )
@@ -52,46 +45,11 @@ from mzsql.repr.types import (
 _TOO_MANY = "more than one record produced in subquery"
 
 
-@dataclass(frozen=True)
-class LoweredQuery:
-    """A query as MIR: `relation` before `finishing`; `desc` describes the result after `finishing.project`."""
-
-    relation: mir.Relation
-    desc: RelationDesc
-    finishing: RowSetFinishing
-
-
-@remembering()
-def lower_query(query: hir.Query) -> LoweredQuery:
-    """Decorrelate a query.
-
-    Raises:
-        Unsupported: it has something that is not lowered yet.
-    """
-    relation = lower_relation(query.relation)
-    typ = relation_type(relation)
-    outputs = query.finishing.project
-    columns = tuple(typ.columns[c] for c in outputs)
-    keys = tuple(
-        tuple(sorted(outputs.index(c) for c in key))
-        for key in typ.keys
-        if all(c in outputs for c in key)
-    )
-    desc = RelationDesc(query.desc.names, RelationType(columns, keys))
-    return LoweredQuery(relation, desc, query.finishing)
-
-
-def lower_relation(relation: hir.Relation) -> mir.Relation:
-    """Decorrelate a relation that reads no outer column."""
-    with deep():
-        done = Lowering().relation(relation, unit(), ColumnMap({}, 0), 0)
-        return normalize_lets(done.mir)
-
-
 @dataclass
 class Lowering:
-    """The state of one lowering: fresh local ids and the CTEs in scope."""
+    """The state of one lowering: fresh local ids and the CTEs in scope; `join` lowers joins, which ask for their sides in turn."""
 
+    join: Callable[[Lowering, hir.Join, Rel, ColumnMap, int], Rel]
     next_id: int = 0
     ctes: dict[int, CteBinding] = field(default_factory=dict)
     reads: Reads = field(default_factory=Reads)
@@ -146,7 +104,7 @@ class Lowering:
                         done = self._filter(done, certain(conjunct), cols, depth)
                 return done
             case hir.Join():
-                return lower_join(self, rel, outer, cols, depth)
+                return self.join(self, rel, outer, cols, depth)
             case hir.Reduce():
                 return self._reduce(rel, outer, cols, depth)
             case hir.Distinct(input=inner):

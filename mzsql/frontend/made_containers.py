@@ -6,7 +6,6 @@ Promise: as many dimensions as the array of sizes has elements, which has to be 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 from sqlglot import expressions as exp
 
@@ -14,14 +13,12 @@ from mzsql.expr.functions import array_filling
 from mzsql.expr.scalar import Literal
 from mzsql.frontend import hir
 from mzsql.frontend.coerce import NO_OVERLOAD, Typed, call, cast, empty, plain_name, settle
+from mzsql.frontend.context import ExprContext
 from mzsql.frontend.nodes import function_name, position_of
 from mzsql.frontend.typed import check_dimensions
 from mzsql.repr import types as t
 from mzsql.repr.errors import DataError, UndefinedFunction, Unsupported
 from mzsql.repr.types import SqlType
-
-if TYPE_CHECKING:
-    from mzsql.frontend.expressions import ExprContext
 
 _INTS = SqlType("array", element=t.INTEGER)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlglot import expressions as exp
 
@@ -17,6 +17,7 @@ from mzsql.frontend.coerce import (
     to_boolean,
 )
 from mzsql.frontend.containers import elements_query
+from mzsql.frontend.context import ExprContext
 from mzsql.frontend.hir_visit import shifted
 from mzsql.frontend.nodes import (
     combine,
@@ -34,9 +35,6 @@ from mzsql.repr.errors import (
     Unsupported,
 )
 from mzsql.repr.types import SqlType
-
-if TYPE_CHECKING:
-    from mzsql.frontend.expressions import ExprContext
 
 
 def _connector(ctx: ExprContext, node: exp.Expr) -> Typed:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from sqlglot import expressions as exp
 
@@ -18,7 +19,8 @@ from mzsql.expr.scalar import ColumnOrder, Literal
 from mzsql.frontend import grouping, hir, table_functions
 from mzsql.frontend.catalog import CatalogView, FullName
 from mzsql.frontend.coerce import Typed, as_common, cast, settle, to_boolean, unify
-from mzsql.frontend.expressions import ExprContext
+from mzsql.frontend.context import ExprContext, Handlers
+from mzsql.frontend.expressions import HANDLERS
 from mzsql.frontend.from_clause import plan_from
 from mzsql.frontend.limits import is_null, literal_count, plan_limit
 from mzsql.frontend.named_types import NamedTypes
@@ -50,7 +52,10 @@ class QueryPlanner:
         references: the catalog's objects as they stand in the text: start, end, whole name.
         ctes: the common table expressions in scope, inner ones last.
         types: finds types of users' own; they are among the references.
+        handlers: what plans each kind of node of an expression.
     """
+
+    handlers: ClassVar[Handlers] = HANDLERS
 
     catalog: CatalogView
     references: list[tuple[int, int, FullName]] = field(default_factory=list)

@@ -15,7 +15,7 @@ from mzsql.expr.scalar import Literal, Scalar, Unmaterializable, support, transf
 from mzsql.frontend import statements as st
 from mzsql.frontend.catalog import CatalogView
 from mzsql.frontend.coerce import cast
-from mzsql.frontend.expressions import ExprContext
+from mzsql.frontend.context import ExprContext
 from mzsql.frontend.query import QueryPlanner
 from mzsql.frontend.scalars import plain_scalar
 from mzsql.frontend.scope import Scope

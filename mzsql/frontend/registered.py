@@ -7,14 +7,13 @@ number is the shortest name that the session finds the object by.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sqlglot import expressions as exp
 
 from mzsql.expr.scalar import Literal
 from mzsql.frontend import statements as st
 from mzsql.frontend.catalog import PartialName
 from mzsql.frontend.coerce import Typed
+from mzsql.frontend.context import ExprContext
 from mzsql.frontend.function_catalog import function_numbers
 from mzsql.frontend.nodes import position_of
 from mzsql.frontend.parse.parse import parse_statements
@@ -33,9 +32,6 @@ from mzsql.repr.errors import (
 from mzsql.repr.ids import oid
 from mzsql.repr.type_oids import type_oid
 from mzsql.repr.types import REGISTERED, SqlType
-
-if TYPE_CHECKING:
-    from mzsql.frontend.expressions import ExprContext
 
 _STRINGS = frozenset({"unknown", "text", "varchar", "char"})
 _TO_TEXT = {

@@ -14,7 +14,7 @@ from sqlglot import expressions as exp
 
 from mzsql.frontend import hir
 from mzsql.frontend.coerce import settle
-from mzsql.frontend.expressions import ExprContext
+from mzsql.frontend.context import ExprContext
 from mzsql.frontend.grouping import SelectState
 from mzsql.frontend.hir_visit import map_columns
 from mzsql.frontend.projection import plan_select_items

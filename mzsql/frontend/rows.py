@@ -8,20 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sqlglot import expressions as exp
 
 from mzsql.expr.scalar import Literal
 from mzsql.frontend import hir
 from mzsql.frontend.coerce import Typed, call, cast, operator_call
+from mzsql.frontend.context import ExprContext
 from mzsql.frontend.nodes import combine, function_name, known, negate, position_of, unparen
 from mzsql.frontend.planned import Planned
 from mzsql.repr import types as t
 from mzsql.repr.errors import SqlSyntaxError, UndefinedFunction
-
-if TYPE_CHECKING:
-    from mzsql.frontend.expressions import ExprContext
 
 
 @dataclass(frozen=True)

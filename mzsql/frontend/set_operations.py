@@ -10,7 +10,7 @@ from sqlglot import expressions as exp
 from mzsql.expr.scalar import Literal
 from mzsql.frontend import hir
 from mzsql.frontend.coerce import Typed, as_common, cast, unify
-from mzsql.frontend.expressions import ExprContext
+from mzsql.frontend.context import ExprContext
 from mzsql.frontend.nodes import position_of
 from mzsql.frontend.planned import Planned
 from mzsql.repr import types as t

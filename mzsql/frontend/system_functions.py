@@ -10,20 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from sqlglot import expressions as exp
 
 from mzsql.frontend import statements as st
 from mzsql.frontend.coerce import NO_OVERLOAD, Typed, plain_name, resolve
+from mzsql.frontend.context import ExprContext
 from mzsql.frontend.nodes import function_name, position_of
 from mzsql.frontend.parse.parse import parse_statements
 from mzsql.repr import types as t
 from mzsql.repr.errors import UndefinedFunction
 from mzsql.repr.types import SqlType
-
-if TYPE_CHECKING:
-    from mzsql.frontend.expressions import ExprContext
 
 _ARGUMENTS = "mz_arguments"
 

@@ -8,7 +8,7 @@ which is NULL where another function goes on longer.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlglot import expressions as exp
 
@@ -28,7 +28,7 @@ from mzsql.frontend.coerce import (
     resolve,
     settle,
 )
-from mzsql.frontend.expressions import ExprContext
+from mzsql.frontend.context import ExprContext, QueryPlans
 from mzsql.frontend.nodes import function_name, position_of
 from mzsql.frontend.ordering import order_items
 from mzsql.frontend.parse.pieces import fold
@@ -36,9 +36,6 @@ from mzsql.frontend.scope import Scope, ScopeItem
 from mzsql.repr import types as t
 from mzsql.repr.errors import InvalidParameter, SqlError, UndefinedFunction
 from mzsql.repr.types import ColumnType, RelationType, SqlType
-
-if TYPE_CHECKING:
-    from mzsql.frontend.query import QueryPlanner
 
 _UNIT = hir.Constant(((),), RelationType(()))
 Items = tuple[ScopeItem, ...]
@@ -105,7 +102,7 @@ def is_table_function(name: str) -> bool:
 
 
 def in_from(
-    planner: QueryPlanner,
+    planner: QueryPlans,
     calls: list[exp.Expr],
     left: Scope | None,
     alias: exp.Expr | None,
@@ -128,7 +125,7 @@ def in_from(
 
 
 def planned(
-    planner: QueryPlanner, node: exp.Expr, left: Scope | None, clause: str = _ARGUMENTS
+    planner: QueryPlans, node: exp.Expr, left: Scope | None, clause: str = _ARGUMENTS
 ) -> tuple[hir.Relation, Items]:
     """One call."""
     name = function_name(call_of(node))
@@ -141,7 +138,7 @@ def planned(
 
 
 def _side_by_side(
-    planner: QueryPlanner,
+    planner: QueryPlans,
     calls: list[exp.Expr],
     left: Scope | None,
     *,
@@ -178,11 +175,11 @@ def _items(found: list[_Resolved], *, alone: bool = True) -> Items:
     )
 
 
-def _context(planner: QueryPlanner, left: Scope | None, clause: str) -> ExprContext:
+def _context(planner: QueryPlans, left: Scope | None, clause: str) -> ExprContext:
     return ExprContext(planner, Scope((), left), clause)
 
 
-def _scalar(planner: QueryPlanner, node: exp.Expr, left: Scope | None) -> Typed:
+def _scalar(planner: QueryPlans, node: exp.Expr, left: Scope | None) -> Typed:
     """The value of a scalar function where a table function may stand."""
     name = function_name(call_of(node))
     for kind, known in (("aggregate", is_aggregate(name)), ("window", name in WINDOW_FUNCTIONS)):
@@ -195,7 +192,7 @@ def _scalar(planner: QueryPlanner, node: exp.Expr, left: Scope | None) -> Typed:
     return settle(_context(planner, left, _ARGUMENTS).plan(node))
 
 
-def _of_scalar(planner: QueryPlanner, node: exp.Expr, left: Scope | None) -> _Resolved:
+def _of_scalar(planner: QueryPlans, node: exp.Expr, left: Scope | None) -> _Resolved:
     """A scalar function beside table functions: its value is a list's only element."""
     value = _scalar(planner, node, left)
     listed = call("list", [value], SqlType("list", element=value.typ))
@@ -204,7 +201,7 @@ def _of_scalar(planner: QueryPlanner, node: exp.Expr, left: Scope | None) -> _Re
 
 
 def _resolve(
-    planner: QueryPlanner, node: exp.Expr, left: Scope | None, clause: str = _ARGUMENTS
+    planner: QueryPlans, node: exp.Expr, left: Scope | None, clause: str = _ARGUMENTS
 ) -> _Resolved:
     """The overload that a call means; `clause` is how an error names where its arguments stand.
 

@@ -8,12 +8,12 @@ would depend on how equal rows happen to be ordered.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from sqlglot import expressions as exp
 
 from mzsql.frontend import hir
 from mzsql.frontend.coerce import Typed, cast
+from mzsql.frontend.context import ExprContext
 from mzsql.frontend.nodes import position_of
 from mzsql.frontend.scalars import constant_value, is_constant
 from mzsql.repr import types as t
@@ -21,9 +21,6 @@ from mzsql.repr.errors import InvalidParameter, SqlError, SqlSyntaxError, Unsupp
 from mzsql.repr.interval import Interval
 from mzsql.repr.types import SqlType, type_name
 from mzsql.repr.values import python_value
-
-if TYPE_CHECKING:
-    from mzsql.frontend.expressions import ExprContext
 
 #: The largest offset of a frame in rows or groups.
 MAX_OFFSET = 1_000_000

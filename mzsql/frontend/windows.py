@@ -7,7 +7,6 @@ Promise: OVER clauses, named windows and frames follow PostgreSQL's rules and wo
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from sqlglot import expressions as exp
 
@@ -15,6 +14,8 @@ from mzsql.expr.functions import windows
 from mzsql.expr.scalar import Literal, LiteralError
 from mzsql.frontend import aggregates, hir, qualified
 from mzsql.frontend.coerce import Typed, call, cast, operator_call, settle, unify
+from mzsql.frontend.collector import Collector
+from mzsql.frontend.context import ExprContext
 from mzsql.frontend.nodes import function_name, position_of
 from mzsql.frontend.parse.pieces import fold
 from mzsql.frontend.window_frames import plan_frame
@@ -27,9 +28,6 @@ from mzsql.repr.errors import (
     Unsupported,
 )
 
-if TYPE_CHECKING:
-    from mzsql.frontend.expressions import ExprContext
-
 
 @dataclass(frozen=True)
 class _Over:
@@ -41,7 +39,7 @@ class _Over:
 
 
 @dataclass
-class _WindowCollector(aggregates.Collector):
+class _WindowCollector(Collector):
     """Makes a window aggregate of each aggregate."""
 
     template: hir.Windowing | None = None
