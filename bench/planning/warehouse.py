@@ -12,7 +12,8 @@ from mzsql.expr.dataflow import MirDataflow, MirSource, PeekExport
 from mzsql.expr.evaluate import Evaluator
 from mzsql.expr.memo import remembering
 from mzsql.expr.relation import Relation
-from mzsql.frontend import lower_query, parse_statements, plan_statement, plans
+from mzsql.frontend import lower_query, parse_statements, plan_statement
+from mzsql.frontend.plan import plans
 from mzsql.lir import lower
 from mzsql.lir.plan import DataflowDescription
 from mzsql.repr.ids import GlobalId

@@ -44,9 +44,9 @@ from mzsql.catalog.settings import TABLE_KEYS, features_of, is_foreign, system_v
 from mzsql.compute import Peeks, RefreshStats
 from mzsql.expr.engines import no_memory
 from mzsql.frontend import bind_parameters, lower_query, parse_statements, plan_statement
-from mzsql.frontend import plans as p
-from mzsql.frontend import statements as st
-from mzsql.frontend.catalog_plans import CATALOG_PLANS, ShowCreateClusterPlan
+from mzsql.frontend.parse import statements as st
+from mzsql.frontend.plan import plans as p
+from mzsql.frontend.plan.catalog_plans import CATALOG_PLANS, ShowCreateClusterPlan
 from mzsql.location import Indeterminate, LocationError
 from mzsql.repr.errors import (
     IdleInTransactionTimeout,

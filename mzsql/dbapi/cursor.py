@@ -27,7 +27,7 @@ from mzsql.dbapi.errors import (
 )
 from mzsql.dbapi.values import python_column
 from mzsql.frontend import parse_statements
-from mzsql.frontend.statements import CopyFrom, CopyTo
+from mzsql.frontend.parse.statements import CopyFrom, CopyTo
 from mzsql.repr.tables import piece
 from mzsql.repr.types import RelationDesc, type_name
 

@@ -1,19 +1,19 @@
 """SQL text to MIR: parse, resolve names and types, decorrelate.
 
 The way: `parse_statements(text)` gives `Statement`s, sqlglot's ASTs of our dialect under structs of our own; `plan_statement(statement,
-catalog)` resolves names and types against a `CatalogView` into a `Plan` (`mzsql.frontend.plans`), its queries as HIR; `lower_query(query)`
-decorrelates HIR into a MIR relation with a `RelationDesc` and a `RowSetFinishing`. `bind_parameters(text, params)` puts parameters into
-text as typed literals before parsing. Nothing but `SqlError`s leaves here, whatever the text.
+catalog)` resolves names and types against a `CatalogView` into a `Plan` (`mzsql.frontend.plan.plans`), its queries as HIR;
+`lower_query(query)` decorrelates HIR into a MIR relation with a `RelationDesc` and a `RowSetFinishing`. `bind_parameters(text, params)`
+puts parameters into text as typed literals before parsing. Nothing but `SqlError`s leaves here, whatever the text.
 """
 
 from mzsql.frontend.catalog import CatalogItem, CatalogView, FullName, PartialName
+from mzsql.frontend.definitions.normalize import normalize_create_sql, quoted, quoted_name
 from mzsql.frontend.grammar.dialect import check_sqlglot
-from mzsql.frontend.lower import LoweredQuery, lower_query, lower_relation
-from mzsql.frontend.normalize import normalize_create_sql, quoted, quoted_name
-from mzsql.frontend.parameters import bind_parameters
+from mzsql.frontend.lowering.lower import LoweredQuery, lower_query, lower_relation
+from mzsql.frontend.parse.parameters import bind_parameters
 from mzsql.frontend.parse.parse import parse_statements
-from mzsql.frontend.planning import plan_statement
-from mzsql.frontend.statements import Statement
+from mzsql.frontend.parse.statements import Statement
+from mzsql.frontend.plan.plan import plan_statement
 
 __all__ = [
     "CatalogItem",

@@ -15,7 +15,7 @@ from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationDesc, SqlType
 
 if TYPE_CHECKING:
-    from mzsql.frontend.plans import ShowObjectsPlan
+    from mzsql.frontend.plan.plans import ShowObjectsPlan
     from mzsql.repr.datum import Row
 
 #: Schemas that stand before the session's search path, as in Materialize; they belong to no database.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from mzsql.frontend import lower_query, parse_statements, plan_statement, plans
+from mzsql.frontend import lower_query, parse_statements, plan_statement
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS, CatalogItem, FullName, PartialName
+from mzsql.frontend.plan import plans
 from mzsql.repr.ids import GlobalId
 
 

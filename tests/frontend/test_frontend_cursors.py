@@ -9,8 +9,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from memory_catalog import MemoryCatalog
 
-from mzsql.frontend import parse_statements, placeholders, plans
+from mzsql.frontend import parse_statements
 from mzsql.frontend.grammar.tokens import tokenize
+from mzsql.frontend.plan import plans
+from mzsql.frontend.scalar import placeholders
 from mzsql.repr import types as t
 from mzsql.repr.errors import SqlError
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from memory_catalog import MemoryCatalog
 
-from mzsql.frontend import hir, plans
+from mzsql.frontend import hir
+from mzsql.frontend.plan import plans
 from mzsql.repr.errors import SqlError
 from mzsql.repr.types import TEXT, ColumnType, RelationDesc, RelationType
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from memory_catalog import MemoryCatalog
 
-from mzsql.frontend import plans
-from mzsql.frontend.shown_sql import shown_defaults, shown_query, shown_sql
+from mzsql.frontend.definitions.shown_sql import shown_defaults, shown_query, shown_sql
+from mzsql.frontend.plan import plans
 
 TPCH = Path(__file__).parents[2] / "sql" / "tpch"
 QUERIES = {path.stem: path.read_text().strip().rstrip(";") for path in sorted(TPCH.glob("q*.sql"))}

@@ -11,8 +11,9 @@ from memory_catalog import MemoryCatalog
 from worlds_kit import Worlds, plain
 
 from mzsql.expr.scalar import Call, Column, Literal
-from mzsql.frontend import bind_parameters, hir, lower_query, parse_statements, plans
+from mzsql.frontend import bind_parameters, hir, lower_query, parse_statements
 from mzsql.frontend.catalog import FullName
+from mzsql.frontend.plan import plans
 from mzsql.repr.errors import InvalidParameter, SqlError
 from mzsql.repr.types import INTEGER, SqlType
 

@@ -22,7 +22,8 @@ from mir_model import Model
 from mzsql.expr import spell
 from mzsql.expr.engines import duckdb_connection, to_sql
 from mzsql.expr.functions.table import Engine
-from mzsql.frontend import lower_query, plans
+from mzsql.frontend import lower_query
+from mzsql.frontend.plan import plans
 from mzsql.transform import OptimizerContext, optimize_local
 
 SCRIPTS = Path(__file__).parents[2] / "sql" / "tpch"

@@ -12,7 +12,8 @@ from memory_catalog import MemoryCatalog
 from mir_model import Model
 
 from mzsql.expr.engines import duckdb_connection
-from mzsql.frontend import lower_query, plans
+from mzsql.frontend import lower_query
+from mzsql.frontend.plan import plans
 
 SCHEMA = """
 CREATE TABLE t (a int, b int, s text);

@@ -10,7 +10,8 @@ import pytest
 
 from mzsql.expr import relation as mir
 from mzsql.expr.evaluate import Evaluator
-from mzsql.frontend import lower_query, plans
+from mzsql.frontend import lower_query
+from mzsql.frontend.plan import plans
 from mzsql.repr.depth import deep
 from mzsql.transform import OptimizerContext, pipeline
 from mzsql.transform.typecheck import typecheck

@@ -14,7 +14,8 @@ from mzsql.expr.dataflow import MirSource, PeekExport
 from mzsql.expr.evaluate import Evaluator
 from mzsql.expr.scalar import Column
 from mzsql.expr.typing import relation_type
-from mzsql.frontend import lower_query, plans
+from mzsql.frontend import lower_query
+from mzsql.frontend.plan import plans
 from mzsql.repr.depth import deep
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationType

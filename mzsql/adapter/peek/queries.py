@@ -39,7 +39,7 @@ from mzsql.expr.mfp import to_relation
 from mzsql.expr.relation import Constant, Get, Relation, RowSetFinishing
 from mzsql.expr.scalar import Scalar
 from mzsql.frontend import hir, lower_query
-from mzsql.frontend import plans as p
+from mzsql.frontend.plan import plans as p
 from mzsql.lir import plan as lir
 from mzsql.repr.datum import Datum
 from mzsql.repr.errors import InvalidParameter, Unsupported

@@ -43,8 +43,8 @@ from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.expr.relation import Get, Relation, RowSetFinishing
 from mzsql.frontend import hir, lower_query, parse_statements, plan_statement
-from mzsql.frontend import plans as p
 from mzsql.frontend.catalog import CatalogItem
+from mzsql.frontend.plan import plans as p
 from mzsql.render.dataflow import one_shot, render
 from mzsql.render.recursion import Loop
 from mzsql.repr.errors import InternalError, Unsupported

@@ -37,7 +37,7 @@ from mzsql.expr.memo import remembering
 from mzsql.expr.relation import Project, Relation, RowSetFinishing, TopK
 from mzsql.expr.scalar import Literal, Scalar
 from mzsql.frontend import hir, lower_query, parse_statements, plan_statement
-from mzsql.frontend import plans as p
+from mzsql.frontend.plan import plans as p
 from mzsql.lir import lower
 from mzsql.lir.plan import DataflowDescription
 from mzsql.repr.datum import Datum

@@ -27,7 +27,7 @@ from mzsql.frontend.catalog import (
     FullName,
     PartialName,
 )
-from mzsql.frontend.plans import ShowObjectsPlan
+from mzsql.frontend.plan.plans import ShowObjectsPlan
 from mzsql.repr.datum import Row
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationDesc

@@ -11,8 +11,8 @@ import weakref
 import msgspec
 
 from mzsql.adapter.session.session import Session
-from mzsql.frontend import plans as p
-from mzsql.frontend.placeholders import substitute
+from mzsql.frontend.plan import plans as p
+from mzsql.frontend.scalar.placeholders import substitute
 from mzsql.repr.errors import DuplicateObject, SqlError, SqlSyntaxError
 from mzsql.repr.types import SqlType
 

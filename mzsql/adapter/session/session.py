@@ -34,8 +34,8 @@ from mzsql.catalog.settings import (
     value_for,
     variable,
 )
-from mzsql.frontend import plans as p
-from mzsql.frontend import statements as st
+from mzsql.frontend.parse import statements as st
+from mzsql.frontend.plan import plans as p
 from mzsql.repr.errors import (
     IdleInTransactionTimeout,
     InvalidParameter,

@@ -15,11 +15,11 @@ from mzsql.catalog.commands.comments import item_comment_key
 from mzsql.catalog.objects import CATALOG_CLUSTER, DATABASE, Index, RelationItem, cluster_of
 from mzsql.catalog.state import CatalogState
 from mzsql.explain.scalars import ScalarPrinter
-from mzsql.frontend import plans as p
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS
-from mzsql.frontend.catalog_plans import ShowCreateClusterPlan
-from mzsql.frontend.normalize import quoted
-from mzsql.frontend.shown_sql import shown_sql
+from mzsql.frontend.definitions.normalize import quoted
+from mzsql.frontend.definitions.shown_sql import shown_sql
+from mzsql.frontend.plan import plans as p
+from mzsql.frontend.plan.catalog_plans import ShowCreateClusterPlan
 from mzsql.persist import SystemClock
 from mzsql.repr.errors import Unsupported
 from mzsql.repr.ids import sort_key

@@ -11,8 +11,8 @@ import msgspec
 
 from mzsql.catalog.change import Change
 from mzsql.catalog.state import CatalogState, applied
-from mzsql.frontend import catalog_plans as cp
-from mzsql.frontend import plans as p
+from mzsql.frontend.plan import catalog_plans as cp
+from mzsql.frontend.plan import plans as p
 from mzsql.repr.errors import TransactionError
 
 #: What only changes entries of the catalog, so that it can be tried without being done.

@@ -24,7 +24,7 @@ from mzsql.expr.engines import locked_connection, to_sql
 from mzsql.expr.functions import find_cast, scalar
 from mzsql.expr.functions.table import Engine, Sql
 from mzsql.expr.scalar import Call, Column, Scalar
-from mzsql.frontend import plans as p
+from mzsql.frontend.plan import plans as p
 from mzsql.persist import Batch
 from mzsql.repr.errors import (
     DataError,

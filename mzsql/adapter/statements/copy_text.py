@@ -20,7 +20,7 @@ import pyarrow.csv as pacsv
 
 from mzsql.adapter.statements.copy_bytes import EMPTY_LINE, Stream, csv_bytes, text_bytes
 from mzsql.expr.engines import locked_connection
-from mzsql.frontend import plans as p
+from mzsql.frontend.plan import plans as p
 from mzsql.repr.errors import DataError
 
 #: Rows that are handed out at once.

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from mzsql.adapter.session.session import Session, Transaction, seconds
 from mzsql.adapter.subscribe.subscription import Subscribes, Subscription
-from mzsql.frontend import plans as p
+from mzsql.frontend.plan import plans as p
 from mzsql.repr.errors import DuplicateObject, InvalidParameter, SqlError, TransactionError
 from mzsql.repr.interrupt import current
 from mzsql.repr.tables import piece, pieces

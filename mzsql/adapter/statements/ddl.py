@@ -47,8 +47,8 @@ from mzsql.expr.functions import Engine
 from mzsql.expr.relation import Relation
 from mzsql.expr.typing import relation_type
 from mzsql.frontend import lower_query
-from mzsql.frontend import plans as p
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS, FullName
+from mzsql.frontend.plan import plans as p
 from mzsql.persist import UpperMismatch
 from mzsql.repr.errors import InvalidParameter, Unsupported
 from mzsql.repr.frontier import MIN_TIMESTAMP, Timestamp, join

@@ -34,8 +34,8 @@ from mzsql.adapter.session.session import Session, Transaction
 from mzsql.adapter.statements.result import Result
 from mzsql.expr.relation import Constant, Relation
 from mzsql.frontend import hir, lower_query
-from mzsql.frontend import plans as p
 from mzsql.frontend.catalog import CatalogItem
+from mzsql.frontend.plan import plans as p
 from mzsql.persist import Batch
 from mzsql.repr.errors import NotNullViolation, Unsupported
 from mzsql.repr.frontier import Timestamp

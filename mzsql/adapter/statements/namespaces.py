@@ -21,11 +21,11 @@ from mzsql.catalog.commands.comments import comment, item_comment_key
 from mzsql.catalog.commands.items import live, without_orphans
 from mzsql.catalog.objects import Item, Object, Schema, Table
 from mzsql.catalog.state import CatalogState, applied, removed
-from mzsql.frontend import catalog_plans as cp
 from mzsql.frontend import parse_statements, plan_statement
-from mzsql.frontend import plans as p
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS, FullName
 from mzsql.frontend.parse.privileges import PRIVILEGES
+from mzsql.frontend.plan import catalog_plans as cp
+from mzsql.frontend.plan import plans as p
 from mzsql.repr.errors import (
     DependentObjects,
     DuplicateObject,

@@ -18,7 +18,7 @@ from mzsql.adapter.statements.copy_to import CopyOut, check_allowed, to_files
 from mzsql.adapter.statements.cursors import Cursors
 from mzsql.adapter.statements.result import Result
 from mzsql.adapter.subscribe.subscription import Subscribes
-from mzsql.frontend import plans as p
+from mzsql.frontend.plan import plans as p
 from mzsql.repr.errors import InternalError, TransactionError
 from mzsql.repr.types import RelationDesc
 

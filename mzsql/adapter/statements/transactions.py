@@ -20,8 +20,8 @@ from mzsql.adapter.statements.result import Result
 from mzsql.catalog.change import NOTHING
 from mzsql.catalog.objects import CATALOG_CLUSTER
 from mzsql.catalog.settings import variable
-from mzsql.frontend import plans as p
-from mzsql.frontend.catalog_plans import CATALOG_PLANS
+from mzsql.frontend.plan import plans as p
+from mzsql.frontend.plan.catalog_plans import CATALOG_PLANS
 from mzsql.persist import Batch
 from mzsql.repr.errors import TransactionError, Unsupported
 

@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 
 from mzsql.compute.replica.transient import given
-from mzsql.frontend.plans import SubscribePlan
+from mzsql.frontend.plan.plans import SubscribePlan
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.tables import pieces
 from mzsql.repr.types import arrow_schema

@@ -37,8 +37,8 @@ from mzsql.catalog.builtin import builtins
 from mzsql.compute.replica.transient import TransientDataflow, bounded_connection, load
 from mzsql.expr.dataflow import MaterializedViewExport
 from mzsql.expr.scalar import Scalar
-from mzsql.frontend import plans as p
-from mzsql.frontend.cursors import output_desc
+from mzsql.frontend.plan import plans as p
+from mzsql.frontend.plan.cursors import output_desc
 from mzsql.lir.plan import DataflowDescription
 from mzsql.render.dataflow import render
 from mzsql.repr.errors import DataError, InvalidParameter, QueryCanceled, Unsupported

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from mzsql.frontend.function_catalog import function_numbers, numbered, operators, overloads
-from mzsql.frontend.qualified import schemas_of
+from mzsql.frontend.scalar.function_catalog import function_numbers, numbered, operators, overloads
+from mzsql.frontend.scalar.qualified import schemas_of
 from mzsql.repr.type_oids import type_oid
 from mzsql.repr.types import SqlType
 

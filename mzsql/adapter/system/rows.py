@@ -44,7 +44,7 @@ from mzsql.catalog.plugin_relations import plugin_rows
 from mzsql.compute import RefreshStats
 from mzsql.expr.scalar import Column
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS
-from mzsql.frontend.shown_sql import shown_defaults, shown_query, shown_sql
+from mzsql.frontend.definitions.shown_sql import shown_defaults, shown_query, shown_sql
 from mzsql.location import Whereabouts
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier

@@ -14,7 +14,7 @@ from mzsql.catalog.change import NOTHING, Change
 from mzsql.catalog.commands.items import drop_items, fresh_ids
 from mzsql.catalog.objects import CATALOG_CLUSTER, SIZES, Cluster, Replica
 from mzsql.catalog.state import CatalogState
-from mzsql.frontend.catalog_plans import ClusterOptions, ReplicaPlan
+from mzsql.frontend.plan.catalog_plans import ClusterOptions, ReplicaPlan
 from mzsql.repr.errors import (
     DependentObjects,
     DuplicateObject,

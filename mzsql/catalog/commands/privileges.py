@@ -28,7 +28,7 @@ from mzsql.catalog.objects import (
 )
 from mzsql.catalog.state import CatalogState, applied
 from mzsql.frontend.parse.privileges import PRIVILEGES
-from mzsql.frontend.plan_privileges import GRANTABLE
+from mzsql.frontend.plan.privileges import GRANTABLE
 
 #: The id that stands for everybody.
 PUBLIC = "p"

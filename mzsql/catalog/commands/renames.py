@@ -17,7 +17,7 @@ from mzsql.catalog.commands.schemas import schema_named
 from mzsql.catalog.objects import Index, Item, Maintained, Schema
 from mzsql.catalog.state import CatalogState, applied
 from mzsql.frontend.catalog import FullName
-from mzsql.frontend.renaming import in_other_cluster, rewritten
+from mzsql.frontend.definitions.renaming import in_other_cluster, rewritten
 from mzsql.repr.errors import DuplicateObject, InternalError
 from mzsql.repr.ids import GlobalId
 

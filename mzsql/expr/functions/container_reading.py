@@ -3,7 +3,7 @@
 Promise: what PostgreSQL and Materialize print for a value is read back as it, row by row in DuckDB: a text is cut into its pieces by
 one pattern, these become a JSON document, and the document's parts are read by the element's own cast. What is no value is an error that
 quotes the text; an element that cannot be read says why. A constant is looked at more closely when the statement is planned
-(`mzsql.frontend.container_literals`), so its errors name the place. A column's text is an array of one dimension.
+(`mzsql.frontend.scalar.container_literals`), so its errors name the place. A column's text is an array of one dimension.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sqlglot.tokenizer_core import TokenType
 
-from mzsql.frontend import catalog_statements as cs
-from mzsql.frontend import statements as st
 from mzsql.frontend.catalog import PartialName
+from mzsql.frontend.parse import catalog_statements as cs
+from mzsql.frontend.parse import statements as st
 from mzsql.frontend.parse.privileges import PrivilegeParser
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 

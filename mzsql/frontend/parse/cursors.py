@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import expressions as exp
 from sqlglot.tokenizer_core import TokenType
 
-from mzsql.frontend import statements as st
+from mzsql.frontend.parse import statements as st
 from mzsql.frontend.parse.session import SessionParser
 from mzsql.repr.booleans import boolean_of
 from mzsql.repr.errors import SqlSyntaxError, Unsupported

@@ -5,10 +5,10 @@ from __future__ import annotations
 from sqlglot import expressions as exp
 from sqlglot.tokenizer_core import TokenType
 
-from mzsql.frontend import statements as st
+from mzsql.frontend.parse import statements as st
 from mzsql.frontend.parse.catalog import CatalogParser
 from mzsql.frontend.parse.pieces import FOREIGN_KINDS, OBJECT_KINDS
-from mzsql.frontend.retention import OPTION, retained_ms
+from mzsql.frontend.parse.retention import OPTION, retained_ms
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
 _UNSUPPORTED_CREATES = frozenset(

@@ -1,7 +1,7 @@
 """Text to statements.
 
-Promise: `parse_statements` yields structs of `mzsql.frontend.statements` or raises a `SqlSyntaxError` (or `Unsupported`) with a 1-based
-position; no other exception leaves it, whatever the text. Statements are parsed here by hand over sqlglot's tokens, in the way of
+Promise: `parse_statements` yields structs of `mzsql.frontend.parse.statements` or raises a `SqlSyntaxError` (or `Unsupported`) with a
+1-based position; no other exception leaves it, whatever the text. Statements are parsed here by hand over sqlglot's tokens, in the way of
 Materialize's grammar; queries and expressions inside them by `mzsql.frontend.grammar.dialect`.
 """
 
@@ -13,9 +13,9 @@ from typing import Any
 from sqlglot.errors import ErrorLevel, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from mzsql.frontend import statements as st
 from mzsql.frontend.grammar.dialect import Dialect, SyntaxProblem, describe
 from mzsql.frontend.grammar.tokens import tokenize
+from mzsql.frontend.parse import statements as st
 from mzsql.frontend.parse.cursors import CursorParser
 from mzsql.frontend.parse.dml import WritingParser
 from mzsql.frontend.parse.pieces import QUERY_STARTS

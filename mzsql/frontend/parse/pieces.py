@@ -8,9 +8,9 @@ from typing import Any
 from sqlglot import expressions as exp
 from sqlglot.tokenizer_core import TokenType
 
-from mzsql.frontend import statements as st
 from mzsql.frontend.catalog import PartialName
 from mzsql.frontend.grammar.dialect import Parser
+from mzsql.frontend.parse import statements as st
 from mzsql.repr.errors import SqlSyntaxError
 
 OBJECT_KINDS = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from sqlglot import expressions as exp
 from sqlglot.tokenizer_core import TokenType
 
-from mzsql.frontend import catalog_statements as cs
-from mzsql.frontend import statements as st
 from mzsql.frontend.catalog import PartialName
+from mzsql.frontend.parse import catalog_statements as cs
+from mzsql.frontend.parse import statements as st
 from mzsql.frontend.parse.pieces import Pieces
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 

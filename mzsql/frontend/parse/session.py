@@ -5,11 +5,11 @@ from __future__ import annotations
 from sqlglot import expressions as exp
 from sqlglot.tokenizer_core import TokenType
 
-from mzsql.frontend import catalog_statements as cs
-from mzsql.frontend import statements as st
+from mzsql.frontend.parse import catalog_statements as cs
+from mzsql.frontend.parse import statements as st
 from mzsql.frontend.parse.ddl import DefinitionParser
 from mzsql.frontend.parse.pieces import FOREIGN_KINDS, OBJECT_KINDS
-from mzsql.frontend.shown import show_table
+from mzsql.frontend.parse.shows import show_table
 from mzsql.repr.booleans import boolean_of
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 

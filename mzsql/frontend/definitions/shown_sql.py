@@ -1,0 +1,256 @@
+"""A definition as SHOW CREATE prints it, and as the catalog's relations have it.
+
+Promise: what is printed means what the catalog keeps and can be run again. Types and functions stand with their schema's name
+(``"pg_catalog"."int4"``, ``"pg_catalog"."count"(*)``), every alias behind AS, tokens one space apart where Materialize has one. What is
+kept stays as it is: this text is for people, and for those who copy it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+from sqlglot import expressions as exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from mzsql.frontend.definitions.normalize import quoted
+from mzsql.frontend.grammar.tokens import tokenize
+from mzsql.frontend.names.types import resolve_type
+from mzsql.frontend.parse import statements as st
+from mzsql.frontend.parse.parse import parse_statements
+from mzsql.frontend.parse.pieces import fold
+from mzsql.frontend.scalar.qualified import schemas_of
+from mzsql.repr.types import SqlType, type_name
+
+#: What is called like a function and is none.
+_SYNTAX = frozenset(
+    {
+        *("array", "cast", "coalesce", "exists", "extract", "greatest", "least", "list", "map"),
+        *("normalize", "nullif", "overlay", "position", "row", "substring", "trim"),
+    }
+)
+_NAMES = {
+    "boolean": "bool",
+    "smallint": "int2",
+    "integer": "int4",
+    "bigint": "int8",
+    "real": "float4",
+    "double": "float8",
+    "char": "bpchar",
+}
+_OF_MATERIALIZE = frozenset({"uint2", "uint4", "uint8", "mz_timestamp"})
+_TIGHT_AFTER = frozenset({"(", "[", ".", "::", ":"})
+_VALUES = frozenset(
+    {TokenType.IDENTIFIER, TokenType.VAR, TokenType.STRING, TokenType.NUMBER, TokenType.R_PAREN}
+    | {TokenType.R_BRACKET, TokenType.NULL, TokenType.TRUE, TokenType.FALSE, TokenType.END}
+)
+
+Edits = dict[int, tuple[int, str]]
+"""From the first character of what is written differently to the one behind it, and what stands there."""
+
+
+@functools.lru_cache(1 << 14)
+def shown_sql(create_sql: str) -> str:
+    """A definition that the catalog keeps, as it is shown; what has none is shown as it is."""
+    if not create_sql:
+        return create_sql
+    (statement,) = parse_statements(create_sql)
+    edits: Edits = {}
+    aliases: set[int] = set()
+    for root in _trees(statement):
+        for node in root.walk():
+            if isinstance(node, exp.Cast):
+                _typed_literal(node, edits)
+            if isinstance(node, exp.DataType):
+                _type(node, edits)
+            elif isinstance(node, exp.Anonymous):
+                _function(node, edits)
+            elif isinstance(node, exp.Alias | exp.TableAlias):
+                at = _alias(node)
+                if at is not None:
+                    aliases.add(at)
+    return _printed(create_sql, edits, aliases)
+
+
+@functools.lru_cache(1 << 14)
+def shown_query(create_sql: str) -> str:
+    """The query of a view's definition, as it is shown."""
+    text = shown_sql(create_sql)
+    (statement,) = parse_statements(text)
+    assert isinstance(statement, st.CreateView)
+    start, end = statement.query.span
+    return f"{text[start:end]};"
+
+
+@functools.lru_cache(1 << 14)
+def shown_defaults(create_sql: str) -> tuple[str | None, ...]:
+    """The default of each column of a table's definition, as it is shown; None where there is none."""
+    text = shown_sql(create_sql)
+    parsed = parse_statements(text)
+    found: list[str | None] = []
+    for column in parsed[0].columns if parsed and isinstance(parsed[0], st.CreateTable) else ():
+        start, end = (0, 0) if column.default is None else column.default.meta["span"]
+        found.append(text[start:end] or None)
+    return tuple(found)
+
+
+def _trees(statement: st.Statement) -> Iterator[exp.Expr]:
+    """The syntax trees within a definition."""
+    match statement:
+        case st.CreateTable():
+            for column in statement.columns:
+                yield column.typ
+                if column.default is not None:
+                    yield column.default
+        case st.CreateView():
+            yield statement.query.query
+            for binding in statement.query.query.find_all(exp.CTE):
+                yield from binding.meta.get("types") or ()
+        case st.CreateIndex():
+            yield from statement.keys or ()
+        case st.CreateType():
+            yield from (typ for typ in (statement.key, statement.element) if typ is not None)
+            yield from (typ for _, _, typ in statement.fields)
+
+
+# --- types ----------------------------------------------------------------------------------------
+
+
+def _typed_literal(node: exp.Cast, edits: Edits) -> None:
+    """``DATE '2020-01-01'`` is a cast."""
+    start = node.meta.get("start")
+    target = node.args["to"]
+    if start is None or not isinstance(target, exp.DataType):
+        return
+    text = str(node.this.this).replace("'", "''")
+    edits[int(start)] = (int(node.meta["end"]) + 1, f"'{text}'::{written_type(target)}")
+
+
+def _type(node: exp.DataType, edits: Edits) -> None:
+    span = node.meta.get("span")
+    if span is not None and not any(start <= span[0] < end for start, (end, _) in edits.items()):
+        edits[int(span[0])] = (int(span[1]), written_type(node))
+
+
+def written_type(node: exp.DataType) -> str:
+    """A type as it was written, with its schema's name and PostgreSQL's own."""
+    name = node.this.value if isinstance(node.this, exp.DType) else str(node.this)
+    if name in ("ARRAY", "LIST"):
+        return written_type(node.expressions[0]) + ("[]" if name == "ARRAY" else " list")
+    if name == "MAP":
+        key, value = (written_type(part) for part in node.expressions)
+        return f"MAP[{key}=>{value}]"
+    parts = node.meta.get("parts") or ()
+    if len(parts) == 3:
+        return ".".join(quoted(part) for part in parts)
+    typ = resolve_type(node)
+    said = [p for p in node.expressions if isinstance(p, exp.DataTypeParam)]
+    modifiers = ", ".join(str(p.this.name) for p in said)
+    if typ.kind == "char" and not said:
+        modifiers = str(typ.length)
+    base = "name" if parts[-1:] == ("name",) else _base_name(typ)
+    schema = "mz_catalog" if typ.kind in _OF_MATERIALIZE else "pg_catalog"
+    return f"{quoted(schema)}.{quoted(base)}" + (f"({modifiers})" if modifiers else "")
+
+
+def _base_name(typ: SqlType) -> str:
+    if typ.kind == "range":
+        return type_name(typ)
+    if typ.kind == "array" and typ.element is not None:
+        return f"_{_base_name(typ.element)}"
+    return _NAMES.get(typ.kind, typ.kind)
+
+
+# --- functions and aliases ------------------------------------------------------------------------
+
+
+def _function(node: exp.Anonymous, edits: Edits) -> None:
+    name = fold(node.this) if isinstance(node.this, exp.Identifier) else str(node.this).lower()
+    place = node.this.meta if isinstance(node.this, exp.Identifier) else node.meta
+    start = place.get("start")
+    if start is None or name in _SYNTAX:
+        return
+    written = quoted(name)
+    # The name of its schema stands before it already where one was written.
+    if not (_is_qualified(node) or _in_qualified_table(node)):
+        written = f"{quoted(schemas_of(name)[0])}.{written}"
+    edits[int(start)] = (int(place["end"]) + 1, written)
+
+
+def _is_qualified(node: exp.Expr) -> bool:
+    parent = node.parent
+    while isinstance(parent, exp.Filter | exp.Window | exp.IgnoreNulls | exp.RespectNulls):
+        if parent.this is not node:
+            return False
+        node, parent = parent, parent.parent
+    if isinstance(parent, exp.Column):
+        return parent.this is node
+    return isinstance(parent, exp.Dot) and parent.expression is node
+
+
+def _in_qualified_table(node: exp.Anonymous) -> bool:
+    parent = node.parent
+    return isinstance(parent, exp.Table) and parent.args.get("db") is not None
+
+
+def _alias(node: exp.Alias | exp.TableAlias) -> int | None:
+    """Where an alias begins."""
+    name = node.args["alias"] if isinstance(node, exp.Alias) else node.this
+    if not isinstance(name, exp.Identifier) or isinstance(node.parent, exp.CTE):
+        return None
+    start = name.meta.get("start")
+    return None if start is None else int(start)
+
+
+# --- tokens ---------------------------------------------------------------------------------------
+
+
+def _printed(text: str, edits: Edits, aliases: set[int]) -> str:
+    pieces: list[str] = []
+    before: Token | None = None
+    behind_name, prefix, skip_to = False, False, 0
+    for token in tokenize(text):
+        if token.start < skip_to:
+            before = token
+            continue
+        replaced = edits.get(token.start)
+        written = _written(token, text, before) if replaced is None else replaced[1]
+        skip_to = token.end + 1 if replaced is None else replaced[0]
+        if before is not None:
+            pieces.append("" if _tight(before, token, behind_name, prefix) else " ")
+        if token.start in aliases and before is not None and before.text.upper() != "AS":
+            pieces.append("AS ")
+        pieces.append(written)
+        value = behind_name or (before is not None and before.token_type in _VALUES)
+        prefix = token.text in ("-", "+") and not value
+        called = before is None or before.text.upper() != "AS"
+        behind_name = replaced is not None or (called and written.lower() in _SYNTAX)
+        before = token
+    return "".join(pieces)
+
+
+def _tight(before: Token, token: Token, behind_name: bool, prefix: bool) -> bool:
+    """Whether no space stands between two tokens."""
+    one = before.text if before.token_type not in (TokenType.STRING, TokenType.IDENTIFIER) else ""
+    two = token.text if token.token_type not in (TokenType.STRING, TokenType.IDENTIFIER) else ""
+    if one in _TIGHT_AFTER or two in (")", "]", ",", ".", "::", ":", ";"):
+        return True
+    if two == "[":
+        return before.token_type in _VALUES or one.upper() in ("ARRAY", "LIST", "MAP")
+    if prefix and token.token_type == TokenType.NUMBER:
+        return True
+    return two == "(" and behind_name
+
+
+def _written(token: Token, text: str, before: Token | None) -> str:
+    source = text[token.start : token.end + 1]
+    if token.token_type in (TokenType.TRUE, TokenType.FALSE):
+        # A value, unless it is part of a predicate.
+        test = before is not None and before.token_type in (TokenType.IS, TokenType.NOT)
+        return source.upper() if test else source.lower()
+    if token.token_type == TokenType.VAR or (
+        source[:1].isalpha()
+        and token.token_type not in (TokenType.BYTE_STRING, TokenType.HEREDOC_STRING)
+    ):
+        return " ".join(source.upper().split())
+    return "<>" if source == "!=" else source

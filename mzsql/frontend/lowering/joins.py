@@ -1,0 +1,260 @@
+"""Joins: correlated or not, inner or outer.
+
+Promise: an outer join is the inner join and, in union with it, the rows of the preserved side that take part in no match, their other
+columns NULL. Where the condition is equalities between the sides (and whatever filters the other side alone), the rows without a
+match are found by their keys; otherwise by all their columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mzsql.expr import scalar as ms
+from mzsql.expr.typing import nullable
+from mzsql.frontend import hir
+from mzsql.frontend.lowering.lowering import Lowering
+from mzsql.frontend.lowering.rel import Rel
+from mzsql.frontend.lowering.scope import ColumnMap
+from mzsql.repr.datum import Datum
+from mzsql.repr.types import BOOLEAN, SqlType
+
+
+def lower_join(lowering: Lowering, join: hir.Join, outer: Rel, cols: ColumnMap, depth: int) -> Rel:
+    """A join applied to `outer`: outer's columns, the left's, the right's."""
+    left = lowering.relation(join.left, outer, cols, depth)
+    # The left's columns are level 1 to the right side.
+    if any(level == 1 for level, _ in lowering.reads.of(join.right).columns):
+        return lowering.let_in(left, lambda get: _lateral(lowering, join, get, cols, depth))
+
+    def with_left(get_left: Rel) -> Rel:
+        right = lowering.relation(join.right, outer, cols.enter_scope(0), depth + 1)
+        return lowering.let_in(
+            right, lambda get_right: _plain(lowering, join, get_left, get_right, cols, depth)
+        )
+
+    return lowering.let_in(left, with_left)
+
+
+def _lateral(lowering: Lowering, join: hir.Join, left: Rel, cols: ColumnMap, depth: int) -> Rel:
+    """The right side for each row of the left."""
+
+    def apply(get: Rel, inside: ColumnMap) -> Rel:
+        return lowering.relation(join.right, get, inside, depth + 1)
+
+    joined = lowering.branch(left, cols, join.right, depth, apply, distinct_outer=False)
+    joined = _on(lowering, joined, join.on, cols, depth)
+    if join.kind == "inner":
+        return joined
+    assert join.kind == "left", "the planner refuses other lateral joins"
+    nulls: list[tuple[Datum, SqlType]] = [(None, c.type) for c in joined.typ.columns[left.arity :]]
+    return lowering.lookup(left, joined, nulls)
+
+
+def _on(lowering: Lowering, rel: Rel, on: hir.Scalar, cols: ColumnMap, depth: int) -> Rel:
+    if on == ms.Literal(True, BOOLEAN):
+        return rel
+    arity = rel.arity
+    rel, found = lowering.subqueries([on], rel, cols, depth)
+    condition, rel = lowering.scalar(on, rel, cols, depth, found)
+    rel = rel.filter([condition])
+    return rel if rel.arity == arity else rel.project(range(arity))
+
+
+def _plain(
+    lowering: Lowering, join: hir.Join, left: Rel, right: Rel, cols: ColumnMap, depth: int
+) -> Rel:
+    """Two sides that do not read each other, both over the same outer columns."""
+    shared = cols.arity
+    pairs = [(c, left.arity + c) for c in range(shared)]
+    both = left.join(right, pairs)
+    both = both.project([*range(left.arity), *range(left.arity + shared, both.arity)])
+    joined = _on(lowering, both, join.on, cols, depth)
+    if join.kind == "inner":
+        return joined
+    sides = _Sides(left, right, shared)
+    keys = _equijoin(joined, join, sides, cols, lowering, depth, both)
+    if keys is not None:
+        return lowering.let_in(joined, lambda get: _by_keys(join.kind, get, sides, *keys))
+    return lowering.let_in(joined, lambda get: _by_rows(lowering, join.kind, get, sides))
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """The sides of a join, both beginning with the same `shared` outer columns."""
+
+    left: Rel
+    right: Rel
+    shared: int
+
+    @property
+    def right_start(self) -> int:
+        """Where the right's own columns begin in the join's row."""
+        return self.left.arity
+
+    @property
+    def right_columns(self) -> list[int]:
+        """The right side's row within the join's: outer columns and its own."""
+        own = self.right.arity - self.shared
+        return [*range(self.shared), *range(self.right_start, self.right_start + own)]
+
+
+def _by_rows(lowering: Lowering, kind: str, joined: Rel, sides: _Sides) -> Rel:
+    """Rows without a match found by comparing whole rows."""
+    result = joined
+    shared = sides.shared
+    left_own = sides.left.arity - shared
+    right_own = sides.right.arity - shared
+    if kind in ("left", "full"):
+        nulls: list[tuple[Datum, SqlType]] = [
+            (None, c.type) for c in sides.right.typ.columns[shared:]
+        ]
+        missing = lowering.anti_lookup(sides.left, joined, nulls)
+        result = Rel.union([missing, result])
+    if kind in ("right", "full"):
+        nulls = [(None, c.type) for c in sides.left.typ.columns[shared:]]
+        matched = joined.project(sides.right_columns)
+        missing = lowering.anti_lookup(sides.right, matched, nulls)
+        back = [
+            *range(shared),
+            *range(shared + right_own, shared + right_own + left_own),
+            *range(shared, shared + right_own),
+        ]
+        result = Rel.union([missing.project(back), result])
+    return result
+
+
+# --- equijoins ---------------------------------------------------------------------------------------
+
+#: The key expressions of each side, over that side's own row.
+_Keys = tuple[list[ms.Scalar], list[ms.Scalar]]
+
+
+def _conjuncts(expr: ms.Scalar) -> list[ms.Scalar]:
+    if isinstance(expr, ms.Call) and expr.func == "and":
+        return [c for arg in expr.args for c in _conjuncts(arg)]
+    return [expr]
+
+
+def _equijoin(
+    joined: Rel,
+    join: hir.Join,
+    sides: _Sides,
+    cols: ColumnMap,
+    lowering: Lowering,
+    depth: int,
+    both: Rel,
+) -> _Keys | None:
+    """The keys of a join whose condition is equalities between the sides, and filters of the side that is not preserved."""
+    del joined
+    if any(isinstance(n, hir.Exists | hir.Select) for n in hir.walk_scalar(join.on)):
+        return None
+    condition, _ = lowering.scalar(join.on, both, cols, depth, {})
+    lefts: list[ms.Scalar] = []
+    rights: list[ms.Scalar] = []
+    to_right = {c: i for i, c in enumerate(sides.right_columns)}
+    for conjunct in _conjuncts(condition):
+        reads = _side(conjunct, sides)
+        pair = _equality(conjunct, sides)
+        if pair is not None:
+            lefts.append(pair[0])
+            rights.append(ms.permute(pair[1], to_right))
+        elif not (reads == "right" and join.kind == "left") and not (
+            reads == "left" and join.kind == "right"
+        ):
+            return None
+    return (lefts, rights) if lefts else None
+
+
+def _side(expr: ms.Scalar, sides: _Sides) -> str:
+    """Which side an expression reads: left, right, both, or neither."""
+    own = {c for c in ms.support(expr) if c >= sides.shared}
+    left = any(c < sides.right_start for c in own)
+    right = any(c >= sides.right_start for c in own)
+    if left and right:
+        return "both"
+    return "left" if left else "right" if right else "neither"
+
+
+def _equality(expr: ms.Scalar, sides: _Sides) -> tuple[ms.Scalar, ms.Scalar] | None:
+    """The two sides of an equality between the left's columns and the right's."""
+    if not isinstance(expr, ms.Call) or not expr.func.startswith("eq_"):
+        return None
+    a, b = expr.args
+    reads = (_side(a, sides), _side(b, sides))
+    if reads == ("left", "right"):
+        return a, b
+    if reads == ("right", "left"):
+        return b, a
+    return None
+
+
+def _by_keys(
+    kind: str, joined: Rel, sides: _Sides, lefts: list[ms.Scalar], rights: list[ms.Scalar]
+) -> Rel:
+    """Rows without a match found by their keys: those of the matches are known from the left's expressions."""
+    shared = [ms.Column(c) for c in range(sides.shared)]
+    matched = _columns(joined, [*shared, *lefts]).distinct()
+    result = joined
+    if kind in ("left", "full"):
+        missing = _unmatched(sides.left, [*shared, *lefts], matched, lefts)
+        nulls = [ms.Literal(None, c.type) for c in sides.right.typ.columns[sides.shared :]]
+        result = Rel.union([missing.map(nulls), result])
+    if kind in ("right", "full"):
+        if _types(lefts, sides.left) != _types(rights, sides.right):
+            # Equal values of other scales or lengths are not one value: the right's have to be its own.
+            there = dict(enumerate(sides.right_columns))
+            own = [ms.permute(key, there) for key in rights]
+            matched = _columns(joined, [*shared, *own]).distinct()
+        missing = _unmatched(sides.right, [*shared, *rights], matched, rights)
+        nulls = [ms.Literal(None, c.type) for c in sides.left.typ.columns[sides.shared :]]
+        padded = missing.map(nulls)
+        back = [
+            *range(sides.shared),
+            *range(sides.right.arity, sides.right.arity + len(nulls)),
+            *range(sides.shared, sides.right.arity),
+        ]
+        result = Rel.union([padded.project(back), result])
+    return result
+
+
+def _types(exprs: Sequence[ms.Scalar], side: Rel) -> list[SqlType]:
+    return [ms.scalar_type(expr, side.typ.columns) for expr in exprs]
+
+
+def _columns(rel: Rel, exprs: Sequence[ms.Scalar]) -> Rel:
+    """The values of expressions as the only columns."""
+    outputs: list[int] = []
+    new: list[ms.Scalar] = []
+    for expr in exprs:
+        if isinstance(expr, ms.Column):
+            outputs.append(expr.index)
+        else:
+            outputs.append(rel.arity + len(new))
+            new.append(expr)
+    return rel.map(new).project(outputs)
+
+
+def _unmatched(
+    side: Rel, keys: Sequence[ms.Scalar], matched: Rel, filtered: Sequence[ms.Scalar]
+) -> Rel:
+    """The rows of a side whose key is not among the matched ones; a NULL key matches nothing."""
+    arity = side.arity
+    known = [
+        ms.Call("not", (ms.Call("is_null", (key,), BOOLEAN),), BOOLEAN)
+        for key in filtered
+        if nullable(key, side.typ.columns)
+    ]
+    candidates = side.filter(known)
+    positions: list[int] = []
+    new: list[ms.Scalar] = []
+    for key in keys:
+        if isinstance(key, ms.Column):
+            positions.append(key.index)
+        else:
+            positions.append(arity + len(new))
+            new.append(key)
+    grown = candidates.map(new)
+    pairs = [(p, grown.arity + i) for i, p in enumerate(positions)]
+    found = grown.join(matched, pairs).project(range(arity))
+    return Rel.union([found.negate(), side])

@@ -1,0 +1,178 @@
+"""The names of types: what a statement writes, and the `SqlType` it means.
+
+Promise: every spelling that PostgreSQL or Materialize knows for a type we have is understood; any other is ``type "x" does not exist``.
+"""
+
+from __future__ import annotations
+
+from sqlglot import expressions as exp
+
+from mzsql.frontend.names.levels import check_levels
+from mzsql.frontend.names.named_types import TypeLookup
+from mzsql.repr import types as t
+from mzsql.repr.errors import InvalidParameter, UndefinedObject, Unsupported
+from mzsql.repr.types import SqlType
+
+_KINDS: dict[str, SqlType] = {
+    "BOOLEAN": t.BOOLEAN,
+    "SMALLINT": t.SMALLINT,
+    "INT": t.INTEGER,
+    "MEDIUMINT": t.INTEGER,
+    "BIGINT": t.BIGINT,
+    "FLOAT": t.REAL,
+    "DOUBLE": t.DOUBLE,
+    "DECIMAL": t.NUMERIC,
+    "TEXT": t.TEXT,
+    "VARCHAR": t.VARCHAR,
+    "CHAR": t.CHAR,
+    "BPCHAR": t.CHAR,
+    "VARBINARY": t.BYTEA,
+    "BINARY": t.BYTEA,
+    "DATE": t.DATE,
+    "TIME": t.TIME,
+    "TIMESTAMP": t.TIMESTAMP,
+    "TIMESTAMPNTZ": t.TIMESTAMP,
+    "TIMESTAMPTZ": t.TIMESTAMPTZ,
+    "INTERVAL": t.INTERVAL,
+    "UUID": t.UUID,
+    "JSONB": t.JSONB,
+    "JSON": t.JSONB,
+    **{name.upper(): typ for name, typ in t.RANGES.items()},
+}
+_NAMED: dict[str, SqlType] = {
+    "uint2": t.UINT2,
+    "uint4": t.UINT4,
+    "uint8": t.UINT8,
+    "mz_timestamp": t.MZ_TIMESTAMP,
+    "bool": t.BOOLEAN,
+    "int2": t.SMALLINT,
+    "int4": t.INTEGER,
+    "int8": t.BIGINT,
+    "float4": t.REAL,
+    "float8": t.DOUBLE,
+    "real": t.REAL,
+    "bytes": t.BYTEA,
+    "bytea": t.BYTEA,
+    "string": t.TEXT,
+    "bpchar": t.CHAR,
+    "oid": t.OID,
+    "regclass": t.REGCLASS,
+    "regproc": t.REGPROC,
+    "regtype": t.REGTYPE,
+    "name": SqlType("varchar", length=63),
+    "numeric": t.NUMERIC,
+    "json": t.JSONB,
+    "jsonb": t.JSONB,
+    **t.RANGES,
+}
+_SCHEMAS = frozenset({"pg_catalog", "mz_catalog"})
+_SYNONYMS = {"INTEGER": "INT", "DEC": "DECIMAL", "FLOAT": "DOUBLE", "CHARACTER": "CHAR"}
+_MAX_LENGTH = 10_485_760
+
+
+def resolve_type(node: exp.DataType, named: TypeLookup | None = None) -> SqlType:
+    """The type that a sqlglot type means; `named` finds types that users have made.
+
+    Raises:
+        UndefinedObject: there is no such type.
+        InvalidParameter: a modifier out of range.
+    """
+    if not isinstance(node, exp.DataType):
+        # sqlglot's own words for PostgreSQL's object identifiers.
+        return _named(str(node.this), node, named)
+    kind = node.this
+    name = kind.value if isinstance(kind, exp.DType) else str(kind)
+    if name in ("ARRAY", "LIST"):
+        (element,) = node.expressions or (None,)
+        if not isinstance(element, exp.DataType):
+            raise UndefinedObject('type "array" does not exist')
+        return check_levels(SqlType(name.lower(), element=resolve_type(element, named)))
+    if name == "MAP":
+        if len(node.expressions) != 2:
+            raise UndefinedObject('type "map" does not exist')
+        key, value = node.expressions
+        if resolve_type(key, named).kind != "text":
+            raise Unsupported("the keys of a map are of type text")
+        return check_levels(SqlType("map", element=resolve_type(value, named)))
+    found = _KINDS.get(name)
+    if found is None:
+        spelled = node.args.get("kind") if kind is exp.DType.USERDEFINED else name.lower()
+        if isinstance(spelled, exp.Dot) and spelled.this.name.lower() in _SCHEMAS:
+            spelled = spelled.expression
+        text = spelled.name if isinstance(spelled, exp.Expr) else str(spelled)
+        if isinstance(spelled, exp.Dot):
+            found = None if named is None else named(node)
+            text = ".".join(node.meta.get("parts") or (text,))
+        found = found or _named(text, node, named)
+    return _modified(found, node)
+
+
+def _named(text: str, node: exp.Expr, named: TypeLookup | None) -> SqlType:
+    low, upper = text.lower(), text.upper()
+    found = _NAMED.get(low) or _array_of(low) or _KINDS.get(_SYNONYMS.get(upper, upper))
+    if found is None and named is not None:
+        found = named(node)
+    if found is None:
+        raise UndefinedObject(f'type "{text}" does not exist', position=_position(node))
+    return found
+
+
+def _array_of(name: str) -> SqlType | None:
+    """``_int4``: PostgreSQL's own name of an array's type."""
+    element = _NAMED.get(name[1:]) if name.startswith("_") else None
+    if name == "_text":
+        element = t.TEXT
+    return None if element is None else SqlType("array", element=element)
+
+
+def _position(node: exp.Expr) -> int | None:
+    for part in node.find_all(exp.Identifier):
+        start = part.meta.get("start")
+        if start is not None:
+            return int(start) + 1
+    return None
+
+
+def _modified(base: SqlType, node: exp.DataType) -> SqlType:
+    params = [_number(p) for p in node.expressions if isinstance(p, exp.DataTypeParam)]
+    if base.kind == "numeric":
+        if not params:
+            return base
+        precision, scale = params[0], params[1] if len(params) > 1 else 0
+        if not 1 <= precision <= 39:
+            raise InvalidParameter(
+                f"precision for type numeric must be between 1 and 39, not {precision}"
+            )
+        if not 0 <= scale <= precision:
+            raise InvalidParameter(
+                f"scale for type numeric must be between 0 and precision {precision}"
+            )
+        return SqlType("numeric", scale=scale)
+    if base.kind in ("varchar", "char"):
+        length = params[0] if params else (1 if base.kind == "char" else None)
+        if length is not None and not 1 <= length <= _MAX_LENGTH:
+            raise InvalidParameter(
+                f"length for type {t.type_name(base)} must be between 1 and {_MAX_LENGTH}"
+            )
+        return SqlType(base.kind, length=length)
+    if params and base.kind in ("timestamp", "timestamptz", "time", "interval"):
+        if not 0 <= params[0] <= 6:
+            raise InvalidParameter("precision for type timestamp must be between 0 and 6")
+        if params[0] != 6 and base.kind in ("time", "interval"):
+            raise Unsupported(f"{t.type_name(base)} with a precision is not supported")
+        return base if params[0] == 6 else SqlType(base.kind, length=params[0])
+    if params and base.kind == "double":
+        # FLOAT of so many bits; no other name of the type takes a modifier.
+        if len(params) > 1 or not 1 <= params[0] <= 53:
+            raise InvalidParameter("precision for type float must be within ([1-53])")
+        return t.REAL if params[0] <= 24 else base
+    if params:
+        raise InvalidParameter(f"type modifier is not allowed for type {t.type_name(base)!r}")
+    return base
+
+
+def _number(param: exp.DataTypeParam) -> int:
+    text = param.this.name if isinstance(param.this, exp.Expr) else str(param.this)
+    if not text.isdigit():
+        raise InvalidParameter("type modifiers must be simple constants")
+    return int(text)

@@ -1,0 +1,245 @@
+"""SUBSCRIBE, cursors and prepared statements, planned.
+
+Promise: a subscription's output columns are Materialize's (https://materialize.com/docs/sql/subscribe/): mz_timestamp, [mz_progressed],
+then mz_diff and the relation's columns, or under an envelope mz_state, the key's columns and the others.
+"""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Callable
+
+from sqlglot import expressions as exp
+
+from mzsql.expr.relation import RowSetFinishing
+from mzsql.expr.scalar import ColumnOrder, Scalar
+from mzsql.frontend import hir
+from mzsql.frontend.catalog import CatalogItem, CatalogView
+from mzsql.frontend.names.items import item_named
+from mzsql.frontend.names.named_types import NamedTypes
+from mzsql.frontend.names.scope import Scope
+from mzsql.frontend.names.types import resolve_type
+from mzsql.frontend.parse import statements as st
+from mzsql.frontend.parse.pieces import fold
+from mzsql.frontend.plan import plans
+from mzsql.frontend.plan.dml import copied_columns, copy_options
+from mzsql.frontend.query.query import QueryPlanner
+from mzsql.frontend.query.shown import has_show
+from mzsql.frontend.scalar import placeholders
+from mzsql.frontend.scalar.coerce import cast
+from mzsql.frontend.scalar.context import ExprContext
+from mzsql.frontend.scalar.nodes import position_of
+from mzsql.frontend.scalar.plain import constant_scalar
+from mzsql.repr import types as t
+from mzsql.repr.errors import (
+    InvalidParameter,
+    SqlError,
+    SqlSyntaxError,
+    UndefinedTable,
+    Unsupported,
+)
+from mzsql.repr.frontier import MAX_TIMESTAMP
+from mzsql.repr.types import ColumnType, RelationDesc, RelationType
+
+Planner = Callable[[st.Statement, CatalogView], plans.Plan]
+
+_STORED = ("table", "materialized-view")
+
+
+def timestamp_constant(node: exp.Expr, catalog: CatalogView, clause: str) -> Scalar:
+    """AS OF's or UP TO's time: a constant of type mz_timestamp."""
+    if isinstance(node, exp.Literal) and not node.is_string and not _is_time(str(node.this)):
+        raise InvalidParameter(
+            "decimal cannot be expressed in target primitive type", sqlstate="22003"
+        )
+    value = ExprContext(QueryPlanner(catalog), Scope(), clause).plan(node)
+    done = cast(value, t.MZ_TIMESTAMP, "explicit")
+    if done is None:
+        raise InvalidParameter(
+            f"{clause} must be a timestamp, not of type {value.typ}", sqlstate="42804"
+        )
+    return constant_scalar(done, clause)
+
+
+def _is_time(number: str) -> bool:
+    """Whether a literal is a whole number that a time may be."""
+    value = decimal.Decimal(number)
+    return 0 <= value <= MAX_TIMESTAMP and value == value.to_integral_value()
+
+
+# --- SUBSCRIBE ---------------------------------------------------------------------------------------
+
+
+def plan_subscribe(
+    statement: st.Subscribe, catalog: CatalogView, show: Planner
+) -> plans.SubscribePlan:
+    """SUBSCRIBE; ``show`` plans a SHOW that stands in it."""
+    query, item, shown = None, None, None
+    if isinstance(statement.what, st.Show):
+        planned = show(statement.what, catalog)
+        assert isinstance(planned, plans.ShowObjectsPlan)
+        shown = planned
+        row = RelationDesc((), RelationType(()))
+    elif isinstance(statement.what, st.Name):
+        item, query = _subscribed_item(statement.what, catalog)
+        row = query.desc
+    else:
+        if has_show(statement.what):
+            raise Unsupported(
+                "SHOW is not supported within the query of a SUBSCRIBE",
+                hint="SUBSCRIBE (SHOW …) follows it by itself.",
+            )
+        query = QueryPlanner(catalog).top_level(statement.what)
+        row = query.desc
+    keys = _keys(statement, row)
+
+    def time(node: exp.Expr | None, clause: str) -> Scalar | None:
+        return None if node is None else timestamp_constant(node, catalog, clause)
+
+    return plans.SubscribePlan(
+        query,
+        item if item is not None and item.kind in _STORED else None,
+        row,
+        output_desc(row, progress=statement.progress, envelope=statement.envelope, keys=keys),
+        shown,
+        statement.snapshot,
+        statement.progress,
+        time(statement.as_of, "AS OF"),
+        statement.at_least,
+        time(statement.up_to, "UP TO"),
+        statement.envelope,
+        keys,
+        tuple(_order_item(node, row) for node in statement.order),
+    )
+
+
+def _subscribed_item(name: st.Name, catalog: CatalogView) -> tuple[CatalogItem, hir.Query]:
+    item = item_named(catalog, name)
+    if item.desc is None:
+        raise UndefinedTable(
+            f"'{item.name}' cannot be subscribed to because it is {item.described}",
+            position=name.position,
+            sqlstate="42809",
+        )
+    finishing = RowSetFinishing((), None, 0, tuple(range(item.desc.arity)))
+    get = hir.Get(item.id, item.desc.typ)
+    return item, hir.Query(get, item.desc, finishing, item.desc.typ.columns)
+
+
+def _keys(statement: st.Subscribe, row: RelationDesc) -> tuple[int, ...]:
+    found: list[int] = []
+    for name, position in statement.keys:
+        if row.names.count(name) != 1:
+            which = "UPSERT" if statement.envelope == "upsert" else "DEBEZIUM"
+            raise SqlError(
+                f"invalid keys in SUBSCRIBE ENVELOPE {which} (KEY (..))",
+                position=position,
+                hint="All keys must be columns on the underlying relation.",
+                sqlstate="42P10",
+            )
+        column = row.names.index(name)
+        if column in found:
+            raise SqlError(
+                f'column "{name}" specified more than once', position=position, sqlstate="42701"
+            )
+        found.append(column)
+    return tuple(found)
+
+
+def _order_item(item: exp.Expr, row: RelationDesc) -> ColumnOrder:
+    """A column of the output, mz_diff included, by name or by number (mz_diff is the first, as it stands in the output)."""
+    node = item.this
+    column = None
+    if isinstance(node, exp.Literal) and not node.is_string and str(node.this).isdigit():
+        number = int(node.this)
+        if 1 <= number <= row.arity + 1:
+            column = row.arity if number == 1 else number - 2
+    elif isinstance(node, exp.Column) and not node.args.get("table"):
+        name = fold(node.this)
+        if row.names.count(name) == 1:
+            column = row.names.index(name)
+        elif name == "mz_diff":
+            column = row.arity
+    if column is None:
+        raise SqlError(
+            "invalid ORDER BY in SUBSCRIBE WITHIN TIMESTAMP ORDER BY",
+            position=position_of(node),
+            hint="All order bys must be output columns.",
+            sqlstate="42P10",
+        )
+    return ColumnOrder(column, bool(item.args.get("desc")), not item.args.get("nulls_first"))
+
+
+def output_desc(
+    row: RelationDesc, *, progress: bool, envelope: str | None, keys: tuple[int, ...]
+) -> RelationDesc:
+    """The columns that a subscription to such rows gives."""
+    names = ["mz_timestamp"]
+    columns = [ColumnType(t.SqlType("numeric", scale=0), nullable=False)]
+    if progress:
+        names.append("mz_progressed")
+        columns.append(ColumnType(t.BOOLEAN, nullable=False))
+
+    def add(name: str, typ: t.SqlType, *, nullable: bool = True) -> None:
+        names.append(name)
+        columns.append(ColumnType(typ, nullable=nullable))
+
+    values = list(zip(row.names, row.typ.columns, strict=True))
+    if envelope is None:
+        add("mz_diff", t.BIGINT, nullable=progress)
+        for name, column in values:
+            add(name, column.type, nullable=progress or column.nullable)
+    else:
+        add("mz_state", t.TEXT, nullable=progress)
+        for key in keys:
+            name, column = values[key]
+            add(name, column.type, nullable=progress or column.nullable)
+        for prefix in ("before_", "after_") if envelope == "debezium" else ("",):
+            for i, (name, column) in enumerate(values):
+                if i not in keys:
+                    add(f"{prefix}{name}", column.type)
+    return RelationDesc(tuple(names), RelationType(tuple(columns)))
+
+
+# --- cursors and prepared statements -------------------------------------------------------------------
+
+
+def plan_prepare(statement: st.Prepare, catalog: CatalogView, plan: Planner) -> plans.PreparePlan:
+    """PREPARE: the statement is planned for its errors and its parameters' types, no more."""
+    named = NamedTypes(catalog)
+    declared = [resolve_type(typ, named) for typ in statement.types]
+    with placeholders.inferring(declared) as found:
+        plan(statement.statement, catalog)
+        types = placeholders.all_types(found)
+    return plans.PreparePlan(statement.name, statement.text, types)
+
+
+def plan_execute(statement: st.Execute, catalog: CatalogView) -> plans.ExecutePlan:
+    """EXECUTE: each argument is planned by itself, for its errors: no name in it means anything of the prepared statement."""
+    for argument in statement.arguments:
+        if argument.expression.find(exp.Query):
+            raise Unsupported(
+                "cannot use subquery in EXECUTE parameter", position=argument.position
+            )
+        ExprContext(QueryPlanner(catalog), Scope(), "EXECUTE parameters").plan(argument.expression)
+    return plans.ExecutePlan(statement.name, tuple(a.text for a in statement.arguments))
+
+
+def plan_copy_to(
+    statement: st.CopyTo,
+    catalog: CatalogView,
+    plan: Planner,
+) -> plans.CopyToPlan:
+    """COPY … TO; without a FORMAT a file's suffix says it, else it is text."""
+    what = statement.what
+    query = (
+        copied_columns(what, statement.columns, catalog)
+        if isinstance(what, st.Name)
+        else plan(what, catalog)
+    )
+    assert isinstance(query, plans.SelectPlan | plans.SubscribePlan)
+    if isinstance(query, plans.SubscribePlan) and statement.path is not None:
+        raise SqlSyntaxError("COPY (SUBSCRIBE …) can only go TO STDOUT", sqlstate="0A000")
+    formats = ("text", "csv") if statement.path is None else ("csv", "parquet")
+    options = copy_options(statement.options, statement.path, formats)
+    return plans.CopyToPlan(query, statement.path, **options)  # type: ignore[arg-type]

@@ -1,0 +1,375 @@
+"""What a statement means once its names and types are resolved: the plans the adapter carries out.
+
+Promise: a plan is immutable data, complete by itself: it names objects by id, carries the normalized text of what it creates, and has no
+trace of sqlglot. Nothing in it was executed.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from mzsql.expr.scalar import ColumnOrder, Scalar
+from mzsql.frontend.catalog import CatalogItem, FullName
+from mzsql.frontend.hir import Query
+from mzsql.frontend.plan.catalog_plans import CatalogPlan, ShowCreateClusterPlan
+from mzsql.repr.ids import GlobalId
+from mzsql.repr.types import RelationDesc, SqlType
+
+
+class SelectPlan(msgspec.Struct, frozen=True, tag="select"):
+    """A query to answer. `as_of`: a constant expression of type mz_timestamp; `at_least`: AS OF AT LEAST."""
+
+    query: Query
+    as_of: Scalar | None = None
+    at_least: bool = False
+
+
+class CreateTablePlan(msgspec.Struct, frozen=True, tag="create_table"):
+    """A table; `defaults` has an expression or None for each column. NOT NULL is in `desc`; `types` are those of users' own that it names,
+    here as in other definitions.
+    """
+
+    name: FullName
+    desc: RelationDesc
+    defaults: tuple[Scalar | None, ...]
+    create_sql: str
+    if_not_exists: bool = False
+    retain_ms: int | None = None
+    types: tuple[GlobalId, ...] = ()
+
+
+class CreateTypePlan(msgspec.Struct, frozen=True, tag="create_type"):
+    """A type, what it is a name for, and the types of users' own that it is made of."""
+
+    name: FullName
+    typ: SqlType
+    create_sql: str
+    types: tuple[GlobalId, ...] = ()
+
+
+class CreateViewPlan(msgspec.Struct, frozen=True, tag="create_view"):
+    """A view; `replaces` is the view that OR REPLACE replaces."""
+
+    name: FullName
+    query: Query
+    create_sql: str
+    if_not_exists: bool = False
+    replaces: CatalogItem | None = None
+    types: tuple[GlobalId, ...] = ()
+
+
+class CreateMaterializedViewPlan(msgspec.Struct, frozen=True, tag="create_materialized_view"):
+    """A materialized view in `cluster`; `not_null`: columns of WITH (ASSERT NOT NULL c), already NOT NULL in the query's desc."""
+
+    name: FullName
+    query: Query
+    cluster: str
+    create_sql: str
+    if_not_exists: bool = False
+    replaces: CatalogItem | None = None
+    not_null: tuple[int, ...] = ()
+    retain_ms: int | None = None
+    types: tuple[GlobalId, ...] = ()
+
+
+class CreateIndexPlan(msgspec.Struct, frozen=True, tag="create_index"):
+    """An index on `on` by `keys` (expressions over its columns), in `cluster`. `name` is chosen as Materialize does where none is given."""
+
+    name: FullName
+    on: CatalogItem
+    keys: tuple[Scalar, ...]
+    cluster: str
+    create_sql: str
+    if_not_exists: bool = False
+    retain_ms: int | None = None
+    types: tuple[GlobalId, ...] = ()
+
+
+class AlterRetainPlan(msgspec.Struct, frozen=True, tag="alter_retain"):
+    """How long an object retains history from now on, in milliseconds (None: as long as by default), and the statement that says so.
+
+    `item` is None where IF EXISTS lets it be missing; `kind` and `name` say what was named.
+    """
+
+    kind: str
+    name: str
+    item: CatalogItem | None
+    retain_ms: int | None
+    create_sql: str
+
+
+class DropPlan(msgspec.Struct, frozen=True, tag="drop"):
+    """Objects to drop, in the order named; `missing`: names that IF EXISTS let pass, each for a notice."""
+
+    kind: str
+    items: tuple[CatalogItem, ...]
+    missing: tuple[str, ...] = ()
+    cascade: bool = False
+
+
+class InsertPlan(msgspec.Struct, frozen=True, tag="insert"):
+    """Rows to insert: `source` yields one column for each column of the table, of its type (defaults filled in, casts applied).
+
+    NULLs in NOT NULL columns are still to be checked (`table.desc`). `returning`: names and types of further columns, which the
+    statement hands back.
+    """
+
+    table: CatalogItem
+    source: Query
+    returning: RelationDesc | None = None
+
+
+class DeletePlan(msgspec.Struct, frozen=True, tag="delete"):
+    """Rows to delete: `selection` yields the table's rows that go, then what is returned of them."""
+
+    table: CatalogItem
+    selection: Query
+    returning: RelationDesc | None = None
+
+
+class UpdatePlan(msgspec.Struct, frozen=True, tag="update"):
+    """Rows to change: `selection` yields the old row's columns, then the new row's, as many again, then what is returned of them."""
+
+    table: CatalogItem
+    selection: Query
+    returning: RelationDesc | None = None
+
+
+class CopyFromPlan(msgspec.Struct, frozen=True, tag="copy_from"):
+    """Rows of a file to append. `columns`: positions in the table, in the file's order; None: by name (Parquet) or all (CSV).
+
+    `path` None: STDIN, what the client sends.
+    Options of CSV: `header`, `delimiter`, `quote`, `escape`, `null`; of text: `delimiter`, `null`.
+    """
+
+    table: CatalogItem
+    columns: tuple[int, ...] | None
+    path: str | None
+    format: str
+    header: bool = False
+    delimiter: str = ","
+    quote: str = '"'
+    escape: str = '"'
+    null: str = ""
+
+
+class ExplainPlan(msgspec.Struct, frozen=True, tag="explain"):
+    """EXPLAIN.
+
+    Attributes:
+        stage: ``raw``, ``decorrelated``, ``locally optimized``, ``optimized``, ``physical``.
+        format: ``text``, ``json``, ``sql``, ``dot``.
+        options: name (lower case, spaces) to value: True for one given without a value.
+        explainee: the plan of the statement, or for VIEW, MATERIALIZED VIEW, INDEX the object (its deployed plan).
+        replan: whether the object is to be planned anew (REPLAN …).
+    """
+
+    stage: str
+    format: str
+    options: tuple[tuple[str, bool | int | str], ...]
+    explainee: (
+        SelectPlan | CreateViewPlan | CreateMaterializedViewPlan | CreateIndexPlan | CatalogItem
+    )
+    replan: bool = False
+
+
+class ShowObjectsPlan(msgspec.Struct, frozen=True, tag="show_objects"):
+    """SHOW TABLES and its like.
+
+    Attributes:
+        kind: ``tables``, ``views``, ``materialized views``, ``indexes``, ``sources``, ``objects``, ``schemas``, ``databases``,
+            ``clusters``, ``cluster replicas``, ``roles``, ``types``, ``columns``, ``connections``, ``secrets``, ``sinks``, ``subsources``.
+        schema: FROM <schema>, whole.
+        on: SHOW INDEXES ON, SHOW COLUMNS FROM: the object.
+        cluster: IN CLUSTER.
+        like: the pattern of LIKE.
+    """
+
+    kind: str
+    schema: tuple[str | None, str] | None = None
+    on: CatalogItem | None = None
+    cluster: str | None = None
+    like: str | None = None
+
+
+class ShowCreatePlan(msgspec.Struct, frozen=True, tag="show_create"):
+    """SHOW CREATE TABLE|VIEW|MATERIALIZED VIEW|INDEX x: columns ``name`` and ``create_sql``."""
+
+    item: CatalogItem
+
+
+class ShowVariablePlan(msgspec.Struct, frozen=True, tag="show_variable"):
+    """SHOW <variable>; `name` in lower case, or ``all``."""
+
+    name: str
+
+
+class SetVariablePlan(msgspec.Struct, frozen=True, tag="set_variable"):
+    """SET <variable>; no `values`: back to the default (SET … TO DEFAULT, RESET)."""
+
+    name: str
+    values: tuple[str, ...] | None
+    local: bool = False
+
+
+class SetTransactionPlan(msgspec.Struct, frozen=True, tag="set_transaction"):
+    """SET TRANSACTION; `of_session`: SET SESSION CHARACTERISTICS AS TRANSACTION. What is None was not said."""
+
+    isolation: str | None = None
+    read_only: bool | None = None
+    of_session: bool = False
+
+
+class AlterSystemPlan(msgspec.Struct, frozen=True, tag="alter_system"):
+    """ALTER SYSTEM SET/RESET; no `values`: back to the default; `name` ``all``: RESET ALL."""
+
+    name: str
+    values: tuple[str, ...] | None
+
+
+class BeginPlan(msgspec.Struct, frozen=True, tag="begin"):
+    """BEGIN; what is None was not said."""
+
+    isolation: str | None = None
+    read_only: bool | None = None
+
+
+class CommitPlan(msgspec.Struct, frozen=True, tag="commit"):
+    """COMMIT, END."""
+
+
+class RollbackPlan(msgspec.Struct, frozen=True, tag="rollback"):
+    """ROLLBACK, ABORT."""
+
+
+class SubscribePlan(msgspec.Struct, frozen=True, tag="subscribe"):
+    """SUBSCRIBE.
+
+    Attributes:
+        query: what is subscribed to; None for a SHOW.
+        collection: the table or materialized view that it is, where it is just one.
+        show: the SHOW that is subscribed to.
+        row: names and types of the relation's columns.
+        desc: names and types of the output's columns.
+        snapshot, progress: its options.
+        as_of, at_least, up_to: constant expressions of type mz_timestamp.
+        envelope: ``upsert``, ``debezium`` or None.
+        keys: the envelope's key, positions in `row`.
+        order: WITHIN TIMESTAMP ORDER BY, columns of `row`; one past the last is mz_diff.
+    """
+
+    query: Query | None
+    collection: CatalogItem | None
+    row: RelationDesc
+    desc: RelationDesc
+    show: ShowObjectsPlan | None = None
+    snapshot: bool = True
+    progress: bool = False
+    as_of: Scalar | None = None
+    at_least: bool = False
+    up_to: Scalar | None = None
+    envelope: str | None = None
+    keys: tuple[int, ...] = ()
+    order: tuple[ColumnOrder, ...] = ()
+
+
+class DeclarePlan(msgspec.Struct, frozen=True, tag="declare"):
+    """DECLARE name CURSOR FOR `plan`."""
+
+    name: str
+    plan: SelectPlan | SubscribePlan
+
+
+class FetchPlan(msgspec.Struct, frozen=True, tag="fetch"):
+    """FETCH; `count` None: ALL. `timeout`: as written, None where it is not said."""
+
+    name: str
+    count: int | None
+    timeout: str | None = None
+
+
+class ClosePlan(msgspec.Struct, frozen=True, tag="close"):
+    """CLOSE; `name` None: ALL."""
+
+    name: str | None
+
+
+class PreparePlan(msgspec.Struct, frozen=True, tag="prepare"):
+    """PREPARE: the statement's text with its ``$1``, and its parameters' types, declared or found by planning it."""
+
+    name: str
+    text: str
+    types: tuple[SqlType, ...]
+
+
+class ExecutePlan(msgspec.Struct, frozen=True, tag="execute"):
+    """EXECUTE; the arguments as they stand in the text."""
+
+    name: str
+    arguments: tuple[str, ...]
+
+
+class DeallocatePlan(msgspec.Struct, frozen=True, tag="deallocate"):
+    """DEALLOCATE; `name` None: ALL."""
+
+    name: str | None
+
+
+class DiscardPlan(msgspec.Struct, frozen=True, tag="discard"):
+    """DISCARD ALL or TEMP."""
+
+    everything: bool
+
+
+class CopyToPlan(msgspec.Struct, frozen=True, tag="copy_to"):
+    """COPY … TO; `path` None: STDOUT. Options as `CopyFromPlan`'s."""
+
+    plan: SelectPlan | SubscribePlan
+    path: str | None
+    format: str
+    header: bool = False
+    delimiter: str = ","
+    quote: str = '"'
+    escape: str = '"'
+    null: str = ""
+
+
+Plan = (
+    SelectPlan
+    | SubscribePlan
+    | DeclarePlan
+    | FetchPlan
+    | ClosePlan
+    | PreparePlan
+    | ExecutePlan
+    | DeallocatePlan
+    | DiscardPlan
+    | CopyToPlan
+    | CreateTablePlan
+    | CreateTypePlan
+    | CreateViewPlan
+    | CreateMaterializedViewPlan
+    | CreateIndexPlan
+    | AlterRetainPlan
+    | DropPlan
+    | InsertPlan
+    | DeletePlan
+    | UpdatePlan
+    | CopyFromPlan
+    | ExplainPlan
+    | ShowObjectsPlan
+    | ShowCreatePlan
+    | ShowVariablePlan
+    | SetVariablePlan
+    | SetTransactionPlan
+    | AlterSystemPlan
+    | BeginPlan
+    | CommitPlan
+    | RollbackPlan
+    | CatalogPlan
+    | ShowCreateClusterPlan
+)
+
+
+#: The plans of statements that write rows and may return them.
+WRITES = (InsertPlan, UpdatePlan, DeletePlan)

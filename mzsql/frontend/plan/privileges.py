@@ -1,0 +1,77 @@
+"""Plans of GRANT and REVOKE of privileges.
+
+Promise: a privilege that such a thing cannot have is refused with its name; which objects ALL … IN means is for the catalog to say when the
+plan is carried out.
+"""
+
+from __future__ import annotations
+
+from mzsql.frontend.catalog import CatalogView
+from mzsql.frontend.names.items import check_database, item_named
+from mzsql.frontend.parse import catalog_statements as cs
+from mzsql.frontend.plan import catalog_plans as cp
+from mzsql.frontend.plan.catalog import target_of
+from mzsql.repr.errors import SqlError
+
+_READ = ("SELECT",)
+#: What may be granted on what.
+GRANTABLE: dict[str, tuple[str, ...]] = {
+    "table": ("INSERT", "SELECT", "UPDATE", "DELETE"),
+    "view": _READ,
+    "materialized view": _READ,
+    "source": _READ,
+    "type": ("USAGE",),
+    "schema": ("USAGE", "CREATE"),
+    "database": ("USAGE", "CREATE"),
+    "cluster": ("USAGE", "CREATE"),
+    "system": ("CREATEROLE", "CREATEDB", "CREATECLUSTER", "CREATENETWORKPOLICY"),
+}
+
+
+def plan_privileges(statement: cs.Privileges, catalog: CatalogView) -> cp.PrivilegesPlan:
+    """GRANT or REVOKE."""
+    kind, within = statement.kind, statement.every
+    roles = tuple(name.partial.item for name in statement.roles)
+    if within is None:
+        targets = tuple(_target(statement, i, catalog) for i in range(len(statement.names)))
+        for target in targets or (cp.Target("system", ()),):
+            _check(statement, target)
+        return cp.PrivilegesPlan(statement.privileges, kind, targets, None, roles, statement.revoke)
+    if within == "schema":
+        places = tuple(
+            target_of("schema", name, catalog, if_exists=False, verb="comment on").name
+            for name in statement.names
+        )
+    else:
+        places = tuple((name.partial.item,) for name in statement.names)
+        for name in statement.names:
+            check_database(catalog, name.partial.item, name.position)
+    _check(statement, cp.Target(kind, ()))
+    return cp.PrivilegesPlan(statement.privileges, kind, (), places, roles, statement.revoke)
+
+
+def _target(statement: cs.Privileges, i: int, catalog: CatalogView) -> cp.Target:
+    name, kind = statement.names[i], statement.kind
+    if kind == "table":
+        # TABLE means any relation.
+        item = item_named(catalog, name)
+        if item.id.startswith("s"):
+            raise SqlError(
+                f"system item '{item.name}' cannot be modified",
+                position=name.position,
+                sqlstate="42501",
+            )
+        kind = item.kind.replace("-", " ")
+    return target_of(kind, name, catalog, if_exists=False, verb="grant on")
+
+
+def _check(statement: cs.Privileges, target: cp.Target) -> None:
+    known = GRANTABLE.get(target.kind, ())
+    unknown = [one for one in statement.privileges or () if one not in known]
+    if unknown or not known:
+        named = f' "{target}"' if target.name else ""
+        raise SqlError(
+            f"invalid privilege types {', '.join(unknown) or 'ALL'} for {target.kind.upper()}{named}",
+            position=statement.position,
+            sqlstate="0LP01",
+        )

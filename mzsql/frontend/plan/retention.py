@@ -1,0 +1,40 @@
+"""ALTER … SET (RETAIN HISTORY FOR …): whose history is kept, and for how long from now on."""
+
+from __future__ import annotations
+
+from mzsql.frontend.catalog import CatalogItem, CatalogView
+from mzsql.frontend.names.items import expect_kind, find_item, item_named
+from mzsql.frontend.parse import statements as st
+from mzsql.frontend.parse.retention import retained_ms
+from mzsql.frontend.plan import plans
+from mzsql.repr.errors import Unsupported
+
+_KINDS = ("table", "materialized-view", "index")
+
+
+def altered(
+    statement: st.AlterRetain, catalog: CatalogView
+) -> tuple[CatalogItem | None, int | None]:
+    """What ALTER … SET or RESET (RETAIN HISTORY) names, None where it need not exist, and for how many milliseconds it asks."""
+    if statement.if_exists:
+        item = find_item(catalog, statement.name)
+        if item is None:
+            return None, None
+    else:
+        item = item_named(catalog, statement.name)
+    position = statement.name.position
+    expect_kind(item, statement.kind, statement.name, "alter")
+    if item.kind not in _KINDS:
+        raise Unsupported(
+            f"RETAIN HISTORY of {item.described} is not supported",
+            position=position,
+            hint="What it reads can retain history, and so can an index on it.",
+        )
+    if statement.retain is None:
+        return item, None
+    return item, retained_ms(statement.retain, position)
+
+
+def missing(statement: st.AlterRetain) -> plans.AlterRetainPlan:
+    """ALTER … IF EXISTS of what does not exist."""
+    return plans.AlterRetainPlan(statement.kind, str(statement.name), None, None, "")

@@ -1,0 +1,76 @@
+"""CREATE TYPE, and types as definitions spell them.
+
+Promise: a type of one's own is a name for a list, a map or a record; what it is made of is settled when it is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from sqlglot import expressions as exp
+
+from mzsql.frontend.catalog import CatalogView, FullName
+from mzsql.frontend.definitions.normalize import normalize_create_sql, quoted, quoted_name
+from mzsql.frontend.names.items import new_name
+from mzsql.frontend.names.named_types import NamedTypes
+from mzsql.frontend.names.types import resolve_type
+from mzsql.frontend.parse import statements as st
+from mzsql.frontend.plan import plans
+from mzsql.repr.errors import SqlSyntaxError, Unsupported
+from mzsql.repr.types import ColumnType, SqlType, type_name
+
+#: Where names of the catalog stand in a text: start, end, whole name.
+References: TypeAlias = Sequence[tuple[int, int, FullName]]
+
+
+def plan_create_type(statement: st.CreateType, catalog: CatalogView) -> plans.CreateTypePlan:
+    """CREATE TYPE."""
+    name = new_name(catalog, statement.name)
+    named = NamedTypes(catalog)
+
+    def resolved(node: exp.DataType) -> tuple[SqlType, str]:
+        typ = resolve_type(node, named)
+        return typ, shown_type(statement, node, typ, named.references)
+
+    if statement.kind == "record":
+        typ, body = _record(statement, [resolved(node) for _, _, node in statement.fields])
+    else:
+        assert statement.element is not None
+        element, shown = resolved(statement.element)
+        typ = SqlType(statement.kind, element=element)
+        body = f"LIST (ELEMENT TYPE = {shown})"
+        if statement.kind == "map":
+            assert statement.key is not None
+            key, _ = resolved(statement.key)
+            if key.kind != "text":
+                raise Unsupported("the keys of a map are of type text")
+            body = f"MAP (KEY TYPE = text, VALUE TYPE = {shown})"
+    sql = f"CREATE TYPE {quoted_name(name)} AS {body}"
+    return plans.CreateTypePlan(name, typ, sql, named.used)
+
+
+def _record(statement: st.CreateType, types: list[tuple[SqlType, str]]) -> tuple[SqlType, str]:
+    names = [name for name, _, _ in statement.fields]
+    for i, (name, position, _) in enumerate(statement.fields):
+        if name in names[:i]:
+            raise SqlSyntaxError(
+                f'column "{name}" specified more than once', position=position, sqlstate="42701"
+            )
+    fields = tuple((name, ColumnType(typ)) for name, (typ, _) in zip(names, types, strict=True))
+    body = ", ".join(f"{quoted(n)} {shown}" for n, (_, shown) in zip(names, types, strict=True))
+    return SqlType("record", fields=fields), f"({body})"
+
+
+def shown_type(
+    statement: st.Statement, node: exp.DataType, typ: SqlType, references: References
+) -> str:
+    """A type as a definition spells it: as it was written where that names a type of a user's, with the whole name."""
+    start, end = node.meta["span"]
+    said = [str(p.this.name) for p in node.expressions if isinstance(p, exp.DataTypeParam)]
+    if typ.kind == "numeric" and said:
+        # The type keeps the digits behind the point alone.
+        return f"numeric({','.join(said)})"
+    if not any(start <= first < end for first, _, _ in references):
+        return type_name(typ)
+    return normalize_create_sql(statement.source.text, (start, end), [], references)

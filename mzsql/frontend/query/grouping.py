@@ -1,0 +1,298 @@
+"""The middle of a SELECT: grouping, HAVING, and where each expression finally stands.
+
+Promise: expressions come in planned over the rows before grouping; `SelectState.group` makes the `Reduce`, `regroup` turns an expression
+into one over its output, or fails with PostgreSQL's ``column "t.a" must appear in the GROUP BY clause or be used in an aggregate
+function``; `place` gives it a column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import expressions as exp
+
+from mzsql.frontend import hir
+from mzsql.frontend.hir_visit import map_columns, map_window
+from mzsql.frontend.names.scope import Scope
+from mzsql.frontend.parse.pieces import fold
+from mzsql.frontend.query.output_names import output_name
+from mzsql.frontend.scalar.coerce import Typed, settle, to_boolean
+from mzsql.frontend.scalar.collector import MARKER, Collector
+from mzsql.frontend.scalar.context import ExprContext, QueryPlans
+from mzsql.frontend.scalar.nodes import position_of
+from mzsql.frontend.scalar.windows import named_windows
+from mzsql.repr.errors import AmbiguousColumn, GroupingError, SqlError, SqlSyntaxError, Unsupported
+from mzsql.repr.types import ColumnType
+
+#: An item of ORDER BY or DISTINCT ON: an output column (its index), or a value over the rows before grouping.
+OrderSpec = int | Typed
+
+
+@dataclass
+class SelectState:
+    """One SELECT while it is planned."""
+
+    planner: QueryPlans
+    node: exp.Select
+    relation: hir.Relation
+    scope: Scope
+    aggregates: Collector = field(default_factory=Collector)
+    table_functions: list[exp.Expr] = field(default_factory=list)
+    positions: dict[int, int | None] = field(default_factory=dict)
+    types: list[ColumnType] = field(default_factory=list)
+    pending_scalars: list[hir.Scalar] = field(default_factory=list)
+    grouped: bool = False
+    having: Typed | None = None
+    keys: dict[hir.Scalar, int] = field(default_factory=dict)
+    #: Where values stand that were placed.
+    placed: dict[hir.Scalar, int] = field(default_factory=dict)
+    #: What the select list is made of: an expression and its value, without the expression for a column of a wildcard.
+    items: list[tuple[exp.Expr | None, Typed]] = field(default_factory=list)
+
+    def context(self, clause: str) -> ExprContext:
+        """The context of an expression of the select list, HAVING or ORDER BY."""
+        ctx = ExprContext(self.planner, self.scope, clause, self.aggregates)
+        ctx.positions = self.positions
+        ctx.windows = clause != "HAVING"
+        ctx.named_windows = named_windows(self.node)
+        if clause in ("SELECT", "ORDER BY"):
+            ctx.table_functions = self.table_functions
+            ctx.select = self
+        return ctx
+
+    # --- ORDER BY and DISTINCT ON ------------------------------------------------------------------
+
+    def plan_order_item(
+        self, item: exp.Expr, items: list[tuple[str, Typed]], clause: str = "ORDER BY"
+    ) -> OrderSpec:
+        """An ordinal, an output's name, or an expression over the input."""
+        node = item.this if isinstance(item, exp.Ordered) else item
+        ordinal = ordinal_of(node, len(items), clause)
+        if ordinal is not None:
+            return ordinal
+        named = _output_named(node, items)
+        if named is not None:
+            return named
+        value = settle(self.context(clause).plan(node))
+        for i, (_, other) in enumerate(items):
+            if other.expr == value.expr:
+                return i
+        return value
+
+    def plan_distinct_on(
+        self, distinct: exp.Expr, items: list[tuple[str, Typed]]
+    ) -> list[OrderSpec] | None:
+        """The expressions of DISTINCT ON; None for a plain DISTINCT."""
+        on = distinct.args.get("on")
+        if on is None:
+            return None
+        nodes = on.expressions if isinstance(on, exp.Tuple) else [on]
+        return [self.plan_order_item(n, items, "DISTINCT ON") for n in nodes]
+
+    # --- grouping ----------------------------------------------------------------------------------
+
+    def group(self) -> None:
+        """Apply GROUP BY and plan HAVING, if there is anything to group."""
+        clause, having = self.node.args.get("group"), self.node.args.get("having")
+        keys = self._group_keys(clause) if clause is not None else []
+        if having is not None:
+            self.having = self.context("HAVING").plan(having.this)
+        self.types = list(self.scope.types())
+        if clause is None and having is None and not self.aggregates.found:
+            return
+        self._reduce(keys)
+
+    def filter_groups(self) -> None:
+        """Apply HAVING."""
+        if self.having is None:
+            return
+        position = position_of(self.node.args["having"].this)
+        condition = to_boolean(self.regroup(self.having), "argument of HAVING", position)
+        self.relation = hir.Filter(self.relation, (condition.expr,))
+
+    def _group_keys(self, clause: exp.Expr) -> list[Typed]:
+        for key in ("grouping_sets", "cube", "rollup", "totals"):
+            if clause.args.get(key):
+                raise Unsupported(
+                    f"GROUP BY {key.replace('_', ' ').upper()} is not supported",
+                    position=position_of(clause),
+                )
+        if clause.args.get("all"):
+            raise Unsupported("GROUP BY ALL is not supported", position=position_of(clause))
+        found: list[Typed] = []
+        for node in clause.expressions:
+            if isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets):
+                words = {"rollup": "ROLLUP", "cube": "CUBE"}.get(node.key, "GROUPING SETS")
+                raise Unsupported(
+                    f"GROUP BY {words} is not supported",
+                    hint="UNION ALL of queries with a GROUP BY each says the same.",
+                    position=position_of(clause),
+                )
+            nodes = node.expressions if isinstance(node, exp.Tuple) else [node]
+            found.extend(self._group_key(n) for n in nodes)
+        return found
+
+    def _group_key(self, node: exp.Expr) -> Typed:
+        outputs = self.node.expressions
+        ordinal = ordinal_of(node, len(self.items), "GROUP BY")
+        target: exp.Expr = node
+        if ordinal is not None:
+            origin, value = self.items[ordinal]
+            if origin is None:
+                return value
+            target = origin
+        elif self._only_output(node):
+            name = fold(node.this)
+            matching = [o for o in outputs if isinstance(o, exp.Alias) and output_name(o) == name]
+            if len(matching) > 1:
+                raise AmbiguousColumn(
+                    f'column reference "{name}" is ambiguous', position=position_of(node)
+                )
+            target = matching[0]
+        inner = target.this if isinstance(target, exp.Alias) else target
+        ctx = self.context("GROUP BY")
+        ctx.aggregates = None
+        ctx.windows = False
+        if self.table_functions:  # those of the select list are rows already
+            ctx.table_functions, ctx.select = self.table_functions, self
+        return settle(ctx.plan(inner))
+
+    def _only_output(self, node: exp.Expr) -> bool:
+        """Whether a bare name means an output column: no input column bears it, an alias does."""
+        if not isinstance(node, exp.Column) or node.args.get("table"):
+            return False
+        name = fold(node.this)
+        if any(item.name == name and item.unqualified for item in self.scope.items):
+            return False
+        return any(
+            isinstance(o, exp.Alias) and output_name(o) == name for o in self.node.expressions
+        )
+
+    def _reduce(self, keys: list[Typed]) -> None:
+        arity = len(self.types)
+        positions: list[int] = []
+        scalars: list[hir.Scalar] = []
+        types: list[ColumnType] = []
+        for key in keys:
+            if key.expr in self.keys:
+                continue
+            self.keys[key.expr] = len(positions)
+            positions.append(arity + len(scalars))
+            scalars.append(key.expr)
+            types.append(ColumnType(key.typ, key.nullable))
+        relation = hir.Map(self.relation, tuple(scalars)) if scalars else self.relation
+        aggregates = tuple(self.aggregates.found)
+        sizes = self.node.meta.get("group_size_options", {})
+        size = sizes.get("aggregate input group size", sizes.get("expected group size"))
+        self.relation = hir.Reduce(relation, tuple(positions), aggregates, size)
+        types.extend(ColumnType(a.typ, a.nullable) for a in aggregates)
+        self.types = types
+        self.grouped = True
+
+    def regroup(self, value: Typed) -> Typed:
+        """The value over the grouped rows."""
+        if not self.grouped:
+            return value
+        expr = self._regroup(value.expr)
+        return Typed(expr, value.typ, value.nullable)
+
+    def _regroup(self, expr: hir.Scalar) -> hir.Scalar:
+        if expr in self.keys:
+            return hir.Column(self.keys[expr])
+        match expr:
+            case hir.Call(func=func, args=args, typ=typ):
+                return hir.Call(func, tuple(self._regroup(a) for a in args), typ)
+            case hir.If(condition=c, then=then, otherwise=o):
+                return hir.If(self._regroup(c), self._regroup(then), self._regroup(o))
+            case hir.Windowing():
+                return map_window(expr, self._regroup)
+            case _:
+                return map_columns(expr, self._regroup_column)
+
+    def _regroup_column(self, depth: int, column: hir.Column) -> hir.Scalar:
+        if column.level == MARKER:
+            return hir.Column(len(self.keys) + column.index, depth)
+        if column.level != depth:
+            return column
+        key = self.keys.get(hir.Column(column.index))
+        if key is None:
+            item = self.scope.items[column.index]
+            shown = f"{item.table[-1]}.{item.name}" if item.table else item.name
+            raise GroupingError(
+                f'column "{shown}" must appear in the GROUP BY clause or be used in an aggregate function',
+                position=self.positions.get(column.index),
+            )
+        return hir.Column(key, depth)
+
+    def plan_qualify(self) -> Typed | None:
+        """The condition of QUALIFY, over the rows before grouping."""
+        clause = self.node.args.get("qualify")
+        if clause is None:
+            return None
+        planned = self.context("QUALIFY").plan(clause.this)
+        return to_boolean(planned, "argument of QUALIFY", position_of(clause.this))
+
+    def qualify(self, condition: Typed, others: Sequence[OrderSpec], outputs: list[int]) -> None:
+        """Keep the rows that QUALIFY says; windows see all of them, also those of `others`, which are still to be placed."""
+        for spec in others:
+            self.place_order(spec, outputs)
+        column = self.place(self.regroup(condition))
+        self.relation = hir.Filter(self.mapped(), (hir.Column(column),))
+        self.pending_scalars = []
+
+    # --- placing -----------------------------------------------------------------------------------
+
+    def place(self, value: Typed) -> int:
+        """The column a value stands in; a new one unless it is a column already."""
+        if isinstance(value.expr, hir.Column) and value.expr.level == 0:
+            return value.expr.index
+        self.pending_scalars.append(value.expr)
+        self.types.append(ColumnType(value.typ, value.nullable))
+        self.placed.setdefault(value.expr, len(self.types) - 1)
+        return len(self.types) - 1
+
+    def place_order(self, spec: OrderSpec, outputs: list[int]) -> int:
+        """The column of an item of ORDER BY."""
+        if isinstance(spec, int):
+            return outputs[spec]
+        value = self.regroup(spec)
+        found = self.placed.get(value.expr)
+        return self.place(value) if found is None else found
+
+    def mapped(self) -> hir.Relation:
+        """The relation with all that was placed."""
+        if not self.pending_scalars:
+            return self.relation
+        return hir.Map(self.relation, tuple(self.pending_scalars))
+
+
+def ordinal_of(node: exp.Expr, count: int, clause: str) -> int | None:
+    """The output column that an integer literal names; None for anything else."""
+    if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal):
+        raise SqlSyntaxError(f"non-integer constant in {clause}", position=position_of(node))
+    if not isinstance(node, exp.Literal):
+        return None
+    text = str(node.this)
+    if node.is_string or not text.isdigit():
+        raise SqlSyntaxError(f"non-integer constant in {clause}", position=position_of(node))
+    if not 1 <= int(text) <= count:
+        raise SqlError(
+            f"column reference {text} in {clause} clause is out of range (1 - {count})",
+            position=position_of(node),
+            sqlstate="42P10",
+        )
+    return int(text) - 1
+
+
+def _output_named(node: exp.Expr, items: list[tuple[str, Typed]]) -> int | None:
+    """The output column that a bare name means; ambiguous where different values bear it."""
+    if not isinstance(node, exp.Column) or node.args.get("table"):
+        return None
+    name = fold(node.this)
+    found = [i for i, (n, _) in enumerate(items) if n == name]
+    if not found:
+        return None
+    if any(items[i][1].expr != items[found[0]][1].expr for i in found):
+        raise AmbiguousColumn(f'column reference "{name}" is ambiguous', position=position_of(node))
+    return found[0]

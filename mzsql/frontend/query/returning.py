@@ -1,0 +1,82 @@
+"""RETURNING: what a statement hands back of each row that it writes.
+
+Promise: the list is that of a SELECT over the table alone, with wildcards, names and expressions; subqueries see everything as it was
+before the statement. Of what is inserted or changed it is the new row, of what is deleted the old one. It is computed with the rows, so
+nothing is read twice, and where it fails nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from sqlglot import expressions as exp
+
+from mzsql.frontend import hir
+from mzsql.frontend.hir_visit import map_columns
+from mzsql.frontend.names.scope import Scope
+from mzsql.frontend.query.grouping import SelectState
+from mzsql.frontend.query.projection import plan_select_items
+from mzsql.frontend.query.query import QueryPlanner
+from mzsql.frontend.scalar.coerce import settle
+from mzsql.frontend.scalar.context import ExprContext
+from mzsql.repr.types import ColumnType, RelationDesc, RelationType
+
+
+class _List(SelectState):
+    """A list behind RETURNING while it is planned."""
+
+    def context(self, clause: str) -> ExprContext:
+        """As that of a select list, where nothing may stand that looks at several rows or makes some."""
+        del clause
+        return ExprContext(self.planner, self.scope, "RETURNING")
+
+
+class Written(msgspec.Struct, frozen=True):
+    """The rows that a statement writes, and behind their columns those that it returns.
+
+    Attributes:
+        relation: all of the columns.
+        desc: their names and types.
+        returning: names and types of the last ones; None where nothing is returned.
+    """
+
+    relation: hir.Relation
+    desc: RelationDesc
+    returning: RelationDesc | None = None
+
+
+def written(
+    planner: QueryPlanner,
+    relation: hir.Relation,
+    desc: RelationDesc,
+    scope: Scope,
+    items: Sequence[exp.Expr],
+    row_at: int = 0,
+) -> Written:
+    """The rows of a relation with what is returned of them.
+
+    Args:
+        planner: plans subqueries.
+        relation: the rows that are written.
+        desc: names and types of its columns.
+        scope: the table's columns, as RETURNING names them.
+        items: what stands behind RETURNING; none: nothing is returned.
+        row_at: where in the relation the row begins that is meant.
+    """
+    if not items:
+        return Written(relation, desc)
+    select = _List(planner, exp.Select(expressions=list(items)), relation, scope)
+    listed = [(name, settle(value)) for name, value in plan_select_items(select)]
+
+    def moved(depth: int, column: hir.Column) -> hir.Scalar:
+        own = column.level == depth
+        return hir.Column(column.index + row_at, column.level) if own else column
+
+    scalars = tuple(map_columns(value.expr, moved) for _, value in listed)
+    columns = tuple(ColumnType(value.typ, value.nullable) for _, value in listed)
+    returning = RelationDesc(tuple(name for name, _ in listed), RelationType(columns))
+    wide = RelationDesc(
+        (*desc.names, *returning.names), RelationType((*desc.typ.columns, *columns))
+    )
+    return Written(hir.Map(relation, scalars), wide, returning)

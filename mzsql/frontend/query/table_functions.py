@@ -1,0 +1,376 @@
+"""Table functions: in FROM, several side by side in ROWS FROM, numbered by WITH ORDINALITY, and in select lists.
+
+Promise: a function's arguments may read what stands to its left. Where one column comes out, it is named as the relation is, unless the
+function itself names it; a scalar function in FROM is a relation of one row. In a select list a function of several columns is a record,
+which is NULL where another function goes on longer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlglot import expressions as exp
+
+from mzsql.expr import functions
+from mzsql.expr.functions import patterns, rows_from, text_tables
+from mzsql.expr.functions.windows import WINDOW_FUNCTIONS
+from mzsql.expr.scalar import Literal
+from mzsql.frontend import hir
+from mzsql.frontend.names.scope import Scope, ScopeItem
+from mzsql.frontend.parse.pieces import fold
+from mzsql.frontend.query.ordering import order_items
+from mzsql.frontend.scalar import qualified
+from mzsql.frontend.scalar.aggregates import is_aggregate
+from mzsql.frontend.scalar.clauses import not_allowed
+from mzsql.frontend.scalar.coerce import (
+    Typed,
+    apply,
+    call,
+    plain_name,
+    polymorphic_problem,
+    resolve,
+    settle,
+)
+from mzsql.frontend.scalar.context import ExprContext, QueryPlans
+from mzsql.frontend.scalar.nodes import function_name, position_of
+from mzsql.repr import types as t
+from mzsql.repr.errors import InvalidParameter, SqlError, UndefinedFunction
+from mzsql.repr.types import ColumnType, RelationType, SqlType
+
+_UNIT = hir.Constant(((),), RelationType(()))
+Items = tuple[ScopeItem, ...]
+#: Functions whose columns a constant argument tells.
+_BY_CONSTANT = frozenset({"regexp_extract", "csv_extract"})
+#: How an error names what stands in the parentheses of a call in FROM, and of one in a select list.
+_ARGUMENTS = "table function arguments"
+_OTHERS = "other table functions"
+#: The most columns that `csv_extract` yields.
+_MAX_COLUMNS = 1000
+
+
+@dataclass(frozen=True)
+class _Resolved:
+    """A call, its overload found and its arguments cast.
+
+    Attributes:
+        func: the table function.
+        args: its arguments.
+        whole: whether its rows come as one column of records.
+        scalar: the name of a scalar function, whose value is the one row.
+    """
+
+    func: Any
+    args: tuple[Typed, ...]
+    whole: bool = False
+    scalar: str | None = None
+
+    @property
+    def rows(self) -> RelationType:
+        """The columns of its rows."""
+        typ: RelationType = self.func.output_type([a.typ for a in self.args])
+        return typ
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the columns of its rows are named."""
+        if self.scalar is not None:
+            return (self.scalar,)
+        names: tuple[str, ...] = self.func.names or (self.func.name,) * self.rows.arity
+        return names
+
+    @property
+    def record(self) -> SqlType:
+        """Its row as a value."""
+        return SqlType("record", fields=tuple(zip(self.names, self.rows.columns, strict=True)))
+
+    @property
+    def outputs(self) -> tuple[tuple[str, ColumnType], ...]:
+        """Names and types of the columns that stand for it."""
+        if self.whole:
+            return ((self.func.name, ColumnType(self.record)),)
+        return tuple(zip(self.names, self.rows.columns, strict=True))
+
+
+def call_of(node: exp.Expr) -> exp.Expr:
+    """The call itself, without its schema's name."""
+    return node.expression if isinstance(node, exp.Dot) else node
+
+
+def is_table_function(name: str) -> bool:
+    """Whether a name means a table function."""
+    return name in _BY_CONSTANT or bool(functions.table_funcs_named(name))
+
+
+def in_from(
+    planner: QueryPlans,
+    calls: list[exp.Expr],
+    left: Scope | None,
+    alias: exp.Expr | None,
+    *,
+    numbered: bool,
+) -> tuple[hir.Relation, Items]:
+    """One or several calls as a relation; `alias` names the only column of an only function."""
+    if len(calls) == 1 and not numbered:
+        relation, items = planned(planner, calls[0], left)
+    else:
+        relation, items = _side_by_side(planner, calls, left, numbered=numbered)
+    plain = len(items) == 1 + numbered and len(calls) == 1
+    named = alias is not None and alias.this and not alias.args.get("columns")
+    if plain:
+        items = (replace(items[0], scalar=not numbered), *items[1:])
+    if plain and named and items[0].name == function_name(call_of(calls[0])):
+        assert alias is not None
+        items = (replace(items[0], name=fold(alias.this)), *items[1:])
+    return relation, items
+
+
+def planned(
+    planner: QueryPlans, node: exp.Expr, left: Scope | None, clause: str = _ARGUMENTS
+) -> tuple[hir.Relation, Items]:
+    """One call."""
+    name = function_name(call_of(node))
+    if not is_table_function(name):
+        value = _scalar(planner, node, left)
+        item = ScopeItem(name, None, ColumnType(value.typ, value.nullable))
+        return hir.Map(_UNIT, (value.expr,)), (item,)
+    found = _resolve(planner, node, left, clause)
+    return _relation(found.func.key, [found]), _items([found])
+
+
+def _side_by_side(
+    planner: QueryPlans,
+    calls: list[exp.Expr],
+    left: Scope | None,
+    *,
+    numbered: bool,
+    whole: bool = False,
+) -> tuple[hir.Relation, Items]:
+    """Several calls, row by row; with `whole`, in a select list, those of several columns yield records."""
+    found = [_resolve(planner, node, left, _OTHERS if whole else _ARGUMENTS) for node in calls]
+    if whole:
+        found = _as_records(found)
+    parts = [rows_from.Part(f.func, len(f.args), f.whole) for f in found]
+    items = list(_items(found, alone=len(found) == 1))
+    if numbered:
+        items.append(ScopeItem("ordinality", None, ColumnType(t.BIGINT, False)))
+    return _relation(rows_from.key(parts, numbered=numbered), found), tuple(items)
+
+
+def _as_records(found: list[_Resolved]) -> list[_Resolved]:
+    return [replace(f, whole=f.rows.arity > 1) for f in found]
+
+
+def _relation(key: str, found: list[_Resolved]) -> hir.CallTable:
+    func = functions.table_func(key)
+    args = [arg for f in found for arg in f.args]
+    output = func.output_type([a.typ for a in args])
+    return hir.CallTable(key, tuple(a.expr for a in args), output)
+
+
+def _items(found: list[_Resolved], *, alone: bool = True) -> Items:
+    return tuple(
+        ScopeItem(name, None, ColumnType(column.type, column.nullable or not alone))
+        for f in found
+        for name, column in f.outputs
+    )
+
+
+def _context(planner: QueryPlans, left: Scope | None, clause: str) -> ExprContext:
+    return ExprContext(planner, Scope((), left), clause)
+
+
+def _scalar(planner: QueryPlans, node: exp.Expr, left: Scope | None) -> Typed:
+    """The value of a scalar function where a table function may stand."""
+    name = function_name(call_of(node))
+    for kind, known in (("aggregate", is_aggregate(name)), ("window", name in WINDOW_FUNCTIONS)):
+        if known:
+            raise SqlError(
+                f"{kind} functions are not supported in functions in FROM",
+                position=position_of(node),
+                sqlstate="42809",
+            )
+    return settle(_context(planner, left, _ARGUMENTS).plan(node))
+
+
+def _of_scalar(planner: QueryPlans, node: exp.Expr, left: Scope | None) -> _Resolved:
+    """A scalar function beside table functions: its value is a list's only element."""
+    value = _scalar(planner, node, left)
+    listed = call("list", [value], SqlType("list", element=value.typ))
+    func = resolve(functions.table_funcs_named("unnest"), [listed.typ])
+    return _Resolved(func, (listed,), scalar=function_name(call_of(node)))
+
+
+def _resolve(
+    planner: QueryPlans, node: exp.Expr, left: Scope | None, clause: str = _ARGUMENTS
+) -> _Resolved:
+    """The overload that a call means; `clause` is how an error names where its arguments stand.
+
+    Raises:
+        UndefinedFunction: ``function f(integer) does not exist``.
+    """
+    inner = qualified.unqualified(planner.catalog, node) if isinstance(node, exp.Dot) else node
+    name = function_name(inner)
+    if not is_table_function(name):
+        return _of_scalar(planner, node, left)
+    ctx = _context(planner, left, clause)
+    args = [ctx.plan(e) for e in inner.expressions]
+    types = [a.typ for a in args]
+    shown = f"function {_qualified(node, name)}({', '.join(plain_name(typ) for typ in types)})"
+    if name in _BY_CONSTANT and len(args) == 2:
+        candidates: tuple[Any, ...] = (_by_constant(name, args[0], position_of(node)),)
+    else:
+        candidates = functions.table_funcs_named(name)
+    if name == "generate_series" and len(args) == 2:
+        if all(typ.kind == "unknown" for typ in types):
+            raise _ambiguous(shown, position_of(node))
+        args.append(_one(args))
+        types.append(args[-1].typ)
+    try:
+        func = resolve(candidates, types)
+    except UndefinedFunction:
+        raise _ambiguous(shown, position_of(node)) from None
+    if func is None:
+        problem = polymorphic_problem(candidates, types)
+        message = problem or f"{shown} does not exist"
+        raise UndefinedFunction(message, position=position_of(node))
+    return _Resolved(func, tuple(apply(func, args)))
+
+
+def _ambiguous(shown: str, position: int | None) -> UndefinedFunction:
+    return UndefinedFunction(
+        f"{shown} is not unique",
+        position=position,
+        hint="Could not choose a best candidate. You might need to add explicit type casts.",
+        sqlstate="42725",
+    )
+
+
+def _by_constant(name: str, arg: Typed, position: int | None) -> Any:
+    """The overload with the columns that a constant asks for."""
+    value = arg.expr.value if isinstance(arg.expr, Literal) else None
+    if name == "csv_extract":
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise InvalidParameter(
+                "csv_extract number of columns must be a positive integer literal",
+                position=position,
+            )
+        if value > _MAX_COLUMNS:
+            raise InvalidParameter(
+                f"csv_extract number of columns must be at most {_MAX_COLUMNS}", position=position
+            )
+        return functions.table_func(text_tables.csv_key(value))
+    if not isinstance(value, str):
+        raise InvalidParameter(
+            "regexp_extract requires a string literal as its first argument", position=position
+        )
+    problem = patterns.problem(value)
+    if problem is not None:
+        raise InvalidParameter(f"invalid regular expression: {problem}", position=position)
+    key = text_tables.extract_key(value)
+    if key is None:
+        raise InvalidParameter(
+            "regexp_extract must specify at least one capture group", position=position
+        )
+    return functions.table_func(key)
+
+
+def _qualified(node: exp.Expr, name: str) -> str:
+    """The name with the schema that was written."""
+    if not isinstance(node, exp.Dot):
+        return name
+    return ".".join((*qualified.names(node.this), name))
+
+
+def _one(args: list[Typed]) -> Typed:
+    """The step that generate_series has by itself: 1 of the wider type."""
+    kinds = {a.typ.kind for a in args}
+    typ = t.BIGINT if "bigint" in kinds else t.INTEGER
+    return Typed(Literal(1, typ), typ, False)
+
+
+# --- in select lists -----------------------------------------------------------------------------
+
+
+def in_select(ctx: ExprContext, node: exp.Expr) -> Typed:
+    """A call in a select list or its ORDER BY: joined laterally to the rows; several are side by side, equal ones once.
+
+    The first that is planned brings the others along, so that a column that stands for one never moves.
+    """
+    select = ctx.select
+    assert select is not None
+    assert ctx.table_functions is not None
+    known = ctx.table_functions
+    if not known:
+        known.extend(_calls_in([*select.node.expressions, *order_items(select.node)]))
+        _join(ctx, known)
+    if node not in known:
+        raise SqlError(
+            not_allowed("table functions", ctx.clause, function_name(call_of(node))),
+            position=position_of(node),
+            sqlstate="0A000",
+        )
+    return _column(ctx, known, known.index(node))
+
+
+def _calls_in(items: list[exp.Expr]) -> list[exp.Expr]:
+    """The calls of table functions in these items, each once; those of subqueries are their own."""
+    found: list[exp.Expr] = []
+    for item in items:
+        for node in item.walk(bfs=False, prune=_ends):
+            if _is_call(node) and node not in found:
+                found.append(node)
+    return found
+
+
+def _is_call(node: exp.Expr) -> bool:
+    inner = call_of(node)
+    if not isinstance(inner, exp.Anonymous):
+        return False
+    name = function_name(inner)
+    return is_table_function(name) and not functions.scalars_named(name)
+
+
+def _ends(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Query) or _is_call(node)
+
+
+def _join(ctx: ExprContext, calls: list[exp.Expr]) -> None:
+    select = ctx.select
+    assert select is not None
+    scope: Scope = select.scope
+    if len(calls) == 1:
+        relation, items = planned(ctx.planner, calls[0], scope, _OTHERS)
+    else:
+        relation, items = _side_by_side(ctx.planner, list(calls), scope, numbered=False, whole=True)
+    select.relation = hir.Join(select.relation, relation, Literal(True, t.BOOLEAN), "inner")
+    hidden = [ScopeItem(i.name, None, i.typ, unqualified=False, starred=False) for i in items]
+    select.scope = replace(scope, items=(*scope.items, *hidden))
+    ctx.scope = select.scope
+
+
+def _outputs(ctx: ExprContext, calls: list[exp.Expr], left: Scope) -> list[_Resolved]:
+    found = [_resolve(ctx.planner, node, left, _OTHERS) for node in calls]
+    return found if len(calls) == 1 else _as_records(found)
+
+
+def _column(ctx: ExprContext, calls: list[exp.Expr], index: int) -> Typed:
+    """The column of a call; of several columns a record."""
+    select = ctx.select
+    assert select is not None
+    scope: Scope = select.scope
+    ctx.scope = scope
+    found = _outputs(ctx, calls, scope)
+    widths = [len(f.outputs) for f in found]
+    first = len(scope.items) - sum(widths) + sum(widths[:index])
+    columns = [
+        Typed(
+            hir.Column(first + i),
+            scope.items[first + i].typ.type,
+            scope.items[first + i].typ.nullable,
+        )
+        for i in range(widths[index])
+    ]
+    if len(columns) == 1:
+        return columns[0]
+    return call("row", columns, found[index].record)

@@ -1,0 +1,383 @@
+"""Aggregates and window functions: collected while the expressions around them are planned.
+
+Promise: an aggregate is planned over the rows before grouping and leaves a marker, a column of level -1, which the query planner turns
+into a column of the `Reduce`. FILTER becomes a CASE inside the aggregate, `avg` and the variances become sums and counts, as in
+Materialize; so a `Reduce` has only aggregates of the table of functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlglot import expressions as exp
+
+from mzsql.expr import functions
+from mzsql.expr.functions import collecting
+from mzsql.expr.scalar import Literal
+from mzsql.frontend import hir
+from mzsql.frontend.hir_visit import map_columns
+from mzsql.frontend.scalar.coerce import (
+    NO_OVERLOAD,
+    Typed,
+    apply,
+    as_jsonb,
+    call,
+    cast,
+    category,
+    function_call,
+    operator_call,
+    plain_name,
+    resolve,
+    settle,
+    to_boolean,
+    unify,
+)
+from mzsql.frontend.scalar.collector import Collector
+from mzsql.frontend.scalar.context import ExprContext
+from mzsql.frontend.scalar.nodes import function_name, position_of
+from mzsql.repr import types as t
+from mzsql.repr.errors import SqlSyntaxError, UndefinedFunction, Unsupported
+from mzsql.repr.types import SqlType
+
+#: Aggregates that are planned as others of which they are computed.
+DESUGARED = frozenset(
+    {
+        "avg",
+        "stddev",
+        "stddev_samp",
+        "stddev_pop",
+        "variance",
+        "var_samp",
+        "var_pop",
+    }
+)
+#: Aggregates that a PostgreSQL or CockroachDB user may know and that there are not.
+_UNSUPPORTED = frozenset({"concat_agg"})
+#: What wraps a value that is collected.
+_ITEMS = {"array_agg": "array_item", "list_agg": "list_item"}
+#: What collects documents: its last argument is one.
+_DOCUMENTS = frozenset({"jsonb_agg", "jsonb_object_agg"})
+#: Aggregates whose result depends on the order of their input.
+_ORDERED = {"string_agg": 2, **collecting.ARGUMENTS}
+
+
+def is_aggregate(name: str) -> bool:
+    """Whether a name means an aggregate."""
+    return name in (DESUGARED | _UNSUPPORTED) or (
+        name not in ("any", "all") and bool(functions.aggregates_named(name))
+    )
+
+
+@dataclass(frozen=True)
+class _Call:
+    """An aggregate's call, taken apart."""
+
+    name: str
+    args: tuple[exp.Expr, ...]
+    distinct: bool
+    star: bool
+    order: tuple[exp.Expr, ...]
+    position: int | None
+
+
+def _take_apart(node: exp.Expr) -> _Call:
+    args: list[exp.Expr] = list(node.expressions)
+    order: list[exp.Expr] = []
+    if args and isinstance(args[-1], exp.Order):
+        order = list(args[-1].expressions)
+        args[-1] = args[-1].this
+    distinct = False
+    if args and isinstance(args[0], exp.Distinct):
+        distinct = True
+        args = [*args[0].expressions, *args[1:]]
+    star = len(args) == 1 and isinstance(args[0], exp.Star)
+    return _Call(function_name(node), tuple(args), distinct, star, tuple(order), position_of(node))
+
+
+def plan_aggregate(
+    ctx: ExprContext, collector: Collector, node: exp.Expr, where: exp.Expr | None
+) -> Typed:
+    """An aggregate's marker, or the expression over markers that it stands for."""
+    parts = _take_apart(node)
+    condition = None
+    if where is not None:
+        inner = replace(
+            ctx,
+            clause="FILTER",
+            aggregates=None,
+            windows=False,
+            table_functions=None,
+            inside_aggregate=False,
+        )
+        condition = to_boolean(inner.plan(where), "argument of FILTER", parts.position)
+    _refuse_unknown(parts)
+    if parts.star:
+        true = Typed(Literal(True, t.BOOLEAN), t.BOOLEAN, False)
+        return _add(collector, "count", [true], condition, False, parts.position)
+    args = [ctx.plan(a) for a in parts.args]
+    _refuse_outer([*args, *([] if condition is None else [condition])], parts.position)
+    if parts.name in _ORDERED:
+        return _ordered(ctx, collector, parts, args, condition)
+    if parts.name in DESUGARED:
+        return _desugar(collector, parts, args, condition)
+    if parts.name in ("bool_or", "bool_and") and [a.typ.kind for a in args] == ["boolean"]:
+        return _counted(collector, parts, args[0], condition)
+    return _add(collector, parts.name, args, condition, parts.distinct, parts.position)
+
+
+def _refuse_unknown(parts: _Call) -> None:
+    """What a call may look like and no aggregate is."""
+    if parts.name in _UNSUPPORTED:
+        raise Unsupported(f"{parts.name} not yet supported", position=parts.position)
+    if parts.name == "count" and not parts.args:
+        raise SqlSyntaxError(
+            "count(*) must be used to call a parameterless aggregate function",
+            position=parts.position,
+            sqlstate="42809",
+        )
+    if parts.star and parts.name != "count":
+        raise UndefinedFunction(f"function {parts.name}() does not exist", position=parts.position)
+    if len(parts.args) > 1 and isinstance(parts.args[0], exp.Star):
+        raise SqlSyntaxError("Expected right parenthesis, found comma", position=parts.position)
+    if parts.star and parts.distinct:
+        raise SqlSyntaxError("DISTINCT * not supported as function args", position=parts.position)
+
+
+def _refuse_outer(values: Sequence[Typed], position: int | None) -> None:
+    """An aggregate whose columns are all of an enclosing query would be that query's."""
+    inner = outer = False
+
+    def visit(depth: int, column: hir.Column) -> hir.Scalar:
+        nonlocal inner, outer
+        inner = inner or column.level == depth
+        outer = outer or column.level > depth
+        return column
+
+    for value in values:
+        map_columns(value.expr, visit)
+    if outer and not inner:
+        raise Unsupported(
+            "aggregate functions that refer exclusively to outer columns not yet supported",
+            position=position,
+        )
+
+
+def _ordered(
+    ctx: ExprContext,
+    collector: Collector,
+    parts: _Call,
+    args: list[Typed],
+    condition: Typed | None,
+) -> Typed:
+    """An aggregate over a sequence: its argument is a row: a row of its arguments, then the keys to sort by."""
+    keys: list[Typed] = []
+    order: list[tuple[bool, bool]] = []
+    for item in parts.order:
+        keys.append(settle(ctx.plan(item.this)))
+        order.append((bool(item.args.get("desc")), not item.args.get("nulls_first")))
+    shown = f"function {parts.name}({', '.join(plain_name(a.typ) for a in args)})"
+    if len(args) != _ORDERED[parts.name]:
+        raise UndefinedFunction(f"{shown} does not exist", position=parts.position)
+    if parts.name == "array_agg" and args[0].typ.kind == "unknown":
+        raise _not_unique(shown, parts.position)
+    if parts.name == "string_agg":
+        args = _texts(args, shown, parts.position)
+    if parts.name in _DOCUMENTS:
+        args = [*args[:-1], as_jsonb(args[-1])]
+    func, row = in_order(parts.name, args, keys, tuple(order))
+    expr = row.expr
+    if condition is not None:
+        expr = hir.If(condition.expr, expr, Literal(None, row.typ))
+    typ = func.result_type([row.typ])
+    return collector.add(hir.Aggregate(func.key, expr, parts.distinct, typ, func.nullable))
+
+
+def in_order(
+    name: str, args: Sequence[Typed], keys: Sequence[Typed], order: tuple[tuple[bool, bool], ...]
+) -> tuple[Any, Typed]:
+    """The aggregate of a sequence by these keys, each descending and NULLs last or not, and the row it reads."""
+    row = call("row", [_collected(name, args), *keys])
+    return functions.aggregate(functions.ordered_key(name, order)), row
+
+
+def _collected(name: str, args: Sequence[Typed]) -> Typed:
+    """What an ordered aggregate collects of a row: its arguments, of jsonb_agg the document itself."""
+    if name == "jsonb_agg":
+        return args[0]
+    return call(_ITEMS.get(name, "row"), [settle(arg) for arg in args])
+
+
+def _texts(args: list[Typed], shown: str, position: int | None) -> list[Typed]:
+    """The arguments of string_agg."""
+    if any(a.typ.kind == "bytea" for a in args):
+        raise Unsupported("string_agg on BYTEA not yet supported", position=position)
+    texts = [cast(a, t.TEXT, "implicit") for a in args]
+    if any(text is None for text in texts):
+        raise UndefinedFunction(f"{shown} does not exist", position=position, hint=NO_OVERLOAD)
+    return [text for text in texts if text is not None]
+
+
+def _not_unique(shown: str, position: int | None) -> UndefinedFunction:
+    return UndefinedFunction(
+        f"{shown} is not unique",
+        position=position,
+        hint="Could not choose a best candidate. You might need to add explicit type casts.",
+        sqlstate="42725",
+    )
+
+
+def _add(
+    collector: Collector,
+    name: str,
+    args: list[Typed],
+    condition: Typed | None,
+    distinct: bool,
+    position: int | None,
+) -> Typed:
+    func = _overload(name, args, position)
+    done = apply(func, args)
+    if len(done) != 1:
+        raise Unsupported(f"{name} with {len(done)} arguments is not supported", position=position)
+    (value,) = done
+    expr = value.expr
+    if condition is not None:
+        expr = hir.If(condition.expr, expr, Literal(None, value.typ))
+    typ = func.result_type([value.typ])
+    if func.kind == "hierarchical" or name in ("any", "all", "max", "min"):
+        distinct = False  # equal values change nothing
+    return collector.add(hir.Aggregate(func.key, expr, distinct, typ, func.nullable))
+
+
+def _overload(name: str, args: list[Typed], position: int | None) -> Any:
+    shown = f"function {name}({', '.join(plain_name(a.typ) for a in args)})"
+    if name == "sum" and [a.typ.kind for a in args] == ["unknown"]:
+        # It could be a number or an interval.
+        raise _not_unique(shown, position)
+    try:
+        func = resolve(functions.aggregates_named(name), [a.typ for a in args])
+    except UndefinedFunction:
+        raise _not_unique(shown, position) from None
+    if func is None and name == "sum" and [a.typ.kind for a in args] == ["interval"]:
+        raise Unsupported("sum(interval) not yet supported", position=position)
+    if func is None:
+        raise UndefinedFunction(
+            f"{shown} does not exist",
+            position=position,
+            hint=NO_OVERLOAD,
+        )
+    return func
+
+
+# --- aggregates made of others ---------------------------------------------------------------------
+
+
+def _desugar(
+    collector: Collector, parts: _Call, args: list[Typed], condition: Typed | None
+) -> Typed:
+    # As in Materialize an average is a sum's: what cannot be added up has none.
+    name = "sum" if parts.name == "avg" else parts.name
+    shown = f"function {name}({', '.join(plain_name(a.typ) for a in args)})"
+    if len(args) != 1:
+        raise UndefinedFunction(f"{shown} does not exist", position=parts.position)
+    (value,) = args
+    if value.typ.kind not in ("interval", "unknown") and not _is_number(value.typ):
+        raise UndefinedFunction(
+            f"{shown} does not exist",
+            position=parts.position,
+            hint=NO_OVERLOAD,
+        )
+    if value.typ.kind == "unknown" and parts.name == "avg":
+        raise _not_unique(shown, parts.position)
+    if value.typ.kind == "unknown":
+        value = cast(value, t.DOUBLE, "implicit") or value
+    if parts.name == "avg":
+        return _average(collector, parts, value, condition)
+    return _variance(collector, parts, value, condition)
+
+
+def _counted(collector: Collector, parts: _Call, value: Typed, condition: Typed | None) -> Typed:
+    """bool_or and bool_and as sums of what decides them: these need no more than a number for each group."""
+    every = parts.name == "bool_and"
+    decisive = call("not", [value]) if every else value
+    total = _add(
+        collector, "sum", [_as(decisive, t.INTEGER)], condition, parts.distinct, parts.position
+    )
+    return operator_call("=" if every else ">", [total, _bigint(0)], parts.position)
+
+
+def _is_number(typ: SqlType) -> bool:
+
+    return category(typ) == "number"
+
+
+def _bigint(value: int) -> Typed:
+    return Typed(Literal(value, t.BIGINT), t.BIGINT, False)
+
+
+def _or_null(count: Typed, zero: Typed, position: int | None) -> Typed:
+    """The count, or NULL where it is zero: dividing by it then is NULL, no error."""
+    empty = operator_call("=", [count, zero], position)
+    return Typed(hir.If(empty.expr, Literal(None, count.typ), count.expr), count.typ, True)
+
+
+def _average(collector: Collector, parts: _Call, value: Typed, condition: Typed | None) -> Typed:
+    total = _add(collector, "sum", [value], condition, parts.distinct, parts.position)
+    count = _add(collector, "count", [value], condition, parts.distinct, parts.position)
+    divisor = _or_null(count, _bigint(0), parts.position)
+    if value.typ.kind in ("real", "double"):
+        wide, over = _as(total, t.DOUBLE), _as(divisor, t.DOUBLE)
+    elif value.typ.kind == "interval":
+        wide, over = total, _as(divisor, t.DOUBLE)
+    else:
+        wide, over = _as(total, t.NUMERIC), _as(divisor, t.NUMERIC)
+    return operator_call("/", [wide, over], parts.position)
+
+
+def _as(value: Typed, typ: SqlType) -> Typed:
+    done = cast(value, typ, "explicit")
+    assert done is not None
+    return done
+
+
+def _variance(collector: Collector, parts: _Call, value: Typed, condition: Typed | None) -> Typed:
+    """(n·sum(x²) - sum(x)²) / (n·n or n·(n-1)), as PostgreSQL computes it; its root for stddev."""
+    position = parts.position
+    number = t.DOUBLE if value.typ.kind in ("real", "double") else t.NUMERIC
+    value = _as(value, number)
+    square = operator_call("*", [value, value], position)
+    squares = _squares(collector, parts, value, square, condition)
+    total = _add(collector, "sum", [value], condition, parts.distinct, position)
+    count = _add(collector, "count", [value], condition, parts.distinct, position)
+    n = _as(count, number)
+    of_total = operator_call("*", [total, total], position)
+    spread = operator_call("-", [operator_call("*", [n, squares], position), of_total], position)
+    # Exact where the scale allows it, so never negative; rounding must not make it so either.
+    spread = function_call("abs", [spread], position)
+    less = (
+        count if parts.name.endswith("_pop") else operator_call("-", [count, _bigint(1)], position)
+    )
+    pairs = operator_call("*", [count, less], position)
+    divisor = _as(_or_null(pairs, _bigint(0), position), number)
+    variance = operator_call("/", [spread, divisor], position)
+    if parts.name.startswith("stddev"):
+        return function_call("sqrt", [variance], position)
+    return variance
+
+
+def _squares(
+    collector: Collector, parts: _Call, value: Typed, square: Typed, condition: Typed | None
+) -> Typed:
+    """The sum of squares; of distinct values apart by their sign, as those of two opposite values are one square."""
+    position = parts.position
+    if not parts.distinct:
+        return _add(collector, "sum", [square], condition, parts.distinct, position)
+    zero = _as(_bigint(0), value.typ)
+    sums = []
+    for sign in (">=", "<"):
+        side = operator_call(sign, [value, zero], position)
+        side = side if condition is None else call("and", [condition, side])
+        total = _add(collector, "sum", [square], side, parts.distinct, position)
+        sums.append(call("coalesce", unify([total, zero], "coalesce", position)[0]))
+    return operator_call("+", sums, position)

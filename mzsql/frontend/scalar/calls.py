@@ -1,0 +1,503 @@
+"""Calls: CASE and its like, casts, functions with and without a grammar of their own, aggregates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from sqlglot import expressions as exp
+
+from mzsql.expr import functions
+from mzsql.expr.functions.unmaterializable import UNMATERIALIZABLE
+from mzsql.expr.functions.windows import WINDOW_FUNCTIONS
+from mzsql.expr.scalar import Literal, Unmaterializable
+from mzsql.frontend import hir
+from mzsql.frontend.names.types import resolve_type
+from mzsql.frontend.scalar import aggregates, made_containers, qualified, system_functions, windows
+from mzsql.frontend.scalar.clauses import not_allowed
+from mzsql.frontend.scalar.coerce import (
+    Typed,
+    as_jsonb,
+    call,
+    can_cast,
+    empty,
+    explicit,
+    function_call,
+    numeric_literal,
+    operator_call,
+    plain_name,
+    to_boolean,
+    unify,
+)
+from mzsql.frontend.scalar.containers import field, is_empty_constructor, of_query, typed_list
+from mzsql.frontend.scalar.context import ExprContext
+from mzsql.frontend.scalar.nodes import (
+    function_name,
+    known,
+    moment,
+    null_value,
+    position_of,
+    unparen,
+)
+from mzsql.frontend.scalar.placeholders import placeholder
+from mzsql.frontend.scalar.registered import registered_cast
+from mzsql.repr import types as t
+from mzsql.repr.errors import (
+    GroupingError,
+    InvalidParameter,
+    SqlError,
+    SqlSyntaxError,
+    UndefinedFunction,
+    Unsupported,
+)
+from mzsql.repr.types import SqlType
+
+
+def _one_row(ctx: ExprContext, what: str) -> ExprContext:
+    """Where one of several values is chosen no table function may stand."""
+    if ctx.table_functions is None:
+        return ctx
+    return replace(ctx, clause=what, table_functions=None)
+
+
+def _case(ctx: ExprContext, node: exp.Expr) -> Typed:
+    ctx = _one_row(ctx, "CASE")
+    operand = node.args.get("this")
+    value = ctx.plan(operand) if operand is not None else None
+    conditions: list[Typed] = []
+    results: list[Typed] = []
+    for branch in node.args["ifs"]:
+        test = ctx.plan(branch.this)
+        if value is not None:
+            test = operator_call("=", [value, test], position_of(branch.this))
+        conditions.append(to_boolean(test, "argument of CASE/WHEN", position_of(branch.this)))
+        results.append(ctx.plan(branch.args["true"]))
+    default = node.args.get("default")
+    results.append(null_value() if default is None else ctx.plan(default))
+    done, typ = unify(results, "CASE", position_of(node))
+    out = done[-1]
+    for condition, result in zip(reversed(conditions), reversed(done[:-1]), strict=True):
+        expr = hir.If(condition.expr, result.expr, out.expr)
+        out = Typed(expr, typ, result.nullable or out.nullable)
+    return out
+
+
+def _coalesce(ctx: ExprContext, node: exp.Expr) -> Typed:
+    name = function_name(node)
+    if not node.expressions:
+        raise SqlSyntaxError(
+            "Expected an expression, found right parenthesis", position=position_of(node)
+        )
+    inner = _one_row(ctx, "COALESCE") if name == "coalesce" else ctx
+    values = [inner.plan(e) for e in node.expressions]
+    done, _ = unify(values, name, position_of(node))
+    return done[0] if len(done) == 1 else call(name, done)
+
+
+def _nullif(ctx: ExprContext, node: exp.Expr) -> Typed:
+    given = len(node.expressions)
+    if given != 2:
+        # A grammar of its own, in Materialize as in PostgreSQL.
+        closed = "right parenthesis"
+        wanted = {0: f"an expression, found {closed}", 1: f"comma, found {closed}"}
+        raise SqlSyntaxError(
+            f"Expected {wanted.get(given, f'{closed}, found comma')}", position=position_of(node)
+        )
+    left, right = (ctx.plan(e) for e in node.expressions)
+    equal = operator_call("=", [left, right], position_of(node))
+    if left.typ.kind == "unknown":
+        left = known(left)
+    null = Literal(None, left.typ)
+    return Typed(hir.If(equal.expr, null, left.expr), left.typ, True)
+
+
+# --- casts and calls with a grammar of their own --------------------------------------------------
+
+
+def _cast(ctx: ExprContext, node: exp.Expr) -> Typed:
+    target = resolve_type(node.args["to"], ctx.planner.types)
+    if is_empty_constructor(node.this) and target.element is not None:
+        return empty(target)
+    listed = typed_list(ctx, node.this, target)
+    if listed is not None:
+        return listed
+    number = unparen(node.this)
+    sign = "-" if isinstance(number, exp.Neg) else ""
+    number = unparen(number.this) if sign else number
+    if target.kind in ("real", "double") and isinstance(number, exp.Literal):
+        text = str(number.this)
+        if not number.is_string and not _exact(text):
+            # More digits than a numeric has are no matter for a float.
+            literal = Typed(Literal(f"{sign}{text}", t.UNKNOWN), t.UNKNOWN, False)
+            return explicit(literal, target, position_of(node))
+    value = ctx.plan(node.this)
+    named = registered_cast(ctx, node, value, target)
+    return explicit(value, target, position_of(node)) if named is None else named
+
+
+def _exact(text: str) -> bool:
+    """Whether a number as written fits a numeric."""
+    try:
+        numeric_literal(text)
+    except (SqlError, ValueError):
+        return False
+    return True
+
+
+def _extract(ctx: ExprContext, node: exp.Expr) -> Typed:
+    return _with_unit(
+        ctx, "extract", node.this.name.lower(), [ctx.plan(node.expression)], position_of(node)
+    )
+
+
+def _with_unit(
+    ctx: ExprContext, name: str, unit: str, args: list[Typed], position: int | None
+) -> Typed:
+    """A function of a unit of time: the unit is part of its name in the table of functions."""
+    del ctx
+    found = functions.UNITS.get(unit.lower(), unit.lower() if unit.lower() in _REFUSED else None)
+    if found is None:
+        raise InvalidParameter(f"unit '{unit}' not recognized", position=position)
+    overloads = {func.args[0].kind for func in functions.scalars_named(f"{name}_{found}")}
+    given = args[-1].typ
+    # A field of a date or a time of day is its own; date_part looks at a date as at its midnight.
+    own = given.kind == "time" or (given.kind == "date" and name == "extract")
+    if given.kind in _MOMENTS and not any(
+        given.kind == kind or (not own and can_cast(given, SqlType(kind), "implicit"))
+        for kind in overloads
+    ):
+        raise _no_such_field(name, unit, found, given.kind, position)
+    return function_call(f"{name}_{found}", args, position, shown=name)
+
+
+_MOMENTS = frozenset({"date", "time", "timestamp", "timestamptz", "interval"})
+#: Units of PostgreSQL's that no type has here.
+_REFUSED = frozenset({"timezone", "timezone_hour", "timezone_minute", "isodoy"})
+_CLOCK = frozenset({"hour", "minute", "second", "milliseconds", "microseconds"})
+
+
+def _no_such_field(name: str, unit: str, found: str, kind: str, position: int | None) -> SqlError:
+    """A unit that there is, but not in a value of this type."""
+    if name == "date_trunc" and kind == "interval":
+        return InvalidParameter(f"unit '{unit}' not recognized", position=position)
+    if found not in _REFUSED and (kind == "time" or (kind == "date" and found in _CLOCK)):
+        return InvalidParameter(f"unit '{found}' not supported for type {kind}", position=position)
+    return Unsupported(f"'{found}' timestamp units not yet supported", position=position)
+
+
+def _unit_function(ctx: ExprContext, node: exp.Expr) -> Typed:
+    """date_part('year', x), date_trunc('month', x): the unit has to be a literal."""
+    name = function_name(node)
+    if len(node.expressions) != 2 or not node.expressions[0].is_string:
+        args = [ctx.plan(e) for e in node.expressions]
+        return function_call(name, args, position_of(node))
+    unit, value = node.expressions
+    return _with_unit(ctx, name, unit.name, [ctx.plan(value)], position_of(node))
+
+
+def _substring(ctx: ExprContext, node: exp.Expr) -> Typed:
+    args = [ctx.plan(node.this)]
+    start, length = node.args.get("start"), node.args.get("length")
+    if start is None and length is not None:
+        start = exp.Literal.number(1)
+    args += [ctx.plan(part) for part in (start, length) if part is not None]
+    return function_call("substring", args, position_of(node))
+
+
+def _overlay(ctx: ExprContext, node: exp.Expr) -> Typed:
+    parts = (node.args.get(key) for key in ("this", "expression", "from_", "for_"))
+    args = [ctx.plan(part) for part in parts if part is not None]
+    return function_call("overlay", args, position_of(node))
+
+
+def _local(target: SqlType) -> Callable[[ExprContext, exp.Expr], Typed]:
+    """LOCALTIMESTAMP and LOCALTIME: the moment of the statement without its zone, which is UTC."""
+
+    def plan(_ctx: ExprContext, node: exp.Expr) -> Typed:
+        now = Typed(Unmaterializable("current_timestamp", t.TIMESTAMPTZ), t.TIMESTAMPTZ, False)
+        return explicit(now, target, position_of(node))
+
+    return plan
+
+
+def _position(ctx: ExprContext, node: exp.Expr) -> Typed:
+    args = [ctx.plan(node.args["substr"]), ctx.plan(node.this)]
+    return function_call("position", args, position_of(node))
+
+
+def _trim(ctx: ExprContext, node: exp.Expr) -> Typed:
+    name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position")), "btrim")
+    args = [ctx.plan(node.this)]
+    if node.expression is not None:
+        args.append(ctx.plan(node.expression))
+    return function_call(name, args, position_of(node))
+
+
+def _at_time_zone(ctx: ExprContext, node: exp.Expr) -> Typed:
+    args = [ctx.plan(node.args["zone"]), ctx.plan(node.this)]
+    return function_call("timezone", args, position_of(node))
+
+
+def _concat(ctx: ExprContext, node: exp.Expr) -> Typed:
+    """Adjacent string literals: one literal."""
+    if all(e.is_string for e in node.expressions):
+        text = "".join(e.name for e in node.expressions)
+        return Typed(Literal(text, t.UNKNOWN), t.UNKNOWN, False)
+    return function_call("concat", [ctx.plan(e) for e in node.expressions], position_of(node))
+
+
+# --- calls ---------------------------------------------------------------------------------------
+
+
+def _pg_typeof(ctx: ExprContext, node: exp.Expr) -> Typed:
+    """The name of a type is known here; its argument is planned for its errors, not evaluated."""
+    if len(node.expressions) != 1:
+        raise UndefinedFunction("pg_typeof takes one argument", position=position_of(node))
+    name = plain_name(ctx.plan(node.expressions[0]).typ)
+    return Typed(Literal(name, t.TEXT), t.TEXT, False)
+
+
+def _dot(ctx: ExprContext, node: exp.Dot) -> Typed:
+    """``(record).field``, or a function with its schema's name."""
+    inner = node.expression
+    if isinstance(inner, exp.Identifier | exp.Star):
+        return field(ctx, node)
+    if not isinstance(qualified.bare(inner), exp.Anonymous):
+        raise Unsupported(
+            "this form of a qualified name is not supported", position=position_of(node)
+        )
+    plain = qualified.unqualified(ctx.planner.catalog, node)
+    name = function_name(qualified.bare(plain))
+    if isinstance(plain, exp.Anonymous) and _is_table_function(name):
+        return _table_function(ctx, node, name)
+    if not _exists(name):
+        raise qualified.missing(node)
+    return ctx.plan(plain)
+
+
+def _exists(name: str) -> bool:
+    return (
+        name in _SPECIAL
+        or system_functions.is_system_function(name)
+        or name in WINDOW_FUNCTIONS
+        or aggregates.is_aggregate(name)
+        or bool(functions.scalars_named(name))
+    )
+
+
+def _is_table_function(name: str) -> bool:
+    known = name in ("regexp_extract", "csv_extract") or bool(functions.table_funcs_named(name))
+    return known and not functions.scalars_named(name)
+
+
+def _logical_timestamp(_ctx: ExprContext, node: exp.Expr) -> Typed:
+    raise UndefinedFunction(
+        "mz_logical_timestamp() has been renamed to mz_now()", position=position_of(node)
+    )
+
+
+_SPECIAL: dict[str, Callable[[ExprContext, exp.Expr], Typed]] = {
+    "array_fill": made_containers.array_fill,
+    "map_build": made_containers.map_build,
+    "coalesce": _coalesce,
+    "greatest": _coalesce,
+    "least": _coalesce,
+    "nullif": _nullif,
+    "date_part": _unit_function,
+    "date_trunc": _unit_function,
+    "pg_typeof": _pg_typeof,
+    "now": moment("current_timestamp", t.TIMESTAMPTZ),
+    "transaction_timestamp": moment("current_timestamp", t.TIMESTAMPTZ),
+    "statement_timestamp": moment("current_timestamp", t.TIMESTAMPTZ),
+    "mz_is_superuser": moment("mz_is_superuser", t.BOOLEAN),
+    "mz_now": moment("mz_now", t.MZ_TIMESTAMP),
+    "mz_logical_timestamp": _logical_timestamp,
+    "version": moment("version", t.TEXT),
+    "mz_version": moment("mz_version", t.TEXT),
+    "mz_environment_id": moment("mz_environment_id", t.TEXT),
+    "current_database": moment("current_database", t.TEXT),
+    "current_schema": moment("current_schema", t.TEXT),
+    "user": moment("current_user", t.TEXT),
+    "current_role": moment("current_user", t.TEXT),
+    "pg_backend_pid": moment("pg_backend_pid", t.INTEGER),
+    **{
+        name: moment(name, UNMATERIALIZABLE[name])
+        for name in (
+            *("mz_version_num", "mz_viewable_variables", "mz_uptime", "pg_postmaster_start_time"),
+            *("mz_schemas_of_session", "mz_schemas_of_path"),
+        )
+    },
+}
+
+
+def _anonymous(ctx: ExprContext, node: exp.Expr) -> Typed:
+    name = function_name(node)
+    if not aggregates.is_aggregate(name):
+        _refuse_clauses(node, name)
+    special = _SPECIAL.get(name)
+    if special is not None:
+        return special(ctx, node)
+    if system_functions.is_system_function(name):
+        return system_functions.plan_call(ctx, node)
+    if (
+        name in ("array", "list")
+        and node.expressions
+        and isinstance(node.expressions[0], exp.Query | exp.Values)
+    ):
+        return of_query(ctx, node, name)
+    if aggregates.is_aggregate(name):
+        return _aggregate(ctx, node, None)
+    if name in WINDOW_FUNCTIONS:
+        raise SqlError(
+            f"window function pg_catalog.{name} requires an OVER clause",
+            position=position_of(node),
+            sqlstate="42809",
+        )
+    if _is_table_function(name):
+        return _table_function(ctx, node, name)
+    if len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Star):
+        raise SqlError(
+            f"* argument is invalid with non-aggregate function {name}",
+            position=position_of(node),
+            sqlstate="42809",
+        )
+    args = [ctx.plan(e) for e in node.expressions]
+    if name == "jsonb_build_object" and len(args) % 2:
+        raise InvalidParameter(
+            "argument list must have even number of elements",
+            position=position_of(node),
+            hint="The arguments of jsonb_build_object() are keys and values by turns.",
+        )
+    if name == "to_jsonb" and len(args) == 1:
+        return as_jsonb(args[0])
+    return function_call(name, args, position_of(node))
+
+
+def _refuse_clauses(node: exp.Expr, name: str) -> None:
+    """DISTINCT and ORDER BY inside of a call are for aggregates."""
+    args = node.expressions
+    for kind, words in ((exp.Distinct, "DISTINCT"), (exp.Order, "ORDER BY")):
+        if any(isinstance(arg, kind) for arg in args):
+            raise SqlError(
+                f"{words} specified, but {name} is not an aggregate function",
+                position=position_of(node),
+                sqlstate="42809",
+            )
+
+
+def _table_function(ctx: ExprContext, node: exp.Expr, name: str) -> Typed:
+    if ctx.table_functions is None:
+        raise SqlError(
+            not_allowed("table functions", ctx.clause, name),
+            position=position_of(node),
+            sqlstate="0A000",
+        )
+    return ctx.planner.select_list_table_function(ctx, node)
+
+
+def _aggregate(ctx: ExprContext, node: exp.Expr, where: exp.Expr | None) -> Typed:
+    if ctx.inside_aggregate:
+        raise GroupingError(
+            "nested aggregate functions are not allowed", position=position_of(node)
+        )
+    if ctx.aggregates is None:
+        raise GroupingError(
+            not_allowed("aggregate functions", ctx.clause, function_name(node)),
+            position=position_of(node),
+        )
+    inner = replace(
+        ctx,
+        clause="aggregate function calls",
+        table_functions=None,
+        windows=False,
+        positions={},
+        inside_aggregate=True,
+    )
+    return aggregates.plan_aggregate(inner, ctx.aggregates, node, where)
+
+
+def _filter(ctx: ExprContext, node: exp.Expr) -> Typed:
+    call_node = node.this
+    if not isinstance(call_node, exp.Anonymous) or not aggregates.is_aggregate(
+        function_name(call_node)
+    ):
+        raise SqlError(
+            f"FILTER specified, but {_called(call_node)} is not an aggregate function",
+            position=position_of(node),
+            sqlstate="42809",
+        )
+    return _aggregate(ctx, call_node, node.expression.this)
+
+
+def _called(node: exp.Expr) -> str:
+    return function_name(node) if isinstance(node, exp.Anonymous) else "it"
+
+
+def _window_name(node: exp.Expr) -> str:
+    """The name of the function that an OVER clause is of."""
+    func = node.this
+    while isinstance(func, exp.Filter | exp.IgnoreNulls | exp.RespectNulls | exp.Dot):
+        func = func.expression if isinstance(func, exp.Dot) else func.this
+    return function_name(func) if isinstance(func, exp.Anonymous) else ""
+
+
+def _window(ctx: ExprContext, node: exp.Expr) -> Typed:
+    if not ctx.windows:
+        raise SqlError(
+            not_allowed("window functions", ctx.clause, _window_name(node)),
+            position=position_of(node),
+            sqlstate="42P20",
+        )
+    name = _window_name(node)
+    if name and not _exists(name) and not _is_table_function(name):
+        raise UndefinedFunction(f'function "{name}" does not exist', position=position_of(node))
+    return windows.plan_window(ctx, node)
+
+
+def _star(_ctx: ExprContext, node: exp.Expr) -> Typed:
+    raise SqlSyntaxError("wildcard in invalid position", position=position_of(node))
+
+
+def _parameter(_ctx: ExprContext, node: exp.Expr) -> Typed:
+    found = placeholder(str(node.name), position_of(node))
+    if isinstance(found, str):
+        return Typed(Literal(found, t.UNKNOWN), t.UNKNOWN, True)
+    return Typed(Literal(None, found), found, True)
+
+
+def _default(_ctx: ExprContext, node: exp.Expr) -> Typed:
+    if node.name.upper() == "DEFAULT":
+        raise SqlSyntaxError(
+            "DEFAULT expression is not allowed in this context", position=position_of(node)
+        )
+    raise Unsupported(f"{node.name} is not supported here", position=position_of(node))
+
+
+def _collate(_ctx: ExprContext, node: exp.Expr) -> Typed:
+    raise Unsupported("COLLATE not yet supported", position=position_of(node))
+
+
+#: The handlers of this module's nodes.
+HANDLERS: dict[type[exp.Expr], Callable[[ExprContext, Any], Typed]] = {
+    exp.Case: _case,
+    exp.Cast: _cast,
+    exp.Dot: _dot,
+    exp.Extract: _extract,
+    exp.Substring: _substring,
+    exp.StrPosition: _position,
+    exp.Overlay: _overlay,
+    exp.Localtimestamp: _local(t.TIMESTAMP),
+    exp.Localtime: _local(t.TIME),
+    exp.Trim: _trim,
+    exp.AtTimeZone: _at_time_zone,
+    exp.Concat: _concat,
+    exp.Anonymous: _anonymous,
+    exp.Filter: _filter,
+    exp.Window: _window,
+    exp.Star: _star,
+    exp.Placeholder: _parameter,
+    exp.Parameter: _parameter,
+    exp.Var: _default,
+    exp.Collate: _collate,
+}

@@ -1,0 +1,29 @@
+"""The aggregates of one grouping, collected while the expressions around them are planned.
+
+Promise: an aggregate leaves a marker where it stood, a column of level `MARKER` by its place in the collector, which the query planner
+turns into a column of the `Reduce`; equal aggregates are one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mzsql.frontend import hir
+from mzsql.frontend.scalar.coerce import Typed
+
+#: Marker level of a column that stands for an aggregate, by its index in the collector.
+MARKER = -1
+
+
+@dataclass
+class Collector:
+    """The aggregates of one grouping, each once."""
+
+    found: list[hir.Aggregate] = field(default_factory=list)
+
+    def add(self, aggregate: hir.Aggregate) -> Typed:
+        """The marker of an aggregate."""
+        if aggregate not in self.found:
+            self.found.append(aggregate)
+        marker = hir.Column(self.found.index(aggregate), MARKER)
+        return Typed(marker, aggregate.typ, aggregate.nullable)

@@ -1,0 +1,167 @@
+"""What can be called: every overload of every function, aggregate, window function and operator, each with its number.
+
+Promise: what can be called by a name is listed once for each list of arguments; what plans alone speak of (casts, subscripts, markers) is
+not. A function's number is PostgreSQL's where that has the same one, else it follows from its name and its arguments, so it stays what it
+is when others come.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from mzsql.expr import functions
+from mzsql.expr.functions.table import ScalarFunc
+from mzsql.expr.functions.windows import WINDOW_FUNCTIONS
+from mzsql.frontend.scalar.aggregates import DESUGARED
+from mzsql.frontend.scalar.system_functions import DEFINITIONS
+from mzsql.repr import types as t
+from mzsql.repr.function_oids import function_oid
+from mzsql.repr.type_oids import type_oid
+from mzsql.repr.types import SqlType
+
+#: Beyond the numbers of builtin relations and of types.
+_FIRST_FUNCTION, _NUMBERS = 1_000_000_000, 1_000_000_000
+#: Names that only plans speak of, and those that the grammar gives a meaning of its own.
+_INTERNAL = frozenset(
+    {
+        *("all", "and", "any", "array", "array_fill", "array_get", "array_item", "array_slice", "cast", "coalesce", "greatest"),
+        *("is_false", "is_null", "is_true", "least", "list", "list_get", "list_item", "list_slice", "map", "mz_setting"),
+        *("not", "or", "record_get", "row"),
+    }
+)  # fmt: skip
+#: ``date_part_year`` and its like, whose unit is an argument where they are called.
+_OF_UNIT = re.compile("(?:extract|date_part|date_trunc)_(?:" + "|".join(functions.UNITS) + ")")
+_NAME = re.compile("[a-z_][a-z0-9_]*")
+
+_NUMBER = (t.NUMERIC, t.DOUBLE)
+_NUMBERS_IN = (t.SMALLINT, t.INTEGER, t.BIGINT, t.UINT2, t.UINT4, t.UINT8, t.REAL, *_NUMBER)
+_ANY = SqlType("any")
+_RANKS = {
+    **dict.fromkeys(("row_number", "rank", "dense_rank", "ntile"), t.BIGINT),
+    **dict.fromkeys(("percent_rank", "cume_dist"), t.DOUBLE),
+}
+_MOMENTS = ("current_timestamp", "session_user", "current_user")
+#: What the functions that are defined over the catalog give.
+_RESULTS = {
+    **dict.fromkeys(("pg_table_is_visible", "pg_type_is_visible", "constant_time_eq"), t.BOOLEAN),
+    "pg_stat_get_numscans": t.BIGINT,
+    "current_schemas": SqlType("array", element=t.TEXT),
+}
+#: Aggregates over rows of their arguments in an order, whose row alone the table of functions knows.
+_ORDERED: dict[str, tuple[tuple[SqlType, ...], SqlType]] = {
+    "array_agg": ((_ANY,), SqlType("array", element=_ANY)),
+    "jsonb_agg": ((_ANY,), t.JSONB),
+    "jsonb_object_agg": ((_ANY, _ANY), t.JSONB),
+    "list_agg": ((_ANY,), SqlType("list", element=_ANY)),
+    "map_agg": ((t.TEXT, _ANY), SqlType("map", element=_ANY)),
+    "string_agg": ((t.TEXT, t.TEXT), t.TEXT),
+}
+
+
+@dataclass(frozen=True)
+class Overload:
+    """One way to call a function: ``kind`` is f for a function, a for an aggregate, w for a window function."""
+
+    name: str
+    args: tuple[SqlType, ...]
+    variadic: SqlType | None
+    result: SqlType | None
+    returns_set: bool = False
+    kind: str = "f"
+
+
+def _plain(typ: SqlType) -> SqlType:
+    """Without digits and lengths, which are no part of a function's type."""
+    return SqlType("numeric") if typ.kind == "numeric" else typ
+
+
+def _result(func: ScalarFunc) -> SqlType:
+    if func.name == "map_build":
+        return SqlType("map", element=_ANY)
+    variadic = () if func.variadic is None else (func.variadic,)
+    return _plain(func.result_type((*func.args, *variadic)))
+
+
+def _scalars() -> Iterator[Overload]:
+    for func in functions.all_scalars():
+        named = _NAME.fullmatch(func.name) is not None
+        if named and func.name not in _INTERNAL and not _OF_UNIT.fullmatch(func.name):
+            yield Overload(func.name, func.args, func.variadic, _result(func))
+    for name, typ in functions.UNMATERIALIZABLE.items():
+        if name not in _MOMENTS:
+            yield Overload(name, (), None, typ)
+    for name, several in DEFINITIONS.items():
+        result = t.BOOLEAN if name.startswith(("has_", "pg_has_")) else _RESULTS.get(name, t.TEXT)
+        for one in several:
+            yield Overload(name, one.args, None, result)
+    ints, element = SqlType("array", element=t.INTEGER), SqlType("anyelement")
+    for bounds in ((), (ints,)):
+        yield Overload(
+            "array_fill", (element, ints, *bounds), None, SqlType("array", element=element)
+        )
+    yield Overload("pg_typeof", (_ANY,), None, t.TEXT)
+
+
+def _aggregates() -> Iterator[Overload]:
+    for func in functions.all_aggregates():
+        if func.name not in _INTERNAL and func.name not in _ORDERED:
+            result = _plain(func.result_type(func.args))
+            yield Overload(func.name, func.args, None, result, kind="a")
+    for name, (args, result) in _ORDERED.items():
+        yield Overload(name, args, None, result, kind="a")
+    for typ in _NUMBERS_IN:
+        exact = t.DOUBLE if typ in (t.REAL, t.DOUBLE) else t.NUMERIC
+        for name in DESUGARED:
+            yield Overload(name, (typ,), None, exact, kind="a")
+    for name in sorted(WINDOW_FUNCTIONS):
+        typed = _RANKS.get(name)
+        args = () if typed is not None else (SqlType("anyelement"),)
+        yield Overload(name, args, None, typed or SqlType("anyelement"), kind="w")
+
+
+def _tables() -> Iterator[Overload]:
+    for func in functions.all_table_funcs():
+        columns = func.output_type(func.args).columns
+        result = _plain(columns[0].type) if len(columns) == 1 else SqlType("record")
+        yield Overload(func.name, func.args, None, result, returns_set=True)
+
+
+@functools.cache
+def overloads() -> tuple[Overload, ...]:
+    """Every overload, each list of arguments of a name once."""
+    found: dict[tuple[str, tuple[int, ...]], Overload] = {}
+    for one in (*_scalars(), *_aggregates(), *_tables()):
+        found.setdefault((one.name, tuple(map(type_oid, one.args))), one)
+    return tuple(found[key] for key in sorted(found))
+
+
+@functools.cache
+def operators() -> tuple[Overload, ...]:
+    """Every operator with its operands' types; a prefix has one."""
+    found = (f for f in functions.all_scalars() if _NAME.fullmatch(f.name) is None)
+    return tuple(Overload(f.name, f.args, None, _result(f)) for f in found)
+
+
+def numbered(several: Sequence[Overload]) -> Iterator[tuple[int, Overload]]:
+    """Each with its number."""
+    taken: set[int] = set()
+    for one in several:
+        spelled = f"{one.name}({','.join(str(type_oid(arg)) for arg in one.args)})"
+        number = _FIRST_FUNCTION + zlib.crc32(spelled.encode()) % _NUMBERS
+        while number in taken:
+            number += 1
+        taken.add(number)
+        yield number, one
+
+
+@functools.cache
+def function_numbers() -> tuple[tuple[int, Overload], ...]:
+    """Every overload that is no operator, with the number it is known by."""
+    return tuple(
+        (function_oid(one.name, list(map(type_oid, one.args)), number), one)
+        for number, one in numbered(overloads())
+    )

@@ -1,0 +1,142 @@
+"""``regclass``, ``regtype`` and ``regproc``: numbers of catalog objects that are written, and shown, as names.
+
+Promise: a constant name is looked up while the statement is planned, as the session would find it in a FROM clause; what there is not is
+``relation "x" does not exist``, and a function of several overloads has no number by its name. ``-`` is no object at all. Shown as text, a
+number is the shortest name that the session finds the object by.
+"""
+
+from __future__ import annotations
+
+from sqlglot import expressions as exp
+
+from mzsql.expr.scalar import Literal
+from mzsql.frontend.catalog import PartialName
+from mzsql.frontend.names.types import resolve_type
+from mzsql.frontend.parse import statements as st
+from mzsql.frontend.parse.parse import parse_statements
+from mzsql.frontend.parse.pieces import fold
+from mzsql.frontend.scalar.coerce import Typed
+from mzsql.frontend.scalar.context import ExprContext
+from mzsql.frontend.scalar.function_catalog import function_numbers
+from mzsql.frontend.scalar.nodes import position_of
+from mzsql.frontend.scalar.qualified import schemas_of
+from mzsql.frontend.scalar.system_functions import planned
+from mzsql.repr import types as t
+from mzsql.repr.errors import (
+    SqlError,
+    UndefinedFunction,
+    UndefinedObject,
+    UndefinedTable,
+    Unsupported,
+)
+from mzsql.repr.ids import oid
+from mzsql.repr.type_oids import type_oid
+from mzsql.repr.types import REGISTERED, SqlType
+
+_STRINGS = frozenset({"unknown", "text", "varchar", "char"})
+_TO_TEXT = {
+    "regclass": """
+        CASE WHEN $1 IS NOT NULL THEN coalesce(
+            (SELECT CASE WHEN pg_catalog.pg_table_is_visible($1) THEN '' ELSE quote_ident(s.name) || '.' END || quote_ident(o.name)
+             FROM mz_catalog.mz_objects AS o JOIN mz_catalog.mz_schemas AS s ON s.id = o.schema_id
+             WHERE o.oid = $1 AND o.type <> 'type' LIMIT 1),
+            CASE WHEN $1 = 0 THEN '-' ELSE $1::text END) END""",
+    "regtype": "coalesce(mz_internal.mz_type_name($1), CASE WHEN $1 = 0 THEN '-' ELSE $1::text END)",
+    "regproc": """
+        CASE WHEN $1 IS NOT NULL THEN coalesce(
+            (SELECT CASE WHEN (SELECT count(*) FROM mz_catalog.mz_functions AS other WHERE other.name = f.name) = 1
+                    THEN '' ELSE quote_ident(s.name) || '.' END || quote_ident(f.name)
+             FROM mz_catalog.mz_functions AS f JOIN mz_catalog.mz_schemas AS s ON s.id = f.schema_id
+             WHERE f.oid = $1 LIMIT 1),
+            CASE WHEN $1 = 0 THEN '-' ELSE $1::text END) END""",
+}
+
+
+def registered_cast(
+    ctx: ExprContext, node: exp.Expr, value: Typed, target: SqlType
+) -> Typed | None:
+    """A written cast from a name to such a number, or from it to its name; None where the cast is another one.
+
+    Raises:
+        UndefinedTable, UndefinedObject: there is nothing of the name.
+        Unsupported: the name is no constant.
+    """
+    position = position_of(node)
+    if value.typ.kind in REGISTERED and target.kind == "text":
+        return planned(ctx, _TO_TEXT[value.typ.kind], [node.this], [t.OID])
+    if target.kind not in REGISTERED or value.typ.kind not in _STRINGS:
+        return None
+    if not isinstance(value.expr, Literal):
+        raise Unsupported(
+            f"casting a text that is not a constant to {target.kind} is not supported",
+            position=position,
+        )
+    if value.expr.value is None:
+        return Typed(Literal(None, target), target, True)
+    text = str(value.expr.value)
+    if text == "-":
+        text = "0"
+    number = int(text) if text.isdigit() else _number(ctx, text, target, position)
+    return Typed(Literal(number, target), target, False)
+
+
+def _number(ctx: ExprContext, text: str, target: SqlType, position: int | None) -> int:
+    if target.kind == "regtype":
+        return _type_number(text, position)
+    parts = _name_parts(text)
+    if target.kind == "regproc":
+        return _function_number(parts, text, position)
+    item = None
+    if parts is not None:
+        item = ctx.planner.catalog.resolve_item(PartialName(*reversed(parts)))
+    if item is None:
+        shown = text if parts is None else ".".join(parts)
+        raise UndefinedTable(f'relation "{shown}" does not exist', position=position)
+    return oid(item.id)
+
+
+def _function_number(parts: list[str] | None, text: str, position: int | None) -> int:
+    schema, name = ([None, *parts] if parts else [None, text])[-2:]
+    named = [
+        number
+        for number, one in function_numbers()
+        if one.name == name and (schema is None or schema in schemas_of(one.name))
+    ]
+    if not named:
+        shown = text if parts is None else ".".join(parts)
+        raise UndefinedFunction(f'function "{shown}" does not exist', position=position)
+    if len(named) > 1:
+        raise SqlError(
+            f'more than one function named "{name}"', position=position, sqlstate="42725"
+        )
+    return named[0]
+
+
+def _name_parts(text: str) -> list[str] | None:
+    """The parts of a dotted name as it is written in a statement; None where it is none."""
+    found = _selected(text)
+    if not isinstance(found, exp.Column) or len(found.parts) > 3:
+        return None
+    return [fold(part) for part in found.parts]
+
+
+def _type_number(text: str, position: int | None) -> int:
+    cast = _selected(f"CAST(NULL AS {text})")
+    try:
+        if isinstance(cast, exp.Cast):
+            return type_oid(resolve_type(cast.args["to"]))
+    except SqlError:
+        pass  # whatever is wrong with it: there is no type of this name
+    raise UndefinedObject(f'type "{text}" does not exist', position=position)
+
+
+def _selected(text: str) -> exp.Expr | None:
+    """The one expression that a text is; None where it is none."""
+    try:
+        statements = parse_statements(f"SELECT {text}")
+    except SqlError:
+        return None
+    if len(statements) != 1 or not isinstance(statements[0], st.Select):
+        return None
+    query = statements[0].query
+    return query.expressions[0] if len(query.expressions) == 1 else None

@@ -1,0 +1,173 @@
+"""Rows compared: values side by side, subqueries of several columns, records.
+
+Promise: a row compares column by column, and a NULL in it makes the answer unknown as SQL says; a subquery of several columns is a row, of
+NULLs where it yields none. Two records that are values of their own compare as PostgreSQL's composite values do: NULL equals NULL in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlglot import expressions as exp
+
+from mzsql.expr.scalar import Literal
+from mzsql.frontend import hir
+from mzsql.frontend.scalar.coerce import Typed, call, cast, operator_call
+from mzsql.frontend.scalar.context import ExprContext
+from mzsql.frontend.scalar.nodes import combine, function_name, known, negate, position_of, unparen
+from mzsql.frontend.scalar.planned import Planned
+from mzsql.repr import types as t
+from mzsql.repr.errors import SqlSyntaxError, UndefinedFunction
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One side of a comparison: a value, or (`row`) the columns of what is written as a row."""
+
+    values: tuple[Typed, ...]
+    row: bool = False
+
+    def columns(self) -> tuple[Typed, ...]:
+        """The columns to compare with a row's: a record's fields, too."""
+        return self.values if self.row else fields(self.values[0]) or self.values
+
+
+def operand(ctx: ExprContext, node: exp.Expr) -> Operand:
+    """A side of a comparison, planned."""
+    inner = unparen(node)
+    if isinstance(inner, exp.Tuple) or _is_row_call(inner):
+        return Operand(tuple(ctx.plan(e) for e in inner.expressions), True)
+    if isinstance(inner, exp.Query | exp.Values):
+        value, several = subquery_value(ctx, inner)
+        return Operand(fields(value), True) if several else Operand((value,))
+    return Operand((ctx.plan(node),))
+
+
+def _is_row_call(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Anonymous) and function_name(node) == "row"
+
+
+def subquery_value(ctx: ExprContext, node: exp.Expr) -> tuple[Typed, bool]:
+    """A subquery's one row: the value of its only column, or a record of several (the second part says which)."""
+    planned = ctx.planner.subquery(node, ctx.scope)
+    if len(planned.names) == 1:
+        node.meta["column"] = planned.names[0]  # what names the value in a select list
+        return Typed(hir.Select(planned.relation), planned.types[0].type, True), False
+    if not planned.types:
+        raise SqlSyntaxError(
+            "Expected subselect to return 1 column, got 0 columns", position=position_of(node)
+        )
+    made = call("row", _columns(planned))
+    mapped = hir.Map(planned.relation, (made.expr,))
+    record = hir.Project(mapped, (len(planned.types),))
+    return Typed(hir.Select(record), made.typ, True), True
+
+
+def _columns(planned: Planned) -> list[Typed]:
+    return [Typed(hir.Column(i), c.type, c.nullable) for i, c in enumerate(planned.types)]
+
+
+def fields(value: Typed) -> tuple[Typed, ...]:
+    """A record's fields; none of any other value."""
+    return tuple(
+        call(f"record_get_{i}", [value], column.type)
+        for i, (_, column) in enumerate(value.typ.fields, start=1)
+    )
+
+
+def query_sides(left: Operand, planned: Planned, position: int | None) -> tuple[Operand, Operand]:
+    """What is compared with a query's rows, and their columns as they compare with it.
+
+    Raises:
+        SqlSyntaxError: ``subquery has 2 columns available but 1 columns specified``.
+    """
+    columns = tuple(_columns(planned))
+    if len(columns) == 1:
+        right = Operand(columns)
+        if not left.row or len(right.columns()) == len(left.values):
+            return left, right
+    elif len(left.columns()) == len(columns):
+        return Operand(left.columns(), True), Operand(columns, True)
+    raise SqlSyntaxError(
+        f"subquery has {len(columns)} columns available but {len(left.values)} columns specified",
+        position=position,
+    )
+
+
+def compare(symbol: str, left: Operand, right: Operand, position: int | None) -> Typed:
+    """Two values or two rows compared."""
+    if left.row or right.row:
+        return _compare_rows(symbol, _paired(left, right, position), position)
+    (a,), (b,) = left.values, right.values
+    if a.typ.kind == b.typ.kind == "record" and symbol in ("=", "<>"):
+        return _records(symbol, a, b, position)
+    return operator_call(symbol, [a, b], position)
+
+
+def _paired(left: Operand, right: Operand, position: int | None) -> list[tuple[Typed, Typed]]:
+    """The values to compare with each other."""
+    if not (left.row or right.row):
+        return list(zip(left.values, right.values, strict=True))
+    lefts, rights = left.columns(), right.columns()
+    if len(lefts) != len(rights):
+        raise SqlSyntaxError("unequal number of entries in row expressions", position=position)
+    if not lefts:
+        raise SqlSyntaxError("cannot compare rows of zero length", position=position)
+    return list(zip(lefts, rights, strict=True))
+
+
+def _compare_rows(symbol: str, pairs: Sequence[tuple[Typed, Typed]], position: int | None) -> Typed:
+    """Rows compared: equality column by column, order lexicographically."""
+    if symbol == "=":
+        return combine("and", [operator_call("=", list(p), position) for p in pairs])
+    if symbol == "<>":
+        return combine("or", [operator_call("<>", list(p), position) for p in pairs])
+    if symbol not in ("<", "<=", ">", ">="):
+        raise UndefinedFunction(
+            f"operator does not exist: record {symbol} record", position=position
+        )
+    strict = symbol[0]
+    out = operator_call(symbol, list(pairs[-1]), position)
+    for pair in reversed(pairs[:-1]):
+        before = operator_call(strict, list(pair), position)
+        equal = operator_call("=", list(pair), position)
+        out = combine("or", [before, combine("and", [equal, out])])
+    return out
+
+
+def _records(symbol: str, left: Typed, right: Typed, position: int | None) -> Typed:
+    """Whether two records are equal; NULL where one of them is NULL itself."""
+    lefts, rights = fields(left), fields(right)
+    if len(lefts) != len(rights):
+        raise SqlSyntaxError(
+            "cannot compare record types with different numbers of columns",
+            position=position,
+            sqlstate="42804",
+        )
+    same = combine("and", [same_value(a, b, position) for a, b in zip(lefts, rights, strict=True)])
+    done = same if symbol == "=" else negate(same)
+    missing = combine("or", [call("is_null", [left]), call("is_null", [right])])
+    expr = hir.If(missing.expr, Literal(None, t.BOOLEAN), done.expr)
+    return Typed(expr, t.BOOLEAN, left.nullable or right.nullable)
+
+
+def same(left: Operand, right: Operand, position: int | None) -> Typed:
+    """Whether two values or two rows are equal, NULL being equal to NULL."""
+    pairs = _paired(left, right, position)
+    return combine("and", [same_value(a, b, position) for a, b in pairs])
+
+
+def same_value(left: Typed, right: Typed, position: int | None) -> Typed:
+    """Whether two values are equal, NULL being equal to NULL."""
+    if left.typ.kind == "unknown" and right.typ.kind == "unknown":
+        left, right = known(left), known(right)
+    elif left.typ.kind == "unknown":
+        left = cast(left, right.typ, "implicit") or left
+    elif right.typ.kind == "unknown":
+        right = cast(right, left.typ, "implicit") or right
+    equal = compare("=", Operand((left,)), Operand((right,)), position)
+    left_null, right_null = call("is_null", [left]), call("is_null", [right])
+    both = combine("and", [left_null, right_null])
+    neither = combine("and", [equal, negate(left_null), negate(right_null)])
+    return combine("or", [neither, both])

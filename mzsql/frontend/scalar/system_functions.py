@@ -1,0 +1,265 @@
+"""Functions that look things up in the catalog: ``pg_get_viewdef(oid)``, ``format_type(oid, integer)``, ``has_table_privilege(…)``.
+
+Promise: each is an expression of SQL over the system's relations, put in the place of its call and planned there, so that it is right at
+the statement's time and joins, folds and explains as any subquery does. An argument is computed where the call stands, whatever the names
+inside the definition are. The trade-off: a call over many rows is a join with the catalog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from sqlglot import expressions as exp
+
+from mzsql.frontend.parse import statements as st
+from mzsql.frontend.parse.parse import parse_statements
+from mzsql.frontend.scalar.coerce import NO_OVERLOAD, Typed, plain_name, resolve
+from mzsql.frontend.scalar.context import ExprContext
+from mzsql.frontend.scalar.nodes import function_name, position_of
+from mzsql.repr import types as t
+from mzsql.repr.errors import UndefinedFunction
+from mzsql.repr.types import SqlType
+
+_ARGUMENTS = "mz_arguments"
+
+
+@dataclass(frozen=True)
+class Defined:
+    """One overload: the types of its arguments, ``$1`` and on, and its value as SQL."""
+
+    args: tuple[SqlType, ...]
+    sql: str
+
+
+def _overloads(sql: str, *several: Sequence[SqlType]) -> tuple[Defined, ...]:
+    return tuple(Defined(tuple(args), sql) for args in several)
+
+
+_TEXT, _OID, _INT, _BOOL = t.TEXT, t.OID, t.INTEGER, t.BOOLEAN
+
+#: What a type's modifier says: digits of numerics, lengths of texts, digits of seconds.
+_MODIFIER = """
+    CASE
+        WHEN $2 IS NULL OR $2 < 0 THEN ''
+        WHEN $1 IN (1042, 1043, 1014, 1015) AND $2 >= 4 THEN '(' || ($2 - 4)::text || ')'
+        WHEN $1 IN (1700, 1231) AND $2 >= 4
+            THEN '(' || (($2 - 4) / 65536)::text || ',' || (($2 - 4) % 65536)::text || ')'
+        WHEN $1 IN (1042, 1043, 1014, 1015, 1700, 1231, 1186, 1187) THEN ''
+        -- Types whose names are words of SQL's own grammar have none.
+        WHEN $1 IN (16, 20, 21, 23, 700, 701, 1000, 1016, 1005, 1007, 1021, 1022) THEN ''
+        ELSE '(' || $2::text || ')'
+    END"""
+_NAME = "mz_internal.mz_type_name($1)"
+_FORMAT_TYPE = f"""
+    CASE
+        WHEN $1 = 0 THEN '-'
+        WHEN $1 IS NULL THEN NULL
+        WHEN {_NAME} IS NULL THEN '???'
+        WHEN {_NAME} LIKE 'timestamp%' AND $2 >= 0 THEN replace({_NAME}, 'timestamp', 'timestamp(' || $2::text || ')')
+        WHEN {_NAME} LIKE '%[]' THEN left({_NAME}, -2) || {_MODIFIER} || '[]'
+        ELSE {_NAME} || {_MODIFIER}
+    END"""
+_VISIBLE = """(
+    SELECT s.name = ANY (pg_catalog.current_schemas(true)) AND (s.database_id IS NULL OR d.name = current_database())
+    FROM mz_catalog.{relation} AS o
+    JOIN mz_catalog.mz_schemas AS s ON s.id = o.schema_id
+    LEFT JOIN mz_catalog.mz_databases AS d ON d.id = s.database_id
+    WHERE o.oid = $1 LIMIT 1)"""
+_INDEX_KEY = """
+    SELECT coalesce(k.on_expression, c.name)
+    FROM mz_catalog.mz_index_columns AS k
+    LEFT JOIN mz_catalog.mz_columns AS c ON c.id = i.on_id AND c.position = k.on_position::uint8
+    WHERE k.index_id = i.id"""
+_INDEX_KEYS = """
+    SELECT string_agg(coalesce(k.on_expression, c.name), ', ' ORDER BY k.index_position)
+    FROM mz_catalog.mz_index_columns AS k
+    LEFT JOIN mz_catalog.mz_columns AS c ON c.id = i.on_id AND c.position = k.on_position::uint8
+    WHERE k.index_id = i.id"""
+_INDEX = f"""(
+    SELECT 'CREATE INDEX ' || quote_ident(i.name) || ' ON ' || quote_ident(r.name) || ' USING arrangement (' || ({_INDEX_KEYS}) || ')'
+    FROM mz_catalog.mz_indexes AS i JOIN mz_catalog.mz_relations AS r ON r.id = i.on_id
+    WHERE i.oid = $1)"""
+
+
+def _privileges(named: str, numbered: str) -> tuple[Defined, ...]:
+    """Overloads with and without a role in front, of a thing's name or number; who reaches it may do everything."""
+    found: list[Defined] = []
+    for role in ((), (_TEXT,), (_OID,)):
+        at = f"${len(role) + 1}"
+        found.append(Defined((*role, _TEXT, _TEXT), named.format(at=at)))
+        found.append(Defined((*role, _OID, _TEXT), numbered.format(at=at)))
+    return tuple(found)
+
+
+def _held(relation: str) -> tuple[Defined, ...]:
+    there = "(SELECT true FROM {relation} WHERE {key} = {{at}} LIMIT 1)"
+    return _privileges(
+        there.format(relation=relation, key="name"), there.format(relation=relation, key="oid")
+    )
+
+
+_COMMENT = """(
+    SELECT description FROM pg_catalog.pg_description
+    WHERE objoid = $1 AND objsubid = {part} {which} LIMIT 1)"""
+_CLASS = """AND classoid = (
+        SELECT oid FROM mz_catalog.mz_objects
+        WHERE name = $2 AND schema_id = (SELECT id FROM mz_catalog.mz_schemas WHERE name = 'pg_catalog'))"""
+
+DEFINITIONS: Mapping[str, tuple[Defined, ...]] = {
+    "format_type": _overloads(_FORMAT_TYPE, (_OID, _INT)),
+    "pg_get_userbyid": _overloads(
+        "CASE WHEN $1 IS NOT NULL THEN coalesce((SELECT name FROM mz_catalog.mz_roles WHERE oid = $1),"
+        " 'unknown (OID=' || $1::text || ')') END",
+        (_OID,),
+    ),
+    "pg_get_viewdef": (
+        *_overloads(
+            "(SELECT definition FROM pg_catalog.pg_views WHERE viewname = $1 LIMIT 1)",
+            (_TEXT,),
+            (_TEXT, _BOOL),
+        ),
+        *_overloads(
+            "(SELECT definition FROM mz_catalog.mz_views WHERE oid = $1"
+            " UNION ALL SELECT definition FROM mz_catalog.mz_materialized_views WHERE oid = $1)",
+            (_OID,),
+            (_OID, _BOOL),
+            (_OID, _INT),
+        ),
+    ),
+    "pg_get_constraintdef": _overloads("NULL::text", (_OID,), (_OID, _BOOL)),
+    # What a default is stored as is what a person reads.
+    "pg_get_expr": _overloads("$1", (_TEXT, _OID), (_TEXT, _OID, _BOOL)),
+    "pg_get_indexdef": (
+        *_overloads(_INDEX, (_OID,)),
+        *_overloads(
+            f"CASE WHEN $2 = 0 THEN {_INDEX} ELSE (SELECT ({_INDEX_KEY} AND k.index_position = $2::uint8)"
+            " FROM mz_catalog.mz_indexes AS i WHERE i.oid = $1) END",
+            (_OID, _INT, _BOOL),
+        ),
+    ),
+    "pg_table_is_visible": _overloads(_VISIBLE.format(relation="mz_objects"), (_OID,)),
+    "pg_type_is_visible": _overloads(_VISIBLE.format(relation="mz_types"), (_OID,)),
+    "obj_description": (
+        *_overloads(_COMMENT.format(part=0, which=""), (_OID,)),
+        *_overloads(_COMMENT.format(part=0, which=_CLASS), (_OID, _TEXT)),
+    ),
+    "col_description": _overloads(_COMMENT.format(part="$2", which=""), (_OID, _INT)),
+    "shobj_description": _overloads(
+        "(SELECT description FROM pg_catalog.pg_shdescription WHERE objoid = $1 LIMIT 1)",
+        (_OID, _TEXT),
+    ),
+    "has_schema_privilege": _held("mz_catalog.mz_schemas"),
+    "has_database_privilege": _held("mz_catalog.mz_databases"),
+    "has_cluster_privilege": _overloads(
+        "(SELECT true FROM mz_catalog.mz_clusters WHERE name = $1 LIMIT 1)", (_TEXT, _TEXT)
+    )
+    + _overloads(
+        "(SELECT true FROM mz_catalog.mz_clusters WHERE name = $2 LIMIT 1)",
+        (_TEXT, _TEXT, _TEXT),
+        (_OID, _TEXT, _TEXT),
+    ),
+    "has_system_privilege": _overloads("$1 IS NOT NULL", (_TEXT,))
+    + _overloads("$1 IS NOT NULL AND $2 IS NOT NULL", (_TEXT, _TEXT), (_OID, _TEXT)),
+    "has_type_privilege": _held("mz_catalog.mz_types"),
+    "pg_has_role": _held("mz_catalog.mz_roles"),
+    "has_table_privilege": _privileges(
+        "(SELECT true FROM mz_catalog.mz_relations WHERE oid = {at}::regclass::oid)",
+        "(SELECT true FROM mz_catalog.mz_relations WHERE oid = {at})",
+    ),
+    "current_setting": (
+        *_overloads("mz_internal.mz_setting(mz_internal.mz_viewable_variables(), $1)", (_TEXT,)),
+        *_overloads(
+            "CASE WHEN $2 THEN mz_internal.mz_viewable_variables() -> lower($1)"
+            " ELSE mz_internal.mz_setting(mz_internal.mz_viewable_variables(), $1) END",
+            (_TEXT, _BOOL),
+        ),
+    ),
+    "current_schemas": _overloads(
+        "CASE WHEN $1 THEN mz_internal.mz_schemas_of_session() || mz_internal.mz_schemas_of_path()"
+        " WHEN NOT $1 THEN mz_internal.mz_schemas_of_path() END",
+        (_BOOL,),
+    ),
+    "constant_time_eq": (
+        *_overloads("$1 = $2", (_TEXT, _TEXT)),
+        *_overloads("$1 = $2", (t.BYTEA, t.BYTEA)),
+    ),
+    "getdatabaseencoding": _overloads("'UTF8'::text", ()),
+    "pg_stat_get_numscans": _overloads("CASE WHEN $1 IS NOT NULL THEN -1::bigint END", (_OID,)),
+}
+
+
+def is_system_function(name: str) -> bool:
+    """Whether a function is defined over the catalog."""
+    return name in DEFINITIONS
+
+
+def plan_call(ctx: ExprContext, node: exp.Expr) -> Typed:
+    """A call of one of them.
+
+    Raises:
+        UndefinedFunction: it takes no arguments of these types.
+    """
+    name, given = function_name(node), list(node.expressions)
+    types = [ctx.plan(argument).typ for argument in given]
+    chosen = resolve(DEFINITIONS[name], types)
+    if chosen is None:
+        raise UndefinedFunction(
+            f"function {name}({', '.join(map(plain_name, types))}) does not exist",
+            position=position_of(node),
+            hint=NO_OVERLOAD,
+        )
+    return planned(ctx, chosen.sql, given, chosen.args)
+
+
+def planned(
+    ctx: ExprContext, sql: str, given: Sequence[exp.Expr], types: Sequence[SqlType]
+) -> Typed:
+    """An expression of SQL over arguments, each as its type, where a call stands."""
+    arguments = [
+        exp.Cast(this=argument.copy(), to=exp.DataType(this=exp.DType.USERDEFINED, kind=typ.kind))
+        for argument, typ in zip(given, types, strict=True)
+    ]
+    inside = "SELECT" in sql
+    if not inside or all(map(_is_constant, given)):
+        return ctx.plan(_filled(sql, arguments))
+    names = [exp.to_identifier(f"argument{i}") for i in range(1, len(given) + 1)]
+    table = exp.to_identifier(_ARGUMENTS)
+    columns = [exp.column(name.copy(), table=table.copy()) for name in names]
+    body = _filled(
+        sql,
+        [
+            argument if _is_constant(argument) else column
+            for argument, column in zip(arguments, columns, strict=True)
+        ],
+    )
+    # Computed before the definition begins, so that no name of its relations can mean a column of theirs.
+    row = exp.Select(expressions=[exp.alias_(a, n) for a, n in zip(arguments, names, strict=True)])
+    source = exp.Subquery(this=row, alias=exp.TableAlias(this=table))
+    return ctx.plan(exp.Subquery(this=exp.Select(expressions=[body], from_=exp.From(this=source))))
+
+
+def _is_constant(node: exp.Expr) -> bool:
+    while isinstance(node, exp.Cast | exp.Paren | exp.Neg):
+        node = node.this
+    return isinstance(node, exp.Literal | exp.Null | exp.Boolean)
+
+
+@lru_cache(256)
+def _parsed(sql: str) -> exp.Expr:
+    (statement,) = parse_statements(f"SELECT {sql}")
+    assert isinstance(statement, st.Select)
+    body: exp.Expr = statement.query.expressions[0]
+    return body
+
+
+def _filled(sql: str, arguments: Sequence[exp.Expr]) -> exp.Expr:
+    """The definition with its parameters replaced."""
+
+    def one(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Parameter | exp.Placeholder):
+            return arguments[int(str(node.name)) - 1].copy()
+        return node
+
+    return exp.Paren(this=_parsed(sql).copy().transform(one))
