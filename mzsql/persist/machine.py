@@ -31,6 +31,8 @@ from mzsql.location import (
     waiting,
 )
 from mzsql.persist.ages import Ages
+from mzsql.persist.ahead import Ahead, learned, reach
+from mzsql.persist.batch import Batch
 from mzsql.persist.clock import Clock, Deadline, SystemClock, new_id, new_timed_id
 from mzsql.persist.codec import Entry, decode_entry, decode_state, encode_entry
 from mzsql.persist.commands import Command, CompareAndAppend, InlineOverflow, transition
@@ -47,7 +49,7 @@ from mzsql.persist.settings import Settings
 from mzsql.persist.state import ShardState, StateDiff, apply_diff
 from mzsql.persist.watch import Watch
 from mzsql.repr.errors import SqlError
-from mzsql.repr.frontier import Frontier, Timestamp
+from mzsql.repr.frontier import Frontier
 from mzsql.repr.version import VERSION
 from mzsql.threads import Supervisor
 
@@ -163,8 +165,8 @@ class Shard:
         self._trouble: LocationError | None = None
         self.own: Callable[[], Collection[str]] = tuple
         """The handles that are open here: they live, as this process does."""
-        # Of a shard that a writer of this process goes on with: the times from, and up to, which it says that nothing happened.
-        self._quiet: tuple[Timestamp, Timestamp] | None = None
+        self.ahead: Ahead = ()
+        """What is known here beyond the state. Whoever joins the two looks at this first: what is forgotten of it is in the state."""
         self._quiet_writers = 0
         self._moved = threading.Condition()
         self._own_seqnos: deque[int] = deque(maxlen=_OWN_CHANGES)
@@ -180,19 +182,12 @@ class Shard:
 
     def upper_in(self, state: ShardState) -> Frontier:
         """How far the shard is complete to this process, whose latest state of it is ``state``."""
-        quiet, upper = self._quiet, state.upper
-        if quiet is None or upper is None or not quiet[0] <= upper < quiet[1]:
-            return upper
-        return quiet[1]
+        return reach(self.ahead, state.upper)
 
-    def pass_quietly(self, lower: Timestamp, upper: Timestamp) -> None:
-        """Take it from a writer of definite updates that there are none in ``[lower, upper)``, and tell those who wait."""
+    def learn(self, batch: Batch) -> None:
+        """Take it from a writer of definite updates, or a log of theirs, that ``batch`` has those of its times; tell those who wait."""
         with self._moved:
-            quiet = self._quiet
-            if quiet is not None and lower <= quiet[1] and quiet[0] <= upper:
-                self._quiet = min(lower, quiet[0]), max(upper, quiet[1])
-            elif quiet is None or quiet[1] < lower:
-                self._quiet = lower, upper
+            self.ahead = learned(self.ahead, batch, self.state.upper)
             self._moved.notify_all()
 
     def quiet_writer(self, change: int) -> None:

@@ -15,14 +15,22 @@ import msgspec
 import pyarrow as pa
 
 from mzsql.location import Determinate, Indeterminate
+from mzsql.persist.ahead import Ahead, beyond
 from mzsql.persist.arguments import check_frontier, check_time, refuse
-from mzsql.persist.batch import KeySpec, ReadStats, first_time, last_time
+from mzsql.persist.batch import Batch, KeySpec, ReadStats, first_time, last_time
+from mzsql.persist.building import BatchBuilder, check_inline
 from mzsql.persist.checked import checked
 from mzsql.persist.clock import Deadline
 from mzsql.persist.columns import all_at, encode_schema, joined
 from mzsql.persist.consolidate import consolidate as consolidated
 from mzsql.persist.consolidate import sort_by_key
-from mzsql.persist.errors import InvalidBounds, MissingPart, ReadTimeout, SchemaMismatch
+from mzsql.persist.errors import (
+    ForeignBlob,
+    InvalidBounds,
+    MissingPart,
+    ReadTimeout,
+    SchemaMismatch,
+)
 from mzsql.persist.leases import ReaderLease
 from mzsql.persist.metrics import metered
 from mzsql.persist.opened import Opened
@@ -34,7 +42,7 @@ from mzsql.persist.pushdown import (
     pushdown_of,
 )
 from mzsql.persist.refs import Lease, PartRef, SnapshotSplit, SplitData, sums_up
-from mzsql.persist.state import LeasedReader, ShardState
+from mzsql.persist.state import LeasedReader, ShardState, TraceBatch
 from mzsql.persist.stats import KeyRange, Lookup
 from mzsql.persist.streams import consolidated_pieces, reader_of
 from mzsql.repr.frontier import (
@@ -143,15 +151,40 @@ class ReadHandle:
     ) -> tuple[list[PartRef], Lease]:
         """The parts that may hold updates at the times of ``pushdown``, which are complete."""
         self._lease.renew_if_due(deadline)
+        ahead = self._opened.shard.ahead  # first: what is forgotten of it is in the state
         state, lease = self._lease.take(self, earliest)
         lower, upper = pushdown.lower, pushdown.upper
         refs = [
             PartRef(part, batch, self._opened.parts, lease)
-            for batch in state.trace
+            for batch in (*state.trace, *self._ahead(ahead, state, deadline))
             for part in batch.parts
             if last_time(part) >= lower and less_than(first_time(part), upper)
         ]
         return refs, lease
+
+    def _ahead(self, ahead: Ahead, state: ShardState, deadline: Deadline) -> list[TraceBatch]:
+        """What is known beyond the state, as batches that it could have."""
+        found: list[TraceBatch] = []
+        for at, to, batch in beyond(ahead, state.upper):
+            if batch.parts:
+                parts = BatchBuilder(self._opened).without_below(batch, at, deadline).parts
+                found.append(TraceBatch(-1 - len(found), at, to, 0, parts))
+        return found
+
+    def learn(self, batch: Batch) -> None:
+        """Take it from whoever keeps a log of the shard's definite updates that ``batch`` has those of its times: this process's readers of
+        the shard see them at once, where they follow what is known of it. Nothing durable changes, and no other process sees it.
+
+        Raises:
+            ForeignBlob: the batch is of another shard.
+            InvalidBounds: it has no upper, or stands on objects, which nothing would hold back.
+        """
+        if batch.shard_id != self.shard_id:
+            raise ForeignBlob(
+                f"the batch belongs to shard {batch.shard_id}, not to {self.shard_id}"
+            )
+        check_inline(batch)
+        self._opened.shard.learn(batch)
 
     def _pushdown(
         self, filters: Filters | None, key_ranges: Sequence[KeyRange] | None = None

@@ -19,10 +19,11 @@ from msgspec import UNSET, UnsetType
 
 from mzsql.location import Determinate, Indeterminate, UsageError
 from mzsql.persist.adoption import adopt, delete_empty
+from mzsql.persist.ahead import Ahead, beyond, reach
 from mzsql.persist.arguments import check_time, refuse
 from mzsql.persist.batch import Batch, BlobPart, KeySpec, Part, first_time
 from mzsql.persist.buffered import BufferedWriter
-from mzsql.persist.building import BatchBuilder, check_distinct, has_rows
+from mzsql.persist.building import BatchBuilder, check_distinct, check_inline, has_rows
 from mzsql.persist.checked import checked
 from mzsql.persist.clock import Deadline
 from mzsql.persist.columns import check_times
@@ -43,7 +44,7 @@ from mzsql.persist.errors import (
     ShardFinalized,
     UpperMismatch,
 )
-from mzsql.persist.fetch import exists, missing
+from mzsql.persist.fetch import between, exists, missing
 from mzsql.persist.inspection import object_id
 from mzsql.persist.leaks import DAY_MS
 from mzsql.persist.machine import Context, surely_not_committed
@@ -211,10 +212,82 @@ class WriteHandle:
         check_time(upper, f"shard {self.shard_id}")
         if upper < lower:
             raise InvalidBounds(f"shard {self.shard_id}: [{upper}] is before [{lower}]")
+        self._tell(Batch(self.shard_id, lower, upper))
+
+    def append_quietly(self, batch: Batch) -> None:
+        """As `pass_quietly`, of the updates of ``batch``: they are read here at once, and in the shard after a `catch_up`, here or by
+        another writer of the same updates.
+
+        Raises:
+            ForeignBlob: the batch is of another shard.
+            InvalidBounds: it has no upper, or stands on objects, which nothing would hold back.
+        """
+        self._check_open()
+        self._check_own(batch)
+        check_inline(batch)
+        self._tell(batch)
+
+    def _tell(self, batch: Batch) -> None:
         if not self._tells:
             self._tells = True
             self._opened.shard.quiet_writer(1)
-        self._opened.shard.pass_quietly(lower, upper)
+        self._opened.shard.learn(batch)
+
+    @property
+    def known_upper(self) -> Frontier:
+        """How far the shard is complete to this process: its upper, or as far as was appended or passed quietly beyond it. Asks nobody."""
+        shard = self._opened.shard
+        return shard.upper_in(shard.state)
+
+    @property
+    def behind(self) -> tuple[int, int]:
+        """How many batches of updates this process knows that the shard lacks, and their bytes. Asks nobody."""
+        shard = self._opened.shard
+        lacking = [one for _, _, one in beyond(shard.ahead, shard.state.upper) if one.parts]
+        return len(lacking), sum(one.size for one in lacking)
+
+    @metered("catch_up")
+    def catch_up(self, *, timeout: float | None = None) -> Frontier:
+        """Append all that this process knows beyond the shard's upper, in one write; the upper then. Idempotent: what others have appended
+        meanwhile is left out.
+
+        Raises:
+            ShardFinalized: the shard has ended.
+            Determinate: not committed within the timeout.
+            Indeterminate: not known to be committed within the timeout.
+        """
+        with self._turn(timeout) as deadline:
+            while True:
+                ahead = self._opened.shard.ahead
+                upper = self._opened.shard.state.upper
+                reached = reach(ahead, upper)
+                if upper is None or reached is None or reached == upper:
+                    return upper
+                batch = self._rebuilt(ahead, upper, reached, deadline)
+                try:
+                    self._append_own(batch, upper, reached, deadline)
+                except UpperMismatch:
+                    continue
+                break
+        self._opened.changed(self._opened, deadline)
+        return reached
+
+    def _rebuilt(
+        self, ahead: Ahead, lower: Timestamp, upper: Timestamp, deadline: Deadline
+    ) -> Batch:
+        """One batch of what is known of ``[lower, upper)``."""
+        lacking = [(at, one) for at, _, one in beyond(ahead, lower) if one.parts]
+        if len(lacking) == 1:
+            at, batch = lacking[0]
+            cut = self._builder.without_below(batch, at, deadline)
+            return Batch(self.shard_id, lower, upper, cut.parts)
+        by_worker: dict[int | None, list[pa.Table]] = {}
+        for at, batch in lacking:
+            for part in batch.parts:
+                rows = self._opened.parts.read(part, deadline)
+                by_worker.setdefault(part.worker, []).append(between(rows, at, None))
+        joined = {worker: pa.concat_tables(rows) for worker, rows in by_worker.items()}
+        return self._built(joined, lower, upper, deadline)
 
     def _tell_no_more(self) -> None:
         if self._tells:
