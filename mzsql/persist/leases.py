@@ -72,6 +72,7 @@ class ReaderLease:
             self.check_since(earliest)
             number = self._next
             self._next += 1
+            self._take_back()
             self._leases[number] = state.seqno
             return state, Lease(owner, self._released, number, state.seqno)
 
@@ -101,10 +102,14 @@ class ReaderLease:
         if not contains(since, as_of):
             raise SinceViolation(self._opened.shard_id, as_of, since)
 
-    def _outstanding(self) -> int:
-        """The earliest state whose objects are being read here; the lock is held."""
+    def _take_back(self) -> None:
+        """Forget the leases that their readers have let go of; the lock is held."""
         while self._released:
             self._leases.pop(self._released.popleft(), None)
+
+    def _outstanding(self) -> int:
+        """The earliest state whose objects are being read here; the lock is held."""
+        self._take_back()
         return min(self._leases.values(), default=self._opened.shard.state.seqno)
 
     @contextlib.contextmanager

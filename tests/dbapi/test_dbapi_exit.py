@@ -90,3 +90,14 @@ def test_an_open_transaction_leaves_nothing_behind(tmp_path: Path) -> None:
 )
 def test_exit_with_a_view(tmp_path: Path, end: str, code: int, says: str) -> None:
     assert run(OPEN + HYDRATING + end, tmp_path / "env") == (code, says)
+
+
+def test_a_view_that_is_kept_in_process_says_nothing(tmp_path: Path) -> None:
+    keeping = (
+        "con.execute(\"ALTER SYSTEM SET step_engine = 'duckdb'\")\n"
+        'con.execute("CREATE MATERIALIZED VIEW v AS SELECT b, sum(a) FROM t GROUP BY b")\n'
+        "for n in range(5):\n"
+        "    con.execute(f\"INSERT INTO t VALUES ({n}, 'x')\")\n"
+        "    assert len(con.execute('SELECT * FROM v').fetchall()) == 1\n"
+    )
+    assert run(OPEN + keeping, tmp_path / "env") == (0, "")

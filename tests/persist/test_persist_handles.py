@@ -528,3 +528,11 @@ def test_background_maintenance_and_close(tmp_path):
     assert (state.readers, state.writers) == ({}, {})
     assert again.open_reader(write.shard_id).snapshot_arrow(39).num_rows == 40
     again.close()
+
+
+def test_a_reader_remembers_no_reads_that_are_over(client):
+    _, read = opened(client)
+    for _ in range(100):
+        read.snapshot_arrow(2)
+    lease = read._lease
+    assert len(lease._leases) + len(lease._released) <= 2

@@ -329,8 +329,9 @@ class Dataflows:
             self._retired = False
 
     def _retire(self) -> None:
-        """After taking over, and when replicas are gone: arrangements that nobody uses any more are given up."""
-        if self._retired:
+        """Arrangements that nobody uses are given up: after taking over, when replicas are gone, and where some were still read."""
+        now = self._env.clock.monotonic()
+        if self._retired and (now < self._retire_at or not self._leave()):
             return
         for controller in self._controllers.values():
             if any(status.state == "waiting" for status in controller.status()):
@@ -340,12 +341,15 @@ class Dataflows:
                 controller.retire_unused()
         except ObjectInUse:
             return  # a dataflow has still to open what it may reuse; the next tick tries again
-        now = self._env.clock.monotonic()
         if now < self._retire_at:
             return
         self._retired = CatalogArrangements(self._env.catalog).retire(self._env.persist)
         # What somebody still reads ends by itself; what is left of it then is looked for now and then.
         self._retire_at = now + _RETIRE_SECONDS
+
+    def _leave(self) -> bool:
+        """Whether a replica has given up what somebody still reads."""
+        return any(controller.left for controller in self._controllers.values())
 
     def _failed(self, item: Maintained, failure: Exception) -> None:
         """One object that cannot run, be it by a bug, must not keep the others from running; its reads say why."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from mzsql.adapter.environment.environment import Environment
@@ -102,12 +103,17 @@ class HydrationSink:
     def update(self, rows: Sequence[tuple[StatusRow, int]]) -> None:
         """Append the rows with their diffs."""
         operators, objects = [], []
+        shown: Counter[tuple[GlobalId, str]] = Counter()
         with self._lock:
             for row, diff in rows:
                 if isinstance(row, OperatorHydrationStatus):
                     operators.append((_operator_row(row), diff))
                 else:
                     objects.append((self._object_row(row, diff), diff))
+                    shown[row.object_id, row.replica_id] += diff
+            for key in [key for key, diff in shown.items() if diff < 0]:
+                self._started.pop(key, None)
+                self._taken.pop(key, None)
         if operators:
             self._manager.append(self._operators, operators)
         if objects:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import threading
 import warnings
 import weakref
@@ -45,7 +46,7 @@ SIMPLE_TEXTS = 1000
 
 # The copy that this warns of is worth less than the second binding of the relation that it recommends.
 warnings.filterwarnings(
-    "ignore", message="Arrow output on a DB-API result", module=r"mzsql\.compute\.driver"
+    "ignore", message="Arrow output on a DB-API result", module=re.escape(__package__ or "")
 )
 
 

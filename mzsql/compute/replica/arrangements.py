@@ -503,6 +503,7 @@ class Arrangements:
         self._users: dict[str, int] = {}  # by shard
         self._hot: dict[str, Hot] = {}  # by shard
         self._reserved: set[str] = set()  # shards that nobody has opened yet
+        self._left: set[str] = set()  # shards that could not end yet
 
     def _name(self, desc: ArrangementDesc) -> str:
         return f"{desc.fingerprint}/{self._settings.workers}/{self._settings.build}"
@@ -588,6 +589,12 @@ class Arrangements:
                     retired += 1
         return retired
 
+    @property
+    def left(self) -> bool:
+        """Whether others still read what was given up, so that `retire_unused` is to be called again."""
+        with self._lock:
+            return bool(self._left)
+
     def _end(self, shard: str, name: str | None = None) -> None:
         """End a shard, of which ``name`` is forgotten; one that others still read is remembered, to be cleared away later."""
         timeout, left = self._settings.timeout, _FILLING + shard
@@ -596,8 +603,10 @@ class Arrangements:
         # End it first: a name that leads to a shard that is to end is forgotten, a shard without a name would stay for ever.
         if exists and self._persist.retire(shard, timeout=timeout):
             forgotten = {} if name is None else {name: None}
+            self._left.add(shard)
             self._registry.update(self._replica, {**forgotten, left: shard})
             return
+        self._left.discard(shard)
         self._registry.update(self._replica, dict.fromkeys({left, name or left}))
 
     def _open(self, desc: ArrangementDesc, shard: str) -> Arrangement:

@@ -253,6 +253,11 @@ class ComputeController:
             )
         return self._arrangements.retire_unused()
 
+    @property
+    def left(self) -> bool:
+        """Whether somebody still reads an arrangement that was given up, so that `retire_unused` is to be called again."""
+        return self._arrangements.left
+
     def frontier(self, gid: GlobalId) -> Frontier:
         """The upper of the export as known here."""
         with self._changed:
