@@ -23,10 +23,14 @@ sys.path += [str(_ROOT / "bench/persist")]
 # Found only once the folder is known.
 # isort: off
 import batches  # noqa: E402
+import beside  # noqa: E402
 import command  # noqa: E402
+import endurance  # noqa: E402
 import hydration  # noqa: E402
 import operations  # noqa: E402
 import options  # noqa: E402
+import pipelines  # noqa: E402
+import sustained  # noqa: E402
 import ticks  # noqa: E402
 from figures import Case, machine, run_cases, scratch, shown  # noqa: E402
 from judge import WrongAnswer  # noqa: E402
@@ -40,6 +44,10 @@ CASES: dict[str, Callable[[options.Options, Meter], Case]] = {
     "d": batches.sizes,
     "e": operations.operations,
     "f": hydration.hydration,
+    "g": beside.beside,
+    "h": endurance.endurance,
+    "j": sustained.sustained,
+    "k": pipelines.pipelines,
 }
 
 

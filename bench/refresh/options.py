@@ -24,6 +24,8 @@ class Options:
     rounds: int
     batches: int
     views: tuple[int, ...]
+    ticks: int
+    seconds: float
     directory: Path
     spark: bool
 
@@ -49,7 +51,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=_above_0(int, "a number above 0"),
         default=60,
         metavar="N",
-        help="transactions of a, b and e; the first third of them warms up (60)",
+        help="transactions of a, b, e and of g alone; the first third of them warms up (60)",
     )
     parser.add_argument(
         "--batches",
@@ -64,6 +66,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=(3, 1000),
         metavar="NUMBERS",
         help="how many views case e has, by commas (3,1000)",
+    )
+    parser.add_argument(
+        "--ticks",
+        type=_above_0(int, "a number above 0"),
+        default=10_000,
+        metavar="N",
+        help="transactions of case h (10000)",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=_above_0(float, "a number of seconds above 0"),
+        default=300.0,
+        metavar="S",
+        help="how long case j goes on (300)",
     )
     parser.add_argument(
         "--directory",
@@ -84,6 +100,8 @@ def options(given: argparse.Namespace) -> Options:
         rounds=given.rounds,
         batches=given.batches,
         views=given.views,
+        ticks=given.ticks,
+        seconds=given.seconds,
         directory=given.directory,
         spark=not given.no_spark,
     )

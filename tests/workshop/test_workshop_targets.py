@@ -112,6 +112,11 @@ def test_histories_are_recorded() -> None:
         ("bench-planning", "--quick --only b"),
         ("bench-refresh", "--only a,b,e --scales 0.001 --rounds 2 --views 2 --queries 5,13"),
         ("bench-refresh", "--only c,d,f --scales 0.001 --batches 1 --queries 1,3"),
+        (
+            "bench-refresh",
+            "--only g,h,j --scales 0.001 --rounds 2 --ticks 5 --seconds 2 --queries 1,3 --no-spark",
+        ),
+        ("bench-refresh", "--only k --scales 0.001 --batches 1 --queries 1,3"),
     ],
 )
 def test_benchmarks_print_their_tables(target: str, shortest: str) -> None:
