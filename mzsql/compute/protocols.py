@@ -1,13 +1,13 @@
-"""What compute needs from its neighbours, and what it tells them.
+"""What compute needs from its neighbours, and what a replica may be told when it begins.
 
 Promise: the protocols are structural, so `storage` (which may not import this room) and `adapter` satisfy them without inheriting.
-All calls block, are safe from any thread, and end within their timeout. The structs are frozen values.
+All calls block, are safe from any thread, and end within their timeout. The settings are a frozen value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import msgspec
 import pyarrow as pa
@@ -90,90 +90,6 @@ class ArrangementRegistry(Protocol):
         """Every fingerprint of the replica with its shard."""
 
 
-class OperatorHydrationStatus(msgspec.Struct, frozen=True, tag="operator"):
-    """One worker of one LIR node of one object on one replica: a row of
-    ``mz_compute_operator_hydration_statuses_per_worker``, in column order.
-    """
-
-    object_id: GlobalId
-    plan_node_id: int
-    replica_id: str
-    worker_id: int
-    hydrated: bool
-
-
-class ObjectHydrationStatus(msgspec.Struct, frozen=True, tag="object"):
-    """One object on one replica; hydrated once its output's frontier has passed its `as_of`."""
-
-    object_id: GlobalId
-    replica_id: str
-    hydrated: bool
-
-
-StatusRow: TypeAlias = OperatorHydrationStatus | ObjectHydrationStatus
-
-
-class StatusSink(Protocol):
-    """Where hydration statuses go: storage-managed collections behind a FIFO queue. Calls return at once."""
-
-    def update(self, rows: Sequence[tuple[StatusRow, int]]) -> None:
-        """Append the rows with their diffs (+1 or -1), all at one time."""
-
-    def delete_replica(self, replica_id: str) -> None:
-        """Retract every row of the replica that was appended before this call, by this process or another."""
-
-
-class RefreshStats(msgspec.Struct, frozen=True):
-    """What one step of one object did.
-
-    Attributes:
-        object_id: the exported object.
-        lower: first time the step covered.
-        upper: first time it did not cover.
-        rows_in: input updates.
-        rows_out: updates of the export.
-        bytes_read: bytes read from arrangements and from inputs' deltas (compressed, as stored).
-        jobs: Spark jobs it ran (0 for an empty step).
-        seconds: wall time.
-        kind: ``step``, ``empty`` or ``hydration``.
-        engine: ``duckdb`` or ``spark``; empty where none was needed.
-        reason: why that one, for a person.
-    """
-
-    object_id: GlobalId
-    lower: Timestamp
-    upper: Timestamp
-    rows_in: int
-    rows_out: int
-    bytes_read: int
-    jobs: int
-    seconds: float
-    kind: str = "step"
-    engine: str = ""
-    reason: str = ""
-
-
-class DataflowStatus(msgspec.Struct, frozen=True):
-    """How a dataflow stands.
-
-    Attributes:
-        state: ``waiting`` (for inputs or its turn), ``hydrating``, ``running``, ``failed`` (retried with backoff).
-        frontier: the export's upper as this replica knows it.
-        as_of: the time it was, or will be, hydrated at.
-        error: the last failure's message while `failed`.
-        failures: consecutive failures.
-    """
-
-    object_id: GlobalId
-    replica_id: str
-    state: str
-    frontier: Frontier
-    as_of: Timestamp
-    hydrated: bool
-    error: str | None = None
-    failures: int = 0
-
-
 #: How many times as much may come into the process where it has to do without Spark.
 ALONE = 50
 
@@ -205,8 +121,8 @@ class ComputeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A view's shard has the frontier of a view that had no updates after so long …"""
     quiet_writes: int = 100
     """… or as much later as it takes for all views' to be no more than so many writes a second."""
-    step_engine: Callable[[], str] | str = "auto"
-    """What runs a step: ``duckdb`` in process, ``spark``, or ``auto``: what touches few rows runs in process. Asked at each step."""
+    step_engine: str = "auto"
+    """What runs a step: ``duckdb`` in process, ``spark``, or ``auto``: what touches few rows runs in process."""
     step_threads: int = 2
     """Steps of different dataflows that run at once; those that outlast `step_patience` are not counted."""
     step_patience: float = 1.0
@@ -234,8 +150,8 @@ class ComputeSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def engine(self) -> str:
-        """`step_engine` now."""
-        return self.step_engine if isinstance(self.step_engine, str) else self.step_engine()
+        """`step_engine`, as far as it is known here now."""
+        return self.step_engine
 
     @property
     def rows_here(self) -> int:

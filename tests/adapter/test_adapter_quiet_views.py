@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import pytest
 
 import mzsql
-from mzsql.adapter.dataflows import dataflows
 from mzsql.adapter.environment import opening
+from mzsql.compute.controller import controller
 from mzsql.compute.protocols import ComputeSettings
 from mzsql.location import blob_around, consensus_around, open_blob, open_consensus
 
@@ -59,7 +59,7 @@ def never_following(monkeypatch: pytest.MonkeyPatch) -> None:
     def settings(**given: Any) -> ComputeSettings:
         return ComputeSettings(quiet_seconds=1e9, **given)
 
-    monkeypatch.setattr(dataflows, "ComputeSettings", settings)
+    monkeypatch.setattr(controller, "ComputeSettings", settings)
 
 
 def prepare(con: mzsql.Connection) -> None:
@@ -140,9 +140,9 @@ def test_a_quiet_view_is_read_at_once_and_changes_after_that(tmp_env: Path) -> N
 
 _DIES = """
 import sys, mzsql
-from mzsql.adapter.dataflows import dataflows
+from mzsql.compute.controller import controller
 from mzsql.compute.protocols import ComputeSettings
-dataflows.ComputeSettings = lambda **given: ComputeSettings(quiet_seconds=1e9, **given)
+controller.ComputeSettings = lambda **given: ComputeSettings(quiet_seconds=1e9, **given)
 with mzsql.connect(sys.argv[1]) as con:
     for number in range(3):
         con.execute(f"INSERT INTO other VALUES ({number})")

@@ -10,8 +10,10 @@ from collections.abc import Callable, Sequence
 import duckdb
 import pyarrow as pa
 
+from mzsql.compute.controller.client import ReplicaClient
+from mzsql.compute.protocol import CreateDataflow
 from mzsql.compute.protocols import ComputeSettings
-from mzsql.compute.replica.controller import ComputeController
+from mzsql.compute.replica.replica import Replica
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.scalar import AggregateExpr, Call, Column, ColumnOrder, Literal
 from mzsql.lir import plan as lir
@@ -207,19 +209,55 @@ class World:
         self.registry = Registry()
         self.sink = Sink()
 
-    def controller(self, *, replica="r1", persist=None, **settings) -> ComputeController:
+    def controller(self, *, replica="r1", persist=None, **settings) -> Controller:
         settings.setdefault("since_seconds", 0.0)
         settings.setdefault("retry_seconds", 0.05)
         settings.setdefault("timeout", 60.0)
-        return ComputeController(
-            persist or self.persist,
-            self.spark,
-            self.storage,
-            self.registry,
-            self.sink,
-            replica_id=replica,
-            settings=ComputeSettings(**settings),
-        )
+        return Controller(self, persist or self.persist, replica, ComputeSettings(**settings))
+
+
+class Controller(ReplicaClient):
+    """A replica in this process, commanded as a controller does; each command has been taken when its call returns.
+
+    `replica` is the replica itself.
+    """
+
+    def __init__(self, world, persist, replica_id, settings):
+        def connect(first, respond):
+            self.replica = Replica(
+                first,
+                respond,
+                persist=persist,
+                spark=world.spark,
+                storage=world.storage,
+                registry=world.registry,
+            )
+            return self.replica
+
+        super().__init__(connect, replica_id, settings, world.storage, world.sink)
+
+    def install(self, gid, desc, *, output_shard, as_of, name):
+        self.create_dataflow(CreateDataflow(gid, name, desc, output_shard, as_of))
+        assert self.settle(self.settings.timeout)
+
+    def drop(self, gid):
+        super().drop(gid)
+        assert self.settle(self.settings.timeout)
+
+    def gone(self, *gids):
+        """Wait until nothing is left of dataflows that were dropped."""
+        with self._changed:
+            assert self._changed.wait_for(
+                lambda: not self._dataflows.keys() & set(gids), self.settings.timeout
+            )
+
+    def retire_unused(self):
+        """How many arrangements were given up."""
+        before = self.replica._arrangements._registry.entries(self.replica_id)
+        self._initialized = False
+        self.initialization_complete()
+        assert self.settle(self.settings.timeout)
+        return len(before) - len(self.replica._arrangements._registry.entries(self.replica_id))
 
 
 # --- plans ---

@@ -125,14 +125,14 @@ def test_an_index_is_read_by_views_and_peeks(world):
     controller = world.controller(step_engine="duckdb")
     with pytest.raises(UndefinedObject, match="index u7"):
         install(world, controller, through_index(), upper - 1, (kit.INT, kit.BIG, kit.BIG))
-    controller.create_dataflow("u7", indexed(), output_shard=None, as_of=upper - 1, name="i")
+    controller.install("u7", indexed(), output_shard=None, as_of=upper - 1, name="i")
     install(world, controller, through_index(), upper - 1, (kit.INT, kit.BIG, kit.BIG))
     for number in range(5):
         lower, upper = upper, changes.step(world.storage)
         if number == 3:
             controller.close()
             controller = world.controller(step_engine="duckdb")
-            controller.create_dataflow("u7", indexed(), output_shard=None, as_of=0, name="i")
+            controller.install("u7", indexed(), output_shard=None, as_of=0, name="i")
             install(world, controller, through_index(), 0, (kit.INT, kit.BIG, kit.BIG))
         if number == 4:
             controller.drop("u7")  # still read: maintained, but no longer shown
@@ -141,10 +141,11 @@ def test_an_index_is_read_by_views_and_peeks(world):
         for ts in range(lower, upper):
             expected = kit.recomputed(world.storage, SUMS, ["u1"], ts)
             assert kit.stored(world.storage, "u8", ts) == expected
-    contents = controller.index_snapshot("u7", upper - 1, columns=["c0", "c1", "c2"])
+    contents = controller.peek("u7", upper - 1, 60, columns=["c0", "c1", "c2"])
     orders = world.storage.contents("u1", upper - 1)
     assert rows(contents.drop_columns(["mz_time"])) == rows(orders.drop_columns(["mz_time"]))
     assert not [r for r in controller.refreshes() if r.kind == "hydration"]
     controller.drop("u8")
+    controller.gone("u7", "u8")
     assert world.registry.entries("r1") == {}
     controller.close()

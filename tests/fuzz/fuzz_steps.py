@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
-import msgspec
-
 from mzsql.adapter.dataflows import dataflows
+from mzsql.adapter.dataflows.dataflows import Dataflows
+from mzsql.compute.controller import controller
 from mzsql.compute.protocols import ComputeSettings
-from mzsql.compute.replica.controller import ComputeController
 from mzsql.dbapi import connection
 
 
@@ -23,16 +22,20 @@ def _no_spark() -> Any:
     raise AssertionError("these views are to be kept without Spark")
 
 
-def _controller(*args: Any, settings: ComputeSettings, **more: Any) -> ComputeController:
-    mine = msgspec.structs.replace(settings, step_engine="duckdb", step_threads=1)
-    return ComputeController(*args, settings=mine, **more)
+def _settings(**given: Any) -> ComputeSettings:
+    return ComputeSettings(**given, step_threads=1)
+
+
+def _step_engine(_: Dataflows) -> str:
+    return "duckdb"
 
 
 @contextlib.contextmanager
 def in_process() -> Iterator[None]:
     """Environments that are opened within keep their views without Spark."""
     with (
-        mock.patch.object(dataflows, "ComputeController", _controller),
+        mock.patch.object(controller, "ComputeSettings", _settings),
+        mock.patch.object(Dataflows, "_step_engine", _step_engine),
         mock.patch.object(dataflows, "require_java", return_value=None),
         mock.patch.object(connection, "_start_spark", _no_spark),
     ):

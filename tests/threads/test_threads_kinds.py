@@ -22,8 +22,9 @@ from threads_kit import HANG, Nothing, Place, append, restarts_of
 from mzsql.catalog.objects import Table
 from mzsql.compute import ComputeSettings
 from mzsql.compute.engines.jobs import JobCount, cancelled_when
-from mzsql.compute.replica.controller import ComputeController
+from mzsql.compute.protocol import CreateInstance, Ping, Pong
 from mzsql.compute.replica.hydration import _Watch
+from mzsql.compute.replica.replica import Replica
 from mzsql.persist import client
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import TEXT, ColumnType
@@ -174,32 +175,50 @@ def _buffered_writer(place: Place) -> Iterator[Case]:
 
 
 @contextmanager
-def _controller(place: Place) -> Iterator[ComputeController]:
+def _replica(place: Place, respond: Callable[[Any], None] = lambda _: None) -> Iterator[Replica]:
     nothing = Nothing()
-    made = ComputeController(
-        place.env.persist,
-        lambda: pytest.fail("Spark is not needed"),
-        nothing,  # type: ignore[arg-type]
-        nothing,  # type: ignore[arg-type]
-        nothing,
-        settings=ComputeSettings(
-            timeout=HANG, idle_seconds=0.01, step_threads=1, hydration_concurrency=1
-        ),
+    settings = ComputeSettings(
+        timeout=HANG, idle_seconds=0.01, step_threads=1, hydration_concurrency=1
+    )
+    made = Replica(
+        CreateInstance("r1", settings),
+        respond,
+        persist=place.env.persist,
+        spark=lambda: pytest.fail("Spark is not needed"),
+        storage=nothing,  # type: ignore[arg-type]
+        registry=nothing,  # type: ignore[arg-type]
     )
     yield made
     made.close()
 
 
 @contextmanager
+def _commands(place: Place) -> Iterator[Case]:
+    answered: set[int] = set()
+
+    def respond(response: Any) -> None:
+        assert isinstance(response, Pong)
+        answered.add(response.nonce)
+
+    with _replica(place, respond) as replica:
+
+        def works() -> None:
+            replica.send(Ping(2))
+            _until(lambda: 2 in answered)
+
+        yield Case(lambda: replica.send(Ping(1)), works)
+
+
+@contextmanager
 def _scheduler(place: Place) -> Iterator[Case]:
-    with _controller(place):
+    with _replica(place):
         yield Case(lambda: None, lambda: None)
 
 
 @contextmanager
 def _worker(place: Place, lane: str) -> Iterator[Case]:
-    with _controller(place) as controller:
-        jobs = getattr(controller, lane)
+    with _replica(place) as replica:
+        jobs = getattr(replica, lane)
 
         def works() -> None:
             done = threading.Event()
@@ -279,6 +298,7 @@ CASES: dict[str, Any] = {
     "buffered-writer": _buffered_writer,
     "catalog-follower": _catalog_follower,
     "collection-follower": _collection_follower,
+    "commands": _commands,
     "group-commit": _group_commit,
     "flush-worker": _flush_worker,
     "hydrate-worker": _hydrate_worker,
@@ -298,7 +318,7 @@ ELSEWHERE = {"postgres-listener": "plugins/mzsql-postgres/tests/test_postgres_wa
 #: Where a thread's name is not spelled out, and the names that it has.
 NAMED = {
     "mzsql/persist/client.py": {"maintenance", "leases"},
-    "mzsql/compute/replica/controller.py": {"step-worker", "hydrate-worker", "flush-worker"},
+    "mzsql/compute/replica/replica.py": {"step-worker", "hydrate-worker", "flush-worker"},
 }
 
 

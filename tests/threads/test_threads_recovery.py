@@ -13,7 +13,8 @@ from threads_kit import HANG, Fault, Nothing, Place, append, restarts_of
 
 from mzsql.catalog.objects import Table
 from mzsql.compute import ComputeSettings
-from mzsql.compute.replica.controller import ComputeController
+from mzsql.compute.protocol import CreateInstance, Ping
+from mzsql.compute.replica.replica import Replica
 from mzsql.location import Indeterminate, blob_around, consensus_around
 from mzsql.location.mem import MemBlob, MemConsensus
 from mzsql.persist import PersistClient, Settings, SystemClock, client
@@ -268,13 +269,13 @@ def test_the_scheduler_of_a_replica_goes_on_and_says_when_it_does_not() -> None:
 
     store, clock, nothing = Store(), Clock(), Nothing()
     clock.error = RuntimeError("planted")
-    controller = ComputeController(
-        store.client,
-        lambda: pytest.fail("Spark is not needed"),
-        nothing,  # type: ignore[arg-type]
-        nothing,  # type: ignore[arg-type]
-        nothing,
-        settings=ComputeSettings(timeout=HANG, idle_seconds=0.01),
+    replica = Replica(
+        CreateInstance("r1", ComputeSettings(timeout=HANG, idle_seconds=0.01)),
+        lambda _: None,
+        persist=store.client,
+        spark=lambda: pytest.fail("Spark is not needed"),
+        storage=nothing,  # type: ignore[arg-type]
+        registry=nothing,  # type: ignore[arg-type]
         clock=clock,
     )
     store.wait("scheduler", "restarting", restarts=2)
@@ -283,6 +284,6 @@ def test_the_scheduler_of_a_replica_goes_on_and_says_when_it_does_not() -> None:
     clock.error = SystemExit("planted")
     store.wait("scheduler", "failed")
     with pytest.raises(ThreadFailed, match="the scheduler of replica r1 of this process has ended"):
-        controller.create_dataflow(GlobalId("u1"), None, output_shard=None, as_of=0, name="v")  # type: ignore[arg-type]
-    controller.close()
+        replica.send(Ping(1))
+    replica.close()
     store.client.close()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -23,14 +23,16 @@ from mzsql.adapter.environment.leader import LEASE_MS, Leadership
 from mzsql.adapter.environment.seams import CatalogArrangements, HydrationSink, register_managed
 from mzsql.adapter.planning.planner import Planner
 from mzsql.catalog.commands.retention import retention
-from mzsql.catalog.objects import Maintained, MaterializedView, Replica
+from mzsql.catalog.objects import Maintained
 from mzsql.catalog.settings import STEP_ENGINE, system_value
 from mzsql.catalog.state import CatalogState
-from mzsql.compute import ComputeSettings, RefreshStats
+from mzsql.compute.controller.controller import ComputeController, told
 from mzsql.compute.engines.spark_session import require_java
-from mzsql.compute.replica.controller import ComputeController
-from mzsql.render.dataflow import RenderedDataflow, render
-from mzsql.repr.errors import Fenced, ObjectInUse, SqlError
+from mzsql.compute.protocol import CreateInstance, RefreshStats, ReplicaLink, Respond
+from mzsql.compute.replica.dataflow import Renderings
+from mzsql.compute.replica.replica import Replica
+from mzsql.render.dataflow import render
+from mzsql.repr.errors import Fenced, SqlError
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.threads import Backoff, Supervised
@@ -43,33 +45,10 @@ TICK = 0.5
 PAUSE_SECONDS = LEASE_MS / 4000
 #: While there is history to release it is released so often, in seconds.
 RELEASE_SECONDS = 15.0
+#: A DDL statement waits so long for replicas to take what follows from it, in seconds.
+SETTLE_SECONDS = 60.0
 #: How much history of a collection that does not say RETAIN HISTORY is kept for reads in the past, in milliseconds.
 RETAIN_MS = 60_000
-
-
-def _text(failure: Exception) -> str:
-    """What to say of a failure; one that is not meant for a person is a bug of ours."""
-    if isinstance(failure, SqlError):
-        return str(failure)
-    return f"internal error: {type(failure).__name__}: {failure}"
-
-
-def _indexes_first(
-    items: Iterable[Maintained], plans: Mapping[GlobalId, GlobalExpressions]
-) -> list[Maintained]:
-    """The items in an order in which each comes after the indexes that its plan reads, which may be younger than it is."""
-    by_id = {item.id: item for item in items}
-    ordered: dict[GlobalId, Maintained] = {}
-
-    def visit(item: Maintained, above: frozenset[GlobalId]) -> None:
-        for gid in plans[item.id].index_imports:
-            if gid in by_id and gid not in ordered and gid not in above:
-                visit(by_id[gid], above | {gid})
-        ordered.setdefault(item.id, item)
-
-    for item in by_id.values():
-        visit(item, frozenset({item.id}))
-    return list(ordered.values())
 
 
 _RETIRE_SECONDS = 60.0
@@ -98,17 +77,19 @@ class Dataflows:
         self._planner = planner
         self._spark = spark
         self._lock = threading.RLock()
-        # By the replica that each is: the oldest of every cluster that has dataflows.
-        self._controllers: dict[str, ComputeController] = {}
-        self._placed: dict[GlobalId, str] = {}
-        self._rendered: Mapping[GlobalId, RenderedDataflow] = {}
-        self._sizes: dict[str, int] = {}
+        self.renderings = Renderings(env.collections)
+        self._controller = ComputeController(
+            self._connect,
+            env.collections,
+            HydrationSink(env.manager, env.clock.monotonic),
+            build=env.build,
+        )
         self._prepared: set[GlobalId] = set()
-        self._installed: dict[GlobalId, GlobalExpressions | None] = {}
-        self._failures: dict[GlobalId, str] = {}
+        self._deployed: dict[GlobalId, GlobalExpressions] = {}
         self._leadership = Leadership(env.catalog, env.clock, generation=env.generation)
         self._leads = False
-        self._retired = True
+        # How many replicas were gone when what they have left was given up last; none of it was since this process leads.
+        self._retired = 0
         self._retire_at = 0.0
         self._stop = threading.Event()
         self._wake = threading.Event()
@@ -147,9 +128,9 @@ class Dataflows:
         return self._leads
 
     @property
-    def controllers(self) -> tuple[ComputeController, ...]:
-        """The compute controllers, while this process leads and has dataflows: one for each cluster that has some."""
-        return tuple(self._controllers.values())
+    def controller(self) -> ComputeController:
+        """The compute controller, which has replicas while this process leads and there are dataflows."""
+        return self._controller
 
     def _changed(self) -> None:
         """Another process may have changed the catalog."""
@@ -163,7 +144,7 @@ class Dataflows:
         except SqlError:
             raise
         except Exception as bug:
-            _log.info("the first look at the dataflows has failed: %s", _text(bug), exc_info=bug)
+            _log.info("the first look at the dataflows has failed: %s", told(bug), exc_info=bug)
 
     def _run(self, thread: Supervised) -> None:
         clock = self._env.clock
@@ -201,7 +182,7 @@ class Dataflows:
             state = self._env.sync() if fetch else self._env.seen()
             try:
                 self._lead(state)
-                if self._leads and any(c.temporal for c in self._controllers.values()):
+                if self._leads and self._controller.temporal:
                     self._env.pass_time()
                 self._release_history()
             except Fenced:
@@ -224,7 +205,7 @@ class Dataflows:
             except Exception as failure:
                 # It is planned again, and said by its reads, once this process leads.
                 _log.warning(
-                    "%s cannot be run by this deployment: %s", item.full_name, _text(failure)
+                    "%s cannot be run by this deployment: %s", item.full_name, told(failure)
                 )
         self._planner.remember_all(made, runs=False)
 
@@ -243,7 +224,7 @@ class Dataflows:
             self._retire()
 
     def _take_over(self) -> None:
-        self._retired = False
+        self._retired = -1
         self._env.collections.own_holds()
         register_managed(self._env)
         self._leads = True
@@ -252,11 +233,8 @@ class Dataflows:
         with self._lock:
             self._leads = False
             self._env.collections.disown_holds()
-            controllers, self._controllers = self._controllers, {}
-            self._installed.clear()
-            self._placed.clear()
-        for controller in controllers.values():
-            controller.close()
+            self._deployed.clear()
+        self._controller.stop()
 
     def _release_history(self) -> None:
         """Release history every now and then while something is written, and once more when dataflows have had time to let go."""
@@ -277,19 +255,15 @@ class Dataflows:
     # --- installing ---------------------------------------------------------------------------
 
     def _reconcile(self, state: CatalogState) -> None:
-        wanted = {
-            item.id: item for item in state.maintained if state.serving(item.cluster) is not None
+        missing = self._controller.reconcile(state, step_engine=self._step_engine())
+        if missing:
+            self._install(missing, state)
+        self._deployed = {
+            g: e for g, e in self._deployed.items() if g in self._controller.installed
         }
-        self._give_up_replicas(state)
-        for gid in [g for g in self._installed if not self._stays(g, wanted.get(g), state)]:
-            del self._installed[gid]
-            self._failures.pop(gid, None)
-            controller = self._controllers.get(self._placed.pop(gid, ""))
-            if controller is not None:
-                controller.drop(gid)
-        missing = [item for gid, item in wanted.items() if gid not in self._installed]
-        if not missing:
-            return
+        self._controller.maintain()
+
+    def _install(self, missing: list[Maintained], state: CatalogState) -> None:
         made: dict[GlobalId, GlobalExpressions] = {}
         for item in missing:
             try:
@@ -298,110 +272,38 @@ class Dataflows:
                     # An index was dropped that was kept for it where it ran until now.
                     made[item.id] = self._planner.deploy(item, fresh=True)
             except Exception as failure:
-                self._failed(item, failure)
-        for item in _indexes_first([i for i in missing if i.id in made], made):
-            self._install(item, made[item.id])
+                self._controller.cannot_run(item, failure)
+        self._deployed |= made
+        plans = {gid: expressions.plan for gid, expressions in made.items()}
+        self._controller.install(missing, plans, self._env.catalog.state)
         self._planner.remember_all(made, runs=True)
 
-    def _stays(self, gid: GlobalId, item: Maintained | None, state: CatalogState) -> bool:
-        """Whether what is installed is so where it belongs."""
-        if item is None:
-            return False
-        serving = state.serving(item.cluster)
-        return serving is not None and self._placed.get(gid, serving.id) == serving.id
-
-    def _give_up_replicas(self, state: CatalogState) -> None:
-        """Close the controllers of replicas that are gone, or have another size; what ran there is installed where it now belongs."""
-        for replica_id in list(self._controllers):
-            replica = state.replicas.get(replica_id)
-            as_it_was = replica is not None and replica.workers == self._sizes[replica_id]
-            if as_it_was:
-                continue
-            for gid in [g for g, at in self._placed.items() if at == replica_id]:
-                del self._placed[gid]
-                self._installed.pop(gid, None)
-                self._failures.pop(gid, None)
-            self._controllers.pop(replica_id).close()
-            if replica is None:
-                HydrationSink(self._env.manager, self._env.clock.monotonic).delete_replica(
-                    replica_id
-                )
-            self._retired = False
-
     def _retire(self) -> None:
-        """Arrangements that nobody uses are given up: after taking over, when replicas are gone, and where some were still read."""
-        now = self._env.clock.monotonic()
-        if self._retired and (now < self._retire_at or not self._leave()):
+        """After taking over, and when replicas are gone: what they have left is given up, once all that runs has found what it reuses."""
+        gone = self._controller.replicas_gone
+        if self._retired == gone or any(s.state == "waiting" for s in self._controller.status()):
             return
-        for controller in self._controllers.values():
-            if any(status.state == "waiting" for status in controller.status()):
-                return
-        try:
-            for controller in self._controllers.values():
-                controller.retire_unused()
-        except ObjectInUse:
-            return  # a dataflow has still to open what it may reuse; the next tick tries again
+        now = self._env.clock.monotonic()
         if now < self._retire_at:
             return
-        self._retired = CatalogArrangements(self._env.catalog).retire(self._env.persist)
+        if CatalogArrangements(self._env.catalog).retire(self._env.persist):
+            self._retired = gone
         # What somebody still reads ends by itself; what is left of it then is looked for now and then.
         self._retire_at = now + _RETIRE_SECONDS
 
-    def _leave(self) -> bool:
-        """Whether a replica has given up what somebody still reads."""
-        return any(controller.left for controller in self._controllers.values())
-
-    def _failed(self, item: Maintained, failure: Exception) -> None:
-        """One object that cannot run, be it by a bug, must not keep the others from running; its reads say why."""
-        self._failures[item.id] = _text(failure)
-        bug = None if isinstance(failure, SqlError) else failure
-        _log.warning("%s cannot be run: %s", item.full_name, _text(failure), exc_info=bug)
-        self._installed.setdefault(item.id, None)
-
-    def _install(self, item: Maintained, expressions: GlobalExpressions) -> None:
-        self._installed[item.id] = expressions
-        replica = self._env.catalog.state.serving(item.cluster)
-        if replica is None:
-            # Dropped since: the next look at the catalog finds it so.
-            self._installed.pop(item.id)
-            return
-        self._placed[item.id] = replica.id
-        try:
-            self._controller_of(replica).create_dataflow(
-                item.id,
-                expressions.plan,
-                output_shard=item.shard if isinstance(item, MaterializedView) else None,
-                as_of=item.as_of,
-                name=f"{item.schema}.{item.name}",
-                rendered=self._rendered.get(item.id),
-            )
-        except Exception as failure:
-            self._failed(item, failure)
-        else:
-            self._failures.pop(item.id, None)
-
-    def _controller_of(self, replica: Replica) -> ComputeController:
-        found = self._controllers.get(replica.id)
-        if found is None:
-            assert self._spark is not None
-            env = self._env
-            found = ComputeController(
-                env.persist,
-                self._spark,
-                env.collections,
-                CatalogArrangements(env.catalog),
-                HydrationSink(env.manager, env.clock.monotonic),
-                replica_id=replica.id,
-                settings=ComputeSettings(
-                    workers=replica.workers,
-                    build=env.build,
-                    step_engine=self._step_engine,
-                ),
-                clock=env.clock,
-            )
-            self._controllers[replica.id] = found
-            self._sizes[replica.id] = replica.workers
-        return found
+    def _connect(self, first: CreateInstance, respond: Respond) -> ReplicaLink:
+        assert self._spark is not None
+        env = self._env
+        return Replica(
+            first,
+            respond,
+            persist=env.persist,
+            spark=self._spark,
+            storage=env.collections,
+            registry=CatalogArrangements(env.catalog),
+            renderings=self.renderings,
+            clock=env.clock,
+        )
 
     def _step_engine(self) -> str:
         return system_value(self._env.catalog.state.settings, STEP_ENGINE)
@@ -420,37 +322,26 @@ class Dataflows:
         ):
             require_java()
 
-    def catch_up(self, rendered: Mapping[GlobalId, RenderedDataflow] | None = None) -> None:
-        """Bring this process in line with a DDL statement that it has just made.
-
-        Args:
-            rendered: what the statement has rendered already, by object.
-        """
+    def catch_up(self) -> None:
+        """Bring this process in line with a DDL statement that it has just made; replicas have taken what follows from it."""
         if not self._may_lead:
             return
-        with self._lock:
-            self._rendered = rendered or {}
-            try:
-                self.tick()
-            finally:
-                self._rendered = {}
+        self.tick()
+        self._controller.settle(SETTLE_SECONDS)
 
     def deployed(self, gid: GlobalId) -> GlobalExpressions | None:
         """The plan that runs here for an object, whatever indexes came or went since."""
-        return self._installed.get(gid)
+        return self._deployed.get(gid)
 
     def failure(self, gid: GlobalId) -> str | None:
         """Why an object's dataflow could not be installed, or failed when it ran last, if it did."""
         if self._thread is not None and self._thread.failed:
             return f"the thread that maintains dataflows has ended: {self._thread.status.error}"
-        controller = self._controllers.get(self._placed.get(gid, ""))
-        if gid in self._failures or controller is None:
-            return self._failures.get(gid)
-        return next((one.error for one in controller.status() if one.object_id == gid), None)
+        return self._controller.failure(gid)
 
     def refreshes(self) -> Iterable[RefreshStats]:
         """The latest refreshes."""
-        return [one for each in tuple(self._controllers.values()) for one in each.refreshes()]
+        return self._controller.refreshes()
 
     def arrangements(self) -> Iterable[tuple[str, int, str, str, int, int]]:
         """Object, node, replica, shard, updates and bytes of each arrangement of the dataflows that run, whoever maintains them."""
@@ -460,7 +351,7 @@ class Dataflows:
         ]
         for item in state.maintained:
             gid = item.id
-            expressions = self._installed.get(gid) or self._planner.deployed(item)
+            expressions = self._deployed.get(gid) or self._planner.deployed(item)
             kept = {s.fingerprint: s.lir_id for s in render(expressions.plan).arrangements}
             for (replica, fingerprint, *_), shard in registered:
                 lir_id = kept.get(fingerprint)

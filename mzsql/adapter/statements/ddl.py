@@ -42,7 +42,6 @@ from mzsql.catalog.objects import (
     View,
 )
 from mzsql.catalog.state import CatalogState, ItemT, applied, removed
-from mzsql.compute import rendered_over
 from mzsql.expr.functions import Engine
 from mzsql.expr.relation import Relation
 from mzsql.expr.typing import relation_type
@@ -236,7 +235,7 @@ class Definitions:
     def _deploy(self, item: Maintained, relation: Relation | None, replaced: list[Item]) -> None:
         made = self._planner.deploy(item, relation, fresh=True)
         # What cannot be maintained is refused now, not in the background.
-        rendered = rendered_over(self._env.collections, made.plan)
+        rendered = self._dataflows.renderings.checked(made.plan)
         rendered.template(Engine.SPARK)
         as_of = self._as_of(made)
         item = msgspec.structs.replace(item, as_of=as_of)
@@ -245,7 +244,7 @@ class Definitions:
         try:
             self._create(item, replaced)
             self._planner.remember(item, made)
-            self._dataflows.catch_up(rendered={item.id: rendered})
+            self._dataflows.catch_up()
         finally:
             for hold in holds:
                 hold.release()

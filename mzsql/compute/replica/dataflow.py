@@ -9,6 +9,7 @@ be read there is not used.
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -27,9 +28,12 @@ from mzsql.repr.frontier import Frontier, Timestamp, join, meet
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import arrow_schema
 
+#: So many plans that were checked are remembered as rendered, until they run.
+_KEPT = 4
+
 
 class DataflowSpec(msgspec.Struct, frozen=True):
-    """What was asked for: the arguments of `ComputeController.create_dataflow`."""
+    """What was asked for, as `compute.protocol.CreateDataflow` said."""
 
     gid: GlobalId
     name: str
@@ -46,6 +50,33 @@ def rendered_over(storage: StorageReader, desc: DataflowDescription) -> Rendered
     """
     indexes = {one.id for one in desc.index_imports}
     return render(desc, errors_in=lambda gid: gid in indexes or storage.has_errors(gid))
+
+
+class Renderings:
+    """Dataflows rendered over their inputs as they are stored; one that was rendered lately, to see whether it can be maintained, is not
+    rendered again. Thread-safe.
+    """
+
+    def __init__(self, storage: StorageReader) -> None:
+        self._storage = storage
+        self._lately: deque[RenderedDataflow] = deque(maxlen=_KEPT)
+
+    def of(self, desc: DataflowDescription) -> RenderedDataflow:
+        """What a plan is as statements.
+
+        Raises:
+            Unsupported: the plan cannot be maintained.
+        """
+        for one in tuple(self._lately):
+            if one.desc is desc or one.desc == desc:
+                return one
+        return rendered_over(self._storage, desc)
+
+    def checked(self, desc: DataflowDescription) -> RenderedDataflow:
+        """As `of`, remembered for the replica that is to run it next."""
+        made = self.of(desc)
+        self._lately.append(made)
+        return made
 
 
 def arrangement_desc(spec: ArrangementSpec) -> ArrangementDesc:
@@ -153,10 +184,10 @@ class Dataflow:
         """How far all inputs are complete."""
         return meet(*(one.upper() for one in self.inputs))
 
-    def hold(self, waiting: Timestamp | None) -> None:
+    def hold(self, allowed: Timestamp) -> None:
         """Let go of what no step will read any more, here or after a crash: the times before the one below `durable_lower`.
 
-        An index stays readable at `waiting` too, the earliest as_of of dataflows that have not opened it yet.
+        An index stays readable from `allowed` on, too: what reads it need no earlier time.
         """
         lower = self.durable_lower()
         if lower is None or lower == 0:
@@ -166,7 +197,7 @@ class Dataflow:
         for arrangement in self.arrangements.values():
             arrangement.hold(lower - 1)
         if isinstance(self.output, Arrangement):
-            self.output.hold(lower - 1 if waiting is None else min(lower - 1, waiting))
+            self.output.hold(min(lower - 1, allowed))
 
 
 def choose_as_of(

@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 from mzsql.compute.engines.driver import Driver
 from mzsql.compute.engines.spark_session import hydration_session, step_session
 from mzsql.compute.engines.spark_start import SparkStart
-from mzsql.compute.protocols import ComputeSettings, DataflowStatus, RefreshStats, StorageReader
+from mzsql.compute.protocol import RefreshStats, Status
+from mzsql.compute.protocols import ComputeSettings, StorageReader
 from mzsql.compute.replica.arrangements import Arrangement, Arrangements
 from mzsql.compute.replica.dataflow import Dataflow, DataflowSpec, fill_plan
 from mzsql.compute.replica.hydration import Hydration, HydrationReport
@@ -27,7 +28,7 @@ from mzsql.compute.replica.target import Overtaken, no_updates
 from mzsql.expr.functions.table import Engine
 from mzsql.persist import Clock, PersistClient
 from mzsql.render.dataflow import RenderedDataflow
-from mzsql.repr.errors import InternalError, NotReadable, SqlError
+from mzsql.repr.errors import InternalError, SqlError
 from mzsql.repr.frontier import MAX_TIMESTAMP, Frontier, Timestamp, less_than
 from mzsql.repr.ids import GlobalId
 
@@ -43,7 +44,7 @@ class State(enum.Enum):
 
 
 @dataclass
-class Replica:
+class Shared:
     """What the dataflows of one replica share."""
 
     replica_id: str
@@ -58,8 +59,6 @@ class Replica:
     frontier: Callable[[GlobalId], Frontier]
     #: a handle of another dataflow's index
     open_index: Callable[[GlobalId], Arrangement]
-    #: the earliest as_of of dataflows that read an index and have not opened it yet
-    waiting_as_of: Callable[[GlobalId], Timestamp | None]
     closing: Callable[[], bool]
     #: runs what later work is better off with, beside other work
     later: Callable[[Callable[[], None]], None]
@@ -72,9 +71,11 @@ class Flow:
     spec: DataflowSpec
     rendered: RenderedDataflow
     report: HydrationReport
-    replica: Replica
+    replica: Shared
     #: storage inputs are held from the moment of installation
     collections: Sequence[CollectionInput]
+    #: an index need not be readable before this, as far as the controller has said
+    allowed: Timestamp
     state: State = State.OPENING
     dataflow: Dataflow | None = None
     busy: bool = False
@@ -85,7 +86,7 @@ class Flow:
     #: whether they were, and the inputs are still held from the time before
     flushed: bool = False
     dropped: bool = False
-    #: dropped, and still at work when nobody waited for that any longer
+    #: dropped, and read by nobody: it gets no work any more, and is closed when what it has is done
     left: bool = False
     frontier: Frontier = 0
     error: str | None = None
@@ -99,9 +100,14 @@ class Flow:
         """The exported object."""
         return self.spec.gid
 
-    def status(self) -> DataflowStatus:
-        """How it stands, for a person."""
-        return DataflowStatus(
+    @property
+    def is_index(self) -> bool:
+        """Whether it exports an index."""
+        return self.spec.output_shard is None
+
+    def status(self) -> Status:
+        """How it stands."""
+        return Status(
             self.gid,
             self.replica.replica_id,
             "failed" if self.failures else self.state.value,
@@ -110,6 +116,7 @@ class Flow:
             self.report.hydrated,
             self.error,
             self.failures,
+            self.rendered.temporal,
         )
 
     def input_upper(self, upper: Callable[[GlobalId], Frontier]) -> Frontier:
@@ -240,7 +247,7 @@ class Flow:
         if force or now - self._held_at >= self.replica.settings.since_seconds:
             assert self.dataflow is not None
             self._held_at = now
-            self.dataflow.hold(self.replica.waiting_as_of(self.gid))
+            self.dataflow.hold(self.allowed)
 
     def flush_due(self) -> bool:
         """Whether updates of its arrangements wait to become durable, and have waited for long enough."""
@@ -308,18 +315,3 @@ class Flow:
             arrangements.release(dataflow.output, retire=retire)
         elif dataflow.output is not None:
             dataflow.output.writer.expire()
-
-
-def unreadable(flow: Flow | None, gid: GlobalId, ts: Timestamp, replica_id: str) -> NotReadable:
-    """The error of a wait that ended at its timeout."""
-    if flow is None:
-        return NotReadable(
-            f'"{gid}" is not maintained by replica {replica_id}, so it cannot be read at {ts} here'
-        )
-    frontier = "[]" if flow.frontier is None else f"[{flow.frontier}]"
-    return NotReadable(
-        f'timed out: "{flow.spec.name}" ({gid}) has frontier {frontier}, and time {ts} is needed',
-        detail=f"It is maintained by replica {replica_id}, which is {flow.status().state}"
-        + (f": {flow.error}" if flow.error else "")
-        + ".",
-    )

@@ -32,14 +32,15 @@ from mzsql.compute.engines.relations import (
 )
 from mzsql.compute.engines.spark_session import HYDRATION_POOL
 from mzsql.compute.engines.statements import run as run_statement
-from mzsql.compute.protocols import (
-    ComputeSettings,
+from mzsql.compute.protocol import (
+    HydrationStatus,
     ObjectHydrationStatus,
     OperatorHydrationStatus,
     RefreshStats,
+    Respond,
     StatusRow,
-    StatusSink,
 )
+from mzsql.compute.protocols import ComputeSettings
 from mzsql.compute.replica.arrangements import Arrangement, ArrangementDesc, Arrangements
 from mzsql.compute.replica.dataflow import Dataflow, arrangement_desc
 from mzsql.compute.replica.target import Target, with_time
@@ -61,7 +62,7 @@ _LOOK_SECONDS = 0.1
 
 
 class HydrationReport:
-    """The hydration statuses of one object on one replica; tells the sink of every change, in order. Thread-safe."""
+    """The hydration statuses of one object on one replica; every change is a response, in order. Thread-safe."""
 
     def __init__(
         self,
@@ -69,11 +70,11 @@ class HydrationReport:
         lir_ids: Sequence[int],
         replica_id: str,
         workers: int,
-        sink: StatusSink,
+        respond: Respond,
     ) -> None:
         self._gid = gid
         self._replica = replica_id
-        self._sink = sink
+        self._respond = respond
         self._lock = threading.Lock()
         self._nodes = {(lir_id, worker): False for lir_id in lir_ids for worker in range(workers)}
         self._workers = workers
@@ -85,7 +86,7 @@ class HydrationReport:
         with self._lock:
             if not self._shown:
                 self._shown = True
-                self._sink.update([(row, 1) for row in self._rows()])
+                self._tell([(row, 1) for row in self._rows()])
 
     def node_done(self, lir_ids: Iterable[int], workers: Iterable[int] | None = None) -> None:
         """Workers (all by default) have done their share of nodes."""
@@ -99,7 +100,7 @@ class HydrationReport:
                         self._nodes[lir_id, worker] = True
                         changes.append((self._row(lir_id, worker), 1))
             if changes and self._shown:
-                self._sink.update(changes)
+                self._tell(changes)
 
     def node_undone(self, lir_ids: Iterable[int]) -> None:
         """What was said of the workers of nodes is not so: what they had written was not kept."""
@@ -112,7 +113,7 @@ class HydrationReport:
                     self._nodes[lir_id, worker] = False
                     changes.append((self._row(lir_id, worker), 1))
             if changes and self._shown:
-                self._sink.update(changes)
+                self._tell(changes)
 
     def object_done(self) -> None:
         """The export's frontier has passed as_of: everything is hydrated."""
@@ -123,24 +124,22 @@ class HydrationReport:
                 self._object = True
                 if self._shown:
                     after = ObjectHydrationStatus(self._gid, self._replica, True)
-                    self._sink.update([(before, -1), (after, 1)])
+                    self._tell([(before, -1), (after, 1)])
 
     def retract(self) -> None:
         """Take every row back (the object was dropped)."""
         with self._lock:
             if self._shown:
                 self._shown = False
-                self._sink.update([(row, -1) for row in self._rows()])
+                self._tell([(row, -1) for row in self._rows()])
 
     @property
     def hydrated(self) -> bool:
         """Whether the object is."""
         return self._object
 
-    def statuses(self) -> tuple[OperatorHydrationStatus, ...]:
-        """The operators' statuses now."""
-        with self._lock:
-            return tuple(self._row(lir_id, worker) for lir_id, worker in self._nodes)
+    def _tell(self, updates: Sequence[tuple[StatusRow, int]]) -> None:
+        self._respond(HydrationStatus(tuple(updates)))
 
     def _row(self, lir_id: int, worker: int) -> OperatorHydrationStatus:
         done = self._nodes[lir_id, worker]

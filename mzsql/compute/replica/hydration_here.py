@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mzsql.compute.engines.jobs import JobCount, cancelled_when
-from mzsql.compute.protocols import RefreshStats
+from mzsql.compute.protocol import RefreshStats
 from mzsql.compute.replica.arrangements import Arrangement
 from mzsql.compute.replica.hydration import Hydration
 from mzsql.compute.replica.inputs import Input

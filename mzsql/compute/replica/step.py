@@ -33,7 +33,8 @@ from mzsql.compute.engines.relations import (
 )
 from mzsql.compute.engines.spark_session import STEP_POOL
 from mzsql.compute.engines.statements import register
-from mzsql.compute.protocols import ComputeSettings, RefreshStats
+from mzsql.compute.protocol import RefreshStats
+from mzsql.compute.protocols import ComputeSettings
 from mzsql.compute.replica.dataflow import Dataflow
 from mzsql.compute.replica.inputs import Input
 from mzsql.compute.replica.lookups import Found, LookupRun

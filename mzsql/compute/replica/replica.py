@@ -1,9 +1,10 @@
-"""The compute controller: one replica's dataflows, brought forward as their inputs advance.
+"""A replica: dataflows brought forward as their inputs advance, as commands say, and told of by responses.
 
-Promise: storage tells when an upper may have moved; a scheduling thread then finds the dataflows whose inputs are ahead of them and
+Promise: it knows nothing above it. Commands (`compute.protocol`) are taken in order on a thread of their own; all that is told is a
+response. Storage tells when an upper may have moved; a scheduling thread then finds the dataflows whose inputs are ahead of them and
 gives each to a lane: steps run beside each other and before hydrations, which run a few at a time, first come first served; what takes
 long lets others pass (`compute.replica.lane`). A dataflow works on one thread at a time. As its own progress moves the inputs of those
-that read it, a chain of views advances in dependency order and a view never sees half of a time. One that fails is shown as failed and
+that read it, a chain of views advances in dependency order and a view never sees half of a time. One that fails is told as failed and
 tried again with growing pauses; the others do not notice. Every wait ends at a timeout or at `close`, which joins all threads.
 """
 
@@ -11,64 +12,111 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
+import msgspec
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from mzsql.compute.engines.driver import Driver
 from mzsql.compute.engines.spark_start import SparkStart
-from mzsql.compute.protocols import (
-    ArrangementRegistry,
-    ComputeSettings,
-    DataflowStatus,
-    OperatorHydrationStatus,
-    RefreshStats,
-    StatusSink,
-    StorageReader,
+from mzsql.compute.protocol import (
+    AllowCompaction,
+    CancelPeek,
+    Command,
+    CreateDataflow,
+    CreateInstance,
+    DropDataflow,
+    Frontiers,
+    InitializationComplete,
+    Peek,
+    PeekResponse,
+    Ping,
+    Pong,
+    Refreshed,
+    Respond,
+    Status,
+    UpdateConfiguration,
 )
+from mzsql.compute.protocols import ArrangementRegistry, ComputeSettings, StorageReader
 from mzsql.compute.replica.arrangements import Arrangement, Arrangements
-from mzsql.compute.replica.dataflow import DataflowSpec, arrangement_desc, index_desc, rendered_over
-from mzsql.compute.replica.flows import Flow, Replica, State, unreadable
+from mzsql.compute.replica.commands import Commands
+from mzsql.compute.replica.dataflow import DataflowSpec, Renderings, arrangement_desc, index_desc
+from mzsql.compute.replica.flows import Flow, Shared, State
 from mzsql.compute.replica.hydration import HydrationReport
 from mzsql.compute.replica.inputs import CollectionInput
 from mzsql.compute.replica.lane import Lane
-from mzsql.lir.plan import DataflowDescription, IndexExport
+from mzsql.compute.replica.peeks import PendingPeeks
+from mzsql.lir.plan import IndexExport
 from mzsql.persist import Clock, PersistClient, SystemClock
 from mzsql.render.dataflow import RenderedDataflow
 from mzsql.render.rendered import InputSpec
-from mzsql.repr.errors import DuplicateObject, InternalError, ObjectInUse, SqlError, UndefinedObject
+from mzsql.repr.errors import (
+    DuplicateObject,
+    InternalError,
+    ObjectInUse,
+    ResultTooLarge,
+    SqlError,
+    UndefinedObject,
+)
 from mzsql.repr.frontier import Frontier, Timestamp, less_than
-from mzsql.repr.ids import GlobalId, sort_key
-from mzsql.threads import Supervised
+from mzsql.repr.ids import GlobalId
+from mzsql.threads import Supervised, ThreadStatus
 
 _LOG = logging.getLogger(__name__)
 
+#: Arrangements that were given up, and that somebody still reads, are looked after so often, in seconds.
+RETIRE_SECONDS = 60.0
 
-class ComputeController:
-    """Runs the dataflows of one replica on its own threads. Methods may be called from any thread."""
+
+class _Settings(ComputeSettings, frozen=True, kw_only=True):
+    """A replica's settings, as its controller has said last."""
+
+    now: Callable[[], str]
+
+    @property
+    def engine(self) -> str:
+        """What runs a step begun now."""
+        return self.now()
+
+
+class Replica:
+    """One replica on threads of this process: the way to it (`compute.protocol.ReplicaLink`) is itself. Thread-safe."""
 
     def __init__(
         self,
+        first: CreateInstance,
+        respond: Respond,
+        *,
         persist: PersistClient,
         spark: SparkSession | Callable[[], SparkSession],
         storage: StorageReader,
         registry: ArrangementRegistry,
-        status_sink: StatusSink,
-        *,
-        replica_id: str = "r1",
-        settings: ComputeSettings | None = None,
+        renderings: Renderings | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Start the threads and retract what an earlier life of the replica reported.
+        """Start the threads.
 
-        `spark` may be a function that makes the session when it is first needed.
+        Args:
+            first: who it is.
+            respond: takes its responses.
+            persist: where its arrangements and exports are.
+            spark: the session, or a function that makes it when it is first needed.
+            storage: its inputs.
+            registry: which shard holds which arrangement.
+            renderings: what was rendered already of the plans that it is to run.
+            clock: the system's by default.
         """
-        self._settings = settings if settings is not None else ComputeSettings()
-        self._sink = status_sink
+        replica_id = first.replica_id
+        self._engine = first.settings.step_engine
+        self._settings = _Settings(
+            **{name: getattr(first.settings, name) for name in ComputeSettings.__struct_fields__},
+            now=lambda: self._engine,
+        )
+        self._respond = respond
         self._storage = storage
+        self._renderings = renderings if renderings is not None else Renderings(storage)
         self._driver = Driver()
         self._arrangements = Arrangements(
             persist, registry, replica_id, self._driver, self._settings
@@ -76,10 +124,13 @@ class ComputeController:
         self._spark = SparkStart(spark)
         self._changed = threading.Condition()
         self._flows: dict[GlobalId, Flow] = {}
-        self._refreshes: deque[RefreshStats] = deque(maxlen=self._settings.refreshes_kept)
+        self._peeks = PendingPeeks(respond)
+        self._retire_due = False
+        # When what was given up and others still read is to be looked after again.
+        self._retire_at = 0.0
         self._woken = True
         self._closing = False
-        self._replica = Replica(
+        self._shared = Shared(
             replica_id=replica_id,
             persist=persist,
             spark=self._spark,
@@ -90,11 +141,9 @@ class ComputeController:
             clock=clock if clock is not None else SystemClock(),
             frontier=self._known_frontier,
             open_index=self._open_index,
-            waiting_as_of=self._waiting_as_of,
             closing=lambda: self._closing,
             later=self._later,
         )
-        status_sink.delete_replica(replica_id)
         # A dataflow is in one of these lanes once at most.
         start = partial(persist.supervisor.start, object_id=replica_id)
         self._steps, self._hydrations, self._flushes = (
@@ -103,7 +152,7 @@ class ComputeController:
                 at_once=at_once,
                 patience=patience,
                 most=self._settings.most_threads,
-                clock=self._replica.clock,
+                clock=self._shared.clock,
             )
             for name, at_once, patience in (
                 ("step", self._settings.step_threads, self._settings.step_patience),
@@ -119,52 +168,109 @@ class ComputeController:
             "scheduler",
             self._schedule,
             thread_name=f"mzsql-{replica_id}",
-            changed=lambda _: self._wake(),
+            changed=self._scheduler_changed,
         )
+        self._commands = Commands(replica_id, self._take, start, self._settings.timeout)
         self._unwatch = storage.watch(self._wake)
+
+    # --- commands ---
+
+    def send(self, command: Command) -> None:
+        """Take a command after those that were sent before.
+
+        Raises:
+            ObjectInUse: too many wait for as long as the timeout.
+            ThreadFailed: a thread that it needs has ended by a failure.
+        """
+        self._scheduler.check(f"the scheduler of replica {self._shared.replica_id}")
+        self._commands.send(command)
+
+    def _take(self, command: Command) -> None:
+        """Carry a command out; what fails of it is told, and keeps no other one waiting."""
+        try:
+            self._carry_out(command)
+        except BaseException as error:
+            _LOG.info("a command failed: %s", error, exc_info=error)
+            match command:
+                case CreateDataflow():
+                    self._respond(self._refused(command, error))
+                case Peek():
+                    self._respond(PeekResponse(command.uuid, error=str(error)))
+                case _:
+                    # What it leaves behind is given up with the arrangements that nobody uses.
+                    _LOG.warning("%s: %s", type(command).__name__, error)
+            if not isinstance(error, Exception):
+                raise
+
+    def _carry_out(self, command: Command) -> None:
+        match command:
+            case CreateDataflow():
+                self._create(command)
+            case DropDataflow(id=gid):
+                self._drop(gid)
+            case AllowCompaction(id=gid, frontier=frontier):
+                with self._changed:
+                    flow = self._flows.get(gid)
+                    if flow is not None:
+                        flow.allowed = max(flow.allowed, frontier)
+            case UpdateConfiguration(step_engine=engine):
+                if engine is not None:
+                    self._engine = engine
+            case InitializationComplete():
+                self._retire_unused()
+            case Peek():
+                with self._changed:
+                    flow = self._flow(command.id)
+                if not flow.is_index:
+                    raise UndefinedObject(f"{command.id} is no index")
+                self._peeks.add(command)
+                self._wake()
+            case CancelPeek(uuid=uuid):
+                self._peeks.cancel(uuid)
+            case Ping(nonce=nonce):
+                self._respond(Pong(nonce))
+            case CreateInstance():
+                raise InternalError(f"replica {self._shared.replica_id} was begun already")
+
+    def _refused(self, command: CreateDataflow, error: BaseException) -> Status:
+        text = str(error)
+        if not isinstance(error, SqlError):
+            text = f"internal error: {type(error).__name__}: {error}"
+        return Status(
+            command.id, self._shared.replica_id, "refused", 0, command.as_of, False, text, 1
+        )
 
     # --- dataflows ---
 
-    def create_dataflow(
-        self,
-        gid: GlobalId,
-        desc: DataflowDescription,
-        *,
-        output_shard: str | None,
-        as_of: Timestamp,
-        name: str,
-        rendered: RenderedDataflow | None = None,
-    ) -> None:
-        """Install a dataflow that maintains a materialized view (its shard has columns c0 …, mz_error) or, with `output_shard` None,
-        an index. A new one hydrates at `as_of`, which must be readable in all inputs; one whose shards are there goes on. What
-        `rendered_over` has rendered of it is not rendered again, unless it is another plan.
+    def _create(self, command: CreateDataflow) -> None:
+        """Install a dataflow.
 
         Raises:
             DuplicateObject: it is installed already.
             UndefinedObject: it imports an index that is not installed here.
             Unsupported: the plan cannot be maintained.
         """
-        self._scheduler.check(f"the scheduler of replica {self._replica.replica_id}")
-        if (output_shard is None) != isinstance(desc.export, IndexExport):
+        gid, desc = command.id, command.dataflow
+        if (command.output_shard is None) != isinstance(desc.export, IndexExport):
             raise InternalError(f"{gid}: an index has no output shard, a materialized view has one")
-        if rendered is None or rendered.desc != desc:
-            rendered = rendered_over(self._storage, desc)
-        spec = DataflowSpec(gid, name, desc, output_shard, as_of)
+        rendered = self._renderings.of(desc)
+        spec = DataflowSpec(gid, command.name, desc, command.output_shard, command.as_of)
         report = HydrationReport(
-            gid, rendered.lir_ids, self._replica.replica_id, self._settings.workers, self._sink
+            gid, rendered.lir_ids, self._shared.replica_id, self._settings.workers, self._respond
         )
         with self._changed:
             if gid in self._flows:
-                raise DuplicateObject(f'dataflow "{name}" ({gid}) is already installed')
+                raise DuplicateObject(f'dataflow "{spec.name}" ({gid}) is already installed')
             for one in rendered.inputs:
                 if one.index and one.id not in self._flows:
                     raise UndefinedObject(f"index {one.id}, which {gid} reads, is not installed")
-        collections = self._hold_inputs(rendered, as_of)
-        flow = Flow(spec, rendered, report, self._replica, collections)
+        collections = self._hold_inputs(rendered, spec.as_of)
+        flow = Flow(spec, rendered, report, self._shared, collections, allowed=spec.as_of)
         if not self._all_there(spec, rendered):
             report.show()
         with self._changed:
             self._flows[gid] = flow
+            self._respond(flow.status())
         self._wake()
 
     def _hold_inputs(self, rendered: RenderedDataflow, as_of: Timestamp) -> list[CollectionInput]:
@@ -188,7 +294,7 @@ class ComputeController:
             return False
         if spec.output_shard is None:
             return True
-        persist = self._replica.persist
+        persist = self._shared.persist
         if not persist.exists(spec.output_shard, timeout=self._settings.timeout):
             return False
         writer = persist.open_writer(spec.output_shard, timeout=self._settings.timeout)
@@ -197,22 +303,18 @@ class ComputeController:
         finally:
             writer.expire()
 
-    def drop(self, gid: GlobalId) -> None:
-        """Stop the dataflow, retract its statuses and give up the arrangements nobody else uses. Idempotent.
-
-        An index that others still read is maintained, unseen, until the last of them is dropped.
-        """
+    def _drop(self, gid: GlobalId) -> None:
         with self._changed:
             flow = self._flows.get(gid)
             if flow is None or flow.dropped:
                 return
             flow.dropped = True
         flow.report.retract()
-        self._collect_dropped()
+        self._close_dropped()
         self._wake()
 
-    def _collect_dropped(self, *, wait: bool = True) -> None:
-        """Close dropped dataflows that nobody reads any more; waits for their work to end, or takes those that nobody waits for."""
+    def _close_dropped(self) -> None:
+        """Close dropped dataflows that nobody reads any more; those that are at work are closed when that has ended."""
         while True:
             with self._changed:
                 read = {
@@ -221,112 +323,73 @@ class ComputeController:
                     for one in flow.rendered.inputs
                     if one.index
                 }
-                gone = next(
-                    (
-                        f
-                        for f in self._flows.values()
-                        if f.dropped and f.gid not in read and (wait or (f.left and _is_idle(f)))
-                    ),
-                    None,
-                )
+                unread = [f for f in self._flows.values() if f.dropped and f.gid not in read]
+                for flow in unread:
+                    flow.left = True
+                gone = next((f for f in unread if _is_idle(f)), None)
                 if gone is None:
                     return
-                if not self._changed.wait_for(partial(_is_idle, gone), self._settings.timeout):
-                    gone.left = True
-                    raise ObjectInUse(
-                        f'dataflow "{gone.spec.name}" ({gone.gid}) is still at work and will be dropped when it has ended'
-                    )
-                if self._flows.pop(gone.gid, None) is None:
-                    continue
-            gone.close(retire=True)
+                del self._flows[gone.gid]
+            try:
+                gone.close(retire=True)
+            except (SqlError, OSError) as error:
+                # What it leaves behind is given up with the arrangements that nobody uses.
+                _LOG.warning("closing a dropped dataflow: %s", error)
+            self._respond(msgspec.structs.replace(gone.status(), state="dropped"))
 
-    def retire_unused(self) -> int:
-        """Give up arrangements in the registry that no installed dataflow uses (after startup); how many.
-
-        Call it when every dataflow is installed and none is `waiting` any more.
-        """
+    def _retire_unused(self) -> None:
+        """Give up the arrangements in the registry that no installed dataflow uses; not before all have opened what they may reuse."""
         with self._changed:
-            opening = [f.gid for f in self._flows.values() if f.state is State.OPENING]
+            opening = any(f.state is State.OPENING for f in self._flows.values())
         if opening:
-            raise ObjectInUse(
-                f"dataflows {', '.join(opening)} have not opened their arrangements yet"
-            )
-        return self._arrangements.retire_unused()
+            self._retire_due = True
+            return
+        try:
+            self._arrangements.retire_unused()
+        except SqlError as error:
+            _LOG.warning("giving up what no dataflow uses: %s", error)
+            self._retire_due = True
 
-    @property
-    def left(self) -> bool:
-        """Whether somebody still reads an arrangement that was given up, so that `retire_unused` is to be called again."""
-        return self._arrangements.left
-
-    def frontier(self, gid: GlobalId) -> Frontier:
-        """The upper of the export as known here."""
+    def _known_frontier(self, gid: GlobalId) -> Frontier:
         with self._changed:
             return self._flow(gid).frontier
-
-    def wait_until(self, gid: GlobalId, ts: Timestamp, timeout: float) -> None:
-        """Wait until `ts` is complete in the export. Raises NotReadable naming frontier, time and replicas."""
-        with self._changed:
-            if gid not in self._flows:
-                raise unreadable(None, gid, ts, self._replica.replica_id)
-            self._changed.wait_for(
-                lambda: (
-                    self._closing
-                    or self._scheduler.failed
-                    or gid not in self._flows
-                    or less_than(ts, self._flows[gid].frontier)
-                ),
-                timeout,
-            )
-            flow = self._flows.get(gid)
-            if flow is None or not less_than(ts, flow.frontier):
-                self._scheduler.check(f"the scheduler of replica {self._replica.replica_id}")
-                raise unreadable(flow, gid, ts, self._replica.replica_id)
-
-    def status(self) -> tuple[DataflowStatus, ...]:
-        """Every installed dataflow, by id."""
-        with self._changed:
-            return tuple(f.status() for f in self._shown())
-
-    def hydration(self) -> tuple[OperatorHydrationStatus, ...]:
-        """The operator statuses that are in the sink now."""
-        with self._changed:
-            flows = self._shown()
-        return tuple(status for flow in flows for status in flow.report.statuses())
-
-    def refreshes(self) -> tuple[RefreshStats, ...]:
-        """The latest refreshes, oldest first."""
-        with self._changed:
-            return tuple(self._refreshes)
-
-    @property
-    def temporal(self) -> bool:
-        """Whether some dataflow's rows come and go as time passes, without any update."""
-        with self._changed:
-            return any(flow.rendered.temporal for flow in self._flows.values())
-
-    def _shown(self) -> list[Flow]:
-        flows = (flow for flow in self._flows.values() if not flow.dropped)
-        return sorted(flows, key=lambda flow: sort_key(flow.gid))
 
     def _flow(self, gid: GlobalId) -> Flow:
         flow = self._flows.get(gid)
         if flow is None:
-            raise UndefinedObject(f"no dataflow {gid} is installed on {self._replica.replica_id}")
+            raise UndefinedObject(f"no dataflow {gid} is installed on {self._shared.replica_id}")
         return flow
 
-    # --- reads ---
+    # --- peeks ---
 
-    def index_snapshot(
-        self, gid: GlobalId, as_of: Timestamp, *, columns: Sequence[str] | None = None
-    ) -> pa.Table:
-        """The contents of an index that is installed here: its arrangement's columns (key, value, mz_error), mz_time and mz_diff."""
-        self.wait_until(gid, as_of, self._settings.timeout)
-        arrangement = self._open_index(gid)
+    def _peekable(self, gid: GlobalId) -> Frontier:
+        """How far an index can be read."""
+        with self._changed:
+            flow = self._flows.get(gid)
+            if flow is None:
+                return None
+            return flow.frontier if flow.state is State.RUNNING else 0
+
+    def _peek(self, peek: Peek) -> None:
         try:
-            table = arrangement.read(as_of)
+            response = PeekResponse(peek.uuid, self._index_rows(peek))
+        except Exception as error:  # told to who has asked
+            response = PeekResponse(peek.uuid, error=str(error))
+        self._peeks.answer(response)
+
+    def _index_rows(self, peek: Peek) -> pa.Table:
+        arrangement = self._open_index(peek.id)
+        try:
+            if not arrangement.fits_driver(arrangement.parts(peek.as_of), None):
+                raise ResultTooLarge(
+                    f"index {peek.id} has more rows than a peek may bring into one process"
+                )
+            table = arrangement.read(peek.as_of)
         finally:
             self._arrangements.release(arrangement, retire=False)
-        return table if columns is None else table.select([*columns, "mz_time", "mz_diff"])
+        return (
+            table if peek.columns is None else table.select([*peek.columns, "mz_time", "mz_diff"])
+        )
 
     def _open_index(self, gid: GlobalId) -> Arrangement:
         with self._changed:
@@ -343,22 +406,17 @@ class ComputeController:
             self._woken = True
             self._changed.notify_all()
 
-    def _waiting_as_of(self, gid: GlobalId) -> Timestamp | None:
-        with self._changed:
-            waiting = (
-                flow.spec.as_of
-                for flow in self._flows.values()
-                if flow.dataflow is None and any(one.id == gid for one in flow.rendered.inputs)
-            )
-            return min(waiting, default=None)
-
-    def _known_frontier(self, gid: GlobalId) -> Frontier:
-        with self._changed:
-            return self._flow(gid).frontier
+    def _scheduler_changed(self, thread: ThreadStatus) -> None:
+        if thread.status == "failed":
+            with self._changed:
+                for flow in self._flows.values():
+                    flow.error, flow.failures = f"the scheduler has ended: {thread.error}", 1
+                    self._respond(flow.status())
+        self._wake()
 
     def _schedule(self, thread: Supervised) -> None:
         self._wake()  # begun anew, it does not know what it was told of
-        cooled = self._replica.clock.monotonic()
+        cooled = self._shared.clock.monotonic()
         while True:
             with self._changed:
                 if self._closing:
@@ -367,7 +425,7 @@ class ComputeController:
                 # In the order in which they were installed.
                 idle = [flow for flow in self._flows.values() if not flow.busy]
             uppers: dict[GlobalId, Frontier] = {}
-            now = self._replica.clock.monotonic()
+            now = self._shared.clock.monotonic()
             pause = self._settings.idle_seconds
             quiet = max(self._settings.quiet_seconds, len(idle) / self._settings.quiet_writes)
             for flow in idle:
@@ -382,6 +440,11 @@ class ComputeController:
                     pause = min(pause, flow.retry_at - now)
                     continue
                 self._consider(flow, uppers, told=woken)
+            for peek in self._peeks.ready(self._peekable):
+                self._steps.put(partial(self._peek, peek))
+            if self._retire_due or (self._arrangements.left and now >= self._retire_at):
+                self._retire_due, self._retire_at = False, now + RETIRE_SECONDS
+                self._commands.after(self._retire_unused)
             for lane in (self._steps, self._hydrations, self._flushes):
                 again = lane.look()
                 if again is not None:
@@ -446,10 +509,9 @@ class ComputeController:
 
         def run() -> None:
             try:
-                if not self._closing:
+                if not self._closing and not flow.left:
                     work(flow)
-                    with self._changed:
-                        flow.error, flow.failures, flow.retry_at = None, 0, 0.0
+                    self._well(flow)
             except (
                 BaseException
             ) as error:  # recorded, shown and tried again: the thread is not this dataflow's to end
@@ -460,7 +522,7 @@ class ComputeController:
                     left = flow.left
                 self._wake()
                 if left:
-                    self._close_left()
+                    self._close_dropped()
 
         lane.put(run)
 
@@ -490,24 +552,23 @@ class ComputeController:
             except (SqlError, OSError) as error:
                 # Its updates go on waiting, and a later look tries again.
                 _LOG.warning("flushing %s: %s", flow.gid, error)
-                flow.flush_at = self._replica.clock.monotonic() + self._settings.flush_seconds
+                flow.flush_at = self._shared.clock.monotonic() + self._settings.flush_seconds
             finally:
                 with self._changed:
                     flow.flushing = False
                     left = flow.left
                 self._wake()
                 if left:
-                    self._close_left()
+                    self._close_dropped()
 
         self._flushes.put(run)
 
-    def _close_left(self) -> None:
-        """Close what was dropped while it was at work, where that took longer than the drop waited."""
-        try:
-            self._collect_dropped(wait=False)
-        except SqlError as error:
-            # What it leaves behind is given up with the arrangements that nobody uses.
-            _LOG.warning("closing a dropped dataflow: %s", error)
+    def _well(self, flow: Flow) -> None:
+        with self._changed:
+            failed = flow.failures > 0
+            flow.error, flow.failures, flow.retry_at = None, 0, 0.0
+            if failed:
+                self._respond(flow.status())
 
     def _failed(self, flow: Flow, error: BaseException) -> None:
         _LOG.info("dataflow %s failed", flow.gid, exc_info=error)
@@ -516,41 +577,47 @@ class ComputeController:
             flow.error = f"{type(error).__name__}: {error}"
             pause = self._settings.retry_seconds * 2 ** min(flow.failures - 1, 30)
             pause = min(pause, self._settings.retry_max_seconds)
-            flow.retry_at = self._replica.clock.monotonic() + pause
+            flow.retry_at = self._shared.clock.monotonic() + pause
+            self._respond(flow.status())
 
     def _open(self, flow: Flow) -> None:
         ready = flow.open()
         if not ready:
             flow.report.show()
-        with self._changed:
-            flow.state = State.RUNNING if ready else State.HYDRATING
+        self._moved(flow, State.RUNNING if ready else State.HYDRATING)
 
     def _hydrate(self, flow: Flow) -> None:
         stats = flow.hydrate()
         if stats is not None:
-            with self._changed:
-                self._refreshes.append(stats)
-                flow.state = State.RUNNING
+            self._respond(Refreshed(stats))
+            self._moved(flow, State.RUNNING)
+
+    def _moved(self, flow: Flow, state: State) -> None:
+        with self._changed:
+            flow.state = state
+            self._respond(flow.status())
 
     def _advance(self, flow: Flow, inputs: Frontier) -> None:
         stats = flow.advance(inputs)
         if stats is not None:
-            with self._changed:
-                self._refreshes.append(stats)
+            self._respond(Refreshed(stats))
+        self._respond(Frontiers(flow.gid, flow.frontier))
 
     def close(self) -> None:
-        """Stop and join all threads; shards, statuses and holds on inputs stay. Idempotent."""
+        """Stop and join all threads; shards and holds on inputs stay. Idempotent."""
         with self._changed:
             if self._closing:
                 return
             self._closing = True
             self._changed.notify_all()
         self._unwatch()
+        self._commands.close()
         lanes = (self._steps, self._hydrations, self._flushes)
         for lane in lanes:
             lane.close()
         self._scheduler.stop()
         self._scheduler.join(self._settings.timeout)
+        self._commands.join(self._settings.timeout)
         for lane in lanes:
             lane.join(self._settings.timeout)
         for flow in self._flows.values():

@@ -1,0 +1,1 @@
+"""What decides which dataflows run where: placement on replicas, reconciliation with the catalog, holds."""

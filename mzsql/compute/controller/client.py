@@ -1,0 +1,365 @@
+"""One replica, as its controller knows it: by the responses that it gives to commands.
+
+Promise: nothing is known of the replica but what it told, and nothing is asked of it but by commands. Inputs of a dataflow are held at its
+`as_of` until the replica says how the dataflow stands, by when it holds them itself; an index is kept readable for the dataflows that are
+to read it and have not opened it yet. No call waits for the replica except `settle`, `wait_until` and `peek`, each for a stated time.
+Responses are recorded where they come; nothing is queued here, and nobody is woken but who waits.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+import pyarrow as pa
+
+from mzsql.compute.protocol import (
+    AllowCompaction,
+    CancelPeek,
+    Connect,
+    CreateDataflow,
+    CreateInstance,
+    DropDataflow,
+    Frontiers,
+    HydrationStatus,
+    InitializationComplete,
+    Peek,
+    PeekResponse,
+    Ping,
+    Pong,
+    Refreshed,
+    RefreshStats,
+    Response,
+    Status,
+    StatusRow,
+    UpdateConfiguration,
+)
+from mzsql.compute.protocols import ComputeSettings, ReadHold
+from mzsql.repr.errors import DuplicateObject, NotReadable, UndefinedObject
+from mzsql.repr.frontier import Frontier, Timestamp, less_than
+from mzsql.repr.ids import GlobalId, sort_key
+
+
+class StatusSink(Protocol):
+    """Where hydration statuses go: storage-managed collections behind a FIFO queue. Calls return at once."""
+
+    def update(self, rows: Sequence[tuple[StatusRow, int]]) -> None:
+        """Append the rows with their diffs (+1 or -1), all at one time."""
+
+    def delete_replica(self, replica_id: str) -> None:
+        """Retract every row of the replica that was appended before this call, by this process or another."""
+
+
+class Holder(Protocol):
+    """What holds inputs readable; a `compute.protocols.StorageReader` does."""
+
+    def hold(self, gid: GlobalId, since: Timestamp) -> ReadHold:
+        """Hold the collection's since at `since` or the present since, whichever is later."""
+
+
+@dataclass
+class _Dataflow:
+    """A dataflow that the replica was told of."""
+
+    command: CreateDataflow
+    holds: list[ReadHold]
+    status: Status | None = None
+    frontier: Frontier = 0
+    dropped: bool = False
+    #: to where its index was allowed to be compacted
+    allowed: Timestamp = field(default=-1)
+
+    @property
+    def opened(self) -> bool:
+        """Whether it holds what it reads by itself, indexes too."""
+        return self.status is not None and (
+            self.status.state in ("hydrating", "running", "refused") or self.status.hydrated
+        )
+
+    def shown(self, replica_id: str) -> Status:
+        """How it stands as far as it is known."""
+        if self.status is None:
+            command = self.command
+            return Status(command.id, replica_id, "waiting", 0, command.as_of, False)
+        return msgspec.structs.replace(self.status, frontier=self.frontier)
+
+
+class ReplicaClient:
+    """Commands one replica and knows what it told. Thread-safe.
+
+    Args:
+        connect: the way to the replica.
+        replica_id: whose replica this is.
+        settings: what it is to be begun with.
+        storage: holds inputs.
+        sink: where its hydration statuses go; what an earlier life of it has reported is retracted.
+    """
+
+    def __init__(
+        self,
+        connect: Connect,
+        replica_id: str,
+        settings: ComputeSettings,
+        storage: Holder,
+        sink: StatusSink,
+    ) -> None:
+        self.replica_id = replica_id
+        self.settings = settings
+        self._storage = storage
+        self._sink = sink
+        self._changed = threading.Condition()
+        self._dataflows: dict[GlobalId, _Dataflow] = {}
+        self._refreshes: deque[RefreshStats] = deque(maxlen=settings.refreshes_kept)
+        self._peeks: dict[str, PeekResponse | None] = {}
+        self._pinged = self._ponged = 0
+        self._initialized = False
+        self._closed = False
+        sink.delete_replica(replica_id)
+        self._link = connect(CreateInstance(replica_id, settings), self._receive)
+
+    # --- commands -----------------------------------------------------------------------------
+
+    def create_dataflow(self, command: CreateDataflow) -> None:
+        """Have a dataflow maintained.
+
+        Raises:
+            DuplicateObject: it is there already, or is still at work after it was dropped.
+            UndefinedObject: it imports an index that the replica does not have.
+            ObjectInUse: the replica takes no commands.
+            ThreadFailed: the replica has ended.
+        """
+        gid = command.id
+        with self._changed:
+            known = self._dataflows.get(gid)
+            if known is not None and (known.status is None or known.status.state != "refused"):
+                raise DuplicateObject(f'dataflow "{command.name}" ({gid}) is already installed')
+            for index in command.dataflow.index_imports:
+                if index.id not in self._dataflows:
+                    raise UndefinedObject(f"index {index.id}, which {gid} reads, is not installed")
+            made = self._dataflows[gid] = _Dataflow(command, [])
+        try:
+            for source in command.dataflow.source_imports:
+                made.holds.append(self._storage.hold(source.id, command.as_of))
+            self._link.send(command)
+        except BaseException:
+            with self._changed:
+                del self._dataflows[gid]
+            _release(made.holds)
+            raise
+
+    def drop(self, gid: GlobalId) -> None:
+        """Have a dataflow dropped. Idempotent."""
+        with self._changed:
+            known = self._dataflows.get(gid)
+            if known is None or known.dropped:
+                return
+            if known.status is not None and known.status.state == "refused":
+                del self._dataflows[gid]
+                return
+            known.dropped = True
+        try:
+            self._link.send(DropDataflow(gid))
+        except BaseException:
+            with self._changed:
+                known.dropped = False
+            raise
+
+    def configure(self, *, step_engine: str) -> None:
+        """Have steps begun from now on run by another engine, where it is another."""
+        if step_engine != self.settings.step_engine:
+            self._link.send(UpdateConfiguration(step_engine=step_engine))
+            self.settings = msgspec.structs.replace(self.settings, step_engine=step_engine)
+
+    def initialization_complete(self) -> None:
+        """Let the replica give up what it has kept of dataflows that were not sent; once is enough."""
+        if not self._initialized:
+            self._link.send(InitializationComplete())
+            self._initialized = True
+
+    def allow_compaction(self) -> None:
+        """Let indexes go of the times that nobody reads any more: those before the last complete one, unless a dataflow is to open them."""
+        with self._changed:
+            commands = [c for one in self._dataflows.values() if (c := self._compaction(one))]
+        for command in commands:
+            self._link.send(command)
+            with self._changed:
+                if command.id in self._dataflows:
+                    self._dataflows[command.id].allowed = command.frontier
+
+    def _compaction(self, one: _Dataflow) -> AllowCompaction | None:
+        gid, frontier = one.command.id, one.frontier
+        if one.command.output_shard is not None or frontier is None or frontier == 0:
+            return None
+        waiting = (
+            other.command.as_of
+            for other in self._dataflows.values()
+            if not (other.opened or other.dropped)
+            and any(i.id == gid for i in other.command.dataflow.index_imports)
+        )
+        allowed = min([frontier - 1, *waiting])
+        return AllowCompaction(gid, allowed) if allowed > one.allowed else None
+
+    def settle(self, timeout: float) -> bool:
+        """Wait until the replica has taken all commands that were sent, for at most so many seconds; whether it has."""
+        with self._changed:
+            self._pinged += 1
+            nonce = self._pinged
+        self._link.send(Ping(nonce))
+        with self._changed:
+            return self._changed.wait_for(lambda: self._closed or self._ponged >= nonce, timeout)
+
+    def peek(
+        self,
+        gid: GlobalId,
+        as_of: Timestamp,
+        timeout: float,
+        *,
+        columns: Sequence[str] | None = None,
+    ) -> pa.Table:
+        """The contents of an index: its arrangement's columns (key, value, mz_error), mz_time and mz_diff.
+
+        Raises:
+            NotReadable: the index is not complete at the time so soon, or cannot be read there.
+        """
+        name = str(uuid.uuid4())
+        self._peeks[name] = None
+        try:
+            wanted = None if columns is None else tuple(columns)
+            self._link.send(Peek(name, gid, as_of, wanted))
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: self._closed or self._peeks[name] is not None, timeout
+                )
+                found = self._peeks[name]
+            if found is None:
+                self._link.send(CancelPeek(name))
+                raise self._unreadable(gid, as_of)
+        finally:
+            del self._peeks[name]
+        if found.rows is None:
+            raise NotReadable(f"index {gid} cannot be read at {as_of}: {found.error}")
+        return found.rows
+
+    # --- responses ----------------------------------------------------------------------------
+
+    def _receive(self, response: Response) -> None:
+        match response:
+            case Frontiers(id=gid, write_frontier=frontier):
+                with self._changed:
+                    known = self._dataflows.get(gid)
+                    if known is not None:
+                        known.frontier = frontier
+                    self._changed.notify_all()
+            case Refreshed(stats=stats):
+                with self._changed:
+                    self._refreshes.append(stats)
+            case HydrationStatus(updates=updates):
+                self._sink.update(updates)
+            case Status():
+                self._stands(response)
+            case PeekResponse(uuid=name):
+                with self._changed:
+                    if name in self._peeks:
+                        self._peeks[name] = response
+                    self._changed.notify_all()
+            case Pong(nonce=nonce):
+                with self._changed:
+                    self._ponged = max(self._ponged, nonce)
+                    self._changed.notify_all()
+
+    def _stands(self, status: Status) -> None:
+        gid = status.object_id
+        with self._changed:
+            known = self._dataflows.get(gid)
+            if known is None:
+                return
+            known.status, known.frontier = status, status.frontier
+            holds, known.holds = known.holds, []
+            if status.state == "dropped" or (known.dropped and status.state == "refused"):
+                del self._dataflows[gid]
+            self._changed.notify_all()
+        _release(holds)
+
+    # --- what is known ------------------------------------------------------------------------
+
+    def status(self) -> tuple[Status, ...]:
+        """Every dataflow that was not dropped, by id."""
+        with self._changed:
+            known = [one for one in self._dataflows.values() if not one.dropped]
+            shown = [one.shown(self.replica_id) for one in known]
+        return tuple(sorted(shown, key=lambda one: sort_key(one.object_id)))
+
+    def failure(self, gid: GlobalId) -> str | None:
+        """The last failure's message of a dataflow that fails."""
+        with self._changed:
+            known = self._dataflows.get(gid)
+            return None if known is None or known.status is None else known.status.error
+
+    @property
+    def temporal(self) -> bool:
+        """Whether some dataflow's rows come and go as time passes, without any update."""
+        with self._changed:
+            known = [one.status for one in self._dataflows.values()]
+        return any(status is not None and status.temporal for status in known)
+
+    def refreshes(self) -> tuple[RefreshStats, ...]:
+        """The latest refreshes, oldest first."""
+        with self._changed:
+            return tuple(self._refreshes)
+
+    def frontier(self, gid: GlobalId) -> Frontier:
+        """The upper of the export as the replica told it."""
+        with self._changed:
+            known = self._dataflows.get(gid)
+            if known is None:
+                raise UndefinedObject(f"no dataflow {gid} is installed on {self.replica_id}")
+            return known.frontier
+
+    def wait_until(self, gid: GlobalId, ts: Timestamp, timeout: float) -> None:
+        """Wait until `ts` is complete in the export. Raises NotReadable naming frontier, time and replica."""
+
+        def done() -> bool:
+            known = self._dataflows.get(gid)
+            return self._closed or known is None or less_than(ts, known.frontier)
+
+        with self._changed:
+            self._changed.wait_for(done, timeout)
+            known = self._dataflows.get(gid)
+            if known is None or not less_than(ts, known.frontier):
+                raise self._unreadable(gid, ts)
+
+    def _unreadable(self, gid: GlobalId, ts: Timestamp) -> NotReadable:
+        """The error of a wait that ended at its timeout."""
+        with self._changed:
+            known = self._dataflows.get(gid)
+            status = None if known is None else known.shown(self.replica_id)
+        if known is None or status is None:
+            return NotReadable(
+                f'"{gid}" is not maintained by replica {self.replica_id}, so it cannot be read at {ts} here'
+            )
+        frontier = "[]" if status.frontier is None else f"[{status.frontier}]"
+        return NotReadable(
+            f'timed out: "{known.command.name}" ({gid}) has frontier {frontier}, and time {ts} is needed',
+            detail=f"It is maintained by replica {self.replica_id}, which is {status.state}"
+            + (f": {status.error}" if status.error else "")
+            + ".",
+        )
+
+    def close(self) -> None:
+        """Stop the replica; shards, statuses and its holds stay. Idempotent."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            holds = [hold for one in self._dataflows.values() for hold in one.holds]
+        self._link.close()
+        _release(holds)
+
+
+def _release(holds: Sequence[ReadHold]) -> None:
+    for hold in holds:
+        hold.release()

@@ -1,0 +1,245 @@
+"""The compute controller: which dataflows run on which replicas, brought in line with the catalog.
+
+Promise: `reconcile` drops what is not wanted, or not where it is, and says what is missing; `install` places that on the replica that
+serves its cluster, indexes before what reads them. An object that cannot run keeps no other from running, and `failure` says why. What is
+told to a replica, and what it tells, goes through `compute.protocol` alone. Nothing here waits for a replica except `settle` and
+`close`; nothing is started that `close` does not end. Who may run a controller at all is not decided here.
+
+Trade-off: one replica of each cluster works, the one that serves it in the catalog; the others of a cluster wait to take its place.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+
+from mzsql.catalog.objects import Maintained, MaterializedView, Replica
+from mzsql.catalog.state import CatalogState
+from mzsql.compute.controller.client import Holder, ReplicaClient, StatusSink
+from mzsql.compute.protocol import Connect, CreateDataflow, RefreshStats, Status
+from mzsql.compute.protocols import ComputeSettings
+from mzsql.lir.plan import DataflowDescription
+from mzsql.repr.errors import SqlError
+from mzsql.repr.ids import GlobalId
+
+_log = logging.getLogger(__name__)
+
+
+def told(failure: Exception) -> str:
+    """What to say of a failure; one that is not meant for a person is a bug of ours."""
+    if isinstance(failure, SqlError):
+        return str(failure)
+    return f"internal error: {type(failure).__name__}: {failure}"
+
+
+def indexes_first(
+    items: Iterable[Maintained], plans: Mapping[GlobalId, DataflowDescription]
+) -> list[Maintained]:
+    """The items in an order in which each comes after the indexes that its plan reads, which may be younger than it is."""
+    by_id = {item.id: item for item in items}
+    ordered: dict[GlobalId, Maintained] = {}
+
+    def visit(item: Maintained, above: frozenset[GlobalId]) -> None:
+        for index in plans[item.id].index_imports:
+            gid = index.id
+            if gid in by_id and gid not in ordered and gid not in above:
+                visit(by_id[gid], above | {gid})
+        ordered.setdefault(item.id, item)
+
+    for item in by_id.values():
+        visit(item, frozenset({item.id}))
+    return list(ordered.values())
+
+
+class ComputeController:
+    """The dataflows of an environment, on its replicas. One thread at a time changes it; any may ask.
+
+    Args:
+        connect: the way to a replica.
+        storage: holds inputs.
+        sink: where hydration statuses go.
+        build: arrangements of another build are not reused.
+
+    Attributes:
+        replicas_gone: how many replicas were closed as they are gone, or have another size.
+    """
+
+    def __init__(
+        self,
+        connect: Connect,
+        storage: Holder,
+        sink: StatusSink,
+        *,
+        build: str,
+    ) -> None:
+        self._connect = connect
+        self._storage = storage
+        self._sink = sink
+        self._build = build
+        # By the replica that each is: the one that serves, of every cluster that has dataflows.
+        self._replicas: dict[str, ReplicaClient] = {}
+        self._placed: dict[GlobalId, str] = {}
+        self._installed: set[GlobalId] = set()
+        self._failures: dict[GlobalId, str] = {}
+        self._step_engine = "auto"
+        self.replicas_gone = 0
+
+    # --- what is wanted -----------------------------------------------------------------------
+
+    def reconcile(self, state: CatalogState, *, step_engine: str) -> list[Maintained]:
+        """Drop what is not wanted where it is; what is missing, to be given to `install`.
+
+        Args:
+            state: the catalog.
+            step_engine: what is to run steps.
+        """
+        self._step_engine = step_engine
+        wanted = {
+            item.id: item for item in state.maintained if state.serving(item.cluster) is not None
+        }
+        self._give_up_replicas(state)
+        for client in self._replicas.values():
+            self._try(partial(client.configure, step_engine=step_engine))
+        for gid in [g for g in self._installed if not self._stays(g, wanted.get(g), state)]:
+            at = self._replicas.get(self._placed.get(gid, ""))
+            if at is not None and not self._try(partial(at.drop, gid)):
+                continue
+            self._placed.pop(gid, None)
+            self._installed.discard(gid)
+            self._failures.pop(gid, None)
+        return [item for gid, item in wanted.items() if gid not in self._installed]
+
+    def _try(self, command: Callable[[], object]) -> bool:
+        """Tell a replica something that is told again at the next look where it does not take it."""
+        try:
+            command()
+        except SqlError as failure:
+            _log.warning("a replica was not told: %s", failure)
+            return False
+        return True
+
+    def _stays(self, gid: GlobalId, item: Maintained | None, state: CatalogState) -> bool:
+        """Whether what is installed is so where it belongs."""
+        if item is None:
+            return False
+        serving = state.serving(item.cluster)
+        return serving is not None and self._placed.get(gid, serving.id) == serving.id
+
+    def _give_up_replicas(self, state: CatalogState) -> None:
+        """Close replicas that are gone, or have another size; what ran there is missing where it now belongs."""
+        for replica_id, client in list(self._replicas.items()):
+            replica = state.replicas.get(replica_id)
+            if replica is not None and replica.workers == client.settings.workers:
+                continue
+            for gid in [g for g, at in self._placed.items() if at == replica_id]:
+                del self._placed[gid]
+                self._installed.discard(gid)
+                self._failures.pop(gid, None)
+            del self._replicas[replica_id]
+            client.close()
+            self.replicas_gone += 1
+            if replica is None:
+                self._sink.delete_replica(replica_id)
+
+    def cannot_run(self, item: Maintained, failure: Exception) -> None:
+        """Take note of an object that cannot be run, be it by a bug; its reads say why."""
+        self._failures[item.id] = told(failure)
+        bug = None if isinstance(failure, SqlError) else failure
+        _log.warning("%s cannot be run: %s", item.full_name, told(failure), exc_info=bug)
+        self._installed.add(item.id)
+
+    def install(
+        self,
+        items: Iterable[Maintained],
+        plans: Mapping[GlobalId, DataflowDescription],
+        state: CatalogState,
+    ) -> None:
+        """Have objects maintained that `reconcile` found missing.
+
+        Args:
+            items: those; one without a plan is left out.
+            plans: of each.
+            state: the catalog, which says where.
+        """
+        for item in indexes_first([one for one in items if one.id in plans], plans):
+            replica = state.serving(item.cluster)
+            if replica is None:
+                continue  # dropped since: the next look at the catalog finds it so
+            self._installed.add(item.id)
+            self._placed[item.id] = replica.id
+            command = CreateDataflow(
+                item.id,
+                f"{item.schema}.{item.name}",
+                plans[item.id],
+                item.shard if isinstance(item, MaterializedView) else None,
+                item.as_of,
+            )
+            try:
+                self._client_of(replica).create_dataflow(command)
+            except Exception as failure:
+                self.cannot_run(item, failure)
+            else:
+                self._failures.pop(item.id, None)
+
+    def _client_of(self, replica: Replica) -> ReplicaClient:
+        found = self._replicas.get(replica.id)
+        if found is None:
+            settings = ComputeSettings(
+                workers=replica.workers, build=self._build, step_engine=self._step_engine
+            )
+            found = ReplicaClient(self._connect, replica.id, settings, self._storage, self._sink)
+            self._replicas[replica.id] = found
+        return found
+
+    def maintain(self) -> None:
+        """What follows once all that is wanted is installed, and every now and then: replicas let go of what nobody reads any more."""
+        for client in self._replicas.values():
+            self._try(client.initialization_complete)
+            self._try(client.allow_compaction)
+
+    def settle(self, timeout: float) -> None:
+        """Wait until each replica has taken what it was told, for at most so many seconds."""
+        for client in self.replicas:
+            self._try(partial(client.settle, timeout))
+
+    # --- what is known ------------------------------------------------------------------------
+
+    @property
+    def installed(self) -> frozenset[GlobalId]:
+        """What is placed, or cannot be run."""
+        return frozenset(self._installed)
+
+    @property
+    def replicas(self) -> tuple[ReplicaClient, ...]:
+        """The replicas that run dataflows."""
+        return tuple(self._replicas.values())
+
+    @property
+    def temporal(self) -> bool:
+        """Whether rows of some dataflow come and go as time passes, without any update."""
+        return any(client.temporal for client in self.replicas)
+
+    def status(self) -> list[Status]:
+        """Every dataflow that runs."""
+        return [status for client in self.replicas for status in client.status()]
+
+    def failure(self, gid: GlobalId) -> str | None:
+        """Why an object's dataflow could not be installed, or failed when it ran last, if it did."""
+        client = self._replicas.get(self._placed.get(gid, ""))
+        if gid in self._failures or client is None:
+            return self._failures.get(gid)
+        return client.failure(gid)
+
+    def refreshes(self) -> list[RefreshStats]:
+        """The latest refreshes of every replica."""
+        return [one for client in self.replicas for one in client.refreshes()]
+
+    def stop(self) -> None:
+        """Close the replicas, which another process may take over: nothing is installed any more. Idempotent."""
+        replicas, self._replicas = self._replicas, {}
+        self._installed.clear()
+        self._placed.clear()
+        self._failures.clear()
+        for client in replicas.values():
+            client.close()

@@ -1,0 +1,324 @@
+"""What a controller tells a replica, and a replica tells its controller: all of it, in process too.
+
+Promise: commands and responses are frozen values that encode themselves (`encode`, `decode`), so a replica may be in this process, where
+they are handed over as they are, or in another one. A replica takes its commands in the order in which they were sent, knows nothing
+of who sends them, and tells nothing except by responses. What it tells of one dataflow comes in the order in which it happened. Names
+are Materialize's. A command is never answered where it is sent: what becomes of it, a response tells.
+
+Trade-off: plans travel whole, as the expression cache keeps them; what was rendered of a plan does not travel and is made again
+where it runs (`compute.replica.dataflow.Renderings` remembers it within a process).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
+
+import msgspec
+import pyarrow as pa
+
+from mzsql.compute.protocols import ComputeSettings
+from mzsql.lir.plan import DataflowDescription
+from mzsql.repr.frontier import Frontier, Timestamp
+from mzsql.repr.ids import GlobalId
+
+#: So many commands wait for a replica to take them; who sends more waits, and is told that the replica takes none at its timeout.
+MOST_COMMANDS = 4096
+#: So many peeks wait on a replica for their time, or run; more are refused.
+MOST_PEEKS = 1024
+
+# --- commands ---------------------------------------------------------------------------------
+
+
+class CreateInstance(msgspec.Struct, frozen=True, tag=True):
+    """The first command: which replica this is, and its settings."""
+
+    replica_id: str
+    settings: ComputeSettings
+
+
+class InitializationComplete(msgspec.Struct, frozen=True, tag=True):
+    """Every dataflow that is wanted was sent: what the replica has kept of others, from an earlier life, it may give up."""
+
+
+class UpdateConfiguration(msgspec.Struct, frozen=True, tag=True):
+    """What may change while a replica runs; None where it stays.
+
+    Attributes:
+        step_engine: as in `ComputeSettings`.
+    """
+
+    step_engine: str | None = None
+
+
+class CreateDataflow(msgspec.Struct, frozen=True, tag=True):
+    """Maintain a materialized view (its shard has columns c0 …, mz_error) or an index (no shard).
+
+    A new one hydrates at `as_of`, which must be readable in all inputs; one whose shards are there goes on.
+
+    Attributes:
+        id: the exported object.
+        name: for a person.
+        dataflow: the plan.
+        output_shard: of a materialized view.
+        as_of: when it begins.
+    """
+
+    id: GlobalId
+    name: str
+    dataflow: DataflowDescription
+    output_shard: str | None
+    as_of: Timestamp
+
+
+class AllowCompaction(msgspec.Struct, frozen=True, tag=True):
+    """An index need be readable at `frontier` and later only; until this comes, from its `as_of` on."""
+
+    id: GlobalId
+    frontier: Timestamp
+
+
+class DropDataflow(msgspec.Struct, frozen=True, tag=True):
+    """Stop a dataflow and give up the arrangements that nobody else uses.
+
+    An index that others still read is maintained, unseen, until the last of them is dropped.
+    """
+
+    id: GlobalId
+
+
+class Peek(msgspec.Struct, frozen=True, tag=True):
+    """Read an index at a time, once it is complete there.
+
+    Attributes:
+        uuid: names the peek.
+        id: the index.
+        as_of: the time.
+        columns: those wanted, by name; None for all: key, value, mz_error.
+    """
+
+    uuid: str
+    id: GlobalId
+    as_of: Timestamp
+    columns: tuple[str, ...] | None = None
+
+
+class CancelPeek(msgspec.Struct, frozen=True, tag=True):
+    """A peek's rows are not wanted any more. It is answered all the same, unless it was."""
+
+    uuid: str
+
+
+class Ping(msgspec.Struct, frozen=True, tag=True):
+    """Answered by `Pong` when all commands before it were taken."""
+
+    nonce: int
+
+
+Command: TypeAlias = (
+    CreateInstance
+    | InitializationComplete
+    | UpdateConfiguration
+    | CreateDataflow
+    | AllowCompaction
+    | DropDataflow
+    | Peek
+    | CancelPeek
+    | Ping
+)
+
+# --- responses --------------------------------------------------------------------------------
+
+
+class Frontiers(msgspec.Struct, frozen=True, tag=True):
+    """How far a dataflow has come.
+
+    Attributes:
+        id: the exported object.
+        write_frontier: the export's upper as the replica knows it.
+    """
+
+    id: GlobalId
+    write_frontier: Frontier
+
+
+class Status(msgspec.Struct, frozen=True, tag=True):
+    """How a dataflow stands, whenever that has changed.
+
+    Attributes:
+        object_id: the exported object.
+        replica_id: the replica.
+        state: ``waiting`` (for inputs or its turn), ``hydrating``, ``running``, ``failed`` (tried again with growing pauses),
+            ``refused`` (it could not be installed) or ``dropped`` (nothing is left of it).
+        frontier: the export's upper as the replica knew it then; `Frontiers` tells how it moves.
+        as_of: the time it was, or will be, hydrated at.
+        hydrated: whether it is.
+        error: the last failure's message while `failed` or `refused`.
+        failures: consecutive failures.
+        temporal: whether its rows come and go as time passes, without any update.
+    """
+
+    object_id: GlobalId
+    replica_id: str
+    state: str
+    frontier: Frontier
+    as_of: Timestamp
+    hydrated: bool
+    error: str | None = None
+    failures: int = 0
+    temporal: bool = False
+
+
+class OperatorHydrationStatus(msgspec.Struct, frozen=True, tag="operator"):
+    """One worker of one LIR node of one object on one replica: a row of
+    ``mz_compute_operator_hydration_statuses_per_worker``, in column order.
+    """
+
+    object_id: GlobalId
+    plan_node_id: int
+    replica_id: str
+    worker_id: int
+    hydrated: bool
+
+
+class ObjectHydrationStatus(msgspec.Struct, frozen=True, tag="object"):
+    """One object on one replica; hydrated once its output's frontier has passed its `as_of`."""
+
+    object_id: GlobalId
+    replica_id: str
+    hydrated: bool
+
+
+StatusRow: TypeAlias = OperatorHydrationStatus | ObjectHydrationStatus
+
+
+class HydrationStatus(msgspec.Struct, frozen=True, tag=True):
+    """Rows of hydration statuses with their diffs (+1 or -1), all at one time."""
+
+    updates: tuple[tuple[StatusRow, int], ...]
+
+
+class RefreshStats(msgspec.Struct, frozen=True):
+    """What one step of one object did.
+
+    Attributes:
+        object_id: the exported object.
+        lower: first time the step covered.
+        upper: first time it did not cover.
+        rows_in: input updates.
+        rows_out: updates of the export.
+        bytes_read: bytes read from arrangements and from inputs' deltas (compressed, as stored).
+        jobs: Spark jobs it ran (0 for an empty step).
+        seconds: wall time.
+        kind: ``step``, ``empty`` or ``hydration``.
+        engine: ``duckdb`` or ``spark``; empty where none was needed.
+        reason: why that one, for a person.
+    """
+
+    object_id: GlobalId
+    lower: Timestamp
+    upper: Timestamp
+    rows_in: int
+    rows_out: int
+    bytes_read: int
+    jobs: int
+    seconds: float
+    kind: str = "step"
+    engine: str = ""
+    reason: str = ""
+
+
+class Refreshed(msgspec.Struct, frozen=True, tag=True):
+    """A step or a hydration was done; comes before the `Frontiers` that it has moved."""
+
+    stats: RefreshStats
+
+
+class PeekResponse(msgspec.Struct, frozen=True, tag=True):
+    """What a peek found: its rows, or an error, or neither where it was canceled.
+
+    Attributes:
+        uuid: the peek's.
+        rows: the columns asked for, then mz_time and mz_diff.
+        error: for a person.
+    """
+
+    uuid: str
+    rows: pa.Table | None = None
+    error: str | None = None
+
+
+class Pong(msgspec.Struct, frozen=True, tag=True):
+    """All commands before the `Ping` of this nonce were taken."""
+
+    nonce: int
+
+
+Response: TypeAlias = Frontiers | Status | HydrationStatus | Refreshed | PeekResponse | Pong
+
+#: Takes a response: records it and returns at once. Called from any thread of a replica.
+Respond: TypeAlias = Callable[[Response], None]
+
+
+class ReplicaLink(Protocol):
+    """The way from a controller to one replica; the way back is the `Respond` that it was made with."""
+
+    def send(self, command: Command) -> None:
+        """Hand a command over; waits while `MOST_COMMANDS` wait already.
+
+        Raises:
+            ObjectInUse: they waited for longer than the replica's timeout.
+            ThreadFailed: the replica has ended by a failure.
+        """
+
+    def close(self) -> None:
+        """Stop the replica, wait for its threads. Its shards and holds stay. Idempotent."""
+
+
+#: Starts, or finds, the replica that a first command describes.
+Connect: TypeAlias = Callable[[CreateInstance, Respond], ReplicaLink]
+
+
+# --- bytes ------------------------------------------------------------------------------------
+
+
+def encode(message: Command | Response) -> bytes:
+    """A message for another process."""
+    return msgspec.msgpack.encode(message, enc_hook=_to_bytes)
+
+
+def decode_command(data: bytes) -> Command:
+    """A command that `encode` made.
+
+    Raises:
+        msgspec.DecodeError: it did not, or another version did.
+    """
+    return _COMMANDS.decode(data)
+
+
+def decode_response(data: bytes) -> Response:
+    """A response that `encode` made; raises as `decode_command`."""
+    return _RESPONSES.decode(data)
+
+
+def _to_bytes(value: Any) -> bytes:
+    if not isinstance(value, pa.Table):
+        raise NotImplementedError(f"{type(value).__name__} does not travel")
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, value.schema) as stream:
+        stream.write_table(value)
+    made: bytes = sink.getvalue().to_pybytes()
+    return made
+
+
+def _from_bytes(typ: type, value: Any) -> Any:
+    if typ is not pa.Table:
+        raise NotImplementedError(f"{typ.__name__} does not travel")
+    with pa.ipc.open_stream(value) as stream:
+        return stream.read_all()
+
+
+_COMMANDS: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
+_RESPONSES: msgspec.msgpack.Decoder[Response] = msgspec.msgpack.Decoder(
+    Response, dec_hook=_from_bytes
+)

@@ -1,0 +1,64 @@
+"""The peeks that a replica has to answer: those whose time has not come, and those that are read.
+
+Promise: a peek is answered once: with its rows, with an error, or with neither where it was canceled before they were there. No more than
+`MOST_PEEKS` are known at a time. A peek that waits costs nothing: its time comes with the step that completes it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from mzsql.compute.protocol import MOST_PEEKS, Peek, PeekResponse, Respond
+from mzsql.repr.errors import ObjectInUse
+from mzsql.repr.frontier import Frontier, less_than
+from mzsql.repr.ids import GlobalId
+
+
+class PendingPeeks:
+    """Those of one replica. Thread-safe."""
+
+    def __init__(self, respond: Respond) -> None:
+        self._respond = respond
+        self._lock = threading.Lock()
+        self._waiting: dict[str, Peek] = {}
+        self._read: set[str] = set()
+
+    def add(self, peek: Peek) -> None:
+        """A peek that is to be answered. Raises ObjectInUse where there are too many."""
+        with self._lock:
+            if len(self._waiting) + len(self._read) < MOST_PEEKS:
+                self._waiting[peek.uuid] = peek
+                return
+        raise ObjectInUse(f"the replica has {MOST_PEEKS} peeks to answer already")
+
+    def cancel(self, uuid: str) -> None:
+        """Answer a peek without rows, unless it was answered."""
+        with self._lock:
+            known = self._waiting.pop(uuid, None) is not None or uuid in self._read
+            self._read.discard(uuid)
+        if known:
+            self._respond(PeekResponse(uuid))
+
+    def ready(self, frontier: Callable[[GlobalId], Frontier]) -> list[Peek]:
+        """Those whose index is complete at their time now; they are read next.
+
+        Args:
+            frontier: of an index; 0 where it cannot be read yet, None also where it is gone: reading it says so.
+        """
+        if not self._waiting:
+            return []
+        with self._lock:
+            found = [p for p in self._waiting.values() if less_than(p.as_of, frontier(p.id))]
+            for peek in found:
+                del self._waiting[peek.uuid]
+                self._read.add(peek.uuid)
+        return found
+
+    def answer(self, response: PeekResponse) -> None:
+        """What came of one that was read; not told where it was canceled meanwhile."""
+        with self._lock:
+            if response.uuid not in self._read:
+                return
+            self._read.discard(response.uuid)
+        self._respond(response)
