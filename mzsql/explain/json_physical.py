@@ -13,7 +13,7 @@ from mzsql.explain.json_scalars import Node
 from mzsql.expr import scalar as sc
 from mzsql.expr.canonical import as_stored
 from mzsql.expr.dataflow import PeekExport
-from mzsql.expr.functions.aggregates import parse_ordered_key
+from mzsql.expr.functions.aggregate.aggregates import parse_ordered_key
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.lir import plan as lir
 from mzsql.lir.forms import form_by_key, forms_of

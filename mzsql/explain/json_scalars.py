@@ -8,7 +8,7 @@ from typing import Any
 from mzsql.explain import variants
 from mzsql.explain.row_bytes import row_bytes
 from mzsql.expr import scalar as sc
-from mzsql.expr.functions.aggregates import parse_ordered_key
+from mzsql.expr.functions.aggregate.aggregates import parse_ordered_key
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.repr.datum import Row
 from mzsql.repr.ids import GlobalId

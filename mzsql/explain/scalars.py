@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from mzsql.expr import functions
 from mzsql.expr.evaluate import datum_text
-from mzsql.expr.functions import windows
+from mzsql.expr.functions.aggregate import windows
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.scalar import (
     AggregateExpr,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from mzsql.expr import functions
-from mzsql.expr.functions.aggregates import parse_ordered_key
+from mzsql.expr.functions.aggregate.aggregates import parse_ordered_key
 from mzsql.expr.scalar import Call
 from mzsql.repr.types import ColumnType, RelationType, SqlType
 

@@ -23,8 +23,9 @@ from mzsql.expr.decimal_functions import total
 from mzsql.expr.engines import locked_connection, to_sql
 from mzsql.expr.folded_windows import argument_of, evaluated
 from mzsql.expr.functions import sql as s
-from mzsql.expr.functions import windows
+from mzsql.expr.functions.aggregate import windows
 from mzsql.expr.functions.declare import BOUNDS, INTEGERS
+from mzsql.expr.functions.rules import rules_error
 from mzsql.expr.functions.sql import Ast
 from mzsql.expr.functions.table import Engine, Sql
 from mzsql.expr.mfp import MapFilterProject
@@ -260,7 +261,7 @@ class Evaluator:
             typ = scalar_type(expr, columns)
             args.append(Sql(spell.literal(datum, typ, Engine.DUCKDB), typ))
         element = args[0].typ.element or table.output.columns[0].type
-        failure = spell.rules_error(table.errors, args, element, Engine.DUCKDB, strict=True)
+        failure = rules_error(table.errors, args, element, Engine.DUCKDB, strict=True)
         if failure is not None:
             message = self._query([(failure, "e0")], None).column(0)[0].as_py()
             if message is not None:
@@ -339,7 +340,7 @@ class Evaluator:
         partial = self._query(sums, table)
         args = [Sql(_column(f"a{i}"), kind) for i, (_, kind) in enumerate(names)]
         assert func.finish is not None
-        failure = spell.rules_error(func.errors, args, aggregate.typ, Engine.DUCKDB, strict=False)
+        failure = rules_error(func.errors, args, aggregate.typ, Engine.DUCKDB, strict=False)
         finished = spell.typed(
             func.finish(Engine.DUCKDB, args, aggregate.typ), aggregate.typ, Engine.DUCKDB
         )

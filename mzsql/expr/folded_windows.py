@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from mzsql.expr.functions.windows import WindowFunc, argument_type, original_type
+from mzsql.expr.functions.aggregate.windows import WindowFunc, argument_type, original_type
 from mzsql.expr.order import Key, in_order, sort_key
 from mzsql.repr.datum import Datum
 from mzsql.repr.types import SqlType

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mzsql.expr.functions.arithmetic import UNSIGNED_ZERO
+from mzsql.expr.functions.number.arithmetic import UNSIGNED_ZERO
 from mzsql.expr.scalar import Call, Literal, Scalar, scalar_type
 from mzsql.repr.types import ColumnType
 

@@ -18,8 +18,9 @@ from mzsql.expr.engines import to_sql
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.literals import literal
 from mzsql.expr.functions.portable import PORTABLE_TABLES, is_portable
+from mzsql.expr.functions.rules import rules_error
 from mzsql.expr.functions.sql import Ast, sql_type
-from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Sql, TableFunc
+from mzsql.expr.functions.table import Engine, ScalarFunc, Sql, TableFunc
 from mzsql.expr.scalar import Call, Column, If, Literal, LiteralError, Scalar, Unmaterializable
 from mzsql.repr.errors import InternalError
 from mzsql.repr.interrupt import check_for_interrupts
@@ -31,7 +32,6 @@ __all__ = [
     "error",
     "function_error",
     "literal",
-    "rules_error",
     "sql_type",
     "typed",
     "value",
@@ -256,33 +256,6 @@ def _own_error(expr: Call, func: ScalarFunc, given: Sequence[Sql], engine: Engin
 
 def _first(found: Sequence[Ast]) -> Ast:
     return s.own(found[0])[0] if len(found) == 1 else s.coalesce(*found)
-
-
-def rules_error(
-    rules: Sequence[ErrorRule],
-    args: Sequence[Sql],
-    typ: SqlType,
-    engine: Engine,
-    *,
-    strict: bool,
-) -> Ast | None:
-    """The message of the first rule that holds, NULL where none does, None where none can.
-
-    With `strict`, a NULL argument fails nothing. Aggregates' rules (over their accumulators) and table functions' go this way too.
-    """
-    types = [arg.typ for arg in args]
-    branches: list[tuple[Ast, Ast]] = []
-    for rule in rules:
-        if rule.possible is not None and not rule.possible(types, typ):
-            continue
-        condition = rule.condition(engine, args, typ)
-        if isinstance(condition, exp.Boolean) and not condition.this:
-            continue
-        message = rule.message
-        shown = s.text(message) if isinstance(message, str) else message(engine, args, typ)
-        guarded = s.and_(*s.presence(args), condition) if strict else condition
-        branches.append((guarded, shown))
-    return s.case(*branches) if branches else None
 
 
 def function_error(

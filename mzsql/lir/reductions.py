@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from mzsql.expr import functions
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
-from mzsql.expr.functions import windows
+from mzsql.expr.functions.aggregate import windows
 from mzsql.expr.key_values import as_key
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.typing import relation_type

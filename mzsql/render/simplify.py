@@ -18,7 +18,7 @@ from fractions import Fraction
 from sqlglot import expressions as exp
 
 from mzsql.expr.functions import sql as s
-from mzsql.expr.functions.numeric import division_of, small_quotient
+from mzsql.expr.functions.number.numeric import division_of, small_quotient
 from mzsql.expr.functions.table import Engine
 from mzsql.render.facts import (
     BIGINT,

@@ -17,7 +17,7 @@ from sqlglot import expressions as exp
 
 from mzsql.expr import functions
 from mzsql.expr.functions import sql as s
-from mzsql.expr.functions import windows as keys
+from mzsql.expr.functions.aggregate import windows as keys
 from mzsql.expr.functions.table import Engine, Sql
 from mzsql.expr.scalar import AggregateExpr, Call, Literal, Scalar
 from mzsql.lir import plan as lir

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from sqlglot import expressions as exp
 
-from mzsql.expr.functions import calendar
+from mzsql.expr.functions import epoch
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.table import Engine, Sql
 from mzsql.render.statement import Ast
@@ -72,8 +72,8 @@ def _canonical(key: Sql, engine: Engine) -> Ast:
         case "bytea":
             return s.call("HEX", key.ast)
         case "date":
-            return s.string(calendar.days(key.ast, engine))
+            return s.string(epoch.days(key.ast, engine))
         case "timestamp" | "timestamptz":
-            return s.string(calendar.micros(key.ast, kind, engine))
+            return s.string(epoch.micros(key.ast, kind, engine))
         case _:
             return s.text("")

@@ -1,7 +1,7 @@
 """jsonb's canonical text, made of a literal.
 
 Promise: no blanks, keys in the order of their bytes and each once (the last value given), numbers in plain notation without zeros at the
-end; exactly what `mzsql.expr.functions.jsonb_text` makes in SQL. For what stands in a statement, not for rows of data.
+end; exactly what `mzsql.expr.functions.json.documents` makes in SQL. For what stands in a statement, not for rows of data.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from mzsql.expr import scalar as sc
 from mzsql.expr.canonical import as_stored
 from mzsql.expr.evaluate import EvalError, Evaluator, TooLarge, is_foldable
 from mzsql.expr.folded_windows import can_fold
-from mzsql.expr.functions import windows
+from mzsql.expr.functions.aggregate import windows
 from mzsql.expr.memo import memo
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.typing import derived_type, nullable

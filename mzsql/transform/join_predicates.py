@@ -12,7 +12,7 @@ from typing import TypeGuard
 from mzsql.expr import functions
 from mzsql.expr import scalar as sc
 from mzsql.expr.canonical import rank
-from mzsql.expr.functions.numeric import WIDENED, common_numeric
+from mzsql.expr.functions.number.numeric import WIDENED, common_numeric
 from mzsql.expr.key_values import as_key
 from mzsql.expr.typing import nullable
 from mzsql.repr.types import BOOLEAN, TEXT, ColumnType

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from mzsql.expr import functions
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
-from mzsql.expr.functions import windows
+from mzsql.expr.functions.aggregate import windows
 from mzsql.expr.mfp import extract_mfp
 from mzsql.expr.parts import kinds_of, part_of, parts
 from mzsql.expr.relation_keys import normalize_keys

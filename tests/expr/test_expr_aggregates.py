@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mzsql.expr import functions
 from mzsql.expr.evaluate import EvalError, Evaluator
-from mzsql.expr.functions.records import record_type
+from mzsql.expr.functions.container.records import record_type
 from mzsql.expr.scalar import AggregateExpr, Call, Column, Literal
 from mzsql.repr.datum import Datum
 from mzsql.repr.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, TEXT, ColumnType, SqlType

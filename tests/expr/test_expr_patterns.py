@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mzsql.expr.functions.patterns import groups, inline, problem, spelled
 from mzsql.expr.functions.table import Engine
+from mzsql.expr.functions.text.patterns import groups, inline, problem, spelled
 from mzsql.repr.errors import Unsupported
 
 

@@ -12,28 +12,16 @@ from collections.abc import Iterable
 from types import ModuleType
 from typing import TypeVar
 
-from mzsql.expr.functions import (
-    aggregates,
-    arithmetic,
-    casts,
-    comparison,
-    containers,
-    datetimes,
-    further,
-    jsonb,
-    mathematics,
-    numeric,
-    records,
-    rows_from,
-    strings,
-    tables,
-    text_tables,
-    windows,
-)
-from mzsql.expr.functions.aggregates import ordered_key
-from mzsql.expr.functions.casts import find_cast
+from mzsql.expr.functions import comparison, compatibility, rows_from
+from mzsql.expr.functions import table_functions as tables
+from mzsql.expr.functions.aggregate import aggregates, windows
+from mzsql.expr.functions.aggregate.aggregates import ordered_key
+from mzsql.expr.functions.cast import casts
+from mzsql.expr.functions.cast.casts import find_cast
 from mzsql.expr.functions.comparison import ANY
-from mzsql.expr.functions.datetimes import UNITS
+from mzsql.expr.functions.container import array_filling, containers, records
+from mzsql.expr.functions.json import jsonb
+from mzsql.expr.functions.number import arithmetic, bits, mathematics, numeric, trigonometry
 from mzsql.expr.functions.table import (
     AggregateFunc,
     Engine,
@@ -42,6 +30,25 @@ from mzsql.expr.functions.table import (
     Sql,
     TableFunc,
 )
+from mzsql.expr.functions.text import (
+    charsets,
+    encodings,
+    hashes,
+    identifiers,
+    normal_forms,
+    regexes,
+    strings,
+)
+from mzsql.expr.functions.text import table_functions as text_tables
+from mzsql.expr.functions.time import (
+    datediff,
+    iso8601,
+    operators,
+    timestamps,
+    to_char,
+    zone_offsets,
+)
+from mzsql.expr.functions.time.operators import UNITS
 from mzsql.expr.functions.unmaterializable import UNMATERIALIZABLE
 from mzsql.expr.functions.zeros import with_one_zero
 
@@ -77,8 +84,22 @@ _SCALAR_MODULES: tuple[ModuleType, ...] = (
     casts,
     strings,
     mathematics,
-    datetimes,
-    further,
+    operators,
+    array_filling,
+    bits,
+    charsets,
+    compatibility,
+    datediff,
+    encodings,
+    to_char,
+    hashes,
+    identifiers,
+    iso8601,
+    timestamps,
+    normal_forms,
+    regexes,
+    trigonometry,
+    zone_offsets,
     records,
     containers,
     jsonb,

@@ -13,7 +13,7 @@ from sqlglot import expressions as exp
 
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.declare import Ast, asts, of
-from mzsql.expr.functions.numeric import common_numeric
+from mzsql.expr.functions.number.numeric import common_numeric
 from mzsql.expr.functions.table import Engine, ScalarFunc, Spelling, Sql
 from mzsql.repr.types import BOOLEAN, SqlType
 

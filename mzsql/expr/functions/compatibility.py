@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mzsql.expr.functions import sql as s
+from mzsql.expr.functions.container.maps import map_get
 from mzsql.expr.functions.declare import Ast, asts, scalar
-from mzsql.expr.functions.maps import map_get
 from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Spelling, Sql
 from mzsql.repr.type_oids import types_by_oid
 from mzsql.repr.types import BIGINT, BOOLEAN, INTEGER, OID, TEXT, SqlType, type_name

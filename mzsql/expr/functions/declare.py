@@ -103,3 +103,19 @@ def constant_text(arg: Sql, what: str) -> str | None:
     if not isinstance(ast, exp.Literal):
         raise Unsupported(f"{what} that is not a constant is not supported")
     return str(ast.name)
+
+
+def variable_of(typ: SqlType, lead: str) -> str:
+    """A lambda's parameter that no lambda further in has."""
+    depth = 0
+    while typ.element is not None:
+        depth, typ = depth + 1, typ.element
+    return f"{lead}{depth}"
+
+
+def duckdb_only(what: str) -> Unsupported:
+    """What to raise where a spelling for Spark is asked and there is none."""
+    return Unsupported(
+        f"{what} cannot be maintained by a dataflow yet",
+        hint="A SELECT of it runs; so does one over a view that is not materialized.",
+    )

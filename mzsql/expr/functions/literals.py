@@ -11,7 +11,7 @@ import math
 
 from sqlglot import expressions as exp
 
-from mzsql.expr.functions import calendar
+from mzsql.expr.functions import epoch
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.sql import Ast
 from mzsql.expr.functions.table import Engine
@@ -95,10 +95,10 @@ def _float(value: float) -> str:
 def _date(days: int, typ: SqlType, engine: Engine) -> Ast:
     if _FIRST_DAY <= days <= _LAST_DAY:
         return s.cast(s.text(datum_text(days, typ)), typ, engine)
-    return calendar.date_of_days(s.num(days), engine)
+    return epoch.date_of_days(s.num(days), engine)
 
 
 def _timestamp(micros: int, typ: SqlType, engine: Engine) -> Ast:
-    if _FIRST_DAY <= micros // calendar.DAY_MICROS <= _LAST_DAY:
+    if _FIRST_DAY <= micros // epoch.DAY_MICROS <= _LAST_DAY:
         return s.cast(s.text(datum_text(micros, typ)), typ, engine)
-    return calendar.timestamp_of_micros(s.num(micros), typ, engine)
+    return epoch.timestamp_of_micros(s.num(micros), typ, engine)

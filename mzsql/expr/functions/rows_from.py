@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from mzsql.expr.functions import sql as s
+from mzsql.expr.functions.container.sequences import at
 from mzsql.expr.functions.declare import Ast
-from mzsql.expr.functions.sequences import at
 from mzsql.expr.functions.table import Engine, ErrorRule, Spelling, Sql, TableFunc
 from mzsql.repr.types import BIGINT, ColumnType, RelationType, SqlType
 

@@ -14,7 +14,7 @@ from sqlglot import expressions as exp
 from sqlglot.parsers.materialize import MaterializeParser
 from sqlglot.tokenizer_core import TokenType
 
-from mzsql.expr.functions.normal_forms import FORMS
+from mzsql.expr.functions.text.normal_forms import FORMS
 
 #: Types whose literals have a grammar of their own, or that are no types here.
 _NOT_BEFORE_TEXT = frozenset(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from mzsql.expr import functions
 from mzsql.expr import scalar as ms
-from mzsql.expr.functions import windows
+from mzsql.expr.functions.aggregate import windows
 from mzsql.frontend import hir
 from mzsql.frontend.lowering.rel import Rel
 from mzsql.repr.types import ColumnType, RelationType, SqlType

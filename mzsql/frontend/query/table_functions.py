@@ -13,8 +13,10 @@ from typing import Any
 from sqlglot import expressions as exp
 
 from mzsql.expr import functions
-from mzsql.expr.functions import patterns, rows_from, text_tables
-from mzsql.expr.functions.windows import WINDOW_FUNCTIONS
+from mzsql.expr.functions import rows_from
+from mzsql.expr.functions.aggregate.windows import WINDOW_FUNCTIONS
+from mzsql.expr.functions.text import patterns
+from mzsql.expr.functions.text import table_functions as text_tables
 from mzsql.expr.scalar import Literal
 from mzsql.frontend import hir
 from mzsql.frontend.names.scope import Scope, ScopeItem

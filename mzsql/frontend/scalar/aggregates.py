@@ -14,7 +14,7 @@ from typing import Any
 from sqlglot import expressions as exp
 
 from mzsql.expr import functions
-from mzsql.expr.functions import collecting
+from mzsql.expr.functions.aggregate import collecting
 from mzsql.expr.scalar import Literal
 from mzsql.frontend import hir
 from mzsql.frontend.hir_visit import map_columns

@@ -9,8 +9,8 @@ from typing import Any
 from sqlglot import expressions as exp
 
 from mzsql.expr import functions
+from mzsql.expr.functions.aggregate.windows import WINDOW_FUNCTIONS
 from mzsql.expr.functions.unmaterializable import UNMATERIALIZABLE
-from mzsql.expr.functions.windows import WINDOW_FUNCTIONS
 from mzsql.expr.scalar import Literal, Unmaterializable
 from mzsql.frontend import hir
 from mzsql.frontend.names.types import resolve_type

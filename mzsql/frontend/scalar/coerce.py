@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import Any
 
 from mzsql.expr import functions
-from mzsql.expr.functions.numeric import common_numeric
-from mzsql.expr.functions.polymorphic import bind, common, is_polymorphic
+from mzsql.expr.functions.container.polymorphic import bind, common, is_polymorphic
+from mzsql.expr.functions.number.numeric import common_numeric
 from mzsql.expr.scalar import Literal
 from mzsql.frontend.scalar.casting import (
     CONTAINERS,

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from mzsql.expr.functions.calendar import DAY_MICROS, MAX_MICROS, MIN_MICROS
 from mzsql.expr.functions.declare import BOUNDS
+from mzsql.expr.functions.epoch import DAY_MICROS, MAX_MICROS, MIN_MICROS
 from mzsql.repr.datum import Datum
 from mzsql.repr.decimals import is_carried, numeric_text, parsed
 from mzsql.repr.errors import DataError

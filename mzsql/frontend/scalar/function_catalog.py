@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mzsql.expr import functions
+from mzsql.expr.functions.aggregate.windows import WINDOW_FUNCTIONS
 from mzsql.expr.functions.table import ScalarFunc
-from mzsql.expr.functions.windows import WINDOW_FUNCTIONS
 from mzsql.frontend.scalar.aggregates import DESUGARED
 from mzsql.frontend.scalar.system_functions import DEFINITIONS
 from mzsql.repr import types as t

@@ -9,7 +9,7 @@ import json
 
 from sqlglot import expressions as exp
 
-from mzsql.expr.functions import array_filling
+from mzsql.expr.functions.container import array_filling
 from mzsql.expr.scalar import Literal
 from mzsql.frontend import hir
 from mzsql.frontend.names.levels import check_dimensions

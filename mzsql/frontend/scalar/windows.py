@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import expressions as exp
 
-from mzsql.expr.functions import windows
+from mzsql.expr.functions.aggregate import windows
 from mzsql.expr.scalar import Literal, LiteralError
 from mzsql.frontend import hir
 from mzsql.frontend.parse.pieces import fold

@@ -1,0 +1,1 @@
+"""Aggregates, and window functions, which are aggregates of a partition."""

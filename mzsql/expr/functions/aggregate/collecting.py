@@ -1,0 +1,63 @@
+"""Aggregates that collect a group's rows, in order, into one value: arrays, lists, maps, jsonb.
+
+Promise: of equal keys the last one's value counts, in the order that the aggregate asks for; rows whose key is NULL, as rows
+that FILTER leaves out, are not there. Of no rows at all the value is NULL.
+"""
+
+from __future__ import annotations
+
+from mzsql.expr.functions import sql as s
+from mzsql.expr.functions.container.maps import map_of_entries
+from mzsql.expr.functions.declare import Ast
+from mzsql.expr.functions.json import documents as j
+from mzsql.expr.functions.json.jsonb import document
+from mzsql.expr.functions.table import Engine
+from mzsql.repr.types import JSONB, SqlType
+
+#: How many arguments each takes.
+ARGUMENTS = {"array_agg": 1, "list_agg": 1, "jsonb_agg": 1, "jsonb_object_agg": 2, "map_agg": 2}
+
+
+def arguments(row: SqlType) -> tuple[SqlType, ...]:
+    """The types of an aggregate's arguments: its row is (record of the arguments, or the document that is collected, order …)."""
+    first = row.fields[0][1].type
+    return tuple(column.type for _, column in first.fields) if first.kind == "record" else (first,)
+
+
+def result(base: str, row: SqlType) -> SqlType:
+    """The type of a collecting aggregate over rows of this type."""
+    given = arguments(row)
+    if base.startswith("jsonb"):
+        return JSONB
+    if base == "map_agg":
+        return SqlType("map", element=given[1])
+    return SqlType("array" if base == "array_agg" else "list", element=given[0])
+
+
+def collected(base: str, rows: Ast, row: SqlType, typ: SqlType, engine: Engine) -> Ast:
+    """The value of the rows, an array in order."""
+    spark = engine is Engine.SPARK
+    there = s.lambda_(("cf0",), s.is_not_null(s.variable("cf0")))
+    kept = s.call("FILTER" if spark else "LIST_FILTER", rows, there)
+    value = _value(base, kept, row, typ, engine)
+    return s.case((s.gt(s.call("SIZE" if spark else "LEN", kept), s.num(0)), value))
+
+
+def _value(base: str, rows: Ast, row: SqlType, typ: SqlType, engine: Engine) -> Ast:
+    given = arguments(row)
+    values = s.field(s.variable("cv0"), "f1")
+    first = s.field(values, "f1") if row.fields[0][1].type.kind == "record" else values
+    mapped = "TRANSFORM" if engine is Engine.SPARK else "LIST_TRANSFORM"
+    if base in ("array_agg", "list_agg"):
+        return s.call(mapped, rows, s.lambda_(("cv0",), first))
+    if base == "map_agg":
+        pair = s.struct(key=first, value=s.field(values, "f2"))
+        return map_of_entries(s.call(mapped, rows, s.lambda_(("cv0",), pair)), typ, engine)
+    j.duckdb(engine, "jsonb")
+    if base == "jsonb_agg":
+        item = s.coalesce(document(first, given[0], engine), s.text("null"))
+        return j.array_of(s.call(mapped, rows, s.lambda_(("cv0",), item)))
+    value = s.coalesce(document(s.field(values, "f2"), given[1], engine), s.text("null"))
+    pairs = s.call(mapped, rows, s.lambda_(("cv0",), s.struct(key=first, value=value)))
+    keyed = s.lambda_(("cv1",), s.is_not_null(s.field(s.variable("cv1"), "key")))
+    return j.object_of(s.call("LIST_FILTER", pairs, keyed))

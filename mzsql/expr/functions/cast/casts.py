@@ -1,0 +1,321 @@
+"""Casts: how a value of one type becomes one of another, and in which contexts it does so by itself.
+
+Promise: a cast rounds as PostgreSQL's does (numerics half away from zero, floats half to even), and what does not fit or cannot be
+read is an error in Materialize's words. The contexts are PostgreSQL's: ``implicit`` anywhere, ``assignment`` when a value is stored,
+``explicit`` only where written. Texts are read by patterns both engines share, so that neither engine's own leniency shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mzsql.expr.functions import epoch
+from mzsql.expr.functions import sql as s
+from mzsql.expr.functions.cast import oids
+from mzsql.expr.functions.cast_rows import ASSIGNMENT, EXPLICIT, IMPLICIT, Cast
+from mzsql.expr.functions.cast_rows import cast_row as _cast
+from mzsql.expr.functions.cast_rows import plain as _plain
+from mzsql.expr.functions.declare import FLOATS, INTEGERS, SIGNED, STRINGS, Ast, failed, of
+from mzsql.expr.functions.input import from_text
+from mzsql.expr.functions.json import casts as jsonb_casts
+from mzsql.expr.functions.number import casts as number_casts
+from mzsql.expr.functions.number.arithmetic import in_range
+from mzsql.expr.functions.number.casts import integer_to_numeric, shown_out_of_range
+from mzsql.expr.functions.number.numeric import numeric, rescale
+from mzsql.expr.functions.output.to_text import micros_of_day, to_text
+from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Sql
+from mzsql.repr.types import SqlType, type_name
+
+_RANK = {IMPLICIT: 0, ASSIGNMENT: 1, EXPLICIT: 2}
+
+
+def _texts() -> list[Cast]:
+    """To text, and between the kinds of text."""
+
+    def shown(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+        return _shortened(to_text(args[0].ast, args[0].typ, engine), typ)
+
+    kinds = [*SIGNED, "uint2", "uint4", "uint8", *FLOATS, "numeric", "boolean", "date", "time"]
+    kinds.append("oid")
+    kinds += ["timestamp", "timestamptz", "interval", "uuid", "bytea", "jsonb", "mz_timestamp"]
+    casts = [_cast(kind, target, ASSIGNMENT, shown) for kind in kinds for target in STRINGS]
+
+    def shortened(_engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+        return _shortened(_unpadded(args[0]), typ)
+
+    def plain(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+        return _unpadded(args[0])
+
+    for source in STRINGS:
+        for target in STRINGS:
+            if target == "text":
+                if source != "text":
+                    casts.append(_cast(source, target, IMPLICIT, plain))
+                continue
+            casts.append(_cast(source, target, EXPLICIT, shortened))
+            too_long = ErrorRule(
+                _too_long, _too_long_message, lambda _args, typ: typ.length is not None
+            )
+            checked = _cast(
+                source, target, ASSIGNMENT, shortened, too_long, key=f"{source}_to_{target}_checked"
+            )
+            casts.append(checked)
+    return casts
+
+
+def _unpadded(arg: Sql) -> Ast:
+    """A char's blanks at the end are no part of its value."""
+    return s.call("RTRIM", arg.ast) if arg.typ.kind == "char" else arg.ast.copy()
+
+
+def _shortened(ast: Ast, typ: SqlType) -> Ast:
+    """Cut to the length of a varchar; cut or padded with blanks to that of a char."""
+    if typ.length is None:
+        return ast
+    cut = s.call("LEFT", ast, s.num(typ.length))
+    return s.call("RPAD", cut, s.num(typ.length), s.text(" ")) if typ.kind == "char" else cut
+
+
+def _too_long(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+    # Blanks beyond the length are cut silently, as the SQL standard says.
+    del engine
+    rest = s.call("RTRIM", args[0].ast)
+    return s.gt(s.call("LENGTH", rest), s.num(typ.length or 0))
+
+
+def _too_long_message(_engine: Engine, _args: Sequence[Sql], typ: SqlType) -> Ast:
+    return s.text(f"value too long for type {type_name(typ)}")
+
+
+def _times() -> list[Cast]:
+    def at_midnight(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+        return epoch.midnight(args[0].ast, typ, engine)
+
+    def day(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+        if args[0].typ.kind == "timestamptz" and engine is Engine.DUCKDB:
+            return s.cast(s.cast(args[0].ast, of("timestamp"), engine), typ, engine)
+        return s.cast(args[0].ast, typ, engine)
+
+    def clock(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+        return micros_of_day(args[0].ast, args[0].typ.kind, engine)
+
+    def as_interval(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+        value = s.struct(months=s.num(0), days=s.num(0), micros=args[0].ast)
+        return s.case((s.is_not_null(args[0].ast), s.cast(value, typ, engine)))
+
+    def rounded(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+        """To the digits of the type, halves upwards."""
+        unit = 10 ** (6 - (6 if typ.length is None else typ.length))
+        micros = epoch.micros(args[0].ast, args[0].typ.kind, engine)
+        half = s.add(s.wide(micros), s.wide(s.num(unit // 2)))
+        whole = s.mul(s.wide(epoch.floor_div(half, unit)), s.wide(s.num(unit)))
+        return epoch.timestamp_of_micros(whole, typ, engine)
+
+    def of_interval(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+        day = s.num(epoch.DAY_MICROS)
+        return s.mod(s.add(s.mod(s.field(args[0].ast, "micros"), day), day), day)
+
+    late = failed(at_midnight, "timestamp out of range")
+    casts = [
+        _cast("date", "timestamp", IMPLICIT, at_midnight, late, monotone=True),
+        _cast("date", "timestamptz", IMPLICIT, at_midnight, late, monotone=True),
+        _cast("timestamp", "timestamptz", IMPLICIT, _plain, monotone=True),
+        _cast("timestamptz", "timestamp", ASSIGNMENT, _plain, monotone=True),
+        _cast("timestamp", "date", ASSIGNMENT, day, monotone=True),
+        _cast("timestamptz", "date", ASSIGNMENT, day, monotone=True),
+        *(
+            _cast(kind, kind, IMPLICIT, rounded, failed(rounded, "timestamp out of range"))
+            for kind in ("timestamp", "timestamptz")
+        ),
+        _cast("timestamp", "time", ASSIGNMENT, clock),
+        _cast("timestamptz", "time", ASSIGNMENT, clock),
+        _cast("time", "interval", IMPLICIT, as_interval, monotone=True),
+        _cast("interval", "time", ASSIGNMENT, of_interval),
+    ]
+    return casts + _mz_timestamps()
+
+
+def _mz_timestamps() -> list[Cast]:
+    """Milliseconds since 1970, never negative."""
+    unit = 1000
+
+    def from_number(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+        return in_range(rescale(args[0].ast, 0), "mz_timestamp", engine)
+
+    def from_time(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+        micros = epoch.micros(args[0].ast, args[0].typ.kind, engine)
+        return in_range(epoch.floor_div(micros, unit), "mz_timestamp", engine)
+
+    def to_time(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+        return epoch.timestamp_of_micros(s.mul(s.wide(args[0].ast), s.num(unit)), typ, engine)
+
+    casts = [
+        _cast(kind, "mz_timestamp", IMPLICIT, from_number, failed(from_number, shown_out_of_range))
+        for kind in (*INTEGERS, "numeric")
+    ]
+    casts += [
+        _cast(
+            kind,
+            "mz_timestamp",
+            IMPLICIT,
+            from_time,
+            failed(from_time, shown_out_of_range),
+            monotone=True,
+        )
+        for kind in ("date", "timestamp", "timestamptz")
+    ]
+    casts += [
+        _cast(
+            "mz_timestamp",
+            kind,
+            ASSIGNMENT,
+            to_time,
+            failed(to_time, "timestamp out of range"),
+            monotone=True,
+        )
+        for kind in ("timestamp", "timestamptz")
+    ]
+    casts.append(_cast("mz_timestamp", "bigint", ASSIGNMENT, _plain, monotone=True))
+    casts.append(_cast("mz_timestamp", "uint8", ASSIGNMENT, _plain, monotone=True))
+    casts.append(
+        _cast(
+            "mz_timestamp",
+            "numeric",
+            ASSIGNMENT,
+            integer_to_numeric,
+            result=numeric(0),
+            monotone=True,
+        )
+    )
+    return casts
+
+
+def _readings() -> list[Cast]:
+    """From each kind of text to everything that can be read from it."""
+    return [
+        _cast(source, target, EXPLICIT, parser.value, *parser.errors)
+        for source in STRINGS
+        for target, parser in from_text.PARSERS.items()
+    ]
+
+
+CASTS: tuple[Cast, ...] = (
+    *jsonb_casts.CASTS,
+    *number_casts.CASTS,
+    *oids.CASTS,
+    *_texts(),
+    *_times(),
+    *_readings(),
+)
+FUNCTIONS: tuple[ScalarFunc, ...] = tuple(cast.func for cast in CASTS)
+
+_BY_TYPES: dict[tuple[str, str], list[Cast]] = {}
+for _row in CASTS:
+    _BY_TYPES.setdefault((_row.source, _row.target), []).append(_row)
+
+
+def find_cast(source: SqlType, target: SqlType, context: str) -> tuple[str, ...] | None:
+    """The keys of the casts that, applied one after another, make a `target` of a `source` in `context`.
+
+    Returns:
+        ``()`` where nothing is to be done, None where there is no such cast. The last call's type is `target`; where that is a
+        numeric without a scale, it is the function's `result_type` of its argument.
+
+    Args:
+        source: the type there is; ``unknown`` (an untyped NULL or string) becomes anything and needs no function.
+        target: the type wanted.
+        context: ``implicit``, ``assignment`` or ``explicit``.
+    """
+    if source == target or source.kind == "unknown":
+        return ()
+    if target.kind in ("timestamp", "timestamptz") and target.length is not None:
+        return _to_precision(source, target, context)
+    if source.kind == target.kind:
+        if source.kind == "numeric":
+            # What is not declared may have more digits than the column that carries it: constants have.
+            kept = target.scale in (None, source.scale) or (
+                context == IMPLICIT and target.effective_scale == source.effective_scale
+            )
+            return () if kept else ("numeric_to_numeric",)
+        if source.kind in ("varchar", "char"):
+            longer = target.length is None or (
+                source.kind == "varchar"
+                and source.length is not None
+                and source.length <= target.length
+            )
+            return () if longer else _length_cast(source, target, context)
+        return _container_cast(source, target, context)
+    if source.kind in (*_CONTAINERS, "range"):
+        return _from_container(source, target, context)
+    if source.kind in STRINGS and target.kind in ("array", "list", "map", "range"):
+        return _reading(source, target, context)
+    found = _length_cast(source, target, context)
+    if found is not None or source.kind not in ("varchar", "char") or target.kind == "text":
+        return found
+    return None
+
+
+_CONTAINERS = ("array", "list", "map", "record")
+
+
+def _reading(source: SqlType, target: SqlType, context: str) -> tuple[str, ...] | None:
+    """From a text where a cast is written and what is inside can be read."""
+    inner = target.element
+    if context != EXPLICIT or inner is None or find_cast(of("text"), inner, EXPLICIT) is None:
+        return None
+    first = () if source.kind == "text" else (f"{source.kind}_to_text",)
+    return (*first, f"text_to_{target.kind}")
+
+
+def _container_cast(source: SqlType, target: SqlType, context: str) -> tuple[str, ...] | None:
+    """Between two of a kind: where each element, or field, has a cast."""
+    if source.element == target.element and source.fields == target.fields:
+        return ()
+    if source.kind == "range":
+        return None
+    if source.kind == "record":
+        pairs = list(zip(source.fields, target.fields, strict=False))
+        if len(source.fields) != len(target.fields) or any(
+            find_cast(old.type, new.type, context) is None for (_, old), (_, new) in pairs
+        ):
+            return None
+        return ("record_to_record",)
+    if source.element is None or target.element is None:
+        return None
+    if find_cast(source.element, target.element, context) is None:
+        return None
+    return (f"{source.kind}_to_{target.kind}",)
+
+
+def _from_container(source: SqlType, target: SqlType, context: str) -> tuple[str, ...] | None:
+    """To text where a value is stored or a cast is written; an array is read as a list where a cast is written."""
+    if target.kind in STRINGS and context != IMPLICIT:
+        first = (f"{source.kind}_to_text",)
+        return first if target.kind == "text" else (*first, f"text_to_{target.kind}")
+    if (source.kind, target.kind) != ("array", "list") or context != EXPLICIT:
+        return None
+    if source.element is None or target.element is None:
+        return None
+    if find_cast(source.element, target.element, context) is None:
+        return None
+    return ("array_to_list",)
+
+
+def _to_precision(source: SqlType, target: SqlType, context: str) -> tuple[str, ...] | None:
+    """First to the type itself, then to its digits."""
+    first = find_cast(source, of(target.kind), context)
+    if source.kind == target.kind:
+        first = ()
+    finer = source.length is None or source.length > (target.length or 0)
+    if first is None or (source.kind == target.kind and not finer):
+        return first
+    return (*first, f"{target.kind}_to_{target.kind}")
+
+
+def _length_cast(source: SqlType, target: SqlType, context: str) -> tuple[str, ...] | None:
+    rows = _BY_TYPES.get((source.kind, target.kind), [])
+    allowed = [row for row in rows if _RANK[row.context] <= _RANK[context]]
+    if not allowed:
+        return None
+    # The strictest context that still allows it: an explicit cast to varchar cuts, an assignment refuses.
+    return (max(allowed, key=lambda row: _RANK[row.context]).func.key,)

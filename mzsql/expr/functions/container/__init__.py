@@ -1,0 +1,1 @@
+"""Arrays, lists, maps, records and ranges."""

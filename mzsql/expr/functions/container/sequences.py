@@ -1,0 +1,236 @@
+"""What arrays and lists have in common: subscripts and slices, lengths, what searches and joins them.
+
+Promise: subscripts count from 1, and what lies outside is NULL (a slice outside is empty), never an error. Elements compare as values:
+NULL equals NULL. The dimensions of an array, and the layers of a list, are those of its type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mzsql.expr.functions import sql as s
+from mzsql.expr.functions.declare import Ast, duckdb_only
+from mzsql.expr.functions.output.containers import inner_text
+from mzsql.expr.functions.output.to_text import to_text
+from mzsql.expr.functions.table import Engine, Sql
+from mzsql.repr.types import TEXT, SqlType
+
+# --- subscripts ----------------------------------------------------------------------------------
+
+
+def at(array: Ast, index: Ast, engine: Engine) -> Ast:
+    """The element at a position from 1 on; NULL outside."""
+    name = "TRY_ELEMENT_AT" if engine is Engine.SPARK else "LIST_EXTRACT"
+    return s.case((s.gte(index, s.num(1)), s.call(name, array, s.integer(_bounded(index)))))
+
+
+def _bounded(index: Ast) -> Ast:
+    return s.at_most(index, s.num(2**31 - 1))
+
+
+def get(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    """The element at a subscript."""
+    return at(args[0].ast, args[1].ast, engine)
+
+
+def slice_of(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+    """The elements between bounds."""
+    return _sliced(args[0].ast, [arg.ast for arg in args[1:]], typ, engine, 0)
+
+
+def _sliced(array: Ast, bounds: list[Ast], typ: SqlType, engine: Engine, depth: int) -> Ast:
+    """By pairs of bounds, from the outermost dimension inwards; without an element nothing is left."""
+    low, high = s.at_least(bounds[0], s.num(1)), bounds[1]
+    size = s.at_least(s.add(s.sub(_bounded(high), _bounded(low)), s.num(1)), s.num(0))
+    if engine is Engine.SPARK:
+        part = s.call("SLICE", array, s.integer(_bounded(low)), s.integer(size))
+    else:
+        cut = s.call("LIST_SLICE", array, _bounded(low), _bounded(high))
+        part = s.case(
+            (s.gt(size, s.num(0)), cut), (s.is_not_null(array), s.cast(s.array(), typ, engine))
+        )
+    if len(bounds) == 2:
+        return part
+    assert typ.element is not None
+    name = f"sl{depth}"
+    inner = _sliced(s.variable(name), bounds[2:], typ.element, engine, depth + 1)
+    spark = engine is Engine.SPARK
+    mapped = s.call("TRANSFORM" if spark else "LIST_TRANSFORM", part, s.lambda_((name,), inner))
+    left = s.gt(s.call("SIZE" if spark else "LEN", s.variable("sf0")), s.num(0))
+    kept = s.lambda_(("sf0",), s.coalesce(left, s.boolean(False)))
+    return s.call("FILTER" if spark else "LIST_FILTER", mapped, kept)
+
+
+# --- lengths -------------------------------------------------------------------------------------
+
+
+def _size(array: Ast, engine: Engine) -> Ast:
+    return s.integer(s.call("SIZE" if engine is Engine.SPARK else "LEN", array))
+
+
+def length(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    """The number of elements."""
+    return _size(args[0].ast, engine)
+
+
+def dimensions(typ: SqlType) -> int:
+    """How many arrays, or lists, lie within each other in a type."""
+    count = 0
+    while typ.kind in ("array", "list") and typ.element is not None:
+        count, typ = count + 1, typ.element
+    return count
+
+
+def dimension(args: Sequence[Sql], engine: Engine) -> Ast:
+    """The size of an array's n-th dimension; NULL where it has none, or is empty."""
+    array, wanted = args[0].ast, args[1].ast
+    branches: list[tuple[Ast, Ast]] = []
+    for number in range(1, dimensions(args[0].typ) + 1):
+        branches.append((s.eq(wanted, s.num(number)), s.nullif(_size(array, engine), s.num(0))))
+        array = at(array, s.num(1), engine)
+    return s.case(*branches)
+
+
+def upper(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    """The last subscript of an array's n-th dimension."""
+    return dimension(args, engine)
+
+
+def lower(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    """The first subscript of an array's n-th dimension."""
+    return s.case((s.is_not_null(dimension(args, engine)), s.num(1)))
+
+
+def longest(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    """The size of the longest list in the n-th layer."""
+    layers = dimensions(args[0].typ)
+    spark = engine is Engine.SPARK
+    part, branches = args[0].ast, []
+    for number in range(1, layers + 1):
+        name = f"ll{number}"
+        sizes = s.call(
+            "TRANSFORM" if spark else "LIST_TRANSFORM",
+            s.array(part) if number == 1 else part,
+            s.lambda_((name,), _size(s.variable(name), engine)),
+        )
+        longest = s.call("ARRAY_MAX" if spark else "LIST_MAX", sizes)
+        branches.append((s.eq(args[1].ast, s.num(number)), longest))
+        if 1 < number < layers:
+            part = s.call("FLATTEN", part)
+    return s.integer(s.case(*branches))
+
+
+def too_deep(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    """Whether a list has no such layer."""
+    layers = dimensions(args[0].typ)
+    return s.not_(s.between(args[1].ast, s.num(1), s.num(layers)))
+
+
+def too_deep_message(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    """The message of `too_deep`."""
+    layers = dimensions(args[0].typ)
+    tail = s.text(f"; must use value within [1, {layers}]")
+    return s.concat(s.text("invalid layer: "), s.string(args[1].ast), tail)
+
+
+# --- searching and joining -----------------------------------------------------------------------
+
+
+def concat(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+    """NULL joins like nothing; two of them are NULL."""
+    left, right = args[0].ast, args[1].ast
+    name = "CONCAT" if engine is Engine.SPARK else "LIST_CONCAT"
+    joined = s.call(name, left, right)
+    branches = [(s.is_null(left), right), (s.is_null(right), left)]
+    return s.cast(s.case(*branches, otherwise=joined), typ, engine)
+
+
+def append(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+    """With one more element at the end."""
+    one = Sql(s.cast(s.array(args[1].ast), typ, engine), typ)
+    return concat(engine, [args[0], one], typ)
+
+
+def prepend(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+    """With one more element at the beginning."""
+    one = Sql(s.cast(s.array(args[0].ast), typ, engine), typ)
+    return concat(engine, [one, args[1]], typ)
+
+
+def has_all(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    """Whether all elements of the second are in the first; a NULL is in none, as it equals nothing."""
+    if engine is Engine.SPARK:
+        raise duckdb_only("the containment of arrays and lists")
+    whole, part = args[0].ast, args[1].ast
+    known = s.eq(s.call("LEN", part), s.call("LIST_COUNT", part))
+    return s.case((s.is_not_null(whole), s.and_(s.call("LIST_HAS_ALL", whole, part), known)))
+
+
+def within(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+    """Whether all elements of the first are in the second."""
+    return has_all(engine, [args[1], args[0]], typ)
+
+
+def overlap(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    """Whether they have an element in common."""
+    name = "ARRAYS_OVERLAP" if engine is Engine.SPARK else "LIST_HAS_ANY"
+    return s.call(name, args[0].ast, args[1].ast)
+
+
+def _same_element(name: str, wanted: Ast) -> Ast:
+    item = s.variable(name)
+    neither = s.and_(s.is_null(item), s.is_null(wanted))
+    return s.coalesce(s.or_(s.eq(item, wanted), neither), s.boolean(False))
+
+
+def remove(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+    """Without the elements that equal one."""
+    name = "FILTER" if engine is Engine.SPARK else "LIST_FILTER"
+    kept = s.not_(_same_element("rm0", args[1].ast))
+    return s.cast(s.call(name, args[0].ast, s.lambda_(("rm0",), kept)), typ, engine)
+
+
+def position(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    """The first position, from a third argument on, at which the element stands."""
+    if engine is Engine.SPARK:
+        raise duckdb_only("array_position")
+    start = s.at_least(args[2].ast, s.num(1)) if len(args) > 2 else s.num(1)
+    numbers = s.call("RANGE", s.big(start), s.add(s.big(s.call("LEN", args[0].ast)), s.num(1)))
+    item, wanted = s.call("LIST_EXTRACT", args[0].ast, s.variable("ps0")), args[1].ast
+    both_null = s.and_(s.is_null(item), s.is_null(wanted))
+    equal = s.coalesce(s.or_(s.eq(item, wanted), both_null), s.boolean(False))
+    found = s.call("LIST_FILTER", numbers, s.lambda_(("ps0",), equal))
+    return s.case((s.is_not_null(args[0].ast), s.integer(s.call("LIST_EXTRACT", found, s.num(1)))))
+
+
+def to_string(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    """The texts of the elements with a separator in between."""
+    spark = engine is Engine.SPARK
+    array, element = args[0].ast, args[0].typ.element or TEXT
+    while element.kind == "array" and element.element is not None:
+        array, element = s.call("FLATTEN", array), element.element
+    item = s.variable("ts0")
+    shown = inner_text(item, element, engine, to_text)
+    if len(args) > 2:
+        shown = s.coalesce(shown, args[2].ast)
+    name = "TRANSFORM" if spark else "LIST_TRANSFORM"
+    texts = s.call(name, array, s.lambda_(("ts0",), shown))
+    there = s.lambda_(("ts1",), s.is_not_null(s.variable("ts1")))
+    present = s.call("FILTER" if spark else "LIST_FILTER", texts, there)
+    joined = _joined(present, args[1].ast, engine)
+    known = s.and_(s.is_not_null(array), s.is_not_null(args[1].ast))
+    return s.case((known, s.coalesce(joined, s.text(""))))
+
+
+def _joined(texts: Ast, separator: Ast, engine: Engine) -> Ast:
+    """DuckDB joins by constants only: each text behind its separator, without the first one."""
+    if engine is Engine.SPARK:
+        return s.call("ARRAY_JOIN", texts, separator)
+    behind = s.lambda_(("ts2",), s.concat(separator, s.variable("ts2")))
+    joined = s.call("ARRAY_TO_STRING", s.call("LIST_TRANSFORM", texts, behind), s.text(""))
+    return s.call("SUBSTRING", joined, s.add(s.call("LENGTH", separator), s.num(1)))
+
+
+def layers(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    """How many layers a list has."""
+    return s.num(dimensions(args[0].typ))

@@ -1,0 +1,1 @@
+"""Values read from texts: what PostgreSQL calls input functions."""

@@ -1,0 +1,1 @@
+"""Numbers: arithmetic, rounding, functions, the casts between them."""

@@ -1,0 +1,281 @@
+"""Regular expressions: matching, replacing, splitting, taking apart.
+
+Promise: patterns are those of `mzsql.expr.functions.text.patterns`, and one that is none is an error with RE2's words; what only Java
+knows, look-around and back references, is refused in Spark too. A pattern that is not a constant is read by DuckDB for each row; a
+dataflow, which Spark runs, asks for a constant. ``$1`` in a replacement stands for a group, as in Materialize.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from mzsql.expr.functions import sql as s
+from mzsql.expr.functions.declare import Ast, constant_text
+from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Spelling, Sql
+from mzsql.expr.functions.text.patterns import (
+    FLAGS,
+    Group,
+    groups,
+    inline,
+    matches_nothing,
+    problem,
+    spelled,
+)
+from mzsql.repr.errors import Unsupported
+from mzsql.repr.types import BOOLEAN, CHAR, TEXT, SqlType
+
+TEXTS = SqlType("array", element=TEXT)
+_WHAT = "a regular expression"
+
+
+# --- patterns and flags ------------------------------------------------------------------------------
+
+
+def is_known(arg: Sql) -> bool:
+    """Whether an argument is a constant (NULL is one)."""
+    try:
+        constant_text(arg, _WHAT)
+    except Unsupported:
+        return False
+    return True
+
+
+def known_flags(args: Sequence[Sql], place: int) -> str:
+    """The flags of a call, none where it has none."""
+    if len(args) <= place:
+        return ""
+    return constant_text(args[place], "flags of a regular expression") or ""
+
+
+def valid_pattern(arg: Sql) -> str | None:
+    """The text of a constant pattern; None of NULL and of one that is invalid, which is an error of its own."""
+    text = constant_text(arg, _WHAT)
+    return None if text is None or problem(text) is not None else text
+
+
+def _by_row(engine: Engine, arg: Sql, flags: str, build: Callable[[Ast], Ast]) -> Ast:
+    """What `build` makes of a pattern that is no constant; NULL where the pattern is invalid.
+
+    A lambda's parameter is what keeps DuckDB from reading the pattern, and failing, before there is a row.
+    """
+    if engine is Engine.SPARK:
+        raise Unsupported(
+            f"{_WHAT} that is not a constant is not supported in a dataflow",
+            hint="A SELECT of it runs; so does one over a view that is not materialized.",
+        )
+    whole = s.concat(s.text(inline(flags)), arg.ast)
+    return s.let(whole, "re0", s.call("TRY", build(s.variable("re0"))), engine)
+
+
+def invalid(place: int) -> ErrorRule:
+    """The rule that an argument be a pattern."""
+
+    def condition(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+        if not is_known(args[place]):
+            tried = _by_row(
+                engine, args[place], "", lambda p: s.call("REGEXP_MATCHES", s.text(""), p)
+            )
+            return s.is_null(tried)
+        known = constant_text(args[place], _WHAT)
+        return s.boolean(known is not None and problem(known) is not None)
+
+    def message(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+        lead = "invalid regular expression: "
+        if not is_known(args[place]):
+            return s.concat(s.text(lead), args[place].ast)
+        known = constant_text(args[place], _WHAT) or ""
+        return s.text(f"{lead}{problem(known)}")
+
+    return ErrorRule(condition, message)
+
+
+def bad_flag(place: int, allowed: frozenset[str] = FLAGS) -> ErrorRule:
+    """The rule that flags be some of those allowed."""
+
+    def unknown(args: Sequence[Sql]) -> str:
+        return next((flag for flag in known_flags(args, place) if flag not in allowed), "")
+
+    return ErrorRule(
+        lambda _engine, args, _typ: s.boolean(bool(unknown(args))),
+        lambda _engine, args, _typ: s.text(f"invalid regular expression flag: {unknown(args)}"),
+    )
+
+
+def refuse_nothing(pattern: str, flags: str) -> None:
+    """Fail where Java would find more: it also matches the empty text right behind a match.
+
+    Raises:
+        Unsupported: the pattern matches the empty text.
+    """
+    if matches_nothing(inline(flags) + pattern):
+        raise Unsupported(
+            "every match of a regular expression that matches the empty text is not supported in a dataflow"
+        )
+
+
+# --- matching ----------------------------------------------------------------------------------------
+
+
+def _matching(*, insensitive: bool, negated: bool) -> Spelling:
+    flags = "i" if insensitive else ""
+
+    def value(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+        text = args[0].ast
+        if not is_known(args[1]):
+            found = _by_row(engine, args[1], flags, lambda p: s.call("REGEXP_MATCHES", text, p))
+        else:
+            pattern = valid_pattern(args[1])
+            if pattern is None:
+                return s.cast(s.null(), BOOLEAN, engine)
+            found = s.matches(text, spelled(pattern, flags, engine), engine)
+        return s.not_(found) if negated else found
+
+    return value
+
+
+def _operators() -> list[ScalarFunc]:
+    functions = []
+    for symbol, key, insensitive, negated in (
+        ("~", "regex_match", False, False),
+        ("~*", "regex_imatch", True, False),
+        ("!~", "regex_not_match", False, True),
+        ("!~*", "regex_not_imatch", True, True),
+    ):
+        for suffix, subject in (("", TEXT), ("_char", CHAR)):
+            functions.append(
+                ScalarFunc(
+                    key=f"{key}{suffix}",
+                    name=symbol,
+                    args=(subject, TEXT),
+                    result=BOOLEAN,
+                    value=_matching(insensitive=insensitive, negated=negated),
+                    explain=f"({{0}} {symbol} {{1}})",
+                    errors=(invalid(1),),
+                )
+            )
+    return functions
+
+
+def captured(text: Ast, pattern: str, group: Group | None, number: int) -> Ast:
+    """A group of the first match; NULL of one that the match went by.
+
+    Engines give the empty text for those: it stands for NULL where the pattern lets a match do without the group.
+    """
+    found = s.regexp_group(text, pattern, number)
+    return s.nullif(found, s.text("")) if group is not None and group.optional else found
+
+
+def _match(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+    """The groups of the first match, or the match where there are none; NULL without a match."""
+    pattern, text = valid_pattern(args[1]), args[0].ast
+    if pattern is None:
+        return s.cast(s.null(), typ, engine)
+    whole, known = spelled(pattern, known_flags(args, 2), engine), groups(pattern)
+    items = [captured(text, whole, group, i) for i, group in enumerate(known, start=1)]
+    made = s.array(*(items or [captured(text, whole, None, 0)]))
+    return s.case((s.matches(text, whole, engine), s.cast(made, typ, engine)))
+
+
+# --- replacing ---------------------------------------------------------------------------------------
+
+
+def _replace(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    flags = known_flags(args, 3)
+    every = [s.text("g")] if "g" in flags else []
+    if not (is_known(args[1]) and is_known(args[2])):
+        shown = _by_duckdb(args[2].ast)
+        return _by_row(
+            engine,
+            args[1],
+            flags,
+            lambda p: s.call("REGEXP_REPLACE", args[0].ast, p, shown, *every),
+        )
+    pattern, replacement = valid_pattern(args[1]), constant_text(args[2], "a replacement")
+    if pattern is None or replacement is None:
+        return s.cast(s.null(), TEXT, engine)
+    count = len(groups(pattern))
+    whole, shown_text = spelled(pattern, flags, engine), _replacement(replacement, count, engine)
+    if every and engine is Engine.SPARK:
+        refuse_nothing(pattern, flags)
+    if every or engine is Engine.DUCKDB:
+        return s.call(
+            "REGEXP_REPLACE",
+            args[0].ast,
+            s.text(whole),
+            s.text(shown_text),
+            *(every if engine is Engine.DUCKDB else []),
+        )
+    # Spark replaces every match: one that takes the whole text, from its beginning, is the only one.
+    everything = f"\\A((?s:.*?))(?:{whole})((?s:.*))\\z"
+    shown_text = _replacement(replacement, count, engine, behind=1)
+    return s.regexp_replace(args[0].ast, everything, f"$1{shown_text}${count + 2}", engine)
+
+
+def _replacement(text: str, count: int, engine: Engine, behind: int = 0) -> str:
+    """``$1`` and ``${1}`` in the engine's form; a group that is not there is empty, ``$$`` is a dollar.
+
+    `behind` is how many groups stand before the pattern's own.
+    """
+    out = []
+    for literal, number, braced, dollar in re.findall(r"([^$]+)|\$(\d+)|\$\{(\d+)\}|(\$\$?)", text):
+        if literal:
+            escaped = literal.replace("\\", "\\\\")
+            out.append(escaped)
+        elif dollar:
+            out.append("$" if engine is Engine.DUCKDB else "\\$")
+        elif int(number or braced) <= count:
+            mark = "\\" if engine is Engine.DUCKDB else "$"
+            out.append(f"{mark}{int(number or braced) + behind}")
+    return "".join(out)
+
+
+def _by_duckdb(replacement: Ast) -> Ast:
+    """A replacement that is no constant, in DuckDB's form."""
+    quoted = s.call("REPLACE", replacement, s.text("\\"), s.text("\\\\"))
+    numbered = s.regexp_replace(quoted, "[$](?:[{]([0-9])[}]|([0-9]))", "\\\\\\1\\2", Engine.DUCKDB)
+    return s.call("REPLACE", numbered, s.text("$$"), s.text("$"))
+
+
+# --- splitting ---------------------------------------------------------------------------------------
+
+
+def split(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+    """The pieces between the matches."""
+    flags, text = known_flags(args, 2), args[0].ast
+    if not is_known(args[1]):
+        pieces = _by_row(engine, args[1], flags, lambda p: s.call("REGEXP_SPLIT_TO_ARRAY", text, p))
+        return s.case((s.is_not_null(args[1].ast), pieces))
+    pattern = valid_pattern(args[1])
+    if pattern is None:
+        return s.cast(s.null(), typ, engine)
+    whole = spelled(pattern, flags, engine)
+    if engine is Engine.DUCKDB:
+        return s.call("REGEXP_SPLIT_TO_ARRAY", text, s.text(whole))
+    refuse_nothing(pattern, flags)
+    return s.call("SPLIT", text, s.text(whole), s.num(-1))
+
+
+def _functions() -> list[ScalarFunc]:
+    found = []
+    for name, plain, result, value, allowed in (
+        ("regexp_replace", 3, TEXT, _replace, FLAGS),
+        ("regexp_match", 2, TEXTS, _match, FLAGS - {"g"}),
+        ("regexp_split_to_array", 2, TEXTS, split, FLAGS - {"g"}),
+    ):
+        for flagged in (False, True):
+            found.append(
+                ScalarFunc(
+                    key=f"{name}_flags" if flagged else name,
+                    name=name,
+                    args=(TEXT,) * (plain + flagged),
+                    result=result,
+                    value=value,
+                    introduces_nulls=name == "regexp_match",
+                    errors=(invalid(1), bad_flag(plain, allowed)) if flagged else (invalid(1),),
+                )
+            )
+    return found
+
+
+FUNCTIONS: tuple[ScalarFunc, ...] = (*_operators(), *_functions())

@@ -1,0 +1,1 @@
+"""Dates, times of day, timestamps, intervals, time zones."""

@@ -1,0 +1,324 @@
+"""`to_char`: timestamps as text by PostgreSQL's patterns.
+
+Promise: every pattern of PostgreSQL's table for dates and times with its modifiers FM, TM and TH; text in double quotes and what is no
+pattern stands as it is. The format has to be a constant: it is taken apart when the expression is written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from sqlglot import expressions as exp
+
+from mzsql.expr.functions import epoch
+from mzsql.expr.functions import sql as s
+from mzsql.expr.functions.declare import Ast, of
+from mzsql.expr.functions.output.to_text import micros_of_day
+from mzsql.expr.functions.table import Engine, ScalarFunc, Sql
+from mzsql.repr.errors import Unsupported
+from mzsql.repr.types import DATE, TEXT, TIMESTAMP, SqlType
+
+_MONTHS = (
+    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
+    "November", "December",
+)  # fmt: skip
+_DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
+_ROMAN = ("I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII")
+
+
+class _Fields:
+    """The fields of a timestamp as bigints."""
+
+    def __init__(self, arg: Sql, engine: Engine) -> None:
+        local = s.cast(arg.ast, TIMESTAMP, engine)
+        self._date = s.cast(local, DATE, engine)
+        self._engine = engine
+        self.clock = micros_of_day(arg.ast, arg.typ.kind, engine)
+
+    def part(self, name: str) -> Ast:
+        """YEAR (astronomical), MONTH, DAY, DAYOFYEAR, WEEKOFYEAR, QUARTER."""
+        return s.big(s.call(name, self._date))
+
+    def days(self) -> Ast:
+        """Days since 1970-01-01."""
+        return epoch.days(self._date, self._engine)
+
+    def weekday(self) -> Ast:
+        """0 is Sunday."""
+        shifted = s.add(self.days(), s.num(4))
+        return s.mod(s.add(s.mod(shifted, s.num(7)), s.num(7)), s.num(7))
+
+    def iso_weekday(self) -> Ast:
+        """1 is Monday."""
+        return s.case((s.eq(self.weekday(), s.num(0)), s.num(7)), otherwise=self.weekday())
+
+    def iso_year(self) -> Ast:
+        """The year of the week's Thursday, and that day's number in it."""
+        return s.big(s.call("YEAR", self._thursday()))
+
+    def _thursday(self) -> Ast:
+        return epoch.date_of_days(
+            s.add(self.days(), s.sub(s.num(4), self.iso_weekday())), self._engine
+        )
+
+    def year(self) -> Ast:
+        """The year as counted, before Christ too."""
+        return _counted(self.part("YEAR"))
+
+    def hour(self) -> Ast:
+        return s.int_div(self.clock, s.num(3_600_000_000))
+
+    def within(self, unit: int, many: int) -> Ast:
+        """Whole units of the clock, modulo how many there are."""
+        return s.mod(s.int_div(self.clock, s.num(unit)), s.num(many))
+
+
+def _counted(year: Ast) -> Ast:
+    return s.case((s.lt(year, s.num(1)), s.sub(s.num(1), year)), otherwise=year)
+
+
+def _number(build: Callable[[_Fields], Ast], width: int) -> Callable[[_Fields, bool], Ast]:
+    """A number padded with zeros; not so under FM."""
+
+    def shown(fields: _Fields, bare: bool) -> Ast:
+        text = s.string(build(fields))
+        if bare or width < 2:
+            return text
+        size = s.case(
+            (s.gt(s.call("LENGTH", text), s.num(width)), s.integer(s.call("LENGTH", text))),
+            otherwise=s.num(width),
+        )
+        return s.call("LPAD", text, size, s.text("0"))
+
+    return shown
+
+
+def _named(
+    build: Callable[[_Fields], Ast], names: Sequence[str], first: int, width: int
+) -> Callable[[_Fields, bool], Ast]:
+    """A name padded with blanks; not so under FM."""
+
+    def shown(fields: _Fields, bare: bool) -> Ast:
+        number = build(fields)
+        return s.case(
+            *(
+                (s.eq(number, s.num(i)), s.text(name if bare else name.ljust(width)))
+                for i, name in enumerate(names, start=first)
+            )
+        )
+
+    return shown
+
+
+def _half(morning: str, evening: str) -> Callable[[_Fields, bool], Ast]:
+    return lambda fields, _bare: s.case(
+        (s.lt(fields.hour(), s.num(12)), s.text(morning)), otherwise=s.text(evening)
+    )
+
+
+def _era(after: str, before: str) -> Callable[[_Fields, bool], Ast]:
+    return lambda fields, _bare: s.case(
+        (s.lt(fields.part("YEAR"), s.num(1)), s.text(before)), otherwise=s.text(after)
+    )
+
+
+def _twelve(fields: _Fields) -> Ast:
+    rest = s.mod(fields.hour(), s.num(12))
+    return s.case((s.eq(rest, s.num(0)), s.num(12)), otherwise=rest)
+
+
+def _century(fields: _Fields) -> Ast:
+    year = fields.part("YEAR")
+    after = s.int_div(s.add(year, s.num(99)), s.big(s.num(100)))
+    before = s.int_div(s.sub(s.num(100), year), s.big(s.num(100)))
+    return s.case((s.gt(year, s.num(0)), after), otherwise=s.sub(s.num(0), before))
+
+
+def _tail(build: Callable[[_Fields], Ast], digits: int) -> Callable[[_Fields], Ast]:
+    return lambda fields: s.mod(build(fields), s.num(10**digits))
+
+
+def _comma_year(fields: _Fields, _bare: bool) -> Ast:
+    year = fields.year()
+    rest = s.call("LPAD", s.string(s.mod(year, s.num(1000))), s.num(3), s.text("0"))
+    return s.concat(s.string(s.int_div(year, s.big(s.num(1000)))), s.text(","), rest)
+
+
+def _week_of(name: str) -> Callable[[_Fields], Ast]:
+    return lambda fields: s.add(
+        s.int_div(s.sub(fields.part(name), s.num(1)), s.big(s.num(7))), s.num(1)
+    )
+
+
+def _iso_day(fields: _Fields) -> Ast:
+    week = s.mul(s.sub(fields.part("WEEKOFYEAR"), s.num(1)), s.num(7))
+    return s.add(week, fields.iso_weekday())
+
+
+def _cased(
+    name: str, build: Callable[[_Fields], Ast], names: Sequence[str], first: int, width: int
+) -> dict[str, Callable[[_Fields, bool], Ast]]:
+    """A pattern in capitals, in small letters and as a name is written."""
+    forms: dict[str, Callable[[str], str]] = {
+        name.upper(): str.upper,
+        name.lower(): str.lower,
+        name.capitalize(): str,
+    }
+    return {
+        spelled: _named(build, [change(n) for n in names], first, width)
+        for spelled, change in forms.items()
+    }
+
+
+def _year(fields: _Fields) -> Ast:
+    return fields.year()
+
+
+def _iso_year(fields: _Fields) -> Ast:
+    return _counted(fields.iso_year())
+
+
+def _month(fields: _Fields) -> Ast:
+    return fields.part("MONTH")
+
+
+def _weekday(fields: _Fields) -> Ast:
+    return fields.weekday()
+
+
+def _either(
+    pattern: str, shown: Callable[[_Fields, bool], Ast]
+) -> dict[str, Callable[[_Fields, bool], Ast]]:
+    return {pattern: shown, pattern.lower(): shown}
+
+
+def _fraction(digits: int) -> Callable[[_Fields, bool], Ast]:
+    return _number(lambda fields: fields.within(10 ** (6 - digits), 10**digits), digits)
+
+
+_PATTERNS: dict[str, Callable[[_Fields, bool], Ast]] = {
+    **_either("HH24", _number(lambda f: f.hour(), 2)),
+    **_either("HH12", _number(_twelve, 2)),
+    **_either("HH", _number(_twelve, 2)),
+    **_either("MI", _number(lambda f: f.within(60_000_000, 60), 2)),
+    **_either("SSSSS", _number(lambda f: s.int_div(f.clock, s.num(1_000_000)), 1)),
+    **_either("SSSS", _number(lambda f: s.int_div(f.clock, s.num(1_000_000)), 1)),
+    **_either("SS", _number(lambda f: f.within(1_000_000, 60), 2)),
+    **_either("MS", _number(lambda f: f.within(1_000, 1000), 3)),
+    **_either("US", _number(lambda f: f.within(1, 1_000_000), 6)),
+    **{f"FF{n}": _fraction(n) for n in range(1, 7)},
+    "AM": _half("AM", "PM"), "PM": _half("AM", "PM"), "am": _half("am", "pm"), "pm": _half("am", "pm"),
+    "A.M.": _half("A.M.", "P.M."), "P.M.": _half("A.M.", "P.M."),
+    "a.m.": _half("a.m.", "p.m."), "p.m.": _half("a.m.", "p.m."),
+    **_either("Y,YYY", _comma_year),
+    **_either("YYYY", _number(_year, 4)),
+    **_either("YYY", _number(_tail(_year, 3), 3)),
+    **_either("YY", _number(_tail(_year, 2), 2)),
+    **_either("Y", _number(_tail(_year, 1), 1)),
+    **_either("IYYY", _number(_iso_year, 4)),
+    **_either("IYY", _number(_tail(_iso_year, 3), 3)),
+    **_either("IY", _number(_tail(_iso_year, 2), 2)),
+    **_either("I", _number(_tail(_iso_year, 1), 1)),
+    "BC": _era("AD", "BC"), "AD": _era("AD", "BC"), "bc": _era("ad", "bc"), "ad": _era("ad", "bc"),
+    "B.C.": _era("A.D.", "B.C."), "A.D.": _era("A.D.", "B.C."),
+    "b.c.": _era("a.d.", "b.c."), "a.d.": _era("a.d.", "b.c."),
+    **_cased("MONTH", _month, _MONTHS, 1, 9),
+    **_cased("MON", _month, [name[:3] for name in _MONTHS], 1, 3),
+    **_either("MM", _number(_month, 2)),
+    **_cased("DAY", _weekday, _DAYS, 0, 9),
+    **_cased("DY", _weekday, [name[:3] for name in _DAYS], 0, 3),
+    **_either("IDDD", _number(_iso_day, 3)),
+    **_either("DDD", _number(lambda f: f.part("DAYOFYEAR"), 3)),
+    **_either("DD", _number(lambda f: f.part("DAY"), 2)),
+    **_either("ID", _number(lambda f: f.iso_weekday(), 1)),
+    **_either("D", _number(lambda f: s.add(f.weekday(), s.num(1)), 1)),
+    **_either("IW", _number(lambda f: f.part("WEEKOFYEAR"), 2)),
+    **_either("WW", _number(_week_of("DAYOFYEAR"), 2)),
+    **_either("W", _number(_week_of("DAY"), 1)),
+    **_either("CC", _number(_century, 2)),
+    **_either("J", _number(lambda f: s.add(f.days(), s.num(2_440_588)), 1)),
+    **_either("Q", _number(lambda f: f.part("QUARTER"), 1)),
+    "RM": _named(_month, _ROMAN, 1, 4),
+    "rm": _named(_month, [name.lower() for name in _ROMAN], 1, 4),
+}  # fmt: skip
+_ZONES = {
+    "TZ": "UTC",
+    "tz": "utc",
+    "TZH": "+00",
+    "TZM": "00",
+    "OF": "+00",
+    "tzh": "+00",
+    "tzm": "00",
+    "of": "+00",
+}
+_WORDS = sorted([*_PATTERNS, *_ZONES], key=len, reverse=True)
+_TOKEN = re.compile(
+    r'"((?:[^"\\]|\\.)*)"|(FM|fm|TM|tm)?(' + "|".join(map(re.escape, _WORDS)) + r")(TH|th)?|(.)",
+    re.DOTALL,
+)
+
+
+def _ordinal(text: Ast, lower: bool) -> Ast:
+    """``ST``, ``ND``, ``RD`` or ``TH``."""
+    last = s.call("RIGHT", text, s.num(1))
+    teen = s.and_(
+        s.gt(s.call("LENGTH", text), s.num(1)),
+        s.eq(s.call("LEFT", s.call("RIGHT", text, s.num(2)), s.num(1)), s.text("1")),
+    )
+    endings = [("1", "st"), ("2", "nd"), ("3", "rd")]
+    return s.case(
+        (teen, s.text("th" if lower else "TH")),
+        *((s.eq(last, s.text(d)), s.text(e if lower else e.upper())) for d, e in endings),
+        otherwise=s.text("th" if lower else "TH"),
+    )
+
+
+def _pieces(fields: _Fields, form: str, zoned: bool) -> list[Ast]:
+    pieces: list[Ast] = []
+    for quoted, bare, word, ending, other in _TOKEN.findall(form):
+        if word in _ZONES:
+            pieces.append(
+                s.text(_ZONES[word] if zoned else ("" if word.lower() == "tz" else _ZONES[word]))
+            )
+        elif word:
+            shown = _PATTERNS[word](fields, bool(bare))
+            pieces.append(shown)
+            if ending:
+                pieces.append(_ordinal(shown, ending == "th"))
+        else:
+            pieces.append(s.text(other or re.sub(r"\\(.)", r"\1", quoted)))
+    return pieces
+
+
+#: A format becomes an expression of its parts: how long it may be.
+_LONGEST = 1_000
+
+
+def _to_char(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    ast = args[1].ast
+    while isinstance(ast, exp.Cast | exp.Paren):
+        ast = ast.this
+    if isinstance(ast, exp.Null):
+        return s.string(s.null())
+    if not isinstance(ast, exp.Literal):
+        raise Unsupported("to_char with a format that is not a constant is not supported")
+    if len(ast.name) > _LONGEST:
+        raise Unsupported(
+            f"to_char with a format of more than {_LONGEST} characters is not supported"
+        )
+    pieces = _pieces(_Fields(args[0], engine), ast.name, args[0].typ.kind == "timestamptz")
+    present = s.is_not_null(args[0].ast)
+    return s.case((present, s.concat(s.text(""), *pieces)))
+
+
+FUNCTIONS: tuple[ScalarFunc, ...] = tuple(
+    ScalarFunc(
+        key=f"to_char_{suffix}",
+        name="to_char",
+        args=(of(kind), TEXT),
+        result=TEXT,
+        value=_to_char,
+    )
+    for kind, suffix in (("timestamp", "ts"), ("timestamptz", "tstz"))
+)
