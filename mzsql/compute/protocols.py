@@ -115,6 +115,8 @@ class ComputeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """… or as soon as so many bytes of them wait."""
     inline_rows: int = 50_000
     """A relation with more rows than this reaches Spark as a Parquet file instead of inline."""
+    hydrate_here_bytes: int = 64 * 1024 * 1024
+    """A hydration whose inputs have at most so many stored bytes runs in process where `step_engine` leaves that open."""
     small_hydration_bytes: int = 8 * 1024 * 1024
     """A hydration job whose inputs have fewer stored bytes is collected and written by the driver."""
     quiet_seconds: float = 1.0
@@ -122,7 +124,7 @@ class ComputeSettings(msgspec.Struct, frozen=True, kw_only=True):
     quiet_writes: int = 100
     """… or as much later as it takes for all views' to be no more than so many writes a second."""
     step_engine: str = "auto"
-    """What runs a step: ``duckdb`` in process, ``spark``, or ``auto``: what touches few rows runs in process."""
+    """What runs steps and hydrations: ``duckdb`` in process, ``spark``, or ``auto``, as what they touch asks for."""
     step_threads: int = 2
     """Steps of different dataflows that run at once; those that outlast `step_patience` are not counted."""
     step_patience: float = 1.0

@@ -213,6 +213,8 @@ class World:
         settings.setdefault("since_seconds", 0.0)
         settings.setdefault("retry_seconds", 0.05)
         settings.setdefault("timeout", 60.0)
+        # Hydrations are small here: on Spark all the same, unless a test says otherwise.
+        settings.setdefault("hydrate_here_bytes", -1)
         return Controller(self, persist or self.persist, replica, ComputeSettings(**settings))
 
 

@@ -37,6 +37,7 @@ def test_jobs_of_what_is_dropped_or_closed_end(
     running = spark.sparkContext.statusTracker().getActiveJobsIds
     wait_for(lambda: not running())
     with mzsql.connect(str(tmp_env), spark=spark) as con:
+        con.execute("ALTER SYSTEM SET step_engine = 'spark'")
         for statement in ENDLESS:
             con.execute(statement)
         wait_for(lambda: bool(running()))

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pytest
+from spark_kit import hydrated_by_spark
 
 import mzsql
 
@@ -20,7 +21,9 @@ pytestmark = pytest.mark.spark
 def con(
     tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
 ) -> Iterator[mzsql.Connection]:
-    with mzsql.connect(str(tmp_path_factory.mktemp("answers") / "env"), spark=spark) as made:
+    place = str(tmp_path_factory.mktemp("answers") / "env")
+    # Hydrated by one engine, stepped by the other.
+    with hydrated_by_spark(), mzsql.connect(place, spark=spark) as made:
         # A machine with much else to do takes its time.
         made.execute("SET statement_timeout = '10min'")
         yield made

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 import pytest
+from spark_kit import hydrated_by_spark
 
 import mzsql
 from mzsql.cli.demo import generate
@@ -85,7 +86,7 @@ def test_views_equal_another_engine_after_every_change(
 ) -> None:
     generate(tmp_path / "tpch", 0.002)
     other = duckdb.connect()
-    with mzsql.connect(env, spark=spark) as con:
+    with hydrated_by_spark(), mzsql.connect(env, spark=spark) as con:
         con.execute("SET statement_timeout = '5 min'")
         con.execute(script("schema"))
         for table in TABLES:

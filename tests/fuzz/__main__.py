@@ -8,7 +8,6 @@ python tests/fuzz --views --seconds 600
 from __future__ import annotations
 
 import argparse
-import contextlib
 import gc
 import logging
 import sys
@@ -17,6 +16,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).parents[1]))
 sys.path.append(str(Path(__file__).parents[2] / "plugins" / "mzsql-postgres" / "tests"))
 
 from fuzz_engines import Failure, Worlds
@@ -25,6 +25,7 @@ from fuzz_maintained import Maintained, Tally, plan_of, run_plan, shrunk
 from fuzz_partitions import broken, law_of, told
 from fuzz_run import SHARED, compare, query_of, run, tables_of
 from fuzz_steps import in_process
+from spark_kit import hydrated_by_spark
 
 #: One in so many groups of seeds has its tables changed under subscriptions.
 _FOLLOWED = 4
@@ -78,7 +79,7 @@ def _views(options: argparse.Namespace) -> int:
     if options.spark:
         from mzsql.compute.engines.spark_session import local_session  # loads PySpark
 
-        spark, kept = local_session(cores=2), contextlib.nullcontext()
+        spark, kept = local_session(cores=2), hydrated_by_spark()
     seed, count = (options.start, options.count) if options.seed is None else (options.seed, 1)
     began, cpu, differ = time.monotonic(), time.process_time(), 0
     last = None if count is None else seed + count

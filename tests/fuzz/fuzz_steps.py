@@ -1,7 +1,7 @@
 """Materialized views kept up to date in this process: real shards, arrangements, lookups and steps, and no Spark to wait for.
 
 Promise: within `in_process` every environment that is opened behaves as with ``step_engine = 'duckdb'``, with one thread for steps.
-Trade-off: hydrations by Spark are what `--spark` and the tests of compute run.
+Trade-off: hydrations by Spark are what `--spark` (within `hydrated_by_spark`) and the tests of compute run.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from fuzz_calls import Calls, Ref, callable_functions
 from fuzz_engines import Failure, Worlds
 from fuzz_maintained import Maintained, difference, plan_of, run_plan
 from fuzz_steps import in_process
+from spark_kit import hydrated_by_spark
 
 import mzsql
 from mzsql.render.dataflow import RenderedDataflow
@@ -49,7 +50,7 @@ def test_many_views_are_what_their_queries_answer(worlds: Worlds) -> None:
 def test_views_that_spark_keeps_are_what_their_queries_answer(
     tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
 ) -> None:
-    with Worlds(tmp_path_factory.mktemp("fuzz") / "env", spark) as worlds:
+    with hydrated_by_spark(), Worlds(tmp_path_factory.mktemp("fuzz") / "env", spark) as worlds:
         _all_hold(worlds, range(50, 51), 3, 1)
 
 

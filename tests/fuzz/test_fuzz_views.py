@@ -12,6 +12,7 @@ from fuzz_engines import Worlds, bag
 from fuzz_made import Options
 from fuzz_queries import Queries
 from fuzz_schema import Table, random_tables
+from spark_kit import hydrated_by_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,7 +26,7 @@ _MAINTAINED = Options(windows=False, rare=False, recursion=False, depth=2)
 
 @pytest.fixture(scope="module")
 def worlds(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Worlds]:
-    with Worlds(tmp_path_factory.mktemp("fuzz") / "env", spark) as made:
+    with hydrated_by_spark(), Worlds(tmp_path_factory.mktemp("fuzz") / "env", spark) as made:
         yield made
 
 

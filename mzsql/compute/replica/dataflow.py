@@ -133,6 +133,15 @@ class Dataflow:
         """The export's columns."""
         return arrow_schema(self.rendered.output_columns).append(pa.field("mz_error", pa.string()))
 
+    def to_hydrate(self) -> bool:
+        """Whether anything is to be filled."""
+        return bool(self.missing) or self.export_to_hydrate()
+
+    def export_to_hydrate(self) -> bool:
+        """Whether the export is."""
+        upper: Frontier = 0 if self.output is None else self.output.known_upper
+        return upper is not None and upper <= self.as_of
+
     def readable(self) -> dict[str, Arrangement]:
         """Every arrangement that statements read, by relation name."""
         return {**self.indexes, **self.arrangements}

@@ -19,6 +19,7 @@ from mzsql.compute.engines.spark_start import SparkStart
 from mzsql.compute.protocol import RefreshStats, Status
 from mzsql.compute.protocols import ComputeSettings, StorageReader
 from mzsql.compute.replica.arrangements import Arrangement, Arrangements
+from mzsql.compute.replica.choice import Refusals, for_hydration
 from mzsql.compute.replica.dataflow import Dataflow, DataflowSpec, fill_plan
 from mzsql.compute.replica.hydration import Hydration, HydrationReport
 from mzsql.compute.replica.hydration_here import HydrationHere
@@ -92,6 +93,7 @@ class Flow:
     error: str | None = None
     failures: int = 0
     retry_at: float = 0.0
+    _refusals: Refusals = field(default_factory=Refusals)
     _session: SparkSession | None = None
     _held_at: float = field(default=float("-inf"))
 
@@ -164,7 +166,7 @@ class Flow:
                 self._release_index(arrangement)
             raise
         self.dataflow = dataflow
-        ready = not self._hydration().needed()
+        ready = not dataflow.to_hydrate()
         if ready:
             self._hydrated()
         return ready
@@ -174,10 +176,18 @@ class Flow:
 
     def hydrate(self) -> RefreshStats | None:
         """Fill what is missing; None when it was interrupted."""
-        hydration = self._hydration()
-        stats = hydration.run()
-        if hydration.needed():
+        dataflow = self.dataflow
+        assert dataflow is not None
+        size = sum(part.bytes for one in dataflow.inputs for part in one.parts(dataflow.as_of))
+        engine, reason = for_hydration(self.replica.settings, size, self._refusals)
+        try:
+            stats = self._hydration(dataflow, engine, reason).run()
+        except Exception as error:
+            self._refusals.note(engine, error)
+            raise
+        if dataflow.to_hydrate():
             return None
+        self._refusals.clear()
         self._hydrated()
         return stats
 
@@ -188,18 +198,18 @@ class Flow:
         self.report.show()
         self._hold(force=True)
 
-    def _hydration(self) -> Hydration:
-        assert self.dataflow is not None
+    def _hydration(self, dataflow: Dataflow, engine: Engine, reason: str) -> Hydration:
         settings = self.replica.settings
-        kind = HydrationHere if settings.engine == Engine.DUCKDB.value else Hydration
+        kind = HydrationHere if engine is Engine.DUCKDB else Hydration
         return kind(
-            self.dataflow,
+            dataflow,
             self.report,
             session=lambda: hydration_session(self._spark(), workers=settings.workers),
             arrangements=self.replica.arrangements,
             persist=self.replica.persist,
             settings=settings,
             stopped=self._unwanted,
+            reason=reason,
         )
 
     def advance(self, input_upper: Frontier) -> RefreshStats | None:

@@ -49,7 +49,7 @@ from mzsql.location import LocationError
 from mzsql.persist import PartRef, PersistClient
 from mzsql.render.rendered import HydrationStage
 from mzsql.repr.errors import InternalError
-from mzsql.repr.frontier import Frontier, Timestamp
+from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.threads import PROCESS, Supervised
 
@@ -163,7 +163,9 @@ class Hydration:
         persist: PersistClient,
         settings: ComputeSettings,
         stopped: Callable[[], bool],
+        reason: str,
     ) -> None:
+        """Prepare it; `reason` says why this engine runs it."""
         self._dataflow = dataflow
         self._report = report
         self._make_session = session
@@ -172,6 +174,7 @@ class Hydration:
         self._persist = persist
         self._settings = settings
         self._stopped = stopped
+        self._reason = reason
         self._registered: set[str] = set()
         self._alive: list[PartRef] = []  # parts that Spark may read are kept from being collected
         self._sizes: dict[str, int] = {}
@@ -184,15 +187,6 @@ class Hydration:
         self._reserved: list[str] = []
         self._filled: list[Arrangement] = []
         self._published_at = 0.0
-
-    def needed(self) -> bool:
-        """Whether anything is to be filled."""
-        return bool(self._dataflow.missing) or self._export_needed()
-
-    def _export_needed(self) -> bool:
-        output = self._dataflow.output
-        upper: Frontier = 0 if output is None else output.known_upper
-        return upper is not None and upper <= self._dataflow.as_of
 
     def run(self) -> RefreshStats:
         """Run the stages whose target is missing, in order, for as long as somebody wants them."""
@@ -226,7 +220,7 @@ class Hydration:
             time.monotonic() - started,
             "hydration",
             "spark",
-            "hydrations read everything",
+            self._reason,
         )
 
     def _fill(self, stage: HydrationStage, missing: frozenset[str], scratch: Path) -> None:
@@ -239,11 +233,11 @@ class Hydration:
 
     def _fill_target(self, stage: HydrationStage, missing: frozenset[str], scratch: Path) -> None:
         if stage.target is None:
-            if self._export_needed():
+            if self._dataflow.export_to_hydrate():
                 self._fill_export(stage, scratch)
         elif stage.target in missing:
             self._fill_arrangement(stage, stage.target, scratch)
-        elif stage.has_errors and self._export_needed():
+        elif stage.has_errors and self._dataflow.export_to_hydrate():
             # what it fills is there, the errors that belong to the export are not
             self._only_errors(stage, scratch)
 
@@ -267,7 +261,7 @@ class Hydration:
     def _begin(self, desc: ArrangementDesc) -> Arrangement:
         """A new shard, of those that were reserved all at once."""
         if not self._reserved:
-            export = self._dataflow.output_desc is not None and self._export_needed()
+            export = self._dataflow.output_desc is not None and self._dataflow.export_to_hydrate()
             self._reserved = self._arrangements.reserve(len(self._dataflow.missing) + export)
         return self._arrangements.begin(desc, self._reserved.pop())
 

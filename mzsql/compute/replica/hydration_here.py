@@ -75,7 +75,7 @@ class HydrationHere(Hydration):
             time.monotonic() - started,
             "hydration",
             Engine.DUCKDB.value,
-            f"step_engine is {self._settings.engine}",
+            self._reason,
         )
 
     def _run_stages(

@@ -1,0 +1,127 @@
+"""What runs a hydration with `step_engine` at auto: DuckDB what is small, Spark what is not, and the other one where one cannot."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import mzsql
+from mzsql.compute.controller import controller
+from mzsql.compute.protocols import ComputeSettings
+from mzsql.compute.replica import hydration_here
+from mzsql.dbapi import connection
+
+_VIEW = "CREATE MATERIALIZED VIEW totals AS SELECT k % 3 AS k, sum(k) AS s FROM t GROUP BY 1"
+
+
+@pytest.fixture
+def open_(tmp_env: Path) -> Iterator[Callable[..., mzsql.Connection]]:
+    opened: list[mzsql.Connection] = []
+
+    def connect(**more: Any) -> mzsql.Connection:
+        made = mzsql.connect(tmp_env, **more)
+        opened.append(made)
+        # A Spark that has just started, on a machine with much else to do.
+        made.execute("SET statement_timeout = '10 min'")
+        made.execute("CREATE TABLE t (k bigint)")
+        made.execute("INSERT INTO t SELECT * FROM generate_series(1, 100)")
+        return made
+
+    yield connect
+    for one in opened:
+        one.close()
+
+
+def _check(con: mzsql.Connection) -> None:
+    rows = con.execute("SELECT k, s FROM totals ORDER BY k").fetchall()
+    assert (
+        rows
+        == duckdb.sql(
+            "SELECT k % 3 AS k, sum(k) FROM range(1, 101) AS t(k) GROUP BY 1 ORDER BY 1"
+        ).fetchall()
+    )
+
+
+def _ran(con: mzsql.Connection) -> tuple[str, int, str]:
+    """The engine of the view's hydration, its jobs and the reason; told a moment after the view can be read."""
+    asked = "SELECT engine, jobs, reason FROM mz_internal.mz_refreshes WHERE kind = 'hydration'"
+    while not (rows := con.execute(asked).fetchall()):
+        time.sleep(0.01)
+    ((engine, jobs, reason),) = rows
+    return engine, jobs, reason
+
+
+def _limited(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    settings = functools.partial(
+        ComputeSettings, hydrate_here_bytes=most, retry_seconds=0.01, retry_max_seconds=0.01
+    )
+    monkeypatch.setattr(controller, "ComputeSettings", settings)
+
+
+def test_what_is_small_starts_no_spark(
+    open_: Callable[..., mzsql.Connection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(*_: Any, **__: Any) -> Any:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr(connection, "_start_spark", start)
+    con = open_()
+    con.execute(_VIEW)
+    _check(con)
+    engine, jobs, reason = _ran(con)
+    assert (engine, jobs) == ("duckdb", 0)
+    assert reason.endswith("bytes, which is at most 67108864")
+
+
+def test_where_spark_cannot_be_started_a_large_one_runs_in_process(
+    open_: Callable[..., mzsql.Connection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(*_: Any, **__: Any) -> Any:
+        raise ConnectionRefusedError("nobody listens at the gateway")
+
+    monkeypatch.setattr(connection, "_start_spark", start)
+    _limited(monkeypatch, -1)
+    con = open_()
+    con.execute(_VIEW)
+    _check(con)
+    assert _ran(con) == ("duckdb", 0, "Spark failed: nobody listens at the gateway")
+
+
+@pytest.mark.spark
+def test_what_is_large_runs_on_spark(
+    open_: Callable[..., mzsql.Connection], monkeypatch: pytest.MonkeyPatch, spark: Any
+) -> None:
+    _limited(monkeypatch, -1)
+    con = open_(spark=spark)
+    con.execute(_VIEW)
+    _check(con)
+    engine, jobs, reason = _ran(con)
+    assert engine == "spark"
+    assert jobs > 0
+    assert reason.endswith("bytes, which is more than -1")
+
+
+@pytest.mark.spark
+def test_what_is_beyond_the_memory_of_this_process_runs_on_spark(
+    open_: Callable[..., mzsql.Connection], monkeypatch: pytest.MonkeyPatch, spark: Any
+) -> None:
+    """DuckDB is given less memory than it needs for anything, and no disk."""
+    real = hydration_here.locked_connection
+
+    def poor(*, settings: dict[str, str]) -> duckdb.DuckDBPyConnection:
+        return real(settings={**settings, "memory_limit": "1KiB", "temp_directory": ""})
+
+    monkeypatch.setattr(hydration_here, "locked_connection", poor)
+    _limited(monkeypatch, 1 << 20)
+    con = open_(spark=spark)
+    con.execute(_VIEW)
+    _check(con)
+    engine, _, reason = _ran(con)
+    assert engine == "spark"
+    assert reason.startswith("DuckDB failed: Out of Memory Error")
