@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import msgspec
 import pyarrow as pa
@@ -22,8 +23,9 @@ from mzsql.adapter.peek.index_reads import IndexReads
 from mzsql.adapter.peek.outflow import gathered
 from mzsql.adapter.peek.peeker import Overlay, Peeker
 from mzsql.adapter.peek.plan_cache import PlanCache, PlannedQuery, QueryKey
-from mzsql.adapter.peek.results import named
-from mzsql.adapter.peek.row_reads import literal_rows, needs_no_engine, over, source
+from mzsql.adapter.peek.results import constant_table, named
+from mzsql.adapter.peek.row_reads import needs_no_engine, over, source
+from mzsql.adapter.peek.spelled import spelled_rows
 from mzsql.adapter.planning.explain_timestamp import explained
 from mzsql.adapter.planning.named_times import named_time
 from mzsql.adapter.planning.planner import Planned, Planner
@@ -36,12 +38,12 @@ from mzsql.catalog.builtin import builtins
 from mzsql.catalog.objects import Index, Stored, Table
 from mzsql.expr.dataflow import PeekExport
 from mzsql.expr.mfp import to_relation
-from mzsql.expr.relation import Constant, Get, Relation, RowSetFinishing
+from mzsql.expr.relation import Constant, Get, Relation, RowSetFinishing, Union
 from mzsql.expr.scalar import Scalar
 from mzsql.frontend import hir, lower_query
 from mzsql.frontend.plan import plans as p
 from mzsql.lir import plan as lir
-from mzsql.repr.datum import Datum
+from mzsql.repr.datum import Datum, Row
 from mzsql.repr.errors import InvalidParameter, Unsupported
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
@@ -324,14 +326,34 @@ class Queries:
         read = over(fast.on_id, fast.typ.columns, fast.mfp)
         return PlannedQuery(make, finishing, columns, read, fast)
 
+    def spelled_out(self, query: hir.Query, relation: Relation) -> pa.Table | None:
+        """The rows of a query that spells them out, under its names; None for any other, or one that the engine is to put in order.
+
+        Args:
+            query: the query.
+            relation: what it is lowered to.
+        """
+        finishing = query.finishing
+        if finishing.order_by or finishing.limit is not None or finishing.offset:
+            return None
+        rows = self._spelled_rows(relation)
+        if rows is None:
+            return None
+        made = constant_table(rows, query.input_types)
+        return named(made.select(list(finishing.project)), query.desc)
+
+    def _spelled_rows(self, relation: Relation) -> tuple[tuple[Row, int], ...] | None:
+        context = self._planner.context()
+        known = partial(simplify, columns=(), ctx=context)
+        return spelled_rows(relation, known, context.evaluator)
+
     def _direct(
         self, relation: Relation, query: hir.Query, *, literals_only: bool
     ) -> PlannedQuery | None:
         """A query of constants, or a row-wise read of one table or materialized view, that needs neither an engine nor the optimizer."""
         mfp, below = source(relation)
-        if isinstance(below, Constant):
-            context = self._planner.context()
-            rows = literal_rows(below, mfp, lambda expr: simplify(expr, (), context))
+        if isinstance(below, Constant | Union):
+            rows = self._spelled_rows(relation)
             if rows is None:
                 return None
             columns = query.input_types

@@ -8,7 +8,7 @@ whatever is asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal as OneOf
 
 import msgspec
@@ -20,9 +20,9 @@ from mzsql.expr import relation as r
 from mzsql.expr.dataflow import MirDataflow
 from mzsql.expr.mfp import MapFilterProject, compose, extract_mfp
 from mzsql.expr.relation import RowSetFinishing
-from mzsql.expr.scalar import Call, Column, Literal, Scalar, support
+from mzsql.expr.scalar import Call, Column, Literal, Scalar
 from mzsql.persist import Filters, KeyRange
-from mzsql.repr.datum import Datum, Row
+from mzsql.repr.datum import Datum
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType, SqlType, arrow_type
 from mzsql.transform.fusion import conjuncts
@@ -189,30 +189,6 @@ def _is_plain(mfp: MapFilterProject, column: int) -> bool:
         return True
     expr = mfp.expressions[column - mfp.input_arity]
     return isinstance(expr, Literal) or (isinstance(expr, Column) and expr.index < mfp.input_arity)
-
-
-def literal_rows(
-    constant: r.Constant, mfp: MapFilterProject, simplify: Callable[[Scalar], Scalar]
-) -> tuple[tuple[Row, int], ...] | None:
-    """The rows of an MFP over spelled-out rows; None where it looks at them, or fails.
-
-    Args:
-        constant: the rows.
-        mfp: what is made of them.
-        simplify: reduces an expression without columns to a literal.
-    """
-    if constant.error is not None or mfp.predicates:
-        return None
-    if any(support(expr) for expr in mfp.expressions):
-        return None
-    known = [simplify(expr) for expr in mfp.expressions]
-    if not all(isinstance(expr, Literal) for expr in known):
-        return None
-    more = tuple(expr.value for expr in known if isinstance(expr, Literal))
-    return tuple(
-        (tuple((*row, *more)[column] for column in mfp.projection), diff)
-        for row, diff in constant.rows
-    )
 
 
 def narrowed(rows: pa.Table, conditions: Sequence[Condition]) -> pa.Table:

@@ -27,12 +27,11 @@ from mzsql.adapter.commit.table_locks import EXCLUSIVE, READ, WRITE
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.peek.outflow import Gathering, Limits
 from mzsql.adapter.peek.queries import Queries
-from mzsql.adapter.peek.results import constant_table, named
 from mzsql.adapter.planning.walk import unmaterializables
 from mzsql.adapter.session.commit_batches import Write
 from mzsql.adapter.session.session import Session, Transaction
 from mzsql.adapter.statements.result import Result
-from mzsql.expr.relation import Constant, Relation
+from mzsql.expr.relation import Relation
 from mzsql.frontend import hir, lower_query
 from mzsql.frontend.catalog import CatalogItem
 from mzsql.frontend.plan import plans as p
@@ -183,13 +182,13 @@ class Changes:
         assert transaction is not None
         if not transaction.implicit:
             transaction.enter("write")
-            return self._buffer(session, transaction, table, query, begin)
+            return self._buffer(session, transaction, table, query, relation, begin)
         tables = self._tables_below(relation)
         modes = lock_modes(table.id, tables)
         with self._commits.locks.held(modes, current()):
             if tables:
                 return self._read_then_write(session, transaction, table, query, begin)
-            spelled_out = _spelled_out(query, relation)
+            spelled_out = self._queries.spelled_out(query, relation)
             if spelled_out is not None:
                 writes, outcome = self._written(table, begin, [spelled_out])
             else:
@@ -275,8 +274,15 @@ class Changes:
         transaction: Transaction,
         table: CatalogItem,
         query: hir.Query,
+        relation: Relation,
         begin: _Begin,
     ) -> Outcome:
+        spelled_out = self._queries.spelled_out(query, relation)
+        if spelled_out is not None:
+            writes, outcome = self._written(table, begin, [spelled_out])
+            if outcome.count:
+                transaction.add(table.id, writes)
+            return outcome
         self._refuse_copied(transaction, query)
         overlay = {
             gid: tables
@@ -339,20 +345,6 @@ def lock_modes(table: GlobalId, read: Iterable[GlobalId]) -> dict[GlobalId, str]
     modes = dict.fromkeys(read, READ)
     modes[table] = EXCLUSIVE if table in modes else WRITE
     return modes
-
-
-def _spelled_out(query: hir.Query, relation: Relation) -> pa.Table | None:
-    """The rows of a query that spells them out, which need no engine; None for any other."""
-    if (
-        not isinstance(relation, Constant)
-        or relation.error is not None
-        or query.finishing.order_by
-        or query.finishing.limit is not None
-        or query.finishing.offset
-    ):
-        return None
-    rows = constant_table(relation.rows, relation.typ.columns)
-    return named(rows.select(list(query.finishing.project)), query.desc)
 
 
 def positional(rows: pa.Table) -> pa.Table:

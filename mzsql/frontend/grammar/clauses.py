@@ -12,6 +12,8 @@ from sqlglot import expressions as exp
 from sqlglot.parsers.materialize import MaterializeParser
 from sqlglot.tokenizer_core import TokenType
 
+_LITERALS = frozenset((TokenType.STRING, TokenType.NUMBER, TokenType.NULL))
+
 
 class ClauseGrammar(MaterializeParser):
     """What the parser asks of clauses."""
@@ -37,6 +39,13 @@ class ClauseGrammar(MaterializeParser):
         if join is None and self._index > first:
             self.raise_error("Expected identifier")
         return join
+
+    def _parse_expression(self, *args: Any, **kwargs: Any) -> Any:
+        # A literal by itself in a list needs none of the grammar's many levels: long lists of values are made of them.
+        alone = self._at(TokenType.COMMA, 1) or self._at(TokenType.R_PAREN, 1)
+        if alone and self._curr.token_type in _LITERALS:
+            return self._parse_primary()
+        return super()._parse_expression(*args, **kwargs)
 
     def _parse_value(self, *args: Any, **kwargs: Any) -> Any:
         if not self._at(TokenType.L_PAREN):

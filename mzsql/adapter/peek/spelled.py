@@ -1,0 +1,103 @@
+"""The rows of queries that spell them out, such as those of INSERT … VALUES: computed without a plan.
+
+Promise: the rows that the query's plan would give, or None where one of them is more than literals and functions of literals, or fails:
+then the plan says what there is to say. What many rows have alike, as the casts of a VALUES list to the columns of its table, is computed
+for all of them at once; a few calls are asked for one by one, as the evaluator knows those that it was asked for lately.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from mzsql.adapter.peek.row_reads import source
+from mzsql.expr.evaluate import EvalError, Evaluator, TooLarge
+from mzsql.expr.mfp import MapFilterProject
+from mzsql.expr.relation import Constant, Relation, Union
+from mzsql.expr.scalar import Call, Column, Literal, Scalar, support
+from mzsql.repr.datum import Datum, Row
+from mzsql.repr.types import ColumnType, SqlType
+
+#: So many expressions that have no like are computed one by one …
+_ALONE = 64
+#: … and so many calls of one function.
+_FEW = 32
+
+
+def spelled_rows(
+    relation: Relation, simplify: Callable[[Scalar], Scalar], evaluator: Evaluator | None
+) -> tuple[tuple[Row, int], ...] | None:
+    """The rows of a relation that is one list of values, or several one after the other; None of any other.
+
+    Args:
+        relation: the query.
+        simplify: reduces an expression without columns to a literal.
+        evaluator: computes one expression for many rows.
+    """
+    found: list[tuple[Constant, MapFilterProject]] = []
+    for one in relation.inputs if isinstance(relation, Union) else (relation,):
+        mfp, below = source(one)
+        if not isinstance(below, Constant) or below.error is not None or mfp.predicates:
+            return None
+        if any(support(expr) for expr in mfp.expressions):
+            return None
+        found.append((below, mfp))
+    values = _values([expr for _, mfp in found for expr in mfp.expressions], simplify, evaluator)
+    if values is None:
+        return None
+    rows: list[tuple[Row, int]] = []
+    for below, mfp in found:
+        more = tuple(values[expr] for expr in mfp.expressions)
+        rows += [
+            (tuple((*row, *more)[column] for column in mfp.projection), diff)
+            for row, diff in below.rows
+        ]
+    return tuple(rows)
+
+
+def _values(
+    exprs: Sequence[Scalar], simplify: Callable[[Scalar], Scalar], evaluator: Evaluator | None
+) -> dict[Scalar, Datum] | None:
+    """The value of each expression."""
+    found: dict[Scalar, Datum] = {}
+    alike: dict[tuple[str, SqlType, SqlType], dict[Call, Datum]] = {}
+    alone: list[Scalar] = []
+    for expr in dict.fromkeys(exprs):
+        match expr:
+            case Literal(value=value):
+                found[expr] = value
+            case Call(func=func, args=(Literal(value=value, typ=typ),)) if evaluator is not None:
+                alike.setdefault((func, typ, expr.typ), {})[expr] = value
+            case _:
+                alone.append(expr)
+    if len(alone) > _ALONE:
+        return None
+    for expr in alone:
+        known = simplify(expr)
+        if not isinstance(known, Literal):
+            return None
+        found[expr] = known.value
+    for calls in alike.values():
+        assert evaluator is not None
+        made = _of_all(calls, evaluator)
+        if made is None:
+            return None
+        found.update(zip(calls, made, strict=True))
+    return found
+
+
+def _of_all(calls: dict[Call, Datum], evaluator: Evaluator) -> list[Datum] | None:
+    """The values of calls of one function, whose arguments are given with them."""
+    if len(calls) <= _FEW:
+        known = [one for one in evaluator.evaluate(list(calls)) if not isinstance(one, EvalError)]
+        return known if len(known) == len(calls) else None
+    call = next(iter(calls))
+    (argument,) = call.args
+    assert isinstance(argument, Literal)
+    of_column = Call(call.func, (Column(0),), call.typ)
+    mfp = MapFilterProject.identity(1).map([of_column]).project([1])
+    rows = [((value,), 1) for value in calls.values()]
+    try:
+        made = evaluator.evaluate_mfp(mfp, rows, (ColumnType(argument.typ),))
+    except TooLarge:
+        return None
+    return None if isinstance(made, EvalError) else [value for (value,), _ in made]
