@@ -20,7 +20,7 @@ from mzsql.location import local_path, shown_url, split_url
 from mzsql.location.keys import shard_keys
 from mzsql.persist import PersistClient, Settings
 from mzsql.repr.errors import EnvironmentRefused, InvalidParameter, UndefinedObject
-from mzsql.storage import unapplied_keys
+from mzsql.storage import log_shard_of, unapplied_keys
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -37,6 +37,7 @@ class Place(msgspec.Struct, frozen=True):
         known = {CATALOG_SHARD: "the catalog"}
         if state.meta is not None:
             known[state.meta.wal_shard] = "the tables' write-ahead log"
+            known[log_shard_of(state.meta.wal_shard)] = "the log of views and indexes"
             known[state.meta.cache_shard] = "the expression cache"
         known |= {item.shard: f"{item.kind} {item.full_name}" for item in state.stored}
         known |= {shard: f"source {name}" for name, shard in state.managed.items()}

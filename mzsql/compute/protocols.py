@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 import pyarrow as pa
 
-from mzsql.persist import PartRef
+from mzsql.persist import Batch, PartRef, WriteHandle
 from mzsql.repr.frontier import Frontier, Timestamp
 from mzsql.repr.ids import GlobalId
 
@@ -77,6 +77,30 @@ class StorageReader(Protocol):
         """
 
 
+class ExportLog(Protocol):
+    """Where the exports of many dataflows become durable with one write (`storage` has one). All calls but `begin`, `attach` and `flush`
+    return at once.
+    """
+
+    def begin(self) -> None:
+        """Make sure that it is there, and know what it has."""
+
+    def attach(self, handle: WriteHandle) -> None:
+        """Have a writer know what the log has of its shard, now and later."""
+
+    def detach(self, handle: WriteHandle) -> None:
+        """No longer. Idempotent."""
+
+    def add(self, batch: Batch) -> None:
+        """Commit definite updates of a shard, or that there are none, soon; without length: tell others that the shard has moved."""
+
+    def settle(self) -> None:
+        """Nothing is under way that will be added soon."""
+
+    def flush(self) -> None:
+        """Commit all that was added. Raises LocationError; nothing is lost then."""
+
+
 class ArrangementRegistry(Protocol):
     """The durable memory of which shard holds which arrangement (the adapter keeps it in the catalog shard)."""
 
@@ -110,7 +134,9 @@ class ComputeSettings(msgspec.Struct, frozen=True, kw_only=True):
     hot_bytes: int = 1 << 30
     """What the traces of a replica have in memory, beside what is mapped from files."""
     flush_seconds: float = 5.0
-    """An arrangement's updates are in its shard after so long …"""
+    """An arrangement's updates are in its shard after so long, …"""
+    flush_writes: int = 50
+    """… as much later as it takes for all shards to be no more than so many writes a second …"""
     flush_bytes: int = 16 * 1024 * 1024
     """… or as soon as so many bytes of them wait."""
     inline_rows: int = 50_000
@@ -120,9 +146,15 @@ class ComputeSettings(msgspec.Struct, frozen=True, kw_only=True):
     small_hydration_bytes: int = 8 * 1024 * 1024
     """A hydration job whose inputs have fewer stored bytes is collected and written by the driver."""
     quiet_seconds: float = 1.0
-    """A view's shard has the frontier of a view that had no updates after so long …"""
+    """Without a log of exports, a view's shard has the frontier of a view that had no updates after so long …"""
     quiet_writes: int = 100
     """… or as much later as it takes for all views' to be no more than so many writes a second."""
+    apply_seconds: float = 10.0
+    """A view's shard has what the log of exports has of it after so long …"""
+    apply_batches: int = 64
+    """… or as soon as it lacks so many batches …"""
+    apply_bytes: int = 1024 * 1024
+    """… or so many bytes."""
     step_engine: str = "auto"
     """What runs steps and hydrations: ``duckdb`` in process, ``spark``, or ``auto``, as what they touch asks for."""
     step_threads: int = 2

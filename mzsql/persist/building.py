@@ -215,18 +215,6 @@ def check_distinct(shard_id: str, keys: Sequence[str]) -> None:
         seen.add(key)
 
 
-def check_inline(batch: Batch) -> None:
-    """Check that a batch ends, and is all in memory.
-
-    Raises:
-        InvalidBounds: it does not, or is not.
-    """
-    if batch.upper is None or batch.blob_keys():
-        raise InvalidBounds(
-            f"shard {batch.shard_id}: only a batch with an upper and without objects can be known ahead of the shard"
-        )
-
-
 def has_rows(updates: Updates) -> bool:
     """Whether there are any; reads them."""
     return any(table.num_rows for table in tables(updates, _LOOK_BYTES))

@@ -196,6 +196,11 @@ class Shard:
             self._quiet_writers += change
             self._moved.notify_all()
 
+    @property
+    def told_here(self) -> bool:
+        """Whether there is such a writer."""
+        return self._quiet_writers > 0
+
     def _await_own(self, satisfied: Callable[[ShardState], bool], deadline: Deadline) -> bool:
         """Wait for a writer of this process, where there is one that tells; whether there was."""
         with self._moved:

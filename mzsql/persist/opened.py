@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from mzsql.persist.batch import KeySpec
+from mzsql.persist.batch import Batch, KeySpec
 from mzsql.persist.clock import Deadline
 from mzsql.persist.columns import decode_schema
-from mzsql.persist.errors import SchemaMismatch
+from mzsql.persist.errors import ForeignBlob, InvalidBounds, SchemaMismatch
 from mzsql.persist.fetch import PartReader
 from mzsql.persist.machine import Context, Shard
 
@@ -75,6 +75,23 @@ class Opened:
     def shard_id(self) -> str:
         """The shard."""
         return self.shard.shard_id
+
+    def learn(self, batch: Batch) -> None:
+        """Take it that ``batch`` has the shard's updates of its times.
+
+        Raises:
+            ForeignBlob: the batch is of another shard.
+            InvalidBounds: it has no upper, or stands on objects, which nothing would hold back.
+        """
+        if batch.shard_id != self.shard_id:
+            raise ForeignBlob(
+                f"the batch belongs to shard {batch.shard_id}, not to {self.shard_id}"
+            )
+        if batch.upper is None or batch.blob_keys():
+            raise InvalidBounds(
+                f"shard {batch.shard_id}: only a batch with an upper and without objects can be known ahead of the shard"
+            )
+        self.shard.learn(batch)
 
     @property
     def readers(self) -> list[ReadHandle]:

@@ -18,14 +18,13 @@ from mzsql.location import Determinate, Indeterminate
 from mzsql.persist.ahead import Ahead, beyond
 from mzsql.persist.arguments import check_frontier, check_time, refuse
 from mzsql.persist.batch import Batch, KeySpec, ReadStats, first_time, last_time
-from mzsql.persist.building import BatchBuilder, check_inline
+from mzsql.persist.building import BatchBuilder
 from mzsql.persist.checked import checked
 from mzsql.persist.clock import Deadline
 from mzsql.persist.columns import all_at, encode_schema, joined
 from mzsql.persist.consolidate import consolidate as consolidated
 from mzsql.persist.consolidate import sort_by_key
 from mzsql.persist.errors import (
-    ForeignBlob,
     InvalidBounds,
     MissingPart,
     ReadTimeout,
@@ -179,12 +178,12 @@ class ReadHandle:
             ForeignBlob: the batch is of another shard.
             InvalidBounds: it has no upper, or stands on objects, which nothing would hold back.
         """
-        if batch.shard_id != self.shard_id:
-            raise ForeignBlob(
-                f"the batch belongs to shard {batch.shard_id}, not to {self.shard_id}"
-            )
-        check_inline(batch)
-        self._opened.shard.learn(batch)
+        self._opened.learn(batch)
+
+    @property
+    def told_here(self) -> bool:
+        """Whether a writer of this process tells its readers of the shard's progress, so that whoever waits needs to ask for nothing."""
+        return self._opened.shard.told_here
 
     def _pushdown(
         self, filters: Filters | None, key_ranges: Sequence[KeyRange] | None = None

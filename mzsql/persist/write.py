@@ -23,7 +23,7 @@ from mzsql.persist.ahead import Ahead, beyond, reach
 from mzsql.persist.arguments import check_time, refuse
 from mzsql.persist.batch import Batch, BlobPart, KeySpec, Part, first_time
 from mzsql.persist.buffered import BufferedWriter
-from mzsql.persist.building import BatchBuilder, check_distinct, check_inline, has_rows
+from mzsql.persist.building import BatchBuilder, check_distinct, has_rows
 from mzsql.persist.checked import checked
 from mzsql.persist.clock import Deadline
 from mzsql.persist.columns import check_times
@@ -223,15 +223,22 @@ class WriteHandle:
             InvalidBounds: it has no upper, or stands on objects, which nothing would hold back.
         """
         self._check_open()
-        self._check_own(batch)
-        check_inline(batch)
         self._tell(batch)
 
+    def learn(self, batch: Batch) -> None:
+        """As `ReadHandle.learn`: what another writer of the same updates has made is known here, and need not be made again."""
+        self._opened.learn(batch)
+
     def _tell(self, batch: Batch) -> None:
+        self._opened.learn(batch)
         if not self._tells:
             self._tells = True
             self._opened.shard.quiet_writer(1)
-        self._opened.shard.learn(batch)
+
+    @property
+    def durable_upper(self) -> Frontier:
+        """As `upper`."""
+        return self.upper
 
     @property
     def known_upper(self) -> Frontier:

@@ -1,8 +1,9 @@
 """Collections on shards: tables and their write-ahead log, and the collections that mzsql itself keeps.
 
-`WriteAheadLog` commits table writes, `Tables` applies them, `Collections` reads everything by global id (it is compute's
-`StorageReader`), `CollectionManager` writes storage-managed collections in the order of its commands. `SourceWriter` writes what it reads
-from a source, at the times that the source's timestamp bindings (`BindingMinter`, `BindingReader`) give.
+`WriteAheadLog` commits table writes, `Tables` applies them; `ExportLog` commits what dataflows make of views and indexes. `Collections`
+reads everything by global id (it is compute's `StorageReader`), `CollectionManager` writes storage-managed collections in the order of its
+commands. `SourceWriter` writes what it reads from a source, at the times that the source's timestamp bindings (`BindingMinter`,
+`BindingReader`) give.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from mzsql.storage.bindings import (
 from mzsql.storage.collection import Collection, Hold
 from mzsql.storage.collection_manager import CollectionManager
 from mzsql.storage.collections import Collections, end_shard
+from mzsql.storage.export_log import ExportLog, log_shard_of
 from mzsql.storage.minting import BindingMinter
 from mzsql.storage.source_writer import Source, SourceWriter
 from mzsql.storage.tables import Tables, TableShard, as_updates, empty_updates
@@ -32,6 +34,7 @@ __all__ = [
     "Collection",
     "CollectionManager",
     "Collections",
+    "ExportLog",
     "Hold",
     "Source",
     "SourceWriter",
@@ -43,5 +46,6 @@ __all__ = [
     "as_updates",
     "empty_updates",
     "end_shard",
+    "log_shard_of",
     "unapplied_keys",
 ]

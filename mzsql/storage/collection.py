@@ -31,6 +31,7 @@ class Collection(msgspec.Struct, frozen=True):
             which is its replica's: only leased readers hold it).
         has_errors: whether its shard has the column ``mz_error``.
         begins: when it was made: before that it cannot be read.
+        exported: whether a dataflow makes it, so that its shard is behind what the log of exports has.
     """
 
     id: GlobalId
@@ -40,6 +41,7 @@ class Collection(msgspec.Struct, frozen=True):
     kind: str = TABLE
     has_errors: bool = False
     begins: Timestamp = 0
+    exported: bool = False
 
     @property
     def schema(self) -> pa.Schema:

@@ -33,6 +33,7 @@ from mzsql.repr.errors import Fenced, NotReadable, UndefinedTable
 from mzsql.repr.frontier import Frontier, Timestamp, join, meet, show
 from mzsql.repr.ids import GlobalId
 from mzsql.storage.collection import ARRANGEMENT, TABLE, Collection, Hold, OpenCollection, looked_up
+from mzsql.storage.export_log import ExportLog
 from mzsql.storage.following import FOLLOW_SECONDS, Followers
 from mzsql.storage.recent import RecentUpdates
 from mzsql.storage.tables import Tables, TableShard, empty_updates
@@ -75,9 +76,15 @@ class Collections:
     """The collections of one environment, for one process; compute's `StorageReader`. Thread-safe."""
 
     def __init__(
-        self, persist: PersistClient, tables: Tables, *, clock: Clock | None = None
+        self,
+        persist: PersistClient,
+        tables: Tables,
+        *,
+        clock: Clock | None = None,
+        exports: ExportLog | None = None,
     ) -> None:
         self._persist = persist
+        self._exports = exports
         self.tables = tables
         self._clock = clock or SystemClock()
         self._lock = threading.RLock()
@@ -93,7 +100,7 @@ class Collections:
         self._told = False
         self._owns_holds = False
         self.followers = Followers(
-            lambda gid: self._get(gid).reader, self.notify, persist.supervisor
+            lambda gid: self._get(gid).reader, self.notify, persist.supervisor, log=self._log
         )
 
     # --- what there is ------------------------------------------------------------------------
@@ -122,7 +129,17 @@ class Collections:
         if one.table is not None:
             self.tables.forget(one.meta.shard)
         else:
-            one.reader.expire()
+            self._close_reader(one)
+
+    def _close_reader(self, one: OpenCollection) -> None:
+        log = self._log(one.meta.id, one.meta)
+        if log is not None:
+            log.detach(one.reader)
+        one.reader.expire()
+
+    def _log(self, gid: GlobalId, meta: Collection | None = None) -> ExportLog | None:
+        """The log of exports, for a collection that is in it."""
+        return self._exports if (meta or self.meta(gid)).exported else None
 
     def ids(self) -> list[GlobalId]:
         """Every registered collection."""
@@ -157,7 +174,11 @@ class Collections:
     def _open_reader(self, meta: Collection) -> ReadHandle:
         # Of an arrangement the key is its replica's to know.
         schema = None if meta.kind == ARRANGEMENT else meta.schema
-        return self._persist.open_reader(meta.shard, schema, purpose=f"reads of {meta.name}")
+        reader = self._persist.open_reader(meta.shard, schema, purpose=f"reads of {meta.name}")
+        log = self._log(meta.id, meta)
+        if log is not None:
+            log.attach(reader)
+        return reader
 
     def _fresh(self, gid: GlobalId) -> OpenCollection:
         """The collection with a reader whose lease ran out replaced."""
@@ -166,7 +187,10 @@ class Collections:
             if one.table is not None:
                 one.table.reopen()
             else:
+                log, expired = self._log(gid, one.meta), one.reader
                 one.replace_reader(self._open_reader(one.meta))
+                if log is not None:
+                    log.detach(expired)
         return one
 
     def table(self, gid: GlobalId) -> TableShard:
@@ -185,7 +209,12 @@ class Collections:
         """The collection's upper: for a table that of the log."""
         if self.meta(gid).kind == TABLE:
             return self.tables.wal.follow().upper
-        return self._get(gid).reader.fetch_upper()
+        reader, log = self._get(gid).reader, self._log(gid)
+        if log is not None:
+            if reader.told_here:
+                return reader.upper
+            log.follow()
+        return reader.fetch_upper()
 
     def seen_upper(self, gid: GlobalId) -> Frontier:
         """The collection's upper as last seen, where this process is told when it moves; else as `upper`. Asks nobody it need not."""
@@ -223,16 +252,23 @@ class Collections:
             upper = self.tables.wal.wait_past(past, timeout).upper
         else:
             try:
-                return self._get(gid).reader.wait_for_upper(past, timeout=timeout)
+                try:
+                    return self._await(self._get(gid), past, timeout)
+                except ExpiredHandle:
+                    return self._await(self._fresh(gid), past, timeout)
             except ReadTimeout as late:
                 upper = late.upper
-            except ExpiredHandle:
-                return self._fresh(gid).reader.wait_for_upper(past, timeout=timeout)
         if upper is not None and upper <= past:
             raise NotReadable(
                 f"{meta.name} is not readable at {past}: after {timeout:g} s its write frontier is {show(upper)}"
             )
         return upper
+
+    def _await(self, one: OpenCollection, past: Timestamp, timeout: float) -> Frontier:
+        log = self._log(one.meta.id, one.meta)
+        if log is None:
+            return one.reader.wait_for_upper(past, timeout=timeout)
+        return log.wait(one.reader, past, timeout)
 
     # --- reads --------------------------------------------------------------------------------
 
@@ -536,7 +572,7 @@ class Collections:
             self._open.clear()
         for one in opened:
             if one.table is None:
-                one.reader.expire()
+                self._close_reader(one)
         self.tables.close()
 
     def join(self, timeout: float | None = None) -> None:

@@ -15,6 +15,7 @@ from mzsql.persist import ReadHandle
 from mzsql.repr.errors import UndefinedTable
 from mzsql.repr.frontier import Frontier
 from mzsql.repr.ids import GlobalId
+from mzsql.storage.export_log import ExportLog
 from mzsql.threads import Supervised, Supervisor, ThreadStatus
 
 #: A follower that Consensus wakes asks again after so long, in case it was not woken.
@@ -28,6 +29,7 @@ class Followers:
         reader: a collection's reader; raises UndefinedTable once it was dropped.
         moved: called after a collection has moved, or may have been dropped.
         supervisor: runs the threads.
+        log: the log that a collection's updates are in before its shard, where there is one.
     """
 
     def __init__(
@@ -35,8 +37,10 @@ class Followers:
         reader: Callable[[GlobalId], ReadHandle],
         moved: Callable[[], None],
         supervisor: Supervisor,
+        log: Callable[[GlobalId], ExportLog | None] = lambda _: None,
     ) -> None:
         self._reader = reader
+        self._log = log
         self._moved = moved
         self._supervisor = supervisor
         self._lock = threading.Lock()
@@ -109,17 +113,26 @@ class Followers:
             return goes_on
 
     def _await(self, gid: GlobalId, thread: Supervised) -> bool:
-        """Wait until the shard has moved, and look; False where Consensus cannot notify."""
-        reader = self._reader(gid)
-        # In this order: what this process sees of the shard from now on has a later number.
+        """Wait until the shard, or the log, has moved, and look; False where Consensus cannot notify."""
+        reader, log = self._reader(gid), self._log(gid)
+        if log is not None:
+            log.look(reader)
+        # In this order: what this process sees of the shard, or the log, from now on has a later number.
+        at = 0 if log is None else log.state.upper
         before, upper = reader.seqno, reader.upper
         if gid not in self._told:
+            if log is not None:
+                log.follow()
             upper = reader.fetch_upper()
             thread.well()
             self._told.add(gid)
         if upper != self._seen.get(gid):
             self._seen[gid] = upper
             self._moved()
+        if log is not None and log.there:
+            # It tells of the shard's own moves, too.
+            log.next_move(at, FOLLOW_SECONDS)
+            return True
         news = reader.await_change(FOLLOW_SECONDS, before)
         if news:
             reader.fetch_upper()

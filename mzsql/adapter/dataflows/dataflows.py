@@ -303,6 +303,7 @@ class Dataflows:
             registry=CatalogArrangements(env.catalog),
             renderings=self.renderings,
             clock=env.clock,
+            exports=env.exports,
         )
 
     def _step_engine(self) -> str:

@@ -28,7 +28,7 @@ from mzsql.catalog.builtin import builtins_by_name
 from mzsql.catalog.change import Change
 from mzsql.catalog.commands.deployments import promote
 from mzsql.catalog.durable import DurableCatalog
-from mzsql.catalog.objects import Item, Meta, Stored, Table
+from mzsql.catalog.objects import Item, MaterializedView, Meta, Stored, Table
 from mzsql.catalog.state import CatalogState
 from mzsql.frontend import check_sqlglot
 from mzsql.oracle.switching import DISTRIBUTED
@@ -40,7 +40,15 @@ from mzsql.repr.errors import (
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.version import VERSION
-from mzsql.storage import Collection, CollectionManager, Collections, Tables, WriteAheadLog
+from mzsql.storage import (
+    Collection,
+    CollectionManager,
+    Collections,
+    ExportLog,
+    Tables,
+    WriteAheadLog,
+    log_shard_of,
+)
 from mzsql.storage.following import FOLLOW_SECONDS
 from mzsql.threads import Backoff, Supervised
 
@@ -115,7 +123,8 @@ class Environment:
         self.wal = WriteAheadLog(persist, meta.wal_shard, clock=clock)
         self.tables = Tables(persist, self.wal)
         self.supervisor = persist.supervisor
-        self.collections = Collections(persist, self.tables, clock=clock)
+        self.exports = ExportLog(persist, log_shard_of(meta.wal_shard), clock=clock)
+        self.collections = Collections(persist, self.tables, clock=clock, exports=self.exports)
         self.manager = CollectionManager(persist, clock=_Believed(self))
         self.cache = ExpressionCache(persist, meta.cache_shard, self.build)
         self._lock = threading.RLock()
@@ -256,6 +265,7 @@ class Environment:
                     kind="table" if isinstance(item, Table) else "shard",
                     has_errors=not isinstance(item, Table),
                     begins=item.as_of,
+                    exported=isinstance(item, MaterializedView),
                 )
             )
         by_name = builtins_by_name()
@@ -423,6 +433,7 @@ class Environment:
         steps = [
             self.manager.close,
             self.collections.close,
+            self.exports.close,
             self.wal.close,
             self.cache.close,
             self.catalog.close,

@@ -186,6 +186,7 @@ class IndexReads:
             columns=layout.columns,
             kind=ARRANGEMENT,
             has_errors=True,
+            exported=True,
         )
         with self._lock:
             self._env.collections.register(made)

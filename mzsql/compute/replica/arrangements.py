@@ -34,7 +34,7 @@ from sqlglot import expressions as exp
 
 from mzsql.compute.engines.driver import Driver
 from mzsql.compute.engines.relations import PUSHED_RANGES, KeyRange, collectable_rows, parts_frame
-from mzsql.compute.protocols import ArrangementRegistry, ComputeSettings
+from mzsql.compute.protocols import ArrangementRegistry, ComputeSettings, ExportLog
 from mzsql.compute.replica.hot import Hot
 from mzsql.compute.replica.target import (
     Target,
@@ -208,8 +208,11 @@ class Arrangement(Target):
         hot: Hot,
         driver: Driver,
         settings: ComputeSettings,
+        log: ExportLog | None = None,
     ) -> None:
-        super().__init__(persist, shard_id, desc.schema(), handles[0], settings.timeout)
+        # Only an index is an export.
+        log = log if desc.errors else None
+        super().__init__(persist, shard_id, desc.schema(), handles[0], settings.timeout, log)
         self.desc = desc
         self.reader = handles[1]
         self.hot = hot
@@ -226,17 +229,20 @@ class Arrangement(Target):
 
     def upper(self) -> Frontier:
         """How far it is known on this replica; its shard may be behind."""
+        if self.log is not None and less_than(self.hot.upper, reached := super().upper()):
+            # Another process has made what this one has not.
+            self.hot.settled(reached)
         return self.hot.upper
 
     @property
     def known_upper(self) -> Frontier:
-        """The same."""
+        """The same; asks nobody."""
         return self.hot.upper
 
     @property
     def durable_upper(self) -> Frontier:
         """How far its shard goes."""
-        return self.hot.durable
+        return self.hot.durable if self.log is None else self.writer.upper
 
     def append(
         self, updates: pa.Table, lower: Timestamp, upper: Frontier, *, exact: bool = False
@@ -259,13 +265,17 @@ class Arrangement(Target):
 
     def pass_over(self, lower: Timestamp, upper: Timestamp) -> None:
         """See `Target.pass_over`."""
+        if self.log is not None:
+            super().pass_over(lower, upper)
+            self.hot.written(no_updates(self.schema), lower, upper)
+            return
         self.hot.add(no_updates(self.schema), lower, upper)
         if self.desc.errors:
             self.writer.pass_quietly(lower, upper)
 
     def late(self) -> float | None:
         """See `Target.late`."""
-        return self.hot.late()
+        return self.hot.late() if self.log is None else super().late()
 
     def adopt(
         self, frame: DataFrame, lower: Timestamp, upper: Timestamp, **how: Any
@@ -284,6 +294,9 @@ class Arrangement(Target):
 
     def flush(self) -> None:
         """Make what steps have added durable."""
+        if self.log is not None:
+            super().flush()
+            return
 
         def append(updates: list[pa.Table], lower: Timestamp, upper: Frontier) -> Frontier:
             rows = pa.concat_tables([no_updates(self.schema), *updates])
@@ -469,7 +482,7 @@ class Arrangement(Target):
     def close(self) -> None:
         """Give the handles up; the shard stays."""
         self.hot.left(id(self))
-        self.writer.expire()
+        super().close()
         self.reader.expire()
 
 
@@ -493,8 +506,10 @@ class Arrangements:
         replica_id: str,
         driver: Driver,
         settings: ComputeSettings,
+        log: ExportLog | None = None,
     ) -> None:
         self._persist = persist
+        self._log = log
         self._registry = registry
         self._replica = replica_id
         self._driver = driver
@@ -631,6 +646,7 @@ class Arrangements:
             hot=hot,
             driver=self._driver,
             settings=self._settings,
+            log=self._log,
         )
 
     def cool(self) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import pyarrow as pa
 
-from mzsql.compute.protocols import ComputeSettings, StorageReader
+from mzsql.compute.protocols import ComputeSettings, ExportLog, StorageReader
 from mzsql.compute.replica.arrangements import Arrangement, ArrangementDesc, Arrangements
 from mzsql.compute.replica.inputs import Input
 from mzsql.compute.replica.target import Target
@@ -177,7 +177,7 @@ class Dataflow:
         self.flush_output()
 
     def flush_output(self) -> None:
-        """Have the export's shard follow where only its frontier has moved. Steps may go on meanwhile."""
+        """Have the export's shard follow. Steps may go on meanwhile."""
         if self.output is not None:
             self.output.flush()
 
@@ -244,6 +244,7 @@ def fill_plan(
     arrangements: Arrangements,
     persist: PersistClient,
     settings: ComputeSettings,
+    log: ExportLog | None,
 ) -> None:
     """Open the export and the arrangements that are there, and settle `as_of` and `missing`."""
     spec, rendered = dataflow.spec, dataflow.rendered
@@ -262,7 +263,7 @@ def fill_plan(
             timeout=settings.timeout,
         )
         dataflow.output = Target(
-            persist, spec.output_shard, dataflow.output_schema, writer, settings.timeout
+            persist, spec.output_shard, dataflow.output_schema, writer, settings.timeout, log
         )
     if dataflow.output is not None:
         output_upper = dataflow.output.upper()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -17,7 +18,7 @@ from mzsql.compute.engines.driver import Driver
 from mzsql.compute.engines.spark_session import hydration_session, step_session
 from mzsql.compute.engines.spark_start import SparkStart
 from mzsql.compute.protocol import RefreshStats, Status
-from mzsql.compute.protocols import ComputeSettings, StorageReader
+from mzsql.compute.protocols import ComputeSettings, ExportLog, StorageReader
 from mzsql.compute.replica.arrangements import Arrangement, Arrangements
 from mzsql.compute.replica.choice import Refusals, for_hydration
 from mzsql.compute.replica.dataflow import Dataflow, DataflowSpec, fill_plan
@@ -63,6 +64,8 @@ class Shared:
     closing: Callable[[], bool]
     #: runs what later work is better off with, beside other work
     later: Callable[[Callable[[], None]], None]
+    #: where exports become durable together; None: each by itself
+    exports: ExportLog | None = None
 
 
 @dataclass
@@ -80,12 +83,15 @@ class Flow:
     state: State = State.OPENING
     dataflow: Dataflow | None = None
     busy: bool = False
+    #: how often it was given work, and since when it has been at the latest; None while that waits for its turn
+    turn: int = 0
+    begun: float | None = None
     #: whether its arrangements are being flushed; beside its other work
     flushing: bool = False
     #: not again before this, after a failure
     flush_at: float = 0.0
-    #: whether they were, and the inputs are still held from the time before
-    flushed: bool = False
+    #: whether its export's shard lacks so much that it is to follow at once
+    overfull: bool = False
     dropped: bool = False
     #: dropped, and read by nobody: it gets no work any more, and is closed when what it has is done
     left: bool = False
@@ -95,7 +101,10 @@ class Flow:
     retry_at: float = 0.0
     _refusals: Refusals = field(default_factory=Refusals)
     _session: SparkSession | None = None
+    _holding: threading.Lock = field(default_factory=threading.Lock)
     _held_at: float = field(default=float("-inf"))
+    #: from where it would have to go on when it last let go of what is before
+    _held_from: Frontier = 0
 
     @property
     def gid(self) -> GlobalId:
@@ -159,7 +168,11 @@ class Flow:
                 )
             dataflow = Dataflow(self.spec, self.rendered, inputs, indexes)
             fill_plan(
-                dataflow, self.replica.arrangements, self.replica.persist, self.replica.settings
+                dataflow,
+                self.replica.arrangements,
+                self.replica.persist,
+                self.replica.settings,
+                self.replica.exports,
             )
         except BaseException:
             for arrangement in indexes.values():
@@ -193,6 +206,8 @@ class Flow:
 
     def _hydrated(self) -> None:
         assert self.dataflow is not None
+        assert self.dataflow.output is not None
+        self.dataflow.output.begin_to_tell()
         self.frontier = self.dataflow.frontier()
         self.report.object_done()
         self.report.show()
@@ -232,6 +247,8 @@ class Flow:
             dataflow.output.append(nothing, dataflow.output.known_upper, None)
         self.frontier = dataflow.frontier()
         self.replica.storage.moved(self.gid)
+        settings = self.replica.settings
+        self.overfull = dataflow.output.overfull(settings.apply_batches, settings.apply_bytes)
         self._hold(force=False)
         return stats
 
@@ -253,20 +270,24 @@ class Flow:
         return self.dropped or self.replica.closing()
 
     def _hold(self, *, force: bool) -> None:
-        now = self.replica.clock.monotonic()
-        if force or now - self._held_at >= self.replica.settings.since_seconds:
-            assert self.dataflow is not None
-            self._held_at = now
-            self.dataflow.hold(self.allowed)
+        """Let go of what nobody needs any more; beside steps too. Nothing of that changes but by writes to its shards."""
+        dataflow = self.dataflow
+        assert dataflow is not None
+        with self._holding:
+            now, lower = self.replica.clock.monotonic(), dataflow.durable_lower()
+            late = now - self._held_at >= self.replica.settings.since_seconds
+            if force or (late and lower != self._held_from):
+                self._held_at, self._held_from = now, lower
+                dataflow.hold(self.allowed)
 
-    def flush_due(self) -> bool:
-        """Whether updates of its arrangements wait to become durable, and have waited for long enough."""
+    def flush_due(self, seconds: float) -> bool:
+        """Whether updates of its arrangements wait to become durable, and have waited for so long."""
         dataflow, settings = self.dataflow, self.replica.settings
         if dataflow is None or self.state is not State.RUNNING:
             return False
         if self.replica.clock.monotonic() < self.flush_at:
             return False
-        return dataflow.flush_due(settings.flush_seconds, settings.flush_bytes)
+        return dataflow.flush_due(seconds, settings.flush_bytes)
 
     def late(self) -> float | None:
         """For how many seconds its export's shard has been behind its frontier; None where it is not, or is not to follow yet."""
@@ -279,23 +300,20 @@ class Flow:
         return min(late, self.replica.clock.monotonic() - self.flush_at)
 
     def flush(self) -> None:
-        """Make all of that durable; may run beside steps."""
+        """Make all of that durable, and let go of what it was made of; may run beside steps."""
         dataflow = self.dataflow
+        self.overfull = False
         if dataflow is not None:
             dataflow.flush()
-            self.flushed = True
+            self._hold(force=True)
 
     def follow(self) -> None:
         """Have the export's shard follow; may run beside steps."""
         dataflow = self.dataflow
+        self.overfull = False
         if dataflow is not None:
             dataflow.flush_output()
-            self.flushed = True
-
-    def let_go(self) -> None:
-        """Let go of the times that a flush has made nobody need any more."""
-        self.flushed = False
-        self._hold(force=True)
+            self._hold(force=True)
 
     def needs(self) -> Timestamp:
         """The time that inputs must have completed before it can be hydrated."""
@@ -324,4 +342,4 @@ class Flow:
         if isinstance(dataflow.output, Arrangement):
             arrangements.release(dataflow.output, retire=retire)
         elif dataflow.output is not None:
-            dataflow.output.writer.expire()
+            dataflow.output.close()

@@ -39,7 +39,7 @@ from mzsql.compute.protocol import (
     Status,
     UpdateConfiguration,
 )
-from mzsql.compute.protocols import ArrangementRegistry, ComputeSettings, StorageReader
+from mzsql.compute.protocols import ArrangementRegistry, ComputeSettings, ExportLog, StorageReader
 from mzsql.compute.replica.arrangements import Arrangement, Arrangements
 from mzsql.compute.replica.commands import Commands
 from mzsql.compute.replica.dataflow import DataflowSpec, Renderings, arrangement_desc, index_desc
@@ -48,6 +48,7 @@ from mzsql.compute.replica.hydration import HydrationReport
 from mzsql.compute.replica.inputs import CollectionInput
 from mzsql.compute.replica.lane import Lane
 from mzsql.compute.replica.peeks import PendingPeeks
+from mzsql.compute.replica.ticks import Ticks
 from mzsql.lir.plan import IndexExport
 from mzsql.persist import Clock, PersistClient, SystemClock
 from mzsql.render.dataflow import RenderedDataflow
@@ -95,6 +96,7 @@ class Replica:
         registry: ArrangementRegistry,
         renderings: Renderings | None = None,
         clock: Clock | None = None,
+        exports: ExportLog | None = None,
     ) -> None:
         """Start the threads.
 
@@ -107,6 +109,7 @@ class Replica:
             registry: which shard holds which arrangement.
             renderings: what was rendered already of the plans that it is to run.
             clock: the system's by default.
+            exports: where exports become durable together; None: each by itself.
         """
         replica_id = first.replica_id
         self._engine = first.settings.step_engine
@@ -119,8 +122,10 @@ class Replica:
         self._renderings = renderings if renderings is not None else Renderings(storage)
         self._driver = Driver()
         self._arrangements = Arrangements(
-            persist, registry, replica_id, self._driver, self._settings
+            persist, registry, replica_id, self._driver, self._settings, exports
         )
+        self._exports = exports
+        self._ticks = None if exports is None else Ticks(exports.settle)
         self._spark = SparkStart(spark)
         self._changed = threading.Condition()
         self._flows: dict[GlobalId, Flow] = {}
@@ -143,7 +148,10 @@ class Replica:
             open_index=self._open_index,
             closing=lambda: self._closing,
             later=self._later,
+            exports=exports,
         )
+        if exports is not None:
+            exports.begin()
         # A dataflow is in one of these lanes once at most.
         start = partial(persist.supervisor.start, object_id=replica_id)
         self._steps, self._hydrations, self._flushes = (
@@ -427,14 +435,14 @@ class Replica:
             uppers: dict[GlobalId, Frontier] = {}
             now = self._shared.clock.monotonic()
             pause = self._settings.idle_seconds
-            quiet = max(self._settings.quiet_seconds, len(idle) / self._settings.quiet_writes)
+            behind, flush = self._may_be_behind(len(idle))
             for flow in idle:
-                if flow.flush_due():
+                if flow.flush_due(flush):
                     self._give_flush(flow, Flow.flush)
                 late = flow.late()
                 if late is not None:
-                    pause = min(pause, max(quiet - late, 0.01))
-                    if late >= quiet:
+                    pause = min(pause, max(behind - late, 0.01))
+                    if late >= behind or flow.overfull:
                         self._give_flush(flow, Flow.follow)
                 if flow.retry_at > now:
                     pause = min(pause, flow.retry_at - now)
@@ -445,6 +453,8 @@ class Replica:
             if self._retire_due or (self._arrangements.left and now >= self._retire_at):
                 self._retire_due, self._retire_at = False, now + RETIRE_SECONDS
                 self._commands.after(self._retire_unused)
+            if self._ticks is not None:
+                self._ticks.look(self._stepping(now), now)
             for lane in (self._steps, self._hydrations, self._flushes):
                 again = lane.look()
                 if again is not None:
@@ -455,6 +465,26 @@ class Replica:
             thread.well()
             with self._changed:
                 self._changed.wait_for(lambda: self._woken or self._closing, pause)
+
+    def _may_be_behind(self, flows: int) -> tuple[float, float]:
+        """For how many seconds exports' shards may be behind, and arrangements', where there are so many dataflows."""
+        settings = self._settings
+        flush = max(settings.flush_seconds, flows / settings.flush_writes)
+        if self._exports is None:
+            return max(settings.quiet_seconds, flows / settings.quiet_writes), flush
+        return max(settings.apply_seconds, flows / settings.flush_writes), flush
+
+    def _stepping(self, now: float) -> dict[GlobalId, int]:
+        """The dataflows that have work for steps, without those that have been at it for long."""
+        patience = self._settings.step_patience
+        with self._changed:
+            return {
+                flow.gid: flow.turn
+                for flow in self._flows.values()
+                if flow.busy
+                and flow.state is State.RUNNING
+                and (flow.begun is None or now - flow.begun < patience)
+            }
 
     def _consider(self, flow: Flow, uppers: dict[GlobalId, Frontier], *, told: bool) -> None:
         """Give a dataflow work if there is some. Where nobody told of a change, no more is asked than what nobody tells of."""
@@ -486,8 +516,6 @@ class Replica:
                 self._give(self._hydrations, flow, self._hydrate)
         elif less_than(flow.frontier, inputs):
             self._give(self._steps, flow, lambda f: self._advance(f, inputs))
-        elif flow.flushed:
-            self._give(self._steps, flow, Flow.let_go)
 
     def _index_ready(self, one: InputSpec) -> bool:
         if not one.index:
@@ -505,9 +533,11 @@ class Replica:
             gone = flow.left or self._flows.get(flow.gid) is not flow
             if flow.busy or self._closing or gone:
                 return
-            flow.busy = True
+            flow.busy, flow.begun = True, None
+            flow.turn += 1
 
         def run() -> None:
+            flow.begun = self._shared.clock.monotonic()
             try:
                 if not self._closing and not flow.left:
                     work(flow)
@@ -620,6 +650,7 @@ class Replica:
         self._commands.join(self._settings.timeout)
         for lane in lanes:
             lane.join(self._settings.timeout)
+        self._commit_exports()
         for flow in self._flows.values():
             try:
                 flow.close(retire=False)
@@ -627,6 +658,14 @@ class Replica:
                 # Handles that cannot be given up lapse with their leases; the others still get their turn.
                 _LOG.warning("closing %s: %s", flow.gid, error)
         self._driver.close()
+
+    def _commit_exports(self) -> None:
+        """Let other processes know of what was made at last, before its shards have it."""
+        if self._exports is not None:
+            try:
+                self._exports.flush()
+            except (SqlError, OSError) as error:
+                _LOG.warning("the log of exports: %s", error)
 
 
 def _begin(

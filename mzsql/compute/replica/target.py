@@ -1,8 +1,10 @@
 """What a dataflow writes: a shard whose updates are definite, so that several writers may bring the same ones.
 
 Promise: `append` and `adopt` add the updates of ``[lower, upper)`` that are not in the shard yet, and no others: whoever loses a
-compare_and_append drops what lies below the winner's upper. Large results are written by Spark straight into the Blob and
-adopted; nothing of them passes through the driver where Spark can open the Blob's paths, or the executors the Blob itself. The rows
+compare_and_append drops what lies below the winner's upper. Where there is a log of exports, `append` and `pass_over` of an export write
+nothing: this process knows of the updates when they return, they are durable with the log's next write, and in the shard after the next
+`flush`. What is too large to be kept in memory so goes into the shard at once. Large results are written by Spark straight into the Blob
+and adopted; nothing of them passes through the driver where Spark can open the Blob's paths, or the executors the Blob itself. The rows
 that Spark says it wrote are those adopted, or nothing is: a path that means another place to Spark loses no rows unseen.
 """
 
@@ -23,6 +25,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from mzsql.compute.engines.executors import executor_write, place_for_executors
 from mzsql.compute.engines.paths import can_open, is_connect
+from mzsql.compute.protocols import ExportLog
 from mzsql.location import SparkReadable, UsageError
 from mzsql.persist import (
     WORKER_COLUMN,
@@ -77,25 +80,37 @@ class Target:
         schema: pa.Schema,
         writer: WriteHandle,
         timeout: float,
+        log: ExportLog | None = None,
     ) -> None:
         self.persist = persist
         self.shard_id = shard_id
         self.schema = schema
         self.writer = writer
         self.timeout = timeout
-        self._passed: Timestamp = 0
-        self._passed_at = 0.0
+        self.log = log
+        self._behind_since: float | None = None
         self._turn = threading.Lock()
+        if log is not None:
+            log.attach(writer)
 
     def upper(self) -> Frontier:
-        """The shard's upper, from Consensus."""
-        return self.writer.fetch_upper(timeout=self.timeout)
+        """The shard's upper, from Consensus, once it has all that the log has of it."""
+        upper = self.writer.fetch_upper(timeout=self.timeout)
+        if self.log is None:
+            return upper
+        self.flush()
+        return self.writer.upper
 
     @property
     def known_upper(self) -> Frontier:
-        """The upper as last seen here, or as far as it is known that nothing has happened."""
-        upper = self.writer.upper
-        return upper if upper is None else max(upper, self._passed)
+        """How far the shard's updates are known here: as last seen, or beyond that as made, passed over or told of since."""
+        return self.writer.known_upper
+
+    def begin_to_tell(self) -> None:
+        """From now on those who wait here for the shard are told by this."""
+        upper = self.writer.known_upper
+        if upper is not None:
+            self.writer.pass_quietly(upper, upper)
 
     @property
     def durable_upper(self) -> Frontier:
@@ -106,28 +121,60 @@ class Target:
         """Take note that there are no updates in ``[lower, upper)``: those who read in this process see it at once, the shard follows with
         the next append, or the next `flush`.
         """
-        if not less_than(self.known_upper, upper):
+        if not less_than(self.writer.known_upper, upper):
             return
-        if not self._behind():
-            self._passed_at = self._now()
-        self._passed = upper
         self.writer.pass_quietly(lower, upper)
+        self._added(Batch(self.shard_id, lower, upper))
 
-    def _behind(self) -> bool:
-        return less_than(self.writer.upper, self._passed)
+    def _added(self, batch: Batch) -> None:
+        if self._behind_since is None:
+            self._behind_since = self._now()
+        if self.log is not None:
+            self.log.add(batch)
 
     def _now(self) -> float:
         return self.writer.context.clock.monotonic()
 
     def late(self) -> float | None:
         """For how many seconds the shard has been behind what is known here; None where it is not."""
-        return self._now() - self._passed_at if self._behind() else None
+        if self._behind_since is None or not self._behind():
+            return None
+        return self._now() - self._behind_since
+
+    def _behind(self) -> bool:
+        return less_than(self.writer.upper, self.writer.known_upper)
+
+    def overfull(self, batches: int, size: int) -> bool:
+        """Whether the shard lacks so many batches, or so many bytes."""
+        if self._behind_since is None:
+            return False
+        lacking = self.writer.behind
+        return lacking[0] >= batches or lacking[1] >= size
 
     def flush(self) -> None:
         """Have the shard follow. May run beside an append."""
-        passed = self._passed
-        nothing = no_updates(self.schema)
-        self.append_from(nothing, passed, passed, at=self.writer.upper)
+        with self._turn:
+            if not self._behind():
+                return
+            began = self._now()
+            try:
+                self.writer.catch_up(timeout=self.timeout)
+            except ExpiredHandle:
+                self._reopen()
+                self.writer.catch_up(timeout=self.timeout)
+            self._behind_since = began if self._behind() else None
+
+    def _reopen(self) -> None:
+        expired, self.writer = self.writer, self.writer.reopened()
+        if self.log is not None:
+            self.log.detach(expired)
+            self.log.attach(self.writer)
+
+    def close(self) -> None:
+        """Give the handle up; the shard stays."""
+        if self.log is not None:
+            self.log.detach(self.writer)
+        self.writer.expire()
 
     def split(self, updates: pa.Table) -> pa.Table | Mapping[int, pa.Table] | None:
         """The updates as the writer takes them, consolidated; None for none."""
@@ -137,7 +184,7 @@ class Target:
     def append(
         self, updates: pa.Table, lower: Timestamp, upper: Frontier, *, exact: bool = False
     ) -> Frontier:
-        """Append updates of ``[lower, upper)`` that nobody has appended yet; the shard's upper then.
+        """Append updates of ``[lower, upper)`` that nobody has appended yet; the upper then, of the shard or as it is known here.
 
         Args:
             updates: columns, mz_time, mz_diff.
@@ -145,7 +192,42 @@ class Target:
             upper: where the shard will be at least.
             exact: raise Overtaken where the shard's upper is not `lower` (the updates mean something only from there on).
         """
-        return self.append_from(updates, lower, upper, at=self.writer.upper, exact=exact)
+        if self.log is not None and not exact and upper is not None:
+            return self._append_quietly(updates, lower, upper)
+        if self.log is not None:
+            self.flush()
+        reached = self.append_from(updates, lower, upper, at=self.writer.upper, exact=exact)
+        self._has_moved()
+        return reached
+
+    def _append_quietly(self, updates: pa.Table, lower: Timestamp, upper: Timestamp) -> Frontier:
+        at = self.writer.known_upper
+        if at is None or at >= upper:
+            return at
+        rows = self.split(updates if at <= lower else at_or_after(updates, at))
+        if rows is None:
+            self.pass_over(at, upper)
+            return upper
+        write = self.writer
+        batch = (
+            write.batch_by_worker(rows, lower=at, upper=upper, timeout=self.timeout)
+            if isinstance(rows, Mapping)
+            else write.batch(rows, lower=at, upper=upper, timeout=self.timeout)
+        )
+        if batch.blob_keys():
+            self.flush()
+            reached, _ = self.adopt_batch(batch, upper)
+            return reached
+        write.append_quietly(batch)
+        self._added(batch)
+        return upper
+
+    def _has_moved(self) -> None:
+        """The shard was written directly: those who follow the log are to look at it."""
+        upper = self.writer.upper
+        if self.log is not None:
+            at = 0 if upper is None else upper
+            self.log.add(Batch(self.shard_id, at, at))
 
     def append_from(
         self,
@@ -179,7 +261,7 @@ class Target:
             except ShardFinalized:
                 raise
             except ExpiredHandle:
-                self.writer = self.writer.reopened()
+                self._reopen()
             else:
                 return upper
         return at
@@ -231,8 +313,9 @@ class Target:
                 except ShardFinalized:
                     raise
                 except ExpiredHandle:
-                    self.writer = self.writer.reopened()
+                    self._reopen()
                 else:
+                    self._has_moved()
                     return upper, batch.rows
         except (Overtaken, UsageError) as error:
             self.writer.delete_batch(batch)

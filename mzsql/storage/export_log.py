@@ -1,0 +1,499 @@
+"""The log of exports: where what dataflows have made of views and indexes becomes durable, many of them at once.
+
+Promise: one ``compare_and_append`` commits the updates and new uppers of all exports that a tick has touched; their shards follow some
+seconds later, each with one append of all that it lacks (`WriteHandle.catch_up`). A row of the log says of each shard: these are its
+updates of ``[lower, upper)``. As an export's updates are definite, it does not matter who writes them, how often, or with which cuts of
+time: what a shard or an earlier row has is left out. So a process that loses the compare_and_append drops what the winner had, anyone
+may bring a shard forward, and a crash between two writes leaves nothing to be mended.
+
+- The process that maintains an export reads its updates at once: they are known there before any of this (`WriteHandle.append_quietly`).
+- Every other process follows the log while it waits for an export, and tells its handles (`ReadHandle.learn`) what the log has beyond the
+  shard: its reads need no write. What the log no longer has is in the shard.
+- Inputs are held for where an export's *shard* is, so whatever the log has can be made again: a process that dies before the write has
+  lost nothing, and a program that knows nothing of the log finds shards that are some seconds old and goes on from there.
+
+Trade-offs: a row is written once more as its own retraction, with a later row; and each follower hears of all exports. What is too large
+to travel in a row goes into its shard directly, and the log only says that the shard has moved. Where nothing moves, nothing is asked.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections.abc import Sequence
+from typing import Protocol
+
+from mzsql.location import ConsensusWait
+from mzsql.persist import (
+    Batch,
+    Clock,
+    ExpiredHandle,
+    MissingPart,
+    PersistClient,
+    ReadHandle,
+    ReadTimeout,
+    ShardFinalized,
+    SystemClock,
+    UpperMismatch,
+    WriteHandle,
+)
+from mzsql.repr.errors import SqlError
+from mzsql.repr.frontier import Frontier, Timestamp
+from mzsql.storage.export_entries import (
+    SCHEMA,
+    LogState,
+    Row,
+    advance,
+    changes_of,
+    joined,
+    lacking,
+    of_shard,
+    row_of,
+    spent,
+    updates_of,
+)
+from mzsql.threads import Supervised
+
+_log = logging.getLogger(__name__)
+
+_KEPT_MOVES = 16
+"""History is let go of after so many changes seen: each time costs a write in Consensus."""
+_LOOK_SECONDS = 1.0
+"""Whoever waits for an export looks at its shard itself so often, should it move without the log."""
+_POLL_SECONDS = 0.1
+"""A follower of a log in a store that cannot notify looks so often."""
+_TOLD = 64
+"""A handle that was told so often looks how far its shard has come, so that what is known beside it stays little."""
+_QUIET_SHARDS = 100
+"""Of so many shards without updates the new uppers go along with any write; of more, with one a second."""
+_ORPHANED_SECONDS = 30.0
+"""Shards that nobody here has open are looked after so often while the log has something of them."""
+
+
+def log_shard_of(wal_shard: str) -> str:
+    """The shard of the log of exports of the environment whose tables' log is in ``wal_shard``."""
+    return f"s{uuid.uuid5(uuid.UUID(wal_shard[1:]), 'exports')}"
+
+
+class Handle(Protocol):
+    """A writer or a reader of an export's shard."""
+
+    @property
+    def shard_id(self) -> str:
+        """The shard."""
+
+    @property
+    def durable_upper(self) -> Frontier:
+        """The shard's upper as last seen here."""
+
+    def learn(self, batch: Batch) -> None:
+        """Know of a stretch."""
+
+    def fetch_upper(self) -> Frontier:
+        """Look how far the shard is."""
+
+
+class ExportLog:
+    """One process's handle of the log of exports. Thread-safe.
+
+    Args:
+        persist: the client of the environment's shards.
+        shard_id: the log's shard; made when something is committed first.
+        clock: of pauses and timeouts, by its monotonic time.
+        delay: seconds after which what waits is committed, whether `settle` was called or not.
+        quiet: seconds after which uppers of exports without updates are.
+    """
+
+    def __init__(
+        self,
+        persist: PersistClient,
+        shard_id: str,
+        *,
+        clock: Clock | None = None,
+        delay: float = 5.0,
+        quiet: float = 1.0,
+    ) -> None:
+        self._persist = persist
+        self._shard_id = shard_id
+        self._clock = clock or SystemClock()
+        self._delay = delay
+        self._quiet = quiet
+        self._changed = threading.Condition(threading.RLock())
+        self._committing = threading.Lock()
+        self._reader: ReadHandle | None = None
+        self._writer: WriteHandle | None = None
+        self._kept_moves = _KEPT_MOVES - 1
+        self._state = LogState()
+        self._handles: dict[str, list[Handle]] = {}
+        self._told: dict[str, int] = {}
+        #: what is to be committed, by shard, in the order of time
+        self._waiting: dict[str, list[Batch]] = {}
+        #: the stretch without updates that a shard's latest ones make up, committed or not
+        self._runs: dict[str, Batch] = {}
+        self._updates_since: float | None = None
+        self._quiet_since: float | None = None
+        self._settled = False
+        self._orphans_at = 0.0
+        self._closing = False
+        self._thread: Supervised | None = None
+
+    # --- who has exports open -----------------------------------------------------------------
+
+    def attach(self, handle: Handle) -> None:
+        """Tell a handle of an export's shard what the log has beyond the shard, now and later."""
+        with self._changed:
+            self._handles.setdefault(handle.shard_id, []).append(handle)
+            known = of_shard(self._state.live, handle.shard_id)
+        for one in known:
+            handle.learn(one)
+
+    def detach(self, handle: Handle) -> None:
+        """Tell it no more. Idempotent."""
+        with self._changed:
+            left = [one for one in self._handles.get(handle.shard_id, ()) if one is not handle]
+            if left:
+                self._handles[handle.shard_id] = left
+            else:
+                for known in (self._handles, self._told, self._runs):
+                    known.pop(handle.shard_id, None)
+
+    # --- committing ---------------------------------------------------------------------------
+
+    def add(self, batch: Batch) -> None:
+        """Have a stretch of a shard's definite updates, or of none, committed soon; returns at once.
+
+        Args:
+            batch: has an upper and stands on no object. One without length says that the shard has moved by itself.
+        """
+        with self._changed:
+            if self._closing:
+                return
+            now = self._clock.monotonic()
+            shard, asleep = batch.shard_id, not self._waiting
+            if batch.parts or batch.lower == batch.upper:
+                self._runs.pop(shard, None)
+                if self._updates_since is None:
+                    self._updates_since, asleep = now, True
+            else:
+                [batch] = (
+                    joined([self._runs[shard]], batch)[-1:] if shard in self._runs else [batch]
+                )
+                self._runs[shard] = batch
+                self._quiet_since = now if self._quiet_since is None else self._quiet_since
+            self._waiting[shard] = joined(self._waiting.get(shard, ()), batch)
+            if self._thread is None:
+                self._thread = self._persist.supervisor.start(
+                    "export-log", self._work, thread_name="mzsql-export-log"
+                )
+            elif asleep:
+                self._changed.notify_all()
+
+    def settle(self) -> None:
+        """No more is to be expected for now: commit what waits, unless it is only uppers. Returns at once."""
+        with self._changed:
+            if self._updates_since is not None and not self._settled:
+                self._settled = True
+                self._changed.notify_all()
+
+    def _due(self) -> float | None:
+        """Seconds until something is to be committed; None where nothing waits. The lock is held."""
+        if not self._waiting:
+            return None
+        if self._settled:
+            return 0.0
+        now = self._clock.monotonic()
+        if self._updates_since is not None:
+            # What is quiet goes along.
+            return max(0.0, self._updates_since + self._delay - now)
+        return 0.0 if self._quiet_since is None else max(0.0, self._quiet_since + self._quiet - now)
+
+    def _work(self, thread: Supervised) -> None:
+        while True:
+            with self._changed:
+                while not self._closing and (due := self._due()) != 0.0:
+                    self._changed.wait(due)
+                if self._closing:
+                    return
+            self.flush(everything=False)
+            thread.well()
+
+    def flush(self, *, everything: bool = True) -> None:
+        """Commit what waits.
+
+        Args:
+            everything: also uppers that may still wait.
+
+        Raises:
+            LocationError: it may not be committed; it goes on waiting, and committing it twice does no harm.
+        """
+        with self._committing:
+            with self._changed:
+                taken = self._take(everything)
+            if not taken:
+                return
+            try:
+                self._append([one for waited in taken.values() for one in waited])
+            except BaseException:
+                with self._changed:
+                    for shard, waited in taken.items():
+                        self._waiting[shard] = waited + self._waiting.get(shard, [])
+                    now = self._clock.monotonic()
+                    self._updates_since = self._quiet_since = now
+                raise
+
+    def _take(self, everything: bool) -> dict[str, list[Batch]]:
+        """What is to be committed now, by shard. The lock is held."""
+        now = self._clock.monotonic()
+        quiet = {
+            shard
+            for shard, waited in self._waiting.items()
+            if not any(one.parts or one.lower == one.upper for one in waited)
+        }
+        late = self._quiet_since is not None and now - self._quiet_since >= self._quiet
+        left: dict[str, list[Batch]] = {}
+        if len(quiet) > _QUIET_SHARDS and not late and not everything:
+            left = {shard: self._waiting[shard] for shard in quiet}
+        taken = {shard: w for shard, w in self._waiting.items() if shard not in left}
+        self._waiting = left
+        self._updates_since, self._settled = None, False
+        self._quiet_since = self._quiet_since if left else None
+        return taken
+
+    def _append(self, stretches: list[Batch]) -> None:
+        while stretches:
+            writer = self._open_writer()
+            expected = self._state
+            row = row_of(expected.upper, stretches)
+            gone = spent((*expected.live, row), self._uppers())
+            changes = [(row, 1), *((old, -1) for old in gone if old is not row)]
+            try:
+                writer.compare_and_append(
+                    updates_of(changes, expected.upper),
+                    expected_upper=expected.upper,
+                    new_upper=expected.upper + 1,
+                )
+            except UpperMismatch:
+                stretches = lacking(self.follow().live, stretches)
+                continue
+            except ExpiredHandle:
+                with self._changed:
+                    self._reader = self._writer = None
+                continue
+            with self._changed:
+                if self._state.upper == expected.upper:
+                    self._move(advance(expected, changes, expected.upper + 1))
+            return
+
+    def _uppers(self) -> dict[str, Frontier]:
+        """How far shards are known to be; those that nobody has open are asked now and then."""
+        with self._changed:
+            uppers = {shard: some[0].durable_upper for shard, some in self._handles.items()}
+            live = self._state.live
+        now = self._clock.monotonic()
+        if live and now >= self._orphans_at:
+            self._orphans_at = now + _ORPHANED_SECONDS
+            named = {one.shard_id for row in live for one in row.stretches}
+            for shard in sorted(named - uppers.keys()):
+                try:
+                    uppers[shard] = self._caught_up(shard, live)
+                except SqlError as failure:
+                    _log.info("the log of exports keeps what it has of %s: %s", shard, failure)
+        return uppers
+
+    def _caught_up(self, shard: str, live: Sequence[Row]) -> Frontier:
+        """Bring a shard forward that nobody here has open: its export was dropped, or runs nowhere now. Its upper; None of none."""
+        if not self._persist.exists(shard):
+            return None
+        try:
+            writer = self._persist.open_writer(shard, purpose="catches up with the log of exports")
+            try:
+                for one in of_shard(live, shard):
+                    writer.learn(one)
+                return writer.catch_up()
+            finally:
+                writer.expire()
+        except (ShardFinalized, MissingPart):
+            return None
+
+    # --- following ----------------------------------------------------------------------------
+
+    @property
+    def state(self) -> LogState:
+        """The log as last seen; asks nobody."""
+        return self._state
+
+    @property
+    def there(self) -> bool:
+        """Whether the log is open here, and its store tells of changes."""
+        return self._reader is not None and isinstance(self._persist.consensus, ConsensusWait)
+
+    def begin(self) -> None:
+        """Make the log where it is not there, and know what it has; for whoever is to write it."""
+        self._open_writer()
+        self.follow()
+
+    def look(self, reader: ReadHandle) -> None:
+        """Where the log has gone on from more than its reader knows, the rest is in the shard: look there."""
+        upper = reader.upper
+        if upper is not None and any(
+            _beyond(one.upper, upper) for one in of_shard(self._state.live, reader.shard_id)
+        ):
+            reader.fetch_upper()
+
+    def _open_writer(self) -> WriteHandle:
+        with self._changed:
+            if self._writer is None:
+                self._writer = self._persist.open_writer(
+                    self._shard_id, SCHEMA, purpose="log of exports"
+                )
+            if self._reader is None:
+                self._open_reader()
+            return self._writer
+
+    def _open_reader(self) -> None:
+        """Begin to follow, with what is there. The lock is held."""
+        reader = self._persist.open_reader(self._shard_id, SCHEMA, purpose="log of exports")
+        # Whoever opens the log begins at the shard's since, however old, and lets go of that with its first change.
+        self._kept_moves = _KEPT_MOVES - 1
+        upper = reader.fetch_upper()
+        assert upper is not None, "the log of exports is never sealed"
+        changes = changes_of(reader.snapshot_arrow(upper - 1)) if upper else []
+        self._reader = reader
+        self._state = advance(LogState(), changes, upper)
+        self._tell(changes)
+        self._changed.notify_all()
+
+    def follow(self) -> LogState:
+        """The log as it is now, writes of other processes included; nothing where nobody has ever written it."""
+        with self._changed:
+            reader = self._reader
+            if reader is None:
+                if self._persist.exists(self._shard_id):
+                    self._open_reader()
+                return self._state
+            try:
+                upper = reader.fetch_upper()
+                if upper is not None and upper > self._state.upper:
+                    changes = changes_of(reader.updates(self._state.upper, upper))
+                    self._move(advance(self._state, changes, upper))
+                    self._tell(changes)
+            except ExpiredHandle:
+                # The process slept longer than its lease: what was compacted meanwhile is in a fresh snapshot.
+                self._reader = None
+                self._open_reader()
+            return self._state
+
+    def _tell(self, changes: Sequence[tuple[Row, int]]) -> None:
+        """Tell those that have the shards open; what was retracted since is true all the same. The lock is held."""
+        look: dict[str, Handle] = {}
+        for row, diff in changes:
+            for one in row.stretches if diff > 0 else ():
+                for handle in self._handles.get(one.shard_id, ()):
+                    told = self._told[one.shard_id] = self._told.get(one.shard_id, 0) + 1
+                    if one.lower != one.upper:
+                        handle.learn(one)
+                    if one.lower == one.upper or told >= _TOLD:
+                        look[one.shard_id] = handle
+        for shard, handle in look.items():
+            self._told[shard] = 0
+            try:
+                handle.fetch_upper()
+            except SqlError as failure:
+                # Whoever reads the shard looks at it, and meets that by himself.
+                _log.info("the log of exports cannot look at %s: %s", shard, failure)
+
+    def _move(self, state: LogState) -> None:
+        self._state = state
+        self._changed.notify_all()
+        self._kept_moves += 1
+        reader = self._reader
+        if reader is None or (self._kept_moves < _KEPT_MOVES and not reader.heartbeat_due()):
+            return
+        self._kept_moves = 0
+        # What moved the log is durable: no failure to let go of the times before it may make it look undone.
+        try:
+            reader.downgrade_since(max(0, state.upper - 1))
+        except ExpiredHandle:
+            self._reader = None
+        except SqlError as failure:
+            _log.warning("the log of exports keeps history a little longer: %s", failure)
+
+    def next_move(self, seen: int, timeout: float) -> LogState:
+        """Wait for the upper to move beyond ``seen``, for ``timeout`` seconds, or less; the state then.
+
+        Where Consensus can notify this asks it for nothing while nothing happens, nor for what this process has committed.
+
+        Raises:
+            LocationError: Consensus fails, or was closed.
+        """
+        with self._changed:
+            reader = self._reader
+            if reader is not None:
+                if self._state.upper > seen:
+                    return self._state
+                if reader.upper != self._state.upper:
+                    return self.follow()
+                before = reader.seqno
+        notified = isinstance(self._persist.consensus, ConsensusWait)
+        if reader is None or not notified:
+            with self._changed:
+                self._changed.wait(min(timeout, _POLL_SECONDS))
+            return self.follow()
+        changed = reader.await_change(timeout, before)
+        with self._changed:
+            if reader.upper != self._state.upper or (changed and reader.seqno == before):
+                return self.follow()
+            return self._state
+
+    def wait(self, reader: ReadHandle, past: Timestamp, timeout: float) -> Frontier:
+        """Wait until ``past`` is complete in an export's shard and the log together; the upper then. The reader is attached.
+
+        Raises:
+            ReadTimeout: it is not within ``timeout`` seconds.
+            ExpiredHandle: the reader's lease has run out.
+        """
+        end = self._clock.monotonic() + timeout
+        look_at = end - timeout
+        while not _beyond(reader.upper, past):
+            left = max(0.0, end - self._clock.monotonic())
+            if reader.told_here:
+                return reader.wait_for_upper(past, timeout=left)
+            state = self.follow()
+            now = self._clock.monotonic()
+            if self._reader is None:
+                try:
+                    return reader.wait_for_upper(past, timeout=min(left, _LOOK_SECONDS))
+                except ReadTimeout:
+                    if now >= end:
+                        raise
+                    continue
+            if not _beyond(reader.upper, past):
+                known = of_shard(state.live, reader.shard_id)
+                if now >= look_at or any(_beyond(one.upper, past) for one in known):
+                    reader.fetch_upper(timeout=left)
+                    look_at = now + _LOOK_SECONDS
+            if _beyond(reader.upper, past):
+                break
+            if now >= end:
+                raise ReadTimeout(reader.shard_id, past, reader.upper, timeout)
+            self.next_move(state.upper, max(0.0, min(end, look_at) - now))
+        return reader.upper
+
+    def close(self) -> None:
+        """Commit no more, and give the handles up. Idempotent."""
+        with self._changed:
+            if self._closing:
+                return
+            self._closing = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.stop()
+            self._thread.join()
+        for handle in (self._reader, self._writer):
+            if handle is not None:
+                handle.expire()
+
+
+def _beyond(upper: Frontier, past: Timestamp) -> bool:
+    return upper is None or upper > past
