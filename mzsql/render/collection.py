@@ -15,7 +15,7 @@ from mzsql.expr import spell
 from mzsql.expr.functions.table import Engine
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.scalar import Scalar, inlined, permute, substitute, support
-from mzsql.render.rendered import KeySource, Lookup, When
+from mzsql.render.rendered import Front, KeySource, Lookup, When
 from mzsql.render.statement import columns_of
 from mzsql.repr.types import ColumnType
 
@@ -132,6 +132,11 @@ class Lookups:
         #: for each arrangement the places of keys, and when values come from there: under any of these
         self._sources: dict[str, dict[Source, list[When]]] = {}
         self._due: set[str] = set()
+        self._fronts: dict[str, tuple[Front, ...]] = {}
+
+    def bound(self, arrangement: str, fronts: tuple[Front, ...]) -> None:
+        """Of each key of an arrangement these rows are enough."""
+        self._fronts[arrangement] = fronts
 
     def need(self, arrangement: str, sources: Sources) -> None:
         """An arrangement is read by the keys that `sources` have."""
@@ -158,7 +163,8 @@ class Lookups:
         while left:
             ready = next((name for name in left if not self._waits(name, left)), next(iter(left)))
             keys = tuple(key_source(x, whens) for x, whens in left.pop(ready).items())
-            made.append(Lookup(ready, keys, due=ready in self._due))
+            fronts = self._fronts.get(ready, ())
+            made.append(Lookup(ready, keys, due=ready in self._due, fronts=fronts))
         return tuple(made)
 
     def _waits(self, name: str, left: Mapping[str, Mapping[Source, list[When]]]) -> bool:

@@ -22,6 +22,7 @@ from mzsql.expr.scalar import support
 from mzsql.expr.temporal import MfpPlan
 from mzsql.lir import plan as lir
 from mzsql.lir.forms import arrangement_form, reduce_form
+from mzsql.render import extremes as x
 from mzsql.render import groups as g
 from mzsql.render import temporal as events
 from mzsql.render import windows as w
@@ -353,11 +354,13 @@ class ContentsRenderer(Renderer):
         row = g.key_values(node, len(below.columns))
         groups = g.plan_groups(node, below.columns, output_types(row, below.columns))
         rows = self.apply(node.lir_id, "v", groups.row, below)
-        made = (
-            self._accumulated(node, groups, rows)
-            if groups.accumulable
-            else self._reread(node, groups, rows)
-        )
+        parts = x.parts_of(groups) if self.hydrating else None
+        if groups.accumulable:
+            made = self._accumulated(node, groups, rows)
+        elif parts is not None:
+            made = self._parted(node, parts, rows)
+        else:
+            made = self._reread(node, groups, rows)
         form = reduce_form(groups.arity, len(made.columns))
 
         def arranged() -> Arranged:
@@ -368,7 +371,15 @@ class ContentsRenderer(Renderer):
         return made
 
     def _accumulated(self, node: lir.Reduce, groups: g.Groups, rows: Collection) -> Collection:
-        lid, k = node.lir_id, groups.arity
+        fill = self._sums(node, groups, rows)
+        name = self.kept(node, "acc", fill, frozenset())
+        if name is not None:
+            fill = Collection(self._sums_of(node, groups, name), fill.columns, errors=False)
+        return g.from_sums(self, node, groups, fill, "o", "")
+
+    def _sums(self, node: lir.Reduce, groups: g.Groups, rows: Collection) -> Collection:
+        """The sums of each group that there is, and errors."""
+        lid = node.lir_id
         columns = (*groups.key, *groups.sums)
         parts: list[exp.Expression] = [g.contributions(self, groups, rows, [])]
         parts += [
@@ -385,12 +396,7 @@ class ContentsRenderer(Renderer):
             diff = s.case((s.is_null(col(ERROR)), diff), otherwise=count)
             there = s.or_(there, s.is_not_null(col(ERROR)))
         query = select([*items, named(diff, DIFF)], sums, where=[there])
-        fill = Collection(self.define(lid, "s", query), columns, rows.errors)
-        name = self.kept(node, "acc", fill, frozenset())
-        if name is not None:
-            fill = Collection(self._sums_of(node, groups, name), columns, errors=False)
-        del k
-        return g.from_sums(self, node, groups, fill, "o", "")
+        return Collection(self.define(lid, "s", query), columns, rows.errors)
 
     def _sums_of(self, node: lir.Reduce, groups: g.Groups, name: str) -> str:
         """Each group's sums, from its partial sums."""
@@ -450,6 +456,30 @@ class ContentsRenderer(Renderer):
         made: list[Ast] = [*keys, *(named(p, f"s{i}") for i, p in enumerate(parts))]
         made += [named(no_error(self.engine), ERROR)] if rows.errors else []
         return select(made, source)
+
+    def _parted(self, node: lir.Reduce, parts: x.Parts, rows: Collection) -> Collection:
+        lid, groups, meta = node.lir_id, parts.groups, [DIFF]
+        query = self.consolidated(rows.relation, len(rows.columns), errors=rows.errors)
+        changes = replace(rows, relation=self.define(lid, "e", query))
+        good = replace(rows, relation=self.good(changes, lid, "eg"), errors=False)
+        names: list[str] = []
+        for number in range(len(parts.values)):
+            found = self.define(lid, f"h{number}", x.pairs(parts, number, good.relation, []))
+            fill = Collection(found, parts.columns(number), errors=False)
+            names.append(self.kept(node, f"h{number}", fill) or found)
+        sums = None
+        if parts.sums is not None:
+            fill = self._sums(node, parts.sums, good)
+            sums = self.kept(node, "acc", fill) or fill.relation
+        united = self.define(lid, "u", x.together(self, parts, names, sums, meta))
+        held = self.define(lid, "r", x.added_up(self, parts, united))
+        results = self.define(lid, "a", x.results(self, node, parts, held, [], "a"))
+        errors = g.can_fail(groups)
+        items: list[Ast] = [col(f"c{i}") for i in range(len(groups.output))]
+        items += [col(ERROR)] if errors else []
+        items.append(named(big(1, self.engine), DIFF))
+        made = Collection(self.define(lid, "s", select(items, results)), groups.output, errors)
+        return self.apply(lid, "", groups.after, made)
 
     def _reread(self, node: lir.Reduce, groups: g.Groups, rows: Collection) -> Collection:
         lid, width = node.lir_id, len(rows.columns)

@@ -28,6 +28,7 @@ from sqlglot import expressions as exp
 
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine
+from mzsql.expr.scalar import ColumnOrder
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType
 
@@ -64,6 +65,7 @@ class ArrangementSpec:
             so ordinary consolidation (equal rows and times: diffs added) is sound, and so is merging all rows of a key and time into
             one with ``mz_diff = 1`` and the accumulators' sums (dropped when all are 0). A step writes ``mz_diff = 1``.
         fingerprint: equal for arrangements of equal content (same inputs, expressions, key): dataflows share by it.
+        order: the order that the rows of a key are read in, over `columns`; (): any. See `Front`.
     """
 
     name: str
@@ -72,6 +74,7 @@ class ArrangementSpec:
     key_arity: int
     additive: tuple[int, ...]
     fingerprint: str
+    order: tuple[ColumnOrder, ...] = ()
 
 
 #: Of each of these sets one relation at least must have rows.
@@ -116,6 +119,18 @@ class KeySource:
 
 
 @dataclass(frozen=True)
+class Front:
+    """The rows of a key that come first in an arrangement's order, or with `back` last: so many, multiplicities counted.
+
+    What a step needs of a group, provided that it retracts none of its rows; of a group that loses n rows it needs n more. Rows that the
+    order leaves equal stay together.
+    """
+
+    count: int
+    back: bool = False
+
+
+@dataclass(frozen=True)
 class Lookup:
     """Which rows of an arrangement a step can touch: those whose first key columns are among the values of any one source.
 
@@ -125,11 +140,15 @@ class Lookup:
     these is always right.
 
     With `due` it is an arrangement of events, whose first column is their time: a step touches those that happen within it.
+
+    With `fronts` only those rows of each key are needed that one of them has: whole groups are right as well. Whether a step needs more is
+    known once it has run, by the retractions among the arrangement's new rows (`Front`).
     """
 
     arrangement: str
     sources: tuple[KeySource, ...] | None
     due: bool = False
+    fronts: tuple[Front, ...] = ()
 
     def among(self, rows: frozenset[str]) -> Lookup:
         """What is left of it where only these relations have rows (of inputs, and of events)."""

@@ -1,13 +1,14 @@
 """Reduce in a step.
 
 Promise: only the groups that the updates touch are looked at. Partial sums roll forward over a group's times in one window: at each
-of them the row of the sums before is retracted and that of the sums after inserted (where they are equal, the two cancel). Other aggregates
-read the group's rows again at each of its times in the step, and at ``lower - 1`` for what is to be retracted first.
+of them the row of the sums before is retracted and that of the sums after inserted (where they are equal, the two cancel). MIN and MAX
+look at the first and last values of a group (`mzsql.render.extremes`) at each of its times in the step, and at ``lower - 1`` for what is to
+be retracted first; other aggregates and window functions at all of its rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from sqlglot import expressions as exp
@@ -17,7 +18,9 @@ from mzsql.expr.functions.table import Sql
 from mzsql.expr.scalar import Column
 from mzsql.lir import plan as lir
 from mzsql.lir.forms import reduce_form
+from mzsql.render import extremes as x
 from mzsql.render import groups as g
+from mzsql.render import windows as w
 from mzsql.render.collection import (
     Arranged,
     Collection,
@@ -47,8 +50,6 @@ from mzsql.render.statement import (
     window,
 )
 from mzsql.render.step_state import StepState
-from mzsql.render.windows import window_of
-from mzsql.repr.errors import Unsupported
 from mzsql.repr.types import ColumnType
 
 SIGN = "mz_sign"
@@ -57,18 +58,17 @@ NEXT = "mz_next"
 
 def reduce(r: StepState, node: lir.Reduce) -> Collection:
     """A Reduce's updates, arranged by its key."""
-    if window_of(node) is not None:
-        msg = "window functions cannot be maintained in a dataflow yet"
-        raise Unsupported(msg, hint="ask for them in a query over the view's rows")
     below = r.render(node.input)
     row = g.key_values(node, len(below.columns))
     groups = g.plan_groups(node, below.columns, output_types(row, below.columns))
     rows = r.apply(node.lir_id, "v", groups.row, below)
-    made, name, derived = (
-        _accumulated(r, node, groups, rows)
-        if groups.accumulable
-        else _reread(r, node, groups, rows)
-    )
+    parts = x.parts_of(groups)
+    if groups.accumulable:
+        made, name, derived = _accumulated(r, node, groups, rows)
+    elif parts is not None:
+        made, name, derived = _parted(r, node, parts, rows)
+    else:
+        made, name, derived = _reread(r, node, groups, rows)
     form = reduce_form(groups.arity, len(made.columns))
     state = _state_trace(name, groups)
     key_types = made.columns
@@ -102,6 +102,23 @@ def _need(r: StepState, name: str, groups: g.Groups, rows: Collection) -> None:
 def _accumulated(
     r: StepState, node: lir.Reduce, groups: g.Groups, rows: Collection
 ) -> tuple[Collection, str, Callable[[], str]]:
+    k = groups.arity
+    sums, name = _partial_sums(r, node, groups, rows)
+    rolled = _rolled(r, node, groups, rows.errors, sums, name)
+    columns = (*groups.key, *groups.sums)
+    changed = Collection(rolled, columns, rows.errors, within(rows.trace, k))
+    made = g.from_sums(r, node, groups, changed, "o", "")
+
+    def derived() -> str:
+        return _state_from_sums(r, node, groups, name)
+
+    return made, name, derived
+
+
+def _partial_sums(
+    r: StepState, node: lir.Reduce, groups: g.Groups, rows: Collection
+) -> tuple[str, str]:
+    """What the step's updates add to each group's sums at each time, and the arrangement of the sums before."""
     lid, k = node.lir_id, groups.arity
     width = k + len(groups.sums)
     parts: list[exp.Expression] = [g.contributions(r, groups, rows, [TIME])]
@@ -119,14 +136,7 @@ def _accumulated(
     columns = (*groups.key, *groups.sums)
     name = r.keep(node, "acc", batch, columns, k, tuple(range(k, width)))
     _need(r, name, groups, rows)
-    rolled = _rolled(r, node, groups, rows.errors, sums, name)
-    changed = Collection(rolled, columns, rows.errors, within(rows.trace, k))
-    made = g.from_sums(r, node, groups, changed, "o", "")
-
-    def derived() -> str:
-        return _state_from_sums(r, node, groups, name)
-
-    return made, name, derived
+    return sums, name
 
 
 def _rolled(
@@ -275,6 +285,80 @@ def _distinct_contributions(
     return select([*made, col(TIME)], source)
 
 
+# --- first and last values beside partial sums -----------------------------------------------------
+
+
+def _parted(
+    r: StepState, node: lir.Reduce, parts: x.Parts, rows: Collection
+) -> tuple[Collection, str, Callable[[], str]]:
+    lid, groups = node.lir_id, parts.groups
+    k, width = groups.arity, len(rows.columns)
+    query = r.consolidated(rows.relation, width, errors=rows.errors)
+    changes = replace(rows, relation=r.define(lid, "e", query))
+    good = replace(rows, relation=r.good(changes, lid, "eg"), errors=False)
+    names = [_values(r, node, parts, number, good) for number in range(len(parts.values))]
+    sums = None if parts.sums is None else _partial_sums(r, node, parts.sums, good)[1]
+    meta = [TIME, DIFF]
+
+    def full(name: str, columns: int) -> str:
+        items = r.columns(columns, errors=False)
+        both = union_all([select(items, name), select(list(items), r.batches[name])])
+        return r.define(lid, "f", both)
+
+    values = [full(name, k + 1) for name in names]
+    everything = None if sums is None else full(sums, len(parts.sum_columns))
+    united = r.define(lid, "u", x.together(r, parts, values, everything, meta))
+    times = grid(r, lid, good.relation, [col(f"c{i}") for i in range(k)])
+    by, added = x.totals(r, parts, "a")
+    on = _same_keys(groups.key)
+    on.append(s.lte(col(TIME, "a"), col(TIME, "d")))
+    meta_at: list[Ast] = [col(TIME, "d"), col(NEXT, "d")]
+    items: list[Ast] = [named(one, one.name) for one in (*by, *meta_at)]
+    query = join(times, united, on, [*items, *added], engine=r.engine)
+    query.set("group", exp.Group(expressions=[one.copy() for one in (*by, *meta_at)]))
+    query.set("having", exp.Having(this=x.there(parts, "a")))
+    held = r.define(lid, "r", query)
+    results = r.define(lid, "a", x.results(r, node, parts, held, [TIME, NEXT], "a"))
+    errors = g.can_fail(groups)
+    columns: list[Ast] = [col(f"c{i}") for i in range(len(groups.output))]
+    columns += [col(ERROR)] if errors else []
+    changed = Collection(
+        r.define(lid, "s", toggled(r, results, columns, big(1, r.engine))),
+        groups.output,
+        errors,
+        either(within(rows.trace, k)),
+    )
+    made = r.apply(lid, "", groups.after, changed)
+
+    def derived() -> str:
+        state = x.together(r, parts, names, sums, meta)
+        rows = r.define(lid, "dr", x.added_up(r, parts, r.define(lid, "du", state)))
+        found = r.define(lid, "da", x.results(r, node, parts, rows, [], "da"))
+        return _at_lower(r, node, groups, found, groups.output, errors)
+
+    return made, names[0] if sums is None else sums, derived
+
+
+def _values(r: StepState, node: lir.Reduce, parts: x.Parts, number: int, good: Collection) -> str:
+    """The arrangement of the values of one argument."""
+    delta = r.define(node.lir_id, f"h{number}", x.pairs(parts, number, good.relation, [TIME]))
+    order, k = x.extreme_order(parts, number), parts.groups.arity
+    name = r.keep(node, f"h{number}", delta, parts.columns(number), k, order=order)
+    if order:
+        r.lookups.bound(name, parts.values[number].fronts)
+    _need(r, name, parts.groups, good)
+    return name
+
+
+def _same_keys(key: Sequence[ColumnType]) -> list[Ast]:
+    return [
+        same(col(f"c{i}", "d"), col(f"c{i}", "a"))
+        if typ.nullable
+        else s.eq(col(f"c{i}", "d"), col(f"c{i}", "a"))
+        for i, typ in enumerate(key)
+    ]
+
+
 # --- reading a group's rows again ----------------------------------------------------------------
 
 
@@ -350,13 +434,17 @@ def _reread(
     )
     times = grid(r, lid, delta, [col(f"c{i}") for i in range(k)])
     held = rows_at(r, lid, times, full, list(range(k)), list(rows.columns))
-    results = r.define(lid, "a", g.aggregated(r, node, groups, held, [TIME, NEXT], "a"))
-    errors = g.can_fail(groups)
-    columns: list[Ast] = [col(f"c{i}") for i in range(len(groups.output))]
+    query, output, errors = _results(r, node, groups, held, [TIME, NEXT], "a")
+    results = r.define(lid, "a", query)
+    columns: list[Ast] = [col(f"c{i}") for i in range(len(output))]
     columns += [col(ERROR)] if errors else []
+    moved = r.define(lid, "s", toggled(r, results, columns, big(1, r.engine)))
+    if w.fused(node):
+        # Most of a partition's rows stay as they were.
+        moved = r.define(lid, "x", r.consolidated(moved, len(output), errors=errors))
     changed = Collection(
-        r.define(lid, "s", toggled(r, results, columns, big(1, r.engine))),
-        groups.output,
+        moved,
+        output,
         errors,
         either(within(rows.trace, k)),
     )
@@ -366,6 +454,16 @@ def _reread(
         return _state_from_rows(r, node, groups, name, width)
 
     return made, name, derived
+
+
+def _results(
+    r: StepState, node: lir.Reduce, groups: g.Groups, rows: str, by: list[str], suffix: str
+) -> tuple[exp.Select, tuple[ColumnType, ...], bool]:
+    """Key ++ aggregates of groups from their rows, or key ++ the result of a window function; their types, and whether one can fail."""
+    if w.window_of(node) is None:
+        query = g.aggregated(r, node, groups, rows, by, suffix)
+        return query, groups.output, g.can_fail(groups)
+    return w.windowed(r, node, groups, rows, by, suffix), w.output(node, groups), w.can_fail(groups)
 
 
 def _state_from_rows(
@@ -379,10 +477,22 @@ def _state_from_rows(
         "dr",
         select([*keys, named(s.big(total), DIFF)], name, group=keys, having=s.gt(total, s.num(0))),
     )
-    results = r.define(node.lir_id, "da", g.aggregated(r, node, groups, rows, [], "da"))
-    errors = g.can_fail(groups)
-    items: list[Ast] = [col(f"c{i}") for i in range(len(groups.output))]
+    query, output, errors = _results(r, node, groups, rows, [], "da")
+    results = r.define(node.lir_id, "da", query)
+    return _at_lower(r, node, groups, results, output, errors)
+
+
+def _at_lower(
+    r: StepState,
+    node: lir.Reduce,
+    groups: g.Groups,
+    results: str,
+    output: tuple[ColumnType, ...],
+    errors: bool,
+) -> str:
+    """Groups' results as the state below `lower`."""
+    items: list[Ast] = [col(f"c{i}") for i in range(len(output))]
     items += [col(ERROR)] if errors else []
     items += [named(big(r.lower - 1, r.engine), TIME), named(big(1, r.engine), DIFF)]
-    state = Collection(r.define(node.lir_id, "ds", select(items, results)), groups.output, errors)
+    state = Collection(r.define(node.lir_id, "ds", select(items, results)), output, errors)
     return _silent(r, node, r.apply(node.lir_id, "dn", groups.after, state))

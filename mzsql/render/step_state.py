@@ -9,7 +9,7 @@ from __future__ import annotations
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.table import Engine
 from mzsql.expr.mfp import MapFilterProject
-from mzsql.expr.scalar import Scalar
+from mzsql.expr.scalar import ColumnOrder, Scalar
 from mzsql.expr.temporal import MfpPlan
 from mzsql.lir import plan as lir
 from mzsql.render import temporal as events
@@ -23,6 +23,7 @@ from mzsql.render.collection import (
     nothing,
     unknown,
 )
+from mzsql.render.fronts import comparable
 from mzsql.render.naming import Shape, arranged_row, index_form
 from mzsql.render.rendered import ArrangementSpec
 from mzsql.render.renderer import Renderer
@@ -141,16 +142,17 @@ class StepState(Renderer):
         columns: tuple[ColumnType, ...],
         key_arity: int,
         additive: tuple[int, ...] = (),
+        order: tuple[ColumnOrder, ...] = (),
     ) -> str:
         """Keep a relation's rows as state of the node; returns the arrangement's name."""
         name = self.state_name(node, part)
+        if not all(map(comparable, columns[:key_arity])):
+            order = ()  # there is no telling such keys apart where their hashes are equal
+        what = self.part_of_fingerprint(node, part, columns, key_arity)
+        if order:
+            what += f" in order {order!r}"
         self.specs[name] = ArrangementSpec(
-            name,
-            node.lir_id,
-            columns,
-            key_arity,
-            additive,
-            self.fingerprint(node, self.part_of_fingerprint(node, part, columns, key_arity)),
+            name, node.lir_id, columns, key_arity, additive, self.fingerprint(node, what), order
         )
         self.batches[name] = batch
         return name

@@ -1,7 +1,8 @@
 """TopK and Threshold in a step.
 
 Promise: multiplicities count: a row that is there three times takes three places. Ties are broken by the whole row, ascending, NULLs
-last, so a result is a function of the input. At each time of a touched group its first rows are found anew among the group's rows.
+last, so a result is a function of the input. At each time of a touched group its first rows are found anew among those of the group's
+rows that can be among them (`mzsql.render.rendered.Front`).
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from dataclasses import replace
 from sqlglot import expressions as exp
 
 from mzsql.expr.functions import sql as s
-from mzsql.expr.scalar import Column, Scalar, permute
+from mzsql.expr.scalar import Column, ColumnOrder, Scalar, permute
 from mzsql.lir import plan as lir
 from mzsql.render.collection import Arranged, Collection, Sources, either, relation_trace
+from mzsql.render.fronts import front_of, order_of
 from mzsql.render.statement import (
     DIFF,
     ERROR,
@@ -44,7 +46,13 @@ def top_k(r: StepState, node: lir.TopK) -> Collection:
     items: list[Ast] = [named(col(f"c{c}"), f"c{i}") for i, c in enumerate(order)]
     delta = r.define(lid, "i", select([*items, col(TIME), col(DIFF)], good))
     columns = tuple(below.columns[c] for c in order)
-    name = r.keep(node, "in", delta, columns, len(plan.group_key))
+    back = {c: i for i, c in enumerate(order)}
+    wanted = [ColumnOrder(back[o.column], o.desc, o.nulls_last) for o in plan.order_key]
+    wanted += [ColumnOrder(back[c]) for c in range(width)]
+    sorted_by = order_of(wanted, columns, len(plan.group_key))
+    name = r.keep(node, "in", delta, columns, len(plan.group_key), order=sorted_by)
+    if sorted_by:
+        r.lookups.bound(name, front_of(plan))
     r.need(name, tuple(Column(c) for c in plan.group_key), below)
     everything = r.columns(width, errors=False)
     full = r.define(
@@ -53,7 +61,6 @@ def top_k(r: StepState, node: lir.TopK) -> Collection:
     keys = list(range(len(plan.group_key)))
     times = grid(r, lid, delta, [col(f"c{i}") for i in keys])
     held = rows_at(r, lid, times, full, keys, list(columns))
-    back = {c: i for i, c in enumerate(order)}
     restored = r.define(
         lid,
         "h",

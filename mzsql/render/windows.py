@@ -164,16 +164,28 @@ def _measured(column: Ast, order: SqlType) -> Ast:
     return column
 
 
-def windowed(r: Renderer, node: lir.Reduce, groups: g.Groups, rows: str) -> exp.Select:
-    """Key ++ result (and mz_error where `can_fail`) from consolidated rows key ++ argument with positive mz_diff."""
+def windowed(
+    r: Renderer,
+    node: lir.Reduce,
+    groups: g.Groups,
+    rows: str,
+    by: Sequence[str] = (),
+    suffix: str = "a",
+) -> exp.Select:
+    """Key ++ result (mz_error where `can_fail`, and `by`) from consolidated rows key ++ argument (and `by`) with positive mz_diff.
+
+    The rows of each key and each value of the columns `by` are a partition.
+    """
     func = window_of(node)
     assert func is not None
     k = groups.arity
     one = groups.aggregates[0]
-    rows = g.expanded(r, node, groups, rows, [], "a")
+    rows = g.expanded(r, node, groups, rows, by, suffix)
+    extra: list[Ast] = [col(name) for name in by]
     payload = one.argument_type.type.fields[0][1].type
     original = keys.original_type(func, payload)
     laid_out = _laid_out(func, k, Sql(col(f"c{k}"), one.argument_type.type), original)
+    laid_out += extra
     element = one.expr.typ.element
     assert element is not None
     result = element.fields[0][1].type
@@ -183,7 +195,7 @@ def windowed(r: Renderer, node: lir.Reduce, groups: g.Groups, rows: str) -> exp.
     window = _Window(
         func,
         r.engine,
-        tuple(col(f"c{i}") for i in range(k)),
+        (*(col(f"c{i}") for i in range(k)), *extra),
         tuple(
             ordered(_key(func, i, order_types[i]), desc=desc, nulls_last=last)
             for i, (desc, last) in enumerate(func.order)
@@ -196,7 +208,7 @@ def windowed(r: Renderer, node: lir.Reduce, groups: g.Groups, rows: str) -> exp.
     )
     parts, value, error = _function(window)
     numbered = select(
-        [*(col(f"c{i}") for i in range(k)), col("mz_row"), *parts],
+        [*(col(f"c{i}") for i in range(k)), col("mz_row"), *parts, *extra],
         subquery(select(laid_out, rows), "b"),
     )
     record = s.cast(
@@ -205,15 +217,17 @@ def windowed(r: Renderer, node: lir.Reduce, groups: g.Groups, rows: str) -> exp.
     items: list[Ast] = [*(col(f"c{i}") for i in range(k)), named(record, f"c{k}")]
     if error is not None:
         items.append(named(error, ERROR))
+    items += extra
     made = select(items, subquery(numbered, "w"))
     if fused(node):
         return made
-    name = r.define(node.lir_id, "w", made)
+    name = r.define(node.lir_id, f"{suffix}w", made)
     listed = s.call("COLLECT_LIST" if r.engine is Engine.SPARK else "LIST", col(f"c{k}"))
-    group: list[Ast] = [col(f"c{i}") for i in range(k)]
-    items = [*group, named(listed, f"c{k}")]
+    group: list[Ast] = [*(col(f"c{i}") for i in range(k)), *extra]
+    items = [*group[:k], named(listed, f"c{k}")]
     if error is not None:
         items.append(named(exp.Max(this=col(ERROR)), ERROR))
+    items += extra
     gathered = select(items, name, group=group)
     if not group:
         gathered.set("having", exp.Having(this=s.gt(exp.Count(this=exp.Star()), s.num(0))))

@@ -67,9 +67,8 @@ def test_views_are_filled_and_kept_without_a_jvm(con: mzsql.Connection) -> None:
         _check(con)
     ran = con.execute("SELECT kind, engine, jobs, reason FROM mz_internal.mz_refreshes").fetchall()
     assert {kind for kind, *_ in ran} == {"hydration", "step"}
-    assert {(engine, jobs, reason) for _, engine, jobs, reason in ran} == {
-        ("duckdb", 0, "step_engine is duckdb")
-    }
+    assert {(engine, jobs) for _, engine, jobs, _ in ran} == {("duckdb", 0)}
+    assert all(reason.startswith("step_engine is duckdb") for *_, reason in ran)
 
 
 def test_errors_are_rows_of_the_view_in_process_too(con: mzsql.Connection) -> None:
@@ -89,7 +88,7 @@ def test_small_steps_are_run_in_process_by_default(con: mzsql.Connection) -> Non
     con.execute(_CHANGES[0])
     _check(con)
     ran = con.execute(
-        "SELECT engine, reason FROM mz_internal.mz_refreshes WHERE kind = 'step' AND reason <> 'step_engine is duckdb'"
+        "SELECT engine, reason FROM mz_internal.mz_refreshes WHERE kind = 'step' AND reason NOT LIKE 'step_engine is duckdb%'"
     ).fetchall()
     assert ran
     assert {engine for engine, _ in ran} == {"duckdb"}

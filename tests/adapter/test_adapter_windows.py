@@ -151,11 +151,6 @@ def test_what_cannot_be_is_refused(ours: Connection, call: str, message: str) ->
         ours.execute(f"SELECT {call} FROM t").fetchall()
 
 
-def test_a_view_over_a_window_says_that_it_is_not_maintained(ours: Connection) -> None:
-    with pytest.raises(mzsql.NotSupportedError, match="window functions cannot be maintained"):
-        ours.execute("CREATE MATERIALIZED VIEW v AS SELECT row_number() OVER () FROM t")
-
-
 @pytest.mark.parametrize(
     ("call", "supported"),
     [

@@ -36,6 +36,7 @@ from mzsql.compute.engines.driver import Driver
 from mzsql.compute.engines.relations import PUSHED_RANGES, KeyRange, collectable_rows, parts_frame
 from mzsql.compute.protocols import ArrangementRegistry, ComputeSettings, ExportLog
 from mzsql.compute.replica.hot import Hot
+from mzsql.compute.replica.ordering import Ordering
 from mzsql.compute.replica.target import (
     Target,
     at_or_after,
@@ -46,6 +47,7 @@ from mzsql.compute.replica.target import (
 from mzsql.compute.replica.trace import Hashes, Trace, key_hashes
 from mzsql.expr.engines import scratch_directory, to_sql
 from mzsql.expr.functions.table import Engine, Sql
+from mzsql.expr.scalar import ColumnOrder
 from mzsql.persist import (
     DIFF_COLUMN,
     WORKER_COLUMN,
@@ -84,6 +86,7 @@ class ArrangementDesc(msgspec.Struct, frozen=True):
         additive: positions of columns that add up.
         errors: whether rows carry `mz_error` (those of an index do).
         fingerprint: what it is found again by.
+        order: the order in which the rows of a key are read.
     """
 
     name: str
@@ -92,6 +95,7 @@ class ArrangementDesc(msgspec.Struct, frozen=True):
     additive: tuple[int, ...]
     errors: bool
     fingerprint: str
+    order: tuple[ColumnOrder, ...] = ()
 
     def schema(self) -> pa.Schema:
         """The shard's columns."""
@@ -328,6 +332,7 @@ class Arrangement(Target):
             hasher=self._hashes,
             consolidated=partial(consolidate, key=self.desc.key_spec(self._settings)),
             scratch=Path(scratch_directory()),
+            order=Ordering(self.desc.order) if self.desc.order else None,
         )
         made.add(self.reader.snapshot_arrow(base, timeout=self.timeout), base)
         if durable is not None and base + 1 < durable:
@@ -347,6 +352,13 @@ class Arrangement(Target):
     def hashes(self, keys: pa.Table) -> Hashes:
         """What the trace finds keys by, each once, in order."""
         return np.unique(key_hashes(keys, self._hashes))
+
+    def hashes_of(self, rows: pa.Table) -> Hashes:
+        """The hash of the key of each of the arrangement's rows; 0 where it has no key."""
+        arity = self.desc.key_arity
+        if not arity:
+            return np.zeros(rows.num_rows, np.uint64)
+        return key_hashes(rows.select(list(range(arity))), self._hashes)
 
     # --- the shard ---
 

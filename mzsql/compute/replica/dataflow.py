@@ -82,7 +82,13 @@ class Renderings:
 def arrangement_desc(spec: ArrangementSpec) -> ArrangementDesc:
     """What a node's arrangement holds."""
     return ArrangementDesc(
-        spec.name, spec.columns, spec.key_arity, spec.additive, False, spec.fingerprint
+        spec.name,
+        spec.columns,
+        spec.key_arity,
+        spec.additive,
+        False,
+        spec.fingerprint,
+        spec.order,
     )
 
 

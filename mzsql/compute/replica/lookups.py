@@ -1,9 +1,10 @@
 """Lookups: which rows of the arrangements a step can touch, found and read before the step runs.
 
 Promise: every row that `RenderedDataflow.lookups` says a step can touch is in the result; rows that are read on the driver are exactly
-those. The keys come from the step's deltas and from rows found before, until nothing new comes. Past the bound of rows and bytes
-for the driver an arrangement is handed to Spark as parts with at most 64 pushed ranges, or whole where the ranges would touch
-most of its pages anyway.
+those. The keys come from the step's deltas and from rows found before, until nothing new comes. Of a key whose first rows are enough
+those alone are read, as many as `more` says beyond what a step needs that retracts none of them; whether they were enough is asked once
+the step has run (`Firsts.lacking`), and before anything is written. Past the bound of rows and bytes for the driver an arrangement is
+handed to Spark as parts with at most 64 pushed ranges, or whole where the ranges would touch most of its pages anyway.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import expressions as exp
@@ -21,15 +23,19 @@ from mzsql.compute.engines.driver import Driver
 from mzsql.compute.engines.relations import PUSHED_RANGES, KeyRange
 from mzsql.compute.replica.arrangements import Arrangement, merge_ranges, rangeable
 from mzsql.compute.replica.target import no_updates
+from mzsql.compute.replica.trace import FirstRows, Hashes, Trace
 from mzsql.compute.replica.trace import Found as TraceRows
-from mzsql.compute.replica.trace import Hashes, Trace
 from mzsql.expr.functions.table import Engine
-from mzsql.persist import PartRef, ReadStats
-from mzsql.render.rendered import KeySource, Lookup
+from mzsql.persist import DIFF_COLUMN, PartRef, ReadStats
+from mzsql.render.rendered import Front, KeySource, Lookup
+from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Timestamp
 
 #: With more than one key in so many rows, at random, nearly every page is touched: then ranges only cost.
 _ROWS_A_PAGE = 1000
+
+#: The hash of the one key there is where there are no key columns.
+_NO_KEY = np.zeros(1, np.uint64)
 
 #: So many keys are looked up one by one here; more go in merged ranges.
 _POINTS = 1024
@@ -51,6 +57,49 @@ class Found:
     tables: dict[str, pa.Table]
     pushed: dict[str, Pushed]
     stats: ReadStats
+    #: of the arrangements of whose keys the first rows alone were read: which of them there are
+    firsts: dict[str, Firsts] = field(default_factory=dict)
+
+
+class Firsts:
+    """What was read of the keys of an arrangement of which the first rows were asked for."""
+
+    def __init__(self, arrangement: Arrangement, fronts: Sequence[Front]) -> None:
+        self._arrangement = arrangement
+        self._fronts = tuple(fronts)
+        self._hashes: list[Hashes] = []
+        self._spare: list[npt.NDArray[np.int64]] = []
+
+    def add(self, hashes: Hashes, found: Sequence[FirstRows]) -> None:
+        """Keys were read, of each front what it has."""
+        spare = np.full(len(hashes), _ENOUGH)
+        for front, one in zip(self._fronts, found, strict=True):
+            more = np.where(one.whole, _ENOUGH, one.counts - front.count)
+            spare = np.minimum(spare, more)
+        self._hashes.append(hashes)
+        self._spare.append(spare)
+
+    def lacking(self, updates: pa.Table) -> int:
+        """How many rows more than usual a step with these updates of the arrangement needs of a key; 0: what was read is enough."""
+        gone = updates.filter(pc.less(updates.column(DIFF_COLUMN), 0))
+        if not gone.num_rows:
+            return 0
+        hashes = self._arrangement.hashes_of(gone)
+        keys, at = np.unique(hashes, return_inverse=True)
+        lost = np.zeros(len(keys), np.int64)
+        np.subtract.at(lost, at, gone.column(DIFF_COLUMN).to_numpy())
+        known = np.concatenate([np.empty(0, np.uint64), *self._hashes])
+        spare = np.concatenate([np.empty(0, np.int64), *self._spare])
+        order = np.argsort(known)
+        known, spare = known[order], spare[order]
+        places = np.minimum(np.searchsorted(known, keys), max(len(known) - 1, 0))
+        if not len(known) or bool(np.any(known[places] != keys)):
+            raise InternalError(f"a step changed keys of {self._arrangement.desc.name} unseen")
+        return int(lost.max()) if bool(np.any(spare[places] < lost)) else 0
+
+
+#: More rows than any key has.
+_ENOUGH = np.iinfo(np.int64).max
 
 
 @dataclass
@@ -70,6 +119,7 @@ class _State:
     generation: int = 0
     #: for each source the generation of its relation that was looked at, and how many pieces of it
     looked: dict[int, tuple[int, int]] = field(default_factory=dict)
+    firsts: Firsts | None = None
 
     @functools.cached_property
     def parts(self) -> list[PartRef]:
@@ -88,6 +138,7 @@ class LookupRun:
         as_of: Timestamp,
         upper: Timestamp,
         driver: Driver,
+        more: Mapping[str, int | None] | int | None = None,
     ) -> None:
         """Prepare.
 
@@ -98,7 +149,9 @@ class LookupRun:
             as_of: the time the arrangements are read at, the last before the step.
             upper: where the step ends.
             driver: evaluates the keys.
+            more: of keys of which the first rows are enough so many more, by arrangement or of all; None: the keys whole.
         """
+        self._more = more
         self._deltas = deltas
         self._as_of = as_of
         self._upper = upper
@@ -130,7 +183,8 @@ class LookupRun:
                 tables[name] = pa.concat_tables(state.pieces)
             else:
                 tables[name] = state.arrangement.rows(no_updates(state.arrangement.schema))
-        return Found(tables, pushed, self._stats)
+        firsts = {n: one.firsts for n, one in self._states.items() if one.firsts is not None}
+        return Found(tables, pushed, self._stats, firsts)
 
     def _pass(self, state: _State) -> bool:
         """Look up what the sources have that was not looked up before; whether something was."""
@@ -142,6 +196,8 @@ class LookupRun:
         sources = state.lookup.sources
         if sources == ():
             return False
+        if state.arrangement.desc.key_arity == 0 and self._find_first_of_all(state):
+            return True
         arity = min(len(source.exprs) for source in sources) if sources else 0
         if sources is None or arity == 0:
             self._take_all(state)
@@ -185,10 +241,37 @@ class LookupRun:
             return False
         state.hashes = hashes if state.hashes is None else np.union1d(state.hashes, hashes)
         state.keys = keys if state.keys is None else pa.concat_tables([state.keys, keys])
-        if not state.pushed:
+        if not state.pushed and not self._first(state, trace, hashes, keys.num_columns):
             with arrangement.hot.reading():
                 found = trace.find(hashes, keys.num_columns, self._as_of)
             self._take(state, found)
+        return True
+
+    def _find_first_of_all(self, state: _State) -> bool:
+        """Of an arrangement without a key, which is one group, the first rows; whether they were had."""
+        trace = state.arrangement.trace(self._as_of) if state.lookup.fronts else None
+        if trace is None or state.pushed or not self._first(state, trace, _NO_KEY, 0):
+            return False
+        state.whole = True
+        return True
+
+    def _first(self, state: _State, trace: Trace, hashes: Hashes, arity: int) -> bool:
+        """Take the first rows of keys, where they are enough; whether they are."""
+        name, arrangement = state.lookup.arrangement, state.arrangement
+        more = self._more.get(name, 0) if isinstance(self._more, Mapping) else self._more
+        fronts = state.lookup.fronts
+        if not fronts or more is None or trace.order is None or arity != arrangement.desc.key_arity:
+            return False
+        with arrangement.hot.reading():
+            found = [
+                trace.first(hashes, self._as_of, one.count + more, back=one.back) for one in fronts
+            ]
+        rows = functools.reduce(TraceRows.joined, (one.found for one in found))
+        self._stats.rows += sum(one.looked for one in found)
+        if state.firsts is None:
+            state.firsts = Firsts(arrangement, fronts)
+        state.firsts.add(hashes, found)
+        self._take(state, rows)
         return True
 
     def _take(self, state: _State, found: TraceRows) -> None:
@@ -221,7 +304,7 @@ class LookupRun:
         return self._driver.query(both, {"new_keys": keys, "seen_keys": seen})
 
     def _take_all(self, state: _State) -> None:
-        state.whole = True
+        state.whole, state.firsts = True, None
         trace = state.arrangement.trace(self._as_of)
         if trace is not None and not state.pushed:
             state.pieces, state.generation = [], state.generation + 1

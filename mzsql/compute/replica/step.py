@@ -41,7 +41,7 @@ from mzsql.compute.replica.lookups import Found, LookupRun
 from mzsql.compute.replica.target import Target, no_updates, with_time
 from mzsql.compute.replica.values import measured
 from mzsql.expr.functions.table import Engine
-from mzsql.persist import PartRef
+from mzsql.persist import DIFF_COLUMN, PartRef
 from mzsql.render.rendered import Step, StepOutput
 from mzsql.render.templates import StepTemplate, Text, TextPiece
 from mzsql.repr.errors import InternalError
@@ -97,16 +97,24 @@ def run_step(
         arrangement.passed(lower - 1)
     # What is too large to be counted here has rows.
     changed = [name for name, one in deltas.items() if one.table is None or one.rows]
-    found = LookupRun(
-        dataflow.rendered.template(Engine.DUCKDB, changed).lookups,
-        {name: delta.table for name, delta in deltas.items()},
-        dataflow.readable(),
-        lower - 1,
-        upper,
-        tools.driver,
-    ).run()
-    work = _Work(dataflow, lower, upper, tools, deltas=deltas, found=found)
-    rows_out, jobs = work.run(changed)
+    more = _spare(deltas)
+    while True:
+        found = LookupRun(
+            dataflow.rendered.template(Engine.DUCKDB, changed).lookups,
+            {name: delta.table for name, delta in deltas.items()},
+            dataflow.readable(),
+            lower - 1,
+            upper,
+            tools.driver,
+            more,
+        ).run()
+        work = _Work(dataflow, lower, upper, tools, deltas=deltas, found=found)
+        try:
+            rows_out, jobs = work.run(changed)
+            break
+        except _TooFew as too_few:
+            # Nothing is written yet. Each time more is read, at last all of it.
+            more = too_few.more
     return RefreshStats(
         dataflow.gid,
         lower,
@@ -161,6 +169,30 @@ def _count(
     return int(frame.count())
 
 
+#: The first rows of groups are read with at most so many to spare, and never more of them: the groups are read whole then.
+_MOST_SPARE = 1024
+
+
+def _spare(deltas: Mapping[str, Delta]) -> int | None:
+    """How many of a group's first rows a step may take away, as far as its inputs tell; None: read groups whole."""
+    gone = 0
+    for one in deltas.values():
+        if one.table is None:
+            return None
+        diffs = one.table.column(DIFF_COLUMN)
+        gone += pc.sum(pc.less(diffs, 0)).as_py() or 0
+    return min(gone, _MOST_SPARE)
+
+
+class _TooFew(Exception):
+    """A step took away more of a group's first rows than were read beyond those it needs."""
+
+    def __init__(self, more: int | None) -> None:
+        super().__init__()
+        #: how many it takes away at most; None: read groups whole
+        self.more = more
+
+
 class _Work:
     """The part of a step that runs the statement and writes what comes out."""
 
@@ -190,11 +222,12 @@ class _Work:
         if large:
             what = f"more of {', '.join(sorted(large))} is touched than fits in process"
             return Engine.SPARK, what if asked != Engine.SPARK.value else "step_engine is spark"
-        if asked != "auto":
-            return Engine(asked), f"step_engine is {asked}"
         deltas = sum(one.rows for one in self.deltas.values())
         looked_up = sum(table.num_rows for table in self.found.tables.values())
-        return Engine.DUCKDB, f"{deltas} updates touch {looked_up} rows of state"
+        touched = f"{deltas} updates touch {looked_up} rows of state"
+        if asked != "auto":
+            return Engine(asked), f"step_engine is {asked}; {touched}"
+        return Engine.DUCKDB, touched
 
     def run(self, changed: Sequence[str]) -> tuple[int, int]:
         """Rows of the export's delta, and Spark jobs; `changed` names the deltas that have rows."""
@@ -222,7 +255,29 @@ class _Work:
             return self._write_nothing()
         tools = self.tools
         rows = tools.driver.step(text, self.lower, self.upper, tables, tools.later)
+        self._check_firsts(step, rows)
         return self._write(step, rows)
+
+    def _check_firsts(self, step: Step, result: pa.Table | None) -> None:
+        """See that what was read of groups was enough, now that it is known what the step takes away; None: that is not known here."""
+        if not self.found.firsts:
+            return
+        if result is None:
+            raise _TooFew(None)
+        lacking = 0
+        for output in step.outputs:
+            firsts = self.found.firsts.get(output.arrangement or "")
+            if firsts is not None:
+                rows = self._rows_of(result, output)
+                lacking = max(lacking, firsts.lacking(rows))
+        if lacking:
+            raise _TooFew(lacking if lacking <= _MOST_SPARE else None)
+
+    def _rows_of(self, result: pa.Table, output: StepOutput) -> pa.Table:
+        """What a step's result has for an output."""
+        full = with_time(self._target(output).schema)
+        mine = result.filter(pc.equal(result.column("mz_tag"), output.tag))
+        return mine.select(_result_names(output, full)).rename_columns(full.names).cast(full)
 
     def _run_on_spark(self, template: StepTemplate, step: Step) -> tuple[int, int]:
         session = self.tools.session()
@@ -242,6 +297,7 @@ class _Work:
                     self._keep(session, part, Path(scratch), kept)
                     views.append(part.name)
                 rows = self._collect(session, step, last)
+                self._check_firsts(step, rows)
                 rows_out = (
                     self._write_by_spark(session, step, last)
                     if rows is None
@@ -329,12 +385,9 @@ class _Work:
 
     def _write(self, step: Step, result: pa.Table) -> int:
         rows_out = 0
-        tags = result.column("mz_tag")
         for output in self._in_order(step):
             target = self._target(output)
-            full = with_time(target.schema)
-            rows = result.filter(pc.equal(tags, output.tag)).select(_result_names(output, full))
-            rows = rows.rename_columns(full.names).cast(full)
+            rows = self._rows_of(result, output)
             if output.arrangement is None:
                 rows_out = rows.num_rows
             if rows.num_rows:

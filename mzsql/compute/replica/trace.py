@@ -9,7 +9,11 @@ spreads keys evenly, so that one way serves keys of every type and any number of
 memory, is touched on a few pages a key. Runs are merged as they come, small ones first (a log-structured merge: the field's "spine"), and
 what is merged is consolidated, with times up to the one that all readers have passed made one.
 
-Trade-off: a hash has no order, so what goes by order (the events of a temporal filter) looks through the whole trace.
+Where a trace has an `order`, a run is in that order within each hash, and `Trace.first` has the rows of a key that come first (or last) in
+it without reading the others: the first few of each run, and more of them only until those that are certain are enough. Certain are the
+rows before the last one taken of any run that has more: whatever else is in the runs comes after them.
+
+Trade-off: a hash has no order, so what goes by order across keys (the events of a temporal filter) looks through the whole trace.
 """
 
 from __future__ import annotations
@@ -17,17 +21,20 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mzsql.persist import TIME_COLUMN
+from mzsql.compute.replica.ordering import Ordering, differs
+from mzsql.persist import DIFF_COLUMN, TIME_COLUMN
 from mzsql.persist.consolidate import floats_as_bits
 from mzsql.repr.frontier import Timestamp
 
 Hashes = npt.NDArray[np.uint64]
+Places = npt.NDArray[np.int64]
 
 #: Computes DuckDB's hash of the columns of a table, for types that have no fixed width: a column "h", in the table's order.
 Hasher = Callable[[pa.Table], Hashes]
@@ -36,6 +43,8 @@ Hasher = Callable[[pa.Table], Hashes]
 MAPPED_BYTES = 16 * 1024 * 1024
 #: So many runs at the end are merged at once, with those before that are not much larger.
 FAN = 16
+#: So many rows more than are needed are taken of each run at first.
+_SPARE = 8
 
 _NULL = np.uint64(0x9E3779B97F4A7C15)
 _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -117,6 +126,8 @@ class _Run:
         self.arity = arity
         self.hashes = hashes
         self.first, self.last = times
+        #: whether keys that differ have one hash; asked for where there is an order only
+        self.mixed = False
         self.bytes = int(rows.nbytes + hashes.nbytes)
         self._others: dict[int, tuple[Hashes, npt.NDArray[np.int64]]] = {}
 
@@ -156,6 +167,15 @@ class Found:
         self._as_of = as_of
         self._schema = schema
 
+    def joined(self, other: Found) -> Found:
+        """What is in either, once."""
+        pieces = {id(run): (run, places) for run, places in self._pieces}
+        for run, places in other._pieces:
+            _, known = pieces.get(id(run), (run, np.empty(0, np.int64)))
+            either = None if places is None or known is None else np.union1d(known, places)
+            pieces[id(run)] = (run, either)
+        return Found(list(pieces.values()), self._as_of, self._schema)
+
     @property
     def count(self) -> int:
         """How many updates."""
@@ -178,6 +198,25 @@ class Found:
         return table.set_column(position, self._schema.field(position), times)
 
 
+class FirstRows:
+    """The first rows of keys.
+
+    Attributes:
+        found: where they are, of each of their rows all updates.
+        counts: for each key how many rows they come to, multiplicities counted.
+        whole: for each key whether they are all that it has.
+        looked: how many updates were looked at.
+    """
+
+    def __init__(
+        self, found: Found, counts: Places, whole: npt.NDArray[np.bool_], looked: int
+    ) -> None:
+        self.found = found
+        self.counts = counts
+        self.whole = whole
+        self.looked = looked
+
+
 class Trace:
     """An arrangement's updates from a time on. For one thread at once.
 
@@ -185,6 +224,7 @@ class Trace:
         schema: the arrangement's columns, key columns first, then mz_time and mz_diff.
         key_arity: how many columns are the key.
         since: contents can be told at this time and later ones.
+        order: the order of a key's rows.
         hasher: hashes what has no fixed width.
         consolidated: adds up equal updates.
         scratch: where large runs are kept, a directory of the caller's.
@@ -199,8 +239,10 @@ class Trace:
         hasher: Hasher,
         consolidated: Callable[[pa.Table], pa.Table],
         scratch: Path,
+        order: Ordering | None = None,
     ) -> None:
         self.since = since
+        self.order = order
         self._schema = schema
         self._key_arity = key_arity
         self._hasher = hasher
@@ -257,9 +299,15 @@ class Trace:
         if arity:
             keys = pa.Table.from_batches([batch.select(list(range(arity)))])
             hashes = key_hashes(keys, self._hasher)
+        if self.order is not None:
+            order = self.order.sorted(batch, hashes if arity else None)
+            batch, hashes = batch.take(pa.array(order)), hashes[order]
+        elif arity:
             order = np.argsort(hashes, kind="stable")
             batch, hashes = batch.take(pa.array(order)), hashes[order]
         run = _Run(batch, arity, hashes, (bounds["min"], bounds["max"]))
+        if self.order is not None:
+            run.mixed = _mixes(batch, hashes, arity)
         return _in_file(run, self._scratch) if run.bytes > MAPPED_BYTES else run
 
     # --- reading ---
@@ -287,6 +335,83 @@ class Trace:
             pieces.append((run, places if order is None else order[places]))
         return Found(pieces, as_of, self._schema)
 
+    def first(self, wanted: Hashes, as_of: Timestamp, need: int, *, back: bool) -> FirstRows:
+        """The rows of keys, whole keys, that come first in the trace's order.
+
+        Args:
+            wanted: the keys' `key_hashes`, each once, in order; one of 0 where the trace has no key.
+            as_of: at or after `since`.
+            need: of each key at least so many, multiplicities counted, where it has them.
+            back: the last ones instead.
+        """
+        assert as_of >= self.since
+        runs = [run for run in self._runs if run.first <= as_of]
+        if not runs or any(run.mixed or run.arity != self._key_arity for run in runs):
+            return self._whole(wanted, as_of)
+        spans = [run.places(wanted, self._key_arity, self._hasher)[:2] for run in runs]
+        kept: list[list[Places]] = [[] for _ in runs]
+        counts = np.zeros(len(wanted), np.int64)
+        whole = np.zeros(len(wanted), np.bool_)
+        left, most, looked = np.arange(len(wanted)), need + _SPARE, 0
+        while len(left):
+            taken = [_taken(begin[left], end[left], most, back) for begin, end in spans]
+            looked += sum(len(one.places) for one in taken)
+            judged = self._certain(runs, taken, len(left), as_of, back)
+            if judged is None:
+                return self._whole(wanted, as_of)
+            certain, amounts, all_of = judged
+            done = all_of | (amounts >= need)
+            counts[left], whole[left] = amounts, all_of
+            for number, (one, sure) in enumerate(zip(taken, certain, strict=True)):
+                kept[number].append(one.places[sure & done[one.keys]])
+            left, most = left[~done], most * 4
+        pieces = [(run, np.concatenate(some)) for run, some in zip(runs, kept, strict=True) if some]
+        return FirstRows(Found(pieces, as_of, self._schema), counts, whole, looked)
+
+    def _whole(self, wanted: Hashes, as_of: Timestamp) -> FirstRows:
+        """All rows of the keys, however many they come to."""
+        found = self.find(wanted, self._key_arity, as_of)
+        counts = np.zeros(len(wanted), np.int64)
+        return FirstRows(found, counts, np.ones(len(wanted), np.bool_), found.count)
+
+    def _certain(
+        self,
+        runs: Sequence[_Run],
+        taken: Sequence[_Taken],
+        keys: int,
+        as_of: Timestamp,
+        back: bool,
+    ) -> tuple[list[npt.NDArray[np.bool_]], Places, npt.NDArray[np.bool_]] | None:
+        """For what was taken of each run which rows have all their updates there; for each key how many they are, and whether all.
+
+        None where two keys have one hash.
+        """
+        assert self.order is not None
+        batches = [
+            run.rows.take(pa.array(one.places)) for run, one in zip(runs, taken, strict=True)
+        ]
+        rows = pa.Table.from_batches(batches, self._schema)
+        key_of = np.concatenate([np.empty(0, np.int64), *(one.keys for one in taken)])
+        edge = np.concatenate([np.empty(0, np.bool_), *(one.edges for one in taken)])
+        by_key = np.argsort(key_of, kind="stable")
+        if _mixes(rows.take(pa.array(by_key)), key_of[by_key], self._key_arity):
+            return None
+        ranks = self.order.ranks(rows, key_of)
+        if back:
+            ranks = -ranks
+        border = np.full(keys, np.iinfo(np.int64).max)
+        np.minimum.at(border, key_of[edge], ranks[edge])
+        sure = ranks < border[key_of]
+        diffs = rows.column(DIFF_COLUMN).to_numpy()
+        times = rows.column(TIME_COLUMN).to_numpy()
+        amounts = np.zeros(keys, np.int64)
+        here = sure & (times <= as_of)
+        np.add.at(amounts, key_of[here], diffs[here])
+        all_of = np.ones(keys, np.bool_)
+        all_of[key_of[edge]] = False
+        ends = np.cumsum([len(one.places) for one in taken])[:-1]
+        return list(np.split(sure, ends)), amounts, all_of
+
     def all(self, as_of: Timestamp) -> Found:
         """All updates at or before a time."""
         assert as_of >= self.since
@@ -304,6 +429,35 @@ class Trace:
                 places = np.flatnonzero(hit.fill_null(False).to_numpy(zero_copy_only=False))
                 pieces.append((run, places))
         return Found(pieces, as_of, self._schema)
+
+
+class _Taken:
+    """What is taken of a run: where the rows are, the key of each, and whether it is the last one taken of a key that has more."""
+
+    def __init__(self, places: Places, keys: Places, edges: npt.NDArray[np.bool_]) -> None:
+        self.places = places
+        self.keys = keys
+        self.edges = edges
+
+
+def _taken(begin: Places, end: Places, most: int, back: bool) -> _Taken:
+    """At most so many rows of each stretch, from its beginning or its end."""
+    sizes = end - begin
+    counts = np.minimum(sizes, most)
+    starts = end - counts if back else begin
+    total = int(counts.sum())
+    before = np.cumsum(counts) - counts
+    places = np.repeat(starts - before, counts) + np.arange(total)
+    edges = np.zeros(total, np.bool_)
+    more = sizes > counts
+    edges[(before if back else before + counts - 1)[more]] = True
+    return _Taken(places, np.repeat(np.arange(len(sizes)), counts), edges)
+
+
+def _mixes(rows: pa.RecordBatch | pa.Table, hashes: npt.NDArray[Any], arity: int) -> bool:
+    """Whether of rows that lie beside each other and have one hash the keys differ."""
+    same = hashes[1:] == hashes[:-1]
+    return any(bool(np.any(same & differs(rows.column(i)))) for i in range(arity))
 
 
 def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
@@ -327,4 +481,6 @@ def _in_file(run: _Run, scratch: Path) -> _Run:
         beside = Path(folder) / "hashes"
         run.hashes.tofile(beside)
         hashes = np.memmap(beside, np.uint64, "r")
-    return _Run(rows, run.arity, hashes, (run.first, run.last))
+    made = _Run(rows, run.arity, hashes, (run.first, run.last))
+    made.mixed = run.mixed
+    return made
