@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import copy_context
+from typing import Any, get_args
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -35,7 +36,7 @@ from mzsql.adapter.statements.dml import Changes
 from mzsql.adapter.statements.namespaces import Namespaces
 from mzsql.adapter.statements.result import Result
 from mzsql.adapter.statements.streams import Streaming, Streams
-from mzsql.adapter.statements.transactions import Transactions, tag_of
+from mzsql.adapter.statements.transactions import Transactions
 from mzsql.adapter.subscribe.subscription import Subscribes
 from mzsql.catalog.builtin import Builtin, builtins
 from mzsql.catalog.commands.settings import alter_system
@@ -46,7 +47,7 @@ from mzsql.expr.engines import no_memory
 from mzsql.frontend import bind_parameters, lower_query, parse_statements, plan_statement
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.plan import plans as p
-from mzsql.frontend.plan.catalog_plans import CATALOG_PLANS, ShowCreateClusterPlan
+from mzsql.frontend.plan.catalog_plans import ShowCreateClusterPlan
 from mzsql.location import Indeterminate, LocationError
 from mzsql.repr.errors import (
     IdleInTransactionTimeout,
@@ -63,6 +64,8 @@ from mzsql.repr.interrupt import Interrupt
 from mzsql.repr.types import RelationDesc
 from mzsql.transform import OptimizerFeatures
 
+#: Carries out a statement in a session's transaction.
+Run = Callable[[Session, Transaction, Any], Result]
 Parameters = Sequence[object] | Mapping[str, object] | None
 
 
@@ -112,6 +115,8 @@ class Coordinator:
         subscribes = Subscribes(env, self.planner, self._queries, self._peeker)
         self._streams = Streams(subscribes, self._run, self._plan_text)
         self._explainer = Explainer(self.planner, self._dataflows.deployed)
+        self._sequence = self._sequenced()
+        self._definers = self._definitions_of()
         self._closed = threading.Event()
 
     def _reconcile_cache(self) -> None:
@@ -206,8 +211,8 @@ class Coordinator:
                 self._streams.end_text(session)
         except IdleInTransactionTimeout:
             self._transactions.abandon(session)
-            if text.strip(" \n\t;").lower() in ("rollback", "abort"):
-                return [Result("ROLLBACK")]  # it has what it asks for
+            if _only_rolls_back(text):
+                return [Result(p.RollbackPlan.command)]  # it has what it asks for
             raise
         except SqlError:
             self._transactions.fail(session)
@@ -282,7 +287,7 @@ class Coordinator:
         term = self.env.oracle.term
         result = self._run(session, transaction, plan)
         try:
-            if result.desc is not None and not isinstance(plan, p.WRITES):
+            if result.desc is not None and not plan.writes:
                 # Rows count only if the timestamp that they were read at still does.
                 self.env.oracle.confirm_leadership(term)
             if not transaction.begun:
@@ -312,41 +317,68 @@ class Coordinator:
         )
 
     def _run(self, session: Session, transaction: Transaction, plan: p.Plan) -> Result:
-        match plan:
-            case p.SelectPlan():
-                return self._select(session, transaction, plan)
-            case p.InsertPlan() | p.UpdatePlan() | p.DeletePlan():
-                return self._changes.run(session, plan)
-            case p.CopyFromPlan():
-                return self._copy(session, transaction, plan)
-            case p.BeginPlan() | p.CommitPlan() | p.RollbackPlan():
-                return self._transactions.run(session, transaction, plan)
-            case p.SetVariablePlan() | p.SetTransactionPlan():
-                return self._transactions.set(session, transaction, plan)
-            case p.AlterSystemPlan():
-                return self._alter_system(session, transaction, plan)
-            case p.ExplainPlan(stage="timestamp", explainee=p.SelectPlan() as query):
-                text = self._queries.explain_timestamp(session, query, plan.format)
-                return _shown(show.text_desc("Timestamp"), [(text,)], "EXPLAIN")
-            case p.ExplainPlan():
-                title, text = self._explainer.explain(session, plan, self.env.catalog.state)
-                return _shown(show.text_desc(title), [(text,)], "EXPLAIN")
-            case p.ShowObjectsPlan():
-                desc, rows = show.show_objects(plan, self.env.catalog.state)
-                return _shown(desc, rows, "SHOW")
-            case p.ShowCreatePlan():
-                return _shown(*show.show_create(plan), "SHOW")
-            case p.ShowVariablePlan():
-                return _shown(*show.show_variable(session, plan.name), "SHOW")
-            case ShowCreateClusterPlan():
-                return _shown(*show.show_create_cluster(plan, self.env.catalog.state), "SHOW")
-            case _ if isinstance(plan, Streaming):
-                return self._streams.run(session, transaction, plan)
-            case _:
-                if not transaction.implicit:
-                    self._transactions.defer(session, transaction, plan)
-                    return Result(tag_of(plan))
-                return self._define(session, plan)
+        if not plan.defines:
+            return self._sequence[type(plan)](session, transaction, plan)
+        if not transaction.implicit:
+            self._transactions.defer(session, transaction, plan)
+            return Result(plan.tag_text)
+        return self._define(session, plan)
+
+    def _sequenced(self) -> dict[type[p.Plan], Run]:
+        """What carries out each statement; those that define objects are `_definers`'."""
+        changes = self._changes
+        return {
+            p.SelectPlan: self._select,
+            **dict.fromkeys(
+                (p.InsertPlan, p.UpdatePlan, p.DeletePlan),
+                lambda session, _transaction, plan: changes.run(session, plan),
+            ),
+            p.CopyFromPlan: self._copy,
+            **dict.fromkeys((p.BeginPlan, p.CommitPlan, p.RollbackPlan), self._transactions.run),
+            **dict.fromkeys((p.SetVariablePlan, p.SetTransactionPlan), self._transactions.set),
+            p.AlterSystemPlan: self._alter_system,
+            p.ExplainPlan: self._explain,
+            p.ShowObjectsPlan: self._show_objects,
+            p.ShowCreatePlan: lambda _session, _transaction, plan: _shown(
+                *show.show_create(plan), plan.tag_text
+            ),
+            p.ShowVariablePlan: lambda session, _transaction, plan: _shown(
+                *show.show_variable(session, plan.name), plan.tag_text
+            ),
+            ShowCreateClusterPlan: self._show_create_cluster,
+            **dict.fromkeys(get_args(Streaming), self._streams.run),
+        }
+
+    def _definitions_of(self) -> dict[type[p.Plan], Callable[[Session, Any], None]]:
+        """What carries out each statement that defines an object; the others that define are `Namespaces`'."""
+        definitions = self._definitions
+        return {
+            p.CreateTablePlan: definitions.create_table,
+            p.CreateTypePlan: definitions.create_type,
+            p.CreateViewPlan: definitions.create_view,
+            p.CreateMaterializedViewPlan: definitions.create_materialized_view,
+            p.CreateIndexPlan: definitions.create_index,
+            p.AlterRetainPlan: definitions.alter_retain,
+            p.DropPlan: definitions.drop,
+        }
+
+    def _explain(self, session: Session, transaction: Transaction, plan: p.ExplainPlan) -> Result:
+        del transaction
+        if plan.stage == "timestamp" and isinstance(plan.explainee, p.SelectPlan):
+            text = self._queries.explain_timestamp(session, plan.explainee, plan.format)
+            return _shown(show.text_desc("Timestamp"), [(text,)], plan.tag_text)
+        title, text = self._explainer.explain(session, plan, self.env.catalog.state)
+        return _shown(show.text_desc(title), [(text,)], plan.tag_text)
+
+    def _show_objects(
+        self, _session: Session, _transaction: Transaction, plan: p.ShowObjectsPlan
+    ) -> Result:
+        return _shown(*show.show_objects(plan, self.env.catalog.state), plan.tag_text)
+
+    def _show_create_cluster(
+        self, _session: Session, _transaction: Transaction, plan: ShowCreateClusterPlan
+    ) -> Result:
+        return _shown(*show.show_create_cluster(plan, self.env.catalog.state), plan.tag_text)
 
     def _plan_text(self, session: Session, text: str) -> p.Plan:
         (statement,) = parse_statements(text)
@@ -358,27 +390,10 @@ class Coordinator:
         return plan_statement(statement, self._catalog(session), table_keys=keys)
 
     def _define(self, session: Session, plan: p.Plan) -> Result:
-        tag = tag_of(plan)
-        match plan:
-            case p.CreateTablePlan():
-                self._definitions.create_table(session, plan)
-            case p.CreateTypePlan():
-                self._definitions.create_type(session, plan)
-            case p.CreateViewPlan():
-                self._definitions.create_view(session, plan)
-            case p.CreateMaterializedViewPlan():
-                self._dataflows.require_spark()
-                self._definitions.create_materialized_view(session, plan)
-            case p.CreateIndexPlan():
-                self._dataflows.require_spark()
-                self._definitions.create_index(session, plan)
-            case p.AlterRetainPlan():
-                self._definitions.alter_retain(session, plan)
-            case p.DropPlan():
-                self._definitions.drop(session, plan)
-            case _ if isinstance(plan, CATALOG_PLANS):
-                self._namespaces.run(session, plan)
-        return Result(tag)
+        if isinstance(plan, p.CreateMaterializedViewPlan | p.CreateIndexPlan):
+            self._dataflows.require_spark()
+        self._definers.get(type(plan), self._namespaces.run)(session, plan)
+        return Result(plan.tag_text, defined=True)
 
     def _select(self, session: Session, transaction: Transaction, plan: p.SelectPlan) -> Result:
         self._require_cluster(session, plan)
@@ -401,7 +416,7 @@ class Coordinator:
         if as_of is None and not transaction.implicit and answer.ts is not None:
             transaction.read_ts = answer.ts
         count = answer.rows.num_rows
-        return Result(f"SELECT {count}", answer.desc, answer.rows, count, answer.ts)
+        return Result(f"{plan.tag_text} {count}", answer.desc, answer.rows, count, answer.ts)
 
     def _require_cluster(self, session: Session, plan: p.SelectPlan) -> None:
         """Refuse to read users' relations on a cluster that does not exist, as Materialize does; the system's are on one of its own."""
@@ -433,7 +448,7 @@ class Coordinator:
         transaction.add(plan.table.id, [batch])
         if transaction.implicit:
             self._changes.commit(session, transaction)
-        return Result(f"COPY {batch.rows}", count=batch.rows)
+        return Result(f"{plan.tag_text} {batch.rows}", count=batch.rows)
 
     # --- settings ------------------------------------------------------------------------------
 
@@ -450,7 +465,7 @@ class Coordinator:
         if plan.values is not None and (is_foreign(plan.name) or not variable(plan.name).heeded):
             # Materialize has many that mean nothing here; scripts that set them go on.
             session.notice(f"{plan.name} has no effect")
-        return Result("ALTER SYSTEM")
+        return Result(plan.tag_text)
 
     def close(self) -> None:
         """Stop leading and maintaining, whatever of it fails. Idempotent."""
@@ -472,6 +487,16 @@ _ENGINES = frozenset(
     {"builtins", "mzsql", "duckdb", "pyarrow", "sqlglot", "msgspec", "pyspark", "py4j", "_duckdb"}
 )
 _BUGS = (AssertionError, LookupError, TypeError, ValueError, AttributeError, RuntimeError)
+
+
+def _only_rolls_back(text: str) -> bool:
+    """Whether a text is ROLLBACK and nothing else, however it is written."""
+    try:
+        statements = parse_statements(text)
+    except SqlError:
+        return False
+    kinds = [one.kind if isinstance(one, st.Transaction) else None for one in statements]
+    return kinds == ["rollback"]
 
 
 def _shown(desc: RelationDesc, rows: show.Rows, tag: str) -> Result:

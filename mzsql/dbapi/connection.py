@@ -413,11 +413,7 @@ class Connection:
                 results = coordinator.execute(self._session, sql, params)
             finally:
                 self._session.stdin = None
-            if self._mz_spark is not None and any(
-                # COMMIT carries out what DDL its transaction has.
-                result.tag.startswith(("CREATE ", "DROP ", "ALTER ", "COMMIT"))
-                for result in results
-            ):
+            if self._mz_spark is not None and any(result.defined for result in results):
                 self._mz_spark.register()
             return results
 

@@ -11,12 +11,8 @@ import msgspec
 
 from mzsql.catalog.change import Change
 from mzsql.catalog.state import CatalogState, applied
-from mzsql.frontend.plan import catalog_plans as cp
-from mzsql.frontend.plan import plans as p
 from mzsql.repr.errors import TransactionError
 
-#: What only changes entries of the catalog, so that it can be tried without being done.
-STAGEABLE = (cp.RenamePlan, cp.SwapPlan, cp.SetSchemaPlan, cp.SetOwnerPlan, cp.CommentPlan)
 _OBJECTS = ("items", "clusters", "replicas", "schemas", "databases", "roles", "comments")
 
 
@@ -45,8 +41,3 @@ class Staged(msgspec.Struct, frozen=True):
                 hint="Run the transaction again.",
                 sqlstate="40001",
             )
-
-
-def is_stageable(plan: p.Plan) -> bool:
-    """Whether a statement may stand beside others of its kind in a transaction."""
-    return isinstance(plan, STAGEABLE)

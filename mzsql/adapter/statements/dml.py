@@ -123,12 +123,14 @@ class Changes:
         """INSERT, UPDATE or DELETE, with what it returns."""
         match plan:
             case p.InsertPlan():
-                tag, outcome = "INSERT 0", self.insert(session, plan)
+                outcome = self.insert(session, plan)
             case p.UpdatePlan():
-                tag, outcome = "UPDATE", self.update(session, plan)
-            case _:
-                tag, outcome = "DELETE", self.delete(session, plan)
-        return Result(f"{tag} {outcome.count}", plan.returning, outcome.returned, outcome.count)
+                outcome = self.update(session, plan)
+            case p.DeletePlan():
+                outcome = self.delete(session, plan)
+        return Result(
+            f"{plan.tag_text} {outcome.count}", plan.returning, outcome.returned, outcome.count
+        )
 
     def insert(self, session: Session, plan: p.InsertPlan) -> Outcome:
         """Insert the rows of a query."""

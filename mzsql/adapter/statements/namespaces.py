@@ -193,13 +193,12 @@ class Namespaces:
 
     # --- ALTER, COMMENT -----------------------------------------------------------------------
 
-    def _alter(self, session: Session, plan: cp.CatalogPlan) -> None:
-        # Whatever arrives here but ALTER CLUSTER names its target.
-        target = plan.name if isinstance(plan, cp.AlterClusterPlan) else plan.target  # type: ignore[union-attr]
+    def _alter(self, session: Session, plan: cp.AlterClusterPlan | cp.AlteringPlan) -> None:
         if isinstance(plan, cp.AlterClusterPlan):
             _note_ignored(session, plan.options.ignored)
             target = cp.Target("cluster", (plan.name,), None, plan.if_exists)
-        assert isinstance(target, cp.Target)
+        else:
+            target = plan.target
         missing = target.is_item and target.item is None
         if not missing:
             try:
@@ -213,10 +212,10 @@ class Namespaces:
         else:
             self._dataflows.catch_up()
 
-    def stage(self, session: Session, plan: cp.CatalogPlan, state: CatalogState) -> Change:
+    def stage(self, session: Session, plan: cp.AlteringPlan, state: CatalogState) -> Change:
         """What a statement of ALTER or COMMENT would change in a catalog; nothing is written."""
         self._env.require_writable()
-        target = plan.target  # type: ignore[union-attr]  # plans of ALTER and COMMENT have one
+        target = plan.target
         missing = target.is_item and target.item is None
         if not missing:
             try:
@@ -244,7 +243,12 @@ class Namespaces:
             return False
         return True
 
-    def _altered(self, state: CatalogState, plan: cp.CatalogPlan, target: cp.Target) -> Change:
+    def _altered(
+        self,
+        state: CatalogState,
+        plan: cp.AlterClusterPlan | cp.AlteringPlan,
+        target: cp.Target,
+    ) -> Change:
         match plan:
             case cp.AlterClusterPlan():
                 return clusters.alter_cluster(state, plan.name, plan.options)

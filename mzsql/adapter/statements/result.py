@@ -22,6 +22,7 @@ class Result(msgspec.Struct, frozen=True):
         ts: the time a query was read at, if at one.
         stream: the rows of a SUBSCRIBE, as they come, instead of `rows`; who takes them closes it.
         copy: the bytes of a COPY … TO STDOUT, instead of `rows`; of a SUBSCRIBE, then its rows are taken there.
+        defined: whether it changed what exists: DDL, or a COMMIT that carried some out.
     """
 
     tag: str
@@ -31,6 +32,7 @@ class Result(msgspec.Struct, frozen=True):
     ts: Timestamp | None = None
     stream: Subscription | None = None
     copy: CopyOut | None = None
+    defined: bool = False
 
     def close(self) -> None:
         """End the rows that come later, where nobody takes them. Idempotent."""

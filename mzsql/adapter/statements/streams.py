@@ -85,7 +85,7 @@ class Streams:
                 return Result(f"FETCH {rows.num_rows}", desc, rows, rows.num_rows)
             case p.ClosePlan():
                 self._cursors.close(session, plan.name)
-                return Result("CLOSE CURSOR" if plan.name is not None else "CLOSE CURSOR ALL")
+                return Result(plan.tag_text)
             case p.PreparePlan():
                 self._prepared.prepare(session, plan)
                 return Result("PREPARE")
@@ -94,7 +94,7 @@ class Streams:
                 return self._run(session, transaction, self._plan(session, text))
             case p.DeallocatePlan():
                 self._prepared.deallocate(session, plan.name)
-                return Result("DEALLOCATE" if plan.name is not None else "DEALLOCATE ALL")
+                return Result(plan.tag_text)
             case p.DiscardPlan():
                 return self._discard(session, transaction, plan)
             case p.CopyToPlan():
@@ -110,7 +110,7 @@ class Streams:
 
     def _discard(self, session: Session, transaction: Transaction, plan: p.DiscardPlan) -> Result:
         if not plan.everything:
-            return Result("DISCARD TEMP")  # there are no temporary objects
+            return Result(plan.tag_text)  # there are no temporary objects
         if transaction.begun:
             raise TransactionError(
                 "DISCARD ALL cannot run inside a transaction block", sqlstate="25001"
@@ -118,7 +118,7 @@ class Streams:
         self._cursors.close(session, None)
         self._prepared.deallocate(session, None)
         session.reset_all()
-        return Result("DISCARD ALL")
+        return Result(plan.tag_text)
 
     def _copy_to(self, session: Session, transaction: Transaction, plan: p.CopyToPlan) -> Result:
         if isinstance(plan.plan, p.SubscribePlan):

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.session.commit_batches import discard_batch
 from mzsql.adapter.session.session import Session, Transaction
-from mzsql.adapter.session.staging import STAGEABLE, Staged, is_stageable
+from mzsql.adapter.session.staging import Staged
 from mzsql.adapter.statements.dml import Changes
 from mzsql.adapter.statements.namespaces import Namespaces
 from mzsql.adapter.statements.result import Result
@@ -21,9 +21,9 @@ from mzsql.catalog.change import NOTHING
 from mzsql.catalog.objects import CATALOG_CLUSTER
 from mzsql.catalog.settings import variable
 from mzsql.frontend.plan import plans as p
-from mzsql.frontend.plan.catalog_plans import CATALOG_PLANS
+from mzsql.frontend.plan.catalog_plans import AlteringPlan
 from mzsql.persist import Batch
-from mzsql.repr.errors import TransactionError, Unsupported
+from mzsql.repr.errors import TransactionError
 
 Ending: TypeAlias = p.BeginPlan | p.CommitPlan | p.RollbackPlan
 Setting: TypeAlias = p.SetVariablePlan | p.SetTransactionPlan
@@ -74,6 +74,7 @@ class Transactions:
         return Result("BEGIN")
 
     def _commit(self, session: Session, transaction: Transaction) -> Result:
+        defined = transaction.staged is not None or transaction.ddl is not None
         try:
             if transaction.staged is not None:
                 self._namespaces.commit(transaction.staged)
@@ -86,11 +87,11 @@ class Transactions:
             session.end_transaction(committed=False)
             raise
         session.end_transaction(committed=True)
-        return Result("COMMIT")
+        return Result("COMMIT", defined=defined)
 
     def defer(self, session: Session, transaction: Transaction, plan: p.Plan) -> None:
         """Keep a statement of DDL for COMMIT."""
-        if not is_stageable(plan) or transaction.ddl is not None:
+        if not plan.stageable or transaction.ddl is not None:
             if transaction.staged is not None:
                 raise TransactionError(
                     "this transaction can only execute a single statement",
@@ -104,7 +105,7 @@ class Transactions:
         now = self._env.catalog.state
         staged = transaction.staged or Staged(now, now, NOTHING)
         staged.check(now)
-        assert isinstance(plan, STAGEABLE)
+        assert isinstance(plan, AlteringPlan), "what can be staged is said of one thing"
         transaction.staged = staged.then(self._namespaces.stage(session, plan, staged.state))
 
     def fail(self, session: Session) -> None:
@@ -140,14 +141,14 @@ class Transactions:
             session.notice("SET LOCAL can only be used in transaction blocks", severity="WARNING")
         if plan.name == "all" and plan.values is None:
             session.reset_all()
-            return Result("RESET")
+            return Result(plan.tag_text)
         if plan.name == "cluster" and plan.values is not None:
             self._note_unknown_cluster(session, plan.values)
         session.set(plan.name, plan.values, local=plan.local)
         told = not variable(plan.name).heeded
         if told and session.get(plan.name) != session.default(plan.name):
             session.notice(f"{plan.name} has no effect")
-        return Result("SET" if plan.values is not None else "RESET")
+        return Result(plan.tag_text)
 
     def _note_unknown_cluster(self, session: Session, values: tuple[str, ...]) -> None:
         names = {c.name for c in self._env.catalog.state.clusters.values()}
@@ -176,25 +177,3 @@ class Transactions:
             session.set("transaction_isolation", (plan.isolation,), local=local)
         transaction.set_mode(read_only=plan.read_only)
         return Result("SET")
-
-
-def tag_of(plan: p.Plan) -> str:
-    """The command tag of a statement of DDL; Unsupported where it is none."""
-    match plan:
-        case p.CreateTablePlan():
-            return "CREATE TABLE"
-        case p.CreateTypePlan():
-            return "CREATE TYPE"
-        case p.CreateViewPlan():
-            return "CREATE VIEW"
-        case p.CreateMaterializedViewPlan():
-            return "CREATE MATERIALIZED VIEW"
-        case p.CreateIndexPlan():
-            return "CREATE INDEX"
-        case p.AlterRetainPlan():
-            return f"ALTER {plan.kind.upper()}"
-        case p.DropPlan():
-            return f"DROP {plan.kind.replace('-', ' ').upper()}"
-        case _ if isinstance(plan, CATALOG_PLANS):
-            return plan.tag_text
-    raise Unsupported(f"{type(plan).__name__} is not supported")

@@ -6,45 +6,39 @@ compare-and-append; objects of schemas are resolved here, as they are for every 
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import msgspec
 
 from mzsql.frontend.catalog import CatalogItem, FullName
+from mzsql.frontend.plan.sequenced import DefiningPlan, StatementPlan
 
 
-class CreateSchemaPlan(msgspec.Struct, frozen=True, tag="create_schema"):
+class CreateSchemaPlan(DefiningPlan, frozen=True, tag="create_schema"):
     """A schema of a database."""
+
+    command: ClassVar[str] = "CREATE SCHEMA"
 
     database: str
     name: str
     if_not_exists: bool = False
 
-    @property
-    def tag_text(self) -> str:
-        """The command's tag."""
-        return "CREATE SCHEMA"
 
-
-class CreateDatabasePlan(msgspec.Struct, frozen=True, tag="create_database"):
+class CreateDatabasePlan(DefiningPlan, frozen=True, tag="create_database"):
     """A database, which gets a schema ``public``."""
+
+    command: ClassVar[str] = "CREATE DATABASE"
 
     name: str
     if_not_exists: bool = False
 
-    @property
-    def tag_text(self) -> str:
-        """The command's tag."""
-        return "CREATE DATABASE"
 
-
-class CreateRolePlan(msgspec.Struct, frozen=True, tag="create_role"):
+class CreateRolePlan(DefiningPlan, frozen=True, tag="create_role"):
     """A role."""
 
-    name: str
+    command: ClassVar[str] = "CREATE ROLE"
 
-    @property
-    def tag_text(self) -> str:
-        """The command's tag."""
-        return "CREATE ROLE"
+    name: str
 
 
 class ReplicaPlan(msgspec.Struct, frozen=True):
@@ -64,44 +58,35 @@ class ClusterOptions(msgspec.Struct, frozen=True):
     ignored: tuple[str, ...] = ()
 
 
-class CreateClusterPlan(msgspec.Struct, frozen=True, tag="create_cluster"):
+class CreateClusterPlan(DefiningPlan, frozen=True, tag="create_cluster"):
     """A cluster, managed where it has a size, else with the replicas named."""
+
+    command: ClassVar[str] = "CREATE CLUSTER"
 
     name: str
     options: ClusterOptions
     if_not_exists: bool = False
 
-    @property
-    def tag_text(self) -> str:
-        """The command's tag."""
-        return "CREATE CLUSTER"
 
-
-class AlterClusterPlan(msgspec.Struct, frozen=True, tag="alter_cluster"):
+class AlterClusterPlan(DefiningPlan, frozen=True, tag="alter_cluster"):
     """New options of a cluster."""
+
+    command: ClassVar[str] = "ALTER CLUSTER"
 
     name: str
     options: ClusterOptions
     if_exists: bool = False
 
-    @property
-    def tag_text(self) -> str:
-        """The command's tag."""
-        return "ALTER CLUSTER"
 
-
-class CreateReplicaPlan(msgspec.Struct, frozen=True, tag="create_replica"):
+class CreateReplicaPlan(DefiningPlan, frozen=True, tag="create_replica"):
     """A replica of a cluster that is not managed."""
+
+    command: ClassVar[str] = "CREATE CLUSTER REPLICA"
 
     cluster: str
     replica: ReplicaPlan
     if_not_exists: bool = False
     ignored: tuple[str, ...] = ()
-
-    @property
-    def tag_text(self) -> str:
-        """The command's tag."""
-        return "CREATE CLUSTER REPLICA"
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -128,7 +113,7 @@ class Target(msgspec.Struct, frozen=True):
         return ".".join(self.name)
 
 
-class DropNamedPlan(msgspec.Struct, frozen=True, tag="drop_named"):
+class DropNamedPlan(DefiningPlan, frozen=True, tag="drop_named"):
     """DROP of schemas, databases, clusters, replicas or roles."""
 
     kind: str
@@ -141,78 +126,62 @@ class DropNamedPlan(msgspec.Struct, frozen=True, tag="drop_named"):
         return f"DROP {self.kind.upper()}"
 
 
-class RenamePlan(msgspec.Struct, frozen=True, tag="rename"):
+class AlteringPlan(DefiningPlan, frozen=True):
+    """What is said of one thing that there is already."""
+
+    target: Target
+
+    @property
+    def tag_text(self) -> str:
+        """``ALTER <kind>``, unless its class has a command of its own."""
+        return self.command or f"ALTER {self.target.kind.upper()}"
+
+
+class RenamePlan(AlteringPlan, frozen=True, tag="rename"):
     """ALTER … RENAME TO."""
 
-    target: Target
+    stageable: ClassVar[bool] = True
+
     to: str
 
-    @property
-    def tag_text(self) -> str:
-        """The command's tag."""
-        return f"ALTER {self.target.kind.upper()}"
 
-
-class SwapPlan(msgspec.Struct, frozen=True, tag="swap"):
+class SwapPlan(AlteringPlan, frozen=True, tag="swap"):
     """ALTER … SWAP WITH: each gets the other's name."""
 
-    target: Target
+    stageable: ClassVar[bool] = True
+
     other: Target
 
-    @property
-    def tag_text(self) -> str:
-        """The command's tag."""
-        return f"ALTER {self.target.kind.upper()}"
 
-
-class SetSchemaPlan(msgspec.Struct, frozen=True, tag="set_schema"):
+class SetSchemaPlan(AlteringPlan, frozen=True, tag="set_schema"):
     """ALTER … SET SCHEMA: `to` is the object's new whole name; None where IF EXISTS lets it be missing."""
 
-    target: Target
+    stageable: ClassVar[bool] = True
+
     to: FullName | None
 
-    @property
-    def tag_text(self) -> str:
-        """The command's tag."""
-        return f"ALTER {self.target.kind.upper()}"
 
-
-class SetClusterPlan(msgspec.Struct, frozen=True, tag="set_cluster"):
+class SetClusterPlan(AlteringPlan, frozen=True, tag="set_cluster"):
     """ALTER MATERIALIZED VIEW … SET CLUSTER."""
 
-    target: Target
     cluster: str
 
-    @property
-    def tag_text(self) -> str:
-        """The command's tag."""
-        return f"ALTER {self.target.kind.upper()}"
 
-
-class SetOwnerPlan(msgspec.Struct, frozen=True, tag="set_owner"):
+class SetOwnerPlan(AlteringPlan, frozen=True, tag="set_owner"):
     """ALTER … OWNER TO."""
 
-    target: Target
+    stageable: ClassVar[bool] = True
+
     role: str
 
-    @property
-    def tag_text(self) -> str:
-        """The command's tag."""
-        return f"ALTER {self.target.kind.upper()}"
 
-
-class AlterRolePlan(msgspec.Struct, frozen=True, tag="alter_role"):
+class AlterRolePlan(AlteringPlan, frozen=True, tag="alter_role"):
     """ALTER ROLE … INHERIT, which is what every role does: the role has to exist, nothing changes."""
 
-    target: Target
-
-    @property
-    def tag_text(self) -> str:
-        """The command's tag."""
-        return "ALTER ROLE"
+    command: ClassVar[str] = "ALTER ROLE"
 
 
-class MembershipPlan(msgspec.Struct, frozen=True, tag="membership"):
+class MembershipPlan(DefiningPlan, frozen=True, tag="membership"):
     """GRANT role TO role, REVOKE role FROM role."""
 
     roles: tuple[str, ...]
@@ -225,7 +194,7 @@ class MembershipPlan(msgspec.Struct, frozen=True, tag="membership"):
         return "REVOKE ROLE" if self.revoke else "GRANT ROLE"
 
 
-class PrivilegesPlan(msgspec.Struct, frozen=True, tag="privileges"):
+class PrivilegesPlan(DefiningPlan, frozen=True, tag="privileges"):
     """GRANT and REVOKE of privileges.
 
     `privileges` None: ALL. Without `targets` it is the system, or with `places` (schemas or databases by their names; none: everywhere)
@@ -245,7 +214,7 @@ class PrivilegesPlan(msgspec.Struct, frozen=True, tag="privileges"):
         return "REVOKE" if self.revoke else "GRANT"
 
 
-class OwnedPlan(msgspec.Struct, frozen=True, tag="owned"):
+class OwnedPlan(DefiningPlan, frozen=True, tag="owned"):
     """REASSIGN OWNED; DROP OWNED where there is no `to`."""
 
     roles: tuple[str, ...]
@@ -258,21 +227,20 @@ class OwnedPlan(msgspec.Struct, frozen=True, tag="owned"):
         return "DROP OWNED" if self.to is None else "REASSIGN OWNED"
 
 
-class CommentPlan(msgspec.Struct, frozen=True, tag="comment"):
+class CommentPlan(AlteringPlan, frozen=True, tag="comment"):
     """COMMENT ON; `column` counts from 1; `text` None takes the comment away."""
 
-    target: Target
+    command: ClassVar[str] = "COMMENT"
+    stageable: ClassVar[bool] = True
+
     column: int | None
     text: str | None
 
-    @property
-    def tag_text(self) -> str:
-        """The command's tag."""
-        return "COMMENT"
 
-
-class ShowCreateClusterPlan(msgspec.Struct, frozen=True, tag="show_create_cluster"):
+class ShowCreateClusterPlan(StatementPlan, frozen=True, tag="show_create_cluster"):
     """SHOW CREATE CLUSTER."""
+
+    command: ClassVar[str] = "SHOW"
 
     name: str
 
@@ -295,23 +263,4 @@ CatalogPlan = (
     | PrivilegesPlan
     | OwnedPlan
     | CommentPlan
-)
-CATALOG_PLANS = (
-    CreateSchemaPlan,
-    CreateDatabasePlan,
-    CreateRolePlan,
-    CreateClusterPlan,
-    AlterClusterPlan,
-    CreateReplicaPlan,
-    DropNamedPlan,
-    RenamePlan,
-    SwapPlan,
-    SetSchemaPlan,
-    SetClusterPlan,
-    SetOwnerPlan,
-    AlterRolePlan,
-    MembershipPlan,
-    PrivilegesPlan,
-    OwnedPlan,
-    CommentPlan,
 )

@@ -6,28 +6,32 @@ trace of sqlglot. Nothing in it was executed.
 
 from __future__ import annotations
 
-import msgspec
+from typing import ClassVar
 
 from mzsql.expr.scalar import ColumnOrder, Scalar
 from mzsql.frontend.catalog import CatalogItem, FullName
 from mzsql.frontend.hir import Query
-from mzsql.frontend.plan.catalog_plans import CatalogPlan, ShowCreateClusterPlan
+from mzsql.frontend.plan.sequenced import DefiningPlan, StatementPlan
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationDesc, SqlType
 
 
-class SelectPlan(msgspec.Struct, frozen=True, tag="select"):
+class SelectPlan(StatementPlan, frozen=True, tag="select"):
     """A query to answer. `as_of`: a constant expression of type mz_timestamp; `at_least`: AS OF AT LEAST."""
+
+    command: ClassVar[str] = "SELECT"
 
     query: Query
     as_of: Scalar | None = None
     at_least: bool = False
 
 
-class CreateTablePlan(msgspec.Struct, frozen=True, tag="create_table"):
+class CreateTablePlan(DefiningPlan, frozen=True, tag="create_table"):
     """A table; `defaults` has an expression or None for each column. NOT NULL is in `desc`; `types` are those of users' own that it names,
     here as in other definitions.
     """
+
+    command: ClassVar[str] = "CREATE TABLE"
 
     name: FullName
     desc: RelationDesc
@@ -38,8 +42,10 @@ class CreateTablePlan(msgspec.Struct, frozen=True, tag="create_table"):
     types: tuple[GlobalId, ...] = ()
 
 
-class CreateTypePlan(msgspec.Struct, frozen=True, tag="create_type"):
+class CreateTypePlan(DefiningPlan, frozen=True, tag="create_type"):
     """A type, what it is a name for, and the types of users' own that it is made of."""
+
+    command: ClassVar[str] = "CREATE TYPE"
 
     name: FullName
     typ: SqlType
@@ -47,8 +53,10 @@ class CreateTypePlan(msgspec.Struct, frozen=True, tag="create_type"):
     types: tuple[GlobalId, ...] = ()
 
 
-class CreateViewPlan(msgspec.Struct, frozen=True, tag="create_view"):
+class CreateViewPlan(DefiningPlan, frozen=True, tag="create_view"):
     """A view; `replaces` is the view that OR REPLACE replaces."""
+
+    command: ClassVar[str] = "CREATE VIEW"
 
     name: FullName
     query: Query
@@ -58,8 +66,10 @@ class CreateViewPlan(msgspec.Struct, frozen=True, tag="create_view"):
     types: tuple[GlobalId, ...] = ()
 
 
-class CreateMaterializedViewPlan(msgspec.Struct, frozen=True, tag="create_materialized_view"):
+class CreateMaterializedViewPlan(DefiningPlan, frozen=True, tag="create_materialized_view"):
     """A materialized view in `cluster`; `not_null`: columns of WITH (ASSERT NOT NULL c), already NOT NULL in the query's desc."""
+
+    command: ClassVar[str] = "CREATE MATERIALIZED VIEW"
 
     name: FullName
     query: Query
@@ -72,8 +82,10 @@ class CreateMaterializedViewPlan(msgspec.Struct, frozen=True, tag="create_materi
     types: tuple[GlobalId, ...] = ()
 
 
-class CreateIndexPlan(msgspec.Struct, frozen=True, tag="create_index"):
+class CreateIndexPlan(DefiningPlan, frozen=True, tag="create_index"):
     """An index on `on` by `keys` (expressions over its columns), in `cluster`. `name` is chosen as Materialize does where none is given."""
+
+    command: ClassVar[str] = "CREATE INDEX"
 
     name: FullName
     on: CatalogItem
@@ -85,7 +97,7 @@ class CreateIndexPlan(msgspec.Struct, frozen=True, tag="create_index"):
     types: tuple[GlobalId, ...] = ()
 
 
-class AlterRetainPlan(msgspec.Struct, frozen=True, tag="alter_retain"):
+class AlterRetainPlan(DefiningPlan, frozen=True, tag="alter_retain"):
     """How long an object retains history from now on, in milliseconds (None: as long as by default), and the statement that says so.
 
     `item` is None where IF EXISTS lets it be missing; `kind` and `name` say what was named.
@@ -97,8 +109,13 @@ class AlterRetainPlan(msgspec.Struct, frozen=True, tag="alter_retain"):
     retain_ms: int | None
     create_sql: str
 
+    @property
+    def tag_text(self) -> str:
+        """``ALTER <kind>``."""
+        return f"ALTER {self.kind.upper()}"
 
-class DropPlan(msgspec.Struct, frozen=True, tag="drop"):
+
+class DropPlan(DefiningPlan, frozen=True, tag="drop"):
     """Objects to drop, in the order named; `missing`: names that IF EXISTS let pass, each for a notice."""
 
     kind: str
@@ -106,41 +123,58 @@ class DropPlan(msgspec.Struct, frozen=True, tag="drop"):
     missing: tuple[str, ...] = ()
     cascade: bool = False
 
+    @property
+    def tag_text(self) -> str:
+        """``DROP <kind>``."""
+        return f"DROP {self.kind.replace('-', ' ').upper()}"
 
-class InsertPlan(msgspec.Struct, frozen=True, tag="insert"):
+
+class InsertPlan(StatementPlan, frozen=True, tag="insert"):
     """Rows to insert: `source` yields one column for each column of the table, of its type (defaults filled in, casts applied).
 
     NULLs in NOT NULL columns are still to be checked (`table.desc`). `returning`: names and types of further columns, which the
     statement hands back.
     """
 
+    command: ClassVar[str] = "INSERT 0"
+    writes: ClassVar[bool] = True
+
     table: CatalogItem
     source: Query
     returning: RelationDesc | None = None
 
 
-class DeletePlan(msgspec.Struct, frozen=True, tag="delete"):
+class DeletePlan(StatementPlan, frozen=True, tag="delete"):
     """Rows to delete: `selection` yields the table's rows that go, then what is returned of them."""
 
+    command: ClassVar[str] = "DELETE"
+    writes: ClassVar[bool] = True
+
     table: CatalogItem
     selection: Query
     returning: RelationDesc | None = None
 
 
-class UpdatePlan(msgspec.Struct, frozen=True, tag="update"):
+class UpdatePlan(StatementPlan, frozen=True, tag="update"):
     """Rows to change: `selection` yields the old row's columns, then the new row's, as many again, then what is returned of them."""
 
+    command: ClassVar[str] = "UPDATE"
+    writes: ClassVar[bool] = True
+
     table: CatalogItem
     selection: Query
     returning: RelationDesc | None = None
 
 
-class CopyFromPlan(msgspec.Struct, frozen=True, tag="copy_from"):
+class CopyFromPlan(StatementPlan, frozen=True, tag="copy_from"):
     """Rows of a file to append. `columns`: positions in the table, in the file's order; None: by name (Parquet) or all (CSV).
 
     `path` None: STDIN, what the client sends.
     Options of CSV: `header`, `delimiter`, `quote`, `escape`, `null`; of text: `delimiter`, `null`.
     """
+
+    command: ClassVar[str] = "COPY"
+    writes: ClassVar[bool] = True
 
     table: CatalogItem
     columns: tuple[int, ...] | None
@@ -153,7 +187,7 @@ class CopyFromPlan(msgspec.Struct, frozen=True, tag="copy_from"):
     null: str = ""
 
 
-class ExplainPlan(msgspec.Struct, frozen=True, tag="explain"):
+class ExplainPlan(StatementPlan, frozen=True, tag="explain"):
     """EXPLAIN.
 
     Attributes:
@@ -164,6 +198,8 @@ class ExplainPlan(msgspec.Struct, frozen=True, tag="explain"):
         replan: whether the object is to be planned anew (REPLAN …).
     """
 
+    command: ClassVar[str] = "EXPLAIN"
+
     stage: str
     format: str
     options: tuple[tuple[str, bool | int | str], ...]
@@ -173,7 +209,7 @@ class ExplainPlan(msgspec.Struct, frozen=True, tag="explain"):
     replan: bool = False
 
 
-class ShowObjectsPlan(msgspec.Struct, frozen=True, tag="show_objects"):
+class ShowObjectsPlan(StatementPlan, frozen=True, tag="show_objects"):
     """SHOW TABLES and its like.
 
     Attributes:
@@ -185,6 +221,8 @@ class ShowObjectsPlan(msgspec.Struct, frozen=True, tag="show_objects"):
         like: the pattern of LIKE.
     """
 
+    command: ClassVar[str] = "SHOW"
+
     kind: str
     schema: tuple[str | None, str] | None = None
     on: CatalogItem | None = None
@@ -192,57 +230,78 @@ class ShowObjectsPlan(msgspec.Struct, frozen=True, tag="show_objects"):
     like: str | None = None
 
 
-class ShowCreatePlan(msgspec.Struct, frozen=True, tag="show_create"):
+class ShowCreatePlan(StatementPlan, frozen=True, tag="show_create"):
     """SHOW CREATE TABLE|VIEW|MATERIALIZED VIEW|INDEX x: columns ``name`` and ``create_sql``."""
+
+    command: ClassVar[str] = "SHOW"
 
     item: CatalogItem
 
 
-class ShowVariablePlan(msgspec.Struct, frozen=True, tag="show_variable"):
+class ShowVariablePlan(StatementPlan, frozen=True, tag="show_variable"):
     """SHOW <variable>; `name` in lower case, or ``all``."""
+
+    command: ClassVar[str] = "SHOW"
 
     name: str
 
 
-class SetVariablePlan(msgspec.Struct, frozen=True, tag="set_variable"):
+class SetVariablePlan(StatementPlan, frozen=True, tag="set_variable"):
     """SET <variable>; no `values`: back to the default (SET … TO DEFAULT, RESET)."""
+
+    command: ClassVar[str] = "SET"
 
     name: str
     values: tuple[str, ...] | None
     local: bool = False
 
+    @property
+    def tag_text(self) -> str:
+        """``SET or RESET``."""
+        return "RESET" if self.values is None else "SET"
 
-class SetTransactionPlan(msgspec.Struct, frozen=True, tag="set_transaction"):
+
+class SetTransactionPlan(StatementPlan, frozen=True, tag="set_transaction"):
     """SET TRANSACTION; `of_session`: SET SESSION CHARACTERISTICS AS TRANSACTION. What is None was not said."""
+
+    command: ClassVar[str] = "SET"
 
     isolation: str | None = None
     read_only: bool | None = None
     of_session: bool = False
 
 
-class AlterSystemPlan(msgspec.Struct, frozen=True, tag="alter_system"):
+class AlterSystemPlan(StatementPlan, frozen=True, tag="alter_system"):
     """ALTER SYSTEM SET/RESET; no `values`: back to the default; `name` ``all``: RESET ALL."""
+
+    command: ClassVar[str] = "ALTER SYSTEM"
 
     name: str
     values: tuple[str, ...] | None
 
 
-class BeginPlan(msgspec.Struct, frozen=True, tag="begin"):
+class BeginPlan(StatementPlan, frozen=True, tag="begin"):
     """BEGIN; what is None was not said."""
+
+    command: ClassVar[str] = "BEGIN"
 
     isolation: str | None = None
     read_only: bool | None = None
 
 
-class CommitPlan(msgspec.Struct, frozen=True, tag="commit"):
+class CommitPlan(StatementPlan, frozen=True, tag="commit"):
     """COMMIT, END."""
 
+    command: ClassVar[str] = "COMMIT"
 
-class RollbackPlan(msgspec.Struct, frozen=True, tag="rollback"):
+
+class RollbackPlan(StatementPlan, frozen=True, tag="rollback"):
     """ROLLBACK, ABORT."""
 
+    command: ClassVar[str] = "ROLLBACK"
 
-class SubscribePlan(msgspec.Struct, frozen=True, tag="subscribe"):
+
+class SubscribePlan(StatementPlan, frozen=True, tag="subscribe"):
     """SUBSCRIBE.
 
     Attributes:
@@ -257,6 +316,8 @@ class SubscribePlan(msgspec.Struct, frozen=True, tag="subscribe"):
         keys: the envelope's key, positions in `row`.
         order: WITHIN TIMESTAMP ORDER BY, columns of `row`; one past the last is mz_diff.
     """
+
+    command: ClassVar[str] = "SUBSCRIBE"
 
     query: Query | None
     collection: CatalogItem | None
@@ -273,56 +334,79 @@ class SubscribePlan(msgspec.Struct, frozen=True, tag="subscribe"):
     order: tuple[ColumnOrder, ...] = ()
 
 
-class DeclarePlan(msgspec.Struct, frozen=True, tag="declare"):
+class DeclarePlan(StatementPlan, frozen=True, tag="declare"):
     """DECLARE name CURSOR FOR `plan`."""
+
+    command: ClassVar[str] = "DECLARE CURSOR"
 
     name: str
     plan: SelectPlan | SubscribePlan
 
 
-class FetchPlan(msgspec.Struct, frozen=True, tag="fetch"):
+class FetchPlan(StatementPlan, frozen=True, tag="fetch"):
     """FETCH; `count` None: ALL. `timeout`: as written, None where it is not said."""
+
+    command: ClassVar[str] = "FETCH"
 
     name: str
     count: int | None
     timeout: str | None = None
 
 
-class ClosePlan(msgspec.Struct, frozen=True, tag="close"):
+class ClosePlan(StatementPlan, frozen=True, tag="close"):
     """CLOSE; `name` None: ALL."""
 
     name: str | None
 
+    @property
+    def tag_text(self) -> str:
+        """``CLOSE CURSOR [ALL]``."""
+        return "CLOSE CURSOR ALL" if self.name is None else "CLOSE CURSOR"
 
-class PreparePlan(msgspec.Struct, frozen=True, tag="prepare"):
+
+class PreparePlan(StatementPlan, frozen=True, tag="prepare"):
     """PREPARE: the statement's text with its ``$1``, and its parameters' types, declared or found by planning it."""
+
+    command: ClassVar[str] = "PREPARE"
 
     name: str
     text: str
     types: tuple[SqlType, ...]
 
 
-class ExecutePlan(msgspec.Struct, frozen=True, tag="execute"):
+class ExecutePlan(StatementPlan, frozen=True, tag="execute"):
     """EXECUTE; the arguments as they stand in the text."""
 
     name: str
     arguments: tuple[str, ...]
 
 
-class DeallocatePlan(msgspec.Struct, frozen=True, tag="deallocate"):
+class DeallocatePlan(StatementPlan, frozen=True, tag="deallocate"):
     """DEALLOCATE; `name` None: ALL."""
 
     name: str | None
 
+    @property
+    def tag_text(self) -> str:
+        """``DEALLOCATE [ALL]``."""
+        return "DEALLOCATE ALL" if self.name is None else "DEALLOCATE"
 
-class DiscardPlan(msgspec.Struct, frozen=True, tag="discard"):
+
+class DiscardPlan(StatementPlan, frozen=True, tag="discard"):
     """DISCARD ALL or TEMP."""
 
     everything: bool
 
+    @property
+    def tag_text(self) -> str:
+        """``DISCARD ALL or TEMP``."""
+        return "DISCARD ALL" if self.everything else "DISCARD TEMP"
 
-class CopyToPlan(msgspec.Struct, frozen=True, tag="copy_to"):
+
+class CopyToPlan(StatementPlan, frozen=True, tag="copy_to"):
     """COPY … TO; `path` None: STDOUT. Options as `CopyFromPlan`'s."""
+
+    command: ClassVar[str] = "COPY"
 
     plan: SelectPlan | SubscribePlan
     path: str | None
@@ -334,42 +418,5 @@ class CopyToPlan(msgspec.Struct, frozen=True, tag="copy_to"):
     null: str = ""
 
 
-Plan = (
-    SelectPlan
-    | SubscribePlan
-    | DeclarePlan
-    | FetchPlan
-    | ClosePlan
-    | PreparePlan
-    | ExecutePlan
-    | DeallocatePlan
-    | DiscardPlan
-    | CopyToPlan
-    | CreateTablePlan
-    | CreateTypePlan
-    | CreateViewPlan
-    | CreateMaterializedViewPlan
-    | CreateIndexPlan
-    | AlterRetainPlan
-    | DropPlan
-    | InsertPlan
-    | DeletePlan
-    | UpdatePlan
-    | CopyFromPlan
-    | ExplainPlan
-    | ShowObjectsPlan
-    | ShowCreatePlan
-    | ShowVariablePlan
-    | SetVariablePlan
-    | SetTransactionPlan
-    | AlterSystemPlan
-    | BeginPlan
-    | CommitPlan
-    | RollbackPlan
-    | CatalogPlan
-    | ShowCreateClusterPlan
-)
-
-
-#: The plans of statements that write rows and may return them.
-WRITES = (InsertPlan, UpdatePlan, DeletePlan)
+#: Any statement's plan. The classes are those of this module and of `mzsql.frontend.plan.catalog_plans`.
+Plan = StatementPlan
