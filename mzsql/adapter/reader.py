@@ -98,13 +98,17 @@ class EnvironmentReader:
             UndefinedTable: there is none.
         """
         parts = name.split(".")
-        item = None
+        found = None
         if len(parts) <= 3:
-            partial = PartialName(parts[-1], *reversed(parts[:-1]))
-            item = self._catalog().resolve_item(partial)
-        if item is None or item.desc is None:
+            found = self.find(PartialName(parts[-1], *reversed(parts[:-1])))
+        if found is None:
             raise UndefinedTable(f"unknown catalog item '{name}'")
-        return _info(item)
+        return found
+
+    def find(self, name: PartialName) -> RelationInfo | None:
+        """The relation of a name, its parts apart; None where there is none."""
+        item = self._catalog().resolve_item(name)
+        return None if item is None or item.desc is None else _info(item)
 
     def fresh_timestamp(self) -> Timestamp:
         """A time at which a read sees every write that was acknowledged before this call."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import os
 import sys
-import traceback
 from pathlib import Path
 from typing import Annotated
 
@@ -18,17 +17,10 @@ import typer
 
 import mzsql
 from mzsql.cli.deploy import deploy_app
-from mzsql.cli.output import error_lines
-from mzsql.cli.running import run_statement
+from mzsql.cli.reporting import StatementFailed, report, run_pieces
 from mzsql.cli.script import Piece, decoded, expand, script_text
-from mzsql.repr.errors import InternalError, InvalidParameter, SqlError
+from mzsql.repr.errors import InvalidParameter, SqlError
 
-#: Set to anything, an internal error also prints where it came from.
-TRACEBACK_VARIABLE = "MZSQL_TRACEBACK"
-
-_USER_FAULT = 1
-_BUG = 70
-_INTERRUPTED = 130
 #: What a shell says of a command that SIGPIPE ended.
 _PIPE_CLOSED = 141
 
@@ -45,15 +37,6 @@ Env = Annotated[
     Path,
     typer.Option("--env", "-e", envvar="MZSQL_ENV", help="The environment's directory."),
 ]
-
-
-class StatementFailed(Exception):
-    """A statement of a script or of the command line failed; carries the statement for the error's caret."""
-
-    def __init__(self, error: Exception, statement: str) -> None:
-        super().__init__(str(error))
-        self.error = error
-        self.statement = statement
 
 
 #: Seconds; what waits can be told to wait longer by none of the clocks.
@@ -372,52 +355,6 @@ def confined(folders: list[Path] | None, none: bool) -> list[Path] | None:
     if folders and none:
         raise InvalidParameter("give either --copy-path or --no-copy-files, not both")
     return [] if none else folders or None
-
-
-def run_pieces(
-    pieces: list[Piece], env: Path, style: str, copy_paths: list[Path] | None = None
-) -> None:
-    """Run the pieces of a script in an environment and print what they give; stops at the first error."""
-    with (
-        mzsql.connect(str(env), copy_paths=copy_paths) as connection,
-        connection.cursor() as cursor,
-    ):
-        for piece in pieces:
-            if piece.kind == "echo":
-                typer.echo(piece.text)
-            elif piece.kind == "statement":
-                try:
-                    run_statement(cursor, piece.text, style)
-                except Exception as error:
-                    raise StatementFailed(error, piece.text) from error
-
-
-def _tell(text: str) -> None:
-    """Print on stderr, whatever it can hold: a path may have bytes that are no text."""
-    sys.stderr.write(text.encode(errors="backslashreplace").decode())
-
-
-def report(error: BaseException) -> int:
-    """Print an error for a person; the exit code it calls for."""
-    statement = None
-    if isinstance(error, StatementFailed):
-        statement = error.statement
-        error = error.error
-    if isinstance(error, KeyboardInterrupt):
-        sys.stderr.write("interrupted\n")
-        return _INTERRUPTED
-    known = isinstance(error, SqlError | mzsql.Error | OSError)
-    if known and not isinstance(error, InternalError | mzsql.InternalError):
-        _tell(error_lines(error, statement))
-        return _USER_FAULT
-    _tell(f"INTERNAL {error_lines(error, statement)}")
-    if os.environ.get(TRACEBACK_VARIABLE):
-        traceback.print_exception(error)
-    else:
-        sys.stderr.write(
-            f"HINT:  This is a bug in mzsql; {TRACEBACK_VARIABLE}=1 shows where it happened.\n"
-        )
-    return _BUG
 
 
 def main() -> None:

@@ -25,8 +25,8 @@ from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import PostgresLexer
 
 import mzsql
-from mzsql.cli.app import report, run_pieces
 from mzsql.cli.output import error_lines
+from mzsql.cli.reporting import report, run_pieces
 from mzsql.cli.running import run_statement
 from mzsql.cli.script import decoded, expand, is_complete
 from mzsql.frontend.grammar.dialect import Dialect

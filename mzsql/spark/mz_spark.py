@@ -12,7 +12,6 @@ CREATE VIEW are Spark's; on a cursor they are mzsql's.
 
 from __future__ import annotations
 
-import re
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -28,6 +27,7 @@ from sqlglot.errors import SqlglotError
 
 from mzsql.adapter.reader import EnvironmentReader, RelationInfo
 from mzsql.compute.engines.relations import arrow_frame, parts_frame
+from mzsql.frontend.parse.heads import Whose, whose
 from mzsql.location import shown_url
 from mzsql.repr.errors import InvalidParameter, UndefinedTable
 from mzsql.repr.types import arrow_schema
@@ -35,29 +35,6 @@ from mzsql.spark.registration import Registration, quote
 
 #: How long, in seconds, the files stay that a DataFrame of `MzSpark.sql` reads.
 KEEP_SECONDS = 900.0
-
-_OWN = re.compile(
-    r"""\s*(?:
-        EXPLAIN\s+(?:(?:RAW|DECORRELATED|LOCALLY\s+OPTIMIZED|OPTIMIZED|PHYSICAL)\s+)?PLAN\b
-      | EXPLAIN\s+(?:TIMESTAMP|FILTER\s+PUSHDOWN)\b
-      | (?:CREATE(?:\s+OR\s+REPLACE)?|DROP|ALTER|SHOW\s+CREATE)\s+MATERIALIZED\s+VIEW\b
-      | (?:CREATE(?:\s+DEFAULT)?|DROP|ALTER|SHOW\s+CREATE)\s+INDEX\b
-      | (?:CREATE|DROP|ALTER)\s+(?:CLUSTER|SOURCE)\b
-      | SHOW\s+(?:MATERIALIZED\s+VIEWS|INDEXES|CLUSTERS|CLUSTER\s+REPLICAS|SOURCES|OBJECTS)\b
-      | COPY\b
-      | SUBSCRIBE\b
-    )""",
-    re.IGNORECASE | re.VERBOSE,
-)
-#: A statement that is mzsql's where the relation it names is.
-_NAMED = re.compile(
-    r"""\s*(?:
-        INSERT\s+INTO | UPDATE | DELETE\s+FROM | DROP\s+TABLE(?:\s+IF\s+EXISTS)? | DROP\s+VIEW(?:\s+IF\s+EXISTS)?
-      | SHOW\s+CREATE\s+(?:TABLE|VIEW)
-    )\s+(?P<name>(?:[\w$]+|"[^"]+")(?:\s*\.\s*(?:[\w$]+|"[^"]+")){0,2})""",
-    re.IGNORECASE | re.VERBOSE,
-)
-_COMMENT = re.compile(r"\s*(?:--[^\n]*(?:\n|$)|/\*.*?\*/)", re.DOTALL)
 
 
 def check_query(text: object, what: str) -> None:
@@ -158,12 +135,11 @@ class MzSpark:
             return self._frame(relation, self._reader.fresh_timestamp())
 
     def _is_own(self, text: str) -> bool:
-        while comment := _COMMENT.match(text):
-            text = text[comment.end() :]
-        if _OWN.match(text):
-            return True
-        named = _NAMED.match(text)
-        return named is not None and self._relation(named["name"].replace('"', "")) is not None
+        owner, name = whose(text)
+        if owner is Whose.NAMED:
+            assert name is not None
+            return self._reader.find(name) is not None
+        return owner is Whose.OURS
 
     def _relation(self, name: str) -> RelationInfo | None:
         try:

@@ -7,6 +7,7 @@ from sqlglot.tokenizer_core import TokenType
 from mzsql.frontend.catalog import PartialName
 from mzsql.frontend.parse import catalog_statements as cs
 from mzsql.frontend.parse import statements as st
+from mzsql.frontend.parse.pieces import Statements
 from mzsql.frontend.parse.privileges import PrivilegeParser
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
@@ -299,3 +300,7 @@ class CatalogParser(PrivilegeParser):
                 "need to specify an object and a column", position=position, sqlstate="42601"
             )
         return st.Name(PartialName(*reversed(parts[:-1])), position), parts[-1]
+
+
+#: The statements of this family, by the words that they begin with.
+STATEMENTS: Statements = ((("COMMENT",), CatalogParser.comment),)

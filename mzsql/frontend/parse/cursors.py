@@ -6,6 +6,7 @@ from sqlglot import expressions as exp
 from sqlglot.tokenizer_core import TokenType
 
 from mzsql.frontend.parse import statements as st
+from mzsql.frontend.parse.pieces import Statements
 from mzsql.frontend.parse.session import SessionParser
 from mzsql.repr.booleans import boolean_of
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
@@ -240,3 +241,16 @@ class CursorParser(SessionParser):
         if what in ("plans", "sequences"):
             raise Unsupported(f"DISCARD {what.upper()} is not supported")
         return st.Discard(self.source, what == "all")
+
+
+#: The statements of this family, by the words that they begin with.
+STATEMENTS: Statements = (
+    (("SUBSCRIBE",), CursorParser.subscribe),
+    (("DECLARE",), CursorParser.declare),
+    (("FETCH",), CursorParser.fetch),
+    (("CLOSE",), CursorParser.close),
+    (("PREPARE",), CursorParser.prepare),
+    (("EXECUTE",), CursorParser.execute),
+    (("DEALLOCATE",), CursorParser.deallocate),
+    (("DISCARD",), CursorParser.discard),
+)

@@ -7,7 +7,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.parse.catalog import CatalogParser
-from mzsql.frontend.parse.pieces import FOREIGN_KINDS, OBJECT_KINDS
+from mzsql.frontend.parse.pieces import FOREIGN_KINDS, OBJECT_KINDS, Statements
 from mzsql.frontend.parse.retention import OPTION, retained_ms
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
@@ -354,3 +354,11 @@ class DefinitionParser(CatalogParser):
         if not cascade:
             self.at("RESTRICT")
         return st.Drop(self.source, kind, tuple(names), if_exists, cascade)
+
+
+#: The statements of this family, by the words that they begin with.
+STATEMENTS: Statements = (
+    (("CREATE",), DefinitionParser.create),
+    (("DROP",), DefinitionParser.drop),
+    (("ALTER",), DefinitionParser.alter),
+)

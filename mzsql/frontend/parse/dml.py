@@ -6,7 +6,7 @@ from sqlglot import expressions as exp
 from sqlglot.tokenizer_core import TokenType
 
 from mzsql.frontend.parse import statements as st
-from mzsql.frontend.parse.pieces import QUERY_STARTS, Pieces
+from mzsql.frontend.parse.pieces import QUERY_STARTS, Pieces, Statements
 from mzsql.repr.errors import SqlSyntaxError
 
 
@@ -200,3 +200,12 @@ class WritingParser(Pieces):
             value = self.one_of((("TRUE",), ("FALSE",), ("ON",), ("OFF",)))
             return option, "false" if value in ("false", "off") else "true", position
         return option, self.string(), position
+
+
+#: The statements of this family, by the words that they begin with.
+STATEMENTS: Statements = (
+    (("INSERT",), WritingParser.insert),
+    (("UPDATE",), WritingParser.update),
+    (("DELETE",), WritingParser.delete),
+    (("COPY",), WritingParser.copy),
+)

@@ -7,7 +7,6 @@ Materialize's grammar; queries and expressions inside them by `mzsql.frontend.gr
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from sqlglot.errors import ErrorLevel, SqlglotError
@@ -15,10 +14,11 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from mzsql.frontend.grammar.dialect import Dialect, SyntaxProblem, describe
 from mzsql.frontend.grammar.tokens import tokenize
+from mzsql.frontend.parse import catalog, cursors, ddl, dml, privileges, session
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.parse.cursors import CursorParser
 from mzsql.frontend.parse.dml import WritingParser
-from mzsql.frontend.parse.pieces import QUERY_STARTS
+from mzsql.frontend.parse.pieces import QUERY_STARTS, Statements
 from mzsql.repr.depth import deep
 from mzsql.repr.errors import SqlError, SqlSyntaxError, Unsupported
 from mzsql.repr.garbage import undisturbed
@@ -129,36 +129,17 @@ class StatementParser(CursorParser, WritingParser):
         raise AssertionError
 
 
-_STATEMENTS: tuple[tuple[tuple[str, ...], Callable[[StatementParser], st.Statement]], ...] = (
-    (("CREATE",), StatementParser.create),
-    (("DROP", "OWNED"), StatementParser.drop_owned),
-    (("DROP",), StatementParser.drop),
-    (("REASSIGN", "OWNED"), StatementParser.reassign),
-    (("INSERT",), StatementParser.insert),
-    (("UPDATE",), StatementParser.update),
-    (("DELETE",), StatementParser.delete),
-    (("COPY",), StatementParser.copy),
-    (("EXPLAIN",), StatementParser.explain),
-    (("SHOW",), StatementParser.show),
-    (("SET",), StatementParser.set_variable),
-    (("RESET",), StatementParser.reset),
-    (("ALTER", "SYSTEM"), StatementParser.alter_system),
-    (("ALTER",), StatementParser.alter),
-    (("BEGIN",), StatementParser.begin),
-    (("START", "TRANSACTION"), StatementParser.begin),
-    (("COMMIT",), StatementParser.commit),
-    (("END",), StatementParser.commit),
-    (("ROLLBACK",), StatementParser.rollback),
-    (("ABORT",), StatementParser.rollback),
-    (("SUBSCRIBE",), StatementParser.subscribe),
-    (("DECLARE",), StatementParser.declare),
-    (("FETCH",), StatementParser.fetch),
-    (("CLOSE",), StatementParser.close),
-    (("PREPARE",), StatementParser.prepare),
-    (("EXECUTE",), StatementParser.execute),
-    (("DEALLOCATE",), StatementParser.deallocate),
-    (("DISCARD",), StatementParser.discard),
-    (("GRANT",), StatementParser.grant),
-    (("REVOKE",), StatementParser.revoke),
-    (("COMMENT",), StatementParser.comment),
+#: Of all families, those first that begin with more words: ALTER SYSTEM is no ALTER.
+_STATEMENTS: Statements = tuple(
+    sorted(
+        (
+            *ddl.STATEMENTS,
+            *dml.STATEMENTS,
+            *session.STATEMENTS,
+            *cursors.STATEMENTS,
+            *catalog.STATEMENTS,
+            *privileges.STATEMENTS,
+        ),
+        key=lambda row: -len(row[0]),
+    )
 )

@@ -36,6 +36,10 @@ def fold(node: exp.Expr) -> str:
     return str(node.name) if node.args.get("quoted") else str(node.name).lower()
 
 
+#: What parses statements, by the words that they begin with; the parser is handed over with those words read.
+Statements = tuple[tuple[tuple[str, ...], Callable[[Any], st.Statement]], ...]
+
+
 class Pieces:
     """Parses pieces of a statement with a parser that stands at the next token."""
 

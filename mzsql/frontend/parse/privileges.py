@@ -8,7 +8,7 @@ from sqlglot.tokenizer_core import TokenType
 from mzsql.frontend.catalog import PartialName
 from mzsql.frontend.parse import catalog_statements as cs
 from mzsql.frontend.parse import statements as st
-from mzsql.frontend.parse.pieces import Pieces
+from mzsql.frontend.parse.pieces import Pieces, Statements
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
 #: Privileges and the letters that they are written with, in the order of an ACL.
@@ -216,3 +216,12 @@ def _select(relation: str, columns: tuple[str, ...]) -> exp.Select:
     query = exp.Select(expressions=[_column(name) for name in columns])
     query.set("from_", exp.From(this=table))
     return query
+
+
+#: The statements of this family, by the words that they begin with.
+STATEMENTS: Statements = (
+    (("DROP", "OWNED"), PrivilegeParser.drop_owned),
+    (("REASSIGN", "OWNED"), PrivilegeParser.reassign),
+    (("GRANT",), PrivilegeParser.grant),
+    (("REVOKE",), PrivilegeParser.revoke),
+)

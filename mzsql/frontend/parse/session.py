@@ -8,7 +8,7 @@ from sqlglot.tokenizer_core import TokenType
 from mzsql.frontend.parse import catalog_statements as cs
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.parse.ddl import DefinitionParser
-from mzsql.frontend.parse.pieces import FOREIGN_KINDS, OBJECT_KINDS
+from mzsql.frontend.parse.pieces import FOREIGN_KINDS, OBJECT_KINDS, Statements
 from mzsql.frontend.parse.shows import show_table
 from mzsql.repr.booleans import boolean_of
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
@@ -351,3 +351,19 @@ class SessionParser(DefinitionParser):
     def rollback(self) -> st.Transaction:
         """ROLLBACK, ABORT."""
         return self._end("rollback")
+
+
+#: The statements of this family, by the words that they begin with.
+STATEMENTS: Statements = (
+    (("EXPLAIN",), SessionParser.explain),
+    (("SHOW",), SessionParser.show),
+    (("SET",), SessionParser.set_variable),
+    (("RESET",), SessionParser.reset),
+    (("ALTER", "SYSTEM"), SessionParser.alter_system),
+    (("BEGIN",), SessionParser.begin),
+    (("START", "TRANSACTION"), SessionParser.begin),
+    (("COMMIT",), SessionParser.commit),
+    (("END",), SessionParser.commit),
+    (("ROLLBACK",), SessionParser.rollback),
+    (("ABORT",), SessionParser.rollback),
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS, CatalogView, FullName
@@ -18,6 +18,7 @@ from mzsql.frontend.names.items import (
 from mzsql.frontend.parse import catalog_statements as cs
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.plan import catalog_plans as cp
+from mzsql.frontend.plan.planners import Planners
 from mzsql.repr.errors import (
     InvalidParameter,
     SqlError,
@@ -415,7 +416,8 @@ def _show_create(statement: cs.ShowCreateCluster, catalog: CatalogView) -> cp.Sh
     return cp.ShowCreateClusterPlan(cluster_name(catalog, statement.name))
 
 
-CATALOG_PLANNERS: dict[type, Callable[[Any, CatalogView], Any]] = {
+#: The planners of this family.
+PLANNERS: Planners = {
     cs.CreateSchema: _create_schema,
     cs.CreateDatabase: lambda s, _c: cp.CreateDatabasePlan(s.name.partial.item, s.if_not_exists),
     cs.CreateRole: _create_role,

@@ -7,7 +7,6 @@ then mz_diff and the relation's columns, or under an envelope mz_state, the key'
 from __future__ import annotations
 
 import decimal
-from collections.abc import Callable
 
 from sqlglot import expressions as exp
 
@@ -23,6 +22,7 @@ from mzsql.frontend.parse import statements as st
 from mzsql.frontend.parse.pieces import fold
 from mzsql.frontend.plan import plans
 from mzsql.frontend.plan.dml import copied_columns, copy_options
+from mzsql.frontend.plan.planners import NestingPlanners, Planners, PlanStatement
 from mzsql.frontend.query.query import QueryPlanner
 from mzsql.frontend.query.shown import has_show
 from mzsql.frontend.scalar import placeholders
@@ -40,8 +40,6 @@ from mzsql.repr.errors import (
 )
 from mzsql.repr.frontier import MAX_TIMESTAMP
 from mzsql.repr.types import ColumnType, RelationDesc, RelationType
-
-Planner = Callable[[st.Statement, CatalogView], plans.Plan]
 
 _STORED = ("table", "materialized-view")
 
@@ -71,7 +69,7 @@ def _is_time(number: str) -> bool:
 
 
 def plan_subscribe(
-    statement: st.Subscribe, catalog: CatalogView, show: Planner
+    statement: st.Subscribe, catalog: CatalogView, show: PlanStatement
 ) -> plans.SubscribePlan:
     """SUBSCRIBE; ``show`` plans a SHOW that stands in it."""
     query, item, shown = None, None, None
@@ -204,7 +202,9 @@ def output_desc(
 # --- cursors and prepared statements -------------------------------------------------------------------
 
 
-def plan_prepare(statement: st.Prepare, catalog: CatalogView, plan: Planner) -> plans.PreparePlan:
+def plan_prepare(
+    statement: st.Prepare, catalog: CatalogView, plan: PlanStatement
+) -> plans.PreparePlan:
     """PREPARE: the statement is planned for its errors and its parameters' types, no more."""
     named = NamedTypes(catalog)
     declared = [resolve_type(typ, named) for typ in statement.types]
@@ -228,7 +228,7 @@ def plan_execute(statement: st.Execute, catalog: CatalogView) -> plans.ExecutePl
 def plan_copy_to(
     statement: st.CopyTo,
     catalog: CatalogView,
-    plan: Planner,
+    plan: PlanStatement,
 ) -> plans.CopyToPlan:
     """COPY … TO; without a FORMAT a file's suffix says it, else it is text."""
     what = statement.what
@@ -243,3 +243,27 @@ def plan_copy_to(
     formats = ("text", "csv") if statement.path is None else ("csv", "parquet")
     options = copy_options(statement.options, statement.path, formats)
     return plans.CopyToPlan(query, statement.path, **options)  # type: ignore[arg-type]
+
+
+def _declare(
+    statement: st.Declare, catalog: CatalogView, plan_statement: PlanStatement
+) -> plans.DeclarePlan:
+    inner = plan_statement(statement.statement, catalog)
+    assert isinstance(inner, plans.SelectPlan | plans.SubscribePlan)
+    return plans.DeclarePlan(statement.name, inner)
+
+
+#: The planners of this family.
+PLANNERS: Planners = {
+    st.Fetch: lambda s, _c: plans.FetchPlan(s.name, s.count, s.timeout),
+    st.Close: lambda s, _c: plans.ClosePlan(s.name),
+    st.Execute: plan_execute,
+    st.Deallocate: lambda s, _c: plans.DeallocatePlan(s.name),
+    st.Discard: lambda s, _c: plans.DiscardPlan(s.everything),
+}
+NESTING: NestingPlanners = {
+    st.Subscribe: plan_subscribe,
+    st.Declare: _declare,
+    st.Prepare: plan_prepare,
+    st.CopyTo: plan_copy_to,
+}

@@ -27,8 +27,9 @@ from mzsql.frontend.names.types import resolve_type
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.parse.retention import OPTION, clause, option, retained_ms, shown
 from mzsql.frontend.plan import plans
+from mzsql.frontend.plan.planners import Planners
 from mzsql.frontend.plan.refresh import check_refresh
-from mzsql.frontend.plan.types import References, shown_type
+from mzsql.frontend.plan.types import References, plan_create_type, shown_type
 from mzsql.frontend.query.query import QueryPlanner
 from mzsql.frontend.query.shown import refuse_shows
 from mzsql.frontend.scalar.coerce import cast, settle
@@ -426,3 +427,12 @@ def plan_drop(statement: st.Drop, catalog: CatalogView) -> plans.DropPlan:
         if found not in items:
             items.append(found)
     return plans.DropPlan(statement.kind, tuple(items), tuple(missing), statement.cascade)
+
+
+#: The planners of this family. CREATE TABLE's is asked for by name: it takes a setting.
+PLANNERS: Planners = {
+    st.CreateView: plan_create_view,
+    st.CreateIndex: plan_create_index,
+    st.CreateType: plan_create_type,
+    st.Drop: plan_drop,
+}

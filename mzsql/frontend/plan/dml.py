@@ -17,6 +17,7 @@ from mzsql.frontend.names.items import item_named
 from mzsql.frontend.names.scope import Scope, ScopeItem
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.plan import plans
+from mzsql.frontend.plan.planners import Planners
 from mzsql.frontend.plan.update_from import joined, once
 from mzsql.frontend.query.from_clause import plan_from
 from mzsql.frontend.query.query import QueryPlanner
@@ -444,3 +445,12 @@ def _check_copy_marks(form: str, options: dict[str, str], positions: dict[str, i
                 position=positions["null"],
                 sqlstate="0A000",
             )
+
+
+#: The planners of this family.
+PLANNERS: Planners = {
+    st.Insert: plan_insert,
+    st.Update: plan_update,
+    st.Delete: plan_delete,
+    st.CopyFrom: plan_copy_from,
+}

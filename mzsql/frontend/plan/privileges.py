@@ -11,6 +11,7 @@ from mzsql.frontend.names.items import check_database, item_named
 from mzsql.frontend.parse import catalog_statements as cs
 from mzsql.frontend.plan import catalog_plans as cp
 from mzsql.frontend.plan.catalog import target_of
+from mzsql.frontend.plan.planners import Planners
 from mzsql.repr.errors import SqlError
 
 _READ = ("SELECT",)
@@ -75,3 +76,7 @@ def _check(statement: cs.Privileges, target: cp.Target) -> None:
             position=statement.position,
             sqlstate="0LP01",
         )
+
+
+#: The planners of this family.
+PLANNERS: Planners = {cs.Privileges: plan_privileges}

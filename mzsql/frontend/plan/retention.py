@@ -5,8 +5,10 @@ from __future__ import annotations
 from mzsql.frontend.catalog import CatalogItem, CatalogView
 from mzsql.frontend.names.items import expect_kind, find_item, item_named
 from mzsql.frontend.parse import statements as st
-from mzsql.frontend.parse.retention import retained_ms
+from mzsql.frontend.parse.parse import parse_statements
+from mzsql.frontend.parse.retention import retained_ms, with_retention
 from mzsql.frontend.plan import plans
+from mzsql.frontend.plan.planners import NestingPlanners, PlanStatement
 from mzsql.repr.errors import Unsupported
 
 _KINDS = ("table", "materialized-view", "index")
@@ -38,3 +40,25 @@ def altered(
 def missing(statement: st.AlterRetain) -> plans.AlterRetainPlan:
     """ALTER … IF EXISTS of what does not exist."""
     return plans.AlterRetainPlan(statement.kind, str(statement.name), None, None, "")
+
+
+def plan_alter_retain(
+    statement: st.AlterRetain, catalog: CatalogView, plan_statement: PlanStatement
+) -> plans.AlterRetainPlan:
+    """ALTER … SET or RESET (RETAIN HISTORY): the object's own statement as if it had been made so."""
+    item, retain_ms = altered(statement, catalog)
+    if item is None:
+        return missing(statement)
+    # The object's own statement, as if it had been made so.
+    (made,) = parse_statements(item.create_sql)
+    plan = plan_statement(with_retention(made, statement.retain), catalog)
+    assert isinstance(
+        plan, plans.CreateTablePlan | plans.CreateMaterializedViewPlan | plans.CreateIndexPlan
+    )
+    return plans.AlterRetainPlan(
+        statement.kind, str(statement.name), item, retain_ms, plan.create_sql
+    )
+
+
+#: The planners of this family.
+NESTING: NestingPlanners = {st.AlterRetain: plan_alter_retain}

@@ -1,0 +1,112 @@
+"""EXPLAIN, SHOW of single things, variables, transactions.
+
+Promise: an EXPLAIN of what has no such stage is refused when it is planned, with Materialize's words.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mzsql.frontend.catalog import CatalogItem, CatalogView
+from mzsql.frontend.names.items import item_named, wrong_kind
+from mzsql.frontend.parse import statements as st
+from mzsql.frontend.plan import plans
+from mzsql.frontend.plan.planners import NestingPlanners, Planners, PlanStatement
+from mzsql.frontend.query.shown import plan_show
+from mzsql.repr.errors import SqlError, Unsupported
+
+_REF_KINDS = {"view": "view", "materialized view": "materialized-view", "index": "index"}
+
+
+def _explain(
+    statement: st.Explain, catalog: CatalogView, plan_statement: PlanStatement
+) -> plans.ExplainPlan:
+    target = statement.explainee
+    explainee: Any
+    if isinstance(target, st.ObjectRef):
+        item = item_named(catalog, target.name)
+        _expect_kind(item, target.kind)
+        stage = statement.stage
+        allowed = {
+            "view": ("raw", "decorrelated", "locally optimized"),
+            "materialized view": (
+                "raw",
+                "decorrelated",
+                "locally optimized",
+                "optimized",
+                "physical",
+            ),
+            "index": ("optimized", "physical"),
+        }[target.kind]
+        if stage not in allowed:
+            raise SqlError(
+                f"cannot EXPLAIN {stage.upper()} PLAN FOR {'REPLAN ' if statement.replan else ''}"
+                f"{target.kind.upper()}",
+                sqlstate="0A000",
+            )
+        explainee = item
+    else:
+        if isinstance(target, st.CreateIndex) and statement.stage in (
+            "raw",
+            "decorrelated",
+            "locally optimized",
+        ):
+            raise SqlError(
+                f"cannot EXPLAIN {statement.stage.upper()} PLAN FOR CREATE INDEX", sqlstate="0A000"
+            )
+        explainee = plan_statement(target, catalog)
+        if isinstance(explainee, plans.CreateTablePlan):
+            raise Unsupported("EXPLAIN CREATE TABLE is not supported")
+    return plans.ExplainPlan(
+        statement.stage, statement.format, statement.options, explainee, statement.replan
+    )
+
+
+def _expect_kind(item: CatalogItem, kind: str) -> None:
+    if item.kind != _REF_KINDS.get(kind, kind):
+        found = item.kind.replace("-", " ")
+        article = "an" if kind == "index" else "a"
+        raise SqlError(
+            f"{item.name} is not {article} {kind}",
+            detail=f"It is {'an' if found[0] in 'aeiou' else 'a'} {found}.",
+            sqlstate="42809",
+        )
+
+
+def _show_create(statement: st.ShowCreate, catalog: CatalogView) -> plans.ShowCreatePlan:
+    item = item_named(catalog, statement.name)
+    if item.kind.replace("-", " ") != statement.kind:
+        raise wrong_kind(item, statement.kind, statement.name, "show")
+    return plans.ShowCreatePlan(item)
+
+
+def _variable(statement: st.SetVariable, _catalog: CatalogView) -> plans.Plan:
+    if statement.system:
+        return plans.AlterSystemPlan(statement.name.lower(), statement.values)
+    return plans.SetVariablePlan(statement.name.lower(), statement.values, statement.local)
+
+
+def _transaction(statement: st.Transaction, _catalog: CatalogView) -> plans.Plan:
+    match statement.kind:
+        case "begin":
+            return plans.BeginPlan(statement.isolation, statement.read_only)
+        case "commit":
+            return plans.CommitPlan()
+        case "rollback":
+            return plans.RollbackPlan()
+        case _:
+            of_session = statement.kind == "set session"
+            return plans.SetTransactionPlan(
+                statement.isolation, statement.read_only, of_session=of_session
+            )
+
+
+#: The planners of this family.
+PLANNERS: Planners = {
+    st.Show: plan_show,
+    st.ShowCreate: _show_create,
+    st.ShowVariable: lambda s, _c: plans.ShowVariablePlan(s.name.lower()),
+    st.SetVariable: _variable,
+    st.Transaction: _transaction,
+}
+NESTING: NestingPlanners = {st.Explain: _explain}
