@@ -10,6 +10,7 @@ Trade-off: a dataflow of n inputs may be asked for 2^n sets; `TEMPLATES` of them
 
 from __future__ import annotations
 
+import enum
 import functools
 import itertools
 import re
@@ -23,7 +24,7 @@ from sqlglot import expressions as exp
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.table import Engine
-from mzsql.render.cut import pieces
+from mzsql.render.cut import Piece, pieces
 from mzsql.render.lean import Relation, columns_read, lean
 from mzsql.render.rendered import Lookup, Step
 from mzsql.render.times import LOWER, UPPER
@@ -113,6 +114,21 @@ _NAMES = {str(LOWER): "mz_lower", str(LOWER - 1): "mz_before", str(UPPER): "mz_u
 _STAND_INS = re.compile("|".join(map(re.escape, _NAMES)))
 
 
+class Joins(enum.Enum):
+    """How Spark is told to join a step's updates with what they meet.
+
+    A join that broadcasts runs a job for what it broadcasts, before the job of the statement. Where all relations are few rows a hash join
+    in the one task that has them costs none. Where the updates are many, to tell Spark to broadcast them would be to tell it to explode.
+    """
+
+    #: all relations are few rows
+    TOGETHER = "SHUFFLE_HASH"
+    #: the updates are few, what they are looked up in is not
+    STREAMED = "BROADCAST"
+    #: the updates are many: as Spark sees fit
+    OPEN = None
+
+
 @dataclass(frozen=True)
 class TextPiece:
     """A piece of a statement (`mzsql.render.cut`); `name` is None for the last."""
@@ -161,6 +177,7 @@ class StepTemplate:
         self.engine = engine
         self._lock = threading.Lock()
         self._leans: OrderedDict[frozenset[str], _Lean] = OrderedDict()
+        self._pieces: dict[Joins, tuple[TextPiece, ...]] = {}
 
     def lean(
         self, relations: Mapping[str, Relation], later: Callable[[Callable[[], None]], None]
@@ -225,19 +242,49 @@ class StepTemplate:
         return Text(self.step.statement, self.engine)
 
     @functools.cached_property
-    def pieces(self) -> tuple[TextPiece, ...]:
-        """The statement in pieces that are run one after another."""
+    def _cut(self) -> tuple[Piece, ...]:
         assert self.step is not None
-        return tuple(
-            TextPiece(one.name, Text(one.statement, self.engine), one.reads)
-            for one in pieces(self.step.statement)
+        return pieces(self.step.statement)
+
+    @functools.cached_property
+    def timeless(self) -> bool:
+        """Whether the statement's rows are the same, but for their times, where all times are so much earlier or later."""
+        stand_in = str(UPPER)
+        return not any(
+            found.this == stand_in
+            for one in self._cut
+            for found in one.statement.find_all(exp.Literal)
         )
+
+    def pieces(self, joins: Joins) -> tuple[TextPiece, ...]:
+        """The statement in pieces that are run one after another."""
+        with self._lock:
+            known = self._pieces.get(joins)
+            if known is None:
+                known = self._pieces[joins] = tuple(
+                    TextPiece(one.name, Text(_told(one.statement, joins), self.engine), one.reads)
+                    for one in self._cut
+                )
+            return known
 
     def at(self, lower: Timestamp, upper: Timestamp) -> Step:
         """The step at its times."""
         assert self.step is not None
         statement = at(self.step.statement, step_times(lower, upper))
         return replace(self.step, statement=statement)
+
+
+def _told(statement: exp.Expression, joins: Joins) -> exp.Expression:
+    """A statement with its hints of joins as they are to be."""
+    made = statement.copy()
+    for hint in list(made.find_all(exp.JoinHint)):
+        if joins.value is None:
+            # A join has a hint of its own, of this one thing.
+            assert isinstance(hint.parent, exp.Hint)
+            hint.parent.pop()
+        else:
+            hint.set("this", joins.value)
+    return made
 
 
 def _covers(known: Mapping[str, Relation], relations: Mapping[str, Relation]) -> bool:

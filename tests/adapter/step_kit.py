@@ -69,7 +69,7 @@ class Stepper:
 
     def step(self, upper):
         """Process the inputs' updates up to `upper`; the step's RefreshStats."""
-        tools = StepTools(no_spark, self.driver, self.settings, "duckdb")
+        tools = StepTools(no_spark, no_spark, self.driver, self.settings, "duckdb")
         stats = run_step(self.dataflow, self.dataflow.lower(), upper, tools)
         self.dataflow.hold(None)
         return stats

@@ -64,10 +64,11 @@ CORRECTNESS_SETTINGS = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
 
-#: What makes a small step cheap.
+#: What makes a small step cheap: one task, and no job but one. A broadcast is a job.
 STEP_SETTINGS = {
     **CORRECTNESS_SETTINGS,
     "spark.sql.adaptive.enabled": "false",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.leafNodeDefaultParallelism": "1",
     "spark.sql.optimizer.dynamicPartitionPruning.enabled": "false",
@@ -210,16 +211,28 @@ def query_session(spark: SparkSession) -> SparkSession:
     return _configured(spark, QUERY_SETTINGS)
 
 
+def large_step_session(spark: SparkSession, *, workers: int) -> SparkSession:
+    """A session for what of a dataflow's steps is many rows: several tasks, and broadcasts where one side of a join is small."""
+    return _configured(spark, _many_tasks(workers))
+
+
+def _many_tasks(workers: int) -> dict[str, str]:
+    return {
+        **STEP_SETTINGS,
+        "spark.sql.autoBroadcastJoinThreshold": "10m",
+        "spark.sql.subexpressionElimination.enabled": "true",
+        "spark.sql.shuffle.partitions": str(workers),
+        "spark.sql.leafNodeDefaultParallelism": str(workers),
+        "spark.sql.files.minPartitionNum": str(4 * workers),
+    }
+
+
 def hydration_session(spark: SparkSession, *, workers: int) -> SparkSession:
     """A session for one dataflow's hydration: shuffles into `workers` slices, files scanned in several short tasks."""
     return _configured(
         spark,
         {
-            **STEP_SETTINGS,
-            "spark.sql.subexpressionElimination.enabled": "true",
-            "spark.sql.shuffle.partitions": str(workers),
-            "spark.sql.leafNodeDefaultParallelism": str(workers),
-            "spark.sql.files.minPartitionNum": str(4 * workers),
+            **_many_tasks(workers),
             # as files appear when their task ends, each worker's progress can be seen; nothing reads them before the job is done
             "mapreduce.fileoutputcommitter.algorithm.version": "2",
             "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",

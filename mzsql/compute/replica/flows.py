@@ -15,7 +15,11 @@ from dataclasses import dataclass, field
 from pyspark.sql import SparkSession
 
 from mzsql.compute.engines.driver import Driver
-from mzsql.compute.engines.spark_session import hydration_session, step_session
+from mzsql.compute.engines.spark_session import (
+    hydration_session,
+    large_step_session,
+    step_session,
+)
 from mzsql.compute.engines.spark_start import SparkStart
 from mzsql.compute.protocol import RefreshStats, Status
 from mzsql.compute.protocols import ComputeSettings, ExportLog, StorageReader
@@ -102,6 +106,7 @@ class Flow:
     _refusals: Refusals = field(default_factory=Refusals)
     _session: SparkSession | None = None
     _holding: threading.Lock = field(default_factory=threading.Lock)
+    _large: SparkSession | None = None
     _held_at: float = field(default=float("-inf"))
     #: from where it would have to go on when it last let go of what is before
     _held_from: Frontier = 0
@@ -255,13 +260,24 @@ class Flow:
     def _tools(self) -> StepTools:
         replica, settings = self.replica, self.replica.settings
         return StepTools(
-            self._step_session, replica.driver, settings, settings.engine, replica.later
+            self._step_session,
+            self._large_session,
+            replica.driver,
+            settings,
+            settings.engine,
+            replica.later,
         )
 
     def _step_session(self) -> SparkSession:
         if self._session is None:
             self._session = step_session(self._spark())
         return self._session
+
+    def _large_session(self) -> SparkSession:
+        if self._large is None:
+            workers = self.replica.settings.workers
+            self._large = large_step_session(self._spark(), workers=workers)
+        return self._large
 
     def _spark(self) -> SparkSession:
         return self.replica.spark.session(self._unwanted)

@@ -27,6 +27,7 @@ from mzsql.compute.engines.jobs import named_jobs
 from mzsql.compute.engines.relations import (
     VALUE_BYTES,
     arrow_frame,
+    at_most,
     collectable_rows,
     parts_frame,
     spark_schema,
@@ -43,7 +44,7 @@ from mzsql.compute.replica.values import measured
 from mzsql.expr.functions.table import Engine
 from mzsql.persist import DIFF_COLUMN, PartRef
 from mzsql.render.rendered import Step, StepOutput
-from mzsql.render.templates import StepTemplate, Text, TextPiece
+from mzsql.render.templates import Joins, StepTemplate, Text, TextPiece
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier, Timestamp
 from mzsql.repr.types import arrow_schema
@@ -68,7 +69,9 @@ def _now(work: Callable[[], None]) -> None:
 class StepTools:
     """What steps of one dataflow are run with."""
 
+    #: Spark's session for what is few rows, and for what is not
     session: Callable[[], SparkSession]
+    large_session: Callable[[], SparkSession]
     driver: Driver
     settings: ComputeSettings
     #: ``auto``, ``spark`` or ``duckdb``
@@ -165,7 +168,7 @@ def _delta(source: Input, lower: Timestamp, upper: Timestamp, tools: StepTools) 
 def _count(
     source: Input, parts: list[PartRef], lower: Timestamp, upper: Timestamp, tools: StepTools
 ) -> int:
-    frame = parts_frame(tools.session(), parts, source.schema, between=(lower, upper))
+    frame = parts_frame(tools.large_session(), parts, source.schema, between=(lower, upper))
     return int(frame.count())
 
 
@@ -212,8 +215,12 @@ class _Work:
         self.tools = tools
         self.deltas = deltas
         self.found = found
-        large = [name for name, one in deltas.items() if one.table is None] + list(found.pushed)
+        many = [name for name, one in deltas.items() if one.table is None]
+        large = [*many, *found.pushed]
         self.large = bool(large)
+        self.joins = Joins.OPEN if many else Joins.STREAMED if large else Joins.TOGETHER
+        #: what the times in Spark are counted from
+        self.base = 0
         self.engine, self.reason = self._chosen(large)
 
     def _chosen(self, large: Sequence[str]) -> tuple[Engine, str]:
@@ -280,7 +287,11 @@ class _Work:
         return mine.select(_result_names(output, full)).rename_columns(full.names).cast(full)
 
     def _run_on_spark(self, template: StepTemplate, step: Step) -> tuple[int, int]:
-        session = self.tools.session()
+        tools = self.tools
+        session = tools.large_session() if self.large else tools.session()
+        if not self.large and template.timeless:
+            # Spark compiles a number that it finds in a text, and would compile the same step anew for each time.
+            self.base = self.lower - 1
         what = f"step [{self.lower}, {self.upper})"
         with (
             named_jobs(
@@ -291,7 +302,7 @@ class _Work:
             self._register(session, step.reads, Path(scratch))
             views, kept = list(step.reads), list[DataFrame]()
             try:
-                *parts, last = template.pieces
+                *parts, last = template.pieces(self.joins)
                 for part in parts:
                     assert part.name is not None
                     self._keep(session, part, Path(scratch), kept)
@@ -312,7 +323,7 @@ class _Work:
 
     def _result(self, session: SparkSession, part: TextPiece) -> DataFrame:
         register(session, part.text.statement)
-        return session.sql(part.text.at(self.lower, self.upper))
+        return session.sql(part.text.at(self.lower - self.base, self.upper - self.base))
 
     def _table(self, name: str) -> pa.Table | None:
         """A relation of the statement that is on the driver."""
@@ -325,7 +336,9 @@ class _Work:
         for name in reads:
             table = self._table(name)
             if table is not None:
-                frame = arrow_frame(session, table, scratch=scratch, inline_rows=rows)
+                frame = arrow_frame(
+                    session, _shifted(table, -self.base), scratch=scratch, inline_rows=rows
+                )
             elif name in self.deltas:
                 delta = self.deltas[name]
                 between = (self.lower, self.upper)
@@ -337,7 +350,12 @@ class _Work:
                 )
             else:
                 raise InternalError(f"a step of {self.dataflow.gid} reads {name}, which is unknown")
-            frame.createOrReplaceTempView(name)
+            self._show(frame, name)
+
+    def _show(self, frame: DataFrame, name: str) -> None:
+        """A relation of the statement; few rows are known to be in one partition, so that no operator has to bring them together."""
+        shown = frame.coalesce(1) if self.joins is Joins.TOGETHER else frame
+        shown.createOrReplaceTempView(name)
 
     def _keep(
         self, session: SparkSession, part: TextPiece, scratch: Path, kept: list[DataFrame]
@@ -348,12 +366,13 @@ class _Work:
             settings = self.tools.settings
             width = VALUE_BYTES * len(frame.columns)
             bound = max(1, min(settings.driver_rows, settings.driver_bytes // width))
-            rows = frame.limit(bound + 1).toArrow()
+            rows = at_most(frame, bound + 1).toArrow()
             if rows.num_rows <= bound:
                 frame = arrow_frame(
                     session, rows, scratch=scratch, inline_rows=settings.inline_rows
                 )
-                frame.createOrReplaceTempView(part.name)
+                assert part.name is not None
+                self._show(frame, part.name)
                 return
         frame = frame.persist()
         kept.append(frame)
@@ -365,8 +384,8 @@ class _Work:
             return None
         frame = self._result(session, last)
         bound = collectable_rows(with_time(arrow_schema(step.columns)), self.tools.settings)
-        rows = frame.limit(bound + 1).toArrow()
-        return None if rows.num_rows > bound else rows
+        rows = at_most(frame, bound + 1).toArrow()
+        return None if rows.num_rows > bound else _shifted(rows, self.base)
 
     def _target(self, output: StepOutput) -> Target:
         if output.arrangement is not None:
@@ -398,7 +417,10 @@ class _Work:
 
     def _write_by_spark(self, session: SparkSession, step: Step, last: TextPiece) -> int:
         """Let the executors write the result; each output is a scan of it, so it is computed once and kept in Spark meanwhile."""
-        result = self._result(session, last).persist()
+        result = self._result(session, last)
+        if self.base:
+            result = result.withColumn("mz_time", F.col("mz_time") + F.lit(self.base))
+        result = result.persist()
         rows_out = 0
         try:
             for output in self._in_order(step):
@@ -422,6 +444,15 @@ class _Work:
         finally:
             result.unpersist()
         return rows_out
+
+
+def _shifted(table: pa.Table, by: int) -> pa.Table:
+    """A relation with its times so much later."""
+    if not by or not table.num_rows:
+        return table
+    position = table.schema.get_field_index("mz_time")
+    times = pc.add(table.column(position), by)
+    return table.set_column(position, table.schema.field(position), times)
 
 
 def _result_names(output: StepOutput, schema: pa.Schema) -> list[str]:
