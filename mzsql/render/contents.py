@@ -29,7 +29,15 @@ from mzsql.render import windows as w
 from mzsql.render.collection import Arranged, Collection
 from mzsql.render.naming import Shape, arranged_row, index_form
 from mzsql.render.paths import Layout, Probe, demand, trace_path
-from mzsql.render.recursion import Binding, Loop, consolidated, nothing, strictest
+from mzsql.render.recursion import (
+    Binding,
+    Loop,
+    Recursion,
+    consolidated,
+    nothing,
+    relations_of,
+    strictest,
+)
 from mzsql.render.renderer import Renderer
 from mzsql.render.rows import can_fail, mapped, output_types
 from mzsql.render.statement import (
@@ -161,7 +169,8 @@ class ContentsRenderer(Renderer):
     def recursion(self, node: lir.LetRec) -> Collection:
         """The body over what the bindings come to; `loops` says how a runner gets there."""
         if self.hydrating:
-            return super().recursion(node)
+            fixpoint = recursion_of(self, node)
+            return Collection(fixpoint.relation, fixpoint.columns, errors=True)
         for local in node.ids:
             columns = _binding_columns(node, local)
             made = Collection(f"rec_{next(self._numbers)}", columns, errors=True)
@@ -603,6 +612,19 @@ class ContentsRenderer(Renderer):
         body = union_all(branches)
         ctes, others = self.out.reached(body)
         return self.out.finish(body), tuple(sorted(others)), ctes
+
+
+def recursion_of(r: Renderer, node: lir.LetRec) -> Recursion:
+    """A recursive node of a dataflow, with all that is in it, as it is computed at one time; `r` has come to it."""
+    inner = r.inside(ContentsRenderer(r.shape, Engine.DUCKDB))
+    made = inner.render(node)
+    whole, _, _ = inner.statement(made, [query for query, _ in inner.diverted])
+    statement = consolidated(whole, len(made.columns), Engine.DUCKDB)
+    loops = tuple(inner.loops)
+    read = relations_of(loops, statement)
+    inputs = sorted(f"snap_{spec.id}" for spec in r.shape.inputs if f"snap_{spec.id}" in read)
+    relation = f"fix_{node.lir_id}"
+    return Recursion(relation, node.lir_id, made.columns, loops, statement, tuple(inputs))
 
 
 def _binding_columns(node: lir.LetRec, local: int) -> tuple[ColumnType, ...]:

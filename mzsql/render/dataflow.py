@@ -23,7 +23,7 @@ from mzsql.render.collection import Collection
 from mzsql.render.contents import ContentsRenderer, Unfilled
 from mzsql.render.idle import without
 from mzsql.render.naming import Shape
-from mzsql.render.recursion import Loop
+from mzsql.render.recursion import Loop, Recursion
 from mzsql.render.rendered import ArrangementSpec, HydrationStage, InputSpec, Lookup, Step
 from mzsql.render.statement import (
     DIFF,
@@ -58,6 +58,7 @@ class RenderedDataflow:
         output_key_arity: how many leading output columns are the index's key; None unless the export is an index.
         temporal: whether rows come and go as time passes, without any update.
         lir_ids: every node's id, ascending.
+        recursions: recursive nodes, whose contents (in a step: changes) a runner computes before the statements that read them.
     """
 
     @undisturbed()
@@ -73,6 +74,7 @@ class RenderedDataflow:
         self.output_key_arity = len(export.key) if isinstance(export, lir.IndexExport) else None
         renderer = StepRenderer(shape, Engine.DUCKDB, LOWER, UPPER)
         step = renderer.step()
+        self.recursions: tuple[Recursion, ...] = tuple(renderer.recursions)
         self._steps: dict[Engine, Step] = {Engine.DUCKDB: step}
         self._templates: OrderedDict[tuple[Engine, frozenset[str]], StepTemplate] = OrderedDict()
         self._lock = threading.Lock()
@@ -82,7 +84,7 @@ class RenderedDataflow:
             lookup for lookup in renderer.lookups.ordered() if lookup.arrangement in read
         )
         self._events = frozenset(one.arrangement for one in self._lookups if one.due)
-        self.lookups = self._among(f"delta_{one.id}" for one in self.inputs)
+        self.lookups = self._among(self._changes())
         self.temporal = bool(self._events)
         self.output_columns: tuple[ColumnType, ...] = step.outputs[0].columns
 
@@ -108,10 +110,10 @@ class RenderedDataflow:
 
         Args:
             engine: what is to run it.
-            changed: the ``delta_…`` relations that have rows; None: any of them may.
+            changed: the ``delta_…`` relations, and those of recursions, that have rows; None: any of them may.
         """
         if changed is None:
-            changed = (f"delta_{one.id}" for one in self.inputs)
+            changed = self._changes()
         key = engine, frozenset(changed)
         with self._lock:
             known = self._templates.get(key)
@@ -128,8 +130,7 @@ class RenderedDataflow:
         if engine not in self._steps:
             self._steps[engine] = StepRenderer(self._shape, engine, LOWER, UPPER).step()
         step = self._steps[engine]
-        deltas = {f"delta_{one.id}" for one in self.inputs}
-        if changed >= deltas:
+        if changed >= self._changes():
             return StepTemplate(step, self.lookups, engine)
         lookups = self._among(changed)
         idle = set(step.reads) - changed - live(lookups, changed)
@@ -139,6 +140,11 @@ class RenderedDataflow:
         read = frozenset(one.name for one in statement.find_all(exp.Table)).intersection(step.reads)
         pruned = replace(step, statement=statement, reads=tuple(sorted(read)))
         return StepTemplate(pruned, needed(lookups, read), engine)
+
+    def _changes(self) -> frozenset[str]:
+        """The relations that hold changes in a step."""
+        inputs = (f"delta_{one.id}" for one in self.inputs)
+        return frozenset([*inputs, *(one.relation for one in self.recursions)])
 
     def _among(self, changed: Iterable[str]) -> tuple[Lookup, ...]:
         """The lookups of a step in which only these inputs have updates."""

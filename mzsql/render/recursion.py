@@ -1,4 +1,4 @@
-"""WITH MUTUALLY RECURSIVE at one time: what a runner repeats until nothing changes.
+"""WITH MUTUALLY RECURSIVE: what a runner repeats until nothing changes, at one time or at each time of a step.
 
 Promise: bindings begin empty and are computed in order, each from the latest contents of those before it and the last contents of the
 others, until a round changes none of them. An error row counts once however often it is met, so that errors reach a fixpoint too.
@@ -52,6 +52,36 @@ class Loop:
 
     bindings: tuple[Binding, ...]
     limit: tuple[int, bool] | None
+
+
+@dataclass(frozen=True)
+class Recursion:
+    """A recursive node of a dataflow, whose contents a runner computes anew at each time at which what it reads changes.
+
+    Attributes:
+        relation: what statements call it: c0 …, mz_error, mz_diff; in a step its changes, with mz_time.
+        lir_id: the node.
+        columns: types of c0 ….
+        loops: to be run first.
+        statement: the contents after that, consolidated, for DuckDB.
+        inputs: the ``snap_…`` relations that all of this reads.
+    """
+
+    relation: str
+    lir_id: int
+    columns: tuple[ColumnType, ...]
+    loops: tuple[Loop, ...]
+    statement: exp.Expression
+    inputs: tuple[str, ...]
+
+
+def relations_of(loops: tuple[Loop, ...], statement: exp.Expression) -> frozenset[str]:
+    """Names of all relations, those made on the way too, that recursions and the statement above them read."""
+    found = {table.name for table in statement.find_all(exp.Table)}
+    for loop in loops:
+        for one in loop.bindings:
+            found |= relations_of(one.loops, one.statement)
+    return frozenset(found)
 
 
 def consolidated(statement: exp.Expression, arity: int, engine: Engine) -> exp.Expression:

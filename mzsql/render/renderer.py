@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from sqlglot import expressions as exp
 
@@ -49,10 +50,11 @@ from mzsql.render.statement import (
     subquery,
     union_all,
 )
-from mzsql.repr.errors import Unsupported
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.interrupt import check_for_interrupts
 from mzsql.repr.types import BOOLEAN, TEXT, ColumnType
+
+_Inner = TypeVar("_Inner", bound="Renderer")
 
 
 class Renderer(ABC):
@@ -75,6 +77,12 @@ class Renderer(ABC):
         self._pending: dict[int, lir.Plan] = {}
         self._fingerprints: dict[int, str] = {}
         self._taken: set[str] = set()
+
+    def inside(self, inner: _Inner) -> _Inner:
+        """Another renderer, which knows the bindings that are in scope here."""
+        inner._pending = dict(self._pending)
+        inner._fingerprints = dict(self._fingerprints)
+        return inner
 
     # --- the walk ---
 
@@ -112,11 +120,9 @@ class Renderer(ABC):
             case lir.ArrangeBy():
                 return self._arrange_by(node)
 
+    @abstractmethod
     def recursion(self, node: lir.LetRec) -> Collection:
-        """A recursion: in one-shot queries only."""
-        del node
-        msg = "WITH MUTUALLY RECURSIVE cannot be maintained in a dataflow yet"
-        raise Unsupported(msg, hint="use it in a query that is answered once")
+        """A recursion."""
 
     @abstractmethod
     def constant(self, node: lir.Constant) -> Collection:

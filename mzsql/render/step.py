@@ -14,11 +14,14 @@ from collections.abc import Sequence
 from sqlglot import expressions as exp
 
 from mzsql.expr.functions import sql as s
+from mzsql.expr.functions.table import Engine
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.lir import plan as lir
 from mzsql.lir.forms import arrangement_form
-from mzsql.render.collection import Collection
-from mzsql.render.naming import arranged_row
+from mzsql.render.collection import Collection, relation_trace
+from mzsql.render.contents import recursion_of
+from mzsql.render.naming import Shape, arranged_row
+from mzsql.render.recursion import Recursion
 from mzsql.render.rendered import Step, StepOutput
 from mzsql.render.renderer import Renderer
 from mzsql.render.statement import (
@@ -37,11 +40,28 @@ from mzsql.render.step_join import delta_join, linear_join
 from mzsql.render.step_reduce import reduce
 from mzsql.render.step_state import StepState
 from mzsql.render.step_topk import threshold, top_k
+from mzsql.repr.frontier import Timestamp
 from mzsql.repr.types import ColumnType
 
 
 class StepRenderer(StepState):
-    """Renders one step."""
+    """Renders one step.
+
+    Attributes:
+        recursions: what a runner computes before the statement: the changes of recursive nodes.
+    """
+
+    def __init__(self, shape: Shape, engine: Engine, lower: Timestamp, upper: Timestamp) -> None:
+        super().__init__(shape, engine, lower, upper)
+        self.recursions: list[Recursion] = []
+
+    def recursion(self, node: lir.LetRec) -> Collection:
+        """A recursion: its changes are there, as an input's are."""
+        made = recursion_of(self, node)
+        self.recursions.append(made)
+        self.also_changes(made.relation)
+        trace = relation_trace(made.relation, made.columns)
+        return Collection(made.relation, made.columns, errors=True, trace=trace)
 
     # --- stateful nodes ---
 

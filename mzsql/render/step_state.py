@@ -61,6 +61,10 @@ class StepState(Renderer):
         self.lookups = Lookups()
         self._deltas = frozenset(self.input_relation(spec.id) for spec in shape.inputs)
 
+    def also_changes(self, relation: str) -> None:
+        """A relation holds changes that are no input's."""
+        self._deltas |= {relation}
+
     # --- leaves ---
 
     def input_relation(self, gid: GlobalId) -> str:

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from mzsql.compute.protocols import ComputeSettings, ExportLog, StorageReader
 from mzsql.compute.replica.arrangements import Arrangement, ArrangementDesc, Arrangements
+from mzsql.compute.replica.fixpoints import Fixpoints
 from mzsql.compute.replica.inputs import Input
 from mzsql.compute.replica.target import Target
 from mzsql.lir.plan import DataflowDescription
@@ -26,10 +27,15 @@ from mzsql.render.rendered import ArrangementSpec
 from mzsql.repr.errors import InternalError, NotReadable
 from mzsql.repr.frontier import Frontier, Timestamp, join, meet
 from mzsql.repr.ids import GlobalId
+from mzsql.repr.interrupt import check_for_interrupts
 from mzsql.repr.types import arrow_schema
 
 #: So many plans that were checked are remembered as rendered, until they run.
 _KEPT = 4
+
+
+#: What a recursion amounts to is kept for the next step up to so many rows.
+_FIXPOINT_ROWS = 1_000_000
 
 
 class DataflowSpec(msgspec.Struct, frozen=True):
@@ -127,6 +133,7 @@ class Dataflow:
         self.missing: list[ArrangementDesc] = []
         self.output: Target | None = None
         self.output_desc: ArrangementDesc | None = None
+        self.fixpoints = Fixpoints(rendered.recursions, _FIXPOINT_ROWS, check_for_interrupts)
         self.as_of: Timestamp = spec.as_of
 
     @property

@@ -198,6 +198,8 @@ class Flow:
         assert dataflow is not None
         size = sum(part.bytes for one in dataflow.inputs for part in one.parts(dataflow.as_of))
         engine, reason = for_hydration(self.replica.settings, size, self._refusals)
+        if dataflow.rendered.recursions:
+            engine, reason = Engine.DUCKDB, "a recursion is computed in process"
         try:
             stats = self._hydration(dataflow, engine, reason).run()
         except Exception as error:

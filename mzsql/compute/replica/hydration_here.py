@@ -12,7 +12,7 @@ import logging
 import re
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import duckdb
@@ -20,8 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mzsql.compute.engines.jobs import JobCount, cancelled_when
+from mzsql.compute.engines.recursion import LoopText, texts
 from mzsql.compute.protocol import RefreshStats
 from mzsql.compute.replica.arrangements import Arrangement
+from mzsql.compute.replica.fixpoints import fill
 from mzsql.compute.replica.hydration import Hydration
 from mzsql.compute.replica.inputs import Input
 from mzsql.compute.replica.target import Target, with_time
@@ -29,6 +31,7 @@ from mzsql.compute.replica.transient import load
 from mzsql.expr.engines import WIDE_SETTINGS, is_wide, locked_connection, to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.persist import DIFF_COLUMN, TIME_COLUMN, WORKER_COLUMN, Batch
+from mzsql.render.recursion import Recursion
 from mzsql.render.rendered import HydrationStage
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Timestamp
@@ -57,7 +60,10 @@ class HydrationHere(Hydration):
         stages = dataflow.rendered.hydration(Engine.DUCKDB, dataflow.as_of)
         texts = {id(stage): to_sql(stage.statement, Engine.DUCKDB) for stage in stages}
         wide = any(is_wide(text) for text in texts.values())
-        self._used = frozenset(name for text in texts.values() for name in _WORD.findall(text))
+        recursive = [text for one in dataflow.rendered.recursions for text in _texts(one)]
+        self._used = frozenset(
+            name for text in [*texts.values(), *recursive] for name in _WORD.findall(text)
+        )
         with tempfile.TemporaryDirectory(prefix="mzsql-hydrate-") as scratch:
             settings = {**(WIDE_SETTINGS if wide else {}), "temp_directory": scratch}
             self._duck = locked_connection(settings=settings)
@@ -212,9 +218,23 @@ class HydrationHere(Hydration):
 
     # --- what is read ---
 
+    def _check(self) -> None:
+        if self._stopped():
+            raise InternalError("the hydration is not wanted any more")
+
     def _load(self, name: str) -> None:
         """Have a relation of a statement as a table."""
         if name in self._registered:
+            return
+        recursion = next(
+            (r for r in self._dataflow.rendered.recursions if r.relation == name), None
+        )
+        if recursion is not None:
+            for one in recursion.inputs:
+                self._load(one)
+            fill(self._duck, recursion, self._check, name)
+            self._registered.add(name)
+            self._sizes[name] = 0
             return
         as_of, dataflow = self._dataflow.as_of, self._dataflow
         source = next((one for one in dataflow.inputs if f"snap_{one.spec.id}" == name), None)
@@ -245,6 +265,20 @@ class HydrationHere(Hydration):
         shown = full if source is None else full.remove(len(columns))
         load(self._duck, name, pa.RecordBatchReader.from_batches(shown, batches()))
         self._registered.add(name)
+
+
+def _texts(made: Recursion) -> list[str]:
+    """All that a recursion runs."""
+
+    def within(loops: Sequence[LoopText]) -> list[str]:
+        return [
+            text
+            for loop in loops
+            for one in loop.bindings
+            for text in (one.statement, *within(one.loops))
+        ]
+
+    return [to_sql(made.statement, Engine.DUCKDB), *within(texts(made.loops))]
 
 
 def _additive(target: Target) -> bool:

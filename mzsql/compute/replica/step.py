@@ -91,6 +91,8 @@ def run_step(
     started = time.monotonic()
     deltas = {f"delta_{one.spec.id}": _delta(one, lower, upper, tools) for one in dataflow.inputs}
     rows_in = sum(delta.rows for delta in deltas.values())
+    if dataflow.rendered.recursions and rows_in:
+        deltas |= _recursive(dataflow, deltas, lower, upper)
     if rows_in == 0 and not _due(dataflow, lower, upper):
         assert dataflow.output is not None
         dataflow.output.pass_over(lower, upper)
@@ -185,6 +187,16 @@ def _spare(deltas: Mapping[str, Delta]) -> int | None:
         diffs = one.table.column(DIFF_COLUMN)
         gone += pc.sum(pc.less(diffs, 0)).as_py() or 0
     return min(gone, _MOST_SPARE)
+
+
+def _recursive(
+    dataflow: Dataflow, deltas: Mapping[str, Delta], lower: Timestamp, upper: Timestamp
+) -> dict[str, Delta]:
+    """The changes of the dataflow's recursive nodes, as if they were inputs'."""
+    updates = {name: one.table for name, one in deltas.items()}
+    made = dataflow.fixpoints.changes(dataflow.inputs, updates, lower, upper)
+    source = dataflow.inputs[0]
+    return {name: Delta(source, rows.num_rows, rows.nbytes, rows) for name, rows in made.items()}
 
 
 class _TooFew(Exception):

@@ -20,6 +20,7 @@ from mzsql.expr.engines import locked_connection, to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.render.dataflow import RenderedDataflow
 from mzsql.render.rendered import ArrangementSpec
+from mzsql.repr.errors import Unsupported
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 
@@ -83,6 +84,11 @@ class TransientDataflow:
     """
 
     def __init__(self, rendered: RenderedDataflow, as_of: Timestamp) -> None:
+        if rendered.recursions:
+            raise Unsupported(
+                "WITH MUTUALLY RECURSIVE cannot be subscribed to",
+                hint="create a materialized view of it and subscribe to that",
+            )
         self._rendered = rendered
         self._as_of = as_of
         self._directory = tempfile.TemporaryDirectory(prefix="mzsql-transient-")
