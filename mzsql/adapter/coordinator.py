@@ -21,7 +21,6 @@ from mzsql.adapter.environment.closing import close_all
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.expression_cache import GlobalExpressions
 from mzsql.adapter.environment.leader import seems_alive
-from mzsql.adapter.peek.outflow import Limits
 from mzsql.adapter.peek.peeker import Peeker
 from mzsql.adapter.peek.queries import Queries
 from mzsql.adapter.planning.explaining import Explainer
@@ -43,6 +42,7 @@ from mzsql.catalog.commands.settings import alter_system
 from mzsql.catalog.objects import CATALOG_CLUSTER, Maintained
 from mzsql.catalog.settings import TABLE_KEYS, features_of, is_foreign, system_value, variable
 from mzsql.compute import Peeks, RefreshStats
+from mzsql.compute.peek.outflow import Limits
 from mzsql.expr.engines import no_memory
 from mzsql.frontend import bind_parameters, lower_query, parse_statements, plan_statement
 from mzsql.frontend.parse import statements as st

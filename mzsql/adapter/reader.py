@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.locations import locate
-from mzsql.adapter.peek.results import expand, named
 from mzsql.adapter.session.catalog import SessionCatalog
 from mzsql.catalog.builtin import builtins
 from mzsql.catalog.objects import DATABASE
+from mzsql.compute.peek.rows import expand, named
 from mzsql.frontend.catalog import CatalogItem, PartialName
 from mzsql.persist import PartRef
 from mzsql.repr.errors import DatatypeMismatch, UndefinedTable

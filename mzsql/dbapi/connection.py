@@ -24,12 +24,12 @@ from mzsql.adapter.coordinator import Coordinator
 from mzsql.adapter.environment.closing import close_all
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.locations import Locations, locate
-from mzsql.adapter.peek.results import as_columns
 from mzsql.adapter.reader import EnvironmentReader
 from mzsql.adapter.session.copy_paths import ANYWHERE, CopyPaths
 from mzsql.adapter.session.session import Notice
 from mzsql.adapter.statements.result import Result
 from mzsql.adapter.subscribe.subscription import Subscription
+from mzsql.compute.peek.rows import as_columns
 from mzsql.dbapi import arguments
 from mzsql.dbapi.cursor import Cursor
 from mzsql.dbapi.errors import InterfaceError, ProgrammingError, user_errors

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from mzsql.adapter.peek.results import as_columns
 from mzsql.adapter.statements.copy_to import CopyOut
 from mzsql.adapter.statements.result import Result
 from mzsql.adapter.subscribe.subscription import Subscription
+from mzsql.compute.peek.rows import as_columns
 from mzsql.dbapi import arguments
 from mzsql.dbapi.copying import Copy
 from mzsql.dbapi.errors import (

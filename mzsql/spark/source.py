@@ -28,9 +28,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from mzsql.adapter.peek.results import expand, named
 from mzsql.adapter.reader import EnvironmentReader, RelationInfo, open_read_only
 from mzsql.compute.engines.relations import spark_schema
+from mzsql.compute.peek.rows import expand, named
 from mzsql.location import shown_url
 from mzsql.repr.errors import DatatypeMismatch, InvalidParameter
 from mzsql.repr.types import arrow_schema

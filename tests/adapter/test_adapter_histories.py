@@ -18,8 +18,8 @@ import pytest
 from mzsql.adapter.coordinator import Coordinator
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.locations import locate
-from mzsql.adapter.peek.snapshots import SnapshotCache
 from mzsql.adapter.session.session import Session
+from mzsql.compute.peek.snapshots import SnapshotCache
 from mzsql.repr.errors import InternalError, TransactionError
 from mzsql.repr.frontier import Timestamp
 from mzsql.testing.serializability import Append, Read, Transaction, check

@@ -16,8 +16,8 @@ from mzsql.adapter.coordinator import Coordinator
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.locations import locate
 from mzsql.adapter.peek.plan_cache import PlannedQuery
-from mzsql.adapter.peek.snapshots import SnapshotCache
 from mzsql.adapter.session.session import Session
+from mzsql.compute.peek.snapshots import SnapshotCache
 from mzsql.location import Determinate
 from mzsql.repr.errors import DataError
 from mzsql.repr.frontier import Timestamp

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 import mzsql
-from mzsql.adapter.peek.duckdb_pool import DuckDbPool
 from mzsql.compute.engines.driver import Driver
+from mzsql.compute.engines.pool import DuckDbPool
 from mzsql.compute.replica.transient import bounded_connection
 from mzsql.expr.engines import locked_connection, scratch_directory
 from mzsql.expr.evaluate import Evaluator

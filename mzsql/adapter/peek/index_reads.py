@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mzsql.adapter.environment.environment import Environment
-from mzsql.adapter.peek.outflow import Limits
-from mzsql.adapter.peek.results import decoder
-from mzsql.adapter.peek.row_reads import PLAIN
-from mzsql.adapter.peek.snapshots import SnapshotCache, StoredContents
 from mzsql.adapter.planning.planner import Planner
 from mzsql.catalog.objects import Index
+from mzsql.compute.peek.outflow import Limits
+from mzsql.compute.peek.row_reads import PLAIN
+from mzsql.compute.peek.rows import decoder
+from mzsql.compute.peek.snapshots import SnapshotCache, StoredContents
 from mzsql.compute.replica.arrangements import rangeable
 from mzsql.compute.replica.dataflow import index_desc
 from mzsql.expr.scalar import Scalar

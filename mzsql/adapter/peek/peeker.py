@@ -18,16 +18,16 @@ import pyarrow as pa
 from sqlglot import expressions as exp
 
 from mzsql.adapter.environment.environment import Environment
-from mzsql.adapter.peek.constants import answered
-from mzsql.adapter.peek.duckdb_pool import DuckDbPool
-from mzsql.adapter.peek.outflow import Limits, finished
 from mzsql.adapter.peek.plan_cache import PlannedQuery
-from mzsql.adapter.peek.results import counted, expand
-from mzsql.adapter.peek.row_reads import RowRead, evaluated, narrowed, placed
-from mzsql.adapter.peek.snapshots import ENTRY_BYTES, SnapshotCache, StoredContents
 from mzsql.adapter.system import rows as system_rows
 from mzsql.catalog.builtin import builtins
 from mzsql.compute import Peeks
+from mzsql.compute.engines.pool import DuckDbPool
+from mzsql.compute.peek.constants import answered
+from mzsql.compute.peek.outflow import Limits, finished
+from mzsql.compute.peek.row_reads import RowRead, evaluated, narrowed, placed
+from mzsql.compute.peek.rows import counted, expand
+from mzsql.compute.peek.snapshots import ENTRY_BYTES, SnapshotCache, StoredContents
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.expr.scalar import support

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 from sqlglot import expressions as exp
 
-from mzsql.adapter.peek.row_reads import RowRead, row_read
 from mzsql.adapter.planning.planner import Planned
 from mzsql.adapter.planning.walk import node_scalars
 from mzsql.compute.engines.recursion import LoopText, texts
+from mzsql.compute.peek.row_reads import RowRead, row_read
 from mzsql.expr import relation as r
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine

@@ -20,12 +20,8 @@ import pyarrow as pa
 
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.peek.index_reads import IndexReads
-from mzsql.adapter.peek.outflow import gathered
 from mzsql.adapter.peek.peeker import Overlay, Peeker
 from mzsql.adapter.peek.plan_cache import PlanCache, PlannedQuery, QueryKey
-from mzsql.adapter.peek.results import constant_table, named
-from mzsql.adapter.peek.row_reads import needs_no_engine, over, source
-from mzsql.adapter.peek.spelled import spelled_rows
 from mzsql.adapter.planning.explain_timestamp import explained
 from mzsql.adapter.planning.named_times import named_time
 from mzsql.adapter.planning.planner import Planned, Planner
@@ -36,6 +32,10 @@ from mzsql.adapter.session.session import Session, Transaction
 from mzsql.adapter.session.values import session_values
 from mzsql.catalog.builtin import builtins
 from mzsql.catalog.objects import Index, Stored, Table
+from mzsql.compute.peek.outflow import gathered
+from mzsql.compute.peek.row_reads import needs_no_engine, over, source
+from mzsql.compute.peek.rows import constant_table, named
+from mzsql.compute.peek.spelled import spelled_rows
 from mzsql.expr.dataflow import PeekExport
 from mzsql.expr.mfp import to_relation
 from mzsql.expr.relation import Constant, Get, Relation, RowSetFinishing, Union
@@ -389,7 +389,7 @@ class Queries:
         read_ts: Timestamp | None = None,
         transaction: Transaction | None = None,
     ) -> Answer:
-        """A query's answer, constants that no column holds as texts (`mzsql.adapter.peek.results.constant_table`).
+        """A query's answer, constants that no column holds as texts (`mzsql.compute.peek.rows.constant_table`).
 
         Args:
             session: whose isolation, timeout, values and bounds count.
@@ -441,7 +441,7 @@ class Queries:
             overlay: what the transaction has written to tables.
             transaction: the transaction that it is in: its first query settles what it may read, and when.
             linear: whether every acknowledged write must be seen whatever the isolation.
-            spelled: whether constants that no column holds come as texts (`mzsql.adapter.peek.results.constant_table`).
+            spelled: whether constants that no column holds come as texts (`mzsql.compute.peek.rows.constant_table`).
             ordered: whether the order of many rows matters.
         """
         relation = lower_query(query).relation

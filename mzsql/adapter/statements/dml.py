@@ -25,12 +25,12 @@ import pyarrow.compute as pc
 from mzsql.adapter.commit.group_commit import GroupCommit, WriteConflict
 from mzsql.adapter.commit.table_locks import EXCLUSIVE, READ, WRITE
 from mzsql.adapter.environment.environment import Environment
-from mzsql.adapter.peek.outflow import Gathering, Limits
 from mzsql.adapter.peek.queries import Queries
 from mzsql.adapter.planning.walk import unmaterializables
 from mzsql.adapter.session.commit_batches import Write
 from mzsql.adapter.session.session import Session, Transaction
 from mzsql.adapter.statements.result import Result
+from mzsql.compute.peek.outflow import Gathering, Limits
 from mzsql.expr.relation import Relation
 from mzsql.frontend import hir, lower_query
 from mzsql.frontend.catalog import CatalogItem

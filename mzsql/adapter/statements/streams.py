@@ -11,13 +11,13 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from mzsql.adapter.peek.results import as_columns
 from mzsql.adapter.session.prepared import PreparedStatements
 from mzsql.adapter.session.session import Session, Transaction
 from mzsql.adapter.statements.copy_to import CopyOut, check_allowed, to_files
 from mzsql.adapter.statements.cursors import Cursors
 from mzsql.adapter.statements.result import Result
 from mzsql.adapter.subscribe.subscription import Subscribes
+from mzsql.compute.peek.rows import as_columns
 from mzsql.frontend.plan import plans as p
 from mzsql.repr.errors import InternalError, TransactionError
 from mzsql.repr.types import RelationDesc

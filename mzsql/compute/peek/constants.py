@@ -1,7 +1,7 @@
 """Queries whose answer is known when they are planned: the rows of a constant, in order.
 
 Promise: the rows that an engine would give, and in its order. Numerics that no column holds (more than 38 digits, NaN) come out whole, as
-texts in their column (`mzsql.adapter.peek.results.constant_table`); only then are rows put in order here.
+texts in their column (`mzsql.compute.peek.rows.constant_table`); only then are rows put in order here.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from mzsql.adapter.peek.results import constant_table
-from mzsql.adapter.peek.row_reads import projected
+from mzsql.compute.peek.row_reads import projected
+from mzsql.compute.peek.rows import constant_table
 from mzsql.expr.exact import is_held
 from mzsql.expr.order import in_order
 from mzsql.expr.relation import RowSetFinishing

@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mzsql.adapter.peek.results import counted
-from mzsql.adapter.peek.row_reads import projected
-from mzsql.compute import ComputeSettings
+from mzsql.compute.peek.row_reads import projected
+from mzsql.compute.peek.rows import counted
+from mzsql.compute.protocols import ComputeSettings
 from mzsql.expr.relation import RowSetFinishing
 from mzsql.repr.tables import piece
 from mzsql.repr.types import RelationDesc, arrow_schema
@@ -47,7 +47,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 def expanded(updates: pa.Table, name: str) -> Generator[pa.Table]:
-    """As `mzsql.adapter.peek.results.expand`, a piece at a time: a row may be there a billion times."""
+    """As `mzsql.compute.peek.rows.expand`, a piece at a time: a row may be there a billion times."""
     rows, counts = counted(updates, name)
     if counts is None:
         yield rows

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mzsql.adapter.peek.row_reads import source
+from mzsql.compute.peek.row_reads import source
 from mzsql.expr.evaluate import EvalError, Evaluator, TooLarge
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.relation import Constant, Relation, Union

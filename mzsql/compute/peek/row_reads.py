@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mzsql.adapter.peek.results import decoder
+from mzsql.compute.peek.rows import decoder
 from mzsql.expr import relation as r
 from mzsql.expr.dataflow import MirDataflow
 from mzsql.expr.mfp import MapFilterProject, compose, extract_mfp
