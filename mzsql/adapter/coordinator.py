@@ -8,7 +8,7 @@ statement is a transaction of its own, also where a text holds several. An error
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
 from typing import Any, get_args
 
@@ -19,9 +19,6 @@ from mzsql.adapter.commit.group_commit import GroupCommit
 from mzsql.adapter.dataflows.dataflows import Dataflows
 from mzsql.adapter.environment.closing import close_all
 from mzsql.adapter.environment.environment import Environment
-from mzsql.adapter.environment.expression_cache import GlobalExpressions
-from mzsql.adapter.environment.leader import seems_alive
-from mzsql.adapter.peek.peeker import Peeker
 from mzsql.adapter.peek.queries import Queries
 from mzsql.adapter.planning.explaining import Explainer
 from mzsql.adapter.planning.planner import Planner
@@ -37,12 +34,16 @@ from mzsql.adapter.statements.result import Result
 from mzsql.adapter.statements.streams import Streaming, Streams
 from mzsql.adapter.statements.transactions import Transactions
 from mzsql.adapter.subscribe.subscription import Subscribes
+from mzsql.adapter.system.rows import Source, SystemRelations
 from mzsql.catalog.builtin import Builtin, builtins
 from mzsql.catalog.commands.settings import alter_system
-from mzsql.catalog.objects import CATALOG_CLUSTER, Maintained
+from mzsql.catalog.objects import CATALOG_CLUSTER
 from mzsql.catalog.settings import TABLE_KEYS, features_of, is_foreign, system_value, variable
-from mzsql.compute import Peeks, RefreshStats
+from mzsql.compute.peek.execute import Peeker
+from mzsql.compute.peek.index import IndexReads
+from mzsql.compute.peek.inputs import Inputs
 from mzsql.compute.peek.outflow import Limits
+from mzsql.compute.peek.spark import Peeks
 from mzsql.expr.engines import no_memory
 from mzsql.frontend import bind_parameters, lower_query, parse_statements, plan_statement
 from mzsql.frontend.parse import statements as st
@@ -97,14 +98,27 @@ class Coordinator:
         self._reconcile_cache()
         limits = limits or Limits()
         self._dataflows = Dataflows(env, self.planner, spark, lead=lead and spark is not None)
-        self._peeker = Peeker(
-            env,
-            self,
-            None if spark is None else Peeks(spark, env.collections),
-            self._who_maintains,
+        system = SystemRelations(
+            Source(
+                env,
+                self._dataflows.refreshes,
+                self.planner.builtin_desc,
+                self._dataflows.runs,
+                self._dataflows.arrangements,
+            )
+        )
+        self.inputs = Inputs(env.collections, env.manager, system, self._dataflows.who, limits)
+        indexes = IndexReads(
+            env.collections,
+            lambda: env.catalog.state,
+            lambda index: self.planner.deployed(index).plan,
+            env.build,
+            self.inputs.kept,
             limits,
         )
-        self._queries = Queries(env, self.planner, self._peeker)
+        peeks = None if spark is None else Peeks(spark, env.collections)
+        self._peeker = Peeker(self.inputs, indexes, peeks)
+        self._queries = Queries(env, self.planner, self.inputs, self._peeker)
         self._commits = GroupCommit(env)
         self._changes = Changes(env, self._queries, self._commits, limits)
         self._definitions = Definitions(env, self.planner, self._queries, self._dataflows)
@@ -112,7 +126,7 @@ class Coordinator:
             env, self.planner, self._dataflows, self._definitions.clean_up
         )
         self._transactions = Transactions(env, self._changes, self._define, self._namespaces)
-        subscribes = Subscribes(env, self.planner, self._queries, self._peeker)
+        subscribes = Subscribes(env, self.planner, self._queries, self.inputs)
         self._streams = Streams(subscribes, self._run, self._plan_text)
         self._explainer = Explainer(self.planner, self._dataflows.deployed)
         self._sequence = self._sequenced()
@@ -144,21 +158,9 @@ class Coordinator:
         """How many SUBSCRIBEs run in this process."""
         return self._streams.subscribes.running
 
-    def refreshes(self) -> Iterable[RefreshStats]:
-        """The latest refreshes of the dataflows maintained here."""
-        return self._dataflows.refreshes()
-
-    def arrangements(self) -> Iterable[tuple[str, int, str, str, int, int]]:
-        """Object, node, replica, shard, rows and bytes of each arrangement maintained here."""
-        return self._dataflows.arrangements()
-
     def session(self) -> Session:
         """A new session, its variables as the system has them."""
         return Session(lambda: self.env.catalog.state.settings)
-
-    def deployed(self, item: Maintained) -> GlobalExpressions:
-        """The plan that runs for an index or a materialized view."""
-        return self._dataflows.deployed(item.id) or self.planner.deployed(item)
 
     def builtin_desc(self, builtin: Builtin) -> RelationDesc:
         """A builtin relation's columns."""
@@ -173,21 +175,6 @@ class Coordinator:
         """Of the dataflows' plans asked for: how many came from the expression cache, how many there were."""
         counts = self.env.cache.counts
         return counts.hits, counts.hits + counts.misses
-
-    def _who_maintains(self, gid: GlobalId) -> str:
-        state = self.env.catalog.state
-        failure = self._dataflows.failure(gid)
-        if failure is not None:
-            return f"Its dataflow fails: {failure.rstrip('.')}."
-        names = ", ".join(f"{r.name} (size {r.size})" for r in state.replicas.values()) or "none"
-        lease = state.lease
-        led = seems_alive(lease, self.env.clock.now_ms())
-        who = (
-            f"they are run by process {lease.who}"
-            if led and lease is not None
-            else "no process runs them now"
-        )
-        return f"Replicas: {names}; {who}."
 
     # --- statements ---------------------------------------------------------------------------
 

@@ -1,5 +1,5 @@
 """LIR: the physical plan of a dataflow; lowering from MIR, and refinements."""
 
-from mzsql.lir.lowering import lower
+from mzsql.lir.lowering import Planned, lower
 
-__all__ = ["lower"]
+__all__ = ["Planned", "lower"]

@@ -29,6 +29,13 @@ from mzsql.repr.types import ColumnType, RelationType
 from mzsql.transform.features import OptimizerFeatures
 
 
+class Planned(msgspec.Struct, frozen=True):
+    """A dataflow at its last two stages."""
+
+    mir: MirDataflow
+    plan: lir.DataflowDescription
+
+
 @dataclass(frozen=True)
 class _Lowered:
     """A physical node, the forms it puts out, and its number of columns."""

@@ -105,11 +105,23 @@ def _fast_path(
             return _lookup(plan, inputs[0], mfp)
         case mir.Get(id=gid, typ=typ, access=mir.AccessPersist()):
             assert not isinstance(gid, int)
-            if _is_small(mfp, finishing, features):
-                return PeekPersistPlan(gid, mfp, typ)
-            return None
+            found = persist_plan(gid, typ, mfp, finishing, features)
+            return found if isinstance(found, PeekPersistPlan) else None
         case _:
             return None
+
+
+def persist_plan(
+    gid: GlobalId,
+    typ: RelationType,
+    mfp: MapFilterProject,
+    finishing: RowSetFinishing | None,
+    features: OptimizerFeatures,
+) -> PeekPersistPlan | DataflowPlan:
+    """How a query is answered that is row-wise work over one collection, where no index is read."""
+    if _is_small(mfp, finishing, features):
+        return PeekPersistPlan(gid, mfp, typ)
+    return DataflowPlan({})
 
 
 def _without_limit(rel: mir.Relation, finishing: RowSetFinishing | None) -> mir.Relation:

@@ -162,7 +162,7 @@ def recorded(
 def test_strictly_serializable(coordinators: list[Coordinator]) -> None:
     history = recorded(coordinators, steps=25)
     assert check(history, order="real time") == []
-    assert sum(one._peeker.kept.hits for one in coordinators) > 0
+    assert sum(one.inputs.kept.hits for one in coordinators) > 0
 
 
 def test_strong_session_serializable(coordinators: list[Coordinator]) -> None:

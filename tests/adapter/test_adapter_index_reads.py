@@ -14,9 +14,9 @@ import pytest
 from mzsql.adapter.coordinator import Coordinator
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.locations import locate
-from mzsql.adapter.peek.index_reads import IndexReads
-from mzsql.adapter.peek.peeker import Limits
 from mzsql.adapter.session.session import Session
+from mzsql.compute.peek.index import IndexReads
+from mzsql.compute.peek.outflow import Limits
 from mzsql.repr.errors import DataError
 from mzsql.repr.frontier import Frontier, Timestamp
 from mzsql.repr.ids import GlobalId
@@ -131,8 +131,8 @@ def test_as_without_indexes(
     for kept in (True, False):
         for coordinator in processes:
             if not kept:
-                coordinator._peeker.kept._entry_bytes = 0
-                coordinator._peeker.kept._kept.clear()
+                coordinator.inputs.kept._entry_bytes = 0
+                coordinator.inputs.kept._kept.clear()
             looked.found.clear()
             for query in QUERIES:
                 found = outcome(coordinator, query, "quickstart")

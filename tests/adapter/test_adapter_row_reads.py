@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from mzsql.adapter.coordinator import Coordinator
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.locations import locate
-from mzsql.adapter.peek.plan_cache import PlannedQuery
 from mzsql.adapter.session.session import Session
+from mzsql.compute.peek.query import PlannedQuery
 from mzsql.compute.peek.snapshots import SnapshotCache
 from mzsql.location import Determinate
 from mzsql.repr.errors import DataError
@@ -237,11 +237,11 @@ def test_a_read_waits_on_where_a_look_met_a_busy_backend(
     monkeypatch.setattr(collections, "wait_for_upper", busy)
     items = coordinator.env.catalog.state.items.values()
     table = next(one.id for one in items if one.name == "r")
-    coordinator._peeker.wait([table], 5, 60.0)
+    coordinator.inputs.wait([table], 5, 60.0)
     assert len(looks) == 3
     looks.clear()
     with pytest.raises(Determinate, match="database is locked"):
-        coordinator._peeker.wait([table], 5, 0.0)
+        coordinator.inputs.wait([table], 5, 0.0)
     assert looks == [0.0]
 
 
@@ -464,7 +464,7 @@ def test_kept_contents_whose_history_was_given_up_are_read_afresh(
         ts = coordinator.env.fresh_timestamp()
         collections.snapshot(gid, ts)
         collections.release_history(ts)
-        (kept,) = (k.at for key, k in coordinator._peeker.kept._kept.items() if gid in key)
+        (kept,) = (k.at for key, k in coordinator.inputs.kept._kept.items() if gid in key)
         since = collections.since(gid)
         assert since is not None
         assert since > kept + 1
@@ -479,7 +479,7 @@ def test_kept_contents_whose_history_was_given_up_are_read_afresh(
 def test_days_that_python_has_not_in_what_is_not_kept(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(coordinator._peeker.kept, "_entry_bytes", 0)
+    monkeypatch.setattr(coordinator.inputs.kept, "_entry_bytes", 0)
     rows(coordinator, f"CREATE TABLE days (a int, at {kind})")
     try:
         rows(

@@ -1,10 +1,10 @@
-"""Queries with indexes in reach: what EXPLAIN says is read is read, and the answers are those without indexes."""
+"""Queries with indexes in reach: what EXPLAIN says is what runs, index by index, and the answers are those without indexes."""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -14,7 +14,9 @@ from fuzz_schema import Table
 from fuzz_steps import in_process
 
 import mzsql
-from mzsql.adapter.peek.index_reads import IndexReads
+from mzsql.compute.peek.execute import Peeker
+from mzsql.compute.peek.index import IndexReads
+from mzsql.compute.peek.query import PlannedQuery
 from mzsql.dbapi import Connection
 from mzsql.repr.ids import GlobalId
 
@@ -23,23 +25,35 @@ _USED = re.compile(r"^  - (?:[\w\"]+\.)*(\w+) \(", re.MULTILINE)
 
 
 class Read:
-    """Which indexes gave rows, and which did not, since `begin`, by their names."""
+    """Which indexes gave rows, and which did not, by their names, and how queries were answered, since `begin`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.given: set[str] = set()
         self.refused: set[str] = set()
+        self.taken: list[str] = []
         found = IndexReads._found
 
         def noted(own: IndexReads, gid: GlobalId, *args: Any) -> object:
             rows = found(own, gid, *args)
-            name = own._env.catalog.state.items[gid].name
+            name = own._state().items[gid].name
             (self.refused if rows is None else self.given).add(name)
             return rows
 
         monkeypatch.setattr(IndexReads, "_found", noted)
+        for name in ("rows", "by_index"):
+            monkeypatch.setattr(Peeker, name, self._noting(getattr(Peeker, name)))
+
+    def _noting(self, answer: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(own: Peeker, query: PlannedQuery, *args: Any, **kwargs: Any) -> Any:
+            rows = answer(own, query, *args, **kwargs)
+            if rows is not None:
+                self.taken.append(query.peek.__struct_config__.tag)
+            return rows
+
+        return noted
 
     def begin(self) -> None:
-        self.given, self.refused = set(), set()
+        self.given, self.refused, self.taken = set(), set(), []
 
 
 @pytest.fixture
@@ -59,11 +73,25 @@ def _answer(con: Connection, sql: str, cluster: str) -> object:
         con.execute("SET cluster = quickstart")
 
 
+def _explained(con: Connection, sql: str) -> str:
+    ((text,),) = con.execute(f"EXPLAIN OPTIMIZED PLAN FOR {sql}").fetchall()
+    return str(text)
+
+
 def _used(con: Connection, sql: str) -> set[str]:
     """The indexes that EXPLAIN says a query uses."""
-    ((text,),) = con.execute(f"EXPLAIN OPTIMIZED PLAN FOR {sql}").fetchall()
-    _, _, told = str(text).partition("Used Indexes:\n")
+    _, _, told = _explained(con, sql).partition("Used Indexes:\n")
     return set(_USED.findall(told.partition("\n\n")[0]))
+
+
+def _way(con: Connection, sql: str) -> str:
+    """How EXPLAIN says a query is answered."""
+    text = _explained(con, sql)
+    if not text.startswith("Explained Query (fast path):"):
+        return "dataflow"
+    if "PeekPersist " in text:
+        return "peek_persist"
+    return "peek_index" if "Used Indexes:" in text else "constant"
 
 
 def _await(con: Connection, read: Read, indexes: dict[str, str]) -> None:
@@ -121,8 +149,9 @@ def test_joins_read_the_indexes_that_explain_names(
     ):
         read.begin()
         found = _answer(con, query, "quickstart")
-        given, used = read.given, _used(con, query)
-        assert given == used, query
+        given, taken = read.given, list(read.taken)
+        assert given == _used(con, query), query
+        assert taken == [_way(con, query)], query
         assert not read.refused, query
         assert found == _answer(con, query, "bare"), query
         seen |= given
@@ -139,6 +168,38 @@ def test_joins_read_the_indexes_that_explain_names(
     assert _answer(con, query, "quickstart") == _answer(con, query, "bare")
 
 
+def test_every_way_of_answering_is_the_one_that_explain_tells(
+    con: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = Read(monkeypatch)
+    con.execute("CREATE TABLE t (k int, s text); CREATE TABLE u (k int)")
+    con.execute("INSERT INTO t SELECT g % 50, 's' || g::text FROM generate_series(1, 300) g")
+    con.execute("CREATE INDEX t_k ON t (k)")
+    _await(con, read, {"t_k": "t"})
+    ways = {}
+    for query in (
+        "SELECT 1",
+        "VALUES (2, 'b'), (1, 'a') ORDER BY 1 LIMIT 1",
+        "SELECT upper('a') || g FROM generate_series(1, 3) g WHERE g > 1",
+        "SELECT * FROM t WHERE k = 7",
+        "SELECT s || '!' FROM t ORDER BY s LIMIT 3",
+        "SELECT count(*) FROM t WHERE k = 7",
+        "SELECT * FROM u LIMIT 1",
+        "SELECT k + 1 FROM u LIMIT 1",
+        "SELECT * FROM u",
+        "SELECT k FROM u WHERE k > 3 LIMIT 1",
+        "SELECT k FROM u ORDER BY k LIMIT 1",
+        "SELECT * FROM u WHERE k = 3 AND k = 4",
+        "SELECT 1, 'a' UNION ALL SELECT 2, upper('b')",
+        "SELECT * FROM (SELECT * FROM u ORDER BY k LIMIT 5) LIMIT 3",
+    ):
+        read.begin()
+        con.execute(query).fetchall()
+        assert read.taken == [_way(con, query)], query
+        ways[query] = read.taken[0]
+    assert set(ways.values()) == {"constant", "peek_index", "peek_persist", "dataflow"}, ways
+
+
 def _random_queries(con: Connection, read: Read, seeds: range, each: int) -> int:
     """How many of the queries have read an index."""
     seen = 0
@@ -149,10 +210,11 @@ def _random_queries(con: Connection, read: Read, seeds: range, each: int) -> int
             query = str(query_of(one, tables))
             read.begin()
             found = _answer(con, query, "quickstart")
-            given, refused = read.given, read.refused
+            given, refused, taken = read.given, read.refused, list(read.taken)
             assert found == _answer(con, query, "bare"), query
             if not refused and not isinstance(found, Failure):
                 assert given == _used(con, query), query
+                assert taken == [_way(con, query)], query
             seen += bool(given)
     return seen
 

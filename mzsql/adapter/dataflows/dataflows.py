@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from mzsql.adapter.environment.closing import close_all
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.expression_cache import GlobalExpressions
-from mzsql.adapter.environment.leader import LEASE_MS, Leadership
+from mzsql.adapter.environment.leader import LEASE_MS, Leadership, seems_alive
 from mzsql.adapter.environment.seams import CatalogArrangements, HydrationSink, register_managed
 from mzsql.adapter.planning.planner import Planner
 from mzsql.catalog.commands.retention import retention
@@ -340,6 +340,26 @@ class Dataflows:
             return f"the thread that maintains dataflows has ended: {self._thread.status.error}"
         return self._controller.failure(gid)
 
+    def runs(self, item: Maintained) -> GlobalExpressions:
+        """The plan that runs for an index or a materialized view, here or in another process."""
+        return self.deployed(item.id) or self._planner.deployed(item)
+
+    def who(self, gid: GlobalId) -> str:
+        """Who maintains an object, or why nobody does, as a sentence for a person."""
+        state = self._env.catalog.state
+        failure = self.failure(gid)
+        if failure is not None:
+            return f"Its dataflow fails: {failure.rstrip('.')}."
+        names = ", ".join(f"{r.name} (size {r.size})" for r in state.replicas.values()) or "none"
+        lease = state.lease
+        led = seems_alive(lease, self._env.clock.now_ms())
+        who = (
+            f"they are run by process {lease.who}"
+            if led and lease is not None
+            else "no process runs them now"
+        )
+        return f"Replicas: {names}; {who}."
+
     def refreshes(self) -> Iterable[RefreshStats]:
         """The latest refreshes."""
         return self._controller.refreshes()
@@ -352,7 +372,7 @@ class Dataflows:
         ]
         for item in state.maintained:
             gid = item.id
-            expressions = self._deployed.get(gid) or self._planner.deployed(item)
+            expressions = self.runs(item)
             kept = {s.fingerprint: s.lir_id for s in render(expressions.plan).arrangements}
             for (replica, fingerprint, *_), shard in registered:
                 lir_id = kept.get(fingerprint)

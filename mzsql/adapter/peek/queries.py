@@ -19,12 +19,10 @@ import msgspec
 import pyarrow as pa
 
 from mzsql.adapter.environment.environment import Environment
-from mzsql.adapter.peek.index_reads import IndexReads
-from mzsql.adapter.peek.peeker import Overlay, Peeker
-from mzsql.adapter.peek.plan_cache import PlanCache, PlannedQuery, QueryKey
+from mzsql.adapter.peek.plan_cache import PlanCache, QueryKey
 from mzsql.adapter.planning.explain_timestamp import explained
 from mzsql.adapter.planning.named_times import named_time
-from mzsql.adapter.planning.planner import Planned, Planner
+from mzsql.adapter.planning.planner import Planner
 from mzsql.adapter.planning.timestamps import Question, SourceFrontiers, Timestamps, determine
 from mzsql.adapter.planning.walk import global_gets, unmaterializables
 from mzsql.adapter.session.holds import ReadHolds, TimeDomain
@@ -32,7 +30,10 @@ from mzsql.adapter.session.session import Session, Transaction
 from mzsql.adapter.session.values import session_values
 from mzsql.catalog.builtin import builtins
 from mzsql.catalog.objects import Index, Stored, Table
+from mzsql.compute.peek.execute import Peeker
+from mzsql.compute.peek.inputs import Inputs, Overlay
 from mzsql.compute.peek.outflow import gathered
+from mzsql.compute.peek.query import PlannedQuery
 from mzsql.compute.peek.row_reads import needs_no_engine, over, source
 from mzsql.compute.peek.rows import constant_table, named
 from mzsql.compute.peek.spelled import spelled_rows
@@ -42,13 +43,19 @@ from mzsql.expr.relation import Constant, Get, Relation, RowSetFinishing, Union
 from mzsql.expr.scalar import Scalar
 from mzsql.frontend import hir, lower_query
 from mzsql.frontend.plan import plans as p
-from mzsql.lir import plan as lir
+from mzsql.lir import Planned
 from mzsql.repr.datum import Datum, Row
 from mzsql.repr.errors import InvalidParameter, Unsupported
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
-from mzsql.repr.types import ColumnType, RelationDesc, SqlType
-from mzsql.transform.fast_path import DataflowPlan, PeekIndexPlan, index_lookup, peek_plan
+from mzsql.repr.types import ColumnType, RelationDesc, RelationType, SqlType
+from mzsql.transform.fast_path import (
+    ConstantPlan,
+    PeekIndexPlan,
+    index_lookup,
+    peek_plan,
+    persist_plan,
+)
 from mzsql.transform.scalars import simplify
 
 #: When this process began, in microseconds since 1970.
@@ -94,18 +101,17 @@ class Queries:
         timestamps: chooses their times.
         holds: keeps what they read readable.
         plans: their plans.
-        indexes: reads indexes.
     """
 
-    def __init__(self, env: Environment, planner: Planner, peeker: Peeker) -> None:
+    def __init__(self, env: Environment, planner: Planner, inputs: Inputs, peeker: Peeker) -> None:
         self._env = env
         self._planner = planner
+        self._inputs = inputs
         self._peeker = peeker
         self._transient = itertools.count(1)
         self.timestamps = Timestamps(env)
         self.holds = ReadHolds(env.collections)
         self.plans = PlanCache()
-        self.indexes = IndexReads(env, planner, peeker.kept, peeker.limits)
         self._indexes_at: tuple[int, Mapping[str, frozenset[GlobalId]]] = (-1, {})
 
     # --- what a query reads -------------------------------------------------------------------
@@ -147,7 +153,7 @@ class Queries:
     def is_timed(self, query: hir.Query) -> bool:
         """Whether a query's answer depends on the time it is read at: it reads what is stored, or says ``mz_now()``."""
         relation = lower_query(query).relation
-        return bool(self._peeker.stored(sorted(self.inputs(relation)))) or (
+        return bool(self._inputs.stored(sorted(self.inputs(relation)))) or (
             "mz_now" in self.calls(relation)
         )
 
@@ -155,7 +161,7 @@ class Queries:
 
     def timestamp(self, session: Session, inputs: Iterable[GlobalId]) -> Timestamp:
         """The time at which a query over ``inputs`` reads now; waited for where the oracle has not reached it."""
-        stored = self._peeker.stored(sorted(inputs))
+        stored = self._inputs.stored(sorted(inputs))
         if not stored:
             return self._env.fresh_timestamp()
         ts = self.timestamps.determine(session, stored).timestamp
@@ -166,7 +172,7 @@ class Queries:
         self, ts: Timestamp, inputs: Iterable[GlobalId], *, at_least: bool
     ) -> Timestamp:
         """The time of an AS OF query; raises InvalidParameter where its inputs no longer have it."""
-        stored = self._peeker.stored(sorted(inputs))
+        stored = self._inputs.stored(sorted(inputs))
         sources = tuple(
             SourceFrontiers(gid, self._env.collections.since(gid), None) for gid in stored
         )
@@ -189,7 +195,7 @@ class Queries:
             as_of = transaction.read_ts
         question = self.timestamps.question(
             session,
-            self._peeker.stored(sorted(self.inputs(relation))),
+            self._inputs.stored(sorted(self.inputs(relation))),
             time_dependent="mz_now" in self.calls(relation),
             as_of=as_of,
             at_least=plan.at_least,
@@ -299,13 +305,10 @@ class Queries:
                     return self._over_index(found, query.finishing, query.input_types)
             planned = self.plan(relation, cluster=cluster, value=value)
             finishing, columns = query.finishing, query.input_types
-            if cluster is None:
-                return PlannedQuery(lambda: planned, finishing, columns)
             peek = peek_plan(planned.mir, finishing, self._planner.features())
             if isinstance(peek, PeekIndexPlan):
                 return self._over_index(peek, finishing, columns)
-            lookups = peek.lookups if isinstance(peek, DataflowPlan) else None
-            return PlannedQuery(lambda: planned, finishing, columns, lookups=lookups)
+            return PlannedQuery(peek, lambda: planned, finishing, columns)
 
         if value is not None:
             return make()
@@ -323,8 +326,7 @@ class Queries:
             rest = to_relation(fast.mfp, Get(fast.on_id, fast.typ))
             return self._planner.over_rows(self._export(), rest)
 
-        read = over(fast.on_id, fast.typ.columns, fast.mfp)
-        return PlannedQuery(make, finishing, columns, read, fast)
+        return PlannedQuery(fast, make, finishing, columns)
 
     def spelled_out(self, query: hir.Query, relation: Relation) -> pa.Table | None:
         """The rows of a query that spells them out, under its names; None for any other, or one that the engine is to put in order.
@@ -358,10 +360,10 @@ class Queries:
                 return None
             columns = query.input_types
             return PlannedQuery(
+                ConstantPlan(rows, None, RelationType(columns)),
                 lambda: self.plan(relation, cluster=None),
                 query.finishing,
                 columns,
-                constant=lir.Constant(0, rows, None, columns),
             )
         if literals_only or not isinstance(below, Get):
             return None
@@ -370,11 +372,18 @@ class Queries:
         item = self._env.catalog.state.items[below.id]
         if not isinstance(item, Stored):
             return None
-        read = over(below.id, below.typ.columns, mfp.optimize())
-        if not needs_no_engine(read):
+        mfp = mfp.optimize()
+        read = over(below.id, below.typ.columns, mfp)
+        compared = [condition.column for condition in read.conditions]
+        if not needs_no_engine(read) or len(set(compared)) < len(compared):
+            # Of several conditions on a column the optimizer may know that none can hold.
             return None
         return PlannedQuery(
-            lambda: self.plan(relation, cluster=None), query.finishing, query.input_types, read
+            persist_plan(below.id, below.typ, mfp, query.finishing, self._planner.features()),
+            lambda: self.plan(relation, cluster=None),
+            query.finishing,
+            query.input_types,
+            read,
         )
 
     # --- answers ------------------------------------------------------------------------------
@@ -412,7 +421,7 @@ class Queries:
             transaction=transaction,
             spelled=True,
         ) as found:
-            rows = gathered(found.rows, found.desc, self._peeker.limits, session.check_size)
+            rows = gathered(found.rows, found.desc, self._inputs.limits, session.check_size)
         return Answer(rows, found.desc, found.ts, found.tables)
 
     @contextmanager
@@ -447,7 +456,7 @@ class Queries:
         relation = lower_query(query).relation
         inputs = self.inputs(relation)
         calls = self.calls(relation)
-        stored = self._peeker.stored(sorted(inputs))
+        stored = self._inputs.stored(sorted(inputs))
         with self.holds.of(stored):
             ts = read_ts
             if transaction is not None and stored:
@@ -472,32 +481,18 @@ class Queries:
                 rows = (named(one, query.desc, spelled=spelled) for one in found)
                 yield Flowing(rows, query.desc, ts, self.base_tables(inputs))
 
-    def _by_indexes(
+    def _with_indexes(
         self,
         session: Session,
         relation: Relation,
         query: hir.Query,
-        at: Timestamp,
         value: Callable[[str, SqlType], Datum] | None,
-    ) -> Generator[pa.Table] | None:
-        """The answer by a plan that reads indexes of the session's cluster; None where there is none, or one is of no use at this time.
-
-        Then the query goes without indexes, over what they are on: nobody waits for an index.
-        """
+    ) -> PlannedQuery | None:
+        """The plan with the indexes of the session's cluster; None where nothing that is named has any."""
         cluster = session.get("cluster")
         if not self._indexed(cluster) & self._named(relation):
             return None
-        planned = self.planned(relation, query, cluster=cluster, value=value)
-        if planned.lookup is not None:
-            rows = self.indexes.rows(planned.lookup, at)
-            return None if rows is None else self._peeker.look_up(planned, rows)
-        arranged = None
-        if planned.indexes:
-            arranged = self.indexes.arranged(planned.indexes, planned.lookups, at)
-        if arranged is None:
-            return None
-        self._peeker.wait(planned.inputs, at, session.timeout)
-        return self._peeker.over_indexes(planned, arranged, at)
+        return self.planned(relation, query, cluster=cluster, value=value)
 
     def _indexed(self, cluster: str) -> frozenset[GlobalId]:
         """What has an index in a cluster."""
@@ -508,7 +503,7 @@ class Queries:
             for index in self._env.catalog.state.of(Index):
                 found.setdefault(index.cluster, set()).add(index.on_id)
             known = {name: frozenset(gids) for name, gids in found.items()}
-            self.indexes.forget_dropped()
+            self._peeker.indexes.forget_dropped()
             self._indexes_at = (step, known)
         return known.get(cluster, frozenset())
 
@@ -549,18 +544,22 @@ class Queries:
         ordered: bool,
     ) -> Generator[pa.Table]:
         at = 0 if ts is None else ts
-        planned = None
-        found = None if overlay else self._by_indexes(session, relation, query, at, value)
-        if found is not None:
-            return found
-        if value is None:
-            # What was written is laid over inputs by an engine; literals have none.
+        # What was written is laid over inputs by an engine: indexes do not have it.
+        planned = None if overlay else self._with_indexes(session, relation, query, value)
+        if planned is not None and planned.reads_indexes:
+            found = self._peeker.by_index(planned, at, session.timeout)
+            if found is not None:
+                return found
+            # Nobody waits for an index: what it is on is read instead.
+            planned = None
+        if planned is None and value is None:
+            # Literals have nothing that was written.
             planned = self._direct(relation, query, literals_only=bool(overlay))
         if planned is None:
             planned = self.planned(relation, query, value=value)
         if overlay:
             self._refuse_stale(planned.inputs, overlay)
-        self._peeker.wait(planned.inputs, at, session.timeout)
+        self._inputs.wait(planned.inputs, at, session.timeout)
         return self._peeker.rows(planned, at, overlay=overlay, ordered=ordered)
 
     def _refuse_stale(self, read: Sequence[GlobalId], overlay: Overlay) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from mzsql.adapter.environment.expression_cache import GlobalExpressions
-from mzsql.adapter.planning.planner import Planned, Planner
+from mzsql.adapter.planning.planner import Planner
 from mzsql.adapter.session.session import Session
 from mzsql.catalog.builtin import builtins
 from mzsql.catalog.objects import (
@@ -45,6 +45,7 @@ from mzsql.expr.relation import Get, Relation, RowSetFinishing
 from mzsql.frontend import hir, lower_query, parse_statements, plan_statement
 from mzsql.frontend.catalog import CatalogItem
 from mzsql.frontend.plan import plans as p
+from mzsql.lir import Planned
 from mzsql.render.dataflow import one_shot, render
 from mzsql.render.recursion import Loop
 from mzsql.repr.errors import InternalError, Unsupported

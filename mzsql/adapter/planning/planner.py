@@ -29,7 +29,6 @@ from mzsql.expr.dataflow import (
     Export,
     IndexExport,
     MaterializedViewExport,
-    MirDataflow,
     MirSource,
 )
 from mzsql.expr.evaluate import EvalError, Evaluator
@@ -38,8 +37,7 @@ from mzsql.expr.relation import Project, Relation, RowSetFinishing, TopK
 from mzsql.expr.scalar import Literal, Scalar
 from mzsql.frontend import hir, lower_query, parse_statements, plan_statement
 from mzsql.frontend.plan import plans as p
-from mzsql.lir import lower
-from mzsql.lir.plan import DataflowDescription
+from mzsql.lir import Planned, lower
 from mzsql.repr.datum import Datum
 from mzsql.repr.errors import InternalError, UndefinedTable
 from mzsql.repr.evaluation import failed
@@ -62,13 +60,6 @@ class View(msgspec.Struct, frozen=True):
 
     mir: Relation
     desc: RelationDesc
-
-
-class Planned(msgspec.Struct, frozen=True):
-    """A dataflow at its last two stages."""
-
-    mir: MirDataflow
-    plan: DataflowDescription
 
 
 #: So many plans of views are kept before it is looked at whether the views are still there.

@@ -24,7 +24,6 @@ import pyarrow.compute as pc
 
 from mzsql.adapter.environment.closing import close_all
 from mzsql.adapter.environment.environment import Environment
-from mzsql.adapter.peek.peeker import Peeker
 from mzsql.adapter.peek.queries import Queries
 from mzsql.adapter.planning.planner import Planner
 from mzsql.adapter.planning.walk import unmaterializables
@@ -34,6 +33,7 @@ from mzsql.adapter.subscribe.contents import Contents
 from mzsql.adapter.subscribe.inputs import CatalogNews, Input, PolledInput, StoredInput
 from mzsql.adapter.subscribe.output import OutputRows
 from mzsql.catalog.builtin import builtins
+from mzsql.compute.peek.inputs import Inputs
 from mzsql.compute.replica.transient import TransientDataflow, bounded_connection, load
 from mzsql.expr.dataflow import MaterializedViewExport
 from mzsql.expr.scalar import Scalar
@@ -310,12 +310,12 @@ class Subscribes:
     """Starts subscriptions for one process and knows those that run. Thread-safe."""
 
     def __init__(
-        self, env: Environment, planner: Planner, queries: Queries, peeker: Peeker
+        self, env: Environment, planner: Planner, queries: Queries, inputs: Inputs
     ) -> None:
         self._env = env
         self._planner = planner
         self._queries = queries
-        self._peeker = peeker
+        self._inputs = inputs
         self._transient = itertools.count(1)
         # The collector may end a forgotten subscription in any thread, at any moment.
         self._lock = threading.RLock()
@@ -385,7 +385,7 @@ class Subscribes:
     ) -> Timestamp:
         if as_of is not None:
             return self._queries.check_as_of(as_of, sources, at_least=at_least)
-        if not self._peeker.stored(list(sources)):
+        if not self._inputs.stored(list(sources)):
             return self._env.fresh_timestamp()
         return self._queries.timestamp(session, sources)
 
@@ -437,7 +437,7 @@ class Subscribes:
 
     def _input(self, gid: GlobalId, as_of: Timestamp) -> Input:
         if gid in builtins():
-            return PolledInput(self._env, lambda: self._peeker.snapshot(gid, as_of))
+            return PolledInput(self._env, lambda: self._inputs.snapshot(gid, as_of))
         one = StoredInput(self._env, gid, as_of)
         if one.since is None or one.since > as_of:
             one.close()

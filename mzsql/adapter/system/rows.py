@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
 
+import msgspec
 import pyarrow as pa
 
 from mzsql.adapter.environment.environment import Environment
@@ -57,29 +58,22 @@ from mzsql.threads import PROCESS
 Rows = Iterable[tuple[Any, ...]]
 
 
-class Source(Protocol):
-    """What the rows are derived from."""
+class Source(msgspec.Struct, frozen=True):
+    """What the rows are derived from.
 
-    @property
-    def env(self) -> Environment:
-        """The environment."""
-        ...
+    Attributes:
+        env: the environment.
+        refreshes: gives the latest refreshes of the dataflows that this process maintains.
+        builtin_desc: a builtin relation's columns.
+        deployed: the plan that runs for an index or a materialized view.
+        arrangements: gives object, node, replica, shard, updates and bytes of each arrangement of the dataflows that run.
+    """
 
-    def refreshes(self) -> Iterable[RefreshStats]:
-        """The latest refreshes of the dataflows that this process maintains."""
-        ...
-
-    def builtin_desc(self, builtin: Builtin) -> RelationDesc:
-        """A builtin relation's columns."""
-        ...
-
-    def deployed(self, item: Maintained) -> GlobalExpressions:
-        """The plan that runs for an index or a materialized view."""
-        ...
-
-    def arrangements(self) -> Iterable[tuple[str, int, str, str, int, int]]:
-        """Object, node, replica, shard, rows and bytes of each arrangement of the dataflows that run."""
-        ...
+    env: Environment
+    refreshes: Callable[[], Iterable[RefreshStats]]
+    builtin_desc: Callable[[Builtin], RelationDesc]
+    deployed: Callable[[Maintained], GlobalExpressions]
+    arrangements: Callable[[], Iterable[tuple[str, int, str, str, int, int]]]
 
 
 def _system_schema_id(schema: str) -> str:
@@ -493,20 +487,25 @@ _DERIVED: dict[str, Callable[[Source], Rows]] = {
 }
 
 
-def is_derived(builtin: Builtin) -> bool:
-    """Whether the rows of a builtin source are derived here."""
-    return builtin.plugin is not None or builtin.full_name in _DERIVED
+class SystemRelations:
+    """The builtin relations whose rows are made when they are asked for: peeks' `SystemRows`."""
 
+    def __init__(self, source: Source) -> None:
+        self._source = source
 
-def derive(builtin: Builtin, source: Source) -> pa.Table:
-    """The rows of a builtin source now: columns c0 … of its types."""
-    if builtin.plugin is not None:
-        at = source.env.locations
-        return plugin_rows(builtin.plugin, Whereabouts(at.blob, at.consensus, at.oracle))
-    make = _DERIVED.get(builtin.full_name)
-    if make is None or builtin.desc is None:
-        raise InternalError(f"nothing yields the rows of {builtin.full_name}")
-    rows = list(make(source))
-    schema = arrow_schema(builtin.desc.typ.columns)
-    arrays = [pa.array([row[i] for row in rows], field.type) for i, field in enumerate(schema)]
-    return pa.table(arrays, names=schema.names)
+    def is_derived(self, builtin: Builtin) -> bool:
+        """Whether the rows of a builtin source are derived here."""
+        return builtin.plugin is not None or builtin.full_name in _DERIVED
+
+    def derived(self, builtin: Builtin) -> pa.Table:
+        """The rows of a builtin source now: columns c0 … of its types."""
+        if builtin.plugin is not None:
+            at = self._source.env.locations
+            return plugin_rows(builtin.plugin, Whereabouts(at.blob, at.consensus, at.oracle))
+        make = _DERIVED.get(builtin.full_name)
+        if make is None or builtin.desc is None:
+            raise InternalError(f"nothing yields the rows of {builtin.full_name}")
+        rows = list(make(self._source))
+        schema = arrow_schema(builtin.desc.typ.columns)
+        arrays = [pa.array([row[i] for row in rows], field.type) for i, field in enumerate(schema)]
+        return pa.table(arrays, names=schema.names)

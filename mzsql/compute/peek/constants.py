@@ -15,14 +15,14 @@ from mzsql.compute.peek.rows import constant_table
 from mzsql.expr.exact import is_held
 from mzsql.expr.order import in_order
 from mzsql.expr.relation import RowSetFinishing
-from mzsql.lir.plan import Constant
 from mzsql.repr.datum import Datum, Row
 from mzsql.repr.evaluation import failed
 from mzsql.repr.tables import piece
 from mzsql.repr.types import ColumnType
+from mzsql.transform.fast_path import ConstantPlan
 
 
-def answered(constant: Constant, finishing: RowSetFinishing) -> pa.Table | None:
+def answered(constant: ConstantPlan, finishing: RowSetFinishing) -> pa.Table | None:
     """The answer, columns c0 …; None where an engine is to put the rows in order.
 
     Raises:
@@ -35,10 +35,10 @@ def answered(constant: Constant, finishing: RowSetFinishing) -> pa.Table | None:
         return None
     rows = constant.rows
     if not as_they_are:
-        if all(_is_held(row, constant.columns) for row, _ in rows):
+        if all(_is_held(row, constant.typ.columns) for row, _ in rows):
             return None
-        rows = _ordered(rows, finishing, constant.columns)
-    made = constant_table(rows, constant.columns, spelled=True)
+        rows = _ordered(rows, finishing, constant.typ.columns)
+    made = constant_table(rows, constant.typ.columns, spelled=True)
     return projected(piece(made, finishing.offset, finishing.limit), finishing)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Protocol
 
 import msgspec
@@ -26,6 +26,9 @@ TOTAL_BYTES = 128 * 1024 * 1024
 ENTRY_BYTES = 16 * 1024 * 1024
 #: What has more updates than this is not kept.
 ENTRY_ROWS = 1_000_000
+
+
+_TIME = pa.field("mz_time", pa.int64())
 
 
 class Contents(Protocol):
@@ -243,14 +246,24 @@ def _brought_forward(contents: Contents, kept: _Kept, at: Timestamp, most: int) 
         return None
     if not updates.num_rows:
         return kept.rows
-    zero = pa.repeat(pa.scalar(at, pa.int64()), kept.rows.num_rows)
-    place = kept.rows.num_columns - 1
-    before = kept.rows.add_column(place, pa.field("mz_time", pa.int64()), zero)
-    after = updates.set_column(
-        updates.schema.get_field_index("mz_time"),
-        pa.field("mz_time", pa.int64()),
-        pa.repeat(pa.scalar(at, pa.int64()), updates.num_rows),
-    )
-    both = pa.concat_tables([before, after.select(before.column_names)])
-    merged: pa.Table = consolidate(both, None)
-    return merged.drop_columns(["mz_time"]).combine_chunks()
+    return merged(kept.rows, [updates], at).combine_chunks()
+
+
+def merged(contents: pa.Table, updates: Sequence[pa.Table], at: Timestamp) -> pa.Table:
+    """Contents (columns, mz_diff) with updates (columns, mz_time, mz_diff) that they have not seen, at a time after all of them."""
+    if not updates:
+        return contents
+    place = contents.num_columns - 1
+    before = contents.add_column(place, _TIME, _at(at, contents.num_rows))
+    after = [
+        one.select(before.column_names).set_column(place, _TIME, _at(at, one.num_rows))
+        for one in updates
+    ]
+    # Rows read and rows made here may differ in what they say of NULLs, not in type.
+    both = pa.concat_tables([before, *after], promote_options="default")
+    found: pa.Table = consolidate(both, None)
+    return found.drop_columns(["mz_time"])
+
+
+def _at(time: Timestamp, rows: int) -> pa.Array:
+    return pa.repeat(pa.scalar(time, pa.int64()), rows)

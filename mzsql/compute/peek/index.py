@@ -9,15 +9,14 @@ a large index reads, of the workers' files, only the row groups that may have th
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mzsql.adapter.environment.environment import Environment
-from mzsql.adapter.planning.planner import Planner
 from mzsql.catalog.objects import Index
+from mzsql.catalog.state import CatalogState
 from mzsql.compute.peek.outflow import Limits
 from mzsql.compute.peek.row_reads import PLAIN
 from mzsql.compute.peek.rows import decoder
@@ -26,7 +25,7 @@ from mzsql.compute.replica.arrangements import rangeable
 from mzsql.compute.replica.dataflow import index_desc
 from mzsql.expr.scalar import Scalar
 from mzsql.lir.forms import arrangement_form
-from mzsql.lir.plan import IndexImport
+from mzsql.lir.plan import DataflowDescription, IndexImport
 from mzsql.persist import ExpiredHandle, KeyRange, ShardFinalized, SinceViolation
 from mzsql.render.dataflow import render
 from mzsql.repr.datum import Row
@@ -34,7 +33,7 @@ from mzsql.repr.errors import UndefinedTable
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType, arrow_type
-from mzsql.storage import Collection
+from mzsql.storage import Collection, Collections
 from mzsql.storage.collection import ARRANGEMENT
 from mzsql.transform.fast_path import PeekIndexPlan
 
@@ -62,17 +61,27 @@ class IndexReads:
     """Reads the indexes of an environment in one process. Thread-safe.
 
     Args:
-        env: the environment.
-        planner: knows the plans that run, which name the arrangements.
+        collections: what is stored.
+        state: gives the catalog as last seen.
+        plan: of an index, as it runs: it names the arrangement.
+        build: arrangements of another build are not read.
         kept: keeps small ones in memory.
         limits: how much a lookup may bring into this process.
     """
 
     def __init__(
-        self, env: Environment, planner: Planner, kept: SnapshotCache, limits: Limits
+        self,
+        collections: Collections,
+        state: Callable[[], CatalogState],
+        plan: Callable[[Index], DataflowDescription],
+        build: str,
+        kept: SnapshotCache,
+        limits: Limits,
     ) -> None:
-        self._env = env
-        self._planner = planner
+        self._collections = collections
+        self._state = state
+        self._plan = plan
+        self._build = build
         self._kept = kept
         self._limits = limits
         self._lock = threading.Lock()
@@ -125,7 +134,7 @@ class IndexReads:
         as_of: Timestamp,
     ) -> tuple[Layout, pa.Table] | None:
         """The rows of an index with some keys, or all of them, as they are stored; None where it is of no use."""
-        item = self._env.catalog.state.items.get(gid)
+        item = self._state().items.get(gid)
         if not isinstance(item, Index) or (rows is not None and len(rows) > MAX_KEYS):
             return None
         layout = self._layout(item, key, arity)
@@ -152,15 +161,17 @@ class IndexReads:
     # --- where it is --------------------------------------------------------------------------
 
     def _layout(self, item: Index, key_exprs: tuple[Scalar, ...], arity: int) -> Layout:
-        key = (item.id, item.version, self._env.workers(item.cluster))
+        serving = self._state().serving(item.cluster)
+        workers = 1 if serving is None else serving.workers
+        key = (item.id, item.version, workers)
         with self._lock:
             known = self._layouts.get(key)
         if known is not None:
             return known
-        desc = self._planner.deployed(item).plan
+        desc = self._plan(item)
         arranged = index_desc(item.id, desc, render(desc))
         form = arrangement_form(key_exprs, arity)
-        suffix = f"{arranged.fingerprint}/{self._env.workers(item.cluster)}/{self._env.build}"
+        suffix = f"{arranged.fingerprint}/{workers}/{self._build}"
         made = Layout(suffix, arranged.columns, arranged.key_arity, form.permutation)
         with self._lock:
             self._layouts[key] = made
@@ -168,7 +179,7 @@ class IndexReads:
 
     def _collection(self, item: Index, layout: Layout) -> Collection | None:
         """The arrangement as a readable collection; None where no replica has filled it."""
-        state = self._env.catalog.state
+        state = self._state()
         serving = state.serving(item.cluster)
         shard = None if serving is None else state.arrangements.get(f"{serving.id}/{layout.suffix}")
         with self._lock:
@@ -189,7 +200,7 @@ class IndexReads:
             exported=True,
         )
         with self._lock:
-            self._env.collections.register(made)
+            self._collections.register(made)
             self._registered[item.id] = made
         return made
 
@@ -201,11 +212,11 @@ class IndexReads:
                 return
             del self._registered[gone.id]
             self._kept.forget((gone.id, gone.shard))
-            self._env.collections.forget(gone.id)
+            self._collections.forget(gone.id)
 
     def forget_dropped(self) -> None:
         """Let go of indexes that the catalog has no longer."""
-        items = self._env.catalog.state.items
+        items = self._state().items
         with self._lock:
             gone = [one for gid, one in self._registered.items() if gid not in items]
             for key in [key for key in self._layouts if key[0] not in items]:
@@ -223,7 +234,7 @@ class IndexReads:
         as_of: Timestamp,
     ) -> pa.Table | None:
         """The stored rows with the keys, and all errors; None where the index is not complete yet, or too large to be read whole."""
-        collections, gid = self._env.collections, collection.id
+        collections, gid = self._collections, collection.id
         upper = collections.known_upper(gid)
         if upper is not None and upper <= as_of:
             upper = collections.upper(gid)

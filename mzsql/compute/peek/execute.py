@@ -1,0 +1,200 @@
+"""Answering a query at one time.
+
+Promise: the answer is that of the plan over the inputs' contents at the timestamp, whichever engine runs it (docs/architecture.md,
+decisions 10 and 11), and `PlannedQuery.peek`, which EXPLAIN prints, is what is done: a constant needs no engine; an index gives the rows
+with some keys; a row-wise read of one collection is evaluated over Arrow where that is exact; other queries over inputs that are small
+enough for this process by DuckDB; the rest by Spark, or, where there is none or it cannot see all that is read (builtin relations, a
+transaction's own writes), by DuckDB over copies on disk. The rows come piece by piece, and none is made that nobody takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+
+import pyarrow as pa
+
+from mzsql.catalog.builtin import builtins
+from mzsql.compute.engines.pool import DuckDbPool
+from mzsql.compute.peek.constants import answered
+from mzsql.compute.peek.index import IndexReads
+from mzsql.compute.peek.inputs import Inputs, Overlay
+from mzsql.compute.peek.outflow import finished
+from mzsql.compute.peek.query import PlannedQuery
+from mzsql.compute.peek.row_reads import RowRead, evaluated, narrowed, placed
+from mzsql.compute.peek.rows import counted, expand
+from mzsql.compute.peek.spark import Peeks
+from mzsql.repr.frontier import Timestamp
+from mzsql.repr.ids import GlobalId
+from mzsql.repr.interrupt import current
+from mzsql.transform.fast_path import ConstantPlan, DataflowPlan, PeekIndexPlan
+
+
+class Peeker:
+    """Runs one-shot queries. Thread-safe.
+
+    Args:
+        inputs: what they read.
+        indexes: what they look into.
+        spark: runs large queries; None where there is no Spark.
+    """
+
+    def __init__(self, inputs: Inputs, indexes: IndexReads, spark: Peeks | None) -> None:
+        self._inputs = inputs
+        self.indexes = indexes
+        self._spark = spark
+        self._duckdb = DuckDbPool()
+
+    def close(self) -> None:
+        """Release the engine; no query runs any more. Idempotent."""
+        self._duckdb.close()
+
+    def rows(
+        self,
+        query: PlannedQuery,
+        as_of: Timestamp,
+        *,
+        overlay: Overlay | None = None,
+        ordered: bool = True,
+    ) -> Generator[pa.Table]:
+        """The rows of a one-shot query, piece by piece: columns c0 … after the finishing, in its order.
+
+        Args:
+            query: the query.
+            as_of: the time; every stored input is complete there.
+            overlay: what the transaction itself has written.
+            ordered: whether the order of many rows matters.
+
+        Raises:
+            DataError: a value could not be computed.
+            QueryCanceled: the statement was cancelled, or its time was over.
+        """
+        if isinstance(query.peek, ConstantPlan):
+            rows = answered(query.peek, query.finishing)
+            if rows is not None:
+                yield rows
+                return
+        read = query.read
+        if read is not None and query.columns and not overlay and read.id not in builtins():
+            rows = self._inputs.rows_of(read, as_of)
+            if rows is not None:
+                yield from self._row_wise(query, read, rows)
+                return
+        tables = self._inputs.whole(query.inputs, as_of, overlay or {})
+        if tables is not None:
+            yield from self._here(query, tables)
+        elif self._on_spark(query, overlay):
+            yield from self._by_spark(query, as_of, ordered=ordered)
+        else:
+            yield from self._on_disk(query, as_of, overlay or {}, ordered=ordered)
+
+    def _on_spark(self, query: PlannedQuery, overlay: Overlay | None) -> bool:
+        """Whether Spark can run a query: there is one, it can read all inputs, and there is no recursion."""
+        return (
+            self._spark is not None
+            and not overlay
+            and not any(gid in builtins() for gid in query.inputs)
+            and not query.statement(self._inputs.has_errors).loops
+        )
+
+    def _by_spark(
+        self, query: PlannedQuery, as_of: Timestamp, *, ordered: bool
+    ) -> Generator[pa.Table]:
+        assert self._spark is not None
+        interrupt = current()
+        try:
+            found = self._spark.rows(
+                query.planned.plan,
+                as_of,
+                finish=lambda ast, engine: query.finish(ast, engine, ordered=ordered),
+                timeout=interrupt.left(),
+                interruptible=interrupt.on_interrupt,
+            )
+            yield from self._as_rows(query, found)
+        except GeneratorExit:
+            raise
+        except BaseException:
+            # Cancelled jobs fail in Spark's words.
+            interrupt.check()
+            raise
+
+    def _on_disk(
+        self, query: PlannedQuery, as_of: Timestamp, overlay: Overlay, *, ordered: bool
+    ) -> Generator[pa.Table]:
+        """The answer by DuckDB, over copies of the inputs on disk."""
+        statement = query.statement(self._inputs.has_errors, ordered=ordered)
+        relations = {
+            f"snap_{gid}": self._inputs.reader(gid, as_of, overlay.get(gid, ()))
+            for gid in statement.inputs
+        }
+        found = self._duckdb.large(statement.text, relations, statement.loops)
+        yield from self._as_rows(query, found)
+
+    @staticmethod
+    def _as_rows(query: PlannedQuery, found: Iterable[pa.Table]) -> Generator[pa.Table]:
+        """The rows of what a statement gives."""
+        if query.finished:
+            for piece in found:
+                yield counted(piece, "the result")[0]
+        else:
+            yield from finished(found, query.finishing)
+
+    def by_index(
+        self, query: PlannedQuery, as_of: Timestamp, timeout: float
+    ) -> Generator[pa.Table] | None:
+        """As `rows`, of a query that reads indexes; None where one is of no use at this time: then what it is on is to be read instead, by
+        a plan without indexes.
+
+        Args:
+            query: the query.
+            as_of: the time.
+            timeout: seconds for which what it reads beside indexes is waited for.
+        """
+        match query.peek:
+            case PeekIndexPlan() as plan:
+                rows = self.indexes.rows(plan, as_of)
+                return None if rows is None else self._looked_up(query, rows)
+            case DataflowPlan(lookups=lookups) if query.indexes:
+                arranged = self.indexes.arranged(query.indexes, lookups, as_of)
+                if arranged is None:
+                    return None
+                self._inputs.wait(query.inputs, as_of, timeout)
+                tables = self._inputs.whole(query.inputs, as_of, {})
+                return None if tables is None else self._here(query, {**tables, **arranged})
+            case _:
+                return None
+
+    def _looked_up(self, query: PlannedQuery, rows: pa.Table) -> Generator[pa.Table]:
+        """The answer of a query over the rows that an index gave: c0 …, mz_diff."""
+        read = query.read
+        if read is not None and query.columns:
+            return self._row_wise(query, read, rows)
+        return self._here(query, dict.fromkeys(query.inputs, rows))
+
+    def _row_wise(self, query: PlannedQuery, read: RowRead, rows: pa.Table) -> Generator[pa.Table]:
+        """A row-wise read of the rows of one collection that its conditions leave."""
+        rows = narrowed(rows, read.conditions)
+        done = evaluated(rows, read)
+        if done is not None:
+            done = placed(_good(done), query.finishing, query.columns)
+        if done is None:
+            return self._here(query, {read.id: rows})
+        return finished([done], query.finishing)
+
+    def _here(
+        self, query: PlannedQuery, tables: Mapping[GlobalId, pa.Table]
+    ) -> Generator[pa.Table]:
+        """The answer by DuckDB, over the inputs' contents."""
+        statement = query.statement(self._inputs.has_errors)
+        relations = {f"snap_{gid}": tables[gid] for gid in statement.inputs}
+        found = self._duckdb.pieces(statement.text, relations, statement.loops)
+        return self._as_rows(query, found)
+
+
+def _good(rows: pa.Table) -> pa.Table:
+    """Rows without error rows and their column; fails with the first error there is."""
+    if "mz_error" not in rows.column_names:
+        return rows
+    errors = rows.column("mz_error")
+    if errors.null_count < len(errors):
+        expand(rows, "the result")
+    return rows.drop_columns(["mz_error"])

@@ -1,0 +1,236 @@
+"""What peeks read: contents of collections and of builtin relations at a time, with what a transaction has written itself.
+
+Promise: contents are those at the time, consolidated, whoever wrote them. What is more than the stated limits is not brought into this
+process as a whole. Small contents that do not change are kept, so a repeated read of them asks no store for anything. A wait for an
+input ends at its time, and says what was waited for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+import pyarrow as pa
+
+from mzsql.catalog.builtin import Builtin, builtins
+from mzsql.compute.peek.outflow import Limits
+from mzsql.compute.peek.row_reads import RowRead
+from mzsql.compute.peek.snapshots import ENTRY_BYTES, SnapshotCache, StoredContents, merged
+from mzsql.expr.scalar import support
+from mzsql.location import Determinate
+from mzsql.persist import Filters, PartRef
+from mzsql.repr.errors import NotReadable
+from mzsql.repr.frontier import Timestamp, show
+from mzsql.repr.ids import GlobalId
+from mzsql.repr.interrupt import current
+from mzsql.repr.types import arrow_schema
+from mzsql.storage import CollectionManager, Collections, empty_updates
+
+#: Updates, not committed yet, that a transaction's own reads see: by table, columns c0 …, mz_time, mz_diff.
+Overlay: TypeAlias = Mapping[GlobalId, Sequence[pa.Table]]
+#: Ranges that hold every error row.
+_ERRORS: Filters = {"mz_error": [("", None)]}
+
+#: While it waits for its inputs, a query looks so often whether it was cancelled, in seconds.
+_LOOK_SECONDS = 0.25
+
+
+class SystemRows(Protocol):
+    """The rows of those builtin relations that are made when they are asked for."""
+
+    def is_derived(self, builtin: Builtin) -> bool:
+        """Whether a builtin relation is one."""
+
+    def derived(self, builtin: Builtin) -> pa.Table:
+        """Its rows now: c0 …."""
+
+
+class Inputs:
+    """Reads what peeks are over. Thread-safe.
+
+    Args:
+        collections: what is stored.
+        manager: writes what the system fills.
+        system: what is made when it is asked for.
+        replicas: who maintains a view, for messages.
+        limits: how much of its inputs a query may bring into this process's memory.
+
+    Attributes:
+        kept: contents as last read.
+    """
+
+    def __init__(
+        self,
+        collections: Collections,
+        manager: CollectionManager,
+        system: SystemRows,
+        replicas: Callable[[GlobalId], str],
+        limits: Limits,
+    ) -> None:
+        self._collections = collections
+        self._manager = manager
+        self._system = system
+        self._replicas = replicas
+        self.limits = limits
+        self.kept = SnapshotCache(
+            entry_bytes=min(ENTRY_BYTES, limits.bytes), entry_rows=limits.rows
+        )
+
+    # --- waiting ------------------------------------------------------------------------------
+
+    def stored(self, gids: Sequence[GlobalId]) -> list[GlobalId]:
+        """Those of the inputs that have contents at times: tables and materialized views."""
+        return [gid for gid in gids if gid not in builtins()]
+
+    def wait(self, gids: Sequence[GlobalId], as_of: Timestamp, timeout: float) -> None:
+        """Wait until every stored input is complete at ``as_of``.
+
+        Raises:
+            NotReadable: one is not within ``timeout`` seconds; names it, its frontier, the time needed and the replicas there are.
+        """
+        interrupt = current()
+        end = time.monotonic() + min(timeout, interrupt.left())
+        collections = self._collections
+        for gid in self.stored(gids):
+            while True:
+                known = collections.known_upper(gid)
+                if known is None or known > as_of:
+                    break
+                if interrupt.cancelled:
+                    interrupt.check()
+                left = max(0.0, end - time.monotonic())
+                try:
+                    collections.wait_for_upper(gid, as_of, min(left, _LOOK_SECONDS))
+                except NotReadable:
+                    if left <= _LOOK_SECONDS:
+                        raise self._late(gid, as_of, timeout) from None
+                except Determinate:
+                    # A look is short: what was not to be had within it (a busy Consensus, another call's turn) may be within the next.
+                    if left <= _LOOK_SECONDS:
+                        raise
+
+    def _late(self, gid: GlobalId, as_of: Timestamp, timeout: float) -> NotReadable:
+        meta, upper = self._collections.meta(gid), self._collections.upper(gid)
+        return NotReadable(
+            f'relation "{meta.name}" is not readable at {as_of}: within {timeout:g} s its write '
+            f"frontier has only reached {show(upper)}",
+            detail=self._replicas(gid) if meta.kind != "table" else None,
+            hint="Wait for it to hydrate and ask again, or raise statement_timeout.",
+        )
+
+    # --- contents -----------------------------------------------------------------------------
+
+    def rows_of(self, read: RowRead, as_of: Timestamp) -> pa.Table | None:
+        """The rows of a collection that a row-wise read may want: what is kept of it, else what its conditions leave of the stored ones.
+
+        None where even that is too much for this process.
+        """
+        kept = self.kept.read(StoredContents(self._collections, read.id), as_of)
+        if kept is not None:
+            return kept
+        collections, gid = self._collections, read.id
+        filters = read.filters
+        if self._too_much(collections.parts(gid, as_of, filters=filters)):
+            return None
+        columns = None if read.rest else _wanted(read)
+        found = collections.snapshot(gid, as_of, columns, filters=filters)
+        if filters and collections.has_errors(gid):
+            errors = collections.snapshot(gid, as_of, columns, filters=_ERRORS)
+            found = pa.concat_tables([found, errors])
+        return found.drop_columns(["mz_time"])
+
+    def _too_much(self, parts: Iterable[PartRef]) -> bool:
+        found = list(parts)
+        return self.limits.exceeded(sum(p.rows for p in found), sum(p.bytes for p in found))
+
+    def whole(
+        self, gids: Sequence[GlobalId], as_of: Timestamp, overlay: Overlay
+    ) -> Mapping[GlobalId, pa.Table] | None:
+        """The inputs' contents; None where they are too large for this process."""
+        tables: dict[GlobalId, pa.Table] = {}
+        for gid in self.stored(gids):
+            kept = self.kept.read(StoredContents(self._collections, gid), as_of)
+            if kept is not None:
+                tables[gid] = kept
+        left = [gid for gid in gids if gid not in tables]
+        if left and self._too_much(part for gid in gids for part in self._parts(gid, as_of)):
+            return None
+        for gid in left:
+            current().check()
+            tables[gid] = self.snapshot(gid, as_of)
+        return {gid: merged(rows, overlay.get(gid, ()), as_of) for gid, rows in tables.items()}
+
+    def _parts(self, gid: GlobalId, as_of: Timestamp) -> Sequence[PartRef]:
+        """The parts of an input's contents; a relation that is made of the catalog has none."""
+        builtin = builtins().get(gid)
+        if builtin is not None and self._system.is_derived(builtin):
+            return ()
+        at = as_of if builtin is None else self._managed_at(gid)
+        return () if at is None else self._collections.parts(gid, at)
+
+    def reader(
+        self, gid: GlobalId, as_of: Timestamp, overlay: Sequence[pa.Table]
+    ) -> pa.Table | pa.RecordBatchReader:
+        """An input's contents and a transaction's own writes, as they come, not added up: c0 …, [mz_error], mz_diff."""
+        builtin = builtins().get(gid)
+        if builtin is not None and self._system.is_derived(builtin):
+            return self.snapshot(gid, as_of)
+        collections = self._collections
+        at = as_of if builtin is None else self._managed_at(gid)
+        if at is None:
+            return self.snapshot(gid, as_of)
+        stored = collections.snapshot_reader(gid, at, consolidate=False)
+        place = stored.schema.get_field_index("mz_time")
+        schema = stored.schema.remove(place)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for batch in stored:
+                yield batch.drop_columns(["mz_time"])
+            for one in overlay:
+                yield from one.select(schema.names).cast(schema).to_batches()
+
+        return pa.RecordBatchReader.from_batches(schema, batches())
+
+    def has_errors(self, gid: GlobalId) -> bool:
+        """Whether an input has the column mz_error."""
+        if gid in builtins():
+            return False
+        return self._collections.has_errors(gid)
+
+    def snapshot(
+        self, gid: GlobalId, as_of: Timestamp, overlay: Sequence[pa.Table] = ()
+    ) -> pa.Table:
+        """An input's contents: c0 …, [mz_error], mz_diff, consolidated; builtin relations as they are now."""
+        builtin = builtins().get(gid)
+        if builtin is None:
+            table = self._collections.snapshot(gid, as_of).drop_columns(["mz_time"])
+            return merged(table, overlay, as_of)
+        if self._system.is_derived(builtin):
+            rows = self._system.derived(builtin)
+            return rows.append_column("mz_diff", pa.array([1] * rows.num_rows, pa.int64()))
+        return self._managed(gid)
+
+    def _managed(self, gid: GlobalId) -> pa.Table:
+        at = self._managed_at(gid)
+        collections = self._collections
+        if at is None:
+            schema = arrow_schema(collections.meta(gid).columns)
+            return empty_updates(schema).drop_columns(["mz_time"])
+        return collections.snapshot(gid, at).drop_columns(["mz_time"])
+
+    def _managed_at(self, gid: GlobalId) -> Timestamp | None:
+        """The time of the present contents of what the system fills; None where there was never anything."""
+        if self._manager.is_registered(gid):
+            self._manager.flush(gid)
+        upper = self._collections.upper(gid)
+        return upper - 1 if upper else None
+
+
+def _wanted(read: RowRead) -> list[int]:
+    """The columns that a row-wise read looks at."""
+    found = {c for c in read.mfp.projection if c < read.mfp.input_arity}
+    found |= {condition.column for condition in read.conditions}
+    for expr in read.mfp.expressions:
+        found |= {c for c in support(expr) if c < read.mfp.input_arity}
+    return sorted(found)

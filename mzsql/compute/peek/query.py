@@ -1,0 +1,157 @@
+"""A one-shot query that was planned: how it is answered, and its statement.
+
+Promise: `PlannedQuery.peek` says how it is answered, as EXPLAIN prints it (`mzsql.transform.fast_path`); what that takes beyond it is made
+at first use and kept: the dataflow's plan, and for DuckDB its statement's text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+from sqlglot import expressions as exp
+
+from mzsql.compute.engines.recursion import LoopText, texts
+from mzsql.compute.peek.row_reads import RowRead, over, row_read
+from mzsql.expr.engines import to_sql
+from mzsql.expr.functions.table import Engine
+from mzsql.expr.relation import RowSetFinishing
+from mzsql.lir import Planned
+from mzsql.lir.plan import IndexImport
+from mzsql.render.dataflow import finish, one_shot, summed
+from mzsql.repr.garbage import undisturbed
+from mzsql.repr.ids import GlobalId
+from mzsql.repr.types import ColumnType
+from mzsql.transform.fast_path import (
+    ConstantPlan,
+    DataflowPlan,
+    PeekIndexPlan,
+    PeekPersistPlan,
+    PeekPlan,
+)
+
+
+class Statement(msgspec.Struct, frozen=True):
+    """A one-shot query in DuckDB.
+
+    Attributes:
+        text: what DuckDB runs, over ``snap_…`` relations.
+        inputs: the ids of those relations.
+        finished: whether the text skips, cuts off, projects and copies; else it comes as `summed` gives it.
+        loops: recursions to be run before.
+    """
+
+    text: str
+    inputs: tuple[GlobalId, ...]
+    finished: bool
+    loops: tuple[LoopText, ...] = ()
+
+
+class PlannedQuery:
+    """A one-shot query, as far planned as its answer takes. Thread-safe.
+
+    Args:
+        peek: how it is answered: what EXPLAIN prints.
+        make: plans it as a dataflow; where an index is looked into, over the rows that it gives, without errors.
+        finishing: order, limit, offset, projection.
+        columns: the columns of the plan's result, before the finishing's projection.
+        read: the query as a row-wise read of one collection, where that is known without its plan.
+    """
+
+    def __init__(
+        self,
+        peek: PeekPlan,
+        make: Callable[[], Planned],
+        finishing: RowSetFinishing,
+        columns: tuple[ColumnType, ...],
+        read: RowRead | None = None,
+    ) -> None:
+        self.peek = peek
+        self._make = make
+        self._planned: Planned | None = None
+        self._statements: dict[bool, Statement] = {}
+        self.finishing = finishing
+        self.columns = columns
+        if read is None:
+            read = self._row_wise()
+        self.read = read
+
+    def _row_wise(self) -> RowRead | None:
+        match self.peek:
+            case PeekIndexPlan(on_id=gid, typ=typ, mfp=mfp):
+                return over(gid, typ.columns, mfp)
+            case PeekPersistPlan(id=gid, typ=typ, mfp=mfp):
+                return over(gid, typ.columns, mfp)
+            case DataflowPlan():
+                return row_read(self.planned.mir)
+            case _:
+                return None
+
+    @property
+    def planned(self) -> Planned:
+        """Its optimized and its physical plan, made at first use."""
+        if self._planned is None:
+            self._planned = self._make()
+        return self._planned
+
+    @property
+    def inputs(self) -> tuple[GlobalId, ...]:
+        """What it reads, but for what it reads of indexes."""
+        if self.read is not None:
+            return (self.read.id,)
+        if isinstance(self.peek, ConstantPlan):
+            return ()
+        return tuple(source.id for source in self.planned.plan.source_imports)
+
+    @property
+    def reads_indexes(self) -> bool:
+        """Whether it is answered by indexes."""
+        return isinstance(self.peek, PeekIndexPlan) or bool(self.indexes)
+
+    @property
+    def indexes(self) -> tuple[IndexImport, ...]:
+        """The indexes whose rows its dataflow is over; none where it is answered without that."""
+        if self.read is not None or not isinstance(self.peek, DataflowPlan):
+            return ()
+        return self.planned.plan.index_imports
+
+    @undisturbed()
+    def statement(
+        self, errors_in: Callable[[GlobalId], bool], *, ordered: bool = True
+    ) -> Statement:
+        """The statement for DuckDB, rendered at first use.
+
+        Args:
+            errors_in: whether an input has the column mz_error: the same at each call.
+            ordered: whether the rows' order matters.
+        """
+        known = self._statements.get(ordered)
+        if known is None:
+            if isinstance(self.peek, PeekIndexPlan):
+                rendered = one_shot(self.planned.plan, errors_in=lambda _: False)
+            else:
+                # An index that holds errors is not read.
+                own = {index.id for index in self.indexes}
+                rendered = one_shot(
+                    self.planned.plan, errors_in=lambda gid: gid not in own and errors_in(gid)
+                )
+            ast, loops = rendered.rendered(Engine.DUCKDB)
+            ast = self.finish(ast, Engine.DUCKDB, ordered=ordered)
+            inputs = tuple(one.id for one in rendered.inputs)
+            text = to_sql(ast, Engine.DUCKDB)
+            known = Statement(text, inputs, self.finished, texts(loops))
+            self._statements[ordered] = known
+        return known
+
+    @property
+    def finished(self) -> bool:
+        """Whether the engine skips, cuts off and copies the rows: those without columns cannot be counted outside of it."""
+        return not self.columns
+
+    def finish(
+        self, ast: exp.Expression, engine: Engine, *, ordered: bool = True
+    ) -> exp.Expression:
+        """The one-shot statement with as much of the finishing as an engine does."""
+        if self.finished:
+            return finish(ast, self.finishing, self.columns, engine)
+        return summed(ast, self.finishing, self.columns, in_order=ordered)
