@@ -154,7 +154,7 @@ class StepState(Renderer):
             order = ()  # there is no telling such keys apart where their hashes are equal
         what = self.part_of_fingerprint(node, part, columns, key_arity)
         if order:
-            what += f" in order {order!r}"
+            what += f" sorted by {order!r}"
         self.specs[name] = ArrangementSpec(
             name, node.lir_id, columns, key_arity, additive, self.fingerprint(node, what), order
         )

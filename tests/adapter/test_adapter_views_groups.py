@@ -10,11 +10,14 @@ import random
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 
 import mzsql
+from mzsql.compute.replica import cold, lookups
+from mzsql.compute.replica.hot import Hot
 from mzsql.dbapi import Connection
 
 _NAN = "CAST('NaN' AS double precision)"
@@ -118,6 +121,30 @@ def test_views_hold_what_their_queries_answer(tmp_path: Path, views: tuple[str, 
         _check(con, views, 13, 1)
     finally:
         con.close()
+
+
+def test_views_hold_what_their_queries_answer_where_groups_are_read_from_shards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cold, "COLD_ROWS", 0)
+    monkeypatch.setattr(cold, "_GROWTH", 2)
+    # What was read whole is not counted, or the traces would be loaded soon.
+    monkeypatch.setattr(Hot, "read_cold", property(lambda _: 0, lambda _, __: None), raising=False)
+    read: list[bool] = []
+    first = cold.first_from_shard
+
+    def counted(*args: Any) -> Any:
+        found = first(*args)
+        read.append(found is not None and not found.whole)
+        return found
+
+    monkeypatch.setattr(lookups, "first_from_shard", counted)
+    con = _environment(tmp_path, "duckdb", _GROUPS, 31)
+    try:
+        _check(con, _GROUPS, 32, 3)
+    finally:
+        con.close()
+    assert any(read)
 
 
 @pytest.mark.long

@@ -61,6 +61,7 @@ from mzsql.persist import (
     WriteHandle,
 )
 from mzsql.persist.consolidate import consolidate
+from mzsql.persist.pushdown import Filters
 from mzsql.render.worker import worker_of
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier, Timestamp, less_than
@@ -108,8 +109,10 @@ class ArrangementDesc(msgspec.Struct, frozen=True):
 
     def key_spec(self, settings: ComputeSettings) -> KeySpec:
         """The shard's layout."""
+        # What comes first of a key lies together, too.
+        first = (one.column for one in self.order[:1])
         return KeySpec(
-            columns=tuple(f"c{i}" for i in range(self.key_arity)),
+            columns=tuple(f"c{i}" for i in (*range(self.key_arity), *first)),
             workers=self.workers(settings),
             additive=tuple(f"c{i}" for i in self.additive),
         )
@@ -353,6 +356,10 @@ class Arrangement(Target):
         """What the trace finds keys by, each once, in order."""
         return np.unique(key_hashes(keys, self._hashes))
 
+    def hashes_in_order(self, keys: pa.Table) -> Hashes:
+        """The hash of each of some whole keys."""
+        return key_hashes(keys, self._hashes)
+
     def hashes_of(self, rows: pa.Table) -> Hashes:
         """The hash of the key of each of the arrangement's rows; 0 where it has no key."""
         arity = self.desc.key_arity
@@ -466,12 +473,18 @@ class Arrangement(Target):
         *,
         key_ranges: Sequence[KeyRange] | None = None,
         workers: Sequence[int] | None = None,
+        filters: Filters | None = None,
         stats: ReadStats | None = None,
     ) -> pa.Table:
-        """Contents at a time: columns, mz_time (all `as_of`), mz_diff."""
+        """Contents at a time: columns, mz_time (all `as_of`), mz_diff; of the rows that `filters` let through, where they are given."""
         self._durable_at(as_of)
         return self.reader.snapshot_arrow(
-            as_of, key_ranges=key_ranges, workers=workers, stats=stats, timeout=self.timeout
+            as_of,
+            key_ranges=key_ranges,
+            filters=filters,
+            workers=workers,
+            stats=stats,
+            timeout=self.timeout,
         )
 
     def updates(

@@ -46,6 +46,8 @@ class Hot:
         #: how far each dataflow has read, by its handle
         self._readers: dict[int, Timestamp] = {}
         self.used = now()
+        #: rows of small groups that were read from the shard for want of a trace
+        self.read_cold = 0
 
     @property
     def upper(self) -> Frontier:
@@ -146,6 +148,12 @@ class Hot:
 
     def _from(self, as_of: Timestamp) -> Trace | None:
         return self._trace if self._trace is not None and as_of >= self._trace.since else None
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the trace is there."""
+        with self._lock:
+            return self._trace is not None
 
     def reading(self) -> threading.RLock:
         """Held while the trace is looked into."""

@@ -22,6 +22,7 @@ from sqlglot import expressions as exp
 from mzsql.compute.engines.driver import Driver
 from mzsql.compute.engines.relations import PUSHED_RANGES, KeyRange
 from mzsql.compute.replica.arrangements import Arrangement, merge_ranges, rangeable
+from mzsql.compute.replica.cold import COLD_KEYS, first_from_shard, reads_cold
 from mzsql.compute.replica.target import no_updates
 from mzsql.compute.replica.trace import FirstRows, Hashes, Trace
 from mzsql.compute.replica.trace import Found as TraceRows
@@ -78,6 +79,13 @@ class Firsts:
             spare = np.minimum(spare, more)
         self._hashes.append(hashes)
         self._spare.append(spare)
+
+    def add_one(self, hashes: Hashes, counts: Sequence[int], *, whole: bool) -> None:
+        """As `add`, of one key."""
+        pairs = zip(self._fronts, counts, strict=True)
+        spare = _ENOUGH if whole else min(count - front.count for front, count in pairs)
+        self._hashes.append(hashes)
+        self._spare.append(np.array([spare], np.int64))
 
     def lacking(self, updates: pa.Table) -> int:
         """How many rows more than usual a step with these updates of the arrangement needs of a key; 0: what was read is enough."""
@@ -219,6 +227,9 @@ class LookupRun:
             [pa.field(f"k{i}", state.arrangement.schema.field(i).type) for i in range(arity)]
         )
         keys = pa.concat_tables([table.cast(schema) for table in new])
+        cold = self._first_cold(state, keys)
+        if cold is not None:
+            return cold
         trace = state.arrangement.trace(self._as_of)
         if trace is not None:
             return self._find(state, trace, keys)
@@ -247,8 +258,53 @@ class LookupRun:
             self._take(state, found)
         return True
 
+    def _spare(self, state: _State) -> int | None:
+        """How many of a key's first rows more than its fronts say; None: keys whole."""
+        if not state.lookup.fronts:
+            return None
+        more = self._more
+        return more.get(state.lookup.arrangement, 0) if isinstance(more, Mapping) else more
+
+    def _first_cold(self, state: _State, keys: pa.Table | None) -> bool | None:
+        """Read the first rows of keys (no table: there are no key columns) from the shard; whether any are new. None: not to be done."""
+        arrangement, more = state.arrangement, self._spare(state)
+        whole_keys = keys is None or keys.num_columns == arrangement.desc.key_arity
+        if more is None or not whole_keys or state.pushed:
+            return None
+        if not reads_cold(arrangement, self._as_of):
+            return None
+        asked = None if keys is None else self._unseen(keys, state.keys)
+        if asked is not None and asked.num_rows > COLD_KEYS:
+            return None
+        read = []
+        try:
+            values = [()] if asked is None else [tuple(row.values()) for row in asked.to_pylist()]
+            for key in values:
+                fronts = state.lookup.fronts
+                one = first_from_shard(arrangement, key, self._as_of, fronts, more, self._stats)
+                if one is None:
+                    return None
+                read.append(one)
+        except (OverflowError, ValueError):  # days that Python does not know
+            return None
+        hashes = _NO_KEY if asked is None else arrangement.hashes_in_order(asked)
+        if state.firsts is None:
+            state.firsts = Firsts(arrangement, state.lookup.fronts)
+        for number, one in enumerate(read):
+            state.firsts.add_one(hashes[number : number + 1], one.counts, whole=one.whole)
+            if one.rows.num_rows:
+                state.pieces.append(arrangement.rows(one.rows))
+        if asked is not None:
+            state.keys = asked if state.keys is None else pa.concat_tables([state.keys, asked])
+            known = np.sort(hashes)
+            state.hashes = known if state.hashes is None else np.union1d(state.hashes, known)
+        return asked is None or asked.num_rows > 0
+
     def _find_first_of_all(self, state: _State) -> bool:
         """Of an arrangement without a key, which is one group, the first rows; whether they were had."""
+        if self._first_cold(state, None):
+            state.whole = True
+            return True
         trace = state.arrangement.trace(self._as_of) if state.lookup.fronts else None
         if trace is None or state.pushed or not self._first(state, trace, _NO_KEY, 0):
             return False
@@ -257,10 +313,9 @@ class LookupRun:
 
     def _first(self, state: _State, trace: Trace, hashes: Hashes, arity: int) -> bool:
         """Take the first rows of keys, where they are enough; whether they are."""
-        name, arrangement = state.lookup.arrangement, state.arrangement
-        more = self._more.get(name, 0) if isinstance(self._more, Mapping) else self._more
+        arrangement, more = state.arrangement, self._spare(state)
         fronts = state.lookup.fronts
-        if not fronts or more is None or trace.order is None or arity != arrangement.desc.key_arity:
+        if more is None or trace.order is None or arity != arrangement.desc.key_arity:
             return False
         with arrangement.hot.reading():
             found = [
