@@ -58,11 +58,13 @@ from mzsql.threads import Supervised
 _log = logging.getLogger(__name__)
 
 _KEPT_MOVES = 16
-"""History is let go of after so many changes seen: each time costs a write in Consensus."""
+"""History is let go of after so many writes seen: each time costs a write in Consensus."""
 _LOOK_SECONDS = 1.0
 """Whoever waits for an export looks at its shard itself so often, should it move without the log."""
 _POLL_SECONDS = 0.1
 """A follower of a log in a store that cannot notify looks so often."""
+_JOIN_SECONDS = 5.0
+"""Closing waits so long for a commit that is under way: what it has is in the shards by then, or is made again."""
 _TOLD = 64
 """A handle that was told so often looks how far its shard has come, so that what is known beside it stays little."""
 _QUIET_SHARDS = 100
@@ -238,8 +240,9 @@ class ExportLog:
                 with self._changed:
                     for shard, waited in taken.items():
                         self._waiting[shard] = waited + self._waiting.get(shard, [])
-                    now = self._clock.monotonic()
-                    self._updates_since = self._quiet_since = now
+                    # The thread rests before it tries again.
+                    self._updates_since = self._quiet_since = self._clock.monotonic()
+                    self._settled = True
                 raise
 
     def _take(self, everything: bool) -> dict[str, list[Batch]]:
@@ -384,6 +387,11 @@ class ExportLog:
                 self._open_reader()
             return self._state
 
+    def keep_up(self) -> None:
+        """Hold no history back where others write the log and nobody here waits for anything. To be called now and then."""
+        if self._reader is not None:
+            self.follow()
+
     def _tell(self, changes: Sequence[tuple[Row, int]]) -> None:
         """Tell those that have the shards open; what was retracted since is true all the same. The lock is held."""
         look: dict[str, Handle] = {}
@@ -404,9 +412,9 @@ class ExportLog:
                 _log.info("the log of exports cannot look at %s: %s", shard, failure)
 
     def _move(self, state: LogState) -> None:
+        self._kept_moves += state.upper - self._state.upper
         self._state = state
         self._changed.notify_all()
-        self._kept_moves += 1
         reader = self._reader
         if reader is None or (self._kept_moves < _KEPT_MOVES and not reader.heartbeat_due()):
             return
@@ -489,7 +497,7 @@ class ExportLog:
             self._changed.notify_all()
         if self._thread is not None:
             self._thread.stop()
-            self._thread.join()
+            self._thread.join(_JOIN_SECONDS)
         for handle in (self._reader, self._writer):
             if handle is not None:
                 handle.expire()

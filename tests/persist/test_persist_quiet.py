@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from mzsql.location import consensus_around
 from mzsql.location.mem import MemBlob, MemConsensus
-from mzsql.persist import InvalidBounds, PersistClient, ReadTimeout
+from mzsql.persist import InvalidBounds, PersistClient, ReadTimeout, Settings
 
 SHARD = "s00000000-0000-4000-8000-000000000001"
 SCHEMA = pa.schema([pa.field("a", pa.int64())])
@@ -104,3 +108,23 @@ def test_who_waits_hears_of_other_processes_once_the_writer_is_gone(clients: Any
     wait.join(60)
     assert reached == [10]
     assert reader.upper == 10
+
+
+def test_who_is_told_of_progress_looks_by_itself_once_a_second_at_most() -> None:
+    asked: Counter[str] = Counter()
+
+    def counted(operation: str, act: Callable[[], Any]) -> Any:
+        asked[operation] += 1
+        return act()
+
+    store = consensus_around(MemConsensus(), counted)
+    with PersistClient(MemBlob(), store, settings=Settings(maintenance="elsewhere")) as here:
+        writer, reader = here.open_shard(SHARD, SCHEMA)
+        writer.compare_and_append(None, expected_upper=0, new_upper=5)
+        writer.pass_quietly(5, 6)
+        asked.clear()
+        began = time.monotonic()
+        for _ in range(20):
+            with pytest.raises(ReadTimeout):
+                reader.wait_for_upper(8, timeout=0.001)
+        assert asked["scan"] <= 2 + (time.monotonic() - began)

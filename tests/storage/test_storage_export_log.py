@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mzsql.location import Indeterminate, consensus_around
+from mzsql.location import Determinate, Indeterminate, consensus_around
 from mzsql.location.mem import MemBlob, MemConsensus
 from mzsql.persist import Batch, PersistClient, ReadHandle, ReadTimeout, Settings, WriteHandle
 from mzsql.storage import ExportLog, log_shard_of
@@ -48,10 +48,13 @@ class Store:
         self.blob, self.consensus = MemBlob(), MemConsensus()
         self.counts: Counter[tuple[str, str]] = Counter()
         self.lose: set[str] = set()
+        self.away = False
 
     def process(self, name: str, **given: Any) -> Process:
         def around(operation: str, act: Callable[[], T]) -> T:
             self.counts[name, operation] += 1
+            if self.away:
+                raise Determinate("the store is away")
             if operation == "compare_and_set" and name in self.lose:
                 self.lose.discard(name)
                 act()
@@ -257,6 +260,39 @@ def test_of_dropped_exports_nothing_stays(pair: Any) -> None:
     there.log.flush()
     assert {s.shard_id for row in there.log.state.live for s in row.stretches} == {SHARDS[2]}
     assert there.client.open_writer(SHARDS[1], SCHEMA).upper == 4
+
+
+def test_who_waits_for_nothing_holds_no_history_of_the_log_back(pair: Any) -> None:
+    here, there = pair
+    here.make(SHARDS[0], 1)
+    here.log.flush()
+    there.check(SHARDS[0], 1)
+    for _ in range(40):
+        here.make(SHARDS[0], 1)
+        here.log.flush()
+    there.log.keep_up()
+    here.log.keep_up()
+    report = here.client.report(LOG)
+    assert report.upper == 41
+    assert report.since is not None
+    assert report.since >= 41 - 17
+
+
+def test_a_commit_that_fails_is_tried_again(store: Store) -> None:
+    here, there = store.process("here"), store.process("there")
+    try:
+        upper = here.make(SHARDS[0], 4)
+        store.away = True
+        here.log.settle()
+        deadline = threading.Event()
+        while not any(s.restarts for s in here.client.supervisor.statuses()):
+            deadline.wait(0.01)
+        store.away = False
+        assert there.log.wait(there.reader(SHARDS[0]), upper - 1, timeout=60) == upper
+    finally:
+        store.away = False
+        here.close()
+        there.close()
 
 
 def test_a_lost_answer_does_no_harm(store: Store, pair: Any) -> None:

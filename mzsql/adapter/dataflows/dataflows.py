@@ -45,6 +45,8 @@ TICK = 0.5
 PAUSE_SECONDS = LEASE_MS / 4000
 #: While there is history to release it is released so often, in seconds.
 RELEASE_SECONDS = 15.0
+#: … or as much more seldom as it takes for all collections' to be no more than so many writes a second.
+RELEASE_WRITES = 50
 #: A DDL statement waits so long for replicas to take what follows from it, in seconds.
 SETTLE_SECONDS = 60.0
 #: How much history of a collection that does not say RETAIN HISTORY is kept for reads in the past, in milliseconds.
@@ -249,7 +251,10 @@ class Dataflows:
             for gid, ms in retention(self._env.catalog.state, RETAIN_MS).items()
         }
         self._env.collections.release_history(max(0, read_ts - RETAIN_MS), retained)
-        self._release_at = now + RELEASE_SECONDS
+        self._env.exports.keep_up()
+        # Each may take two writes.
+        pause = 2 * len(self._env.collections.ids()) / RELEASE_WRITES
+        self._release_at = now + max(RELEASE_SECONDS, pause)
         self._released = (upper, at != upper)
 
     # --- installing ---------------------------------------------------------------------------

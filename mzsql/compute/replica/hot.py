@@ -102,7 +102,9 @@ class Hot:
                 assert self._upper is not None
                 self._extend(updates if self._upper <= lower else at_or_after(updates, self._upper))
                 self._upper = upper
-            self._written += 1
+            if updates.num_rows:
+                # A trace that is being loaded has not seen them.
+                self._written += 1
             self.seen(upper)
             if not less_than(self._durable, self._upper):
                 self._waiting_from = None
