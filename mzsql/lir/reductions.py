@@ -157,7 +157,7 @@ def top_k_plan(topk: mir.TopK, arity: int) -> lir.TopKPlan:
     kind = top_k_kind(topk.monotonic, topk.limit, topk.offset)
     return lir.TopKPlan(
         kind=kind,
-        group_key=topk.group_key,
+        group_key=tuple(dict.fromkeys(topk.group_key)),
         order_key=topk.order_key,
         limit=topk.limit,
         offset=topk.offset,

@@ -116,6 +116,8 @@ class _DeltaJoin:
             for _, key in traced.lookups:
                 needed |= frozenset[int]().union(*(support(e) for e in key))
         self.needed = frozenset(needed)
+        #: by path: what is yet to be answered of its predicates that cannot fail
+        self.left = {path.source: list(path.early) for path in self.paths}
         #: of the rows that each path ends with
         self.ends: list[Trace] = []
 
@@ -140,12 +142,26 @@ class _DeltaJoin:
     def _ends(self, parts: dict[int, _Part]) -> list[exp.Expression]:
         items: list[Ast] = [col(f"c{g}") for g in sorted(demand(self.closure))]
         items += [col(TIME), col(DIFF)]
+        alike: dict[tuple[str, tuple[Scalar, ...]], list[int]] = {}
+        for path, part in parts.items():
+            # What the first one says, too, is answered behind all of them.
+            own = tuple(e for e in self.left[path] if e not in self.paths[0].early)
+            alike.setdefault((part.relation, own), []).append(path)
         ends: list[exp.Expression] = []
-        for relation in dict.fromkeys(part.relation for part in parts.values()):
-            finished = [p for p, part in parts.items() if part.relation == relation]
-            part = parts[finished[0]]
-            ends.append(select(list(items), relation, where=self._only(part, finished)))
+        for (relation, left), finished in alike.items():
+            where = [*self._only(parts[finished[0]], finished), *self._spelled(left)]
+            ends.append(select(list(items), relation, where=where))
         return ends
+
+    def _spelled(self, predicates: Sequence[Scalar]) -> list[Ast]:
+        args = columns_of(self.layout.types)
+        return [spell.value(e, args, self.r.engine) for e in predicates]
+
+    def _answer(self, path: PathPlan, bound: frozenset[int]) -> list[Scalar]:
+        """The predicates of a path that can be answered once these columns are there; they are left no longer."""
+        ready = [e for e in self.left[path.source] if support(e) <= bound]
+        self.left[path.source] = [e for e in self.left[path.source] if e not in ready]
+        return ready
 
     @staticmethod
     def _only(part: _Part, paths: list[int]) -> list[Ast]:
@@ -161,11 +177,7 @@ class _DeltaJoin:
         args = [
             Sql(col(f"c{max(g - own.start, 0)}"), t.type) for g, t in enumerate(self.layout.types)
         ]
-        where = [
-            spell.value(e, args, self.r.engine)
-            for e in path.early
-            if support(e) and support(e) <= bound
-        ]
+        where = [spell.value(e, args, self.r.engine) for e in self._answer(path, bound)]
         name = self.r.define(
             self.node.lir_id, f"p{path.source}", select(items, self.goods[path.source], where=where)
         )
@@ -223,7 +235,7 @@ class _DeltaJoin:
         query = join(stream, arranged.full, on, items, engine=self.r.engine)
         made = self.r.define(self.node.lir_id, f"j{number}", query)
         everything = bound | new
-        return self._filtered(number, made, together, everything, bound, shared=shared)
+        return self._filtered(number, made, together, everything, shared=shared)
 
     @staticmethod
     def _earlier(relation: int, together: tuple[int, ...]) -> Ast:
@@ -240,19 +252,13 @@ class _DeltaJoin:
         made: str,
         together: tuple[int, ...],
         everything: frozenset[int],
-        before: frozenset[int],
         *,
         shared: bool,
     ) -> str:
-        """The predicates that a lone path can answer from here on (paths that share a lookup answer theirs at the end)."""
+        """The predicates that a lone path can answer from here on (paths that share a lookup answer theirs later)."""
         if shared:
             return made
-        args = columns_of(self.layout.types)
-        where = [
-            spell.value(e, args, self.r.engine)
-            for e in self.paths[together[0]].early
-            if support(e) <= everything and not support(e) <= before
-        ]
+        where = self._spelled(self._answer(self.paths[together[0]], everything))
         if not where:
             return made
         items: list[Ast] = [col(f"c{g}") for g in sorted(everything)]

@@ -133,6 +133,14 @@ FOUND = {
         "SELECT r.p + INTERVAL '1 day' AS x, count(*) AS n, min(r.k) AS k FROM t AS r GROUP BY 1",
         ("(1, true, NULL, '9999-12-31 12:00:00+00')", "(2, true, NULL, '9999-12-31 12:00:00+00')"),
     ),
+    "what one path of a join says by a lookup and another by a predicate": (
+        "SELECT q.k AS x, r.k, s.k AS l FROM t AS r JOIN t AS s ON r.d = s.d JOIN t AS q ON (r.k < s.k) = (q.k < q.k)",
+        ("(1, true, '2024-01-01', NULL), (2, true, '2024-01-01', NULL)", "(3, true, NULL, NULL), (NULL, true, NULL, NULL)"),
+    ),
+    "the first of each group by one column twice": (
+        "SELECT DISTINCT ON (q.x, q.y) q.x, q.y, q.b, q.d FROM (SELECT k AS x, k AS y, b, d FROM t) AS q ORDER BY q.x, q.y DESC, q.d, q.b",
+        ("(1, true, '2024-01-02', NULL), (2, true, NULL, NULL)", "(1, true, '2024-01-01', NULL), (2, false, '2024-01-03', NULL)"),
+    ),
 }  # fmt: skip
 
 
