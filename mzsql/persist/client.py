@@ -89,6 +89,7 @@ class PersistClient:
         consensus_url: where ``consensus`` was opened; of both URLs metrics tell the scheme.
         registry: where metrics are kept; prometheus_client's default registry by default.
         version: the program's version, as the shards it changes remember it (`mzsql.persist.versions`).
+        takes_over: whether they do so from now on, rather than from `take_over` on.
         cache: what was read of ``blob``, which is then not asked for it again.
         supervisor: runs the client's threads, and those of whoever works with it; one of its own by default.
     """
@@ -106,6 +107,7 @@ class PersistClient:
         consensus_url: str | None = None,
         registry: CollectorRegistry | None = None,
         version: str = VERSION,
+        takes_over: bool = True,
         cache: BlobCache | None = None,
         supervisor: Supervisor | None = None,
     ) -> None:
@@ -136,6 +138,8 @@ class PersistClient:
             written=Ages(clock),
             unnamed=Ages(clock),
         )
+        if not takes_over:
+            self._context.takes_over.clear()
         self._lock = threading.Lock()
         # Whoever has a handle keeps its shard; of the others the latest are kept.
         self._opened: weakref.WeakValueDictionary[str, Opened] = weakref.WeakValueDictionary()
@@ -214,6 +218,15 @@ class PersistClient:
     def blob_url(self) -> str | None:
         """Where other processes open its Blob store; `None` when it was not opened by URL. It may hold a secret."""
         return self._context.blob_url
+
+    @property
+    def version(self) -> str:
+        """The program's version, as the shards that it changes remember it."""
+        return self._context.version
+
+    def take_over(self) -> None:
+        """From now on, what this client changes is of its version: older programs can touch it no more."""
+        self._context.takes_over.set()
 
     @property
     def clock(self) -> Clock:

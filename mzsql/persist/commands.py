@@ -215,6 +215,8 @@ def transition(
     now_ms: int,
     version: str = VERSION,
     sightings: Mapping[str, Sighting] | None = None,
+    *,
+    takes_over: bool = True,
 ) -> Transition:
     """What ``command``, of a program of ``version``, does to ``state``.
 
@@ -224,6 +226,7 @@ def transition(
         now_ms: the wall time, which the state notes for people; nothing is decided by it.
         version: the program's.
         sightings: how long the process that the command is of has seen other processes' handles unrenewed.
+        takes_over: whether a change of what the shard holds, or its end, makes it one of ``version``.
 
     Raises:
         UsageError: the command does not fit the state.
@@ -231,7 +234,10 @@ def transition(
         InlineOverflow: too much would be inline.
     """
     check_version(version, state.applier_version, f"shard {state.shard_id}")
-    base = _base(state, command, now_ms, version, sightings or {})
+    base = _base(state, command, now_ms, sightings or {})
+    changes = isinstance(command, CompareAndAppend | Finalize | Retire)
+    if takes_over and changes and newer(version, state.applier_version):
+        base = msgspec.structs.replace(base, applier_version=version)
     match command:
         case CompareAndAppend():
             return _compare_and_append(state, command, base)
@@ -288,7 +294,6 @@ def _base(
     state: ShardState,
     command: Command,
     now_ms: int,
-    version: str,
     sightings: Mapping[str, Sighting],
 ) -> StateDiff:
     """What every change brings: the leases that have run out are recorded, of those recorded before the oldest are forgotten."""
@@ -308,7 +313,6 @@ def _base(
         walltime_ms=max(state.walltime_ms + 1, now_ms),
         readers={i: None for i in state.readers if i in out},
         writers={i: None for i in state.writers if i in out},
-        applier_version=version if newer(version, state.applier_version) else UNSET,
         expired=expired,
     )
 

@@ -47,6 +47,7 @@ from mzsql.persist.metrics import Meter, metrics_of
 from mzsql.persist.retry import Backoff, retrying
 from mzsql.persist.settings import Settings
 from mzsql.persist.state import ShardState, StateDiff, apply_diff
+from mzsql.persist.versions import newer
 from mzsql.persist.watch import Watch
 from mzsql.repr.errors import SqlError
 from mzsql.repr.frontier import Frontier
@@ -73,6 +74,12 @@ class Forgetful(Protocol):
         """Drop all copies of the object ``key``."""
 
 
+def _set_event() -> threading.Event:
+    event = threading.Event()
+    event.set()
+    return event
+
+
 class Context(msgspec.Struct, frozen=True):
     """What everything of one client shares."""
 
@@ -89,6 +96,8 @@ class Context(msgspec.Struct, frozen=True):
     meter: Meter = msgspec.field(default_factory=lambda: Meter(metrics_of(), SystemClock()))
     version: str = VERSION
     """The program's version, as shards remember it."""
+    takes_over: threading.Event = msgspec.field(default_factory=_set_event)
+    """Set when what this client changes is of its version from then on (`mzsql.persist.versions`)."""
     supervisor: Supervisor = msgspec.field(default_factory=lambda: Supervisor())
     """Runs the client's threads."""
     places: tuple[str, ...] = ()
@@ -313,7 +322,8 @@ class Shard:
             now = clock.now_ms()
             try:
                 seen = self.context.watch.sightings(state, self.own())
-                step = transition(state, command, now, self.context.version, seen)
+                version, takes_over = self.context.version, self.context.takes_over.is_set()
+                step = transition(state, command, now, version, seen, takes_over=takes_over)
                 new = state if step.diff is None else apply_diff(state, step.diff)
             except InlineOverflow as full:
                 if not fresh:
@@ -623,7 +633,10 @@ def _told(failure: Exception) -> str:
     return failure.message if isinstance(failure, SqlError) else repr(failure)
 
 
-def _entry(new: ShardState, diff: StateDiff, version: str) -> Entry:
+def _entry(new: ShardState, diff: StateDiff, ours: str) -> Entry:
+    # Where the shard was not taken over, the change is one that the shard's version can read.
+    not_taken = new.applier_version and newer(ours, new.applier_version)
+    version = new.applier_version if not_taken else ours
     if new.finalized:
         return Entry(rollup_seqno=new.seqno, state=new, version=version)
     # The newest rollup as of this very change, so that a rollup an entry names was there before the entry.

@@ -1,10 +1,13 @@
 """Which versions of mzsql may touch a shard that another one has written.
 
-Promise: a shard's state names the newest version that ever changed it. A program whose version is compatible with that one, or newer,
-reads and writes the shard; any other refuses it with `NewerVersion` before it has changed anything, also when the newer one came while
-the shard was open. Compatible are versions of equal major and minor number: between them durable structs do not change, as a program
+Promise: a shard's state names the newest version that ever changed what it holds. A program whose version is compatible with that one,
+or newer, reads and writes the shard; any other refuses it with `NewerVersion` before it has changed anything, also when the newer one came
+while the shard was open. Compatible are versions of equal major and minor number: between them durable structs do not change, as a program
 that does not know a field would drop it from the next rollup. Whoever raises the minor number may append fields; the first change that
-such a program makes takes the shard over for good.
+such a program makes to what a shard holds takes the shard over for good. Reading does not, nor leasing, nor upkeep, nor what a client
+does that has not taken over yet (`PersistClient.take_over`), as one that waits to be promoted: until then the older program goes on.
+
+Trade-off: so what a program writes to a shard of an older version, and has not taken over, may say nothing that this does not know.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Promise: every path computes the same rows, so one closure (the first path's) is evaluated at the end for all of them; then every
 failing evaluation is counted once, whichever input changed. Predicates that cannot fail also run as early as each path has
-them; what a path says by one where the first says it by a key of its lookups runs at the path's end at the latest. Paths that look up the same input by the same key are led to meet there, so that it is read once (fewer scans, fewer jobs).
+them; what a path says by one where the first says it by a key of its lookups runs at the path's end at the latest. Paths that look
+up the same input by the same key are led to meet there, so that it is read once (fewer scans, fewer jobs).
 """
 
 from __future__ import annotations

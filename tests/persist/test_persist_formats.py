@@ -334,7 +334,7 @@ def test_a_missing_rollup_is_said_at_once():
 # --- versions ---------------------------------------------------------------------------------
 
 
-def of_version(client, version, background=False):
+def of_version(client, version, background=False, **options):
     return PersistClient(
         client.blob,
         client.consensus,
@@ -342,6 +342,7 @@ def of_version(client, version, background=False):
         settings=client.settings,
         background=background,
         version=version,
+        **options,
     )
 
 
@@ -389,6 +390,40 @@ def test_reading_alone_does_not_take_a_shard_over():
     write, _ = old.open_shard(old.new_shard_id(), SCHEMA)
     assert new.inspect(write.shard_id).applier_version == "0.1.0"
     write.compare_and_append(None, expected_upper=0, new_upper=1)
+
+
+@pytest.mark.parametrize("takes_over", [True, False])
+def test_leases_and_upkeep_do_not_take_a_shard_over(takes_over):
+    client = mem_client(rollup_interval=2)
+    old, new = of_version(client, "0.1.0"), of_version(client, "0.2.0", takes_over=takes_over)
+    write, _ = old.open_shard(old.new_shard_id(), SCHEMA)
+    for upper in range(3):
+        write.compare_and_append(
+            updates([(upper, "a", upper, 1)]), expected_upper=upper, new_upper=upper + 1
+        )
+    theirs, read = new.open_shard(write.shard_id, SCHEMA)
+    read.downgrade_since(1)
+    read.heartbeat()
+    hold = new.open_critical_reader(write.shard_id, "hold")
+    hold.downgrade_since(1)
+    hold.release()
+    new.maintain(write.shard_id, full=True)
+    new.sweep(write.shard_id)
+    read.expire()
+    assert new.inspect(write.shard_id).applier_version == "0.1.0"
+    write.compare_and_append(None, expected_upper=3, new_upper=4)
+    old.maintain(write.shard_id, full=True)
+    theirs.compare_and_append(None, expected_upper=4, new_upper=5)
+    assert new.inspect(write.shard_id).applier_version == ("0.2.0" if takes_over else "0.1.0")
+    if takes_over:
+        with pytest.raises(NewerVersion):
+            write.fetch_upper()
+        return
+    assert write.fetch_upper() == 5
+    new.take_over()
+    theirs.compare_and_append(None, expected_upper=5, new_upper=6)
+    with pytest.raises(NewerVersion):
+        write.fetch_upper()
 
 
 def test_structs_that_only_a_newer_version_knows_are_refused_as_newer():

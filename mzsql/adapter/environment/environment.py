@@ -39,7 +39,6 @@ from mzsql.repr.errors import (
 )
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
-from mzsql.repr.version import VERSION
 from mzsql.storage import (
     Collection,
     CollectionManager,
@@ -114,7 +113,8 @@ class Environment:
         self.catalog_oracle = CatalogOracle(locations.oracle, clock)
         self.meta = meta
         self.id = meta.environment_id
-        self.build = VERSION
+        # One place says what program this is: to the shards, and to the plans that are kept for it.
+        self.build = persist.version
         self.process = f"{socket.gethostname()}/{uuid.uuid4()}"
         self.read_only = read_only or awaits_promotion
         self.generation = generation
@@ -173,6 +173,8 @@ class Environment:
             catalog = DurableCatalog(persist, CATALOG_SHARD)
             undo.callback(catalog.close)
             generation, awaits = join_deployment(catalog, deploy_generation)
+            if not (read_only or awaits):
+                persist.take_over()
             meta = check_entry(
                 catalog,
                 persist,
@@ -234,6 +236,7 @@ class Environment:
 
     def _begin_to_write(self) -> None:
         """This process's deploy generation was promoted."""
+        self.persist.take_over()
         # Another thread may be in a call of the old one.
         self._old_oracle, self.oracle = (
             self.oracle,

@@ -22,6 +22,7 @@ from mzsql.catalog.state import CatalogState
 from mzsql.location import Blob, default_registry
 from mzsql.persist import PersistClient, Settings, SystemClock
 from mzsql.repr.errors import EnvironmentRefused, InternalError, InvalidParameter
+from mzsql.repr.version import VERSION
 
 DEFAULT_SIZE = "2"
 
@@ -38,7 +39,7 @@ def open_persist(
     settings: Settings | None,
     clock: SystemClock,
 ) -> PersistClient:
-    """The shards' client, with what closes it in `undo`."""
+    """The shards' client, with what closes it in `undo`; it has taken nothing over yet."""
     registry = default_registry()
     blob = registry.open_blob(locations.blob)
     undo.callback(blob.close)
@@ -51,6 +52,8 @@ def open_persist(
         settings=settings,
         blob_url=locations.blob,
         consensus_url=locations.consensus,
+        version=VERSION,
+        takes_over=False,
     )
     undo.callback(persist.close)
     return persist
