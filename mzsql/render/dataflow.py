@@ -7,6 +7,7 @@ back. A step's result does not depend on how time was cut into steps, and no sta
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -24,6 +25,7 @@ from mzsql.render.contents import ContentsRenderer, Unfilled
 from mzsql.render.idle import without
 from mzsql.render.naming import Shape
 from mzsql.render.recursion import Loop, Recursion
+from mzsql.render.relevant import relevance
 from mzsql.render.rendered import ArrangementSpec, HydrationStage, InputSpec, Lookup, Step
 from mzsql.render.statement import (
     DIFF,
@@ -140,6 +142,13 @@ class RenderedDataflow:
         read = frozenset(one.name for one in statement.find_all(exp.Table)).intersection(step.reads)
         pruned = replace(step, statement=statement, reads=tuple(sorted(read)))
         return StepTemplate(pruned, needed(lookups, read), engine)
+
+    @functools.cached_property
+    @undisturbed()
+    def relevance(self) -> dict[str, str]:
+        """Of inputs' deltas, by relation name, the condition under which an update matters to a step; none where each may."""
+        step = self._steps[Engine.DUCKDB]
+        return relevance(step.statement, (f"delta_{one.id}" for one in self.inputs))
 
     def _changes(self) -> frozenset[str]:
         """The relations that hold changes in a step."""

@@ -7,6 +7,7 @@ from mzsql.compute.engines.relations import rows_at
 from mzsql.compute.protocols import ComputeSettings
 from mzsql.compute.replica.arrangements import Arrangement, Arrangements
 from mzsql.compute.replica.dataflow import Dataflow, DataflowSpec, fill_plan
+from mzsql.compute.replica.deltas import Deltas
 from mzsql.compute.replica.inputs import CollectionInput
 from mzsql.compute.replica.step import StepTools, run_step
 from mzsql.compute.replica.target import with_time
@@ -28,6 +29,7 @@ class Stepper:
         self.settings = ComputeSettings(step_engine="duckdb", **settings)
         self.persist = persist
         self.driver = Driver()
+        self.deltas = Deltas(self.driver)
         self.arrangements = Arrangements(persist, registry, "r1", self.driver, self.settings)
         gid = desc.export.id
         rendered = render(desc, errors_in=storage.has_errors)
@@ -69,7 +71,7 @@ class Stepper:
 
     def step(self, upper):
         """Process the inputs' updates up to `upper`; the step's RefreshStats."""
-        tools = StepTools(no_spark, no_spark, self.driver, self.settings, "duckdb")
+        tools = StepTools(no_spark, no_spark, self.driver, self.settings, self.deltas, "duckdb")
         stats = run_step(self.dataflow, self.dataflow.lower(), upper, tools)
         self.dataflow.hold(None)
         return stats

@@ -26,6 +26,7 @@ from mzsql.compute.protocols import ComputeSettings, ExportLog, StorageReader
 from mzsql.compute.replica.arrangements import Arrangement, Arrangements
 from mzsql.compute.replica.choice import Refusals, for_hydration
 from mzsql.compute.replica.dataflow import Dataflow, DataflowSpec, fill_plan
+from mzsql.compute.replica.deltas import Deltas
 from mzsql.compute.replica.hydration import Hydration, HydrationReport
 from mzsql.compute.replica.hydration_here import HydrationHere
 from mzsql.compute.replica.inputs import CollectionInput, IndexInput, Input
@@ -60,6 +61,7 @@ class Shared:
     arrangements: Arrangements
     driver: Driver
     settings: ComputeSettings
+    deltas: Deltas
     clock: Clock
     #: the frontier of another dataflow of this replica (an index)
     frontier: Callable[[GlobalId], Frontier]
@@ -172,6 +174,7 @@ class Flow:
                     )
                 )
             dataflow = Dataflow(self.spec, self.rendered, inputs, indexes)
+            self.replica.deltas.enroll(self.rendered)
             fill_plan(
                 dataflow,
                 self.replica.arrangements,
@@ -266,6 +269,7 @@ class Flow:
             self._large_session,
             replica.driver,
             settings,
+            replica.deltas,
             settings.engine,
             replica.later,
         )

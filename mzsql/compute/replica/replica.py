@@ -43,6 +43,7 @@ from mzsql.compute.protocols import ArrangementRegistry, ComputeSettings, Export
 from mzsql.compute.replica.arrangements import Arrangement, Arrangements
 from mzsql.compute.replica.commands import Commands
 from mzsql.compute.replica.dataflow import DataflowSpec, Renderings, arrangement_desc, index_desc
+from mzsql.compute.replica.deltas import Deltas
 from mzsql.compute.replica.flows import Flow, Shared, State
 from mzsql.compute.replica.hydration import HydrationReport
 from mzsql.compute.replica.inputs import CollectionInput
@@ -143,6 +144,7 @@ class Replica:
             arrangements=self._arrangements,
             driver=self._driver,
             settings=self._settings,
+            deltas=Deltas(self._driver),
             clock=clock if clock is not None else SystemClock(),
             frontier=self._known_frontier,
             open_index=self._open_index,

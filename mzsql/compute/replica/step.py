@@ -1,8 +1,8 @@
 """One step of a dataflow: the inputs' updates of ``[lower, upper)`` become updates of the export and of the arrangements.
 
-Promise: the statement runs once (on Spark in the pieces of `mzsql.render.cut`), over
-exactly the deltas and the arrangement rows it can touch; a step without input updates, in which nothing comes or goes by itself, runs
-no statement and writes nothing: the export passes over its times (`Target.pass_over`; the arrangements follow with the next update, so
+Promise: the statement runs once (on Spark in the pieces of `mzsql.render.cut`), over exactly the deltas and the arrangement rows it can
+touch; a step without input updates that matter to it, in which nothing comes or goes by itself, runs no statement and writes nothing:
+the export passes over its times (`Target.pass_over`; where there were no updates at all the arrangements follow with the next one, so
 until then they may be behind). So it does where a step has no updates for it.
 Each shard is written by its own compare_and_append, in the order of `Dataflow.targets`; after a crash between them the step is run
 again from the lowest upper and each shard takes what it lacks. What comes to the driver is bounded in rows and bytes; past that
@@ -14,7 +14,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -37,28 +37,17 @@ from mzsql.compute.engines.statements import register
 from mzsql.compute.protocol import RefreshStats
 from mzsql.compute.protocols import ComputeSettings
 from mzsql.compute.replica.dataflow import Dataflow
-from mzsql.compute.replica.inputs import Input
+from mzsql.compute.replica.deltas import Delta, Deltas
 from mzsql.compute.replica.lookups import Found, LookupRun
-from mzsql.compute.replica.target import Target, no_updates, with_time
+from mzsql.compute.replica.target import Target, with_time
 from mzsql.compute.replica.values import measured
 from mzsql.expr.functions.table import Engine
-from mzsql.persist import DIFF_COLUMN, PartRef
+from mzsql.persist import DIFF_COLUMN
 from mzsql.render.rendered import Step, StepOutput
 from mzsql.render.templates import Joins, StepTemplate, Text, TextPiece
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier, Timestamp
 from mzsql.repr.types import arrow_schema
-
-
-@dataclass
-class Delta:
-    """The updates of one input in a step; `table` is None where they are too many for the driver."""
-
-    source: Input
-    rows: int
-    bytes: int
-    table: pa.Table | None
-    parts: list[PartRef] = field(default_factory=list)
 
 
 def _now(work: Callable[[], None]) -> None:
@@ -74,6 +63,7 @@ class StepTools:
     large_session: Callable[[], SparkSession]
     driver: Driver
     settings: ComputeSettings
+    deltas: Deltas
     #: ``auto``, ``spark`` or ``duckdb``
     engine: str = "auto"
     #: runs what later steps are better off with
@@ -89,31 +79,40 @@ def run_step(
         Overtaken: another replica wrote into the middle of a large step; run it again from the new lower.
     """
     started = time.monotonic()
-    deltas = {f"delta_{one.spec.id}": _delta(one, lower, upper, tools) for one in dataflow.inputs}
+    deltas = {
+        f"delta_{one.spec.id}": tools.deltas.of(
+            one, lower, upper, tools.large_session, tools.settings
+        )
+        for one in dataflow.inputs
+    }
+    relevant = {
+        name: tools.deltas.relevant(delta, dataflow.rendered) for name, delta in deltas.items()
+    }
     rows_in = sum(delta.rows for delta in deltas.values())
     if dataflow.rendered.recursions and rows_in:
-        deltas |= _recursive(dataflow, deltas, lower, upper)
-    if rows_in == 0 and not _due(dataflow, lower, upper):
-        assert dataflow.output is not None
-        dataflow.output.pass_over(lower, upper)
+        made = _recursive(dataflow, deltas, lower, upper)
+        deltas |= made
+        relevant |= {name: delta.table for name, delta in made.items()}
+    # What is too large to be counted here has rows.
+    changed = [name for name, table in relevant.items() if table is None or table.num_rows]
+    if not changed and not _due(dataflow, lower, upper):
+        _pass_over(dataflow, lower, upper, among=rows_in > 0)
         seconds = time.monotonic() - started
         return RefreshStats(dataflow.gid, lower, upper, 0, 0, 0, 0, seconds, "empty")
     for arrangement in dataflow.readable().values():
         arrangement.passed(lower - 1)
-    # What is too large to be counted here has rows.
-    changed = [name for name, one in deltas.items() if one.table is None or one.rows]
-    more = _spare(deltas)
+    more = _spare(relevant)
     while True:
         found = LookupRun(
             dataflow.rendered.template(Engine.DUCKDB, changed).lookups,
-            {name: delta.table for name, delta in deltas.items()},
+            relevant,
             dataflow.readable(),
             lower - 1,
             upper,
             tools.driver,
             more,
         ).run()
-        work = _Work(dataflow, lower, upper, tools, deltas=deltas, found=found)
+        work = _Work(dataflow, lower, upper, tools, deltas=deltas, relevant=relevant, found=found)
         try:
             rows_out, jobs = work.run(changed)
             break
@@ -132,6 +131,16 @@ def run_step(
         engine=work.engine.value,
         reason=work.reason,
     )
+
+
+def _pass_over(dataflow: Dataflow, lower: Timestamp, upper: Timestamp, *, among: bool) -> None:
+    """Take note that a step has nothing to do; `among` tells whether there were updates, none of which matters.
+
+    Where there were none the arrangements may stay where they are: the next step looks for updates from there on and finds no more.
+    """
+    assert dataflow.output is not None
+    for target in dataflow.targets() if among else (dataflow.output,):
+        target.pass_over(lower, upper)
 
 
 def _due(dataflow: Dataflow, lower: Timestamp, upper: Timestamp) -> bool:
@@ -153,38 +162,17 @@ def _due(dataflow: Dataflow, lower: Timestamp, upper: Timestamp) -> bool:
     return False
 
 
-def _delta(source: Input, lower: Timestamp, upper: Timestamp, tools: StepTools) -> Delta:
-    parts = list(source.parts_between(lower, upper))
-    rows, size = sum(part.rows for part in parts), sum(part.bytes for part in parts)
-    if not parts:
-        return Delta(source, 0, 0, no_updates(source.schema))
-    if rows > tools.settings.rows_here or size > tools.settings.bytes_here:
-        # Compaction may have put few updates of the step beside many older ones: count before calling it large.
-        count = _count(source, parts, lower, upper, tools)
-        if count > tools.settings.rows_here:
-            return Delta(source, count, size, None, parts)
-    table = source.updates(lower, upper)
-    return Delta(source, table.num_rows, size, table)
-
-
-def _count(
-    source: Input, parts: list[PartRef], lower: Timestamp, upper: Timestamp, tools: StepTools
-) -> int:
-    frame = parts_frame(tools.large_session(), parts, source.schema, between=(lower, upper))
-    return int(frame.count())
-
-
 #: The first rows of groups are read with at most so many to spare, and never more of them: the groups are read whole then.
 _MOST_SPARE = 1024
 
 
-def _spare(deltas: Mapping[str, Delta]) -> int | None:
+def _spare(relevant: Mapping[str, pa.Table | None]) -> int | None:
     """How many of a group's first rows a step may take away, as far as its inputs tell; None: read groups whole."""
     gone = 0
-    for one in deltas.values():
-        if one.table is None:
+    for table in relevant.values():
+        if table is None:
             return None
-        diffs = one.table.column(DIFF_COLUMN)
+        diffs = table.column(DIFF_COLUMN)
         gone += pc.sum(pc.less(diffs, 0)).as_py() or 0
     return min(gone, _MOST_SPARE)
 
@@ -219,6 +207,7 @@ class _Work:
         tools: StepTools,
         *,
         deltas: Mapping[str, Delta],
+        relevant: Mapping[str, pa.Table | None],
         found: Found,
     ) -> None:
         self.dataflow = dataflow
@@ -226,6 +215,7 @@ class _Work:
         self.upper = upper
         self.tools = tools
         self.deltas = deltas
+        self.relevant = relevant
         self.found = found
         many = [name for name, one in deltas.items() if one.table is None]
         large = [*many, *found.pushed]
@@ -339,8 +329,8 @@ class _Work:
 
     def _table(self, name: str) -> pa.Table | None:
         """A relation of the statement that is on the driver."""
-        if name in self.deltas:
-            return self.deltas[name].table
+        if name in self.relevant:
+            return self.relevant[name]
         return self.found.tables.get(name)
 
     def _register(self, session: SparkSession, reads: Sequence[str], scratch: Path) -> None:
