@@ -124,6 +124,23 @@ def test_there_are_never_more_than_the_most(lane: Lane, held: Held, clock: Clock
     held.until_began("d")
 
 
+def test_a_lane_rests_when_nothing_runs_or_waits(lane: Lane, held: Held) -> None:
+    assert lane.rest(WAIT)
+    lane.put(held.job("a"))
+    lane.put(held.job("b"))
+    assert not lane.rest(0.0)
+    held.until_began("a")
+    rested = threading.Event()
+    waits = threading.Thread(target=lambda: rested.set() if lane.rest(WAIT) else None)
+    waits.start()
+    held.let("a")
+    held.until_began("b")
+    assert not rested.is_set()
+    held.let("b")
+    assert rested.wait(WAIT)
+    waits.join()
+
+
 def test_a_closed_lane_begins_nothing(lane: Lane, held: Held, clock: Clock) -> None:
     lane.put(held.job("a"))
     lane.put(held.job("b"))

@@ -149,3 +149,13 @@ def test_what_readers_have_passed_is_one_time_and_what_cancels_goes(tmp_path: Pa
         made.add(pa.table([[7], [time], [1 if time % 2 else -1]], schema=schema), time)
     assert made.since == 199
     assert made.updates < 2 * traces.FAN
+
+
+def test_texts_hash_alike_wherever_they_stand_and_apart_from_others() -> None:
+    texts = ["\x00" * n + "ä"[: n % 2] for n in range(40)] + [f"{n:>{n % 30}}" for n in range(2000)]
+    column = pa.array([None, *texts, None])
+    hashes = key_hashes(pa.table({"k": column}), hasher)
+    assert len(set(hashes.tolist())) == len({*texts, None})
+    for begin, count in ((0, 0), (1, 1), (7, 900), (2000, 41)):
+        part = pa.table({"k": column.slice(begin, count)})
+        assert (key_hashes(part, hasher) == hashes[begin : begin + count]).all()

@@ -48,7 +48,10 @@ class Lane:
         self._patience = patience
         self._most = max(most, at_once)
         self._clock = clock
-        self._changed = threading.Condition()
+        lock = threading.RLock()
+        self._changed = threading.Condition(lock)
+        #: nothing runs, and nothing waits for its turn
+        self._rested = threading.Condition(lock)
         self._waiting: deque[Job] = deque()
         #: when each running job began, by its thread's number
         self._begun: dict[int, float] = {}
@@ -108,13 +111,24 @@ class Lane:
             finally:
                 with self._changed:
                     del self._begun[number]
+                    if self._rests():
+                        self._rested.notify_all()
                 self.look()
             thread.well()
+
+    def rest(self, timeout: float) -> bool:
+        """Wait for a moment in which nothing runs or waits, for so many seconds at most; whether there was one."""
+        with self._rested:
+            return self._rested.wait_for(self._rests, timeout)
+
+    def _rests(self) -> bool:
+        return self._closed or not (self._begun or self._waiting)
 
     def close(self) -> None:
         """Begin no job any more. Idempotent."""
         with self._changed:
             self._closed = True
+            self._rested.notify_all()
             self._waiting.clear()
             threads = list(self._threads)
             self._changed.notify_all()

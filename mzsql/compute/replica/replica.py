@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import msgspec
@@ -70,6 +70,10 @@ _LOG = logging.getLogger(__name__)
 
 #: Arrangements that were given up, and that somebody still reads, are looked after so often, in seconds.
 RETIRE_SECONDS = 60.0
+#: What waits to become durable is looked after so often at most, in seconds.
+LOOK_SECONDS = 0.1
+#: What later steps are better off with waits for so many seconds for a moment without steps.
+LATER_SECONDS = 1.0
 
 
 class _Settings(ComputeSettings, frozen=True, kw_only=True):
@@ -426,7 +430,7 @@ class Replica:
 
     def _schedule(self, thread: Supervised) -> None:
         self._wake()  # begun anew, it does not know what it was told of
-        cooled = self._shared.clock.monotonic()
+        cooled, looked = self._shared.clock.monotonic(), float("-inf")
         while True:
             with self._changed:
                 if self._closing:
@@ -437,15 +441,12 @@ class Replica:
             uppers: dict[GlobalId, Frontier] = {}
             now = self._shared.clock.monotonic()
             pause = self._settings.idle_seconds
-            behind, flush = self._may_be_behind(len(idle))
+            if now - looked >= LOOK_SECONDS:
+                looked = now
+                pause = min(pause, self._look_behind(idle))
+            else:
+                pause = min(pause, looked + LOOK_SECONDS - now)
             for flow in idle:
-                if flow.flush_due(flush):
-                    self._give_flush(flow, Flow.flush)
-                late = flow.late()
-                if late is not None:
-                    pause = min(pause, max(behind - late, 0.01))
-                    if late >= behind or flow.overfull:
-                        self._give_flush(flow, Flow.follow)
                 if flow.retry_at > now:
                     pause = min(pause, flow.retry_at - now)
                     continue
@@ -467,6 +468,20 @@ class Replica:
             thread.well()
             with self._changed:
                 self._changed.wait_for(lambda: self._woken or self._closing, pause)
+
+    def _look_behind(self, idle: Sequence[Flow]) -> float:
+        """Have made durable what has waited long enough; seconds until more will have. It asks each arrangement, so not at each step."""
+        pause = self._settings.idle_seconds
+        behind, flush = self._may_be_behind(len(idle))
+        for flow in idle:
+            if flow.flush_due(flush):
+                self._give_flush(flow, Flow.flush)
+            late = flow.late()
+            if late is not None:
+                pause = min(pause, max(behind - late, 0.01))
+                if late >= behind or flow.overfull:
+                    self._give_flush(flow, Flow.follow)
+        return pause
 
     def _may_be_behind(self, flows: int) -> tuple[float, float]:
         """For how many seconds exports' shards may be behind, and arrangements', where there are so many dataflows."""
@@ -559,9 +574,12 @@ class Replica:
         lane.put(run)
 
     def _later(self, work: Callable[[], None]) -> None:
-        """Run what later steps are better off with in the lane of flushes. Without it they cost more, and that is all."""
+        """Run what later steps are better off with in the lane of flushes, when no step is at work: it is long work in Python, which
+        steps beside it would wait for again and again. Without it they cost more, and that is all.
+        """
 
         def run() -> None:
+            self._steps.rest(LATER_SECONDS)
             try:
                 work()
             except Exception as error:

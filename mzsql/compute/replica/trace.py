@@ -49,6 +49,8 @@ _SPARE = 8
 _NULL = np.uint64(0x9E3779B97F4A7C15)
 _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+#: The bits of a word's first n bytes.
+_FIRST_BYTES = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
 
 
 def _mixed(values: Hashes) -> Hashes:
@@ -78,7 +80,7 @@ def _column_hashes(name: str, column: pa.ChunkedArray, hasher: Hasher) -> Hashes
     if isinstance(array, pa.ChunkedArray):  # of no chunks, or too large for one
         parts = [_column_hashes(name, pa.chunked_array([one]), hasher) for one in array.chunks]
         return np.concatenate([np.empty(0, np.uint64), *parts])
-    bits = _bits(array)
+    bits = _text_bits(array) if pa.types.is_string(array.type) else _bits(array)
     if bits is None:
         return _mixed(hasher(pa.table({"c0": array})))
     made = _mixed(bits)
@@ -114,6 +116,32 @@ def _bits(array: pa.Array) -> Hashes | None:
         values.copy() if values.dtype == np.uint64 else values.astype(np.int64).view(np.uint64)
     )
     return numbers
+
+
+def _text_bits(array: pa.Array) -> Hashes:
+    """As `_bits`, of texts: their lengths, and their bytes eight at a time, mixed one into the other."""
+    count = len(array)
+    _, places, data = array.buffers()
+    if data is None or not count:
+        return np.zeros(count, np.uint64)
+    bounds = np.frombuffer(places, np.int32)[array.offset : array.offset + count + 1]
+    first, last = int(bounds[0]), int(bounds[-1])
+    # Every byte begins a word; eight more behind them, so that the last ones do as well.
+    padded = np.zeros(last - first + 8, np.uint8)
+    padded[: last - first] = np.frombuffer(data, np.uint8)[first:last]
+    words = np.ndarray(last - first + 1, "<u8", padded, strides=(1,))
+    starts, lengths = bounds[:-1].astype(np.int64) - first, np.diff(bounds).astype(np.int64)
+    made = _mixed(lengths.astype(np.uint64))
+    at = 0
+    longer = np.flatnonzero(lengths > 0)
+    while len(longer):
+        left = lengths[longer] - at
+        word = words[starts[longer] + at].astype(np.uint64)
+        word &= _FIRST_BYTES[np.minimum(left, 8)]
+        made[longer] = _mixed(made[longer] ^ word)
+        at += 8
+        longer = longer[left > 8]
+    return made
 
 
 class _Run:
