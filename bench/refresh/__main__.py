@@ -26,6 +26,7 @@ import batches  # noqa: E402
 import beside  # noqa: E402
 import command  # noqa: E402
 import endurance  # noqa: E402
+import groups  # noqa: E402
 import hydration  # noqa: E402
 import operations  # noqa: E402
 import options  # noqa: E402
@@ -48,6 +49,7 @@ CASES: dict[str, Callable[[options.Options, Meter], Case]] = {
     "h": endurance.endurance,
     "j": sustained.sustained,
     "k": pipelines.pipelines,
+    "l": groups.groups,
 }
 
 

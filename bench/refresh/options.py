@@ -26,6 +26,7 @@ class Options:
     views: tuple[int, ...]
     ticks: int
     seconds: float
+    groups: tuple[int, ...]
     directory: Path
     spark: bool
 
@@ -82,6 +83,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="how long case j goes on (300)",
     )
     parser.add_argument(
+        "--groups",
+        type=_several(int, "a number of rows above 0"),
+        default=(100_000, 1_000_000, 10_000_000),
+        metavar="NUMBERS",
+        help="how many rows the groups of case l have, by commas (100000,1000000,10000000)",
+    )
+    parser.add_argument(
         "--directory",
         type=_folder,
         default=Path(gettempdir()),
@@ -102,6 +110,7 @@ def options(given: argparse.Namespace) -> Options:
         views=given.views,
         ticks=given.ticks,
         seconds=given.seconds,
+        groups=given.groups,
         directory=given.directory,
         spark=not given.no_spark,
     )

@@ -23,6 +23,7 @@ from mzsql.persist.batch import (
     TIME_COLUMN,
     BlobPart,
     InlinePart,
+    KeyStats,
     Part,
     ReadStats,
 )
@@ -34,6 +35,7 @@ from mzsql.persist.errors import CorruptPart, MissingPart
 from mzsql.persist.machine import Context, Forgetful
 from mzsql.persist.pushdown import Pushdown
 from mzsql.persist.ranges import RangeFile, extents
+from mzsql.persist.stats import group_stats
 from mzsql.repr.errors import SqlError
 from mzsql.repr.frontier import Timestamp
 
@@ -258,6 +260,26 @@ class PartReader:
         if part.checksum not in (None, checksum(data)):
             raise corrupt(self.shard_id, part.key, "does not match its checksum")
         return data
+
+    def group_stats(
+        self, part: Part, names: Sequence[str], deadline: Callable[[], Deadline]
+    ) -> list[tuple[int, tuple[KeyStats, ...]]] | None:
+        """Of each row group of a part its rows and the statistics of columns; None where only reading the whole object would tell."""
+        if isinstance(part, InlinePart):
+            return [(part.rows, part.stats if self._names(part) == tuple(names) else ())]
+        source = self._ranged(part, deadline)
+        if source is None:
+            return None
+        try:
+            return group_stats(self._footer(part, source), physical(self.schema), names)
+        except SqlError:
+            raise
+        except _DAMAGE as failure:
+            raise corrupt(self.shard_id, part.key, f"cannot be read: {failure}") from failure
+
+    @staticmethod
+    def _names(part: InlinePart) -> tuple[str, ...]:
+        return tuple(one.column for one in part.stats)
 
     def _ranged(self, part: BlobPart, deadline: Callable[[], Deadline]) -> RangeFile | None:
         if not isinstance(self.context.blob, RangeReadable):

@@ -122,6 +122,21 @@ class PartRef:
         """Least and greatest value of each key column."""
         return self.part.stats
 
+    def group_stats(
+        self, names: Sequence[str], *, timeout: float | None = None
+    ) -> list[tuple[int, tuple[KeyStats, ...]]] | None:
+        """Of each of its row groups, in order, how many rows it has and the statistics of columns, or () where they are not known.
+
+        None where only reading its whole object would tell.
+
+        Raises:
+            MissingPart, CorruptPart: the object is gone, or not what was written.
+            LocationError: the Blob store did not answer within ``timeout``.
+        """
+        reader = self._reader
+        deadline = reader.context.deadline(timeout)
+        return reader.group_stats(self.part, names, lambda: deadline)
+
     @property
     def worker(self) -> int | None:
         """The worker it belongs to, in a keyed shard."""

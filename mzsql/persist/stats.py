@@ -69,6 +69,26 @@ def footer_stats(
     )
 
 
+def group_stats(
+    metadata: pq.FileMetaData, schema: pa.Schema, names: Sequence[str]
+) -> list[tuple[int, tuple[KeyStats, ...]]]:
+    """Of each row group of a Parquet object, in order, how many rows it has and the statistics of the columns ``names``."""
+    places: dict[str, list[int]] = {}
+    for place in range(metadata.num_columns):
+        places.setdefault(metadata.schema.column(place).path, []).append(place)
+    made = []
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        stats = tuple(
+            _merged_stats(
+                name, schema.field(name).type, places.get(name, []), metadata.schema, [group]
+            )
+            for name in names
+        )
+        made.append((group.num_rows, stats))
+    return made
+
+
 def _merged_stats(
     name: str,
     type_: pa.DataType,

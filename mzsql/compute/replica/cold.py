@@ -2,8 +2,8 @@
 
 Promise: as `Trace.first`, read from the shard: after a restart, or where the trace was dropped, a step that needs the first rows of few
 large groups reads row groups of these alone. The shard's parts are sorted by key and by what comes first; how far a read has to reach is
-guessed from the least and greatest value there are, and grows until the rows are enough. So a group costs a few reads, each of a row
-group or two a part, whatever its size.
+told by the statistics of the row groups, and grows until the rows are enough, whatever was retracted. So a group costs a few reads, each
+of a row group or two a part, whatever its size.
 
 Trade-off: the shard must be written up to the step for that. Groups that are read whole, being small, are counted: once they come to what
 the arrangement has, its trace is loaded, which then serves all.
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -27,8 +28,10 @@ from mzsql.repr.frontier import Timestamp
 COLD_ROWS = 200_000
 #: So many keys a step are read from the shard at most.
 COLD_KEYS = 16
-#: A read that has too few rows is repeated so many times as far.
+#: A read that has too few rows is repeated for so many times as many updates.
 _GROWTH = 16
+#: Rows are kept beyond those that are needed.
+_SPARE = 8
 
 
 class FirstFromShard:
@@ -68,31 +71,31 @@ def first_from_shard(
     stats: ReadStats,
 ) -> FirstFromShard | None:
     """The first rows of a key, with `more` to spare for each front; None where the shard does not tell how far its values reach."""
-    name = f"c{arrangement.desc.order[0].column}"
-    bounds = _bounds(arrangement, name, as_of)
-    if bounds is None:
+    lead = arrangement.desc.order[0].column
+    name = f"c{lead}"
+    groups = _row_groups(arrangement, (*range(len(key)), lead), key, as_of)
+    if groups is None:
         return None
-    low, high, rows = bounds
     equal = {f"c{i}": [(value, value)] for i, value in enumerate(key)}
     pieces, counts = list[pa.Table](), list[int]()
     taken: list[KeyRange] = []
     for front in fronts:
-        need = front.count + more
-        reach = max(1, (high - low) * 4 * (need + 1) // max(rows, 1))
-        while reach < high - low:
-            ranges = _ranges(arrangement, front, low, high, reach)
+        need, wanted = front.count + more, front.count + more
+        while True:
+            end = _end(groups, arrangement, front, wanted)
+            if end is None:
+                found = arrangement.read(as_of, filters=equal or None, stats=stats)
+                arrangement.hot.read_cold += found.num_rows
+                return FirstFromShard(found, [0] * len(fronts), whole=True)
+            ranges = _ranges(arrangement, front, end)
             found = arrangement.read(as_of, filters={**equal, name: ranges}, stats=stats)
-            count = pc.sum(found.column(DIFF_COLUMN)).as_py() or 0
-            if count >= need:
+            if (pc.sum(found.column(DIFF_COLUMN)).as_py() or 0) >= need:
                 break
-            reach *= _GROWTH
-        else:
-            found = arrangement.read(as_of, filters=equal or None, stats=stats)
-            arrangement.hot.read_cold += found.num_rows
-            return FirstFromShard(found, [0] * len(fronts), whole=True)
-        counts.append(count)
+            wanted *= _GROWTH
+        found = _trimmed(found, arrangement, front, need)
+        counts.append(pc.sum(found.column(DIFF_COLUMN)).as_py() or 0)
         pieces.append(_without(found, name, taken))
-        taken += ranges
+        taken += _ranges(arrangement, front, _last(found, name, front, arrangement))
     return FirstFromShard(pa.concat_tables(pieces), counts, whole=False)
 
 
@@ -105,33 +108,104 @@ def _interpolates(typ: pa.DataType) -> bool:
     )
 
 
-def _bounds(arrangement: Arrangement, name: str, as_of: Timestamp) -> tuple[int, int, int] | None:
-    """Least and greatest value of a column, as integers, and the number of updates; None where that is not known."""
-    parts = arrangement.parts(as_of)
-    found = []
-    for part in parts:
-        one = next((stats for stats in part.stats if stats.column == name), None)
-        if one is None or not one.known:
+def _row_groups(
+    arrangement: Arrangement, columns: Sequence[int], key: Sequence[Any], as_of: Timestamp
+) -> list[tuple[int, int, int]] | None:
+    """Row groups that hold rows of the key alone: how many, and the least and greatest of what comes first; None: that is not known."""
+    names = [f"c{i}" for i in columns]
+    raw = [_raw(value, arrangement.schema.field(i).type) for i, value in enumerate(key)]
+    known, made = arrangement.hot.groups, {}
+    found: list[tuple[int, int, int]] = []
+    for part in arrangement.parts(as_of):
+        if part.blob_key is None:
+            continue  # few rows, which are read in any case
+        if part.blob_key not in known:
+            known[part.blob_key] = part.group_stats(names, timeout=arrangement.timeout)
+        groups = made[part.blob_key] = known[part.blob_key]
+        if groups is None:
             return None
-        if one.lo is not None and one.hi is not None:
-            found += [int(one.lo), int(one.hi)]
-    if not found:
-        return None
-    return min(found), max(found), sum(part.rows for part in parts)
+        for rows, stats in groups:
+            *keys, lead = stats
+            pure = all(
+                one.known and one.lo == value and one.hi == value
+                for one, value in zip(keys, raw, strict=True)
+            )
+            if pure and lead.known and isinstance(lead.lo, int | str):
+                assert lead.hi is not None
+                found.append((rows, int(lead.lo), int(lead.hi)))
+    arrangement.hot.groups = made
+    return found
 
 
-def _ranges(
-    arrangement: Arrangement, front: Front, low: int, high: int, reach: int
-) -> list[KeyRange]:
-    """The values from one end as far as `reach`; with the NULLs, where they come first."""
-    order = arrangement.desc.order[0]
-    typ = arrangement.schema.field(order.column).type
-    up = order.desc == front.back
-    nulls_first = order.nulls_last == front.back
+def _ascends(arrangement: Arrangement, front: Front) -> bool:
+    return arrangement.desc.order[0].desc == front.back
+
+
+def _end(
+    groups: Sequence[tuple[int, int, int]], arrangement: Arrangement, front: Front, wanted: int
+) -> Any:
+    """How far to read for so many rows; None: everything."""
+    up = _ascends(arrangement, front)
+    ends = sorted(((hi if up else -lo), rows) for rows, lo, hi in groups)
+    total = 0
+    for end, rows in ends[:-1]:
+        total += rows
+        if total >= wanted:
+            typ = arrangement.schema.field(arrangement.desc.order[0].column).type
+            return _value(end if up else -end, typ)
+    return None
+
+
+def _ranges(arrangement: Arrangement, front: Front, end: Any) -> list[KeyRange]:
+    """The values from one end as far as `end` (None: none of them); with the NULLs, where they come first."""
+    nulls_first = arrangement.desc.order[0].nulls_last == front.back
     made: list[KeyRange] = [(None, None)] if nulls_first else []
-    end = low + reach if up else high - reach
-    made.append((None, _value(end, typ)) if up else (_value(end, typ), None))
+    if end is not None:
+        made.append((None, end) if _ascends(arrangement, front) else (end, None))
     return made
+
+
+def _trimmed(rows: pa.Table, arrangement: Arrangement, front: Front, need: int) -> pa.Table:
+    """The first of the rows, as many as are needed, and those that tie with the last of them."""
+    lead = arrangement.desc.order[0]
+    column = rows.column(lead.column)
+    up = _ascends(arrangement, front)
+    nulls_first = lead.nulls_last == front.back
+    nulls = rows.filter(pc.is_null(column))
+    rest = rows.filter(pc.is_valid(column))
+    need = max(1, need) + _SPARE
+    if nulls_first:
+        need -= pc.sum(nulls.column(DIFF_COLUMN)).as_py() or 0
+    order = pc.sort_indices(
+        rest, sort_keys=[(rest.column_names[lead.column], "ascending" if up else "descending")]
+    )
+    rest = rest.take(order)
+    reached = pc.cumulative_sum(rest.column(DIFF_COLUMN)).to_numpy()
+    place = int(np.searchsorted(reached, need))
+    if need > 0 and place < len(reached):
+        last = rest.column(lead.column)[place]
+        compare = pc.less_equal if up else pc.greater_equal
+        rest = rest.filter(compare(rest.column(lead.column), last))
+    return pa.concat_tables([nulls, rest]) if nulls_first else rest
+
+
+def _last(rows: pa.Table, name: str, front: Front, arrangement: Arrangement) -> Any:
+    """The farthest value of what was read; None where there is none but NULL."""
+    bounds = pc.min_max(rows.column(name))
+    end = bounds["max" if _ascends(arrangement, front) else "min"]
+    return end.as_py()
+
+
+def _raw(value: Any, typ: pa.DataType) -> Any:
+    """A key's value as statistics have it."""
+    if value is None or isinstance(value, str | bool):
+        return value
+    if pa.types.is_decimal(typ):
+        return str(int(value.scaleb(typ.scale)))
+    scalar = pa.scalar(value, typ)
+    if pa.types.is_date32(typ):
+        scalar = scalar.cast(pa.int32())
+    return scalar.cast(pa.int64()).as_py()
 
 
 def _value(number: int, typ: pa.DataType) -> Any:

@@ -18,7 +18,11 @@ import pyarrow as pa
 
 from mzsql.compute.replica.target import at_or_after
 from mzsql.compute.replica.trace import Trace
+from mzsql.persist.batch import KeyStats
 from mzsql.repr.frontier import Frontier, Timestamp, less_than
+
+#: Of each row group of a part how many rows it has and the statistics of columns.
+GroupStats = list[tuple[int, tuple[KeyStats, ...]]]
 
 
 class Hot:
@@ -48,6 +52,8 @@ class Hot:
         self.used = now()
         #: rows of small groups that were read from the shard for want of a trace
         self.read_cold = 0
+        #: what is known of the row groups of its shard's parts, by their objects
+        self.groups: dict[str, GroupStats | None] = {}
 
     @property
     def upper(self) -> Frontier:
