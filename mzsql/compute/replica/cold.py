@@ -5,8 +5,8 @@ large groups reads row groups of these alone. The shard's parts are sorted by ke
 told by the statistics of the row groups, and grows until the rows are enough, whatever was retracted. So a group costs a few reads, each
 of a row group or two a part, whatever its size.
 
-Trade-off: the shard must be written up to the step for that. Groups that are read whole, being small, are counted: once they come to what
-the arrangement has, its trace is loaded, which then serves all.
+Trade-off: the shard must be written up to the step for that, and a read takes longer than a look into a trace. So reads are counted, but
+for those of the first rows of the largest groups: once they have cost what loading the trace costs, it is loaded, and serves all.
 """
 
 from __future__ import annotations
@@ -26,6 +26,10 @@ from mzsql.repr.frontier import Timestamp
 
 #: Arrangements of fewer rows are loaded at once.
 COLD_ROWS = 200_000
+#: In groups of at most so many rows each read counts: before long the trace is loaded. Larger ones are never loaded for their first rows.
+LOADED_ROWS = 2_000_000
+#: A read costs about as much as so many rows of a trace that is loaded.
+_READ = 10_000
 #: So many keys a step are read from the shard at most.
 COLD_KEYS = 16
 #: A read that has too few rows is repeated for so many times as many updates.
@@ -85,10 +89,12 @@ def first_from_shard(
             end = _end(groups, arrangement, front, wanted)
             if end is None:
                 found = arrangement.read(as_of, filters=equal or None, stats=stats)
-                arrangement.hot.read_cold += found.num_rows
+                arrangement.hot.read_cold += max(found.num_rows, _READ)
                 return FirstFromShard(found, [0] * len(fronts), whole=True)
             ranges = _ranges(arrangement, front, end)
             found = arrangement.read(as_of, filters={**equal, name: ranges}, stats=stats)
+            if sum(rows for rows, *_ in groups) <= LOADED_ROWS:
+                arrangement.hot.read_cold += _READ
             if (pc.sum(found.column(DIFF_COLUMN)).as_py() or 0) >= need:
                 break
             wanted *= _GROWTH

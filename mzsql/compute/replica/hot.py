@@ -50,7 +50,7 @@ class Hot:
         #: how far each dataflow has read, by its handle
         self._readers: dict[int, Timestamp] = {}
         self.used = now()
-        #: rows of small groups that were read from the shard for want of a trace
+        #: what reads from the shard for want of a trace have cost so far, in rows of a trace that is loaded
         self.read_cold = 0
         #: what is known of the row groups of its shard's parts, by their objects
         self.groups: dict[str, GroupStats | None] = {}
