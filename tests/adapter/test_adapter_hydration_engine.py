@@ -57,9 +57,13 @@ def _ran(con: mzsql.Connection) -> tuple[str, int, str]:
     return engine, jobs, reason
 
 
-def _limited(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+def _limited(monkeypatch: pytest.MonkeyPatch, most: int, **more: int) -> None:
     settings = functools.partial(
-        ComputeSettings, hydrate_here_bytes=most, retry_seconds=0.01, retry_max_seconds=0.01
+        ComputeSettings,
+        hydrate_here_bytes=most,
+        retry_seconds=0.01,
+        retry_max_seconds=0.01,
+        **more,
     )
     monkeypatch.setattr(controller, "ComputeSettings", settings)
 
@@ -125,3 +129,31 @@ def test_what_is_beyond_the_memory_of_this_process_runs_on_spark(
     engine, _, reason = _ran(con)
     assert engine == "spark"
     assert reason.startswith("DuckDB failed: Out of Memory Error")
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("small", [0, 1 << 20], ids=["written by Spark", "collected"])
+def test_errors_among_rows_cost_no_job_unless_there_are_some(
+    open_: Callable[..., mzsql.Connection],
+    monkeypatch: pytest.MonkeyPatch,
+    spark: Any,
+    small: int,
+) -> None:
+    """A job for each arrangement and one for the export; where rows fail that Spark writes, one more."""
+    _limited(monkeypatch, -1, small_hydration_bytes=small)
+    con = open_(spark=spark)
+    query = "SELECT 100 / (k - {}) AS q, count(*) AS n FROM t GROUP BY 1"
+    jobs = {}
+    for name, failing in (("fine", 101), ("failing", 100)):
+        con.execute(f"CREATE MATERIALIZED VIEW {name} AS {query.format(failing)}")
+        ran = "SELECT jobs FROM mz_internal.mz_refreshes AS r JOIN mz_catalog.mz_objects AS o ON o.id = r.object_id WHERE o.name = %s"
+        while not (found := con.execute(ran, [name]).fetchall()):
+            time.sleep(0.01)
+        jobs[name] = found[0][0]
+    assert jobs == {"fine": 2, "failing": 2 if small else 3}
+    with pytest.raises(mzsql.Error, match="division by zero"):
+        con.execute("SELECT * FROM failing").fetchall()
+    con.execute("DELETE FROM t WHERE k = 100")
+    for name, failing in (("fine", 101), ("failing", 100)):
+        rows = con.execute(f"SELECT q, n FROM {name} ORDER BY q").fetchall()
+        assert rows == con.execute(query.format(failing) + " ORDER BY q").fetchall()

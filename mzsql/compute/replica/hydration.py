@@ -19,7 +19,8 @@ from functools import reduce
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from mzsql.compute.engines.jobs import cancelled_when, named_jobs
@@ -329,43 +330,74 @@ class Hydration:
 
         `corrected`: the shard has contents already; write what must change for it to be right from as_of on.
         """
-        as_of = self._dataflow.as_of
-        full = with_time(target.schema)
         with self._running(stage, scratch) as (session, result):
-            is_export = stage.target is None
-            frame = result if is_export else result.where(F.col("mz_error").isNull())
-            frame = frame.withColumn("mz_time", F.lit(as_of).cast("bigint")).select(
-                *(F.col(one.name).cast(one.dataType).alias(one.name) for one in spark_schema(full))
-            )
-            if is_export:
-                frame = self._with_errors(session, frame, full)
+            if stage.target is not None:
+                self._write_arrangement(stage, result, target, upper, scratch)
+                return
+            full = with_time(target.schema)
+            frame = self._with_errors(session, self._shaped(result, full), full)
             if corrected is not None:
                 frame = self._correction(session, frame, target, upper)
-            if not is_export and stage.has_errors:
-                # computed once for both: the rows and the errors among them
-                result.persist()
-            try:
-                if not is_export and stage.has_errors:
-                    self._keep_errors(result, scratch)
-                written = self._store(stage, frame, target, upper)
-            finally:
-                result.unpersist()
-        if is_export:
-            self._rows_out = written
+            self._rows_out = self._store(stage, frame, target, upper)
+
+    def _shaped(self, rows: DataFrame, full: pa.Schema) -> DataFrame:
+        """A stage's rows as updates at as_of."""
+        timed = rows.withColumn("mz_time", F.lit(self._dataflow.as_of).cast("bigint"))
+        return timed.select(
+            *(F.col(one.name).cast(one.dataType).alias(one.name) for one in spark_schema(full))
+        )
 
     def _store(
         self, stage: HydrationStage, frame: DataFrame, target: Target, upper: Timestamp
     ) -> int:
-        """Append a stage's rows; how many."""
-        end = self._dataflow.as_of + 1
-        rows = self._collect(stage, frame, with_time(target.schema))
+        """Append the export's rows; how many."""
+        full = with_time(target.schema)
+        rows = self._collect(stage, frame, full)
+        if rows is None:
+            return self._adopt(stage, frame, target, upper)
+        target.append(rows.cast(full), upper, self._dataflow.as_of + 1, exact=True)
+        return int(rows.num_rows)
+
+    def _write_arrangement(
+        self,
+        stage: HydrationStage,
+        result: DataFrame,
+        target: Target,
+        upper: Timestamp,
+        scratch: Path,
+    ) -> None:
+        """Append a stage's good rows, and remember the errors among them: one job, and another one only where many rows have errors."""
+        full = with_time(target.schema)
+        with_error = full.insert(len(target.schema), pa.field("mz_error", pa.string()))
+        rows = self._collect(stage, self._shaped(result, with_error), full)
         if rows is not None:
-            target.append(rows, upper, end, exact=True)
-            return int(rows.num_rows)
+            errors = pc.is_valid(rows.column("mz_error"))
+            failed = rows.filter(errors).group_by("mz_error").aggregate([("mz_diff", "sum")])
+            self._errors.append(
+                failed.select(["mz_error", "mz_diff_sum"]).rename_columns(_ERRORS.names)
+            )
+            good = rows.filter(pc.invert(errors)).select(full.names).cast(full)
+            target.append(good, upper, self._dataflow.as_of + 1, exact=True)
+            return
+        counted = Observation()
+        if stage.has_errors:
+            seen = result.observe(counted, F.count("mz_error").alias("errors"))
+            made = seen.where(F.col("mz_error").isNull())
+        else:
+            made = result
+        self._adopt(stage, self._shaped(made, full), target, upper)
+        if stage.has_errors and counted.get["errors"]:
+            self._keep_errors(result, scratch)
+
+    def _adopt(
+        self, stage: HydrationStage, frame: DataFrame, target: Target, upper: Timestamp
+    ) -> int:
+        """Have Spark write a stage's rows; how many."""
         running = _Watch(self._report, stage.completes).run
         # A join may make more rows than it reads, and a reduction fewer: that makes row groups somewhat smaller or larger, no more.
-        rows = max((self._rows[name] for name in stage.reads), default=None)
-        _, written = target.adopt(frame, upper, end, exact=True, running=running, rows=rows)
+        about = max((self._rows[name] for name in stage.reads), default=None)
+        end = self._dataflow.as_of + 1
+        _, written = target.adopt(frame, upper, end, exact=True, running=running, rows=about)
         return written
 
     @contextlib.contextmanager
@@ -430,13 +462,13 @@ class Hydration:
         return frame
 
     def _collect(self, stage: HydrationStage, frame: DataFrame, full: pa.Schema) -> pa.Table | None:
-        """A small stage's rows; None for one that Spark shall write."""
+        """A small stage's rows, at most as many as fit of a schema; None for what Spark shall write."""
         size = sum(self._sizes[name] for name in stage.reads)
         if size > self._settings.small_hydration_bytes:
             return None
         bound = collectable_rows(full, self._settings)
         rows = frame.limit(bound + 1).toArrow()
-        return None if rows.num_rows > bound else rows.cast(full)
+        return None if rows.num_rows > bound else rows
 
     def _relation(self, session: SparkSession, name: str, scratch: Path) -> None:
         if name in self._registered:

@@ -43,6 +43,9 @@ from mzsql.repr.frontier import Frontier, Timestamp, less_than
 #: A worker's file is laid out for so many rows where nobody knows better.
 _UNKNOWN_ROWS = 1_000_000
 
+#: What Spark calls codecs of `persist.Settings` otherwise, or has none of its own for.
+_CODECS = {"lz4": "lz4_raw", "brotli": "zstd"}
+
 #: Runs a write (the first argument); may meanwhile ask which workers' files are complete (the second).
 Running = Callable[[Callable[[], None], Callable[[], frozenset[int]]], None]
 
@@ -474,6 +477,7 @@ class Target:
         settings = self.persist.settings
         a_worker = _UNKNOWN_ROWS if rows is None else rows // (self.workers or 1)
         return {
+            "compression": _CODECS.get(settings.keyed_compression, settings.keyed_compression),
             "parquet.page.row.count.limit": str(settings.page_rows),
             "parquet.block.row.count.limit": str(settings.keyed_group_rows(a_worker)),
         }
