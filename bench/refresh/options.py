@@ -29,6 +29,7 @@ class Options:
     groups: tuple[int, ...]
     directory: Path
     spark: bool
+    step_engine: str
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -97,6 +98,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="an existing directory, on a disk, below which everything is made (the temporary one)",
     )
     parser.add_argument(
+        "--step-engine",
+        choices=("auto", "duckdb", "spark"),
+        default="auto",
+        help="what runs the steps of c and d (auto)",
+    )
+    parser.add_argument(
         "--no-spark", action="store_true", help="leave out what Spark would be started for"
     )
 
@@ -113,6 +120,7 @@ def options(given: argparse.Namespace) -> Options:
         groups=given.groups,
         directory=given.directory,
         spark=not given.no_spark,
+        step_engine=given.step_engine,
     )
 
 

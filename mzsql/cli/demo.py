@@ -209,7 +209,7 @@ class Demo:
                     _milliseconds(recomputed.seconds),
                     _milliseconds(recomputed.duckdb_seconds),
                     _size(recomputed.bytes),
-                    f"yes, {contents[view].num_rows} rows",
+                    f"{contents[view].num_rows}",
                 )
             self._console.print(table)
             self._say("")
@@ -324,7 +324,7 @@ _COLUMNS = (
     "Spark anew",
     "DuckDB anew",
     "anew reads",
-    "equal",
+    "equal rows",
 )
 
 

@@ -96,3 +96,39 @@ def test_a_process_that_ends_while_spark_starts_leaves_nothing(
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "heard\n")
     assert list(temporary.glob("mzsql-*")) == []
+
+
+STOPPED = """
+import sys, mzsql
+from pyspark.sql import SparkSession
+with mzsql.connect(sys.argv[1]) as con:
+    con.execute("SET statement_timeout = '10 min'")
+    con.execute("ALTER SYSTEM SET step_engine = 'spark'")
+    con.execute("CREATE TABLE t (k bigint)")
+    con.execute("INSERT INTO t VALUES (1), (2)")
+    con.execute("CREATE MATERIALIZED VIEW v AS SELECT sum(k)::bigint AS s FROM t")
+    print(con.execute("SELECT s FROM v").fetchall())
+    con.execute("INSERT INTO t VALUES (10)")
+    print(con.execute("SELECT s FROM v").fetchall())
+    SparkSession.getActiveSession().stop()
+    con.execute("INSERT INTO t VALUES (100)")
+    print(con.execute("SELECT s FROM v").fetchall())
+    SparkSession.getActiveSession().stop()
+    con.execute("CREATE MATERIALIZED VIEW w AS SELECT max(k) AS m FROM t")
+    print(con.execute("SELECT m FROM w").fetchall())
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_a_session_that_is_stopped_under_a_view_is_started_anew(tmp_path: Path) -> None:
+    """Before a step, and before a hydration; a process of its own, as that ends the session of all."""
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPED, str(tmp_path / "env")],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["[(3,)]", "[(13,)]", "[(113,)]", "[(100,)]"]

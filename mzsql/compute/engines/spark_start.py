@@ -1,10 +1,11 @@
 """The start of a Spark session, which takes seconds: on a thread of its own, waited for only by those who still want it.
 
-Promise: `SparkStart` hands out a session that is given or made once; who does not want it any more (a closed controller, a dropped
-dataflow, a cancelled query) stops waiting at once, while the start goes on for the next who asks: a process has one session, which stays
-until the process ends. `Launch` starts Spark's JVM with a log file for its standard error, so that this process keeps its own, and leaves
-neither a JVM nor files behind when the process ends, were it in the midst of the start. Trade-off: an exit in the first moments of a start
-waits, for seconds at most, until the JVM is there to be ended; where it is not there by then it ends by itself, as its input is closed.
+Promise: `SparkStart` hands out a session that is given or made once, and made anew where it was stopped; who does not want it any more (a
+closed controller, a dropped dataflow, a cancelled query) stops waiting at once, while the start goes on for the next who asks: a process
+has one session, which stays until the process ends. `Launch` starts Spark's JVM with a log file for its standard error, so that this
+process keeps its own, and leaves neither a JVM nor files behind when the process ends, were it in the midst of the start. Trade-off: an
+exit in the first moments of a start waits, for seconds at most, until the JVM is there to be ended; where it is not there by then it ends
+by itself, as its input is closed.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from concurrent.futures import Future, wait
 from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
@@ -63,7 +65,7 @@ class SparkStart:
     def _under_way(self, make: Callable[[], SparkSession]) -> Future[SparkSession]:
         with self._lock:
             attempt = self._attempt
-            if attempt is not None and not (attempt.done() and attempt.exception() is not None):
+            if attempt is not None and not _is_over(attempt):
                 return attempt
             attempt = self._attempt = Future()
             thread = threading.Thread(
@@ -71,6 +73,19 @@ class SparkStart:
             )
             thread.start()
             return attempt
+
+
+def _is_over(attempt: Future[SparkSession]) -> bool:
+    """Whether an attempt has failed, or the session that it made was stopped."""
+    if not attempt.done():
+        return False
+    if attempt.exception() is not None:
+        return True
+    try:
+        context = attempt.result().sparkContext
+    except (PySparkException, AttributeError):
+        return False  # a session of Spark Connect has none
+    return context._jsc is None or bool(context._jsc.sc().isStopped())
 
 
 def _make(make: Callable[[], SparkSession], attempt: Future[SparkSession]) -> None:

@@ -212,7 +212,20 @@ class Flow:
             return None
         self._refusals.clear()
         self._hydrated()
+        self._warm(dataflow)
         return stats
+
+    def _warm(self, dataflow: Dataflow) -> None:
+        """Load what the first step will look into, where that takes no time to speak of: it is readable meanwhile."""
+        lower = dataflow.lower()
+        if lower is None:
+            return
+        read = {lookup.arrangement for lookup in dataflow.rendered.lookups}
+        for name, arrangement in dataflow.arrangements.items():
+            if name in read and not self._unwanted():
+                rows = sum(part.rows for part in arrangement.parts(lower - 1))
+                if rows <= self.replica.settings.warm_rows:
+                    arrangement.trace(lower - 1)
 
     def _hydrated(self) -> None:
         assert self.dataflow is not None
@@ -251,6 +264,10 @@ class Flow:
             except Overtaken:
                 for target in dataflow.targets():
                     target.upper()
+            except Exception:
+                # Where Spark was stopped under it, the next attempt is to have one that runs.
+                self._session = self._large = None
+                raise
         if input_upper is None and dataflow.output.known_upper is not None:
             # all inputs are sealed: so is the export
             nothing = no_updates(dataflow.output.schema)
