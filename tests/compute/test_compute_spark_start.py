@@ -100,7 +100,7 @@ def test_a_process_that_ends_while_spark_starts_leaves_nothing(
 
 STOPPED = """
 import sys, mzsql
-from pyspark.sql import SparkSession
+from pyspark import SparkContext
 with mzsql.connect(sys.argv[1]) as con:
     con.execute("SET statement_timeout = '10 min'")
     con.execute("ALTER SYSTEM SET step_engine = 'spark'")
@@ -110,10 +110,10 @@ with mzsql.connect(sys.argv[1]) as con:
     print(con.execute("SELECT s FROM v").fetchall())
     con.execute("INSERT INTO t VALUES (10)")
     print(con.execute("SELECT s FROM v").fetchall())
-    SparkSession.getActiveSession().stop()
+    SparkContext.getOrCreate().stop()
     con.execute("INSERT INTO t VALUES (100)")
     print(con.execute("SELECT s FROM v").fetchall())
-    SparkSession.getActiveSession().stop()
+    SparkContext.getOrCreate().stop()
     con.execute("CREATE MATERIALIZED VIEW w AS SELECT max(k) AS m FROM t")
     print(con.execute("SELECT m FROM w").fetchall())
 """
