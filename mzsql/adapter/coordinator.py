@@ -130,7 +130,7 @@ class Coordinator:
         self._streams = Streams(subscribes, self._run, self._plan_text)
         self._explainer = Explainer(self.planner, self._dataflows.deployed)
         self._sequence = self._sequenced()
-        self._definers = self._definitions_of()
+        self._definers = self._definitions.runs()
         self._closed = threading.Event()
 
     def _reconcile_cache(self) -> None:
@@ -312,7 +312,7 @@ class Coordinator:
         return self._define(session, plan)
 
     def _sequenced(self) -> dict[type[p.Plan], Run]:
-        """What carries out each statement; those that define objects are `_definers`'."""
+        """What carries out each statement; those that define objects are in `Definitions.runs`, others that define in `Namespaces`."""
         changes = self._changes
         return {
             p.SelectPlan: self._select,
@@ -336,19 +336,6 @@ class Coordinator:
             **dict.fromkeys(get_args(Streaming), self._streams.run),
         }
 
-    def _definitions_of(self) -> dict[type[p.Plan], Callable[[Session, Any], None]]:
-        """What carries out each statement that defines an object; the others that define are `Namespaces`'."""
-        definitions = self._definitions
-        return {
-            p.CreateTablePlan: definitions.create_table,
-            p.CreateTypePlan: definitions.create_type,
-            p.CreateViewPlan: definitions.create_view,
-            p.CreateMaterializedViewPlan: definitions.create_materialized_view,
-            p.CreateIndexPlan: definitions.create_index,
-            p.AlterRetainPlan: definitions.alter_retain,
-            p.DropPlan: definitions.drop,
-        }
-
     def _explain(self, session: Session, transaction: Transaction, plan: p.ExplainPlan) -> Result:
         del transaction
         if plan.stage == "timestamp" and isinstance(plan.explainee, p.SelectPlan):
@@ -360,7 +347,7 @@ class Coordinator:
     def _show_objects(
         self, _session: Session, _transaction: Transaction, plan: p.ShowObjectsPlan
     ) -> Result:
-        return _shown(*show.show_objects(plan, self.env.catalog.state), plan.tag_text)
+        return _shown(*show.show_objects(plan.shown, self.env.catalog.state), plan.tag_text)
 
     def _show_create_cluster(
         self, _session: Session, _transaction: Transaction, plan: ShowCreateClusterPlan

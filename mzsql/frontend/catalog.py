@@ -6,17 +6,14 @@ item; what a name leaves out comes from the session (its database, its search pa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import msgspec
 
 from mzsql.expr.scalar import Scalar
+from mzsql.repr.datum import Row
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationDesc, SqlType
-
-if TYPE_CHECKING:
-    from mzsql.frontend.plan.plans import ShowObjectsPlan
-    from mzsql.repr.datum import Row
 
 #: Schemas that stand before the session's search path, as in Materialize; they belong to no database.
 SYSTEM_SCHEMAS = (
@@ -86,6 +83,25 @@ class CatalogItem(msgspec.Struct, frozen=True, cache_hash=True):
         return f"{'an' if self.kind == 'index' else 'a'} {self.kind.replace('-', ' ')}"
 
 
+class ShownObjects(msgspec.Struct, frozen=True):
+    """What SHOW TABLES and its like ask of a catalog.
+
+    Attributes:
+        kind: ``tables``, ``views``, ``materialized views``, ``indexes``, ``sources``, ``objects``, ``schemas``, ``databases``,
+            ``clusters``, ``cluster replicas``, ``roles``, ``types``, ``columns``, ``connections``, ``secrets``, ``sinks``, ``subsources``.
+        schema: FROM <schema>, whole.
+        on: SHOW INDEXES ON, SHOW COLUMNS FROM: the object.
+        cluster: IN CLUSTER.
+        like: the pattern of LIKE.
+    """
+
+    kind: str
+    schema: tuple[str | None, str] | None = None
+    on: CatalogItem | None = None
+    cluster: str | None = None
+    like: str | None = None
+
+
 class CatalogView(Protocol):
     """The catalog as one statement sees it."""
 
@@ -128,6 +144,6 @@ class CatalogView(Protocol):
         """Whether the cluster exists."""
         ...
 
-    def shown(self, plan: ShowObjectsPlan) -> tuple[RelationDesc, list[Row]]:
+    def shown(self, objects: ShownObjects) -> tuple[RelationDesc, list[Row]]:
         """What SHOW answers: its columns and rows."""
         ...

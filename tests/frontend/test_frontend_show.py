@@ -6,6 +6,7 @@ import pytest
 from memory_catalog import MemoryCatalog
 
 from mzsql.frontend import hir
+from mzsql.frontend.catalog import ShownObjects
 from mzsql.frontend.plan import plans
 from mzsql.repr.errors import SqlError
 from mzsql.repr.types import TEXT, ColumnType, RelationDesc, RelationType
@@ -14,7 +15,7 @@ from mzsql.repr.types import TEXT, ColumnType, RelationDesc, RelationType
 class Shown(MemoryCatalog):
     """Answers each SHOW with what was asked for."""
 
-    def shown(self, plan: plans.ShowObjectsPlan) -> tuple[RelationDesc, list[tuple[str, str]]]:
+    def shown(self, plan: ShownObjects) -> tuple[RelationDesc, list[tuple[str, str]]]:
         column = ColumnType(TEXT, True)
         desc = RelationDesc(("name", "comment"), RelationType((column, column)))
         return desc, [(plan.kind, plan.like or "")]

@@ -12,7 +12,7 @@ from worlds_kit import Worlds, plain
 
 from mzsql.expr.scalar import Call, Column, Literal
 from mzsql.frontend import bind_parameters, hir, lower_query, parse_statements
-from mzsql.frontend.catalog import FullName
+from mzsql.frontend.catalog import FullName, ShownObjects
 from mzsql.frontend.plan import plans
 from mzsql.repr.errors import InvalidParameter, SqlError
 from mzsql.repr.types import INTEGER, SqlType
@@ -125,7 +125,7 @@ def test_drop(catalog: MemoryCatalog) -> None:
 def test_session_statements(catalog: MemoryCatalog) -> None:
     expected = {
         "SHOW TABLES FROM public LIKE 'x%'": plans.ShowObjectsPlan(
-            "tables", ("materialize", "public"), like="x%"
+            ShownObjects("tables", ("materialize", "public"), like="x%")
         ),
         "SHOW cluster": plans.ShowVariablePlan("cluster"),
         "SET cluster = quickstart": plans.SetVariablePlan("cluster", ("quickstart",)),

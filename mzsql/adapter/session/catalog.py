@@ -26,8 +26,8 @@ from mzsql.frontend.catalog import (
     CatalogItem,
     FullName,
     PartialName,
+    ShownObjects,
 )
-from mzsql.frontend.plan.plans import ShowObjectsPlan
 from mzsql.repr.datum import Row
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationDesc
@@ -137,7 +137,7 @@ class SessionCatalog:
         """Whether the cluster exists."""
         return cluster == CATALOG_CLUSTER.name or self.state.cluster(cluster) is not None
 
-    def shown(self, plan: ShowObjectsPlan) -> tuple[RelationDesc, list[Row]]:
+    def shown(self, objects: ShownObjects) -> tuple[RelationDesc, list[Row]]:
         """What SHOW answers."""
-        desc, rows = show_objects(plan, self.state)
+        desc, rows = show_objects(objects, self.state)
         return desc, list(rows)

@@ -15,7 +15,7 @@ from mzsql.catalog.commands.comments import item_comment_key
 from mzsql.catalog.objects import CATALOG_CLUSTER, DATABASE, Index, RelationItem, cluster_of
 from mzsql.catalog.state import CatalogState
 from mzsql.explain.scalars import ScalarPrinter
-from mzsql.frontend.catalog import SYSTEM_SCHEMAS
+from mzsql.frontend.catalog import SYSTEM_SCHEMAS, ShownObjects
 from mzsql.frontend.definitions.normalize import quoted
 from mzsql.frontend.definitions.shown_sql import shown_sql
 from mzsql.frontend.plan import plans as p
@@ -65,46 +65,46 @@ def text_desc(*names: str, booleans: Sequence[str] = ()) -> RelationDesc:
     return RelationDesc(names, RelationType(columns))
 
 
-def show_objects(plan: p.ShowObjectsPlan, state: CatalogState) -> tuple[RelationDesc, Rows]:
+def show_objects(objects: ShownObjects, state: CatalogState) -> tuple[RelationDesc, Rows]:
     """The answer of SHOW TABLES and its like, ordered by name."""
-    match plan.kind:
+    match objects.kind:
         case "columns":
-            return _columns(plan, state)
+            return _columns(objects, state)
         case "indexes":
-            return _indexes(plan, state)
+            return _indexes(objects, state)
         case "schemas":
-            return _schemas(plan, state)
+            return _schemas(objects, state)
         case "databases":
             named = {d.name: f"database/{d.id}" for d in state.databases.values()}
-            return _named(plan, named, state)
+            return _named(objects, named, state)
         case "roles":
-            return _named(plan, {r.name: f"role/{r.id}" for r in state.roles.values()}, state)
+            return _named(objects, {r.name: f"role/{r.id}" for r in state.roles.values()}, state)
         case "clusters":
-            return _clusters(plan, state)
+            return _clusters(objects, state)
         case "cluster replicas":
-            return _replicas(plan, state)
+            return _replicas(objects, state)
         case "connections" | "secrets" | "sinks" | "subsources":
             # Nothing of the kind can be made here.
-            return text_desc(*_NONE[plan.kind]), []
+            return text_desc(*_NONE[objects.kind]), []
         case _:
-            return _items(plan, state)
+            return _items(objects, state)
 
 
 def _named(
-    plan: p.ShowObjectsPlan, named: Mapping[str, str | None], state: CatalogState
+    objects: ShownObjects, named: Mapping[str, str | None], state: CatalogState
 ) -> tuple[RelationDesc, Rows]:
     """Names, each with the comment under its key."""
     found: Rows = [
         (name, "" if key is None else state.comments.get(key, ""))
         for name, key in sorted(named.items())
-        if like(plan.like, name)
+        if like(objects.like, name)
     ]
     return text_desc("name", "comment"), found
 
 
-def _schemas(plan: p.ShowObjectsPlan, state: CatalogState) -> tuple[RelationDesc, Rows]:
+def _schemas(objects: ShownObjects, state: CatalogState) -> tuple[RelationDesc, Rows]:
     """The schemas of a database, and those of the system, which every database shows."""
-    of = state.database(str((plan.schema or (DATABASE, ""))[0]))
+    of = state.database(str((objects.schema or (DATABASE, ""))[0]))
     named: dict[str, str | None] = dict.fromkeys(SYSTEM_SCHEMAS)
     named.update(
         {
@@ -113,20 +113,20 @@ def _schemas(plan: p.ShowObjectsPlan, state: CatalogState) -> tuple[RelationDesc
             if of is not None and one.database == of.id
         }
     )
-    return _named(plan, named, state)
+    return _named(objects, named, state)
 
 
-def _clusters(plan: p.ShowObjectsPlan, state: CatalogState) -> tuple[RelationDesc, Rows]:
+def _clusters(objects: ShownObjects, state: CatalogState) -> tuple[RelationDesc, Rows]:
     rows: Rows = []
     for cluster in sorted([*state.clusters.values(), CATALOG_CLUSTER], key=lambda c: c.name):
-        if like(plan.like, cluster.name):
+        if like(objects.like, cluster.name):
             replicas = ", ".join(f"{r.name} ({r.size})" for r in state.replicas_of(cluster.id))
             comment = state.comments.get(f"cluster/{cluster.id}", "")
             rows.append((cluster.name, replicas, comment))
     return text_desc("name", "replicas", "comment"), rows
 
 
-def _replicas(plan: p.ShowObjectsPlan, state: CatalogState) -> tuple[RelationDesc, Rows]:
+def _replicas(objects: ShownObjects, state: CatalogState) -> tuple[RelationDesc, Rows]:
     """Ready is a replica whose dataflows a process runs, as far as can be told, or that has none to run."""
     names = {c.id: c.name for c in state.clusters.values()}
     led = seems_alive(state.lease, SystemClock().now_ms())
@@ -138,15 +138,15 @@ def _replicas(plan: p.ShowObjectsPlan, state: CatalogState) -> tuple[RelationDes
     rows: Rows = [
         (names[r.cluster_id], r.name, r.size, led or names[r.cluster_id] not in used, comment(r.id))
         for r in state.replicas.values()
-        if like(plan.like, r.name)
+        if like(objects.like, r.name)
     ]
     desc = text_desc("cluster", "replica", "size", "ready", "comment", booleans=("ready",))
     return desc, sorted(rows, key=lambda row: (str(row[0]), str(row[1])))
 
 
-def _items(plan: p.ShowObjectsPlan, state: CatalogState) -> tuple[RelationDesc, Rows]:
-    kinds = _KINDS.get(plan.kind, ())
-    database, schema = plan.schema or (DATABASE, "public")
+def _items(objects: ShownObjects, state: CatalogState) -> tuple[RelationDesc, Rows]:
+    kinds = _KINDS.get(objects.kind, ())
+    database, schema = objects.schema or (DATABASE, "public")
     found: list[tuple[str, str, str | None, str]] = []
     if schema in SYSTEM_SCHEMAS:
         found = [
@@ -160,15 +160,15 @@ def _items(plan: p.ShowObjectsPlan, state: CatalogState) -> tuple[RelationDesc, 
             for i in state.items.values()
             if i.kind in kinds and i.schema == schema and i.database == database
         ]
-    found = [row for row in sorted(found, key=lambda r: r[:2]) if like(plan.like, row[0])]
-    if plan.kind == "materialized views":
-        mine = [row for row in found if plan.cluster in (None, row[2])]
+    found = [row for row in sorted(found, key=lambda r: r[:2]) if like(objects.like, row[0])]
+    if objects.kind == "materialized views":
+        mine = [row for row in found if objects.cluster in (None, row[2])]
         return text_desc("name", "cluster", "comment"), [(n, c, text) for n, _, c, text in mine]
-    if plan.kind == "sources":
+    if objects.kind == "sources":
         return text_desc("name", "type", "cluster", "comment"), [
             (n, "system", None, "") for n, _, _, _ in found
         ]
-    if plan.kind == "objects":
+    if objects.kind == "objects":
         return text_desc("name", "type", "comment"), [(n, k, text) for n, k, _, text in found]
     return text_desc("name", "comment"), [(n, text) for n, _, _, text in found]
 
@@ -182,13 +182,13 @@ def column_type_name(typ: SqlType) -> str:
     return type_name(typ).partition("(")[0]
 
 
-def _columns(plan: p.ShowObjectsPlan, state: CatalogState) -> tuple[RelationDesc, Rows]:
+def _columns(objects: ShownObjects, state: CatalogState) -> tuple[RelationDesc, Rows]:
     rows: Rows = []
-    if plan.on is not None and plan.on.desc is not None:
-        desc = plan.on.desc
+    if objects.on is not None and objects.on.desc is not None:
+        desc = objects.on.desc
         for n, (name, column) in enumerate(zip(desc.names, desc.typ.columns, strict=True), 1):
-            if like(plan.like, name):
-                comment = state.comments.get(f"{plan.on.kind}/{plan.on.id}/{n}", "")
+            if like(objects.like, name):
+                comment = state.comments.get(f"{objects.on.kind}/{objects.on.id}/{n}", "")
                 typ = column_type_name(column.type)
                 rows.append((name, column.nullable, typ, comment))
     return text_desc("name", "nullable", "type", "comment", booleans=("nullable",)), rows
@@ -208,18 +208,18 @@ def key_text(index: Index, state: CatalogState) -> list[str]:
     return texts
 
 
-def _indexes(plan: p.ShowObjectsPlan, state: CatalogState) -> tuple[RelationDesc, Rows]:
+def _indexes(objects: ShownObjects, state: CatalogState) -> tuple[RelationDesc, Rows]:
     desc = text_desc("name", "on", "cluster", "key", "comment")
     rows: Rows = []
     for item in sorted(state.of(Index), key=lambda i: (i.name, sort_key(i.id))):
         on = state.items.get(item.on_id)
-        if on is None or not like(plan.like, item.name):
+        if on is None or not like(objects.like, item.name):
             continue
-        if plan.on is not None and plan.on.id != on.id:
+        if objects.on is not None and objects.on.id != on.id:
             continue
-        if plan.cluster not in (None, item.cluster):
+        if objects.cluster not in (None, item.cluster):
             continue
-        if plan.schema not in (None, (item.database, item.schema)):
+        if objects.schema not in (None, (item.database, item.schema)):
             continue
         key = "{" + ",".join(key_text(item, state)) + "}"
         comment = state.comments.get(item_comment_key(item), "")

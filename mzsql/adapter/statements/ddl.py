@@ -7,7 +7,7 @@ compare-and-append; shards of dropped objects are finalized after the catalog no
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -73,6 +73,18 @@ class Definitions:
         self._planner = planner
         self._queries = queries
         self._dataflows = dataflows
+
+    def runs(self) -> dict[type[p.Plan], Callable[[Session, Any], None]]:
+        """What carries out each of these statements, by its plan's class."""
+        return {
+            p.CreateTablePlan: self.create_table,
+            p.CreateTypePlan: self.create_type,
+            p.CreateViewPlan: self.create_view,
+            p.CreateMaterializedViewPlan: self.create_materialized_view,
+            p.CreateIndexPlan: self.create_index,
+            p.AlterRetainPlan: self.alter_retain,
+            p.DropPlan: self.drop,
+        }
 
     # --- shared -------------------------------------------------------------------------------
 

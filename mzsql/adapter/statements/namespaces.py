@@ -401,14 +401,10 @@ class Namespaces:
         catalog = SessionCatalog(state, self._planner.builtin_desc)
         (statement,) = parse_statements(item.create_sql)
         plan = plan_statement(statement, catalog)
-        if isinstance(plan, p.CreateIndexPlan):
-            return plan.on.id, plan.keys
-        if isinstance(plan, p.CreateTablePlan):
-            return plan.desc, plan.defaults
-        if isinstance(plan, p.CreateTypePlan):
-            return plan.typ
-        assert isinstance(plan, p.CreateViewPlan | p.CreateMaterializedViewPlan)
-        return plan.query
+        assert isinstance(plan, p.CreatingPlan), (
+            "what the catalog keeps of an object is what creates it"
+        )
+        return plan.meaning
 
 
 def _reserved(kind: str, name: str) -> SqlError:

@@ -37,6 +37,7 @@ from mzsql.compute.peek.inputs import Inputs
 from mzsql.compute.replica.transient import TransientDataflow, bounded_connection, load
 from mzsql.expr.dataflow import MaterializedViewExport
 from mzsql.expr.scalar import Scalar
+from mzsql.frontend.catalog import ShownObjects
 from mzsql.frontend.plan import plans as p
 from mzsql.frontend.plan.cursors import output_desc
 from mzsql.lir.plan import DataflowDescription
@@ -389,7 +390,7 @@ class Subscribes:
             return self._env.fresh_timestamp()
         return self._queries.timestamp(session, sources)
 
-    def _with_columns(self, plan: p.SubscribePlan, shown: p.ShowObjectsPlan) -> p.SubscribePlan:
+    def _with_columns(self, plan: p.SubscribePlan, shown: ShownObjects) -> p.SubscribePlan:
         """What a SHOW's columns are is known when it is run."""
         row, _ = show.show_objects(shown, self._env.catalog.state)
         desc = output_desc(row, progress=plan.progress, envelope=None, keys=())
@@ -450,7 +451,7 @@ class Subscribes:
     def _has_errors(self, gid: GlobalId) -> bool:
         return gid not in builtins() and self._env.collections.has_errors(gid)
 
-    def _shown(self, plan: p.ShowObjectsPlan) -> pa.Table:
+    def _shown(self, plan: ShownObjects) -> pa.Table:
         desc, rows = show.show_objects(plan, self._env.sync())
         table = show.as_table(desc, rows).rename_columns([f"c{i}" for i in range(desc.arity)])
         return table.append_column("mz_diff", pa.array([1] * table.num_rows, pa.int64()))

@@ -76,7 +76,7 @@ def plan_subscribe(
     if isinstance(statement.what, st.Show):
         planned = show(statement.what, catalog)
         assert isinstance(planned, plans.ShowObjectsPlan)
-        shown = planned
+        shown = planned.shown
         row = RelationDesc((), RelationType(()))
     elif isinstance(statement.what, st.Name):
         item, query = _subscribed_item(statement.what, catalog)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from mzsql.expr.scalar import ColumnOrder, Scalar
-from mzsql.frontend.catalog import CatalogItem, FullName
+from mzsql.frontend.catalog import CatalogItem, FullName, ShownObjects
 from mzsql.frontend.hir import Query
 from mzsql.frontend.plan.sequenced import DefiningPlan, StatementPlan
 from mzsql.repr.ids import GlobalId
@@ -26,7 +26,16 @@ class SelectPlan(StatementPlan, frozen=True, tag="select"):
     at_least: bool = False
 
 
-class CreateTablePlan(DefiningPlan, frozen=True, tag="create_table"):
+class CreatingPlan(DefiningPlan, frozen=True):
+    """The plan of a statement that creates an object, which the catalog keeps as the object's definition."""
+
+    @property
+    def meaning(self) -> object:
+        """What the definition says, however it names things: two that are equal say the same."""
+        raise NotImplementedError
+
+
+class CreateTablePlan(CreatingPlan, frozen=True, tag="create_table"):
     """A table; `defaults` has an expression or None for each column. NOT NULL is in `desc`; `types` are those of users' own that it names,
     here as in other definitions.
     """
@@ -41,8 +50,13 @@ class CreateTablePlan(DefiningPlan, frozen=True, tag="create_table"):
     retain_ms: int | None = None
     types: tuple[GlobalId, ...] = ()
 
+    @property
+    def meaning(self) -> object:
+        """What its definition says, however it names things."""
+        return self.desc, self.defaults
 
-class CreateTypePlan(DefiningPlan, frozen=True, tag="create_type"):
+
+class CreateTypePlan(CreatingPlan, frozen=True, tag="create_type"):
     """A type, what it is a name for, and the types of users' own that it is made of."""
 
     command: ClassVar[str] = "CREATE TYPE"
@@ -52,8 +66,13 @@ class CreateTypePlan(DefiningPlan, frozen=True, tag="create_type"):
     create_sql: str
     types: tuple[GlobalId, ...] = ()
 
+    @property
+    def meaning(self) -> object:
+        """What its definition says, however it names things."""
+        return self.typ
 
-class CreateViewPlan(DefiningPlan, frozen=True, tag="create_view"):
+
+class CreateViewPlan(CreatingPlan, frozen=True, tag="create_view"):
     """A view; `replaces` is the view that OR REPLACE replaces."""
 
     command: ClassVar[str] = "CREATE VIEW"
@@ -65,8 +84,13 @@ class CreateViewPlan(DefiningPlan, frozen=True, tag="create_view"):
     replaces: CatalogItem | None = None
     types: tuple[GlobalId, ...] = ()
 
+    @property
+    def meaning(self) -> object:
+        """What its definition says, however it names things."""
+        return self.query
 
-class CreateMaterializedViewPlan(DefiningPlan, frozen=True, tag="create_materialized_view"):
+
+class CreateMaterializedViewPlan(CreatingPlan, frozen=True, tag="create_materialized_view"):
     """A materialized view in `cluster`; `not_null`: columns of WITH (ASSERT NOT NULL c), already NOT NULL in the query's desc."""
 
     command: ClassVar[str] = "CREATE MATERIALIZED VIEW"
@@ -81,8 +105,13 @@ class CreateMaterializedViewPlan(DefiningPlan, frozen=True, tag="create_material
     retain_ms: int | None = None
     types: tuple[GlobalId, ...] = ()
 
+    @property
+    def meaning(self) -> object:
+        """What its definition says, however it names things."""
+        return self.query
 
-class CreateIndexPlan(DefiningPlan, frozen=True, tag="create_index"):
+
+class CreateIndexPlan(CreatingPlan, frozen=True, tag="create_index"):
     """An index on `on` by `keys` (expressions over its columns), in `cluster`. `name` is chosen as Materialize does where none is given."""
 
     command: ClassVar[str] = "CREATE INDEX"
@@ -95,6 +124,11 @@ class CreateIndexPlan(DefiningPlan, frozen=True, tag="create_index"):
     if_not_exists: bool = False
     retain_ms: int | None = None
     types: tuple[GlobalId, ...] = ()
+
+    @property
+    def meaning(self) -> object:
+        """What its definition says, however it names things."""
+        return self.on.id, self.keys
 
 
 class AlterRetainPlan(DefiningPlan, frozen=True, tag="alter_retain"):
@@ -210,24 +244,11 @@ class ExplainPlan(StatementPlan, frozen=True, tag="explain"):
 
 
 class ShowObjectsPlan(StatementPlan, frozen=True, tag="show_objects"):
-    """SHOW TABLES and its like.
-
-    Attributes:
-        kind: ``tables``, ``views``, ``materialized views``, ``indexes``, ``sources``, ``objects``, ``schemas``, ``databases``,
-            ``clusters``, ``cluster replicas``, ``roles``, ``types``, ``columns``, ``connections``, ``secrets``, ``sinks``, ``subsources``.
-        schema: FROM <schema>, whole.
-        on: SHOW INDEXES ON, SHOW COLUMNS FROM: the object.
-        cluster: IN CLUSTER.
-        like: the pattern of LIKE.
-    """
+    """SHOW TABLES and its like."""
 
     command: ClassVar[str] = "SHOW"
 
-    kind: str
-    schema: tuple[str | None, str] | None = None
-    on: CatalogItem | None = None
-    cluster: str | None = None
-    like: str | None = None
+    shown: ShownObjects
 
 
 class ShowCreatePlan(StatementPlan, frozen=True, tag="show_create"):
@@ -323,7 +344,7 @@ class SubscribePlan(StatementPlan, frozen=True, tag="subscribe"):
     collection: CatalogItem | None
     row: RelationDesc
     desc: RelationDesc
-    show: ShowObjectsPlan | None = None
+    show: ShownObjects | None = None
     snapshot: bool = True
     progress: bool = False
     as_of: Scalar | None = None

@@ -12,7 +12,7 @@ from mzsql.frontend.names.items import item_named, wrong_kind
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.plan import plans
 from mzsql.frontend.plan.planners import NestingPlanners, Planners, PlanStatement
-from mzsql.frontend.query.shown import plan_show
+from mzsql.frontend.query.shown import shown_objects
 from mzsql.repr.errors import SqlError, Unsupported
 
 _REF_KINDS = {"view": "view", "materialized view": "materialized-view", "index": "index"}
@@ -103,7 +103,7 @@ def _transaction(statement: st.Transaction, _catalog: CatalogView) -> plans.Plan
 
 #: The planners of this family.
 PLANNERS: Planners = {
-    st.Show: plan_show,
+    st.Show: lambda s, c: plans.ShowObjectsPlan(shown_objects(s, c)),
     st.ShowCreate: _show_create,
     st.ShowVariable: lambda s, _c: plans.ShowVariablePlan(s.name.lower()),
     st.SetVariable: _variable,

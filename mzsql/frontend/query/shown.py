@@ -9,11 +9,10 @@ from __future__ import annotations
 from sqlglot import expressions as exp
 
 from mzsql.frontend import hir
-from mzsql.frontend.catalog import CatalogView
+from mzsql.frontend.catalog import CatalogView, ShownObjects
 from mzsql.frontend.names.items import cluster_name, item_named, shown_schema
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.parse.shows import shown_by
-from mzsql.frontend.plan import plans
 from mzsql.repr.errors import SqlError, Unsupported
 from mzsql.repr.types import RelationDesc
 
@@ -32,8 +31,8 @@ def refuse_shows(query: exp.Expr) -> None:
         )
 
 
-def plan_show(statement: st.Show, catalog: CatalogView) -> plans.ShowObjectsPlan:
-    """SHOW TABLES and its like."""
+def shown_objects(statement: st.Show, catalog: CatalogView) -> ShownObjects:
+    """What SHOW TABLES and its like ask for, their names resolved."""
     on = None if statement.on is None else item_named(catalog, statement.on)
     if on is not None and on.desc is None:
         raise SqlError(
@@ -41,10 +40,10 @@ def plan_show(statement: st.Show, catalog: CatalogView) -> plans.ShowObjectsPlan
         )
     schema = shown_schema(statement, catalog)
     cluster = None if statement.cluster is None else cluster_name(catalog, statement.cluster)
-    return plans.ShowObjectsPlan(statement.kind, schema, on, cluster, statement.like)
+    return ShownObjects(statement.kind, schema, on, cluster, statement.like)
 
 
 def shown_rows(show: st.Show, catalog: CatalogView) -> tuple[RelationDesc, hir.Relation]:
     """What SHOW answers, as a relation."""
-    desc, rows = catalog.shown(plan_show(show, catalog))
+    desc, rows = catalog.shown(shown_objects(show, catalog))
     return desc, hir.Constant(tuple(rows), desc.typ)
