@@ -147,7 +147,7 @@ def test_session_statements(catalog: MemoryCatalog) -> None:
     }
     assert {sql: catalog.plan(sql) for sql in expected} == expected
     shown = catalog.plan("SHOW COLUMNS FROM t")
-    assert (shown.kind, shown.on.name.item) == ("columns", "t")
+    assert (shown.shown.kind, shown.shown.on.name.item) == ("columns", "t")
     assert catalog.plan("SHOW CREATE TABLE t").item.name.item == "t"
 
 

@@ -1,0 +1,140 @@
+"""The worked examples of CONTRIBUTING: each change is applied to a copy of the engine, and what it adds is used."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+_HEADING = re.compile(r"^### (.+)$", re.MULTILINE)
+_DIFF = re.compile(r"^```diff\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LISTED = re.compile(r"^- `(mzsql/[\w/]+\.py)`", re.MULTILINE)
+_USE = """
+import json, sys
+import mzsql
+statements, target = json.loads(sys.argv[1]), sys.argv[2]
+with mzsql.connect(target) as connection:
+    cursor = connection.cursor()
+    for statement in statements:
+        cursor.execute(statement)
+    rows = [] if cursor.description is None else cursor.fetchall()
+    print(json.dumps([mzsql.__file__, cursor.statusmessage, [list(row) for row in rows]]))
+"""
+
+
+def _sections() -> dict[str, str]:
+    """The worked examples by the first words of their headings."""
+    text = (ROOT / "CONTRIBUTING.md").read_text().partition("## Worked examples\n")[2]
+    text = re.split(r"^## ", text, maxsplit=1, flags=re.MULTILINE)[0]
+    parts = _HEADING.split(text)[1:]
+    return {
+        heading.partition(":")[0]: body
+        for heading, body in zip(parts[::2], parts[1::2], strict=True)
+    }
+
+
+def _copy(where: Path) -> None:
+    """The engine in a directory of its own, its data packages where Python finds them without an installation."""
+    leave = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "mzsql", where / "mzsql", ignore=leave)
+    shutil.copytree(ROOT / "catalog", where / "catalog", ignore=leave)
+    (where / "mzsql" / "system_catalog").symlink_to(where / "catalog")
+    (where / "mzsql" / "scripts").symlink_to(ROOT / "sql")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("example", "most", "statements", "status", "rows"),
+    [
+        ("A scalar function", 2, ["SELECT hypot(3, 4)"], "SELECT 1", [[5.0]]),
+        (
+            "A builtin relation",
+            2,
+            [
+                "CREATE TABLE t (a int, b int)",
+                "SELECT name, columns FROM mz_internal.mz_wide_tables",
+            ],
+            "SELECT 1",
+            [["t", 2]],
+        ),
+        ("A statement", 4, ["CHECKPOINT"], "CHECKPOINT", []),
+    ],
+)
+def test_what_a_worked_example_adds_works(
+    tmp_path: Path, example: str, most: int, statements: list[str], status: str, rows: list[object]
+) -> None:
+    (change,) = _DIFF.findall(_sections()[example])
+    files = re.findall(r"^\+\+\+ b/(\S+)$", change, re.MULTILINE)
+    assert 0 < len(set(files)) <= most
+    engine = tmp_path / "engine"
+    _copy(engine)
+    apply = ["git", "apply", "--unsafe-paths", "-C1", f"--directory={engine}", "-"]
+    subprocess.run(apply, input=change, text=True, check=True, cwd=engine)
+    run = subprocess.run(
+        [sys.executable, "-c", _USE, json.dumps(statements), str(tmp_path / "env")],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,  # what is started with -c looks in its own directory first
+        env=os.environ | {"PYTHONPATH": str(engine)},
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    used, said, found = json.loads(run.stdout.splitlines()[-1])
+    assert Path(used).is_relative_to(engine)
+    assert (said, found) == (status, rows)
+
+
+def _names(wanted: set[str]) -> Callable[[ast.AST], bool]:
+    def hit(node: ast.AST) -> bool:
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name):
+                return name in wanted
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+                return name in wanted
+        return False
+
+    return hit
+
+
+def _node(name: str) -> Callable[[ast.AST], bool]:
+    """``lir.<name>``, or the class itself."""
+
+    def hit(node: ast.AST) -> bool:
+        match node:
+            case ast.Attribute(value=ast.Name(id="lir"), attr=attr):
+                return attr == name
+        return False
+
+    return hit
+
+
+def _files(hit: Callable[[ast.AST], bool]) -> set[str]:
+    """The engine's files that have such a node; what only tests the engine is none of it."""
+    return {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "mzsql").rglob("*.py")
+        if path.relative_to(ROOT).parts[1] != "testing"
+        and any(hit(node) for node in ast.walk(ast.parse(path.read_text())))
+    }
+
+
+def test_a_kind_of_object_stands_where_contributing_says() -> None:
+    listed = set(_LISTED.findall(_sections()["A kind of object"]))
+    told = {"Type", "CreateType", "CreateTypePlan", "plan_create_type", "create_type"}
+    assert listed == _files(_names(told))
+    assert len(listed) <= 10
+
+
+def test_a_node_of_the_physical_plan_stands_where_contributing_says() -> None:
+    listed = set(_LISTED.findall(_sections()["A node of the physical plan"]))
+    assert listed == _files(_node("Negate")) | {"mzsql/lir/plan.py"}
+    assert len(listed) + 2 <= 8
