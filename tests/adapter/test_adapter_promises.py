@@ -197,3 +197,20 @@ def test_client_min_messages_is_heeded(place: Place) -> None:
 def test_an_option_of_explain_is_given_once(place: Place) -> None:
     with pytest.raises(SqlError, match="ARITY specified more than once"):
         place.run("EXPLAIN WITH (arity, arity = false) SELECT a FROM t")
+
+
+def test_what_keeps_a_view_back_is_told_though_another_reads_it(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = {
+        str(name): GlobalId(str(gid)) for gid, name in place.rows("SELECT id, name FROM mz_objects")
+    }
+    dataflows = place.coordinator.dataflows
+    assert "fails" not in dataflows.who(ids["over"])
+    monkeypatch.setattr(
+        type(dataflows), "failure", lambda _, gid: "no room" if gid == ids["mv"] else None
+    )
+    assert dataflows.who(ids["mv"]) == "Its dataflow fails: no room."
+    told = 'It reads materialized view "materialize.public.mv", whose dataflow fails: no room.'
+    assert dataflows.who(ids["over"]) == told
+    assert "fails" not in dataflows.who(ids["i"])

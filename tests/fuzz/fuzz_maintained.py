@@ -160,7 +160,7 @@ class Maintained:
             answer = self._ask(sql)
             if not (isinstance(answer, mzsql.Error) and "is not readable at" in str(answer)):
                 break
-            if "Its dataflow fails" in str(answer):
+            if "dataflow fails" in str(answer):
                 break
         return answer
 

@@ -355,6 +355,9 @@ class Dataflows:
         failure = self.failure(gid)
         if failure is not None:
             return f"Its dataflow fails: {failure.rstrip('.')}."
+        behind = self._failing_below(gid)
+        if behind is not None:
+            return behind
         names = ", ".join(f"{r.name} (size {r.size})" for r in state.replicas.values()) or "none"
         lease = state.lease
         led = seems_alive(lease, self._env.clock.now_ms())
@@ -364,6 +367,25 @@ class Dataflows:
             else "no process runs them now"
         )
         return f"Replicas: {names}; {who}."
+
+    def _failing_below(self, gid: GlobalId) -> str | None:
+        """What keeps an object back of what its dataflow reads, be it through others: one that fails, as a sentence."""
+        items = self._env.catalog.state.items
+        met, waiting = {gid}, [gid]
+        while waiting:
+            item = items.get(waiting.pop())
+            if not isinstance(item, Maintained):
+                continue
+            plan = self.runs(item).plan
+            for read in (*(s.id for s in plan.source_imports), *(i.id for i in plan.index_imports)):
+                if read in met:
+                    continue
+                met.add(read)
+                waiting.append(read)
+                below, failure = items.get(read), self.failure(read)
+                if below is not None and failure is not None:
+                    return f'It reads {below.noun} "{below.full_name}", whose dataflow fails: {failure.rstrip(".")}.'
+        return None
 
     def refreshes(self) -> Iterable[RefreshStats]:
         """The latest refreshes."""
