@@ -7,6 +7,7 @@ needs a case here.
 from __future__ import annotations
 
 import ast
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,10 +26,11 @@ from mzsql.compute.engines.jobs import JobCount, cancelled_when
 from mzsql.compute.protocol import CreateInstance, Ping, Pong
 from mzsql.compute.replica.hydration import _Watch
 from mzsql.compute.replica.replica import Replica
-from mzsql.persist import client
+from mzsql.persist import Batch, client
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import TEXT, ColumnType
 from mzsql.storage import CollectionManager
+from mzsql.storage.export_log import ExportLog
 from mzsql.threads import PROCESS, Deadlines, Supervised, Supervisor
 
 ROOT = Path(__file__).parents[2]
@@ -175,6 +177,28 @@ def _buffered_writer(place: Place) -> Iterator[Case]:
 
 
 @contextmanager
+def _export_log(place: Place) -> Iterator[Case]:
+    persist = place.env.persist
+    writer = persist.open_writer(persist.new_shard_id(), SCHEMA)
+    log = ExportLog(persist, persist.new_shard_id(), quiet=0.0)
+    times = itertools.count()
+
+    def stir() -> None:
+        lower = next(times)
+        log.add(Batch(writer.shard_id, lower, lower + 1))
+
+    def works() -> None:
+        upper = log.follow().upper
+        stir()
+        _until(lambda: log.follow().upper > upper)
+
+    log.begin()
+    stir()
+    yield Case(stir, works)
+    log.close()
+
+
+@contextmanager
 def _replica(place: Place, respond: Callable[[Any], None] = lambda _: None) -> Iterator[Replica]:
     nothing = Nothing()
     settings = ComputeSettings(
@@ -300,6 +324,7 @@ CASES: dict[str, Any] = {
     "collection-follower": _collection_follower,
     "commands": _commands,
     "group-commit": _group_commit,
+    "export-log": _export_log,
     "flush-worker": _flush_worker,
     "hydrate-worker": _hydrate_worker,
     "hydration-watch": _hydration_watch,
