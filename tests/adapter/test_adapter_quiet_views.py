@@ -23,6 +23,8 @@ from mzsql.storage import ExportLog
 T = TypeVar("T")
 
 TICKS = 5
+#: In the names of threads: steps, and what is behind them and comes whether there are ticks or not (the leader releases history).
+WORK = ("-step-", "-flush-", "maintenance", "leader")
 
 
 class Asked:
@@ -33,7 +35,7 @@ class Asked:
 
     def _act(self, operation: str, act: Callable[[], T]) -> T:
         thread = threading.current_thread().name
-        work = next((one for one in ("-step-", "-flush-", "maintenance") if one in thread), "")
+        work = next((one for one in WORK if one in thread), "")
         self.counts[work, operation] += 1
         return act()
 

@@ -1,7 +1,6 @@
 """Views over the first rows of groups and over windows: what they hold after any change, and how little of a group a change reads.
 
-The answer comes from the query itself, which is computed from the table by other statements than a step's; of the windows and the extremes
-from DuckDB as well.
+The answer comes from the query itself, which is computed from the table by other statements than a step's.
 """
 
 from __future__ import annotations
