@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
+from mzsql.persist.arguments import refuse
 from mzsql.persist.batch import Batch, KeySpec
 from mzsql.persist.clock import Deadline
 from mzsql.persist.columns import decode_schema
@@ -83,6 +84,8 @@ class Opened:
             ForeignBlob: the batch is of another shard.
             InvalidBounds: it has no upper, or stands on objects, which nothing would hold back.
         """
+        if not isinstance(batch, Batch):
+            refuse("batch", "a Batch", batch)
         if batch.shard_id != self.shard_id:
             raise ForeignBlob(
                 f"the batch belongs to shard {batch.shard_id}, not to {self.shard_id}"

@@ -18,7 +18,7 @@ import mzsql
 from mzsql.adapter.dataflows import dataflows
 from mzsql.adapter.peek import plan_cache
 from mzsql.adapter.planning import planner
-from mzsql.compute.replica import replica
+from mzsql.compute.replica import deltas, replica
 from mzsql.expr import evaluate
 from mzsql.persist import ages
 from mzsql.storage import collections
@@ -33,6 +33,7 @@ BOUNDED: dict[str, int] = {
     "Evaluator._constants": evaluate._CACHED,
     "Ages._met": ages._NAMES,
     "Collections._gone": collections._REMEMBERED,
+    "Deltas._kept": deltas.KEPT,
 }
 #: What time ends, or that is no memory of this process.
 ENDS = {

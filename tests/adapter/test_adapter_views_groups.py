@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ import duckdb
 import pytest
 
 import mzsql
+from mzsql.compute.controller import controller
+from mzsql.compute.protocols import ComputeSettings
 from mzsql.compute.replica import cold, lookups
 from mzsql.compute.replica.hot import Hot
 from mzsql.dbapi import Connection
@@ -126,6 +129,7 @@ def test_first_rows_are_read_from_shards_where_there_is_no_trace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cold, "COLD_ROWS", 0)
+    monkeypatch.setattr(controller, "ComputeSettings", partial(ComputeSettings, warm_rows=0))
     # What was read whole is not counted, or the traces would be loaded soon.
     monkeypatch.setattr(Hot, "read_cold", property(lambda _: 0, lambda _, __: None), raising=False)
     bounded: list[bool] = []

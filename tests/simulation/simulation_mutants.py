@@ -126,8 +126,8 @@ def _merges_beyond_since(whole: Any) -> Any:
 
 
 def _expiry_moves_since(whole: Any) -> Any:
-    def transition(state: Any, command: Any, now: int, *more: Any) -> Any:
-        step = whole(state, command, now, *more)
+    def transition(state: Any, command: Any, now: int, *more: Any, **named: Any) -> Any:
+        step = whole(state, command, now, *more, **named)
         diff = step.diff
         if diff is None or not any(reader is None for reader in diff.readers.values()):
             return step
@@ -273,14 +273,19 @@ def _ignores_leases(whole: Any) -> Any:
     """Every reader and writer but those open here is taken for expired."""
 
     def transition(
-        state: Any, command: Any, now: int, version: str, sightings: Mapping[str, Sighting]
+        state: Any,
+        command: Any,
+        now: int,
+        version: str,
+        sightings: Mapping[str, Sighting],
+        **named: Any,
     ) -> Any:
         if isinstance(command, CompareAndAppend):
             sightings = {
                 i: msgspec.structs.replace(seen, unseen_ms=seen.unseen_ms + 200_000)
                 for i, seen in sightings.items()
             }
-        return whole(state, command, now, version, sightings)
+        return whole(state, command, now, version, sightings, **named)
 
     return transition
 
@@ -289,7 +294,12 @@ def _by_the_wall_clock(whole: Any) -> Any:
     """A lease is judged by what the clock shows of whoever sends a command."""
 
     def transition(
-        state: Any, command: Any, now: int, version: str, sightings: Mapping[str, Sighting]
+        state: Any,
+        command: Any,
+        now: int,
+        version: str,
+        sightings: Mapping[str, Sighting],
+        **named: Any,
     ) -> Any:
         handles = {**state.readers, **state.writers}
         told = {
@@ -297,7 +307,7 @@ def _by_the_wall_clock(whole: Any) -> Any:
             for i, handle in handles.items()
             if i in sightings
         }
-        return whole(state, command, now, version, told)
+        return whole(state, command, now, version, told, **named)
 
     return transition
 
