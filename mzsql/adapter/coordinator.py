@@ -117,7 +117,7 @@ class Coordinator:
             limits,
         )
         peeks = None if spark is None else Peeks(spark, env.collections)
-        self._peeker = Peeker(self.inputs, indexes, peeks)
+        self._peeker = Peeker(self.inputs, indexes, peeks, self._dataflows.step_engine)
         self._queries = Queries(env, self.planner, self.inputs, self._peeker)
         self._commits = GroupCommit(env)
         self._changes = Changes(env, self._queries, self._commits, limits)

@@ -13,7 +13,7 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 import duckdb
@@ -109,22 +109,28 @@ def duckdb_connection(
 
 
 def locked_connection(
-    path: str = ":memory:", settings: Mapping[str, str] = MappingProxyType({})
+    path: str = ":memory:",
+    settings: Mapping[str, str] = MappingProxyType({}),
+    files: Sequence[str] = (),
 ) -> duckdb.DuckDBPyConnection:
     """A connection on which a user's statement may run: the barrier behind the resolution of names.
 
-    Whatever is said on it, or on its cursors, reaches no file, database or extension, and changes no setting. What it needs beyond its
-    memory is in ``temp_directory``, by default in one of this process's own.
+    Whatever is said on it, or on its cursors, reaches no other file, database or extension, and changes no setting. What it needs beyond
+    its memory is in ``temp_directory``, by default in one of this process's own.
 
     Args:
         path: the database; it stays open to it.
         settings: others than the usual ones.
+        files: paths that it may read.
     """
     given = {"memory_limit": memory_limit(), **settings}
     if "temp_directory" not in given:
         given["temp_directory"] = scratch_directory()
     connection = duckdb_connection(path, given)
     try:
+        if files:
+            paths = exp.Array(expressions=[exp.Literal.string(path) for path in files])
+            connection.execute(f"SET allowed_paths = {to_sql(paths, Engine.DUCKDB)}")
         for locked in ("SET enable_external_access = false", "SET lock_configuration = true"):
             connection.execute(locked)
     except BaseException:

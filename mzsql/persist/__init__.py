@@ -42,7 +42,7 @@ from mzsql.persist.errors import (
 from mzsql.persist.parts import Updates
 from mzsql.persist.pushdown import Filters
 from mzsql.persist.read import ReadHandle
-from mzsql.persist.refs import PartRef, SnapshotSplit
+from mzsql.persist.refs import ColumnSummary, PartRef, SnapshotSplit
 from mzsql.persist.settings import Settings
 from mzsql.persist.stats import KeyRange
 from mzsql.persist.write import WriteHandle
@@ -58,6 +58,7 @@ __all__ = [
     "CacheStats",
     "CachedBlob",
     "Clock",
+    "ColumnSummary",
     "CorruptPart",
     "CriticalReader",
     "DuplicatePart",

@@ -304,6 +304,41 @@ class PartReader:
         self.remember_footer(part.key, footer)
         return footer
 
+    def verify(
+        self, part: BlobPart, deadline: Callable[[], Deadline], names: Sequence[str]
+    ) -> None:
+        """Compare an object's footer and all bytes of its columns ``names`` with their checksums, as they are now; no value is decoded.
+
+        Raises:
+            MissingPart: the object is gone.
+            CorruptPart: its bytes are not what was written.
+        """
+        self._forget_footer(part.key)
+        source = self._ranged(part, deadline)
+        blocks = None
+        if source is not None:
+            footer = self._footer(part, source)
+            blocks = blocks_of(footer.metadata)
+        if source is not None and blocks is not None:
+            source.blocks = blocks
+            try:
+                for group in range(footer.num_row_groups):
+                    source.prefetch(extents(footer, [group], names))
+            except OSError as failure:
+                raise corrupt(self.shard_id, part.key, f"cannot be read: {failure}") from failure
+        elif part.checksum is not None or source is None:
+            self._whole(part, deadline())
+        else:
+            # Others wrote it: of what it holds each page has a checksum, and nothing else.
+            known = [name for name in names if name in self.schema.names]
+            for _ in self.pieces(part, deadline, columns=known):
+                pass
+
+    def footer(self, part: BlobPart, deadline: Callable[[], Deadline]) -> pq.FileMetaData | None:
+        """The footer of a part's object; None where the store does not read in ranges."""
+        source = self._ranged(part, deadline)
+        return None if source is None else self._footer(part, source)
+
     def remember_footer(self, key: str, footer: pq.FileMetaData) -> None:
         """Keep the footer of an object, which spares reading it."""
         self._forget_footer(key)

@@ -9,6 +9,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pyarrow as pa
 from mzsql.location import Blob, UsageError, open_blob
 from mzsql.location.mem import MemConsensus
 from mzsql.persist.batch import (
+    TIME_COLUMN,
     BlobPart,
     InlinePart,
     KeySpec,
@@ -27,7 +29,7 @@ from mzsql.persist.batch import (
 )
 from mzsql.persist.clock import Deadline, SystemClock
 from mzsql.persist.codec import decode_framed, encode_framed, is_framed
-from mzsql.persist.columns import all_at, decode_schema, joined
+from mzsql.persist.columns import all_at, decode_schema, joined, physical
 from mzsql.persist.consolidate import consolidate
 from mzsql.persist.errors import CorruptPart, SchemaMismatch
 from mzsql.persist.fetch import PartReader, spark_path
@@ -36,6 +38,7 @@ from mzsql.persist.metrics import Meter, metered, metrics_of, scheme_of
 from mzsql.persist.pushdown import Filters, checked_columns, decode_filters, pushdown_of
 from mzsql.persist.settings import Settings
 from mzsql.persist.state import TraceBatch
+from mzsql.persist.stats import column_bytes, footer_stats
 from mzsql.persist.streams import consolidated_pieces, reader_of
 from mzsql.repr.frontier import Frontier, Timestamp
 
@@ -191,6 +194,51 @@ class PartRef:
             pushdown=pushdown_of(reader.schema, None, filters, f"shard {reader.shard_id}"),
             stats=stats,
         )
+
+    @metered("part_columns")
+    def columns(self, *, timeout: float | None = None) -> tuple[ColumnSummary, ...]:
+        """What its object's footer tells of its columns, those of the rows and ``mz_diff``: of the ones that the object has.
+
+        Of none where it is inline, or its Blob store does not read in ranges.
+
+        Raises:
+            MissingPart, CorruptPart, LocationError: as `to_arrow`.
+        """
+        reader, part = self._reader, self.part
+        if isinstance(part, InlinePart):
+            return ()
+        footer = reader.footer(part, partial(reader.context.deadline, timeout))
+        if footer is None:
+            return ()
+        schema = physical(reader.schema)
+        present = {footer.schema.column(i).path.split(".")[0] for i in range(footer.num_columns)}
+        names = [name for name in schema.names if name in present and name != TIME_COLUMN]
+        sizes = column_bytes(footer)
+        return tuple(
+            ColumnSummary(stat, sizes[stat.column]) for stat in footer_stats(footer, schema, names)
+        )
+
+    @metered("part_verify")
+    def verify(self, columns: Sequence[str], *, timeout: float | None = None) -> None:
+        """Compare what is stored of some of its columns with its checksums: for those who read its object by `spark_path`.
+
+        Args:
+            columns: names, ``mz_time`` and ``mz_diff`` among them where they are read.
+            timeout: seconds that reading one stretch may take.
+
+        Raises:
+            MissingPart, CorruptPart, LocationError: as `to_arrow`.
+        """
+        reader = self._reader
+        if isinstance(self.part, BlobPart):
+            reader.verify(self.part, partial(reader.context.deadline, timeout), columns)
+
+
+class ColumnSummary(NamedTuple):
+    """Of one column of a part: its statistics, and how many encoded bytes it takes."""
+
+    stats: KeyStats
+    bytes: int
 
 
 def sums_up(refs: Sequence[PartRef], as_of: Timestamp) -> bool:

@@ -89,6 +89,17 @@ def group_stats(
     return made
 
 
+def column_bytes(metadata: pq.FileMetaData) -> dict[str, int]:
+    """How many encoded bytes each top-level column of a Parquet object takes."""
+    names = [metadata.schema.column(i).path.split(".")[0] for i in range(metadata.num_columns)]
+    found = dict.fromkeys(names, 0)
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        for place, name in enumerate(names):
+            found[name] += group.column(place).total_compressed_size
+    return found
+
+
 def _merged_stats(
     name: str,
     type_: pa.DataType,

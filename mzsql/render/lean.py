@@ -12,7 +12,7 @@ Whoever runs it checks before that the facts hold: a lean statement raises, or w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sqlglot import expressions as exp
@@ -23,8 +23,8 @@ from mzsql.render.idle import without
 from mzsql.render.renames import rename
 from mzsql.render.simplify import SETTLED, Ast, Simplifier
 
-#: A sum is never taken over more rows than this; what a join may multiply to is cut here.
-_MANY = 10**30
+#: No query ever looks at more rows than this, which takes an engine weeks: what a join may multiply to is cut here.
+_MANY = 10**15
 
 
 class _Beyond(Exception):
@@ -60,12 +60,23 @@ class Relation:
         return Relation(columns, max(self.rows, other.rows), _both(self.same, other.same))
 
 
-def lean(statement: exp.Expression, relations: Mapping[str, Relation]) -> exp.Expression | None:
+#: Makes the statement whose rows are wanted of one that is lean and what is known of its rows (None: nothing).
+Finish = Callable[[exp.Expression, Relation | None], exp.Expression]
+
+
+def _as_it_is(statement: exp.Expression, _: Relation | None) -> exp.Expression:
+    return statement
+
+
+def lean(
+    statement: exp.Expression, relations: Mapping[str, Relation], finish: Finish = _as_it_is
+) -> exp.Expression | None:
     """The statement for what is known of its relations; None where it has no rows then.
 
     Args:
         statement: as rendered for DuckDB; it is not changed.
         relations: every relation that it reads and that is not defined in it; those without rows are empty.
+        finish: what is done to the rows at last; what it does not read is not computed.
     """
     empty = {name for name, one in relations.items() if one.rows == 0}
     body = without(statement, empty)
@@ -73,13 +84,14 @@ def lean(statement: exp.Expression, relations: Mapping[str, Relation]) -> exp.Ex
         return None
     whole = body.copy()
     try:
-        _Reader(relations).statement(body)
+        known = _Reader(relations).statement(body)
         left = without(body, frozenset())
         if left is not None:
+            left = finish(left, known)
             _prune(left)
             rename(left)
     except _Beyond:
-        return whole
+        return finish(whole, None)
     return left
 
 
@@ -89,11 +101,11 @@ class _Reader:
     def __init__(self, relations: Mapping[str, Relation]) -> None:
         self._relations = dict(relations)
 
-    def statement(self, body: exp.Expression) -> None:
+    def statement(self, body: exp.Expression) -> Relation:
         with_ = body.args.get("with_")
         for cte in with_.expressions if with_ is not None else ():
             self._relations[cte.alias] = self._query(cte.this)
-        self._query(body)
+        return self._query(body)
 
     def _query(self, query: exp.Expression) -> Relation:
         if isinstance(query, exp.Union):
@@ -307,7 +319,8 @@ def _demand_of(query: exp.Select, wanted: dict[str, set[str]]) -> None:
 def _columns_read(query: exp.Select) -> set[tuple[str | None, str]]:
     """The columns that a query names itself, not those that queries in its FROM do."""
     found: set[tuple[str | None, str]] = set()
-    waiting: list[object] = [value for key, value in query.args.items() if key != "from_"]
+    elsewhere = ("from_", "with_")
+    waiting: list[object] = [value for key, value in query.args.items() if key not in elsewhere]
     while waiting:
         node = waiting.pop()
         if isinstance(node, list):

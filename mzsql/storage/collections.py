@@ -346,15 +346,25 @@ class Collections:
         return self._reading(gid, as_of, read)
 
     def snapshot_reader(
-        self, gid: GlobalId, as_of: Timestamp, *, consolidate: bool = True
+        self,
+        gid: GlobalId,
+        as_of: Timestamp,
+        *,
+        columns: Sequence[str] | None = None,
+        consolidate: bool = True,
     ) -> pa.RecordBatchReader:
-        """As `snapshot`, piece by piece in bounded memory, however large the collection is; added up where ``consolidate``."""
+        """As `snapshot`, piece by piece in bounded memory, however large the collection is; added up where ``consolidate``.
+
+        Of ``columns``, where they are given: names in this order, before mz_time and mz_diff.
+        """
 
         def read(one: OpenCollection) -> pa.RecordBatchReader:
             at = as_of if one.table is None else one.table.physical_as_of(as_of)
             if at is None:
-                return empty_updates(one.meta.schema).to_reader()
-            return one.reader.snapshot_reader(at, consolidate=consolidate)
+                empty = empty_updates(one.meta.schema)
+                wanted = one.meta.schema.names if columns is None else columns
+                return empty.select([*wanted, "mz_time", "mz_diff"]).to_reader()
+            return one.reader.snapshot_reader(at, columns=columns, consolidate=consolidate)
 
         return self._reading(gid, as_of, read)
 

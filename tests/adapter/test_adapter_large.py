@@ -17,7 +17,7 @@ from mzsql.adapter.coordinator import Coordinator
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.locations import locate
 from mzsql.adapter.session.session import Session
-from mzsql.compute.engines.pool import PIECE_ROWS
+from mzsql.compute.engines.pieces import PIECE_ROWS
 from mzsql.compute.peek import outflow
 from mzsql.compute.peek.outflow import Limits
 from mzsql.repr.errors import DataError, NotNullViolation, ResultTooLarge

@@ -260,7 +260,7 @@ class Dataflows:
     # --- installing ---------------------------------------------------------------------------
 
     def _reconcile(self, state: CatalogState) -> None:
-        missing = self._controller.reconcile(state, step_engine=self._step_engine())
+        missing = self._controller.reconcile(state, step_engine=self.step_engine())
         if missing:
             self._install(missing, state)
         self._deployed = {
@@ -311,7 +311,8 @@ class Dataflows:
             exports=env.exports,
         )
 
-    def _step_engine(self) -> str:
+    def step_engine(self) -> str:
+        """What is to run dataflows and large queries."""
         return system_value(self._env.catalog.state.settings, STEP_ENGINE)
 
     def require_spark(self) -> None:
@@ -321,7 +322,7 @@ class Dataflows:
             EnvironmentRefused: Spark would have to be started here, and there is no Java for it.
         """
         if (
-            self._step_engine() != "duckdb"
+            self.step_engine() != "duckdb"
             and self._may_lead
             and self._spark is not None
             and SparkContext._active_spark_context is None

@@ -3,30 +3,37 @@
 Promise: the answer is that of the plan over the inputs' contents at the timestamp, whichever engine runs it (docs/architecture.md,
 decisions 10 and 11), and `PlannedQuery.peek`, which EXPLAIN prints, is what is done: a constant needs no engine; an index gives the rows
 with some keys; a row-wise read of one collection is evaluated over Arrow where that is exact; other queries over inputs that are small
-enough for this process by DuckDB; the rest by Spark, or, where there is none or it cannot see all that is read (builtin relations, a
-transaction's own writes), by DuckDB over copies on disk. The rows come piece by piece, and none is made that nobody takes.
+enough to be held by DuckDB over tables; larger ones by DuckDB over the parts where they lie, up to `Limits.stored` bytes of what they
+read; the rest by Spark, unless there is none or it cannot see all that is read (builtin relations, a transaction's own writes).
+``step_engine`` moves the second bound. The rows come piece by piece, and none is made that nobody takes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 
 import pyarrow as pa
 
 from mzsql.catalog.builtin import builtins
 from mzsql.compute.engines.pool import DuckDbPool
 from mzsql.compute.peek.constants import answered
+from mzsql.compute.peek.files import FilePeeks, Prepared, Source
 from mzsql.compute.peek.index import IndexReads
 from mzsql.compute.peek.inputs import Inputs, Overlay
+from mzsql.compute.peek.known import known_of
 from mzsql.compute.peek.outflow import finished
 from mzsql.compute.peek.query import PlannedQuery
 from mzsql.compute.peek.row_reads import RowRead, evaluated, narrowed, placed
 from mzsql.compute.peek.rows import counted, expand
 from mzsql.compute.peek.spark import Peeks
+from mzsql.expr.engines import no_memory
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.interrupt import current
 from mzsql.transform.fast_path import ConstantPlan, DataflowPlan, PeekIndexPlan
+
+#: Over fewer rows than this a statement is run as it is: what can be left out of it for them costs more to find.
+_MANY_ROWS = 20_000
 
 
 class Peeker:
@@ -36,13 +43,18 @@ class Peeker:
         inputs: what they read.
         indexes: what they look into.
         spark: runs large queries; None where there is no Spark.
+        engine: what is to run large queries, as ``step_engine`` says.
     """
 
-    def __init__(self, inputs: Inputs, indexes: IndexReads, spark: Peeks | None) -> None:
+    def __init__(
+        self, inputs: Inputs, indexes: IndexReads, spark: Peeks | None, engine: Callable[[], str]
+    ) -> None:
         self._inputs = inputs
         self.indexes = indexes
         self._spark = spark
+        self._engine = engine
         self._duckdb = DuckDbPool()
+        self._files = FilePeeks()
 
     def close(self) -> None:
         """Release the engine; no query runs any more. Idempotent."""
@@ -82,12 +94,60 @@ class Peeker:
         tables = self._inputs.whole(query.inputs, as_of, overlay or {})
         if tables is not None:
             yield from self._here(query, tables)
-        elif self._on_spark(query, overlay):
-            yield from self._by_spark(query, as_of, ordered=ordered)
         else:
-            yield from self._on_disk(query, as_of, overlay or {}, ordered=ordered)
+            yield from self._large(query, as_of, overlay or {}, ordered=ordered)
 
-    def _on_spark(self, query: PlannedQuery, overlay: Overlay | None) -> bool:
+    def _large(
+        self, query: PlannedQuery, as_of: Timestamp, overlay: Overlay, *, ordered: bool
+    ) -> Generator[pa.Table]:
+        """The answer of a query whose inputs are not held here: over their parts, by DuckDB or by Spark."""
+        spark = self._on_spark(query, overlay)
+        engine = self._engine()
+        if spark and engine == "spark":
+            yield from self._by_spark(query, as_of, ordered=ordered)
+            return
+        sources, prepared = self._sources(query, as_of, overlay, ordered=ordered)
+        if spark and engine == "auto" and self._beyond(sources, prepared):
+            del sources
+            yield from self._by_spark(query, as_of, ordered=ordered)
+            return
+        found = self._as_rows(query, self._files.rows(prepared, sources))
+        try:
+            yield next(found)
+        except StopIteration:
+            return
+        except Exception as failure:
+            if not (spark and engine == "auto" and no_memory(failure)):
+                raise
+            # Nobody has seen a row yet.
+            yield from self._by_spark(query, as_of, ordered=ordered)
+            return
+        yield from found
+
+    def _beyond(self, sources: Mapping[str, Source], prepared: Prepared) -> bool:
+        """Whether what a query reads is more than is read here."""
+        left = self._inputs.limits.stored
+        for name, source in sources.items():
+            whole = sum(part.bytes for part in source.parts)
+            columns = prepared.reads.get(name)
+            if columns is not None and whole > left:
+                whole = self._files.footers.bytes(source.parts, columns)
+            left -= whole
+        return left < 0
+
+    def _sources(
+        self, query: PlannedQuery, as_of: Timestamp, overlay: Overlay, *, ordered: bool
+    ) -> tuple[dict[str, Source], Prepared]:
+        """The inputs of a query, and its statement for what is known of them."""
+        rendered = query.contents(self._inputs.has_errors)
+        sources = {
+            f"snap_{one.id}": self._inputs.source(one, as_of, overlay.get(one.id, ()))
+            for one in rendered.inputs
+        }
+        known = {name: self._files.known(source) for name, source in sources.items()}
+        return sources, query.prepared(rendered, known, ordered=ordered)
+
+    def _on_spark(self, query: PlannedQuery, overlay: Overlay) -> bool:
         """Whether Spark can run a query: there is one, it can read all inputs, and there is no recursion."""
         return (
             self._spark is not None
@@ -116,18 +176,6 @@ class Peeker:
             # Cancelled jobs fail in Spark's words.
             interrupt.check()
             raise
-
-    def _on_disk(
-        self, query: PlannedQuery, as_of: Timestamp, overlay: Overlay, *, ordered: bool
-    ) -> Generator[pa.Table]:
-        """The answer by DuckDB, over copies of the inputs on disk."""
-        statement = query.statement(self._inputs.has_errors, ordered=ordered)
-        relations = {
-            f"snap_{gid}": self._inputs.reader(gid, as_of, overlay.get(gid, ()))
-            for gid in statement.inputs
-        }
-        found = self._duckdb.large(statement.text, relations, statement.loops)
-        yield from self._as_rows(query, found)
 
     @staticmethod
     def _as_rows(query: PlannedQuery, found: Iterable[pa.Table]) -> Generator[pa.Table]:
@@ -184,10 +232,19 @@ class Peeker:
         self, query: PlannedQuery, tables: Mapping[GlobalId, pa.Table]
     ) -> Generator[pa.Table]:
         """The answer by DuckDB, over the inputs' contents."""
-        statement = query.statement(self._inputs.has_errors)
-        relations = {f"snap_{gid}": tables[gid] for gid in statement.inputs}
-        found = self._duckdb.pieces(statement.text, relations, statement.loops)
-        return self._as_rows(query, found)
+        rendered = query.contents(self._inputs.has_errors)
+        relations = {f"snap_{one.id}": tables[one.id] for one in rendered.inputs}
+        if sum(one.num_rows for one in relations.values()) < _MANY_ROWS:
+            statement = query.statement(self._inputs.has_errors)
+            text, loops = statement.text, statement.loops
+        else:
+            known = {
+                name: known_of(one.schema, one.num_rows, (), [one])
+                for name, one in relations.items()
+            }
+            prepared = query.prepared(rendered, known)
+            text, loops = prepared.text, prepared.loops
+        return self._as_rows(query, self._duckdb.pieces(text, relations, loops))
 
 
 def _good(rows: pa.Table) -> pa.Table:

@@ -8,18 +8,21 @@ input ends at its time, and says what was waited for.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
 from mzsql.catalog.builtin import Builtin, builtins
+from mzsql.compute.peek.files import Source
 from mzsql.compute.peek.outflow import Limits
 from mzsql.compute.peek.row_reads import RowRead
 from mzsql.compute.peek.snapshots import ENTRY_BYTES, SnapshotCache, StoredContents, merged
+from mzsql.compute.replica.inputs import input_schema
 from mzsql.expr.scalar import support
 from mzsql.location import Determinate
 from mzsql.persist import Filters, PartRef
+from mzsql.render.rendered import InputSpec
 from mzsql.repr.errors import NotReadable
 from mzsql.repr.frontier import Timestamp, show
 from mzsql.repr.ids import GlobalId
@@ -147,18 +150,19 @@ class Inputs:
     def whole(
         self, gids: Sequence[GlobalId], as_of: Timestamp, overlay: Overlay
     ) -> Mapping[GlobalId, pa.Table] | None:
-        """The inputs' contents; None where they are too large for this process."""
+        """The inputs' contents; None where they are too large to be held here, together or one of them."""
+        if self._too_much(part for gid in gids for part in self._parts(gid, as_of)):
+            return None
         tables: dict[GlobalId, pa.Table] = {}
         for gid in self.stored(gids):
             kept = self.kept.read(StoredContents(self._collections, gid), as_of)
-            if kept is not None:
-                tables[gid] = kept
-        left = [gid for gid in gids if gid not in tables]
-        if left and self._too_much(part for gid in gids for part in self._parts(gid, as_of)):
-            return None
-        for gid in left:
-            current().check()
-            tables[gid] = self.snapshot(gid, as_of)
+            if kept is None:
+                return None
+            tables[gid] = kept
+        for gid in gids:
+            if gid not in tables:
+                current().check()
+                tables[gid] = self.snapshot(gid, as_of)
         return {gid: merged(rows, overlay.get(gid, ()), as_of) for gid, rows in tables.items()}
 
     def _parts(self, gid: GlobalId, as_of: Timestamp) -> Sequence[PartRef]:
@@ -169,28 +173,25 @@ class Inputs:
         at = as_of if builtin is None else self._managed_at(gid)
         return () if at is None else self._collections.parts(gid, at)
 
-    def reader(
-        self, gid: GlobalId, as_of: Timestamp, overlay: Sequence[pa.Table]
-    ) -> pa.Table | pa.RecordBatchReader:
-        """An input's contents and a transaction's own writes, as they come, not added up: c0 …, [mz_error], mz_diff."""
+    def source(self, spec: InputSpec, as_of: Timestamp, overlay: Sequence[pa.Table]) -> Source:
+        """An input's contents and a transaction's own writes, not added up."""
+        gid, schema = spec.id, input_schema(spec).append(pa.field("mz_diff", pa.int64()))
         builtin = builtins().get(gid)
-        if builtin is not None and self._system.is_derived(builtin):
-            return self.snapshot(gid, as_of)
-        collections = self._collections
-        at = as_of if builtin is None else self._managed_at(gid)
+        derived = builtin is not None and self._system.is_derived(builtin)
+        at = as_of if builtin is None else None if derived else self._managed_at(gid)
         if at is None:
-            return self.snapshot(gid, as_of)
-        stored = collections.snapshot_reader(gid, at, consolidate=False)
-        place = stored.schema.get_field_index("mz_time")
-        schema = stored.schema.remove(place)
+            return Source(schema, as_of, (), [self.snapshot(gid, as_of).select(schema.names)], None)
+        collections = self._collections
 
-        def batches() -> Iterator[pa.RecordBatch]:
-            for batch in stored:
-                yield batch.drop_columns(["mz_time"])
-            for one in overlay:
-                yield from one.select(schema.names).cast(schema).to_batches()
+        def read(columns: Sequence[str]) -> pa.RecordBatchReader:
+            names = [name for name in columns if name != "mz_diff"]
+            stored = collections.snapshot_reader(gid, at, columns=names, consolidate=False)
+            wanted = pa.schema([stored.schema.field(name) for name in columns])
+            batches = (batch.select(columns) for batch in stored)
+            return pa.RecordBatchReader.from_batches(wanted, batches)
 
-        return pa.RecordBatchReader.from_batches(schema, batches())
+        more = [one.select(schema.names).cast(schema) for one in overlay]
+        return Source(schema, at, collections.parts(gid, at), more, read)
 
     def has_errors(self, gid: GlobalId) -> bool:
         """Whether an input has the column mz_error."""

@@ -7,6 +7,7 @@ than belongs into memory (docs/architecture.md, decision 11) lies in a file, whi
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
@@ -35,11 +36,20 @@ _FIXED_BYTES = 16
 Check = Callable[[int, int], None]
 
 
+def _stored_here() -> int:
+    """Encoded bytes of what a query reads, up to which it is this process's: a quarter of the machine's memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
+
+
 class Limits(msgspec.Struct, frozen=True):
-    """How much of one input, or of one result, this process holds in memory; what is more goes through files."""
+    """How much of one input, or of one result, this process holds in memory; what is more goes through files.
+
+    ``stored`` is how many encoded bytes the columns that a query reads may have for it to run in this process where Spark could run it.
+    """
 
     rows: int = ComputeSettings().driver_rows
     bytes: int = ComputeSettings().driver_bytes
+    stored: int = msgspec.field(default_factory=_stored_here)
 
     def exceeded(self, rows: int, size: int) -> bool:
         """Whether so much is more."""

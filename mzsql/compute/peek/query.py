@@ -6,19 +6,22 @@ at first use and kept: the dataflow's plan, and for DuckDB its statement's text.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 from sqlglot import expressions as exp
 
 from mzsql.compute.engines.recursion import LoopText, texts
+from mzsql.compute.peek.files import Prepared
 from mzsql.compute.peek.row_reads import RowRead, over, row_read
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.expr.relation import RowSetFinishing
 from mzsql.lir import Planned
 from mzsql.lir.plan import IndexImport
-from mzsql.render.dataflow import finish, one_shot, summed
+from mzsql.render.dataflow import OneShot, finish, one_shot, summed
+from mzsql.render.lean import Relation as KnownRows
+from mzsql.render.lean import columns_read, lean
 from mzsql.repr.garbage import undisturbed
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType
@@ -70,6 +73,7 @@ class PlannedQuery:
         self._make = make
         self._planned: Planned | None = None
         self._statements: dict[bool, Statement] = {}
+        self._prepared: dict[bool, tuple[Mapping[str, KnownRows], Prepared]] = {}
         self.finishing = finishing
         self.columns = columns
         if read is None:
@@ -127,14 +131,7 @@ class PlannedQuery:
         """
         known = self._statements.get(ordered)
         if known is None:
-            if isinstance(self.peek, PeekIndexPlan):
-                rendered = one_shot(self.planned.plan, errors_in=lambda _: False)
-            else:
-                # An index that holds errors is not read.
-                own = {index.id for index in self.indexes}
-                rendered = one_shot(
-                    self.planned.plan, errors_in=lambda gid: gid not in own and errors_in(gid)
-                )
+            rendered = self.contents(errors_in)
             ast, loops = rendered.rendered(Engine.DUCKDB)
             ast = self.finish(ast, Engine.DUCKDB, ordered=ordered)
             inputs = tuple(one.id for one in rendered.inputs)
@@ -142,6 +139,53 @@ class PlannedQuery:
             known = Statement(text, inputs, self.finished, texts(loops))
             self._statements[ordered] = known
         return known
+
+    def contents(self, errors_in: Callable[[GlobalId], bool]) -> OneShot:
+        """The query's contents, ready to be rendered; arguments as for `statement`."""
+        if isinstance(self.peek, PeekIndexPlan):
+            return one_shot(self.planned.plan, errors_in=lambda _: False)
+        # An index that holds errors is not read.
+        own = {index.id for index in self.indexes}
+        return one_shot(self.planned.plan, errors_in=lambda gid: gid not in own and errors_in(gid))
+
+    @undisturbed()
+    def prepared(
+        self, rendered: OneShot, known: Mapping[str, KnownRows], *, ordered: bool = True
+    ) -> Prepared:
+        """The statement for DuckDB over what is known of its inputs: that of before where it was made for as much.
+
+        Args:
+            rendered: the query's `contents`.
+            known: what is true of each ``snap_…`` relation.
+            ordered: whether the rows' order matters.
+        """
+        before = self._prepared.get(ordered)
+        if before is not None and all(one.covers(known[name]) for name, one in before[0].items()):
+            return before[1]
+        ast, loops = rendered.rendered(Engine.DUCKDB)
+        made = None
+        if not loops:
+            made = lean(ast, known, lambda one, rows: self._finished(one, rows, ordered=ordered))
+            if made is None:
+                # No row meets the conditions.
+                made = self.finish(ast, Engine.DUCKDB, ordered=ordered)
+                assert isinstance(made, exp.Select)
+                made = made.limit(0)
+        else:
+            made = self.finish(ast, Engine.DUCKDB, ordered=ordered)
+        # What a recursion reads is in statements of its own.
+        read = {} if loops else columns_read(made, known)
+        reads = {name: frozenset(columns) for name, columns in read.items()}
+        found = Prepared(to_sql(made, Engine.DUCKDB), texts(loops), reads)
+        self._prepared[ordered] = (known, found)
+        return found
+
+    def _finished(
+        self, ast: exp.Expression, known: KnownRows | None, *, ordered: bool
+    ) -> exp.Expression:
+        if self.finished:
+            return finish(ast, self.finishing, self.columns, Engine.DUCKDB)
+        return summed(ast, self.finishing, self.columns, in_order=ordered, known=known)
 
     @property
     def finished(self) -> bool:

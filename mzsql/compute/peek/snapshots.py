@@ -26,6 +26,8 @@ TOTAL_BYTES = 128 * 1024 * 1024
 ENTRY_BYTES = 16 * 1024 * 1024
 #: What has more updates than this is not kept.
 ENTRY_ROWS = 1_000_000
+#: Of so many contents it is remembered that they were too large to be kept: they are not read again before they are half as many.
+_LARGE = 10_000
 
 
 _TIME = pa.field("mz_time", pa.int64())
@@ -124,6 +126,8 @@ class SnapshotCache:
         self._entry_rows = entry_rows
         self._lock = threading.Lock()
         self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
+        #: what was too large in memory, and how many updates it had
+        self._large: OrderedDict[Hashable, int] = OrderedDict()
         self._loading: dict[Hashable, _Turn] = {}
         self._bytes = 0
         self.hits = 0
@@ -196,7 +200,11 @@ class SnapshotCache:
             rows = _brought_forward(contents, kept, at, self._entry_bytes)
         if rows is None:
             rows_there, bytes_there = contents.stored(at)
+            with self._lock:
+                large = self._large.get(key)
             if bytes_there > self._entry_bytes or rows_there > self._entry_rows:
+                return None
+            if large is not None and rows_there > large // 2:
                 return None
             rows = contents.snapshot(at).drop_columns(["mz_time"])
         if kept is None or kept.at < at:
@@ -211,7 +219,12 @@ class SnapshotCache:
                 if old.at > new.at:
                     new = old
             if new.rows.nbytes > self._entry_bytes or new.rows.num_rows > self._entry_rows:
+                self._large[key] = new.rows.num_rows
+                self._large.move_to_end(key)
+                if len(self._large) > _LARGE:
+                    self._large.popitem(last=False)
                 return
+            self._large.pop(key, None)
             self._kept[key] = new
             self._bytes += new.rows.nbytes
             while self._bytes > self._total_bytes and self._kept:

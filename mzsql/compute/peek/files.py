@@ -1,0 +1,340 @@
+"""DuckDB over the parts of collections: one-shot queries that are too large for tables in memory and not for this machine.
+
+Promise: parts whose store has them as files are read by DuckDB itself, by column and row group, where they lie; of all others the columns
+that are needed are copied once, as they come, into a database on disk. What a query works on is in memory up to its share and on disk
+beyond (`Memory`), and its rows come a piece at a time; it ends as soon as its statement does. Parts stay leased while it runs. Its database
+is its own, sees exactly these files, and is locked: whatever a statement says, it reaches nothing else.
+
+DuckDB looks at no checksum. So before it reads columns of a part, what is stored of them is compared with persist's checksums, once for a
+file as it is (its inode, size and time of change): damage that was there when a process first read a part, or that came by writing, is
+`CorruptPart`; a disk that returns other bytes to a later read of the same file is not noticed. A part that is gone is `MissingPart`.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import TypeAlias
+from urllib.parse import unquote, urlsplit
+
+import duckdb
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import expressions as exp
+
+from mzsql.compute.engines.pieces import pieces
+from mzsql.compute.engines.recursion import LoopText
+from mzsql.compute.peek.known import Footers, known_of
+from mzsql.expr.engines import WIDE_SETTINGS, is_wide, locked_connection
+from mzsql.persist import DIFF_COLUMN, TIME_COLUMN, PartRef
+from mzsql.render.lean import Relation
+from mzsql.repr.frontier import Timestamp
+from mzsql.repr.interrupt import Interrupt, current
+
+#: No query has less memory than this.
+LEAST_BYTES = 256 * 1024 * 1024
+#: It is remembered of so many files which columns were compared with their checksums.
+_FILES = 100_000
+#: DuckDB takes a path with any of these for a pattern.
+_PATTERN = frozenset("*?[")
+
+#: Reads some columns of an input, not added up: c0 …, [mz_error], mz_diff.
+Reader: TypeAlias = Callable[[Sequence[str]], pa.RecordBatchReader]
+
+
+class Source:
+    """One input of a query; it keeps its parts' leases.
+
+    Args:
+        schema: the columns c0 …, [mz_error], mz_diff.
+        as_of: the time of the query.
+        parts: the input's parts at that time.
+        more: further updates of it: `schema`.
+        reader: reads the parts where some are no files.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        as_of: Timestamp,
+        parts: Sequence[PartRef],
+        more: Sequence[pa.Table],
+        reader: Reader | None,
+    ) -> None:
+        self.schema = schema
+        self.as_of = as_of
+        self.parts = [part for part in parts if part.time_min <= as_of]
+        self.more = list(more)
+        self.reader = reader
+
+    @property
+    def rows(self) -> int:
+        """It has at most so many updates."""
+        stored = sum(part.rows for part in self.parts)
+        return stored + sum(int(one.num_rows) for one in self.more)
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """A statement over ``snap_…`` relations.
+
+    Attributes:
+        text: for DuckDB.
+        loops: recursions to be run before.
+        reads: the columns that it reads of each relation; of one that is not in it: all.
+    """
+
+    text: str
+    loops: tuple[LoopText, ...]
+    reads: Mapping[str, frozenset[str]]
+
+
+class Memory:
+    """What the queries of a process may have in memory together: each gets half of what the others leave, and `LEAST_BYTES` at least."""
+
+    def __init__(self, total: int | None = None) -> None:
+        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        self._left = machine // 2 if total is None else total
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def share(self) -> Iterator[int]:
+        """So many bytes are the caller's within the block."""
+        with self._lock:
+            mine = max(LEAST_BYTES, self._left // 2)
+            self._left -= mine
+        try:
+            yield mine
+        finally:
+            with self._lock:
+                self._left += mine
+
+
+class _Compared:
+    """Which columns of which files were compared with their checksums. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: OrderedDict[str, tuple[tuple[int, ...], frozenset[str]]] = OrderedDict()
+
+    def compare(self, part: PartRef, path: str, columns: frozenset[str]) -> None:
+        """Compare what was not yet; raises what `PartRef.verify` raises."""
+        found = _identity(path)
+        with self._lock:
+            identity, known = self._known.get(path, (found, frozenset()))
+        if identity != found:
+            known = frozenset()
+        if found and columns <= known:
+            return
+        part.verify(sorted(columns - known))
+        with self._lock:
+            self._known[path] = (found, known | columns)
+            if len(self._known) > _FILES:
+                self._known.popitem(last=False)
+
+    def forget(self, path: str) -> None:
+        """The file is not to be trusted."""
+        with self._lock:
+            self._known.pop(path, None)
+
+
+def _identity(path: str) -> tuple[int, ...]:
+    """What changes where a file does; nothing of one that is not there."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return ()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+class FilePeeks:
+    """Runs one-shot queries over parts, in this process. Thread-safe.
+
+    Attributes:
+        footers: what parts tell of their columns.
+    """
+
+    def __init__(self, memory: Memory | None = None) -> None:
+        self._memory = memory or Memory()
+        self._compared = _Compared()
+        self.footers = Footers()
+
+    def known(self, source: Source) -> Relation:
+        """What is known of an input without reading it; raises what `PartRef.columns` and `PartRef.to_arrow` raise."""
+        stored = [self.footers.columns(part) for part in source.parts if not part.inline]
+        return known_of(source.schema, source.rows, stored, [*_inline(source), *source.more])
+
+    def rows(self, prepared: Prepared, sources: Mapping[str, Source]) -> Iterator[pa.Table]:
+        """The statement's result, piece by piece.
+
+        Raises:
+            MissingPart, CorruptPart, LocationError: of what it reads.
+            DataError: a recursion reached a limit that is an error.
+            QueryCanceled: the statement that this thread runs was cancelled, or its time was over.
+        """
+        interrupt = current()
+        interrupt.check()
+        with (
+            self._memory.share() as size,
+            tempfile.TemporaryDirectory(prefix="mzsql-query-", ignore_cleanup_errors=True) as made,
+        ):
+            settings = {"memory_limit": f"{size >> 20}MiB", "temp_directory": made}
+            if is_wide(prepared.text):
+                settings |= WIDE_SETTINGS
+            inputs = {name: _Input(name, one, prepared.reads) for name, one in sources.items()}
+            copied = any(one.is_copied for one in inputs.values())
+            place = str(Path(made) / "inputs.duckdb") if copied else ":memory:"
+            files = [path for one in inputs.values() for path in one.files]
+            with locked_connection(place, settings, files) as connection:
+                try:
+                    for one in inputs.values():
+                        one.provide(connection, self._compared, interrupt)
+                    yield from pieces(connection, prepared.text, prepared.loops, interrupt)
+                except duckdb.Error:
+                    # What DuckDB stumbles over may be a part's damage, or that it is gone.
+                    for one in inputs.values():
+                        one.compare_anew(self._compared)
+                    raise
+
+
+class _Input:
+    """How DuckDB gets an input's columns."""
+
+    def __init__(self, name: str, source: Source, reads: Mapping[str, frozenset[str]]) -> None:
+        self._name = name
+        self._source = source
+        wanted = reads.get(name)
+        names = source.schema.names
+        kept = [one for one in names if wanted is None or one in wanted]
+        # Without any it is read how many rows there are.
+        self._columns = kept or [DIFF_COLUMN]
+        paths = {part: _path(part) for part in source.parts if not part.inline}
+        self.is_copied = None in paths.values()
+        #: the files that are read
+        self.files: dict[str, PartRef] = {}
+        if not self.is_copied:
+            self.files = {path: part for part, path in paths.items() if path is not None}
+
+    def provide(
+        self, connection: duckdb.DuckDBPyConnection, compared: _Compared, interrupt: Interrupt
+    ) -> None:
+        """Have the relation on a connection."""
+        tables = list(self._source.more)
+        if self.is_copied:
+            assert self._source.reader is not None
+            _copy(connection, f"{self._name}_copy", self._source.reader(self._columns), interrupt)
+        else:
+            tables += _inline(self._source)
+            for path, part in self.files.items():
+                interrupt.check()
+                compared.compare(part, path, self._read_of(part))
+        queries = [f'SELECT {self._items()} FROM "{self._name}_copy"'] if self.is_copied else []
+        queries += self._of_files()
+        for place, table in enumerate(tables):
+            connection.register(f"{self._name}_{place}", table)
+            queries.append(f'SELECT {self._items()} FROM "{self._name}_{place}"')
+        if not queries:
+            connection.register(f"{self._name}_none", self._source.schema.empty_table())
+            queries.append(f'SELECT {self._items()} FROM "{self._name}_none"')
+        connection.execute(
+            f'CREATE TEMPORARY VIEW "{self._name}" AS ' + " UNION ALL ".join(queries)
+        )
+
+    def compare_anew(self, compared: _Compared) -> None:
+        """Look at the files again; raises where one is not what was written."""
+        for path, part in self.files.items():
+            compared.forget(path)
+            compared.compare(part, path, self._read_of(part))
+
+    def _read_of(self, part: PartRef) -> frozenset[str]:
+        late = part.time_max > self._source.as_of
+        return frozenset([*self._columns, TIME_COLUMN] if late else self._columns)
+
+    def _of_files(self) -> Iterator[str]:
+        """Queries for the files: the times of those that have updates after the query's time are looked at."""
+        for late in (False, True):
+            of = [
+                exp.Literal.string(path).sql("duckdb")
+                for path, part in self.files.items()
+                if (part.time_max > self._source.as_of) == late
+            ]
+            if of:
+                where = f' WHERE "{TIME_COLUMN}" <= {self._source.as_of}' if late else ""
+                yield f"SELECT {self._items()} FROM read_parquet([{', '.join(of)}]){where}"
+
+    def _items(self) -> str:
+        """The columns, each of the type that DuckDB has for its Arrow type: where it has that already, the cast is none."""
+        schema = self._source.schema
+        return ", ".join(
+            f'CAST("{name}" AS {_type_name(schema.field(name).type)}) AS "{name}"'
+            for name in self._columns
+        )
+
+
+@lru_cache(maxsize=4096)
+def _type_name(typ: pa.DataType) -> str:
+    """DuckDB's name of an Arrow type."""
+    with locked_connection() as connection:
+        given = pa.table({"x": pa.array([], typ)})
+        return str(connection.from_arrow(given).types[0])
+
+
+def _path(part: PartRef) -> str | None:
+    """The file that a part is, if it is one that DuckDB can be told of."""
+    url = part.spark_path
+    if url is None or _PATTERN & set(url):
+        return None
+    if url.startswith("/"):
+        return url
+    split = urlsplit(url)
+    return unquote(split.path) if split.scheme == "file" else None
+
+
+def _inline(source: Source) -> list[pa.Table]:
+    """The updates that came with the parts."""
+    found = []
+    for part in source.parts:
+        if part.inline:
+            rows = part.to_arrow()
+            if part.time_max > source.as_of:
+                rows = rows.filter(pc.less_equal(rows.column(TIME_COLUMN), source.as_of))
+            found.append(rows.select(source.schema.names).cast(source.schema))
+    return [pa.concat_tables(found)] if found else []
+
+
+def _copy(
+    connection: duckdb.DuckDBPyConnection,
+    name: str,
+    reader: pa.RecordBatchReader,
+    interrupt: Interrupt,
+) -> None:
+    """Copy rows into a table; what their reader fails with is raised as it is."""
+    failures: list[BaseException] = []
+
+    def watched() -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in reader:
+                interrupt.check()
+                yield batch
+        except BaseException as failure:
+            failures.append(failure)
+            raise
+
+    given = pa.RecordBatchReader.from_batches(reader.schema, watched())
+    connection.register("mz_copied", given)
+    try:
+        with interrupt.on_interrupt(connection.interrupt):
+            connection.execute(f'CREATE TABLE "{name}" AS SELECT * FROM mz_copied')
+    except BaseException:
+        if failures:
+            raise failures[0] from None
+        interrupt.check()
+        raise
+    finally:
+        connection.unregister("mz_copied")
