@@ -74,7 +74,8 @@ def driver(
 ) -> Iterator[Driver]:
     """An environment with the tables t and other, several times as large as what this process may hold; no view is in it."""
     spark = request.getfixturevalue("spark") if request.param == "Spark" else None
-    made = Driver(tmp_path / "env", spark, Limits(rows=MOST), monkeypatch)
+    limits = Limits(rows=MOST) if spark is None else Limits(rows=MOST, stored=0)
+    made = Driver(tmp_path / "env", spark, limits, monkeypatch)
     table = pa.table(
         {
             "k": pa.array(range(ROWS), pa.int64()),
