@@ -35,7 +35,7 @@ def in_process() -> Iterator[None]:
     """Environments that are opened within keep their views without Spark."""
     with (
         mock.patch.object(controller, "ComputeSettings", _settings),
-        mock.patch.object(Dataflows, "_step_engine", _step_engine),
+        mock.patch.object(Dataflows, "step_engine", _step_engine),
         mock.patch.object(dataflows, "require_java", return_value=None),
         mock.patch.object(connection, "_start_spark", _no_spark),
     ):
