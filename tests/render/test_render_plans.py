@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from render_plans import PLANS, RAW, Build, agg, c, flow, lit, mfp
+from render_plans import PLANS, Build, agg, c, flow, lit, mfp
 
 from mzsql.expr.engines import duckdb_connection
 from mzsql.expr.functions.table import Engine, Sql
@@ -85,14 +85,6 @@ def test_what_changes_with_the_clock_is_refused():
     later = Call("lt_mz_timestamp", (now, now), BOOLEAN)
     with pytest.raises(Unsupported, match="mz_now"):
         render(flow(b.mfp(b.get("u1"), mfp(2, (), [later])), ("u1",)))
-
-
-def test_recursion_is_refused():
-    b = Build()
-    value = b.get("u1")
-    rec = lir.LetRec(b.id() + 1, (0,), (value,), (None,), b.local(0, RAW))
-    with pytest.raises(Unsupported, match="RECURSIVE"):
-        render(flow(rec, ("u1",)))
 
 
 def test_finishing_orders_limits_and_never_hides_an_error():
