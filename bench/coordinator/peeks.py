@@ -63,7 +63,7 @@ def set_up(coordinator: Coordinator, *, index: bool) -> None:
         session, "CREATE VIEW sums AS SELECT k, count(*) n, max(v) v FROM large GROUP BY k"
     )
     coordinator.execute(session, "CREATE INDEX by_key ON sums (k)")
-    used = coordinator._queries.indexes
+    used = coordinator._peeker.indexes
     end = time.monotonic() + 300
     while time.monotonic() < end:
         read = [0]

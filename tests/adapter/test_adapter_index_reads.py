@@ -160,7 +160,7 @@ def test_as_without_indexes(
         monkeypatch.setattr(IndexReads, "_collection", registered)
         rows(leader, "DROP INDEX t_k_idx")
         rows(reader, "SELECT count(*) FROM t")
-        assert own is reader._queries.indexes
+        assert own is reader._peeker.indexes
         assert str(args[0].id) not in map(str, own._registered)
         return found
 
@@ -173,7 +173,7 @@ def test_as_without_indexes(
     for coordinator in processes:
         for query in QUERIES[:-1]:
             outcome(coordinator, query, "quickstart")
-        assert not coordinator._queries.indexes._registered
+        assert not coordinator._peeker.indexes._registered
     assert not looked.found
 
 
@@ -181,7 +181,7 @@ def _bounded(reader: Coordinator, looked: Looked) -> None:
     """What a lookup brings here is bounded by the rows found, however many there are besides."""
     query = "SELECT * FROM t WHERE k = 7"
     expected = outcome(reader, query, "other")
-    indexes = reader._queries.indexes
+    indexes = reader._peeker.indexes
     for limits, used in (
         (Limits(rows=4), True),
         (Limits(rows=3), False),
@@ -200,7 +200,7 @@ def _held_by_nobody(reader: Coordinator, looked: Looked) -> None:
     plan, as_of = looked.asked[-1]
     rows(reader, "INSERT INTO t VALUES (9, 'v3', 2000)")
     looked.await_lookup(reader, "SELECT * FROM t WHERE k = 7")
-    indexes, collections = reader._queries.indexes, reader.env.collections
+    indexes, collections = reader._peeker.indexes, reader.env.collections
     since = collections.since
 
     def passed(gid: GlobalId) -> Frontier:
@@ -220,7 +220,7 @@ def _held_by_nobody(reader: Coordinator, looked: Looked) -> None:
 
 def _forgotten_while_it_is_read(reader: Coordinator, looked: Looked) -> None:
     """Another query registers an index anew while one lets go of it."""
-    indexes, collections = reader._queries.indexes, reader.env.collections
+    indexes, collections = reader._peeker.indexes, reader.env.collections
     query = "SELECT * FROM t WHERE k = 7"
     looked.await_lookup(reader, query)
     gid = looked.asked[-1][0].index_id
