@@ -18,7 +18,7 @@ from mzsql.adapter.session.session import Session
 from mzsql.compute.peek.index import IndexReads
 from mzsql.compute.peek.outflow import Limits
 from mzsql.repr.errors import DataError
-from mzsql.repr.frontier import Frontier, Timestamp
+from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.transform.fast_path import PeekIndexPlan
 
@@ -146,7 +146,6 @@ def test_as_without_indexes(
             assert (7, "v3", 1000) in rows(coordinator, "SELECT * FROM t WHERE k = 7")
     looked.await_lookup(reader, "SELECT * FROM t WHERE k = 7")
     assert (7, "v3", 1000) in rows(reader, "SELECT * FROM t WHERE k = 7")
-    _held_by_nobody(reader, looked)
     _forgotten_while_it_is_read(reader, looked)
     # With errors in it an index cannot say which of them a query meets.
     rows(leader, "INSERT INTO t VALUES (8, 'v0', 100)")
@@ -193,29 +192,6 @@ def _bounded(reader: Coordinator, looked: Looked) -> None:
             looked.found.clear()
             assert outcome(reader, query, "quickstart") == expected
             assert bool(looked.found) is used, limits
-
-
-def _held_by_nobody(reader: Coordinator, looked: Looked) -> None:
-    """The history of an index passes the time of a query that is about to read it."""
-    plan, as_of = looked.asked[-1]
-    rows(reader, "INSERT INTO t VALUES (9, 'v3', 2000)")
-    looked.await_lookup(reader, "SELECT * FROM t WHERE k = 7")
-    indexes, collections = reader._peeker.indexes, reader.env.collections
-    since = collections.since
-
-    def passed(gid: GlobalId) -> Frontier:
-        before = since(gid)
-        collections.release_history(reader.env.fresh_timestamp())
-        after = since(gid)
-        assert before is not None
-        assert after is not None
-        assert before <= as_of < after
-        return before
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(collections, "since", passed)
-        assert indexes.rows(plan, as_of) is None
-    looked.await_lookup(reader, "SELECT * FROM t WHERE k = 7")
 
 
 def _forgotten_while_it_is_read(reader: Coordinator, looked: Looked) -> None:
