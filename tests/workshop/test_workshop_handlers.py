@@ -51,6 +51,7 @@ def test_the_parser_lets_bugs_through() -> None:
     frontend = ROOT / "mzsql" / "frontend"
     files = [*frontend.glob("parse/*.py"), *frontend.glob("grammar/*.py")]
     files.remove(frontend / "grammar" / "dialect.py")  # its one handler is of sqlglot's build
+    files.remove(frontend / "parse" / "parameters.py")  # runs methods of the caller's own objects
     assert len(files) > 15
     for file in files:
         for node in ast.walk(ast.parse(file.read_text())):
