@@ -55,7 +55,7 @@ def _text(con: Connection, sql: str) -> str:
     return str(found)
 
 
-@pytest.mark.parametrize("numbers", [_AWKWARD, _random(150)], ids=["awkward", "random"])
+@pytest.mark.parametrize("numbers", [_AWKWARD, _random(60)], ids=["awkward", "random"])
 def test_a_number_is_the_same_in_a_statement_and_from_a_table(
     con: Connection, numbers: list[str]
 ) -> None:
