@@ -18,7 +18,7 @@ import mzsql
 from mzsql.adapter.dataflows import dataflows
 from mzsql.adapter.peek import plan_cache
 from mzsql.adapter.planning import planner
-from mzsql.compute.replica import deltas, replica
+from mzsql.compute.replica import deltas, retiring
 from mzsql.expr import evaluate
 from mzsql.persist import ages
 from mzsql.storage import collections
@@ -153,7 +153,7 @@ def _grown(rounds: int) -> dict[str, list[int]]:
 
 def test_nothing_grows_with_how_long_a_process_works(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dataflows, "_RETIRE_SECONDS", 0)
-    monkeypatch.setattr(replica, "RETIRE_SECONDS", 0)
+    monkeypatch.setattr(retiring, "RETIRE_SECONDS", 0)
     assert _grown(4) == {}
 
 
@@ -172,5 +172,5 @@ def test_a_map_that_grows_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.long
 def test_nothing_grows_over_many_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dataflows, "_RETIRE_SECONDS", 0)
-    monkeypatch.setattr(replica, "RETIRE_SECONDS", 0)
+    monkeypatch.setattr(retiring, "RETIRE_SECONDS", 0)
     assert _grown(25) == {}

@@ -206,7 +206,7 @@ def test_an_index_is_readable_from_what_it_is_told_on(world, told, replica):
     for upper in range(3, 8):
         world.storage.write("u1", [(upper, upper, "w", upper - 1, 1)], upper=upper)
         told.until(at("u7", upper))
-    (flow,) = replica._flows.values()
+    (flow,) = replica._installed.all()
     assert flow.dataflow.output.since == 1
     send(replica, p.AllowCompaction("u7", 5))
     send(replica, p.Ping(1))

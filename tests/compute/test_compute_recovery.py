@@ -116,7 +116,7 @@ def wait_for_death(mortal, controller, gid, ts):
 
 def flushed_or_dead(mortal, controller):
     """Make durable what its steps have added; whether the process died of it."""
-    (flow,) = controller.replica._flows.values()
+    (flow,) = controller.replica._installed.all()
     with contextlib.suppress(BaseException):
         flow.flush()
     return mortal.dead

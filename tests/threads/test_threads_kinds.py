@@ -242,7 +242,7 @@ def _scheduler(place: Place) -> Iterator[Case]:
 @contextmanager
 def _worker(place: Place, lane: str) -> Iterator[Case]:
     with _replica(place) as replica:
-        jobs = getattr(replica, lane)
+        jobs = getattr(replica._work, lane)
 
         def works() -> None:
             done = threading.Event()
@@ -254,19 +254,19 @@ def _worker(place: Place, lane: str) -> Iterator[Case]:
 
 @contextmanager
 def _step_worker(place: Place) -> Iterator[Case]:
-    with _worker(place, "_steps") as case:
+    with _worker(place, "steps") as case:
         yield case
 
 
 @contextmanager
 def _hydrate_worker(place: Place) -> Iterator[Case]:
-    with _worker(place, "_hydrations") as case:
+    with _worker(place, "hydrations") as case:
         yield case
 
 
 @contextmanager
 def _flush_worker(place: Place) -> Iterator[Case]:
-    with _worker(place, "_flushes") as case:
+    with _worker(place, "flushes") as case:
         yield case
 
 
@@ -343,7 +343,7 @@ ELSEWHERE = {"postgres-listener": "plugins/mzsql-postgres/tests/test_postgres_wa
 #: Where a thread's name is not spelled out, and the names that it has.
 NAMED = {
     "mzsql/persist/client.py": {"maintenance", "leases"},
-    "mzsql/compute/replica/replica.py": {"step-worker", "hydrate-worker", "flush-worker"},
+    "mzsql/compute/replica/work.py": {"step-worker", "hydrate-worker", "flush-worker"},
 }
 
 

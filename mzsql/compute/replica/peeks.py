@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
+
+import pyarrow as pa
 
 from mzsql.compute.protocol import MOST_PEEKS, Peek, PeekResponse, Respond
 from mzsql.repr.errors import ObjectInUse
@@ -16,10 +19,23 @@ from mzsql.repr.ids import GlobalId
 
 
 class PendingPeeks:
-    """Those of one replica. Thread-safe."""
+    """Those of one replica. Thread-safe.
 
-    def __init__(self, respond: Respond) -> None:
+    Args:
+        respond: takes the answers.
+        frontier: how far an index can be read; 0 where it cannot be yet, None also where it is gone: reading it says so.
+        rows: what a peek asks for; its error is the answer's.
+    """
+
+    def __init__(
+        self,
+        respond: Respond,
+        frontier: Callable[[GlobalId], Frontier],
+        rows: Callable[[Peek], pa.Table],
+    ) -> None:
         self._respond = respond
+        self._frontier = frontier
+        self._rows = rows
         self._lock = threading.Lock()
         self._waiting: dict[str, Peek] = {}
         self._read: set[str] = set()
@@ -40,25 +56,25 @@ class PendingPeeks:
         if known:
             self._respond(PeekResponse(uuid))
 
-    def ready(self, frontier: Callable[[GlobalId], Frontier]) -> list[Peek]:
-        """Those whose index is complete at their time now; they are read next.
-
-        Args:
-            frontier: of an index; 0 where it cannot be read yet, None also where it is gone: reading it says so.
-        """
+    def ready(self) -> list[Callable[[], None]]:
+        """The jobs that answer those whose index is complete at their time now; each is given out once."""
         if not self._waiting:
             return []
         with self._lock:
-            found = [p for p in self._waiting.values() if less_than(p.as_of, frontier(p.id))]
+            found = [p for p in self._waiting.values() if less_than(p.as_of, self._frontier(p.id))]
             for peek in found:
                 del self._waiting[peek.uuid]
                 self._read.add(peek.uuid)
-        return found
+        return [partial(self._answer, peek) for peek in found]
 
-    def answer(self, response: PeekResponse) -> None:
-        """What came of one that was read; not told where it was canceled meanwhile."""
+    def _answer(self, peek: Peek) -> None:
+        """Tell what came of one; not where it was canceled meanwhile."""
+        try:
+            response = PeekResponse(peek.uuid, self._rows(peek))
+        except Exception as error:  # told to who has asked
+            response = PeekResponse(peek.uuid, error=str(error))
         with self._lock:
-            if response.uuid not in self._read:
+            if peek.uuid not in self._read:
                 return
-            self._read.discard(response.uuid)
+            self._read.discard(peek.uuid)
         self._respond(response)

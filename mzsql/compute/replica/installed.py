@@ -1,0 +1,174 @@
+"""The dataflows that are installed on a replica.
+
+Promise: what is known of a dataflow changes under one lock (`Installed.changed`), and whoever changes what another thread may wait for
+wakes it. A dataflow that was dropped is closed once nobody reads its index and no thread works at it, and is told of as dropped then.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable
+
+import msgspec
+
+from mzsql.compute.protocol import Respond
+from mzsql.compute.replica.flows import Flow, State
+from mzsql.render.rendered import InputSpec
+from mzsql.repr.errors import DuplicateObject, SqlError, UndefinedObject
+from mzsql.repr.frontier import Frontier, Timestamp
+from mzsql.repr.ids import GlobalId
+
+_LOG = logging.getLogger(__name__)
+
+
+class Installed:
+    """The dataflows of one replica, in the order in which they were installed. Thread-safe.
+
+    Attributes:
+        changed: the lock of all that is known of the dataflows; notified when there may be work.
+        closing: whether the replica is about to end: nothing is begun any more.
+    """
+
+    def __init__(self, replica_id: str, respond: Respond) -> None:
+        self._replica = replica_id
+        self._respond = respond
+        self._flows: dict[GlobalId, Flow] = {}
+        self._woken = True
+        self.changed = threading.Condition()
+        self.closing = False
+
+    def all(self) -> list[Flow]:
+        """Every dataflow, those that were dropped and are not closed yet too."""
+        with self.changed:
+            return list(self._flows.values())
+
+    def idle(self) -> list[Flow]:
+        """Those that no thread works at."""
+        with self.changed:
+            return [flow for flow in self._flows.values() if not flow.busy]
+
+    def find(self, gid: GlobalId) -> Flow | None:
+        """The dataflow of this id, or None."""
+        with self.changed:
+            return self._flows.get(gid)
+
+    def get(self, gid: GlobalId) -> Flow:
+        """The dataflow of this id; UndefinedObject where there is none."""
+        flow = self.find(gid)
+        if flow is None:
+            raise UndefinedObject(f"no dataflow {gid} is installed on {self._replica}")
+        return flow
+
+    def has(self, flow: Flow) -> bool:
+        """Whether it is this very dataflow that is installed under its id."""
+        return self.find(flow.gid) is flow
+
+    def frontier(self, gid: GlobalId) -> Frontier:
+        """How far a dataflow is complete; UndefinedObject where there is none of this id."""
+        return self.get(gid).frontier
+
+    def readable(self, gid: GlobalId) -> Frontier:
+        """How far an index can be read: 0 where it cannot yet, None also where it is gone."""
+        with self.changed:
+            flow = self._flows.get(gid)
+            if flow is None:
+                return None
+            return flow.frontier if flow.state is State.RUNNING else 0
+
+    def runs(self, gid: GlobalId) -> bool:
+        """Whether a dataflow was opened and hydrated; UndefinedObject where there is none of this id."""
+        return self.get(gid).state is State.RUNNING
+
+    # --- coming and going ---
+
+    def check_new(self, gid: GlobalId, name: str, inputs: Iterable[InputSpec]) -> None:
+        """Check that a dataflow can be installed.
+
+        Raises:
+            DuplicateObject: it is already.
+            UndefinedObject: an index that it reads is not installed.
+        """
+        with self.changed:
+            if gid in self._flows:
+                raise DuplicateObject(f'dataflow "{name}" ({gid}) is already installed')
+            for one in inputs:
+                if one.index and one.id not in self._flows:
+                    raise UndefinedObject(f"index {one.id}, which {gid} reads, is not installed")
+
+    def add(self, flow: Flow) -> None:
+        """Install a dataflow, and tell of it."""
+        with self.changed:
+            self._flows[flow.gid] = flow
+            self._respond(flow.status())
+        self.wake()
+
+    def allow(self, gid: GlobalId, frontier: Timestamp) -> None:
+        """An index need not be readable before ``frontier`` any more."""
+        with self.changed:
+            flow = self._flows.get(gid)
+            if flow is not None:
+                flow.allowed = max(flow.allowed, frontier)
+
+    def drop(self, gid: GlobalId) -> None:
+        """Have no dataflow of this id; one that is at work, or read by others, is closed when it no longer is."""
+        with self.changed:
+            flow = self._flows.get(gid)
+            if flow is None or flow.dropped:
+                return
+            flow.dropped = True
+        flow.report.retract()
+        self.close_dropped()
+        self.wake()
+
+    def close_dropped(self) -> None:
+        """Close dropped dataflows that nobody reads any more; those that are at work are closed when that has ended."""
+        while True:
+            with self.changed:
+                read = {
+                    one.id
+                    for flow in self._flows.values()
+                    for one in flow.rendered.inputs
+                    if one.index
+                }
+                unread = [f for f in self._flows.values() if f.dropped and f.gid not in read]
+                for flow in unread:
+                    flow.left = True
+                gone = next((f for f in unread if not f.busy and not f.flushing), None)
+                if gone is None:
+                    return
+                del self._flows[gone.gid]
+            try:
+                gone.close(retire=True)
+            except (SqlError, OSError) as error:
+                # What it leaves behind is given up with the arrangements that nobody uses.
+                _LOG.warning("closing a dropped dataflow: %s", error)
+            self._respond(msgspec.structs.replace(gone.status(), state="dropped"))
+
+    # --- waking ---
+
+    def wake(self) -> None:
+        """Something has changed that there may be work of."""
+        with self.changed:
+            self._woken = True
+            self.changed.notify_all()
+
+    def woken(self) -> bool:
+        """Whether something has changed since this was asked last."""
+        with self.changed:
+            woken, self._woken = self._woken, False
+            return woken
+
+    def wait(self, seconds: float) -> None:
+        """Wait until something changes, for so many seconds at most."""
+        with self.changed:
+            self.changed.wait_for(lambda: self._woken or self.closing, seconds)
+
+    def begin_closing(self) -> bool:
+        """Begin nothing any more; False where that was said before."""
+        with self.changed:
+            if self.closing:
+                return False
+            self.closing = True
+            self.changed.notify_all()
+            return True

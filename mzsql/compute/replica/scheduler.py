@@ -1,0 +1,189 @@
+"""The thread that finds work for a replica's dataflows.
+
+Promise: it sleeps until something has changed or a pause is over, then gives whatever can go on to a lane (`compute.replica.work`): a
+dataflow whose inputs are ahead of it, a peek whose time has come, updates that have waited long enough to become durable. As a dataflow's
+own progress moves the inputs of those that read it, a chain of views advances in dependency order and a view never sees half of a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from mzsql.compute.protocol import Respond
+from mzsql.compute.protocols import ComputeSettings, ExportLog, StorageReader
+from mzsql.compute.replica.flows import Flow, State
+from mzsql.compute.replica.installed import Installed
+from mzsql.compute.replica.retiring import Retiring
+from mzsql.compute.replica.ticks import Ticks
+from mzsql.compute.replica.work import Work
+from mzsql.persist import Clock
+from mzsql.repr.frontier import Frontier, less_than
+from mzsql.repr.ids import GlobalId
+from mzsql.threads import Supervised, ThreadStatus
+
+#: What waits to become durable is looked after so often at most, in seconds.
+LOOK_SECONDS = 0.1
+
+
+class Scheduler:
+    """Finds work for the dataflows of one replica, on a thread of its own.
+
+    Args:
+        replica_id: whose they are.
+        installed: the dataflows.
+        work: does what is found.
+        ready: the jobs that answer the peeks whose time has come.
+        retiring: gives up arrangements that nobody uses.
+        storage: how far the inputs are complete.
+        respond: takes what is told of dataflows whose scheduler has ended.
+        settings: how long pauses are.
+        clock: whose monotonic time counts.
+        exports: where exports become durable together; None: each by itself.
+        start: starts a supervised thread of a kind for some work.
+    """
+
+    def __init__(
+        self,
+        replica_id: str,
+        installed: Installed,
+        work: Work,
+        ready: Callable[[], Sequence[Callable[[], None]]],
+        retiring: Retiring,
+        *,
+        storage: StorageReader,
+        respond: Respond,
+        settings: ComputeSettings,
+        clock: Clock,
+        exports: ExportLog | None,
+        start: Callable[..., Supervised],
+    ) -> None:
+        self._replica = replica_id
+        self._installed = installed
+        self._work = work
+        self._ready = ready
+        self._retiring = retiring
+        self._storage = storage
+        self._respond = respond
+        self._settings = settings
+        self._clock = clock
+        self._together = exports is not None
+        self._ticks = None if exports is None else Ticks(exports.settle)
+        self._thread = start(
+            "scheduler", self._run, thread_name=f"mzsql-{replica_id}", changed=self._changed
+        )
+
+    def check(self) -> None:
+        """Raise ThreadFailed where its thread has ended by a failure."""
+        self._thread.check(f"the scheduler of replica {self._replica}")
+
+    def close(self, timeout: float) -> None:
+        """End the thread, and wait for that so many seconds. Idempotent."""
+        self._thread.stop()
+        self._thread.join(timeout)
+
+    def _changed(self, thread: ThreadStatus) -> None:
+        if thread.status == "failed":
+            with self._installed.changed:
+                for flow in self._installed.all():
+                    flow.error, flow.failures = f"the scheduler has ended: {thread.error}", 1
+                    self._respond(flow.status())
+        self._installed.wake()
+
+    def _run(self, thread: Supervised) -> None:
+        self._installed.wake()  # begun anew, it does not know what it was told of
+        cooled, looked = self._clock.monotonic(), float("-inf")
+        while not self._installed.closing:
+            woken, idle = self._installed.woken(), self._installed.idle()
+            uppers: dict[GlobalId, Frontier] = {}
+            now = self._clock.monotonic()
+            pause = self._settings.idle_seconds
+            if now - looked >= LOOK_SECONDS:
+                looked = now
+                pause = min(pause, self._look_behind(idle))
+            else:
+                pause = min(pause, looked + LOOK_SECONDS - now)
+            for flow in idle:
+                if flow.retry_at > now:
+                    pause = min(pause, flow.retry_at - now)
+                    continue
+                self._consider(flow, uppers, told=woken)
+            for answer in self._ready():
+                self._work.steps.put(answer)
+            self._retiring.look(now)
+            if self._ticks is not None:
+                self._ticks.look(self._stepping(now), now)
+            again = self._work.look()
+            if again is not None:
+                pause = min(pause, again)
+            if now - cooled >= self._settings.idle_seconds:
+                self._retiring.cool()
+                cooled = now
+            thread.well()
+            self._installed.wait(pause)
+
+    def _look_behind(self, idle: Sequence[Flow]) -> float:
+        """Have made durable what has waited long enough; seconds until more will have. It asks each arrangement, so not at each step."""
+        pause = self._settings.idle_seconds
+        behind, flush = self._may_be_behind(len(idle))
+        for flow in idle:
+            if flow.flush_due(flush):
+                self._work.flush(flow)
+            late = flow.late()
+            if late is not None:
+                pause = min(pause, max(behind - late, 0.01))
+                if late >= behind or flow.overfull:
+                    self._work.follow(flow)
+        return pause
+
+    def _may_be_behind(self, flows: int) -> tuple[float, float]:
+        """For how many seconds exports' shards may be behind, and arrangements', where there are so many dataflows."""
+        settings = self._settings
+        flush = max(settings.flush_seconds, flows / settings.flush_writes)
+        if not self._together:
+            return max(settings.quiet_seconds, flows / settings.quiet_writes), flush
+        return max(settings.apply_seconds, flows / settings.flush_writes), flush
+
+    def _stepping(self, now: float) -> dict[GlobalId, int]:
+        """The dataflows that have work for steps, without those that have been at it for long."""
+        patience = self._settings.step_patience
+        return {
+            flow.gid: flow.turn
+            for flow in self._installed.all()
+            if flow.busy
+            and flow.state is State.RUNNING
+            and (flow.begun is None or now - flow.begun < patience)
+        }
+
+    def _consider(self, flow: Flow, uppers: dict[GlobalId, Frontier], *, told: bool) -> None:
+        """Give a dataflow work if there is some. Where nobody told of a change, no more is asked than what nobody tells of."""
+
+        def upper(gid: GlobalId) -> Frontier:
+            if gid not in uppers:
+                uppers[gid] = self._upper(gid, told=told)
+            return uppers[gid]
+
+        try:
+            if flow.state is State.OPENING:
+                read = (one.id for one in flow.rendered.inputs if one.index)
+                if all(self._installed.runs(gid) for gid in read):
+                    self._work.open(flow)
+                return
+            inputs = flow.input_upper(upper)
+        except Exception as error:  # recorded, shown and tried again
+            self._work.failed(flow, error)
+            return
+        if flow.state is State.HYDRATING:
+            if less_than(flow.needs(), inputs):
+                self._work.hydrate(flow)
+        elif less_than(flow.frontier, inputs):
+            self._work.advance(flow, inputs)
+
+    def _upper(self, gid: GlobalId, *, told: bool) -> Frontier:
+        """How far an input is complete."""
+        own = self._installed.find(gid)
+        # One that works is where it is known to be here; of one that does not another process may bring the shard forward.
+        works = own is not None and own.state is State.RUNNING and not own.failures
+        if own is not None and (works or own.spec.output_shard is None or not told):
+            return own.frontier
+        # Whoever told of a change has it from what is known here by now.
+        return self._storage.seen_upper(gid)

@@ -1,0 +1,236 @@
+"""The work of a replica's dataflows, on the threads of its lanes.
+
+Promise: a dataflow works on one thread at a time; beside that its arrangements may be flushed. One that fails is told as failed and tried
+again with growing pauses, and the others do not notice. What takes long lets others pass (`compute.replica.lane`): steps run beside each
+other and before hydrations, which run a few at a time, first come first served.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from mzsql.compute.protocol import Frontiers, Refreshed, Respond
+from mzsql.compute.protocols import ComputeSettings
+from mzsql.compute.replica.flows import Flow, State
+from mzsql.compute.replica.installed import Installed
+from mzsql.compute.replica.lane import Lane
+from mzsql.persist import Clock
+from mzsql.repr.errors import SqlError
+from mzsql.repr.frontier import Frontier
+from mzsql.threads import Supervised
+
+_LOG = logging.getLogger(__name__)
+
+#: What later steps are better off with waits for so many seconds for a moment without steps.
+LATER_SECONDS = 1.0
+
+
+class Work:
+    """Gives dataflows to threads. Thread-safe.
+
+    Args:
+        replica_id: whose they are.
+        installed: the dataflows.
+        respond: takes what is told of them.
+        settings: how many threads there are, and how long pauses are.
+        clock: whose monotonic time counts.
+        start: starts a supervised thread of a kind for some work.
+
+    Attributes:
+        steps, hydrations, flushes: the lanes; a dataflow is in one of them once at most.
+    """
+
+    def __init__(
+        self,
+        replica_id: str,
+        installed: Installed,
+        respond: Respond,
+        settings: ComputeSettings,
+        clock: Clock,
+        start: Callable[..., Supervised],
+    ) -> None:
+        self._installed = installed
+        self._respond = respond
+        self._settings = settings
+        self._clock = clock
+
+        def lane(name: str, at_once: int, patience: float) -> Lane:
+            return Lane(
+                partial(_begin, start, replica_id, name),
+                at_once=at_once,
+                patience=patience,
+                most=settings.most_threads,
+                clock=clock,
+            )
+
+        self.steps = lane("step", settings.step_threads, settings.step_patience)
+        self.hydrations = lane(
+            "hydrate", settings.hydration_concurrency, settings.hydration_patience
+        )
+        self.flushes = lane("flush", 1, settings.step_patience)
+
+    def look(self) -> float | None:
+        """Let those begin whose turn has come; seconds after which another look may let one begin, None where nobody waits for that."""
+        pauses = [lane.look() for lane in (self.steps, self.hydrations, self.flushes)]
+        return min((one for one in pauses if one is not None), default=None)
+
+    # --- what there is to do ---
+
+    def open(self, flow: Flow) -> None:
+        """Have a dataflow opened."""
+        self._give(self.steps, flow, self._open)
+
+    def hydrate(self, flow: Flow) -> None:
+        """Have a dataflow hydrated."""
+        self._give(self.hydrations, flow, self._hydrate)
+
+    def advance(self, flow: Flow, inputs: Frontier) -> None:
+        """Have a dataflow brought forward to ``inputs``."""
+        self._give(self.steps, flow, lambda f: self._advance(f, inputs))
+
+    def flush(self, flow: Flow) -> None:
+        """Have what a dataflow's arrangements have in memory made durable, beside its steps."""
+        self._give_flush(flow, Flow.flush)
+
+    def follow(self, flow: Flow) -> None:
+        """Have the shard of a dataflow's export follow, beside its steps."""
+        self._give_flush(flow, Flow.follow)
+
+    def later(self, work: Callable[[], None]) -> None:
+        """Run what later steps are better off with in the lane of flushes, when no step is at work: it is long work in Python, which
+        steps beside it would wait for again and again. Without it they cost more, and that is all.
+        """
+
+        def run() -> None:
+            self.steps.rest(LATER_SECONDS)
+            try:
+                work()
+            except Exception as error:
+                _LOG.warning("later steps do without: %s", error, exc_info=error)
+
+        if not self._installed.closing:
+            self.flushes.put(run)
+
+    # --- on a thread of a lane ---
+
+    def _open(self, flow: Flow) -> None:
+        ready = flow.open()
+        if not ready:
+            flow.report.show()
+        self._moved(flow, State.RUNNING if ready else State.HYDRATING)
+
+    def _hydrate(self, flow: Flow) -> None:
+        stats = flow.hydrate()
+        if stats is not None:
+            self._respond(Refreshed(stats))
+            self._moved(flow, State.RUNNING)
+
+    def _moved(self, flow: Flow, state: State) -> None:
+        with self._installed.changed:
+            flow.state = state
+            self._respond(flow.status())
+
+    def _advance(self, flow: Flow, inputs: Frontier) -> None:
+        stats = flow.advance(inputs)
+        if stats is not None:
+            self._respond(Refreshed(stats))
+        self._respond(Frontiers(flow.gid, flow.frontier))
+
+    # --- giving it to a thread ---
+
+    def _give(self, lane: Lane, flow: Flow, work: Callable[[Flow], None]) -> None:
+        installed = self._installed
+        with installed.changed:
+            gone = flow.left or not installed.has(flow)
+            if flow.busy or installed.closing or gone:
+                return
+            flow.busy, flow.begun = True, None
+            flow.turn += 1
+
+        def run() -> None:
+            flow.begun = self._clock.monotonic()
+            try:
+                if not installed.closing and not flow.left:
+                    work(flow)
+                    self._well(flow)
+            except (
+                BaseException
+            ) as error:  # recorded, shown and tried again: the thread is not this dataflow's to end
+                self.failed(flow, error)
+            finally:
+                with installed.changed:
+                    flow.busy = False
+                    left = flow.left
+                installed.wake()
+                if left:
+                    installed.close_dropped()
+
+        lane.put(run)
+
+    def _give_flush(self, flow: Flow, work: Callable[[Flow], None]) -> None:
+        installed = self._installed
+        with installed.changed:
+            if flow.flushing or installed.closing or not installed.has(flow):
+                return
+            flow.flushing = True
+
+        def run() -> None:
+            try:
+                if not installed.closing:
+                    work(flow)
+            except (SqlError, OSError) as error:
+                # Its updates go on waiting, and a later look tries again.
+                _LOG.warning("flushing %s: %s", flow.gid, error)
+                flow.flush_at = self._clock.monotonic() + self._settings.flush_seconds
+            finally:
+                with installed.changed:
+                    flow.flushing = False
+                    left = flow.left
+                installed.wake()
+                if left:
+                    installed.close_dropped()
+
+        self.flushes.put(run)
+
+    def _well(self, flow: Flow) -> None:
+        with self._installed.changed:
+            failed = flow.failures > 0
+            flow.error, flow.failures, flow.retry_at = None, 0, 0.0
+            if failed:
+                self._respond(flow.status())
+
+    def failed(self, flow: Flow, error: BaseException) -> None:
+        """Record and tell that a dataflow's work has failed; it is tried again after a pause."""
+        _LOG.info("dataflow %s failed", flow.gid, exc_info=error)
+        with self._installed.changed:
+            flow.failures += 1
+            flow.error = f"{type(error).__name__}: {error}"
+            pause = self._settings.retry_seconds * 2 ** min(flow.failures - 1, 30)
+            pause = min(pause, self._settings.retry_max_seconds)
+            flow.retry_at = self._clock.monotonic() + pause
+            self._respond(flow.status())
+
+    # --- the end ---
+
+    def close(self) -> None:
+        """Begin nothing any more. Idempotent."""
+        for lane in (self.steps, self.hydrations, self.flushes):
+            lane.close()
+
+    def join(self, timeout: float) -> None:
+        """Wait until what runs has ended, for so many seconds a thread."""
+        for lane in (self.steps, self.hydrations, self.flushes):
+            lane.join(timeout)
+
+
+def _begin(
+    start: Callable[..., Supervised],
+    replica_id: str,
+    name: str,
+    number: int,
+    work: Callable[[Supervised], None],
+) -> Supervised:
+    thread_name = f"mzsql-{replica_id}-{name}-{number}"
+    return start(f"{name}-worker", work, thread_name=thread_name)
