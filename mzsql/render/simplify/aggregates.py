@@ -1,0 +1,84 @@
+"""Rules for aggregates, of groups and of whole relations, for windows, and for what makes rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import expressions as exp
+
+from mzsql.render.facts import (
+    HUGEINT,
+    INTEGERS,
+    NULL,
+    NUMBER,
+    STRING,
+    Fact,
+    decimal,
+    decimal_kind,
+    one_of,
+    total_of,
+)
+from mzsql.render.simplify.context import Calls, Context, Rules
+from mzsql.render.simplify.pieces import Ast, Known, holds, is_constant, with_parts
+
+
+def _sum(ctx: Context, ast: Ast) -> Known:
+    inner, fact = ctx.of(ast.this)
+    made = with_parts(ast, this=inner)
+    kind = _summed(fact.kind)
+    if kind is None:
+        return made, Fact()
+    low, high = total_of(fact, ctx.rows)
+    # The sum of a whole relation has to stay one, or there were as many rows as it has.
+    whole = not ctx.grouped
+    out = Fact(kind, fact.values or whole, fact.nulls or whole, low, high)
+    return made, replace(out, fails=fact.fails or not holds(out))
+
+
+def _extreme(ctx: Context, ast: Ast) -> Known:
+    inner, fact = ctx.of(ast.this)
+    if ast.expressions or fact.kind in (None, NUMBER, STRING, NULL):
+        return ast, Fact()
+    whole = not ctx.grouped
+    return with_parts(ast, this=inner), replace(
+        fact, values=fact.values or whole, nulls=fact.nulls or whole
+    )
+
+
+def _window(ctx: Context, ast: Ast) -> Known:
+    """A window's frame is never empty where it ends at the current row, so that what is known of the aggregate holds for it."""
+    spec = ast.args.get("spec")
+    partition = [ctx.of(one) for one in ast.args.get("partition_by") or ()]
+    parts = [made for made, fact in partition if not is_constant(fact)]
+    made = with_parts(ast, partition_by=parts)
+    if not isinstance(ast.this, exp.Sum) or spec is None or spec.args["end"] != "CURRENT ROW":
+        return made, Fact()
+    total, fact = _sum(ctx.of_groups(), ast.this)
+    made.set("this", total)
+    return made, fact
+
+
+def _unnest(ctx: Context, ast: Ast) -> Known:
+    array = ast.expressions[0]
+    if not isinstance(array, exp.Array) or not array.expressions:
+        return ast, Fact()
+    merged = one_of(ctx.of(item)[1] for item in array.expressions)
+    # It makes rows: it must not be taken for a constant.
+    return ast, merged if merged.low != merged.high else Fact(merged.kind, fails=merged.fails)
+
+
+def _summed(kind: str | None) -> str | None:
+    """The type of a sum."""
+    if kind in INTEGERS:
+        return HUGEINT
+    shape = decimal(kind)
+    return None if shape is None else decimal_kind(38, shape[1])
+
+
+RULES: Rules = {
+    exp.Sum: _sum,
+    exp.Max: _extreme,
+    exp.Min: _extreme,
+    exp.Window: _window,
+}
+CALLS: Calls = {"UNNEST": _unnest}

@@ -1,0 +1,104 @@
+"""Rules for comparisons of two values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import expressions as exp
+
+from mzsql.render.facts import (
+    BOOLEAN,
+    DATE,
+    INTEGERS,
+    NULL,
+    NUMBER,
+    STRING,
+    Fact,
+    fits,
+    is_number,
+    null,
+    truth,
+)
+from mzsql.render.simplify.context import Context, Rules
+from mzsql.render.simplify.pieces import Ast, Known, closed, with_parts
+
+
+def _compared(ctx: Context, ast: Ast) -> Known:
+    (left, a), (right, b) = ctx.of(ast.this), ctx.of(ast.expression)
+    made = with_parts(ast, this=closed(left), expression=closed(right))
+    fails = a.fails or b.fails or not _comparable(a, b)
+    if not a.values or not b.values:
+        return made, replace(null(BOOLEAN), fails=fails)
+    may_hold, may_not = _outcomes(type(ast), a, b)
+    return made, truth(may_hold=may_hold, may_not=may_not, nulls=a.nulls or b.nulls, fails=fails)
+
+
+def _same(ctx: Context, ast: Ast) -> Known:
+    (left, a), (right, b) = ctx.of(ast.this), ctx.of(ast.expression)
+    made = with_parts(ast, this=closed(left), expression=closed(right))
+    fails = a.fails or b.fails or not _comparable(a, b)
+    return made, truth(may_hold=True, may_not=True, nulls=False, fails=fails)
+
+
+def _between(ctx: Context, ast: Ast) -> Known:
+    inner, fact = ctx.of(ast.this)
+    (low, a), (high, b) = ctx.of(ast.args["low"]), ctx.of(ast.args["high"])
+    made = with_parts(ast, this=closed(inner), low=closed(low), high=closed(high))
+    above, below = _outcomes(exp.GTE, fact, a), _outcomes(exp.LTE, fact, b)
+    fails = any(x.fails for x in (fact, a, b)) or not (
+        _comparable(fact, a) and _comparable(fact, b)
+    )
+    return made, truth(
+        may_hold=above[0] and below[0],
+        may_not=above[1] or below[1],
+        nulls=fact.nulls or a.nulls or b.nulls,
+        fails=fails,
+    )
+
+
+def _comparable(a: Fact, b: Fact) -> bool:
+    """Whether a comparison takes the values as they are."""
+    if a.kind is None or b.kind is None:
+        return False
+    if a.kind == b.kind or NULL in (a.kind, b.kind) or {a.kind, b.kind} == {STRING, "TEXT"}:
+        return True
+    if a.kind in INTEGERS and b.kind in INTEGERS:
+        return True
+    for typed, other in ((a, b), (b, a)):
+        if other.kind == NUMBER and is_number(typed.kind):
+            assert typed.kind is not None
+            return fits(other, typed.kind)
+    return False
+
+
+def _outcomes(operator: type[exp.Expression], a: Fact, b: Fact) -> tuple[bool, bool]:
+    """Whether a comparison of two values may hold, and whether it may not."""
+    if a.texts is not None and b.texts is not None and operator in (exp.EQ, exp.NEQ):
+        equal, differ = bool(a.texts & b.texts), len(a.texts | b.texts) > 1
+        return (equal, differ) if operator is exp.EQ else (differ, equal)
+    exact = all(is_number(x.kind) or x.kind in (DATE, BOOLEAN) for x in (a, b))
+    if exact and operator in (exp.EQ, exp.NEQ) and _zero_and_other(a, b):
+        return (False, True) if operator is exp.EQ else (True, False)
+    if not exact or a.low is None or a.high is None or b.low is None or b.high is None:
+        return True, True
+    if operator in (exp.GT, exp.GTE):
+        return _outcomes(exp.LT if operator is exp.GT else exp.LTE, b, a)
+    if operator is exp.LT:
+        return a.low < b.high, a.high >= b.low
+    if operator is exp.LTE:
+        return a.low <= b.high, a.high > b.low
+    may_equal = a.low <= b.high and b.low <= a.high
+    may_differ = not (a.low == a.high == b.low == b.high)
+    return (may_equal, may_differ) if operator is exp.EQ else (may_differ, may_equal)
+
+
+def _zero_and_other(a: Fact, b: Fact) -> bool:
+    """Whether one is 0 and the other never."""
+    return any(x.constant == 0 and y.nonzero for x, y in ((a, b), (b, a)))
+
+
+RULES: Rules = {
+    **dict.fromkeys((exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE), _compared),
+    exp.NullSafeEQ: _same,
+    exp.Between: _between,
+}
