@@ -12,22 +12,31 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any, Protocol
 
 from mzsql.adapter.statements.copy_to import CopyOut
 from mzsql.dbapi import arguments
 from mzsql.dbapi.errors import ProgrammingError, user_errors
 
-if TYPE_CHECKING:
-    from mzsql.dbapi.cursor import Cursor
-
 Parameters = Sequence[object] | Mapping[str, object] | None
+
+
+class Copies(Protocol):
+    """The cursor that a COPY runs on."""
+
+    def takes_data(self, operation: str) -> bool:
+        """Whether a text is one COPY … FROM STDIN."""
+
+    def run_copy(
+        self, operation: str, parameters: Parameters, stdin: Path | None
+    ) -> CopyOut | None:
+        """Run a COPY; what it hands out, if it does."""
 
 
 class Copy:
     """One COPY; a context manager, made by `Cursor.copy`."""
 
-    def __init__(self, cursor: Cursor, operation: str, parameters: Parameters) -> None:
+    def __init__(self, cursor: Copies, operation: str, parameters: Parameters) -> None:
         self._cursor = cursor
         self._operation = operation
         self._parameters = parameters

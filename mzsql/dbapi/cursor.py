@@ -6,12 +6,14 @@ another statement on it, or closing the connection ends the subscription.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
+from mzsql.adapter.session.session import Session
 from mzsql.adapter.statements.copy_to import CopyOut
 from mzsql.adapter.statements.result import Result
 from mzsql.adapter.subscribe.subscription import Subscription
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame
 
-    from mzsql.dbapi.connection import Connection
+    from mzsql.spark import MzSpark
 
 Parameters = Sequence[object] | Mapping[str, object] | None
 Row = tuple[Any, ...]
@@ -46,10 +48,52 @@ PIECE_ROWS = 4096
 Description = tuple[str, str, None, None, int | None, int | None, bool]
 
 
+class Connected(Protocol):
+    """A connection, as its cursors know it and as whoever has one of them finds it (`Cursor.connection`)."""
+
+    _lock: threading.RLock
+    _session: Session
+
+    autocommit: bool
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+
+    @property
+    def spark(self) -> MzSpark:
+        """Mzsql inside the connection's Spark session."""
+
+    def cursor(self) -> Cursor:
+        """A new cursor."""
+
+    def commit(self) -> None:
+        """Commit the open transaction; without one, nothing."""
+
+    def rollback(self) -> None:
+        """Give the open transaction up; without one, nothing."""
+
+    def cancel(self) -> None:
+        """End the statement that another thread runs on this connection."""
+
+    def close(self) -> None:
+        """Close the connection. Idempotent."""
+
+    def run(self, sql: str, params: Parameters, stdin: Path | None = None) -> list[Result]:
+        """Run statements; what each answers."""
+
+    def follow(self, stream: Subscription) -> None:
+        """End a subscription with the connection at the latest."""
+
+
 class Cursor:
     """A cursor: runs statements and holds the last result."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connected) -> None:
         # Not checked by its class, whose module uses this one.
         if not hasattr(connection, "_session"):
             arguments.refuse("connection", "a connection; call its cursor()", connection)
@@ -67,7 +111,7 @@ class Cursor:
         self._stream: Subscription | None = None
 
     @property
-    def connection(self) -> Connection:
+    def connection(self) -> Connected:
         """The connection that made it."""
         return self._connection
 

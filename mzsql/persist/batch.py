@@ -14,6 +14,7 @@ import msgspec
 
 from mzsql.location.errors import UsageError
 from mzsql.persist.errors import CorruptPart
+from mzsql.persist.frames import decode_framed, encode_framed, is_framed
 from mzsql.repr.frontier import Frontier, Timestamp, less_equal
 
 TIME_COLUMN = "mz_time"
@@ -174,8 +175,6 @@ class Batch(msgspec.Struct, frozen=True):
 
     def to_bytes(self) -> bytes:
         """The batch for a log or another process, with a checksum."""
-        from mzsql.persist.codec import encode_framed  # noqa: PLC0415  frames hold states, which hold parts
-
         return encode_framed(self)
 
     @staticmethod
@@ -186,8 +185,6 @@ class Batch(msgspec.Struct, frozen=True):
             CorruptPart: the bytes are no batch, or damaged.
             NewerVersion: a newer program made them.
         """
-        from mzsql.persist.codec import decode_framed, is_framed  # noqa: PLC0415  as above
-
         if is_framed(data):
             return decode_framed(_DECODER, data, "a batch")
         try:  # as batches were before they had a checksum

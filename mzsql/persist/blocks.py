@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import pyarrow.parquet as pq
 
-from mzsql.persist.codec import checksum
+from mzsql.persist.frames import checksum
 
 _NAME = b"mzsql.blocks"
 _LEAST_BYTES = 1024

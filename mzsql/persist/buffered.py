@@ -13,7 +13,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Protocol, Self
 
 import pyarrow as pa
 
@@ -22,17 +22,41 @@ from mzsql.persist.checked import checked
 from mzsql.persist.clock import Deadline
 from mzsql.persist.columns import normalize
 from mzsql.persist.errors import ExpiredHandle, InvalidBounds
+from mzsql.persist.machine import Context
 from mzsql.persist.parts import Updates, tables
 from mzsql.repr.errors import SqlError, ThreadFailed
 from mzsql.repr.frontier import Frontier, is_timestamp, less_than, show
 from mzsql.threads import Supervised
 
-if TYPE_CHECKING:
-    from mzsql.persist.write import WriteHandle
-
 _log = logging.getLogger(__name__)
 
 _PIECE_BYTES = 8 * 1024 * 1024
+
+
+class Appends(Protocol):
+    """The writer of a shard, as far as what is buffered needs it."""
+
+    @property
+    def shard_id(self) -> str:
+        """The shard."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The row's columns."""
+
+    @property
+    def context(self) -> Context:
+        """What everything of the client shares."""
+
+    def compare_and_append(
+        self,
+        updates: Updates | Mapping[int, Updates] | None,
+        *,
+        expected_upper: Frontier,
+        new_upper: Frontier,
+        timeout: float | None = None,
+    ) -> None:
+        """Append updates iff the shard's upper is ``expected_upper``."""
 
 
 class _Buffer:
@@ -54,7 +78,7 @@ class BufferedWriter:
 
     def __init__(
         self,
-        writer: WriteHandle,
+        writer: Appends,
         check_workers: Callable[
             [Updates | Mapping[int, Updates] | None], Mapping[int | None, Updates]
         ],

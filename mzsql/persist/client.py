@@ -45,6 +45,7 @@ from mzsql.persist.commands import (
 )
 from mzsql.persist.critical import CriticalReader
 from mzsql.persist.errors import ExpiredHandle, Holder, MissingPart, NewerVersion
+from mzsql.persist.handles import Handle
 from mzsql.persist.inspection import (
     ShardReport,
     StrangersReport,
@@ -624,7 +625,7 @@ class PersistClient:
                 self._forget(opened)
         # Readers first: with one of a shard its other handles are renewed.
         readers = [(o, r) for o in open_shards for r in o.readers]
-        handles: list[tuple[Opened, ReadHandle | WriteHandle]] = [*readers]
+        handles: list[tuple[Opened, Handle]] = [*readers]
         handles += [(opened, writer) for opened in open_shards for writer in opened.writers]
         bug: Exception | None = None
         for opened, handle in handles:
@@ -655,9 +656,11 @@ class PersistClient:
             self._closed = True
             open_shards = list(self._opened.values())
             readers = [reader for opened in open_shards for reader in opened.readers]
-            writers = {w.writer_id: w for opened in open_shards for w in opened.writers}
+            writers: dict[str, Handle] = {
+                w.writer_id: w for opened in open_shards for w in opened.writers
+            }
             writers.update(self._writers)
-            handles: list[ReadHandle | WriteHandle] = [*readers, *writers.values()]
+            handles: list[Handle] = [*readers, *writers.values()]
         self._context.closing.set()
         with self._wake:
             self._wake.notify_all()

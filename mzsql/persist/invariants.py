@@ -8,13 +8,10 @@ design's state machine; the checks stay on in production, as TigerBeetle's do.
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
 
+from mzsql.persist.state import ShardState, StateDiff
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import less_equal
-
-if TYPE_CHECKING:
-    from mzsql.persist.state import ShardState, StateDiff
 
 
 def check_step(old: ShardState, diff: StateDiff, new: ShardState) -> None:

@@ -46,7 +46,8 @@ from mzsql.persist.errors import (
 from mzsql.persist.metrics import Meter, metrics_of
 from mzsql.persist.retry import Backoff, retrying
 from mzsql.persist.settings import Settings
-from mzsql.persist.state import ShardState, StateDiff, apply_diff
+from mzsql.persist.state import ShardState, StateDiff
+from mzsql.persist.transitions import apply_diff
 from mzsql.persist.versions import newer
 from mzsql.persist.watch import Watch
 from mzsql.repr.errors import SqlError

@@ -6,7 +6,6 @@ import contextlib
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
@@ -16,25 +15,8 @@ from mzsql.persist.clock import Deadline
 from mzsql.persist.columns import decode_schema
 from mzsql.persist.errors import ForeignBlob, InvalidBounds, SchemaMismatch
 from mzsql.persist.fetch import PartReader
+from mzsql.persist.handles import Handle, Leased, Reader, Writer
 from mzsql.persist.machine import Context, Shard
-
-if TYPE_CHECKING:
-    from mzsql.persist.read import ReadHandle
-    from mzsql.persist.write import WriteHandle
-
-
-class Leased(Protocol):
-    """A handle with a lease, as one that renews others along with its own knows it."""
-
-    @property
-    def handle_id(self) -> str:
-        """Its name in the shard's state."""
-
-    def renewable(self) -> bool:
-        """Whether enough of the lease has passed for a renewal beside another one."""
-
-    def renewed(self, began: float) -> None:
-        """It was renewed by a change that began then, on the monotonic clock."""
 
 
 class Opened:
@@ -57,8 +39,8 @@ class Opened:
         self.parts = PartReader(context, shard.shard_id, self.schema)
         self.maintenance_lock = threading.Lock()
         # By their ids, as sets of handles are in no order that a replay could repeat.
-        self._readers: weakref.WeakValueDictionary[str, ReadHandle] = weakref.WeakValueDictionary()
-        self._writers: weakref.WeakValueDictionary[str, WriteHandle] = weakref.WeakValueDictionary()
+        self._readers: weakref.WeakValueDictionary[str, Reader] = weakref.WeakValueDictionary()
+        self._writers: weakref.WeakValueDictionary[str, Writer] = weakref.WeakValueDictionary()
         # Every reader registered here that may still stand in the state, whatever became of its handle.
         self._registered: set[str] = set()
         self._readers_lock = threading.Lock()
@@ -97,12 +79,12 @@ class Opened:
         self.shard.learn(batch)
 
     @property
-    def readers(self) -> list[ReadHandle]:
+    def readers(self) -> list[Reader]:
         """The readers that are open and referred to."""
         with self._readers_lock:
             return list(self._readers.values())
 
-    def add_reader(self, reader: ReadHandle) -> None:
+    def add_reader(self, reader: Reader) -> None:
         """Keep a reader's lease renewed while anything refers to it."""
         with self._readers_lock:
             self._readers[reader.reader_id] = reader
@@ -115,28 +97,28 @@ class Opened:
             left = sorted(self._registered.intersection(self.shard.state.readers))
             return tuple(i for i in left if not dropped or i not in self._readers)
 
-    def discard_reader(self, reader: ReadHandle) -> None:
+    def discard_reader(self, reader: Reader) -> None:
         """Renew a reader's lease no longer."""
         with self._readers_lock:
             self._readers.pop(reader.reader_id, None)
 
     @property
-    def writers(self) -> list[WriteHandle]:
+    def writers(self) -> list[Writer]:
         """The writers that are open and referred to."""
         with self._readers_lock:
             return list(self._writers.values())
 
-    def add_writer(self, writer: WriteHandle) -> None:
+    def add_writer(self, writer: Writer) -> None:
         """Keep a writer's lease renewed while anything refers to it."""
         with self._readers_lock:
             self._writers[writer.writer_id] = writer
 
-    def discard_writer(self, writer: WriteHandle) -> None:
+    def discard_writer(self, writer: Writer) -> None:
         """Renew a writer's lease no longer."""
         with self._readers_lock:
             self._writers.pop(writer.writer_id, None)
 
-    def discard(self, handle: ReadHandle | WriteHandle) -> None:
+    def discard(self, handle: Handle) -> None:
         """Renew a handle's lease no longer."""
         with self._readers_lock:
             for known in (self._readers, self._writers):

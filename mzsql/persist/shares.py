@@ -16,9 +16,9 @@ import pyarrow as pa
 from mzsql.location import Blob
 from mzsql.persist.batch import Part
 from mzsql.persist.clock import Deadline
-from mzsql.persist.codec import decode_framed, encode_framed
 from mzsql.persist.columns import decode_schema, encode_schema
 from mzsql.persist.fetch import PartReader
+from mzsql.persist.frames import decode_framed, encode_framed
 from mzsql.persist.pushdown import (
     Filters,
     checked_columns,

@@ -1,27 +1,21 @@
 """The state of a shard, and how one change of it is written down.
 
-Promise: everything here is pure. A `ShardState` is changed only by `apply_diff`, and a `StateDiff` is proportional to the change, so
-the log in Consensus and any process that follows it arrive at equal states. Batches in the trace are sorted by ``lower`` and do not
-overlap; an interval that no batch covers holds no updates, so advancing the upper alone adds nothing to the trace.
+Promise: everything here is pure. A `ShardState` is changed only by `transitions.apply_diff`, and a `StateDiff` is proportional to the
+change, so the log in Consensus and any process that follows it arrive at equal states. Batches in the trace are sorted by ``lower`` and
+do not overlap; an interval that no batch covers holds no updates, so advancing the upper alone adds nothing to the trace.
 Source: the persist design's state machine; its incremental state as keyed collections.
 """
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from mzsql.persist.batch import BlobPart, InlinePart, KeySpec, Part
-from mzsql.persist.invariants import check_step
 from mzsql.repr.frontier import Frontier, Timestamp
 
 EXPIRED_KEPT = 256
 """So many of the readers and writers whose leases ran out a shard remembers by name."""
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 class TraceBatch(msgspec.Struct, frozen=True, array_like=True):
@@ -175,63 +169,3 @@ class StateDiff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     applier_version: str | UnsetType = UNSET
     expired: dict[str, Expired | None] = {}
     ending: bool | UnsetType = UNSET
-
-
-def _patched(old: dict[K, V], patch: dict[K, V | None]) -> dict[K, V]:
-    if not patch:
-        return old
-    new = dict(old)
-    for key, value in patch.items():
-        if value is None:
-            new.pop(key, None)
-        else:
-            new[key] = value
-    return new
-
-
-def apply_diff(state: ShardState, diff: StateDiff) -> ShardState:
-    """The state after ``diff``.
-
-    Raises:
-        InternalError: it breaks an invariant (`mzsql.persist.invariants`).
-    """
-    trace = state.trace
-    if diff.added or diff.removed:
-        gone = set(diff.removed)
-        kept = [batch for batch in trace if batch.id not in gone]
-        trace = tuple(sorted([*kept, *diff.added], key=lambda batch: (batch.lower, batch.id)))
-    garbage = state.garbage
-    if diff.garbage or diff.collected:
-        dropped = set(diff.collected)
-        garbage = {seqno: keys for seqno, keys in garbage.items() if seqno not in dropped}
-        if diff.garbage:
-            garbage[diff.seqno] = diff.garbage
-    new = ShardState(
-        shard_id=state.shard_id,
-        seqno=diff.seqno,
-        walltime_ms=diff.walltime_ms,
-        schema=state.schema,
-        key=state.key,
-        since=state.since if diff.since is UNSET else diff.since,
-        upper=state.upper if diff.upper is UNSET else diff.upper,
-        next_batch=max([state.next_batch, *(batch.id + 1 for batch in diff.added)]),
-        trace=trace,
-        readers=_patched(state.readers, diff.readers),
-        critical=_patched(state.critical, diff.critical),
-        writers=_patched(state.writers, diff.writers),
-        rollups=_patched(state.rollups, diff.rollups),
-        garbage=garbage,
-        applier_version=(
-            state.applier_version if diff.applier_version is UNSET else diff.applier_version
-        ),
-        expired=_patched(state.expired, diff.expired),
-        forgotten=max(
-            [
-                state.forgotten,
-                *(state.expired[i].seqno for i, e in diff.expired.items() if e is None),
-            ]
-        ),
-        ending=state.ending if diff.ending is UNSET else diff.ending,
-    )
-    check_step(state, diff, new)
-    return new

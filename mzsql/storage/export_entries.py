@@ -15,7 +15,7 @@ import pyarrow as pa
 from mzsql.persist import Batch
 from mzsql.persist.ahead import reach
 from mzsql.persist.batch import InlinePart
-from mzsql.persist.codec import decode_framed, encode_framed
+from mzsql.persist.frames import decode_framed, encode_framed
 from mzsql.repr.frontier import Frontier, Timestamp
 
 SCHEMA = pa.schema([pa.field("id", pa.int64()), pa.field("stretches", pa.binary())])

@@ -25,8 +25,8 @@ from mzsql.persist import (
     NewerVersion,
     PersistClient,
     SnapshotSplit,
+    frames,
 )
-from mzsql.persist import codec as codec_module
 from mzsql.persist.codec import Entry, decode_entry, decode_state, encode_entry, encode_state
 from mzsql.persist.refs import SplitData
 from mzsql.persist.state import (
@@ -37,8 +37,8 @@ from mzsql.persist.state import (
     StateDiff,
     TraceBatch,
     Writer,
-    apply_diff,
 )
+from mzsql.persist.transitions import apply_diff
 from mzsql.persist.versions import check_version, newer
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -429,10 +429,10 @@ def test_leases_and_upkeep_do_not_take_a_shard_over(takes_over):
 def test_structs_that_only_a_newer_version_knows_are_refused_as_newer():
     payload = {"diff": {"seqno": 1, "walltime_ms": "tomorrow"}, "version": "9.0.0"}
     for version, error in (("9.0.0", NewerVersion), ("0.1.0", CorruptPart), ("x", CorruptPart)):
-        data = codec_module._frame(msgspec.msgpack.encode({**payload, "version": version}))
+        data = frames.frame(msgspec.msgpack.encode({**payload, "version": version}))
         with pytest.raises(error):
             decode_entry(data, SHARD, 1, version="0.1.0")
-    rollup = codec_module._frame(msgspec.msgpack.encode({"applier_version": "1.0", "trace": 7}))
+    rollup = frames.frame(msgspec.msgpack.encode({"applier_version": "1.0", "trace": 7}))
     with pytest.raises(NewerVersion):
         decode_state(rollup, SHARD, 1, "key", version="0.1.0")
 

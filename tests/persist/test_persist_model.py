@@ -37,7 +37,7 @@ from mzsql.persist import (
     UpperMismatch,
 )
 from mzsql.persist.codec import decode_entry
-from mzsql.persist.state import apply_diff
+from mzsql.persist.transitions import apply_diff
 from mzsql.testing import Faults, FaultyBlob, FaultyConsensus
 
 _ROW = st.tuples(

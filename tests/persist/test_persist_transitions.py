@@ -52,8 +52,8 @@ from mzsql.persist.state import (
     StateDiff,
     TraceBatch,
     Writer,
-    apply_diff,
 )
+from mzsql.persist.transitions import apply_diff
 from mzsql.persist.watch import Sighting
 from mzsql.repr.errors import Fenced, InternalError
 

@@ -20,7 +20,8 @@ from simulation_world import MS, NEWER, Process, Violation, World
 from mzsql.location import Versioned
 from mzsql.persist import BlobPart, KeySpec
 from mzsql.persist.codec import decode_entry
-from mzsql.persist.state import ShardState, StateDiff, apply_diff
+from mzsql.persist.state import ShardState, StateDiff
+from mzsql.persist.transitions import apply_diff
 from mzsql.persist.versions import release
 from mzsql.repr.frontier import Frontier, less_equal, less_than, show
 
