@@ -13,30 +13,25 @@ import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 
-import msgspec
 import pyarrow as pa
 from msgspec import UNSET, UnsetType
 
-from mzsql.location import Determinate, Indeterminate, UsageError
+from mzsql.location import Determinate, UsageError
 from mzsql.persist.adoption import adopt, delete_empty
-from mzsql.persist.ahead import Ahead, beyond, reach
+from mzsql.persist.appending import Appender, nothing_appended
 from mzsql.persist.arguments import check_time, refuse
-from mzsql.persist.batch import Batch, BlobPart, KeySpec, Part, first_time
+from mzsql.persist.batch import Batch, KeySpec, Part, first_time
 from mzsql.persist.buffered import BufferedWriter
 from mzsql.persist.building import BatchBuilder, check_distinct, has_rows
 from mzsql.persist.checked import checked
 from mzsql.persist.clock import Deadline
 from mzsql.persist.columns import check_times
 from mzsql.persist.commands import (
-    CompareAndAppend,
-    ExpireWriter,
-    InlineOverflow,
     RenewWriter,
     known_keys,
 )
 from mzsql.persist.errors import (
     DuplicatePart,
-    ExpiredHandle,
     ForeignBlob,
     InvalidBounds,
     MissingPart,
@@ -44,26 +39,12 @@ from mzsql.persist.errors import (
     ShardFinalized,
     UpperMismatch,
 )
-from mzsql.persist.fetch import between, exists, missing
-from mzsql.persist.inspection import object_id
-from mzsql.persist.leaks import DAY_MS
-from mzsql.persist.machine import Context, surely_not_committed
+from mzsql.persist.machine import Context
 from mzsql.persist.metrics import metered
 from mzsql.persist.opened import Opened
 from mzsql.persist.parts import Updates, delete_objects
-from mzsql.repr.errors import SqlError
+from mzsql.persist.quiet import Quiet
 from mzsql.repr.frontier import Frontier, Timestamp, less_than, show
-
-
-@contextlib.contextmanager
-def _nothing_appended(shard_id: str) -> Iterator[None]:
-    """An object that may have been written is no doubt about the append, which never began: nobody knows the object's name."""
-    try:
-        yield
-    except Indeterminate as failure:
-        raise Determinate(
-            f"shard {shard_id}: nothing was appended: {failure.message}", detail=failure.detail
-        ) from failure
 
 
 @checked
@@ -78,12 +59,8 @@ class WriteHandle:
         self._context = opened.context
         self._builder = BatchBuilder(opened)
         self._lock = threading.RLock()
-        self._used = False
-        self._registered = False
-        # When the append or renewal that succeeded last began, on the monotonic clock.
-        self._renewed_at = 0.0
-        self._expired = False
-        self._tells = False
+        self._appender = Appender(opened, self._builder, writer_id, purpose)
+        self._quiet = Quiet(opened, self._builder, self._appender)
         self._buffered: weakref.WeakSet[BufferedWriter] = weakref.WeakSet()
         self.writer_id = writer_id
         self.purpose = purpose
@@ -96,27 +73,21 @@ class WriteHandle:
 
     def renewed(self, began: float) -> None:
         """Its lease was renewed by a change that began then."""
-        self._renewed_at = max(began, self._renewed_at)
+        self._appender.renewed(began)
 
     def renewable(self) -> bool:
         """Whether its lease should be renewed along with another handle's: an eighth of it has passed."""
-        return self._lease_passed(8)
+        return self._appender.lease_passed(8)
 
     def heartbeat_due(self) -> bool:
         """Whether half of the lease has passed since it was renewed: until then a reader of the process mostly renews it with its own."""
-        return self._lease_passed(2)
-
-    def _lease_passed(self, fraction: int) -> bool:
-        if not self._registered or self._expired:
-            return False
-        elapsed = self._context.clock.monotonic() - self._renewed_at
-        return elapsed * 1000 * fraction >= self._context.settings.writer_lease_ms
+        return self._appender.lease_passed(2)
 
     def reopened(self) -> WriteHandle:
         """A new writer for the same purpose, as one goes on with whose lease has run out."""
-        self._check_open()
+        self._appender.check_open()
         self._opened.discard_writer(self)
-        self._tell_no_more()
+        self._quiet.tell_no_more()
         return WriteHandle(self._opened, "w" + self._context.new_id(), self.purpose)
 
     @metered("heartbeat")
@@ -126,8 +97,8 @@ class WriteHandle:
         Raises:
             ExpiredHandle: the lease ran out.
         """
-        self._check_open()
-        if not self._registered:
+        self._appender.check_open()
+        if not self._appender.registered:
             return
         began = self._context.clock.monotonic()
         others = self._opened.renewable(besides=self.writer_id)
@@ -177,7 +148,7 @@ class WriteHandle:
             flush_bytes: `Settings.flush_bytes` by default; a buffer that holds more makes pushes wait.
             timeout: seconds that asking for the upper may take.
         """
-        self._check_open()
+        self._appender.check_open()
         settings = self._context.settings
         buffered = BufferedWriter(
             self,
@@ -208,11 +179,11 @@ class WriteHandle:
         Raises:
             InvalidBounds: ``upper`` is no time, or before ``lower``.
         """
-        self._check_open()
+        self._appender.check_open()
         check_time(upper, f"shard {self.shard_id}")
         if upper < lower:
             raise InvalidBounds(f"shard {self.shard_id}: [{upper}] is before [{lower}]")
-        self._tell(Batch(self.shard_id, lower, upper))
+        self._quiet.tell(Batch(self.shard_id, lower, upper))
 
     def append_quietly(self, batch: Batch) -> None:
         """As `pass_quietly`, of the updates of ``batch``: they are read here at once, and in the shard after a `catch_up`, here or by
@@ -222,18 +193,12 @@ class WriteHandle:
             ForeignBlob: the batch is of another shard.
             InvalidBounds: it has no upper, or stands on objects, which nothing would hold back.
         """
-        self._check_open()
-        self._tell(batch)
+        self._appender.check_open()
+        self._quiet.tell(batch)
 
     def learn(self, batch: Batch) -> None:
         """As `ReadHandle.learn`: what another writer of the same updates has made is known here, and need not be made again."""
         self._opened.learn(batch)
-
-    def _tell(self, batch: Batch) -> None:
-        self._opened.learn(batch)
-        if not self._tells:
-            self._tells = True
-            self._opened.shard.quiet_writer(1)
 
     @property
     def durable_upper(self) -> Frontier:
@@ -249,9 +214,7 @@ class WriteHandle:
     @property
     def behind(self) -> tuple[int, int]:
         """How many batches of updates this process knows that the shard lacks, and their bytes. Asks nobody."""
-        shard = self._opened.shard
-        lacking = [one for _, _, one in beyond(shard.ahead, shard.state.upper) if one.parts]
-        return len(lacking), sum(one.size for one in lacking)
+        return self._quiet.behind
 
     @metered("catch_up")
     def catch_up(self, *, timeout: float | None = None) -> Frontier:
@@ -264,42 +227,10 @@ class WriteHandle:
             Indeterminate: not known to be committed within the timeout.
         """
         with self._turn(timeout) as deadline:
-            while True:
-                ahead = self._opened.shard.ahead
-                upper = self._opened.shard.state.upper
-                reached = reach(ahead, upper)
-                if upper is None or reached is None or reached == upper:
-                    return upper
-                batch = self._rebuilt(ahead, upper, reached, deadline)
-                try:
-                    self._append_own(batch, upper, reached, deadline)
-                except UpperMismatch:
-                    continue
-                break
-        self._opened.changed(self._opened, deadline)
-        return reached
-
-    def _rebuilt(
-        self, ahead: Ahead, lower: Timestamp, upper: Timestamp, deadline: Deadline
-    ) -> Batch:
-        """One batch of what is known of ``[lower, upper)``."""
-        lacking = [(at, one) for at, _, one in beyond(ahead, lower) if one.parts]
-        if len(lacking) == 1:
-            at, batch = lacking[0]
-            cut = self._builder.without_below(batch, at, deadline)
-            return Batch(self.shard_id, lower, upper, cut.parts)
-        by_worker: dict[int | None, list[pa.Table]] = {}
-        for at, batch in lacking:
-            for part in batch.parts:
-                rows = self._opened.parts.read(part, deadline)
-                by_worker.setdefault(part.worker, []).append(between(rows, at, None))
-        joined = {worker: pa.concat_tables(rows) for worker, rows in by_worker.items()}
-        return self._built(joined, lower, upper, deadline)
-
-    def _tell_no_more(self) -> None:
-        if self._tells:
-            self._tells = False
-            self._opened.shard.quiet_writer(-1)
+            upper, appended = self._quiet.catch_up(deadline)
+        if appended:
+            self._opened.changed(self._opened, deadline)
+        return upper
 
     @contextlib.contextmanager
     def _turn(self, timeout: float | None) -> Iterator[Deadline]:
@@ -369,8 +300,8 @@ class WriteHandle:
         if key is None:
             raise SchemaMismatch(f"shard {self.shard_id} has no key, so no workers either")
         with self._turn(timeout) as deadline:
-            self._check_open()
-            with _nothing_appended(self.shard_id):
+            self._appender.check_open()
+            with nothing_appended(self.shard_id):
                 return self._builder.build_split(updates, key.workers, lower, upper, deadline)
 
     def _by_worker(
@@ -407,8 +338,8 @@ class WriteHandle:
         upper: Frontier,
         deadline: Deadline,
     ) -> Batch:
-        self._check_open()
-        with _nothing_appended(self.shard_id):
+        self._appender.check_open()
+        with nothing_appended(self.shard_id):
             return self._builder.build(updates, lower, upper, deadline)
 
     def part_prefix(self) -> str:
@@ -452,7 +383,7 @@ class WriteHandle:
         for worker in of_each:
             self._check_worker(worker)
         with self._turn(timeout) as deadline:
-            self._check_open()
+            self._appender.check_open()
             self._check_new(keys, deadline)
             try:
                 parts = adopt(self._opened.parts, keys, self.key, of_each, deadline)
@@ -519,43 +450,17 @@ class WriteHandle:
         with self._turn(timeout) as deadline:
             by_worker = self._by_worker(updates)
             if by_worker:
-                self._check_upper(expected_upper, deadline)
+                self._appender.check_upper(expected_upper, deadline)
             if expected_upper is None:
                 if any(has_rows(of_worker) for of_worker in by_worker.values()):
                     raise InvalidBounds(
                         f"shard {self.shard_id} has ended: no updates fit beyond the empty upper"
                     )
-                self._append((), expected_upper, new_upper, deadline)
+                self._appender.append((), expected_upper, new_upper, deadline)
             else:
                 batch = self._built(by_worker, expected_upper, new_upper, deadline)
-                self._append_own(batch, expected_upper, new_upper, deadline)
+                self._appender.append_own(batch, expected_upper, new_upper, deadline)
         self._opened.changed(self._opened, deadline)
-
-    def _check_upper(self, expected: Frontier, deadline: Deadline) -> None:
-        """Refuse early, before anything is written, what is known to be refused."""
-        shard = self._opened.shard
-        if shard.state.upper != expected:
-            state = shard.fetch(deadline)
-            assert state is not None
-            if state.upper != expected:
-                raise UpperMismatch(self.shard_id, expected, state.upper)
-
-    def _append_own(
-        self, batch: Batch, expected: Frontier, new_upper: Frontier, deadline: Deadline
-    ) -> None:
-        """Append a batch made for this call; its objects are deleted when it surely is not appended."""
-        try:
-            self._append(batch.parts, expected, new_upper, deadline)
-        except BaseException as failure:
-            self._given_up(batch.parts, failure, deadline)
-            raise
-
-    def _given_up(self, parts: Sequence[Part], failure: BaseException, deadline: Deadline) -> None:
-        """Delete the objects of an append that failed, once it surely is not part of the shard: now, or by a later collection."""
-        if surely_not_committed(failure):
-            self._builder.discard(parts, deadline)
-        else:
-            self._opened.doubt([part.key for part in parts if isinstance(part, BlobPart)])
 
     @metered("compare_and_append_batch")
     def compare_and_append_batch(
@@ -590,22 +495,9 @@ class WriteHandle:
                         last = max(part.time_max, part.time_floor)
                         check_times(first_time(part), last, expected_upper, new_upper, "the batch")
                         parts.append(part)
-            self._check_there(parts, expected_upper, deadline)
-            self._append(tuple(parts), expected_upper, new_upper, deadline)
+            self._appender.check_there(parts, expected_upper, deadline)
+            self._appender.append(tuple(parts), expected_upper, new_upper, deadline)
         self._opened.changed(self._opened, deadline)
-
-    def _check_there(self, parts: Sequence[Part], expected: Frontier, deadline: Deadline) -> None:
-        """Refuse a batch that may be so old that a finder of leaks may have deleted its objects, if that is what happened."""
-        keys = [part.key for part in parts if isinstance(part, BlobPart)]
-        ages = {key: self._context.written.age_ms(object_id(key)) for key in keys}
-        # What another process has written may be of any age: only that one knows, and its clock may be wrong.
-        old = [key for key, age in ages.items() if age is None or age >= DAY_MS]
-        if not old:
-            return
-        self._check_upper(expected, deadline)
-        for key in old:
-            if not exists(self._context, key, deadline):
-                raise missing(self.shard_id, key)
 
     def _check_own(self, batch: Batch) -> None:
         if not isinstance(batch, Batch):
@@ -614,52 +506,6 @@ class WriteHandle:
             raise ForeignBlob(
                 f"the batch belongs to shard {batch.shard_id}, not to {self.shard_id}"
             )
-
-    def _check_open(self) -> None:
-        if self._expired:
-            raise ExpiredHandle(f"shard {self.shard_id}: the writer {self.writer_id} has expired")
-
-    def _append(
-        self, parts: tuple[Part, ...], lower: Frontier, upper: Frontier, deadline: Deadline
-    ) -> None:
-        self._check_open()
-        settings = self._context.settings
-        command = CompareAndAppend(
-            writer_id=self.writer_id,
-            token=self._context.new_id(),
-            lower=lower,
-            upper=upper,
-            parts=parts,
-            lease_ms=settings.writer_lease_ms,
-            inline_total_bytes=settings.inline_total_bytes,
-            purpose=self.purpose,
-            registered=self._registered,
-        )
-        self._used = True
-        began = self._context.clock.monotonic()
-        written: list[Part] = []
-        try:
-            self._opened.shard.apply(command, deadline)
-        except InlineOverflow as overflow:
-            try:
-                with _nothing_appended(self.shard_id):
-                    flushed, written = self._builder.written_out(parts, deadline)
-            except SqlError as failure:
-                if overflow.doubtful is None:
-                    raise
-                # Of the first attempt this says nothing.
-                raise Indeterminate(
-                    f"shard {self.shard_id}: an append may have been committed: {failure.message}"
-                ) from failure
-            command = msgspec.structs.replace(command, parts=flushed)
-            try:
-                self._opened.shard.apply(command, deadline, doubtful=overflow.doubtful)
-            except BaseException as failure:
-                self._given_up(written, failure, deadline)
-                raise
-        self._registered = True
-        self.renewed(began)
-        self._context.meter.appended(command.parts)
 
     @metered("append")
     def append(
@@ -679,51 +525,26 @@ class WriteHandle:
             SchemaMismatch: the updates do not fit.
         """
         with self._turn(timeout) as deadline:
-            self._append_definite(updates, lower, upper, deadline)
+            current = self.fetch_upper(timeout=deadline.remaining())
+            if less_than(current, lower):
+                raise InvalidBounds(
+                    f"shard {self.shard_id}: an append from [{lower}] would leave a gap, "
+                    f"the upper is {show(current)}"
+                )
+            if not less_than(upper, current):
+                batch = self._built(self._by_worker(updates), lower, upper, deadline)
+                self._appender.append_definite(batch, current, upper, deadline)
         self._opened.changed(self._opened, deadline)
-
-    def _append_definite(
-        self,
-        updates: Updates | Mapping[int, Updates] | None,
-        lower: Timestamp,
-        upper: Frontier,
-        deadline: Deadline,
-    ) -> None:
-        current = self.fetch_upper(timeout=deadline.remaining())
-        if less_than(current, lower):
-            raise InvalidBounds(
-                f"shard {self.shard_id}: an append from [{lower}] would leave a gap, "
-                f"the upper is {show(current)}"
-            )
-        if less_than(upper, current):
-            return
-        batch = self._built(self._by_worker(updates), lower, upper, deadline)
-        while not less_than(upper, current):
-            if current is None:
-                break
-            with _nothing_appended(self.shard_id):
-                batch = self._builder.without_below(batch, current, deadline)
-            try:
-                self._append(batch.parts, current, upper, deadline)
-            except UpperMismatch as mismatch:
-                current = mismatch.current
-            except BaseException as failure:
-                self._given_up(batch.parts, failure, deadline)
-                raise
-            else:
-                return
-        self._builder.discard(batch.parts, deadline)
 
     @metered("expire_writer")
     def expire(self, *, timeout: float | None = None) -> None:
         """Give the handle up. Idempotent."""
         with self._turn(timeout) as deadline:
-            if self._expired:
+            if self._appender.expired:
                 return
-            self._expired = True
-            self._tell_no_more()
+            self._appender.expired = True
+            self._quiet.tell_no_more()
             self._opened.discard_writer(self)
             for buffered in list(self._buffered):
                 buffered.expire()
-            if self._used and self.writer_id in self._opened.shard.state.writers:
-                self._opened.shard.apply(ExpireWriter(self.writer_id), deadline)
+            self._appender.forget(deadline)

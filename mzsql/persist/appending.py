@@ -1,0 +1,202 @@
+"""Appends to a shard under one writer's name.
+
+Promise: each append draws one idempotency token, so that it is applied once however often it is sent. The objects of one that surely was
+not committed are deleted; those of one that may have been are remembered, until a later state decides it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from mzsql.location import Determinate, Indeterminate
+from mzsql.persist.batch import Batch, BlobPart, Part
+from mzsql.persist.building import BatchBuilder
+from mzsql.persist.clock import Deadline
+from mzsql.persist.commands import CompareAndAppend, ExpireWriter, InlineOverflow
+from mzsql.persist.errors import ExpiredHandle, UpperMismatch
+from mzsql.persist.fetch import exists, missing
+from mzsql.persist.inspection import object_id
+from mzsql.persist.leaks import DAY_MS
+from mzsql.persist.machine import surely_not_committed
+from mzsql.persist.opened import Opened
+from mzsql.repr.errors import SqlError
+from mzsql.repr.frontier import Frontier, less_than
+
+
+@contextlib.contextmanager
+def nothing_appended(shard_id: str) -> Iterator[None]:
+    """An object that may have been written is no doubt about the append, which never began: nobody knows the object's name."""
+    try:
+        yield
+    except Indeterminate as failure:
+        raise Determinate(
+            f"shard {shard_id}: nothing was appended: {failure.message}", detail=failure.detail
+        ) from failure
+
+
+class Appender:
+    """Appends what was built. One call at a time.
+
+    Args:
+        opened: the shard.
+        builder: what the parts are built with.
+        writer_id: who appends.
+        purpose: what for, as the shard's state says it.
+
+    Attributes:
+        registered: whether the writer stands in the shard's state, by an append.
+        expired: whether the writer was given up.
+    """
+
+    def __init__(self, opened: Opened, builder: BatchBuilder, writer_id: str, purpose: str) -> None:
+        self._opened = opened
+        self._context = opened.context
+        self._builder = builder
+        self._writer_id = writer_id
+        self._purpose = purpose
+        self._used = False
+        # When the append or renewal that succeeded last began, on the monotonic clock.
+        self._renewed_at = 0.0
+        self.registered = False
+        self.expired = False
+
+    def check_open(self) -> None:
+        """Raise ExpiredHandle where the writer was given up."""
+        if self.expired:
+            raise ExpiredHandle(
+                f"shard {self._opened.shard_id}: the writer {self._writer_id} has expired"
+            )
+
+    def renewed(self, began: float) -> None:
+        """The lease was renewed by a change that began then."""
+        self._renewed_at = max(began, self._renewed_at)
+
+    def lease_passed(self, fraction: int) -> bool:
+        """Whether one ``fraction``-th of the lease has passed since it was renewed; False where there is none."""
+        if not self.registered or self.expired:
+            return False
+        elapsed = self._context.clock.monotonic() - self._renewed_at
+        return elapsed * 1000 * fraction >= self._context.settings.writer_lease_ms
+
+    def append(
+        self, parts: tuple[Part, ...], lower: Frontier, upper: Frontier, deadline: Deadline
+    ) -> None:
+        """Append parts iff the shard's upper is ``lower``; inline ones are written out where the state has no room for them.
+
+        Raises:
+            UpperMismatch: the upper is another one; nothing was appended.
+            Determinate: not committed within the timeout.
+            Indeterminate: not known to be committed within the timeout.
+        """
+        self.check_open()
+        settings = self._context.settings
+        command = CompareAndAppend(
+            writer_id=self._writer_id,
+            token=self._context.new_id(),
+            lower=lower,
+            upper=upper,
+            parts=parts,
+            lease_ms=settings.writer_lease_ms,
+            inline_total_bytes=settings.inline_total_bytes,
+            purpose=self._purpose,
+            registered=self.registered,
+        )
+        self._used = True
+        began = self._context.clock.monotonic()
+        written: list[Part] = []
+        try:
+            self._opened.shard.apply(command, deadline)
+        except InlineOverflow as overflow:
+            try:
+                with nothing_appended(self._opened.shard_id):
+                    flushed, written = self._builder.written_out(parts, deadline)
+            except SqlError as failure:
+                if overflow.doubtful is None:
+                    raise
+                # Of the first attempt this says nothing.
+                raise Indeterminate(
+                    f"shard {self._opened.shard_id}: an append may have been committed: {failure.message}"
+                ) from failure
+            command = msgspec.structs.replace(command, parts=flushed)
+            try:
+                self._opened.shard.apply(command, deadline, doubtful=overflow.doubtful)
+            except BaseException as failure:
+                self._given_up(written, failure, deadline)
+                raise
+        self.registered = True
+        self.renewed(began)
+        self._context.meter.appended(command.parts)
+
+    def append_own(
+        self, batch: Batch, expected: Frontier, new_upper: Frontier, deadline: Deadline
+    ) -> None:
+        """As `append`, a batch made for this call; its objects are deleted when it surely is not appended."""
+        try:
+            self.append(batch.parts, expected, new_upper, deadline)
+        except BaseException as failure:
+            self._given_up(batch.parts, failure, deadline)
+            raise
+
+    def append_definite(
+        self, batch: Batch, current: Frontier, upper: Frontier, deadline: Deadline
+    ) -> None:
+        """Append what of a batch made for this call lies at or beyond the shard's upper, however far other writers move that meanwhile.
+
+        Args:
+            batch: updates that whoever else writes them writes the same.
+            current: the shard's upper as seen last.
+            upper: the upper afterwards, unless it is beyond that already.
+            deadline: the end of the call.
+        """
+        while not less_than(upper, current):
+            if current is None:
+                break
+            with nothing_appended(self._opened.shard_id):
+                batch = self._builder.without_below(batch, current, deadline)
+            try:
+                self.append(batch.parts, current, upper, deadline)
+            except UpperMismatch as mismatch:
+                current = mismatch.current
+            except BaseException as failure:
+                self._given_up(batch.parts, failure, deadline)
+                raise
+            else:
+                return
+        self._builder.discard(batch.parts, deadline)
+
+    def _given_up(self, parts: Sequence[Part], failure: BaseException, deadline: Deadline) -> None:
+        """Delete the objects of an append that failed, once it surely is not part of the shard: now, or by a later collection."""
+        if surely_not_committed(failure):
+            self._builder.discard(parts, deadline)
+        else:
+            self._opened.doubt([part.key for part in parts if isinstance(part, BlobPart)])
+
+    def check_upper(self, expected: Frontier, deadline: Deadline) -> None:
+        """Refuse early, before anything is written, what is known to be refused: UpperMismatch."""
+        shard = self._opened.shard
+        if shard.state.upper != expected:
+            state = shard.fetch(deadline)
+            assert state is not None
+            if state.upper != expected:
+                raise UpperMismatch(self._opened.shard_id, expected, state.upper)
+
+    def check_there(self, parts: Sequence[Part], expected: Frontier, deadline: Deadline) -> None:
+        """Refuse a batch that may be so old that a finder of leaks may have deleted its objects, if that is what happened."""
+        keys = [part.key for part in parts if isinstance(part, BlobPart)]
+        ages = {key: self._context.written.age_ms(object_id(key)) for key in keys}
+        # What another process has written may be of any age: only that one knows, and its clock may be wrong.
+        old = [key for key, age in ages.items() if age is None or age >= DAY_MS]
+        if not old:
+            return
+        self.check_upper(expected, deadline)
+        for key in old:
+            if not exists(self._context, key, deadline):
+                raise missing(self._opened.shard_id, key)
+
+    def forget(self, deadline: Deadline) -> None:
+        """Have the shard's state forget the writer."""
+        if self._used and self._writer_id in self._opened.shard.state.writers:
+            self._opened.shard.apply(ExpireWriter(self._writer_id), deadline)
