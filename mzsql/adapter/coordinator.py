@@ -48,7 +48,6 @@ from mzsql.expr.engines import no_memory
 from mzsql.frontend import bind_parameters, lower_query, parse_statements, plan_statement
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.plan import plans as p
-from mzsql.frontend.plan.catalog_plans import ShowCreateClusterPlan
 from mzsql.location import Indeterminate, LocationError
 from mzsql.repr.errors import (
     IdleInTransactionTimeout,
@@ -325,14 +324,9 @@ class Coordinator:
             **dict.fromkeys((p.SetVariablePlan, p.SetTransactionPlan), self._transactions.set),
             p.AlterSystemPlan: self._alter_system,
             p.ExplainPlan: self._explain,
-            p.ShowObjectsPlan: self._show_objects,
-            p.ShowCreatePlan: lambda _session, _transaction, plan: _shown(
-                *show.show_create(plan), plan.tag_text
-            ),
             p.ShowVariablePlan: lambda session, _transaction, plan: _shown(
                 *show.show_variable(session, plan.name), plan.tag_text
             ),
-            ShowCreateClusterPlan: self._show_create_cluster,
             **dict.fromkeys(get_args(Streaming), self._streams.run),
         }
 
@@ -343,16 +337,6 @@ class Coordinator:
             return _shown(show.text_desc("Timestamp"), [(text,)], plan.tag_text)
         title, text = self._explainer.explain(session, plan, self.env.catalog.state)
         return _shown(show.text_desc(title), [(text,)], plan.tag_text)
-
-    def _show_objects(
-        self, _session: Session, _transaction: Transaction, plan: p.ShowObjectsPlan
-    ) -> Result:
-        return _shown(*show.show_objects(plan.shown, self.env.catalog.state), plan.tag_text)
-
-    def _show_create_cluster(
-        self, _session: Session, _transaction: Transaction, plan: ShowCreateClusterPlan
-    ) -> Result:
-        return _shown(*show.show_create_cluster(plan, self.env.catalog.state), plan.tag_text)
 
     def _plan_text(self, session: Session, text: str) -> p.Plan:
         (statement,) = parse_statements(text)

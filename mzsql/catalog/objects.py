@@ -14,6 +14,7 @@ from typing import ClassVar
 import msgspec
 
 from mzsql.expr.scalar import Scalar
+from mzsql.frontend.catalog import SYSTEM_CLUSTER
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationDesc, SqlType
 
@@ -227,7 +228,7 @@ def cluster_of(item: Item) -> str | None:
     return item.cluster if isinstance(item, Maintained) else None
 
 
-CATALOG_CLUSTER = Cluster("s2", "mz_catalog_server", managed=False)
+CATALOG_CLUSTER = Cluster("s2", SYSTEM_CLUSTER, managed=False)
 """The system's own cluster, which every environment has: what reads the catalog alone is answered there, by whatever process is asked.
 It has no replicas, maintains nothing, and cannot be changed."""
 

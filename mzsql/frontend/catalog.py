@@ -11,7 +11,6 @@ from typing import Protocol
 import msgspec
 
 from mzsql.expr.scalar import Scalar
-from mzsql.repr.datum import Row
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationDesc, SqlType
 
@@ -83,23 +82,8 @@ class CatalogItem(msgspec.Struct, frozen=True, cache_hash=True):
         return f"{'an' if self.kind == 'index' else 'a'} {self.kind.replace('-', ' ')}"
 
 
-class ShownObjects(msgspec.Struct, frozen=True):
-    """What SHOW TABLES and its like ask of a catalog.
-
-    Attributes:
-        kind: ``tables``, ``views``, ``materialized views``, ``indexes``, ``sources``, ``objects``, ``schemas``, ``databases``,
-            ``clusters``, ``cluster replicas``, ``roles``, ``types``, ``columns``, ``connections``, ``secrets``, ``sinks``, ``subsources``.
-        schema: FROM <schema>, whole.
-        on: SHOW INDEXES ON, SHOW COLUMNS FROM: the object.
-        cluster: IN CLUSTER.
-        like: the pattern of LIKE.
-    """
-
-    kind: str
-    schema: tuple[str | None, str] | None = None
-    on: CatalogItem | None = None
-    cluster: str | None = None
-    like: str | None = None
+#: The system's own cluster, where what reads the catalog alone is answered.
+SYSTEM_CLUSTER = "mz_catalog_server"
 
 
 class CatalogView(Protocol):
@@ -142,8 +126,4 @@ class CatalogView(Protocol):
 
     def has_cluster(self, cluster: str) -> bool:
         """Whether the cluster exists."""
-        ...
-
-    def shown(self, objects: ShownObjects) -> tuple[RelationDesc, list[Row]]:
-        """What SHOW answers: its columns and rows."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mzsql.catalog.builtin import builtins_by_name
 from mzsql.frontend import lower_query, parse_statements, plan_statement
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS, CatalogItem, FullName, PartialName
 from mzsql.frontend.plan import plans
@@ -21,6 +22,11 @@ class MemoryCatalog:
     def resolve_item(self, name: PartialName) -> CatalogItem | None:
         if name.database not in (None, self.database):
             return None
+        builtin = builtins_by_name().get((name.schema or "mz_catalog", name.item))
+        if builtin is not None:
+            desc = builtin.desc or lower_query(self.plan(builtin.query).query).desc
+            called = FullName(None, builtin.schema, builtin.name)
+            return CatalogItem(builtin.id, called, builtin.kind, desc, builtin.sql)
         schemas = (name.schema,) if name.schema else self.search_path
         for schema in schemas:
             found = self.items.get(FullName(self.database, schema, name.item))

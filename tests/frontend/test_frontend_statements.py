@@ -12,7 +12,7 @@ from worlds_kit import Worlds, plain
 
 from mzsql.expr.scalar import Call, Column, Literal
 from mzsql.frontend import bind_parameters, hir, lower_query, parse_statements
-from mzsql.frontend.catalog import FullName, ShownObjects
+from mzsql.frontend.catalog import FullName
 from mzsql.frontend.plan import plans
 from mzsql.repr.errors import InvalidParameter, SqlError
 from mzsql.repr.types import INTEGER, SqlType
@@ -124,9 +124,6 @@ def test_drop(catalog: MemoryCatalog) -> None:
 
 def test_session_statements(catalog: MemoryCatalog) -> None:
     expected = {
-        "SHOW TABLES FROM public LIKE 'x%'": plans.ShowObjectsPlan(
-            ShownObjects("tables", ("materialize", "public"), like="x%")
-        ),
         "SHOW cluster": plans.ShowVariablePlan("cluster"),
         "SET cluster = quickstart": plans.SetVariablePlan("cluster", ("quickstart",)),
         "SET LOCAL search_path TO public, 'Other'": plans.SetVariablePlan(
@@ -146,9 +143,9 @@ def test_session_statements(catalog: MemoryCatalog) -> None:
         "ROLLBACK WORK": plans.RollbackPlan(),
     }
     assert {sql: catalog.plan(sql) for sql in expected} == expected
-    shown = catalog.plan("SHOW COLUMNS FROM t")
-    assert (shown.shown.kind, shown.shown.on.name.item) == ("columns", "t")
-    assert catalog.plan("SHOW CREATE TABLE t").item.name.item == "t"
+    created = catalog.plan("SHOW CREATE TABLE t").query
+    assert created.desc.names == ("name", "create_sql")
+    assert "materialize.public.t" in repr(created.relation)
 
 
 def test_explain(catalog: MemoryCatalog) -> None:

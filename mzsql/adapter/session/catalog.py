@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mzsql.adapter.session.show import show_objects
 from mzsql.catalog.builtin import Builtin, builtins, builtins_by_name
 from mzsql.catalog.objects import (
     CATALOG_CLUSTER,
@@ -26,9 +25,7 @@ from mzsql.frontend.catalog import (
     CatalogItem,
     FullName,
     PartialName,
-    ShownObjects,
 )
-from mzsql.repr.datum import Row
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationDesc
 
@@ -136,8 +133,3 @@ class SessionCatalog:
     def has_cluster(self, cluster: str) -> bool:
         """Whether the cluster exists."""
         return cluster == CATALOG_CLUSTER.name or self.state.cluster(cluster) is not None
-
-    def shown(self, objects: ShownObjects) -> tuple[RelationDesc, list[Row]]:
-        """What SHOW answers."""
-        desc, rows = show_objects(objects, self.state)
-        return desc, list(rows)

@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 
 import duckdb
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -27,7 +26,6 @@ from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.peek.queries import Queries
 from mzsql.adapter.planning.planner import Planner
 from mzsql.adapter.planning.walk import unmaterializables
-from mzsql.adapter.session import show
 from mzsql.adapter.session.session import Session
 from mzsql.adapter.subscribe.contents import Contents
 from mzsql.adapter.subscribe.inputs import CatalogNews, Input, PolledInput, StoredInput
@@ -37,9 +35,7 @@ from mzsql.compute.peek.inputs import Inputs
 from mzsql.compute.replica.transient import TransientDataflow, bounded_connection, load
 from mzsql.expr.dataflow import MaterializedViewExport
 from mzsql.expr.scalar import Scalar
-from mzsql.frontend.catalog import ShownObjects
 from mzsql.frontend.plan import plans as p
-from mzsql.frontend.plan.cursors import output_desc
 from mzsql.lir.plan import DataflowDescription
 from mzsql.render.dataflow import render
 from mzsql.repr.errors import DataError, InvalidParameter, QueryCanceled, Unsupported
@@ -340,8 +336,6 @@ class Subscribes:
         up_to = self._time(plan.up_to, "UP TO")
         with self._lock:
             gid = GlobalId(f"t{next(self._transient)}")
-        if plan.show is not None:
-            plan = self._with_columns(plan, plan.show)
         if as_of is not None and not plan.at_least:
             self._check_bounds(as_of, up_to)
         sources, flow_plan = self._sources(plan, gid)
@@ -351,7 +345,7 @@ class Subscribes:
             session.notice(
                 f"subscribe as of {at} (inclusive) up to the same bound {at} (exclusive) is guaranteed to be empty"
             )
-        contents = self._contents(plan, sources, at, flow_plan)
+        contents = self._contents(sources, at, flow_plan)
         made = Subscription(self._env, plan, contents, at, up_to, self._forget, self._news)
         with self._lock:
             self._running.add(made)
@@ -390,21 +384,12 @@ class Subscribes:
             return self._env.fresh_timestamp()
         return self._queries.timestamp(session, sources)
 
-    def _with_columns(self, plan: p.SubscribePlan, shown: ShownObjects) -> p.SubscribePlan:
-        """What a SHOW's columns are is known when it is run."""
-        row, _ = show.show_objects(shown, self._env.catalog.state)
-        desc = output_desc(row, progress=plan.progress, envelope=None, keys=())
-        return msgspec.structs.replace(plan, row=row, desc=desc)
-
     def _sources(
         self, plan: p.SubscribePlan, gid: GlobalId
     ) -> tuple[list[GlobalId], DataflowDescription | None]:
         """What is read, and the dataflow over it where one is needed."""
-        if plan.show is not None:
-            return [], None
         if plan.collection is not None:
             return [plan.collection.id], None
-        assert plan.query is not None
         relation = self._planner.local(plan.query).mir
         called = unmaterializables(relation) - {"mz_now"}
         if called:
@@ -414,7 +399,6 @@ class Subscribes:
 
     def _contents(
         self,
-        plan: p.SubscribePlan,
         sources: Sequence[GlobalId],
         as_of: Timestamp,
         flow: DataflowDescription | None,
@@ -423,10 +407,6 @@ class Subscribes:
         try:
             for gid in sources:
                 inputs[gid] = self._input(gid, as_of)
-            if plan.show is not None:
-                shown = plan.show
-                inputs[GlobalId("t0")] = PolledInput(self._env, lambda: self._shown(shown))
-                return Contents(inputs)
             if flow is None:
                 return Contents(inputs)
             rendered = render(flow, errors_in=self._has_errors)
@@ -450,11 +430,6 @@ class Subscribes:
 
     def _has_errors(self, gid: GlobalId) -> bool:
         return gid not in builtins() and self._env.collections.has_errors(gid)
-
-    def _shown(self, plan: ShownObjects) -> pa.Table:
-        desc, rows = show.show_objects(plan, self._env.sync())
-        table = show.as_table(desc, rows).rename_columns([f"c{i}" for i in range(desc.arity)])
-        return table.append_column("mz_diff", pa.array([1] * table.num_rows, pa.int64()))
 
     def close(self) -> None:
         """End every subscription. Idempotent."""

@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.expression_cache import GlobalExpressions
-from mzsql.adapter.session.show import column_type_name, key_text
+from mzsql.adapter.environment.leader import seems_alive
+from mzsql.adapter.system.described import column_type_name, key_texts
 from mzsql.adapter.system.functions import aggregate_rows, function_rows, operator_rows, type_id
 from mzsql.catalog.builtin import Builtin, builtins
 from mzsql.catalog.commands.clusters import factor_of, size_of
@@ -47,6 +48,7 @@ from mzsql.expr.scalar import Column
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS
 from mzsql.frontend.definitions.shown_sql import shown_defaults, shown_query, shown_sql
 from mzsql.location import Whereabouts
+from mzsql.persist import SystemClock
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier
 from mzsql.repr.ids import GlobalId, oid, sort_key
@@ -149,7 +151,7 @@ def _index_columns(source: Source) -> Rows:
     state = source.env.catalog.state
     for index in state.of(Index):
         on = state.items.get(index.on_id)
-        texts = key_text(index, state)
+        texts = key_texts(index, state)
         for position, (key, text) in enumerate(zip(index.key, texts, strict=True), start=1):
             if isinstance(key, Column):
                 nullable = True
@@ -363,6 +365,17 @@ def _cluster_replicas(source: Source) -> Rows:
         yield r.id, r.name, r.cluster_id, r.size, owners.get(r.cluster_id, FIRST_ID)
 
 
+def _replica_statuses(source: Source) -> Rows:
+    """One process does the work of all replicas: the one that leads."""
+    state = source.env.catalog.state
+    led = seems_alive(state.lease, SystemClock().now_ms())
+    used = {item.cluster for item in state.maintained}
+    for cluster in state.clusters.values():
+        online = led or cluster.name not in used
+        for one in state.replicas_of(cluster.id):
+            yield one.id, 0, *(("online", None) if online else ("offline", "no process leads"))
+
+
 def _sizes(_: Source) -> Rows:
     for name, size in SIZES.items():
         yield name, size.processes, size.workers
@@ -477,6 +490,7 @@ _DERIVED: dict[str, Callable[[Source], Rows]] = {
     "mz_internal.mz_comments": _comments,
     "mz_catalog.mz_clusters": _clusters,
     "mz_catalog.mz_cluster_replicas": _cluster_replicas,
+    "mz_internal.mz_cluster_replica_statuses": _replica_statuses,
     "mz_catalog.mz_cluster_replica_sizes": _sizes,
     "mz_internal.mz_object_dependencies": _dependencies,
     "mz_internal.mz_compute_dependencies": _compute_dependencies,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from mzsql.frontend.catalog import SYSTEM_SCHEMAS, CatalogView, FullName
+from mzsql.frontend.catalog import SYSTEM_CLUSTER, SYSTEM_SCHEMAS, CatalogView, FullName
 from mzsql.frontend.names.items import (
     check_database,
     check_qualifiers,
@@ -19,6 +19,9 @@ from mzsql.frontend.parse import catalog_statements as cs
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.plan import catalog_plans as cp
 from mzsql.frontend.plan.planners import Planners
+from mzsql.frontend.plan.plans import SelectPlan
+from mzsql.frontend.query.query import QueryPlanner
+from mzsql.frontend.query.shown import created_cluster
 from mzsql.repr.errors import (
     InvalidParameter,
     SqlError,
@@ -412,8 +415,11 @@ def _comment(statement: cs.Comment, catalog: CatalogView) -> cp.CommentPlan:
     return cp.CommentPlan(target, names.index(statement.column) + 1, statement.text)
 
 
-def _show_create(statement: cs.ShowCreateCluster, catalog: CatalogView) -> cp.ShowCreateClusterPlan:
-    return cp.ShowCreateClusterPlan(cluster_name(catalog, statement.name))
+def _show_create(statement: cs.ShowCreateCluster, catalog: CatalogView) -> SelectPlan:
+    name = cluster_name(catalog, statement.name)
+    if name == SYSTEM_CLUSTER:
+        raise Unsupported(f"SHOW CREATE of the system cluster '{name}' is not supported")
+    return SelectPlan(QueryPlanner(catalog).top_level(created_cluster(name)))
 
 
 #: The planners of this family.

@@ -11,7 +11,7 @@ from typing import ClassVar
 import msgspec
 
 from mzsql.frontend.catalog import CatalogItem, FullName
-from mzsql.frontend.plan.sequenced import DefiningPlan, StatementPlan
+from mzsql.frontend.plan.sequenced import DefiningPlan
 
 
 class CreateSchemaPlan(DefiningPlan, frozen=True, tag="create_schema"):
@@ -235,14 +235,6 @@ class CommentPlan(AlteringPlan, frozen=True, tag="comment"):
 
     column: int | None
     text: str | None
-
-
-class ShowCreateClusterPlan(StatementPlan, frozen=True, tag="show_create_cluster"):
-    """SHOW CREATE CLUSTER."""
-
-    command: ClassVar[str] = "SHOW"
-
-    name: str
 
 
 CatalogPlan = (

@@ -24,7 +24,7 @@ from mzsql.frontend.plan import plans
 from mzsql.frontend.plan.dml import copied_columns, copy_options
 from mzsql.frontend.plan.planners import NestingPlanners, Planners, PlanStatement
 from mzsql.frontend.query.query import QueryPlanner
-from mzsql.frontend.query.shown import has_show
+from mzsql.frontend.query.shown import has_show, shown_query
 from mzsql.frontend.scalar import placeholders
 from mzsql.frontend.scalar.coerce import cast
 from mzsql.frontend.scalar.context import ExprContext
@@ -68,16 +68,12 @@ def _is_time(number: str) -> bool:
 # --- SUBSCRIBE ---------------------------------------------------------------------------------------
 
 
-def plan_subscribe(
-    statement: st.Subscribe, catalog: CatalogView, show: PlanStatement
-) -> plans.SubscribePlan:
-    """SUBSCRIBE; ``show`` plans a SHOW that stands in it."""
-    query, item, shown = None, None, None
+def plan_subscribe(statement: st.Subscribe, catalog: CatalogView) -> plans.SubscribePlan:
+    """SUBSCRIBE."""
+    item = None
     if isinstance(statement.what, st.Show):
-        planned = show(statement.what, catalog)
-        assert isinstance(planned, plans.ShowObjectsPlan)
-        shown = planned.shown
-        row = RelationDesc((), RelationType(()))
+        query = QueryPlanner(catalog).top_level(shown_query(statement.what, catalog))
+        row = query.desc
     elif isinstance(statement.what, st.Name):
         item, query = _subscribed_item(statement.what, catalog)
         row = query.desc
@@ -99,7 +95,6 @@ def plan_subscribe(
         item if item is not None and item.kind in _STORED else None,
         row,
         output_desc(row, progress=statement.progress, envelope=statement.envelope, keys=keys),
-        shown,
         statement.snapshot,
         statement.progress,
         time(statement.as_of, "AS OF"),
@@ -255,6 +250,7 @@ def _declare(
 
 #: The planners of this family.
 PLANNERS: Planners = {
+    st.Subscribe: plan_subscribe,
     st.Fetch: lambda s, _c: plans.FetchPlan(s.name, s.count, s.timeout),
     st.Close: lambda s, _c: plans.ClosePlan(s.name),
     st.Execute: plan_execute,
@@ -262,7 +258,6 @@ PLANNERS: Planners = {
     st.Discard: lambda s, _c: plans.DiscardPlan(s.everything),
 }
 NESTING: NestingPlanners = {
-    st.Subscribe: plan_subscribe,
     st.Declare: _declare,
     st.Prepare: plan_prepare,
     st.CopyTo: plan_copy_to,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from mzsql.expr.scalar import ColumnOrder, Scalar
-from mzsql.frontend.catalog import CatalogItem, FullName, ShownObjects
+from mzsql.frontend.catalog import CatalogItem, FullName
 from mzsql.frontend.hir import Query
 from mzsql.frontend.plan.sequenced import DefiningPlan, StatementPlan
 from mzsql.repr.ids import GlobalId
@@ -243,22 +243,6 @@ class ExplainPlan(StatementPlan, frozen=True, tag="explain"):
     replan: bool = False
 
 
-class ShowObjectsPlan(StatementPlan, frozen=True, tag="show_objects"):
-    """SHOW TABLES and its like."""
-
-    command: ClassVar[str] = "SHOW"
-
-    shown: ShownObjects
-
-
-class ShowCreatePlan(StatementPlan, frozen=True, tag="show_create"):
-    """SHOW CREATE TABLE|VIEW|MATERIALIZED VIEW|INDEX x: columns ``name`` and ``create_sql``."""
-
-    command: ClassVar[str] = "SHOW"
-
-    item: CatalogItem
-
-
 class ShowVariablePlan(StatementPlan, frozen=True, tag="show_variable"):
     """SHOW <variable>; `name` in lower case, or ``all``."""
 
@@ -328,7 +312,6 @@ class SubscribePlan(StatementPlan, frozen=True, tag="subscribe"):
     Attributes:
         query: what is subscribed to; None for a SHOW.
         collection: the table or materialized view that it is, where it is just one.
-        show: the SHOW that is subscribed to.
         row: names and types of the relation's columns.
         desc: names and types of the output's columns.
         snapshot, progress: its options.
@@ -340,11 +323,10 @@ class SubscribePlan(StatementPlan, frozen=True, tag="subscribe"):
 
     command: ClassVar[str] = "SUBSCRIBE"
 
-    query: Query | None
+    query: Query
     collection: CatalogItem | None
     row: RelationDesc
     desc: RelationDesc
-    show: ShownObjects | None = None
     snapshot: bool = True
     progress: bool = False
     as_of: Scalar | None = None

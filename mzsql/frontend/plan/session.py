@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from sqlglot import expressions as exp
+
 from mzsql.frontend.catalog import CatalogItem, CatalogView
+from mzsql.frontend.definitions.shown_sql import shown_sql
 from mzsql.frontend.names.items import item_named, wrong_kind
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.plan import plans
 from mzsql.frontend.plan.planners import NestingPlanners, Planners, PlanStatement
-from mzsql.frontend.query.shown import shown_objects
+from mzsql.frontend.query.query import QueryPlanner
+from mzsql.frontend.query.shown import ordered, shown_query
 from mzsql.repr.errors import SqlError, Unsupported
 
 _REF_KINDS = {"view": "view", "materialized view": "materialized-view", "index": "index"}
@@ -73,11 +77,21 @@ def _expect_kind(item: CatalogItem, kind: str) -> None:
         )
 
 
-def _show_create(statement: st.ShowCreate, catalog: CatalogView) -> plans.ShowCreatePlan:
+def _show(statement: st.Show, catalog: CatalogView) -> plans.SelectPlan:
+    query = ordered(statement, shown_query(statement, catalog))
+    return plans.SelectPlan(QueryPlanner(catalog).top_level(query))
+
+
+def _show_create(statement: st.ShowCreate, catalog: CatalogView) -> plans.SelectPlan:
     item = item_named(catalog, statement.name)
     if item.kind.replace("-", " ") != statement.kind:
         raise wrong_kind(item, statement.kind, statement.name, "show")
-    return plans.ShowCreatePlan(item)
+    text = item.create_sql.rstrip().rstrip(";")
+    if not item.id.startswith("s"):
+        text = shown_sql(text)
+    shown = {"name": str(item.name), "create_sql": text}
+    constants = [exp.alias_(exp.Literal.string(value), name) for name, value in shown.items()]
+    return plans.SelectPlan(QueryPlanner(catalog).top_level(exp.select(*constants)))
 
 
 def _variable(statement: st.SetVariable, _catalog: CatalogView) -> plans.Plan:
@@ -103,7 +117,7 @@ def _transaction(statement: st.Transaction, _catalog: CatalogView) -> plans.Plan
 
 #: The planners of this family.
 PLANNERS: Planners = {
-    st.Show: lambda s, c: plans.ShowObjectsPlan(shown_objects(s, c)),
+    st.Show: _show,
     st.ShowCreate: _show_create,
     st.ShowVariable: lambda s, _c: plans.ShowVariablePlan(s.name.lower()),
     st.SetVariable: _variable,

@@ -20,7 +20,7 @@ from mzsql.frontend.names.scope import Scope, ScopeItem, TableName
 from mzsql.frontend.parse.pieces import fold
 from mzsql.frontend.parse.shows import shown_by
 from mzsql.frontend.query import table_functions
-from mzsql.frontend.query.shown import shown_rows
+from mzsql.frontend.query.shown import shown_query
 from mzsql.frontend.scalar import qualified
 from mzsql.frontend.scalar.coerce import (
     Typed,
@@ -151,9 +151,9 @@ def _table(
 ) -> Factor:
     show = shown_by(node)
     if show is not None:
-        desc, rows = shown_rows(show, planner.catalog)
-        columns = zip(desc.names, desc.typ.columns, strict=True)
-        return rows, Scope(tuple(ScopeItem(n, None, c) for n, c in columns))
+        done = planner.query(shown_query(show, planner.catalog), blocked).finish()
+        columns = zip(done.names, done.types, strict=True)
+        return done.relation, Scope(tuple(ScopeItem(n, None, c) for n, c in columns))
     for key, value in node.args.items():
         if value and key not in _TABLE_ARGS:
             raise Unsupported(

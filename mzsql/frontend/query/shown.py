@@ -1,20 +1,64 @@
-"""SHOW where a relation stands: in FROM, with WHERE, under EXPLAIN.
+"""SHOW as a query over the system catalog: by itself, in FROM, with WHERE, under EXPLAIN, subscribed to.
 
-Promise: ``(SHOW …)`` has the rows that SHOW by itself answers with, as the statement finds the catalog: they are constants of the query. A
-view would go on showing them when they are no longer true, so views (and subscriptions to more than the SHOW itself) are refused.
+Promise: SHOW TABLES is a SELECT of ``mz_internal.mz_show_all_objects``, and the others are as simple ones: what there is to tell of objects
+stands in the catalog's relations alone. Names are resolved when the statement is planned, so that one that does not exist is told. What a
+SHOW is of depends on who asks, so views may not have one.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from sqlglot import expressions as exp
 
-from mzsql.frontend import hir
-from mzsql.frontend.catalog import CatalogView, ShownObjects
+from mzsql.frontend.catalog import CatalogView
 from mzsql.frontend.names.items import cluster_name, item_named, shown_schema
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.parse.shows import shown_by
 from mzsql.repr.errors import SqlError, Unsupported
-from mzsql.repr.types import RelationDesc
+
+
+class _Shown(NamedTuple):
+    """What a SHOW reads.
+
+    Attributes:
+        relation: the relation of ``mz_internal``.
+        columns: what is shown of it.
+        of_type: the type of objects that are shown; None: all that the relation has.
+        like: the column that LIKE is about.
+    """
+
+    relation: str
+    columns: tuple[str, ...]
+    of_type: str | None = None
+    like: str = "name"
+
+
+_OBJECTS = "mz_show_all_objects"
+_SHOWN = {
+    "objects": _Shown(_OBJECTS, ("name", "type", "comment")),
+    "tables": _Shown(_OBJECTS, ("name", "comment"), "table"),
+    "views": _Shown(_OBJECTS, ("name", "comment"), "view"),
+    "materialized views": _Shown(_OBJECTS, ("name", "cluster", "comment"), "materialized-view"),
+    "types": _Shown(_OBJECTS, ("name", "comment"), "type"),
+    # Nothing of these four kinds can be made here.
+    "connections": _Shown(_OBJECTS, ("name", "type", "comment"), "connection"),
+    "secrets": _Shown(_OBJECTS, ("name", "comment"), "secret"),
+    "sinks": _Shown(_OBJECTS, ("name", "type", "cluster", "comment"), "sink"),
+    "subsources": _Shown(_OBJECTS, ("name", "type"), "subsource"),
+    "sources": _Shown("mz_show_sources", ("name", "type", "cluster", "comment")),
+    "indexes": _Shown("mz_show_indexes", ("name", "on", "cluster", "key", "comment")),
+    "columns": _Shown("mz_show_columns", ("name", "nullable", "type", "comment")),
+    "schemas": _Shown("mz_show_schemas", ("name", "comment")),
+    "databases": _Shown("mz_show_databases", ("name", "comment")),
+    "roles": _Shown("mz_show_roles", ("name", "comment")),
+    "clusters": _Shown("mz_show_clusters", ("name", "replicas", "comment")),
+    "cluster replicas": _Shown(
+        "mz_show_cluster_replicas",
+        ("cluster", "replica", "size", "ready", "comment"),
+        like="replica",
+    ),
+}
 
 
 def has_show(query: exp.Expr) -> bool:
@@ -31,19 +75,70 @@ def refuse_shows(query: exp.Expr) -> None:
         )
 
 
-def shown_objects(statement: st.Show, catalog: CatalogView) -> ShownObjects:
-    """What SHOW TABLES and its like ask for, their names resolved."""
-    on = None if statement.on is None else item_named(catalog, statement.on)
-    if on is not None and on.desc is None:
-        raise SqlError(
-            f"{on.name} is {on.described}, which has no columns or indexes", sqlstate="42809"
-        )
-    schema = shown_schema(statement, catalog)
-    cluster = None if statement.cluster is None else cluster_name(catalog, statement.cluster)
-    return ShownObjects(statement.kind, schema, on, cluster, statement.like)
+def shown_query(show: st.Show, catalog: CatalogView) -> exp.Select:
+    """The query that a SHOW is, its names resolved; in no order.
+
+    Raises:
+        SqlError: something that it names does not exist, or has none of what is to be shown.
+    """
+    shown = _SHOWN[show.kind]
+    query = _select(shown.relation, shown.columns)
+    for condition in _conditions(show, shown, catalog):
+        query = query.where(condition, copy=False)
+    return query
 
 
-def shown_rows(show: st.Show, catalog: CatalogView) -> tuple[RelationDesc, hir.Relation]:
-    """What SHOW answers, as a relation."""
-    desc, rows = catalog.shown(shown_objects(show, catalog))
-    return desc, hir.Constant(tuple(rows), desc.typ)
+def created_cluster(name: str) -> exp.Select:
+    """The query that SHOW CREATE CLUSTER is."""
+    return _select("mz_show_create_clusters", ("name", "create_sql")).where(_is("name", name))
+
+
+def ordered(show: st.Show, query: exp.Select) -> exp.Select:
+    """What a SHOW by itself answers: by name, columns as they stand in their relation."""
+    if show.kind == "columns":
+        return query.order_by(_column("position"), copy=False)
+    keys = _SHOWN[show.kind].columns
+    return query.order_by(*(_column(name) for name in keys[:2]), copy=False)
+
+
+def _conditions(show: st.Show, shown: _Shown, catalog: CatalogView) -> list[exp.Expr]:
+    found: list[exp.Expr] = []
+    on = None if show.on is None else item_named(catalog, show.on)
+    if on is not None:
+        if on.desc is None:
+            raise SqlError(
+                f"{on.name} is {on.described}, which has no columns or indexes", sqlstate="42809"
+            )
+        found.append(_is("id" if show.kind == "columns" else "on_id", on.id))
+    schema = shown_schema(show, catalog)
+    if show.kind == "schemas" and schema is not None:
+        database = _column("database")
+        of_system = exp.Is(this=database, expression=exp.Null())
+        found.append(exp.Or(this=of_system, expression=_is("database", str(schema[0]))))
+    elif schema is not None:
+        if schema[0] is not None:
+            found.append(_is("database", schema[0]))
+        found.append(_is("schema", schema[1]))
+    if show.cluster is not None:
+        found.append(_is("cluster", cluster_name(catalog, show.cluster)))
+    if shown.of_type is not None:
+        found.append(_is("type", shown.of_type))
+    if show.like is not None:
+        pattern = exp.Literal.string(show.like)
+        found.append(exp.Like(this=_column(shown.like), expression=pattern))
+    return found
+
+
+def _select(relation: str, columns: tuple[str, ...]) -> exp.Select:
+    table = exp.Table(this=exp.to_identifier(relation), db=exp.to_identifier("mz_internal"))
+    query = exp.Select(expressions=[_column(name) for name in columns])
+    query.set("from_", exp.From(this=table))
+    return query
+
+
+def _column(name: str) -> exp.Column:
+    return exp.column(exp.to_identifier(name, quoted=True))
+
+
+def _is(column: str, value: str) -> exp.Expr:
+    return exp.EQ(this=_column(column), expression=exp.Literal.string(value))

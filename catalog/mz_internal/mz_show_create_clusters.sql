@@ -1,0 +1,25 @@
+-- The statement that makes each cluster, as SHOW CREATE CLUSTER has it.
+--
+-- name: the cluster's name
+-- create_sql: the statement
+CREATE VIEW mz_internal.mz_show_create_clusters AS
+SELECT
+    k.name,
+    'CREATE CLUSTER "' || replace(k.name, '"', '""') || '" ('
+    || CASE
+        WHEN k.managed THEN
+            'MANAGED = true, REPLICATION FACTOR = ' || k.replication_factor::text
+            || ', SIZE = ''' || replace(k.size, '''', '''''') || ''''
+        ELSE 'REPLICAS (' || coalesce(r.replicas, '') || ')'
+    END
+    || ')' AS create_sql
+FROM mz_catalog.mz_clusters AS k
+LEFT JOIN (
+    SELECT
+        cluster_id,
+        string_agg(
+            '"' || replace(name, '"', '""') || '" (SIZE = ''' || size || ''')', ', ' ORDER BY length(id), id
+        ) AS replicas
+    FROM mz_catalog.mz_cluster_replicas
+    GROUP BY cluster_id
+) AS r ON r.cluster_id = k.id;

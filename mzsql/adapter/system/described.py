@@ -1,0 +1,33 @@
+"""Types and keys as the system catalog describes them."""
+
+from __future__ import annotations
+
+import re
+
+from mzsql.catalog.objects import Index, RelationItem
+from mzsql.catalog.state import CatalogState
+from mzsql.explain.scalars import ScalarPrinter
+from mzsql.repr.types import SqlType, type_name
+
+
+def column_type_name(typ: SqlType) -> str:
+    """The type of a column without its modifiers: what a list or a map holds is none of its name."""
+    if typ.kind in ("list", "map", "record"):
+        return typ.kind
+    if typ.kind == "array" and typ.element is not None:
+        return f"{column_type_name(typ.element)}{'' if typ.element.kind == 'array' else '[]'}"
+    return type_name(typ).partition("(")[0]
+
+
+def key_texts(index: Index, state: CatalogState) -> list[str]:
+    """An index's key expressions as a person reads them, columns by name."""
+    on = state.items.get(index.on_id)
+    names = on.desc.names if isinstance(on, RelationItem) else ()
+    printer = ScalarPrinter()
+    texts = []
+    for expr in index.key:
+        text = printer.scalar(expr)
+        texts.append(
+            re.sub(r"#(\d+)", lambda m: names[int(m[1])] if int(m[1]) < len(names) else m[0], text)
+        )
+    return texts
