@@ -30,7 +30,7 @@ from mzsql.persist import (
     SystemClock,
 )
 from mzsql.repr.errors import Fenced, NotReadable, UndefinedTable
-from mzsql.repr.frontier import Frontier, Timestamp, join, meet, show
+from mzsql.repr.frontier import Frontier, Timestamp, join, less_than, meet, show
 from mzsql.repr.ids import GlobalId
 from mzsql.storage.collection import ARRANGEMENT, TABLE, Collection, Hold, OpenCollection, looked_up
 from mzsql.storage.export_log import ExportLog
@@ -474,13 +474,15 @@ class Collections:
         with self._lock:
             opened = list(self._open.values())
         for one in opened:
-            with self._lock:
-                since = retained.get(one.meta.id, retain_from)
-                target = meet(since, *(hold.since for hold in one.holds))
-                assert target is not None
-                target = self._kept(one, target)
-                one.given_up = max(one.given_up, target)
             try:
+                with self._lock:
+                    since = retained.get(one.meta.id, retain_from)
+                    target = meet(since, *(hold.since for hold in one.holds))
+                    assert target is not None
+                self._look(one, target)
+                with self._lock:
+                    target = self._kept(one, meet(target, *(hold.since for hold in one.holds)))
+                    one.given_up = max(one.given_up, target)
                 self._give_up(one, target)
             except ShardFinalized:
                 continue  # it was dropped, and there is no history to give up
@@ -502,10 +504,21 @@ class Collections:
             if held is not None and held < target_critical:
                 one.critical.downgrade_since(target_critical)
 
+    def _look(self, one: OpenCollection, target: Timestamp) -> None:
+        """See how far an export's shard has come that another process brings forward, where this one knows more from the log: what was
+        seen of the shard last is what would be held.
+        """
+        reader = one.reader
+        seen = reader.durable_upper
+        lags = seen is not None and seen <= target and less_than(seen, reader.upper)
+        if lags and one.meta.exported and not self._owns_holds:
+            reader.fetch_upper()
+
     @staticmethod
-    def _kept(one: OpenCollection, target: Timestamp) -> Timestamp:
+    def _kept(one: OpenCollection, target: Frontier) -> Timestamp:
         """``target``, or the last complete time where that is earlier: the present contents are never given up."""
         upper = one.reader.durable_upper
+        assert target is not None
         return target if upper is None else min(target, max(upper - 1, 0))
 
     # --- watching -----------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import typing
 
 import compute_kit as kit
@@ -217,6 +218,26 @@ def test_an_index_is_readable_from_what_it_is_told_on(world, told, replica):
     world.storage.write("u1", [], upper=10)
     told.until(at("u7", 10))
     assert flow.dataflow.output.since == 5
+
+
+def test_an_index_lets_go_of_what_it_is_told_although_nothing_is_written_any_more(
+    world, told, replica
+):
+    send(replica, p.CreateDataflow("u7", "i", indexed(), None, 1))
+    told.until(standing("u7", "running"))
+    for upper in range(3, 8):
+        world.storage.write("u1", [(upper, upper, "w", upper - 1, 1)], upper=upper)
+        told.until(at("u7", upper))
+    (flow,) = replica._installed.all()
+    # All of it is durable, and nobody has said yet what of it may go.
+    flow.flush()
+    assert flow.dataflow.output.since == 1
+    for allowed in (4, 6):
+        send(replica, p.AllowCompaction("u7", allowed))
+        end = time.monotonic() + WAIT
+        while world.persist.inspect(flow.dataflow.output.shard_id).since != allowed:
+            assert time.monotonic() < end, flow.dataflow.output.since
+            time.sleep(0.01)
 
 
 def test_the_engine_of_steps_is_changed_by_a_command(told, replica):

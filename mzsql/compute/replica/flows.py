@@ -110,8 +110,9 @@ class Flow:
     _holding: threading.Lock = field(default_factory=threading.Lock)
     _large: SparkSession | None = None
     _held_at: float = field(default=float("-inf"))
-    #: from where it would have to go on when it last let go of what is before
+    #: from where it would have to go on when it last let go of what is before, and what it was allowed to let go of then
     _held_from: Frontier = 0
+    _held_allowed: Timestamp = -1
 
     @property
     def gid(self) -> GlobalId:
@@ -314,10 +315,23 @@ class Flow:
         assert dataflow is not None
         with self._holding:
             now, lower = self.replica.clock.monotonic(), dataflow.durable_lower()
+            allowed = self.allowed
             late = now - self._held_at >= self.replica.settings.since_seconds
-            if force or (late and lower != self._held_from):
-                self._held_at, self._held_from = now, lower
-                dataflow.hold(self.allowed)
+            if force or (late and (lower, allowed) != (self._held_from, self._held_allowed)):
+                self._held_at, self._held_from, self._held_allowed = now, lower, allowed
+                dataflow.hold(allowed)
+
+    def release_due(self) -> bool:
+        """Whether more of its index may be let go of than when it last did, with no step since that would have."""
+        if self.state is not State.RUNNING or not self.is_index:
+            return False
+        late = self.replica.clock.monotonic() - self._held_at >= self.replica.settings.since_seconds
+        return late and self.allowed > self._held_allowed
+
+    def release(self) -> None:
+        """Let go of what the controller has allowed since; may run beside steps."""
+        if self.dataflow is not None:
+            self._hold(force=False)
 
     def flush_due(self, seconds: float) -> bool:
         """Whether updates of its arrangements wait to become durable, and have waited for so long."""

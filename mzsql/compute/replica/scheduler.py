@@ -128,6 +128,8 @@ class Scheduler:
         for flow in idle:
             if flow.flush_due(flush):
                 self._work.flush(flow)
+            elif flow.release_due():
+                self._work.release(flow)
             late = flow.late()
             if late is not None:
                 pause = min(pause, max(behind - late, 0.01))

@@ -94,6 +94,10 @@ class Work:
         """Have what a dataflow's arrangements have in memory made durable, beside its steps."""
         self._give_flush(flow, Flow.flush)
 
+    def release(self, flow: Flow) -> None:
+        """Have a dataflow let go of what its index no longer has to be readable at, beside its steps."""
+        self._give_flush(flow, Flow.release)
+
     def follow(self, flow: Flow) -> None:
         """Have the shard of a dataflow's export follow, beside its steps."""
         self._give_flush(flow, Flow.follow)
