@@ -39,7 +39,7 @@ from mzsql.render.recursion import (
     strictest,
 )
 from mzsql.render.renderer import Renderer
-from mzsql.render.rows import can_fail, mapped, output_types
+from mzsql.render.rows import can_fail, mapped, may_fail, no_failure, output_types
 from mzsql.render.statement import (
     DIFF,
     ERROR,
@@ -260,8 +260,10 @@ class ContentsRenderer(Renderer):
     def _delta(self, node: lir.Join, plan: lir.DeltaJoin, inputs: list[Collection]) -> Collection:
         probes = [
             (stage.lookup_relation, stage.lookup_key)
-            for path in (plan.paths if self.hydrating else plan.paths[:1])
+            for number, path in enumerate(plan.paths)
             for stage in path.stages
+            # What no lookup needs is needed for the errors of its key.
+            if self.hydrating or not number or self._key_fails(stage, inputs)
         ]
         arranged: dict[Probe, Arranged] = {
             probe: inputs[probe[0]].arranged[probe[1]]() for probe in dict.fromkeys(probes)
@@ -293,6 +295,7 @@ class ContentsRenderer(Renderer):
                 else s.eq(spell.value(e, args, self.engine), col(f"c{i}", "a"))
                 for i, e in enumerate(key)
             ]
+            on += no_failure(key, args, self.engine)
             items = [named(col(f"c{x}", "d"), f"c{x}") for x in sorted(bound)]
             items += [
                 named(col(f"c{one.permutation[x - theirs.start]}", "a"), f"c{x}")
@@ -310,6 +313,11 @@ class ContentsRenderer(Renderer):
         )
         errors = can_fail(closure, layout.types)
         return Collection(name, output_types(closure, layout.types), errors)
+
+    @staticmethod
+    def _key_fails(stage: lir.LinearStage, inputs: Sequence[Collection]) -> bool:
+        columns = inputs[stage.lookup_relation].columns
+        return any(may_fail(expr, columns) for expr in stage.lookup_key)
 
     def _linear(self, node: lir.Join, plan: lir.LinearJoin, inputs: list[Collection]) -> Collection:
         stream = inputs[plan.source_relation]

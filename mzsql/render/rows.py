@@ -53,6 +53,12 @@ def may_fail(expr: Scalar, columns: Sequence[ColumnType]) -> bool:
     return sharing.can_fail(expr, columns)
 
 
+def no_failure(exprs: Sequence[Scalar], args: Sequence[Sql], engine: Engine) -> list[Ast]:
+    """Conditions that hold where none of the expressions fails."""
+    failures = (spell.error(expr, args, engine) for expr in exprs)
+    return [s.is_null(failure) for failure in failures if failure is not None]
+
+
 @dataclass
 class Plan:
     """An MFP with simple expressions written in place and the demanded others in layers.

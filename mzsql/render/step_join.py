@@ -34,7 +34,7 @@ from mzsql.render.collection import (
 )
 from mzsql.render.naming import arranged_row
 from mzsql.render.paths import Equal, Layout, PathPlan, Probe, demand, schedule, trace_path
-from mzsql.render.rows import mapped, output_types
+from mzsql.render.rows import mapped, no_failure, output_types
 from mzsql.render.statement import (
     DIFF,
     TIME,
@@ -214,7 +214,9 @@ class _DeltaJoin:
                 items.append(named(s.integer(s.num(p)), PATH))
                 items.append(named(big(int(relation < p), self.r.engine), EARLIER))
             items += [col(TIME), col(DIFF)]
-            branches.append(select(items, part.relation, where=self._only(part, [p])))
+            # What fails is an error of the arrangement that it is a key of, and meets nothing, not even a NULL.
+            where = [*self._only(part, [p]), *no_failure(keys, args, self.r.engine)]
+            branches.append(select(items, part.relation, where=where))
         stream = self.r.define(self.node.lir_id, f"q{number}", union_all(branches))
         theirs = self.layout.columns(relation)
         new = frozenset(theirs) & self.needed

@@ -1,8 +1,10 @@
 """JoinImplementation: every join gets its plan: differential or delta, in which order, by which keys.
 
 Promise: a planned join's inputs stand under ArrangeBys by the keys that the plan looks up. Two inputs always make a differential join; more
-make a delta join where that needs no more new arrangements than a differential one (or, without eager delta joins, none). An index is used
-through filters, maps and projections that keep its key: these then move above the join.
+make a delta join where that needs no more new arrangements than a differential one (or, without eager delta joins, none). What a join is
+looked up by may fail: then some arrangement has that error, and once, whichever row the value would have met. The paths of a delta join
+have no arrangement of what several inputs make up together, so with such an equality a join is differential. An index is used through
+filters, maps and projections that keep its key: these then move above the join.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from mzsql.transform.join_order import (
 from mzsql.transform.join_predicates import implied
 from mzsql.transform.predicate_pushdown import filters_over_input
 from mzsql.transform.predicates import FilterCharacteristics, filter_characteristics
+from mzsql.transform.scalars import may_error
 from mzsql.transform.visit import filtered, mapped, project, rebuilt
 
 
@@ -144,7 +147,7 @@ class _Planner:
     def _prefers_delta(
         self, graph: JoinGraph, linear: LinearOrder, paths: list[tuple[Step, ...]]
     ) -> bool:
-        if len(graph.inputs) <= 2:
+        if len(graph.inputs) <= 2 or _loses_errors(graph, paths):
             return False
         new = new_arrangements(graph, paths)
         if new == 0:
@@ -176,6 +179,24 @@ class _Planner:
             cardinality=None if rows is None else math.ceil(rows),
         )
         return _Part(part, facts, mfp, below, available)
+
+
+def _loses_errors(graph: JoinGraph, paths: Sequence[Sequence[Step]]) -> bool:
+    """Whether what can fail of an equality would be asked of rows of several inputs on some path, and so not of the same on all of them."""
+    failing = [members for members in graph.members if any(may_error(expr) for expr, _ in members)]
+    if any(len(homes) != 1 for members in failing for _, homes in members):
+        return True
+    for start, path in enumerate(paths):
+        placed = {start}
+        for step in path if failing else ():
+            for members in failing:
+                own = [expr for expr, homes in members if step.relation in homes]
+                if any(homes <= placed for _, homes in members) and not all(
+                    graph.to_local(step.relation, expr) in step.key for expr in own
+                ):
+                    return True
+            placed.add(step.relation)
+    return False
 
 
 @dataclass(frozen=True)

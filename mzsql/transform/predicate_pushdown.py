@@ -26,6 +26,7 @@ from mzsql.transform.join_predicates import (
     implied,
     in_terms_of_firsts,
     inputs_read,
+    is_not_null,
     is_trivial,
     localize,
     never_null,
@@ -33,6 +34,7 @@ from mzsql.transform.join_predicates import (
     said_not_null,
     within_inputs,
 )
+from mzsql.transform.scalars import may_error
 from mzsql.transform.visit import filtered, kept, replace_inputs, rewrite
 
 
@@ -188,6 +190,9 @@ def _join(rel: mir.Join, preds: Sequence[sc.Scalar]) -> mir.Relation:
             classes.append(cls)
             if any(len(inputs_read(side, owner)) > 1 for side in cls):
                 across.append(min(cls, key=rank))
+                # A side of one input fails for each row that it fails for, whether or not the join looks that input up by it.
+                own = (side for side in cls if len(inputs_read(side, owner)) == 1)
+                local.extend(is_not_null(side) for side in own if may_error(side))
             else:
                 local.extend(kept)
         elif _always_fails(pred):
@@ -201,7 +206,10 @@ def _join(rel: mir.Join, preds: Sequence[sc.Scalar]) -> mir.Relation:
         # Where something is equal to it that is not NULL, neither is it.
         cls = next((cls for cls in merged if expr in cls), ())
         if all(nullable(member, columns) for member in cls):
-            local.extend(never_null(expr))
+            others = [member for member in cls if member != expr]
+            hides = any(may_error(m) and len(inputs_read(m, owner)) > 1 for m in others)
+            # Said of columns it would drop rows of which another member fails.
+            local.extend([is_not_null(expr)] if hides else never_null(expr))
     merged, within = within_inputs(merged, owner, columns)
     local.extend(within)
     per_input: list[list[sc.Scalar]] = [[] for _ in rel.inputs]
