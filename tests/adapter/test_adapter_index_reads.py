@@ -18,7 +18,7 @@ from mzsql.adapter.session.session import Session
 from mzsql.compute.peek.index import IndexReads
 from mzsql.compute.peek.outflow import Limits
 from mzsql.repr.errors import DataError
-from mzsql.repr.frontier import Timestamp
+from mzsql.repr.frontier import Frontier, Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.transform.fast_path import PeekIndexPlan
 
@@ -146,6 +146,7 @@ def test_as_without_indexes(
             assert (7, "v3", 1000) in rows(coordinator, "SELECT * FROM t WHERE k = 7")
     looked.await_lookup(reader, "SELECT * FROM t WHERE k = 7")
     assert (7, "v3", 1000) in rows(reader, "SELECT * FROM t WHERE k = 7")
+    _held_by_nobody(reader, looked)
     _forgotten_while_it_is_read(reader, looked)
     # With errors in it an index cannot say which of them a query meets.
     rows(leader, "INSERT INTO t VALUES (8, 'v0', 100)")
@@ -192,6 +193,43 @@ def _bounded(reader: Coordinator, looked: Looked) -> None:
             looked.found.clear()
             assert outcome(reader, query, "quickstart") == expected
             assert bool(looked.found) is used, limits
+
+
+def _held_by_nobody(reader: Coordinator, looked: Looked) -> None:
+    """The history of an index passes the time of a query that is about to read it."""
+    plan, as_of = looked.asked[-1]
+    rows(reader, "INSERT INTO t VALUES (9, 'v3', 2000)")
+    looked.await_lookup(reader, "SELECT * FROM t WHERE k = 7")
+    indexes, collections = reader._peeker.indexes, reader.env.collections
+    shard, since = collections.meta(plan.index_id).shard, collections.since
+
+    def passed(gid: GlobalId) -> Frontier:
+        before = since(gid)
+        end = time.monotonic() + PATIENCE
+        # The shard follows some seconds later, and nobody writes anything meanwhile.
+        while (after := since(gid)) is not None and after <= as_of:
+            assert time.monotonic() < end
+            collections.release_history(reader.env.fresh_timestamp())
+            time.sleep(0.2)
+        assert before is not None
+        assert before <= as_of
+        return before
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(collections, "since", passed)
+        assert indexes.rows(plan, as_of) is None
+    # The replica that maintains it has let go of that, too.
+    end = time.monotonic() + PATIENCE
+    while True:
+        report = reader.env.persist.report(shard)
+        assert report is not None
+        own = [one for one in report.readers if one.purpose.startswith("arrangement ")]
+        assert own
+        if all(one.frontier is not None and one.frontier > as_of for one in own):
+            break
+        assert time.monotonic() < end, (as_of, report.readers)
+        time.sleep(0.2)
+    looked.await_lookup(reader, "SELECT * FROM t WHERE k = 7")
 
 
 def _forgotten_while_it_is_read(reader: Coordinator, looked: Looked) -> None:
