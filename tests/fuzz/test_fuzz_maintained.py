@@ -165,3 +165,33 @@ def test_what_was_found_is_mended(worlds: Worlds, what: str) -> None:
                 how = difference(world.ask(f"SELECT * FROM {view}"), world.ask(query))
                 assert not how, (view, statement, how)
     world.end()
+
+
+def test_a_column_that_a_view_leaves_out_brings_no_errors(worlds: Worlds) -> None:
+    world = Maintained(worlds)
+    world.begin()
+    for statement in (
+        "CREATE TABLE t (k integer, c integer)",
+        "CREATE VIEW inner_one AS SELECT k, c, 12 / c AS x FROM t",
+        "CREATE VIEW v AS SELECT k, c, x FROM inner_one",
+        "CREATE INDEX v_by_k ON v (k)",
+        "CREATE MATERIALIZED VIEW less AS SELECT r.k, s.c FROM v AS r JOIN t AS s ON r.k = s.k",
+        "CREATE MATERIALIZED VIEW whole AS SELECT r.k, r.x, s.c FROM v AS r JOIN t AS s ON r.k = s.k",
+        "INSERT INTO t VALUES (1, 0), (2, 3)",
+    ):
+        worlds.ours.execute(statement)
+    explained = {
+        name: str(worlds.mine(f"EXPLAIN OPTIMIZED PLAN AS TEXT FOR MATERIALIZED VIEW {name}"))
+        for name in ("less", "whole")
+    }
+    # An index is read by whoever reads all that it can fail with.
+    assert "v_by_k" in explained["whole"]
+    assert "v_by_k" not in explained["less"]
+    less = worlds.mine("SELECT * FROM less ORDER BY k")
+    assert less == [(1, 0), (2, 3)]
+    failed = worlds.mine("SELECT * FROM whole")
+    assert isinstance(failed, Failure)
+    assert failed.sqlstate == "22012"
+    worlds.ours.execute("DELETE FROM t WHERE c = 0")
+    assert worlds.mine("SELECT * FROM whole") == [(2, 4, 3)]
+    world.end()

@@ -30,6 +30,7 @@ from mzsql.expr.dataflow import (
     IndexExport,
     MaterializedViewExport,
     MirSource,
+    PeekExport,
 )
 from mzsql.expr.evaluate import EvalError, Evaluator
 from mzsql.expr.memo import remembering
@@ -53,6 +54,7 @@ from mzsql.transform import (
     optimize_local,
 )
 from mzsql.transform.cardinality import Statistics, no_statistics
+from mzsql.transform.unread_errors import errors_unread
 
 
 class View(msgspec.Struct, frozen=True):
@@ -265,21 +267,26 @@ class Planner:
             cluster: the cluster whose indexes it may read; None: none.
             value: values of the functions of the session or the moment that the relation and its views call (for a one-shot query).
         """
-        context = self.context(cluster=cluster, without=self._not_for(export))
+        without = self._not_for(export)
 
         def valued(view: Relation | None) -> Relation | None:
             return view if view is None or value is None else materialize(view, value)
 
+        def view_of(gid: GlobalId) -> Relation | None:
+            return valued(self.lookup_view(gid))
+
         with remembering():
-            built = build_dataflow(
-                export,
-                valued(relation),
-                lambda gid: valued(self.lookup_view(gid)),
-                self.source,
-                context,
-            )
-            mir = optimize_dataflow(built, context)
-            return Planned(mir, lower(mir, self._features()))
+            while True:
+                context = self.context(cluster=cluster, without=without)
+                built = build_dataflow(export, valued(relation), view_of, self.source, context)
+                mir = optimize_dataflow(built, context)
+                # A query goes without an index that has errors; what is maintained cannot know whether one will have.
+                peek = isinstance(export, PeekExport)
+                unread = frozenset() if peek else errors_unread(mir, view_of)
+                if not unread:
+                    return Planned(mir, lower(mir, self._features()))
+                state = self._state()
+                without |= {index.id for gid in unread for index in state.indexes_on(gid)}
 
     def _not_for(self, export: Export) -> frozenset[GlobalId]:
         """The indexes that a dataflow must not read: itself, and an index those on its relation that were created after it, which may
