@@ -19,6 +19,7 @@ from mzsql.adapter.commit.group_commit import GroupCommit
 from mzsql.adapter.dataflows.dataflows import Dataflows
 from mzsql.adapter.environment.closing import close_all
 from mzsql.adapter.environment.environment import Environment
+from mzsql.adapter.environment.expression_cache import Current, spell_features
 from mzsql.adapter.peek.queries import Queries
 from mzsql.adapter.planning.explaining import Explainer
 from mzsql.adapter.planning.planner import Planner
@@ -102,7 +103,7 @@ class Coordinator:
                 env,
                 self._dataflows.refreshes,
                 self.planner.builtin_desc,
-                self._dataflows.runs,
+                self._dataflows.running,
                 self._dataflows.arrangements,
             )
         )
@@ -133,8 +134,11 @@ class Coordinator:
         self._closed = threading.Event()
 
     def _reconcile_cache(self) -> None:
-        current = {i.id: i.version for i in self.env.catalog.state.items.values()}
-        self.env.cache.open(current, remove_prior_versions=not self.env.read_only)
+        def current() -> Current:
+            state = self.env.catalog.sync()
+            return {i.id: i.version for i in state.items.values()}, spell_features(self._features())
+
+        self.env.cache.reconcile_when_opened(current, remove_prior_versions=not self.env.read_only)
 
     def _features(self) -> OptimizerFeatures:
         """The optimizer's switches as ALTER SYSTEM has set them."""

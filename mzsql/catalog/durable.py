@@ -167,7 +167,14 @@ class DurableCatalog:
         if any(key.partition("/")[0] not in _OF_LEADERS for key in changed):
             self._definitions = step
         self._entries = entries
-        return _state({key: decoded for key, (_, decoded) in entries.items()})
+        state = _state({key: decoded for key, (_, decoded) in entries.items()})
+        if self._decoded is None:
+            return state
+        # What has not changed stays the same value, by which others see that it has not.
+        fields = {_FIELDS[key.partition("/")[0]] for key in changed}
+        last = self._decoded[1]
+        same = {field: getattr(last, field) for field in FIELDS if field not in fields}
+        return msgspec.structs.replace(state, **same)
 
     @property
     def definitions(self) -> int:

@@ -23,6 +23,9 @@ SCHEMA = pa.schema([pa.field("key", pa.string()), pa.field("value", pa.binary())
 #: History is given up after so many steps.
 HELD_STEPS = 16
 
+#: So many lost races in a row are a bug or a livelock.
+MOST_CONFLICTS = 1000
+
 #: What a change asks for: new values by key, None to remove the key.
 Change = Mapping[str, bytes | None]
 
@@ -34,11 +37,16 @@ class DurableMap:
         persist: the client of the environment's shards.
         shard_id: the map's shard, made if it is not there.
         purpose: what it is for, kept in the shard's state.
-        max_conflicts: so many lost races in a row are a bug or a livelock, and end in an error.
+        max_conflicts: so many lost races in a row are a livelock, and end in an error; None: however many there are, while each
+            loser finds what the winner wrote.
     """
 
     def __init__(
-        self, persist: PersistClient, shard_id: str, purpose: str, max_conflicts: int = 1000
+        self,
+        persist: PersistClient,
+        shard_id: str,
+        purpose: str,
+        max_conflicts: int | None = MOST_CONFLICTS,
     ) -> None:
         self._persist = persist
         self._shard_id = shard_id
@@ -107,6 +115,11 @@ class DurableMap:
         with self._lock:
             return dict(self._entries)
 
+    def get(self, key: str) -> bytes | None:
+        """The value of a key as last seen; asks nobody."""
+        with self._lock:
+            return self._entries.get(key)
+
     def sync(self) -> bool:
         """Read what others have appended; whether there was anything. Threads that ask at once share one look at Consensus."""
         reader = self._reader
@@ -159,7 +172,8 @@ class DurableMap:
         ``make`` may be called several times and must be pure; what it raises is raised, with nothing changed.
         """
         with self._lock:
-            for _ in range(self._max_conflicts):
+            lost = in_vain = 0
+            while in_vain < MOST_CONFLICTS and lost != self._max_conflicts:
                 change = make(self._entries)
                 rows = list(_rows(self._entries, change))
                 if not rows:
@@ -171,9 +185,11 @@ class DurableMap:
                     )
                 except UpperMismatch:
                     self.sync()
+                    lost, in_vain = lost + 1, 0 if self._upper > step else in_vain + 1
                     continue
                 except ExpiredHandle:
                     self._open()
+                    lost, in_vain = lost + 1, in_vain + 1
                     continue
                 self._upper = step + 1
                 for key, value in change.items():
@@ -185,7 +201,7 @@ class DurableMap:
                 return step
             raise InternalError(
                 f"the {self._purpose} could not be changed: "
-                f"{self._max_conflicts} times in a row somebody else was faster"
+                f"{lost} times in a row somebody else was faster"
             )
 
     def close(self) -> None:

@@ -257,10 +257,20 @@ class Standby(msgspec.Struct, frozen=True):
     since: int
 
 
+class SetAside(msgspec.Struct, frozen=True):
+    """A shard of the expression cache that was damaged, or an entry of it: which, when that was found, and what it was."""
+
+    shard: str
+    found_at: int
+    reason: str
+    entry: str | None = None
+
+
 class Meta(msgspec.Struct, frozen=True):
     """What an environment is: written once, checked at every open.
 
     `blob_marked` says that its Blob store holds the environment's id, as those of environments made by older programs may not.
+    `caches_set_aside` are the latest shards that were `cache_shard` before and turned out to be damaged.
     """
 
     environment_id: str
@@ -269,6 +279,7 @@ class Meta(msgspec.Struct, frozen=True):
     cache_shard: str
     created_at: int
     blob_marked: bool = False
+    caches_set_aside: tuple[SetAside, ...] = ()
 
 
 FIRST_DATABASE = Database(FIRST_ID, DATABASE)

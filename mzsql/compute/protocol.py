@@ -5,8 +5,8 @@ they are handed over as they are, or in another one. A replica takes its command
 of who sends them, and tells nothing except by responses. What it tells of one dataflow comes in the order in which it happened. Names
 are Materialize's. A command is never answered where it is sent: what becomes of it, a response tells.
 
-Trade-off: plans travel whole, as the expression cache keeps them; what was rendered of a plan does not travel and is made again
-where it runs (`compute.replica.dataflow.Renderings` remembers it within a process).
+Trade-off: plans travel whole, as the expression cache keeps them; of what was rendered of a plan its outline travels, the rest is made
+again where it runs, when it is needed (`compute.replica.dataflow.Renderings` remembers it within a process).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from mzsql.compute.protocols import ComputeSettings
 from mzsql.lir.plan import DataflowDescription
+from mzsql.render.rendered import Outline
 from mzsql.repr.frontier import Frontier, Timestamp
 from mzsql.repr.ids import GlobalId
 
@@ -62,6 +63,7 @@ class CreateDataflow(msgspec.Struct, frozen=True, tag=True):
         dataflow: the plan.
         output_shard: of a materialized view.
         as_of: when it begins.
+        outline: what is known of it as rendered, so that it need not be rendered before a step needs it; None: nothing.
     """
 
     id: GlobalId
@@ -69,6 +71,7 @@ class CreateDataflow(msgspec.Struct, frozen=True, tag=True):
     dataflow: DataflowDescription
     output_shard: str | None
     as_of: Timestamp
+    outline: Outline | None = None
 
 
 class AllowCompaction(msgspec.Struct, frozen=True, tag=True):

@@ -50,6 +50,9 @@ class StorageReader(Protocol):
     def wait_for_upper(self, gid: GlobalId, past: Timestamp, timeout: float) -> Frontier:
         """Wait until upper > `past`; the upper then. Raises NotReadable at the timeout (seconds)."""
 
+    def awaited(self) -> Sequence[GlobalId]:
+        """The collections that somebody in this process waits for now: what brings them forward is best done first."""
+
     def updates(self, gid: GlobalId, lower: Timestamp, upper: Timestamp) -> pa.Table:
         """All updates with ``lower <= mz_time < upper`` at their exact times; `upper` is at most the collection's upper."""
 

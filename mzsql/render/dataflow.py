@@ -11,7 +11,7 @@ import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sqlglot import expressions as exp
 
@@ -28,7 +28,14 @@ from mzsql.render.lean import Relation
 from mzsql.render.naming import Shape
 from mzsql.render.recursion import Loop, Recursion
 from mzsql.render.relevant import relevance
-from mzsql.render.rendered import ArrangementSpec, HydrationStage, InputSpec, Lookup, Step
+from mzsql.render.rendered import (
+    ArrangementSpec,
+    HydrationStage,
+    InputSpec,
+    Lookup,
+    Outline,
+    Step,
+)
 from mzsql.render.statement import (
     DIFF,
     ERROR,
@@ -65,8 +72,7 @@ class RenderedDataflow:
         recursions: recursive nodes, whose contents (in a step: changes) a runner computes before the statements that read them.
     """
 
-    @undisturbed()
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Shape, outline: Outline | None = None) -> None:
         self._shape = shape
         self._hydrations: dict[Engine, tuple[HydrationStage, ...]] = {}
         self.desc = shape.desc
@@ -76,21 +82,62 @@ class RenderedDataflow:
         )
         export = self.desc.export
         self.output_key_arity = len(export.key) if isinstance(export, lir.IndexExport) else None
-        renderer = StepRenderer(shape, Engine.DUCKDB, LOWER, UPPER)
-        step = renderer.step()
-        self.recursions: tuple[Recursion, ...] = tuple(renderer.recursions)
-        self._steps: dict[Engine, Step] = {Engine.DUCKDB: step}
+        self._steps: dict[Engine, Step] = {}
         self._templates: OrderedDict[tuple[Engine, frozenset[str]], StepTemplate] = OrderedDict()
-        self._lock = threading.Lock()
-        self.arrangements: tuple[ArrangementSpec, ...] = tuple(renderer.specs.values())
-        read = set(step.reads)
-        self._lookups: tuple[Lookup, ...] = tuple(
-            lookup for lookup in renderer.lookups.ordered() if lookup.arrangement in read
-        )
-        self._events = frozenset(one.arrangement for one in self._lookups if one.due)
-        self.lookups = self._among(self._changes())
-        self.temporal = bool(self._events)
-        self.output_columns: tuple[ColumnType, ...] = step.outputs[0].columns
+        self._lock = threading.RLock()
+        self._outline = outline
+        self._made = None if outline is not None else _rendered(shape)
+
+    @property
+    def is_rendered(self) -> bool:
+        """Whether the statements of a step were made already."""
+        return self._made is not None
+
+    @property
+    def _rendered(self) -> _Rendered:
+        """The step for DuckDB, made when something of it is needed first."""
+        with self._lock:
+            if self._made is None:
+                self._made = _rendered(self._shape)
+            return self._made
+
+    @property
+    def outline(self) -> Outline:
+        """What it can be taken up with again."""
+        if self._outline is None:
+            made = self._rendered
+            self._outline = Outline(
+                made.arrangements,
+                made.step.outputs[0].columns,
+                bool(made.events),
+                bool(made.recursions),
+            )
+        return self._outline
+
+    @property
+    def arrangements(self) -> tuple[ArrangementSpec, ...]:
+        """See the class."""
+        return self.outline.arrangements
+
+    @property
+    def output_columns(self) -> tuple[ColumnType, ...]:
+        """See the class."""
+        return self.outline.output_columns
+
+    @property
+    def temporal(self) -> bool:
+        """See the class."""
+        return self.outline.temporal
+
+    @property
+    def recursions(self) -> tuple[Recursion, ...]:
+        """See the class."""
+        return self._rendered.recursions if self.outline.recursive else ()
+
+    @functools.cached_property
+    def lookups(self) -> tuple[Lookup, ...]:
+        """See the class."""
+        return self._among(self._changes())
 
     @undisturbed()
     def hydration(self, engine: Engine, as_of: Timestamp) -> tuple[HydrationStage, ...]:
@@ -131,9 +178,7 @@ class RenderedDataflow:
 
     @undisturbed()
     def _template(self, engine: Engine, changed: frozenset[str]) -> StepTemplate:
-        if engine not in self._steps:
-            self._steps[engine] = StepRenderer(self._shape, engine, LOWER, UPPER).step()
-        step = self._steps[engine]
+        step = self._step(engine)
         if changed >= self._changes():
             return StepTemplate(step, self.lookups, engine)
         lookups = self._among(changed)
@@ -145,11 +190,18 @@ class RenderedDataflow:
         pruned = replace(step, statement=statement, reads=tuple(sorted(read)))
         return StepTemplate(pruned, needed(lookups, read), engine)
 
+    def _step(self, engine: Engine) -> Step:
+        if engine is Engine.DUCKDB:
+            return self._rendered.step
+        if engine not in self._steps:
+            self._steps[engine] = StepRenderer(self._shape, engine, LOWER, UPPER).step()
+        return self._steps[engine]
+
     @functools.cached_property
     @undisturbed()
     def relevance(self) -> dict[str, str]:
         """Of inputs' deltas, by relation name, the condition under which an update matters to a step; none where each may."""
-        step = self._steps[Engine.DUCKDB]
+        step = self._step(Engine.DUCKDB)
         return relevance(step.statement, (f"delta_{one.id}" for one in self.inputs))
 
     def _changes(self) -> frozenset[str]:
@@ -159,12 +211,39 @@ class RenderedDataflow:
 
     def _among(self, changed: Iterable[str]) -> tuple[Lookup, ...]:
         """The lookups of a step in which only these inputs have updates."""
-        rows = self._events.union(changed)
-        return tuple(one.among(rows) for one in self._lookups)
+        rows = self._rendered.events.union(changed)
+        return tuple(one.among(rows) for one in self._rendered.lookups)
 
     def oneshot(self, engine: Engine) -> exp.Expression:
         """The contents at one time: result columns c0 …, mz_error, mz_diff, over the ``snap_…`` relations. Not consolidated."""
         return OneShot(self._shape).rendered(engine)[0]
+
+
+@dataclass(frozen=True)
+class _Rendered:
+    """A step, and what is known with it."""
+
+    step: Step
+    recursions: tuple[Recursion, ...]
+    arrangements: tuple[ArrangementSpec, ...]
+    lookups: tuple[Lookup, ...]
+    #: the arrangements of events, which happen as time passes
+    events: frozenset[str]
+
+
+@undisturbed()
+def _rendered(shape: Shape) -> _Rendered:
+    renderer = StepRenderer(shape, Engine.DUCKDB, LOWER, UPPER)
+    step = renderer.step()
+    read = set(step.reads)
+    lookups = tuple(one for one in renderer.lookups.ordered() if one.arrangement in read)
+    return _Rendered(
+        step,
+        tuple(renderer.recursions),
+        tuple(renderer.specs.values()),
+        lookups,
+        frozenset(one.arrangement for one in lookups if one.due),
+    )
 
 
 class OneShot:
@@ -210,18 +289,22 @@ def one_shot(
 
 
 def render(
-    desc: DataflowDescription, *, errors_in: Callable[[GlobalId], bool] = lambda _: True
+    desc: DataflowDescription,
+    *,
+    errors_in: Callable[[GlobalId], bool] = lambda _: True,
+    outline: Outline | None = None,
 ) -> RenderedDataflow:
     """Render a dataflow.
 
     Args:
         desc: the physical plan.
         errors_in: whether the relations of an input (by source id or index id) have a column mz_error.
+        outline: what an earlier rendering of the same plan came to; then the statements are made only when they are needed.
 
     Raises:
         Unsupported: a plan that cannot be maintained yet, with a message that says what.
     """
-    return RenderedDataflow(Shape(desc, errors_in))
+    return RenderedDataflow(Shape(desc, errors_in), outline)
 
 
 class _Progress:

@@ -77,6 +77,23 @@ class ArrangementSpec:
     order: tuple[ColumnOrder, ...] = ()
 
 
+@dataclass(frozen=True)
+class Outline:
+    """What must be known of a rendered dataflow to take it up again, before any of its statements is needed.
+
+    Attributes:
+        arrangements: as those of `mzsql.render.dataflow.RenderedDataflow`,
+        output_columns: and so on.
+        temporal: likewise.
+        recursive: whether there are recursions.
+    """
+
+    arrangements: tuple[ArrangementSpec, ...]
+    output_columns: tuple[ColumnType, ...]
+    temporal: bool
+    recursive: bool
+
+
 #: Of each of these sets one relation at least must have rows.
 When = frozenset[frozenset[str]]
 

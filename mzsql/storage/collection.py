@@ -9,7 +9,7 @@ import msgspec
 import pyarrow as pa
 
 from mzsql.persist import CriticalReader, KeyRange, ReadHandle, consolidate
-from mzsql.repr.frontier import Frontier, Timestamp
+from mzsql.repr.frontier import Frontier, Timestamp, join
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType, arrow_schema
 from mzsql.storage.tables import TableShard
@@ -56,20 +56,36 @@ class HoldOwner(Protocol):
     def drop_hold(self, gid: GlobalId, hold: Hold) -> None:
         """End a hold."""
 
+    def settle_hold(self, gid: GlobalId) -> None:
+        """Open the collection, which settles the holds that were asked for before."""
+
 
 class Hold:
-    """Keeps one collection readable at and beyond ``since`` until it is released."""
+    """Keeps one collection readable at and beyond ``since`` until it is released.
 
-    def __init__(self, owner: HoldOwner, gid: GlobalId, since: Frontier) -> None:
+    One that was asked for before its collection is open is *settled* when it is opened: until then it is what was asked for.
+    """
+
+    def __init__(
+        self, owner: HoldOwner, gid: GlobalId, since: Frontier, *, settled: bool = True
+    ) -> None:
         self._owner = owner
         self._gid = gid
         self._since = since
+        self._settled = settled
         self._released = False
 
     @property
     def since(self) -> Frontier:
-        """The time that is held."""
+        """The time that is held; opens the collection where that is not known yet."""
+        if not self._settled and not self._released:
+            self._owner.settle_hold(self._gid)
         return self._since
+
+    def settle(self, earliest: Frontier) -> None:
+        """The collection is open, and can be read from ``earliest`` on."""
+        self._settled = True
+        self._since = join(self._since, earliest)
 
     def downgrade(self, since: Frontier) -> None:
         """Let go of the times before ``since``; an earlier one changes nothing."""

@@ -11,7 +11,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import pyarrow as pa
@@ -90,6 +91,10 @@ class Collections:
         self._lock = threading.RLock()
         self._metas: dict[GlobalId, Collection] = {}
         self._open: dict[GlobalId, OpenCollection] = {}
+        # Holds on what is not open yet.
+        self._unsettled: dict[GlobalId, set[Hold]] = {}
+        # How many wait for a collection.
+        self._awaited: Counter[GlobalId] = Counter()
         # Names of what was dropped lately, for those that still work on it.
         self._gone: dict[GlobalId, str] = {}
         self._recent = RecentUpdates()
@@ -119,6 +124,7 @@ class Collections:
                 while len(self._gone) > _REMEMBERED:
                     del self._gone[next(iter(self._gone))]
             one = self._open.pop(gid, None)
+            self._unsettled.pop(gid, None)
         self._recent.forget(gid)
         if one is None:
             return
@@ -168,8 +174,21 @@ class Collections:
                     one = OpenCollection(meta, None, self._open_reader(meta))
                 if self._owns_holds:
                     self._take_hold(one)
+                self._settle(one)
                 self._open[gid] = one
             return one
+
+    def _settle(self, one: OpenCollection) -> None:
+        """Holds that were asked for before hold from here on; the lock is held."""
+        for hold in self._unsettled.pop(one.meta.id, ()):
+            hold.settle(self._readable_from(one))
+            one.holds.add(hold)
+
+    @staticmethod
+    def _readable_from(one: OpenCollection) -> Frontier:
+        """The earliest time at which a new hold can begin."""
+        held = one.reader.since if one.critical is None else one.critical.since
+        return join(held, one.given_up)
 
     def _open_reader(self, meta: Collection) -> ReadHandle:
         # Of an arrangement the key is its replica's to know.
@@ -240,6 +259,20 @@ class Collections:
         one = self._get(gid)
         return join(one.reader.since, one.meta.begins)
 
+    def frontiers(self, gid: GlobalId) -> tuple[Frontier, Frontier]:
+        """A collection's since and upper; takes no lease on what is not open here."""
+        meta = self.meta(gid)
+        with self._lock:
+            is_open = gid in self._open
+        if is_open:
+            return self.since(gid), self.upper(gid)
+        state = self._persist.inspect(meta.shard)
+        if state is None:
+            return meta.begins, 0
+        log = self._log(gid, meta)
+        upper = state.upper if log is None else log.reach(meta.shard, state.upper)
+        return join(state.since, meta.begins), upper
+
     def wait_for_upper(self, gid: GlobalId, past: Timestamp, timeout: float) -> Frontier:
         """Wait until ``past`` is complete; the upper then.
 
@@ -252,10 +285,11 @@ class Collections:
             upper = self.tables.wal.wait_past(past, timeout).upper
         else:
             try:
-                try:
-                    return self._await(self._get(gid), past, timeout)
-                except ExpiredHandle:
-                    return self._await(self._fresh(gid), past, timeout)
+                with self._waiting(gid):
+                    try:
+                        return self._await(self._get(gid), past, timeout)
+                    except ExpiredHandle:
+                        return self._await(self._fresh(gid), past, timeout)
             except ReadTimeout as late:
                 upper = late.upper
         if upper is not None and upper <= past:
@@ -263,6 +297,27 @@ class Collections:
                 f"{meta.name} is not readable at {past}: after {timeout:g} s its write frontier is {show(upper)}"
             )
         return upper
+
+    @contextlib.contextmanager
+    def _waiting(self, gid: GlobalId) -> Iterator[None]:
+        """Whoever could bring a collection forward is to know that somebody waits for it."""
+        with self._lock:
+            self._awaited[gid] += 1
+            first = self._awaited[gid] == 1
+        try:
+            if first and not self._get(gid).reader.told_here:
+                self.notify()
+            yield
+        finally:
+            with self._lock:
+                self._awaited[gid] -= 1
+                if not self._awaited[gid]:
+                    del self._awaited[gid]
+
+    def awaited(self) -> list[GlobalId]:
+        """The collections that somebody in this process waits for."""
+        with self._lock:
+            return list(self._awaited)
 
     def _await(self, one: OpenCollection, past: Timestamp, timeout: float) -> Frontier:
         log = self._log(one.meta.id, one.meta)
@@ -426,16 +481,26 @@ class Collections:
     # --- holds --------------------------------------------------------------------------------
 
     def hold(self, gid: GlobalId, since: Timestamp) -> Hold:
-        """Hold the collection readable at ``since``, or at its present since where that is later."""
+        """Hold the collection readable at ``since``, or at its present since where that is later.
+
+        Whoever leads does not open it for that: nobody else gives up what survives processes of what is not open here, so the hold is
+        settled once the collection is opened, or is asked for its since.
+        """
+        with self._lock:
+            if self._owns_holds and gid not in self._open:
+                self.meta(gid)
+                hold = Hold(self, gid, since, settled=False)
+                self._unsettled.setdefault(gid, set()).add(hold)
+                return hold
         one = self._get(gid)
         with self._lock:
-            present = one.reader.since
-            if one.critical is not None:
-                present = one.critical.since
-            held: Frontier = None if present is None else max(since, present, one.given_up)
-            hold = Hold(self, gid, held)
+            hold = Hold(self, gid, join(since, self._readable_from(one)))
             one.holds.add(hold)
             return hold
+
+    def settle_hold(self, gid: GlobalId) -> None:
+        """Open the collection; called by `Hold.since`."""
+        self._get(gid)
 
     def drop_hold(self, gid: GlobalId, hold: Hold) -> None:
         """End a hold; called by `Hold.release`."""
@@ -443,6 +508,11 @@ class Collections:
             one = self._open.get(gid)
             if one is not None:
                 one.holds.discard(hold)
+            unsettled = self._unsettled.get(gid)
+            if unsettled is not None:
+                unsettled.discard(hold)
+                if not unsettled:
+                    del self._unsettled[gid]
 
     def own_holds(self) -> None:
         """Take the holds that survive processes over (the leader does)."""

@@ -427,6 +427,13 @@ class ExportLog:
         except SqlError as failure:
             _log.warning("the log of exports keeps history a little longer: %s", failure)
 
+    def reach(self, shard: str, upper: Frontier) -> Frontier:
+        """How far a shard goes whose own upper is this, with what the log, looked at now, has beyond it."""
+        for one in sorted(of_shard(self.follow().live, shard), key=lambda one: one.lower):
+            if upper is not None and one.upper is not None and one.lower <= upper < one.upper:
+                upper = one.upper
+        return upper
+
     def next_move(self, seen: int, timeout: float) -> LogState:
         """Wait for the upper to move beyond ``seen``, for ``timeout`` seconds, or less; the state then.
 

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
 
 from mzsql.adapter.coordinator import Coordinator
 from mzsql.adapter.dataflows.dataflows import Dataflows
+from mzsql.adapter.environment.cache_entries import GlobalExpressions
 from mzsql.adapter.environment.environment import Environment
-from mzsql.adapter.environment.expression_cache import GlobalExpressions
 from mzsql.adapter.environment.locations import locate
 from mzsql.adapter.planning.planner import Planner
 from mzsql.adapter.session.session import Session
@@ -128,8 +127,8 @@ def test_indexes_on_one_relation_do_not_read_each_other(env: Environment) -> Non
     assert reads["younger"] == (older.id,)
     assert reads["third"] != ()
     # What an earlier version has written is not taken.
-    wrong = msgspec.structs.replace(planner_of(env).deploy(older), index_imports=(younger.id,))
-    planner_of(env).remember_all({older.id: wrong}, runs=True)
+    wrong = planner_of(env).deploy(older).replaced(index_imports=(younger.id,))
+    planner_of(env).remember_all({older.id: wrong}, running={older.id})
     assert planner_of(env).deploy(older).index_imports == ()
 
 

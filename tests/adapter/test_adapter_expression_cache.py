@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from mzsql.adapter.environment.cache_entries import GlobalExpressions, LocalExpression
 from mzsql.adapter.environment.expression_cache import (
     ExpressionCache,
-    GlobalExpressions,
-    LocalExpression,
+    OneShard,
     dependents_of_index,
 )
+from mzsql.catalog import durable_map
 from mzsql.catalog.commands.items import create_item
+from mzsql.catalog.durable_map import DurableMap
 from mzsql.catalog.objects import Item, MaterializedView, Schema, Table, View
 from mzsql.catalog.state import CatalogState
 from mzsql.expr.dataflow import MaterializedViewExport, MirDataflow, MirObject, MirSource
@@ -66,7 +69,9 @@ def test_an_empty_cache_opens_empty(world: World) -> None:
 
 def test_plans_come_back_equal_after_a_restart(world: World) -> None:
     cache = world.cache()
-    cache.update({u(3): LocalExpression(relation(3), "f")}, {u(2): plan(2), u(4): plan(4)})
+    cache.insert_expressions(
+        {u(3): LocalExpression(relation(3), "f")}, {u(2): plan(2), u(4): plan(4)}
+    )
     again = world.cache()
     assert again.open({u(2): 1, u(3): 1, u(4): 1}, remove_prior_versions=True) == {
         u(2): plan(2),
@@ -78,13 +83,13 @@ def test_plans_come_back_equal_after_a_restart(world: World) -> None:
 
 
 def test_a_dropped_object_is_gone_for_good(world: World) -> None:
-    world.cache().update(new_global={u(2): plan(2), u(3): plan(3)})
+    world.cache().insert_expressions(new_global={u(2): plan(2), u(3): plan(3)})
     assert set(world.cache().open({u(3): 1}, remove_prior_versions=False)) == {u(3)}
     assert set(world.cache().open({u(2): 1, u(3): 1}, remove_prior_versions=False)) == {u(3)}
 
 
 def test_a_dropped_index_takes_plans_that_import_it_but_not_local_expressions(world: World) -> None:
-    world.cache().update(
+    world.cache().insert_expressions(
         {u(2): LocalExpression(relation(2), "f")}, {u(2): plan(2, indexes=(u(9),)), u(3): plan(3)}
     )
     cache = world.cache()
@@ -93,7 +98,7 @@ def test_a_dropped_index_takes_plans_that_import_it_but_not_local_expressions(wo
 
 
 def test_a_new_version_of_an_object_has_no_plan(world: World) -> None:
-    world.cache().update({u(2): LocalExpression(relation(2), "f")}, {u(2): plan(2)})
+    world.cache().insert_expressions({u(2): LocalExpression(relation(2), "f")}, {u(2): plan(2)})
     cache = world.cache()
     assert cache.open({u(2): 2}, remove_prior_versions=True) == {}
     assert cache.local(u(2), "f", 2) is None
@@ -102,18 +107,18 @@ def test_a_new_version_of_an_object_has_no_plan(world: World) -> None:
 
 def test_other_features_are_a_miss(world: World) -> None:
     cache = world.cache()
-    cache.update({u(2): LocalExpression(relation(2), "f")}, {u(2): plan(2)})
+    cache.insert_expressions({u(2): LocalExpression(relation(2), "f")}, {u(2): plan(2)})
     assert cache.plan(u(2), "g", 1) is None
     assert cache.local(u(2), "g", 1) is None
     assert cache.counts.misses == 1
 
 
 def test_builds_do_not_see_each_other_until_the_new_one_removes_the_old(world: World) -> None:
-    world.cache("1").update(new_global={u(2): plan(2)})
+    world.cache("1").insert_expressions(new_global={u(2): plan(2)})
     new = world.cache("2")
     assert new.open({u(2): 1}, remove_prior_versions=False) == {}
     assert set(world.cache("1").open({u(2): 1}, remove_prior_versions=False)) == {u(2)}
-    new.update(new_global={u(2): plan(2)})
+    new.insert_expressions(new_global={u(2): plan(2)})
     new.open({u(2): 1}, remove_prior_versions=True)
     assert world.cache("1").open({u(2): 1}, remove_prior_versions=False) == {}
     assert set(world.cache("2").open({u(2): 1}, remove_prior_versions=False)) == {u(2)}
@@ -121,27 +126,114 @@ def test_builds_do_not_see_each_other_until_the_new_one_removes_the_old(world: W
 
 def test_an_id_that_is_invalidated_and_inserted_ends_with_the_new_value(world: World) -> None:
     cache = world.cache()
-    cache.update({u(2): LocalExpression(relation(7), "f")}, {u(2): plan(2)})
-    cache.update(None, {u(2): plan(2, version=5)}, invalidate=[u(2), u(99)])
+    cache.insert_expressions({u(2): LocalExpression(relation(7), "f")}, {u(2): plan(2)})
+    cache.insert_expressions(None, {u(2): plan(2, version=5)}, invalidate_ids=[u(2), u(99)])
     assert cache.plan(u(2), "f", 5) == plan(2, version=5)
     assert cache.local(u(2), "f", 1) is None
 
 
 def test_processes_of_one_build_read_each_others_changes(world: World) -> None:
     one, two = world.cache(), world.cache()
-    one.update(new_global={u(2): plan(2)})
-    two.update(new_global={u(3): plan(3)})
-    two.update(invalidate=[u(2)])
+    one.insert_expressions(new_global={u(2): plan(2)})
+    two.insert_expressions(new_global={u(3): plan(3)})
+    two.insert_expressions(invalidate_ids=[u(2)])
     one.sync()
     assert one.plan(u(2), "f", 1) is None
     assert one.plan(u(3), "f", 1) == plan(3)
 
 
 def test_bytes_that_are_no_plan_are_as_if_they_were_not_there(world: World) -> None:
+    client = PersistClient(world.blob, world.consensus, background=False)
+    DurableMap(client, SHARD, "").apply(lambda _: {"1/u2/global": b"\xc1 junk"})
     cache = world.cache()
-    cache._map.apply(lambda _: {"1/u2/global": b"\xc1 junk"})
     assert cache.plan(u(2), "f", 1) is None
     assert cache.open({u(2): 1}, remove_prior_versions=True) == {}
+
+
+def test_live_lock_of_two_leaders_that_write_in_turns(world: World) -> None:
+    """A starts and leads, B starts and leads, A writes, B …: neither gives up, whoever is fenced in the end; both have all entries."""
+    leaders = [world.cache(), world.cache()]
+    for number in range(2, 12):
+        leaders[number % 2].insert_expressions(new_global={u(number): plan(number)})
+    for leader in leaders:
+        leader.sync()
+        for number in range(2, 12):
+            assert leader.plan(u(number), "f", 1) == plan(number)
+
+
+def test_a_write_is_tried_again_for_as_long_as_the_others_get_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(durable_map, "MOST_CONFLICTS", 5)
+    one, other = world.cache(), world.cache()
+    other.insert_expressions(new_global={u(2): plan(2)})
+    lost = 0
+
+    def faster(self: DurableMap) -> bool:
+        nonlocal lost
+        found = synced(self)
+        if lost < 20:
+            lost += 1
+            with monkeypatch.context() as patched:
+                patched.setattr(DurableMap, "sync", synced)
+                other.insert_expressions(new_global={u(2): plan(2, version=lost)})
+        return found
+
+    one.sync()
+    other.insert_expressions(new_global={u(2): plan(2, version=100)})
+    synced = DurableMap.sync
+    monkeypatch.setattr(DurableMap, "sync", faster)
+    one.insert_expressions(new_global={u(3): plan(3)})
+    assert lost == 20
+    other.sync()
+    assert other.plan(u(3), "f", 1) == plan(3)
+    assert one.plan(u(2), "f", 20) == plan(2, version=20)
+
+
+def test_what_depends_on_a_dropped_index_is_invalidated_and_goes_on_running(world: World) -> None:
+    cache = world.cache()
+    over = plan(2, indexes=(u(9),))
+    local = {u(2): LocalExpression(relation(2), "f")}
+    cache.insert_expressions(local, {u(2): over, u(3): plan(3), u(9): plan(9)})
+    assert cache.invalidate_entries({u(9)}) == {u(2): over}
+    assert cache.plan(u(2), "f", 1) is None
+    assert cache.local(u(2), "f", 1) == relation(2)
+    assert cache.plan(u(9), "f", 1) is None
+    assert cache.plan(u(3), "f", 1) == plan(3)
+    other = world.cache()
+    assert [one.peek(u(2)) for one in (cache, other)] == [over, over]
+    cache.insert_expressions(new_global={u(2): plan(2)}, running={u(2)})
+    assert cache.peek(u(2)) == plan(2)
+
+
+def test_entries_of_other_features_go_at_open_but_for_what_runs(world: World) -> None:
+    world.cache().insert_expressions(
+        {u(3): LocalExpression(relation(3), "f")}, {u(2): plan(2), u(4): plan(4)}
+    )
+    ids = {u(2): 1, u(3): 1, u(4): 1}
+    cache = world.cache()
+    assert cache.open(ids, "g", remove_prior_versions=True) == {}
+    assert cache.local(u(3), "f", 1) is None
+    assert cache.peek(u(2)) == plan(2)
+    assert world.cache().open(ids, "f", remove_prior_versions=True) == {}
+
+
+def test_an_entry_whose_plan_is_cut_off_is_told_of_and_made_again(world: World) -> None:
+    class Told(OneShard):
+        def damaged_entry(self, key: str, reason: str) -> None:
+            told[key] = reason
+
+    told: dict[str, str] = {}
+    made = plan(2)
+    wrong = made.replaced(plan=msgspec.Raw(msgspec.msgpack.encode({"not": "a plan"})))
+    world.cache().insert_expressions(new_global={u(2): wrong, u(3): plan(3)})
+    client = PersistClient(world.blob, world.consensus, background=False)
+    cache = ExpressionCache(client, Told(SHARD), "1")
+    assert cache.plan(u(2), "f", 1) is None
+    assert list(told) == ["1/u2/global"]
+    assert cache.plan(u(3), "f", 1) == plan(3)
+    cache.insert_expressions(new_global={u(2): made})
+    assert cache.plan(u(2), "f", 1) == made
 
 
 def test_an_index_invalidates_dependents_through_plain_views_only() -> None:

@@ -123,6 +123,9 @@ class ShardStorage:
     def wait_for_upper(self, gid, past, timeout):
         return self.readers[gid].wait_for_upper(past, timeout=timeout)
 
+    def awaited(self):
+        return []
+
     def updates(self, gid, lower, upper):
         return self.readers[gid].updates(lower, upper)
 

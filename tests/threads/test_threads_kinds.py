@@ -265,6 +265,12 @@ def _hydrate_worker(place: Place) -> Iterator[Case]:
 
 
 @contextmanager
+def _open_worker(place: Place) -> Iterator[Case]:
+    with _worker(place, "openings") as case:
+        yield case
+
+
+@contextmanager
 def _flush_worker(place: Place) -> Iterator[Case]:
     with _worker(place, "flushes") as case:
         yield case
@@ -335,6 +341,7 @@ CASES: dict[str, Any] = {
     "scheduler": _scheduler,
     "statement-timeouts": _statement_timeouts,
     "status-writer": _status_writer,
+    "open-worker": _open_worker,
     "step-worker": _step_worker,
     "unwanted-jobs": _unwanted_jobs,
 }
@@ -343,7 +350,12 @@ ELSEWHERE = {"postgres-listener": "plugins/mzsql-postgres/tests/test_postgres_wa
 #: Where a thread's name is not spelled out, and the names that it has.
 NAMED = {
     "mzsql/persist/client.py": {"maintenance", "leases"},
-    "mzsql/compute/replica/work.py": {"step-worker", "hydrate-worker", "flush-worker"},
+    "mzsql/compute/replica/work.py": {
+        "step-worker",
+        "hydrate-worker",
+        "flush-worker",
+        "open-worker",
+    },
 }
 
 

@@ -98,5 +98,8 @@ class Nothing:
 
     def update(self, rows: object) -> None: ...
     def delete_replica(self, replica_id: str) -> None: ...
+    def awaited(self) -> list[str]:
+        return []
+
     def watch(self, _: Callable[[], None]) -> Callable[[], None]:
         return lambda: None

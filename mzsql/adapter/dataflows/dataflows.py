@@ -11,14 +11,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from mzsql.adapter.environment.cache_entries import GlobalExpressions
 from mzsql.adapter.environment.closing import close_all
 from mzsql.adapter.environment.environment import Environment
-from mzsql.adapter.environment.expression_cache import GlobalExpressions
 from mzsql.adapter.environment.leader import LEASE_MS, Leadership, seems_alive
 from mzsql.adapter.environment.seams import CatalogArrangements, HydrationSink, register_managed
 from mzsql.adapter.planning.planner import Planner
@@ -31,7 +31,6 @@ from mzsql.compute.engines.spark_session import require_java
 from mzsql.compute.protocol import CreateInstance, RefreshStats, ReplicaLink, Respond
 from mzsql.compute.replica.dataflow import Renderings
 from mzsql.compute.replica.replica import Replica
-from mzsql.render.dataflow import render
 from mzsql.repr.errors import Fenced, SqlError
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
@@ -41,6 +40,8 @@ _log = logging.getLogger(__name__)
 
 #: How often the leading thread looks at its lease and, where Consensus cannot notify, at the catalog, in seconds.
 TICK = 0.5
+#: So many dataflows are taken up before the catalog is looked at again, and others may use what was taken up.
+AT_ONCE = 64
 #: After a pause so long it looks at the catalog whatever it was told, as one that was stopped has been told nothing, in seconds.
 PAUSE_SECONDS = LEASE_MS / 4000
 #: While there is history to release it is released so often, in seconds.
@@ -88,6 +89,11 @@ class Dataflows:
         )
         self._prepared: set[GlobalId] = set()
         self._deployed: dict[GlobalId, GlobalExpressions] = {}
+        # What is yet to be taken up, as of this part of the catalog; and plans that are yet to be written to the cache.
+        self._missing: dict[GlobalId, Maintained] = {}
+        self._reconciled: tuple[object, ...] = ()
+        self._unwritten: dict[GlobalId, GlobalExpressions] = {}
+        self._took_up: set[GlobalId] = set()
         self._leadership = Leadership(env.catalog, env.clock, generation=env.generation)
         self._leads = False
         # How many replicas were gone when what they have left was given up last; none of it was since this process leads.
@@ -105,8 +111,13 @@ class Dataflows:
         # The log's upper when history was released last, and whether that is to be done once more.
         self._released: tuple[Timestamp, bool] = (-1, True)
         if self._follows:
-            if self._may_lead and self._has_dataflows(env.catalog.state):
+            few = len(env.catalog.state.maintained) <= AT_ONCE
+            if self._may_lead and few and self._has_dataflows(env.catalog.state):
                 self._begin()
+            elif not self._may_lead or few:
+                env.startup.completed()
+            # What was left for the thread to take up.
+            self._wake.set()
             # One that never leads needs no news; it only gives up history of its own.
             self._notified = not self._may_lead or env.follow_catalog(self._changed)
             # However it fails, the lease is renewed in time: it never rests for longer than between two looks.
@@ -154,7 +165,8 @@ class Dataflows:
         # Of a look that failed it is not known how far it came.
         again = thread.status.status != "running"
         while not self._stop.is_set():
-            self._wake.wait(TICK)
+            if not self._missing:
+                self._wake.wait(TICK)
             self._wake.clear()
             if self._stop.is_set():
                 return
@@ -169,11 +181,13 @@ class Dataflows:
             again = False
             thread.well()
 
-    def tick(self, *, fetch: bool = True) -> None:
-        """Take or renew the lease where dataflows need one, and bring what is installed in line with the catalog.
+    def tick(self, *, fetch: bool = True, first: Iterable[GlobalId] = ()) -> None:
+        """Take or renew the lease where dataflows need one, and bring what is installed in line with the catalog; of what is to be taken up
+        some, the next look takes up more.
 
         Args:
             fetch: whether to look for what other processes did to the catalog.
+            first: what is to be taken up now if it is not yet.
 
         Raises:
             Fenced: a higher deploy generation was promoted.
@@ -183,7 +197,7 @@ class Dataflows:
                 self._stale.clear()
             state = self._env.sync() if fetch else self._env.seen()
             try:
-                self._lead(state)
+                self._lead(state, first)
                 if self._leads and self._controller.temporal:
                     self._env.pass_time()
                 self._release_history()
@@ -209,9 +223,9 @@ class Dataflows:
                 _log.warning(
                     "%s cannot be run by this deployment: %s", item.full_name, told(failure)
                 )
-        self._planner.remember_all(made, runs=False)
+        self._planner.remember_all(made)
 
-    def _lead(self, state: CatalogState) -> None:
+    def _lead(self, state: CatalogState, first: Iterable[GlobalId]) -> None:
         if self._env.awaits_promotion:
             self._prepare(state)
         if self._env.read_only or not (self._leads or self._has_dataflows(state)):
@@ -222,7 +236,7 @@ class Dataflows:
         elif not leads and self._leads:
             self._resign()
         if self._leads:
-            self._reconcile(self._env.seen())
+            self._reconcile(self._env.seen(), first)
             self._retire()
 
     def _take_over(self) -> None:
@@ -236,6 +250,8 @@ class Dataflows:
             self._leads = False
             self._env.collections.disown_holds()
             self._deployed.clear()
+            self._reconciled = ()
+            self._missing = {}
         self._controller.stop()
 
     def _release_history(self) -> None:
@@ -259,29 +275,115 @@ class Dataflows:
 
     # --- installing ---------------------------------------------------------------------------
 
-    def _reconcile(self, state: CatalogState) -> None:
-        missing = self._controller.reconcile(state, step_engine=self.step_engine())
-        if missing:
-            self._install(missing, state)
-        self._deployed = {
-            g: e for g, e in self._deployed.items() if g in self._controller.installed
-        }
-        self._controller.maintain()
+    def _reconcile(self, state: CatalogState, first: Iterable[GlobalId]) -> None:
+        engine = self.step_engine()
+        # What does not change of the catalog is the same value in the next one.
+        seen = (state.items, state.clusters, state.replicas, engine)
+        if not _same(seen, self._reconciled):
+            missing = self._controller.reconcile(state, step_engine=engine)
+            self._missing = {item.id: item for item in missing}
+            self._deployed = {
+                g: e for g, e in self._deployed.items() if g in self._controller.installed
+            }
+            self._reconciled = seen
+        if self._missing:
+            self._env.startup.wanted = len(self._missing) + len(self._controller.installed)
+            self._install(state, first)
+        if not self._missing:
+            self._write_plans()
+            self._controller.maintain()
+            self._env.startup.completed()
 
-    def _install(self, missing: list[Maintained], state: CatalogState) -> None:
-        made: dict[GlobalId, GlobalExpressions] = {}
-        for item in missing:
-            try:
-                made[item.id] = self._planner.deploy(item)
-                if not state.items.keys() >= set(made[item.id].index_imports):
-                    # An index was dropped that was kept for it where it ran until now.
-                    made[item.id] = self._planner.deploy(item, fresh=True)
-            except Exception as failure:
-                self._controller.cannot_run(item, failure)
+    def _install(self, state: CatalogState, first: Iterable[GlobalId]) -> None:
+        """Take some of what is missing up."""
+        startup = self._env.startup
+        batch: dict[GlobalId, Maintained] = {}
+        for item in self._in_order(state, first):
+            batch[item.id] = item
+            if len(batch) >= AT_ONCE:
+                break
+        with startup.phase("plans", len(batch)):
+            made = self._plans(batch)
         self._deployed |= made
         plans = {gid: expressions.plan for gid, expressions in made.items()}
-        self._controller.install(missing, plans, self._env.catalog.state)
-        self._planner.remember_all(made, runs=True)
+        outlines = {gid: outline for gid, one in made.items() if (outline := one.outline)}
+        with startup.phase("taking up", len(batch)):
+            self._controller.install(batch.values(), plans, state, outlines)
+        for gid in batch:
+            self._missing.pop(gid, None)
+
+    def _in_order(self, state: CatalogState, first: Iterable[GlobalId]) -> Iterator[Maintained]:
+        """What is missing, in the order in which somebody could miss it: what a statement is about, what somebody waits for, each after
+        what it is made of; then the others by age.
+        """
+        given: set[GlobalId] = set()
+        for gid in (*first, *self._env.collections.awaited()):
+            yield from self._with_inputs(gid, state, given)
+        for gid in tuple(self._missing):
+            if gid not in given:
+                yield self._missing[gid]
+
+    def _with_inputs(
+        self, gid: GlobalId, state: CatalogState, given: set[GlobalId]
+    ) -> Iterator[Maintained]:
+        item = state.items.get(gid)
+        if item is None or gid in given:
+            return
+        given.add(gid)
+        for below in item.depends_on:
+            yield from self._with_inputs(below, state, given)
+        if gid in self._missing:
+            yield self._missing[gid]
+
+    def _plans(self, batch: dict[GlobalId, Maintained]) -> dict[GlobalId, GlobalExpressions]:
+        """The plans of what is to be taken up; the indexes that they read are taken up with them."""
+        made: dict[GlobalId, GlobalExpressions] = {}
+        waiting = list(batch.values())
+        while waiting:
+            item = waiting.pop()
+            try:
+                made[item.id] = found = self._plan(item)
+            except Exception as failure:
+                self._controller.cannot_run(item, failure)
+                continue
+            for index in found.index_imports:
+                if index in self._missing and index not in batch:
+                    batch[index] = self._missing[index]
+                    waiting.append(batch[index])
+        return made
+
+    def _plan(self, item: Maintained) -> GlobalExpressions:
+        """The plan of what is to be taken up: from the cache, or made."""
+        counts, began = self._env.cache.counts, self._env.clock.monotonic()
+        missed = counts.misses
+        found = self._planner.deploy(item)
+        if not self._env.catalog.state.items.keys() >= set(found.index_imports):
+            # An index was dropped that was kept for it where it ran until now.
+            found = self._planner.deploy(item, fresh=True)
+        elif counts.misses == missed and found.outline is not None:
+            self._took_up.add(item.id)
+            return found
+        found = self._unwritten[item.id] = self.outlined(found)
+        spent = self._env.clock.monotonic() - began
+        self._env.startup.spent("optimization", began, spent, 1)
+        return found
+
+    def outlined(self, found: GlobalExpressions) -> GlobalExpressions:
+        """A plan with what it is as rendered.
+
+        Raises:
+            Unsupported: it cannot be maintained.
+        """
+        if found.outline is not None:
+            return found
+        return found.with_outline(self.renderings.of(found.plan).outline)
+
+    def _write_plans(self) -> None:
+        """Write the plans that had to be made, in one write; those that were there run from now on, too."""
+        made, self._unwritten = self._unwritten, {}
+        running, self._took_up = self._took_up, set()
+        if made or running:
+            self._planner.remember_all(made, running={*made, *running})
 
     def _retire(self) -> None:
         """After taking over, and when replicas are gone: what they have left is given up, once all that runs has found what it reuses."""
@@ -329,11 +431,15 @@ class Dataflows:
         ):
             require_java()
 
-    def catch_up(self) -> None:
-        """Bring this process in line with a DDL statement that it has just made; replicas have taken what follows from it."""
+    def catch_up(self, first: Iterable[GlobalId] = ()) -> None:
+        """Bring this process in line with a DDL statement that it has just made; replicas have taken what follows from it.
+
+        Args:
+            first: what it has made.
+        """
         if not self._may_lead:
             return
-        self.tick()
+        self.tick(first=first)
         self._controller.settle(SETTLE_SECONDS)
 
     def deployed(self, gid: GlobalId) -> GlobalExpressions | None:
@@ -377,8 +483,8 @@ class Dataflows:
             item = items.get(waiting.pop())
             if not isinstance(item, Maintained):
                 continue
-            plan = self.runs(item).plan
-            for read in (*(s.id for s in plan.source_imports), *(i.id for i in plan.index_imports)):
+            runs = self.runs(item)
+            for read in (*runs.source_imports, *runs.index_imports):
                 if read in met:
                     continue
                 met.add(read)
@@ -392,31 +498,26 @@ class Dataflows:
         """The latest refreshes."""
         return self._controller.refreshes()
 
-    def arrangements(self) -> Iterable[tuple[str, int, str, str, int, int]]:
-        """Object, node, replica, shard, updates and bytes of each arrangement of the dataflows that run, whoever maintains them."""
-        state = self._env.catalog.state
-        registered = [
-            (name.split("/", 2), shard) for name, shard in sorted(state.arrangements.items())
-        ]
-        for item in state.maintained:
-            gid = item.id
-            expressions = self.runs(item)
-            kept = {s.fingerprint: s.lir_id for s in render(expressions.plan).arrangements}
-            for (replica, fingerprint, *_), shard in registered:
-                lir_id = kept.get(fingerprint)
-                if fingerprint.startswith(f"index {gid} "):
-                    lir_id = expressions.plan.root.plan.lir_id
-                if lir_id is not None:
-                    yield gid, lir_id, replica, shard, *self._size(shard)
+    def running(self) -> Iterator[tuple[Maintained, GlobalExpressions]]:
+        """The plan that runs of each index and materialized view, here or in another process."""
+        return self._planner.running(self._deployed)
 
-    def _size(self, shard: str) -> tuple[int, int]:
-        reader = self._env.persist.open_reader(shard, purpose="size of an arrangement")
-        try:
-            upper = reader.fetch_upper()
-            parts = reader.parts(upper - 1) if upper else []
-            return sum(p.rows for p in parts), sum(p.bytes for p in parts)
-        finally:
-            reader.expire()
+    def arrangements(self) -> Iterator[tuple[str, int, str, str]]:
+        """Object, node, replica and shard of each arrangement of the dataflows that run, whoever maintains them."""
+        registered: dict[str, list[tuple[str, str]]] = {}
+        for name, shard in sorted(self._env.catalog.state.arrangements.items()):
+            replica, fingerprint, *_ = name.split("/", 2)
+            own = fingerprint.startswith("index ")
+            key = f"index {fingerprint.split(' ')[1]}" if own else fingerprint
+            registered.setdefault(key, []).append((replica, shard))
+        for item, runs in self.running():
+            outline = self.outlined(runs).outline
+            assert outline is not None
+            for spec in outline.arrangements:
+                for replica, shard in registered.get(spec.fingerprint, ()):
+                    yield item.id, spec.lir_id, replica, shard
+            for replica, shard in registered.get(f"index {item.id}", ()):
+                yield item.id, runs.plan.root.plan.lir_id, replica, shard
 
     def close(self) -> None:
         """Stop the controllers and give the lease back. Idempotent."""
@@ -432,3 +533,8 @@ class Dataflows:
             # What a newer deployment has fenced has nothing to give back.
             with contextlib.suppress(Fenced):
                 self._leadership.release()
+
+
+def _same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
+    """Whether they hold the same values, not equal ones."""
+    return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))

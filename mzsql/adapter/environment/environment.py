@@ -18,12 +18,14 @@ from functools import partial
 
 import msgspec
 
+from mzsql.adapter.environment.cache_shard import CatalogCacheShard, build_of
 from mzsql.adapter.environment.closing import close_all
 from mzsql.adapter.environment.expression_cache import ExpressionCache
 from mzsql.adapter.environment.leader import this_process
 from mzsql.adapter.environment.locations import Locations
 from mzsql.adapter.environment.opening import check_entry, join_deployment, open_persist
 from mzsql.adapter.environment.oracles import CatalogOracle, TableOracle, open_table_oracle, wish_of
+from mzsql.adapter.environment.startup import Startup
 from mzsql.catalog.builtin import builtins_by_name
 from mzsql.catalog.change import Change
 from mzsql.catalog.commands.deployments import promote
@@ -85,12 +87,15 @@ class Environment:
 
     Attributes:
         id: the environment's id.
-        build: the build version that keys the expression cache.
+        build: the program's version.
+        cache: the expression cache, of this build of it.
+        cache_shard: where that is, and what was wrong with it.
         process: this process's name among those that open the environment.
         read_only: whether DDL, writes and leading are refused, for now or for good.
         generation: the deploy generation that this process is of.
         supervisor: runs the threads of this process that belong to the environment.
         awaits_promotion: whether the generation is yet to be promoted: until then the process only reads.
+        startup: where the time of opening goes.
     """
 
     def __init__(
@@ -105,7 +110,9 @@ class Environment:
         clock: SystemClock,
         generation: int = 0,
         awaits_promotion: bool = False,
+        startup: Startup | None = None,
     ) -> None:
+        self.startup = startup or Startup(clock.monotonic)
         self.locations = locations
         self.persist = persist
         self.catalog = catalog
@@ -113,7 +120,7 @@ class Environment:
         self.catalog_oracle = CatalogOracle(locations.oracle, clock)
         self.meta = meta
         self.id = meta.environment_id
-        # One place says what program this is: to the shards, and to the plans that are kept for it.
+        # One place says what program this is.
         self.build = persist.version
         self.process = f"{socket.gethostname()}/{uuid.uuid4()}"
         self.read_only = read_only or awaits_promotion
@@ -126,7 +133,8 @@ class Environment:
         self.exports = ExportLog(persist, log_shard_of(meta.wal_shard), clock=clock)
         self.collections = Collections(persist, self.tables, clock=clock, exports=self.exports)
         self.manager = CollectionManager(persist, clock=_Believed(self))
-        self.cache = ExpressionCache(persist, meta.cache_shard, self.build)
+        self.cache_shard = CatalogCacheShard(catalog, persist, clock, lambda: not self.read_only)
+        self.cache = ExpressionCache(persist, self.cache_shard, partial(build_of, self.build))
         self._lock = threading.RLock()
         self._registered: dict[GlobalId, Item] = {}
         self._seen_step = -1
@@ -167,44 +175,51 @@ class Environment:
             if read_only:
                 # Compacting is a write, too; only leases are not.
                 settings = msgspec.structs.replace(settings or Settings(), maintenance="elsewhere")
-            persist = open_persist(locations, undo, settings, clock)
-            if (read_only or not create) and not persist.exists(CATALOG_SHARD):
-                raise EnvironmentRefused(f"there is no mzsql environment at {locations.where}")
-            catalog = DurableCatalog(persist, CATALOG_SHARD)
-            undo.callback(catalog.close)
-            generation, awaits = join_deployment(catalog, deploy_generation)
-            if not (read_only or awaits):
-                persist.take_over()
-            meta = check_entry(
-                catalog,
-                persist,
-                persist.blob,
-                locations,
-                clock.now_ms(),
-                read_only=read_only or awaits,
-            )
-            oracle = open_table_oracle(
-                locations,
-                persist.consensus,
-                catalog,
-                meta.environment_id,
-                clock,
-                read_only=read_only or awaits,
-            )
+            startup = Startup(clock.monotonic)
+            with startup.phase("stores"):
+                persist = open_persist(locations, undo, settings, clock)
+                if (read_only or not create) and not persist.exists(CATALOG_SHARD):
+                    raise EnvironmentRefused(f"there is no mzsql environment at {locations.where}")
+            with startup.phase("catalog"):
+                catalog = DurableCatalog(persist, CATALOG_SHARD)
+                undo.callback(catalog.close)
+                generation, awaits = join_deployment(catalog, deploy_generation)
+                if not (read_only or awaits):
+                    persist.take_over()
+                meta = check_entry(
+                    catalog,
+                    persist,
+                    persist.blob,
+                    locations,
+                    clock.now_ms(),
+                    read_only=read_only or awaits,
+                )
+            with startup.phase("oracle"):
+                oracle = open_table_oracle(
+                    locations,
+                    persist.consensus,
+                    catalog,
+                    meta.environment_id,
+                    clock,
+                    read_only=read_only or awaits,
+                )
             undo.callback(oracle.close)
-            env = cls(
-                locations,
-                persist,
-                catalog,
-                oracle,
-                meta,
-                read_only=read_only,
-                clock=clock,
-                generation=generation,
-                awaits_promotion=awaits and not read_only,
-            )
+            with startup.phase("collections"):
+                env = cls(
+                    locations,
+                    persist,
+                    catalog,
+                    oracle,
+                    meta,
+                    read_only=read_only,
+                    clock=clock,
+                    generation=generation,
+                    awaits_promotion=awaits and not read_only,
+                    startup=startup,
+                )
             undo.callback(env.close)
-            env._recover()
+            with startup.phase("recovery"):
+                env._recover()
             undo.pop_all()
         return env
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from mzsql.adapter.environment.expression_cache import GlobalExpressions
+from mzsql.adapter.environment.cache_entries import GlobalExpressions
 from mzsql.adapter.planning.planner import Planner
 from mzsql.adapter.session.session import Session
 from mzsql.catalog.builtin import builtins

@@ -7,15 +7,15 @@ went since (`deployed`).
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 
 import msgspec
 
+from mzsql.adapter.environment.cache_entries import GlobalExpressions, LocalExpression
 from mzsql.adapter.environment.expression_cache import (
     ExpressionCache,
-    GlobalExpressions,
-    LocalExpression,
     dependents_of_index,
     spell_features,
 )
@@ -55,6 +55,8 @@ from mzsql.transform import (
 )
 from mzsql.transform.cardinality import Statistics, no_statistics
 from mzsql.transform.unread_errors import errors_unread
+
+_log = logging.getLogger(__name__)
 
 
 class View(msgspec.Struct, frozen=True):
@@ -226,6 +228,20 @@ class Planner:
         found = self._cache.peek(item.id)
         return self.deploy(item) if found is None else found
 
+    def running(
+        self, known: Mapping[GlobalId, GlobalExpressions]
+    ) -> Iterator[tuple[objects.Maintained, GlobalExpressions]]:
+        """The plan that runs of each deployed object: what is known, else as `deployed`, decoded where it is looked at."""
+        synced = False
+        for item in self._state().maintained:
+            found = known.get(item.id)
+            if found is None:
+                if not synced:
+                    synced = True
+                    self._cache.sync()
+                found = self._cache.glance(item.id) or self.deploy(item)
+            yield item, found
+
     def catalog_without(self, gid: GlobalId) -> SessionCatalog:
         """The catalog in which an object's own definition is planned: without that object."""
         return _Without(self.catalog(), gid)
@@ -353,34 +369,47 @@ class Planner:
         What runs goes on with its plan: the new one counts from the next start on.
         """
         features = spell_features(self._features())
-        invalidate: set[GlobalId] = set()
         new_local, new_global = {}, {}
         if local is not None:
             new_local[item.id] = LocalExpression(local, features, item.version)
         if made is not None:
             new_global[item.id] = made
         if isinstance(item, objects.Index):
-            state = self._state()
-            invalidate = dependents_of_index(state, item.on_id) - {item.id}
-            for gid in sorted(invalidate & state.items.keys(), key=sort_key):
-                other = state.items[gid]
-                if isinstance(other, objects.Maintained):
-                    new_global[gid] = self.deploy(other, fresh=True)
-        self._cache.update(new_local, new_global, invalidate)
+            # What views are by themselves does not depend on indexes.
+            others = dependents_of_index(self._state(), item.on_id) - {item.id}
+            new_global |= self._planned_anew(others)
+        self._cache.insert_expressions(new_local, new_global)
 
-    def remember_all(self, made: Mapping[GlobalId, GlobalExpressions], *, runs: bool) -> None:
+    def _planned_anew(self, gids: Iterable[GlobalId]) -> dict[GlobalId, GlobalExpressions]:
+        """The plans, for the next start, of those that have dataflows; what cannot be planned any more fails then."""
+        items, made = self._state().items, {}
+        for gid in sorted(gids, key=sort_key):
+            item = items.get(gid)
+            if not isinstance(item, objects.Maintained):
+                continue
+            try:
+                made[gid] = self.deploy(item, fresh=True)
+            except Exception as failure:
+                _log.warning("%s could not be planned anew: %s", item.full_name, failure)
+        return made
+
+    def remember_all(
+        self, made: Mapping[GlobalId, GlobalExpressions], *, running: Set[GlobalId] = frozenset()
+    ) -> None:
         """Write the plans that startup had to make, in one write.
 
         Args:
             made: the plans, by object.
-            runs: whether they run from now on; else they are for a start to come.
+            running: objects whose plans in the cache run from now on, those of ``made`` included; the others' are for a start to come.
         """
-        if made:
-            self._cache.update(new_global=made, runs=runs)
+        if made or running:
+            self._cache.insert_expressions(new_global=made, running=running)
 
     def forget(self, gids: set[GlobalId]) -> None:
-        """Drop the plans of objects that are gone."""
-        self._cache.update(invalidate=gids)
+        """Drop the plans of objects that are gone; what was planned with an index among them is planned anew, for its next start."""
+        depended = self._cache.invalidate_entries(gids)
+        if depended:
+            self._cache.insert_expressions(new_global=self._planned_anew(depended))
 
 
 def fold_finishing(relation: Relation, finishing: RowSetFinishing) -> Relation:

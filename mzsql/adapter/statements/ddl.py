@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from mzsql.adapter.dataflows.dataflows import Dataflows
+from mzsql.adapter.environment.cache_entries import GlobalExpressions
 from mzsql.adapter.environment.environment import Environment
-from mzsql.adapter.environment.expression_cache import GlobalExpressions
 from mzsql.adapter.environment.seams import CatalogArrangements
 from mzsql.adapter.peek.queries import Queries
 from mzsql.adapter.planning.planner import Planner
@@ -249,6 +249,7 @@ class Definitions:
         # What cannot be maintained is refused now, not in the background.
         rendered = self._dataflows.renderings.checked(made.plan)
         rendered.template(Engine.SPARK)
+        made = made.with_outline(rendered.outline)
         as_of = self._as_of(made)
         item = msgspec.structs.replace(item, as_of=as_of)
         inputs = [s.id for s in made.plan.source_imports]
@@ -256,7 +257,7 @@ class Definitions:
         try:
             self._create(item, replaced)
             self._planner.remember(item, made)
-            self._dataflows.catch_up()
+            self._dataflows.catch_up([item.id])
         finally:
             for hold in holds:
                 hold.release()

@@ -1,21 +1,25 @@
 """The rows of the builtin sources that are derived when they are read: the catalog's own relations, frontiers, refreshes.
 
 Promise: each is one function from the environment to rows, in the order of the columns that its ``.sql`` file declares. They describe
-metadata, a row for each object, never a user's data. A source without a function here is a storage-managed collection.
+metadata, a row for each object, never a user's data. A source without a function here is a storage-managed collection. What takes long to
+say of an object, as a definition's text that is parsed for it does, stands in its row as a function (`Later`), asked only where a
+statement looks at that column. No lease is taken.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterable, Iterator
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
 
 import msgspec
 import pyarrow as pa
 
+from mzsql.adapter.environment.cache_entries import GlobalExpressions
 from mzsql.adapter.environment.environment import Environment
-from mzsql.adapter.environment.expression_cache import GlobalExpressions
 from mzsql.adapter.environment.leader import seems_alive
 from mzsql.adapter.system.described import column_type_name, key_texts
 from mzsql.adapter.system.functions import aggregate_rows, function_rows, operator_rows, type_id
@@ -43,6 +47,7 @@ from mzsql.catalog.objects import (
     View,
 )
 from mzsql.catalog.plugin_relations import plugin_rows
+from mzsql.catalog.state import CatalogState
 from mzsql.compute import RefreshStats
 from mzsql.expr.scalar import Column
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS
@@ -58,6 +63,8 @@ from mzsql.repr.zone_abbreviations import ABBREVIATIONS, DAYLIGHT
 from mzsql.threads import PROCESS
 
 Rows = Iterable[tuple[Any, ...]]
+#: A value that takes long to make.
+Later = Callable[[], Any]
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -67,26 +74,36 @@ class Source(msgspec.Struct, frozen=True):
         env: the environment.
         refreshes: gives the latest refreshes of the dataflows that this process maintains.
         builtin_desc: a builtin relation's columns.
-        deployed: the plan that runs for an index or a materialized view.
-        arrangements: gives object, node, replica, shard, updates and bytes of each arrangement of the dataflows that run.
+        running: gives the plan that runs for each index and materialized view.
+        arrangements: gives object, node, replica and shard of each arrangement of the dataflows that run.
     """
 
     env: Environment
     refreshes: Callable[[], Iterable[RefreshStats]]
     builtin_desc: Callable[[Builtin], RelationDesc]
-    deployed: Callable[[Maintained], GlobalExpressions]
-    arrangements: Callable[[], Iterable[tuple[str, int, str, str, int, int]]]
+    running: Callable[[], Iterable[tuple[Maintained, GlobalExpressions]]]
+    arrangements: Callable[[], Iterable[tuple[str, int, str, str]]]
 
 
 def _system_schema_id(schema: str) -> str:
     return f"s{SYSTEM_SCHEMAS.index(schema) + 1}"
 
 
-def _schema_id(item: Item, source: Source) -> str:
-    found = source.env.catalog.state.schema(item.database, item.schema)
-    if found is None:
-        raise InternalError(f"{item.full_name} is in no schema")
-    return found[1].id
+class _SchemaIds:
+    """The ids of the schemas that objects are in, each looked up once."""
+
+    def __init__(self, source: Source) -> None:
+        self._state = source.env.catalog.state
+        self._known: dict[tuple[str, str], str] = {}
+
+    def __getitem__(self, item: Item) -> str:
+        place = item.database, item.schema
+        if place not in self._known:
+            found = self._state.schema(*place)
+            if found is None:
+                raise InternalError(f"{item.full_name} is in no schema")
+            self._known[place] = found[1].id
+        return self._known[place]
 
 
 def _cluster_id(item: Maintained, source: Source) -> str | None:
@@ -95,35 +112,37 @@ def _cluster_id(item: Maintained, source: Source) -> str | None:
 
 
 def _tables(source: Source) -> Rows:
+    schemas = _SchemaIds(source)
     for i in source.env.catalog.state.of(Table):
-        text = shown_sql(i.create_sql)
-        yield i.id, oid(i.id), _schema_id(i, source), i.name, i.owner, acl(i), text
+        text = partial(shown_sql, i.create_sql)
+        yield i.id, oid(i.id), schemas[i], i.name, i.owner, acl(i), text
 
 
 def _views(source: Source) -> Rows:
+    schemas = _SchemaIds(source)
     for b in builtins().values():
         if b.kind == "view":
             schema = _system_schema_id(b.schema)
             yield b.id, oid(b.id), schema, b.name, b.query, FIRST_ID, READABLE, b.sql
     for i in source.env.catalog.state.of(View):
-        definition = shown_query(i.create_sql)
-        schema = _schema_id(i, source)
-        text = shown_sql(i.create_sql)
-        yield i.id, oid(i.id), schema, i.name, definition, i.owner, acl(i), text
+        definition = partial(shown_query, i.create_sql)
+        text = partial(shown_sql, i.create_sql)
+        yield i.id, oid(i.id), schemas[i], i.name, definition, i.owner, acl(i), text
 
 
 def _materialized_views(source: Source) -> Rows:
+    schemas = _SchemaIds(source)
     for i in source.env.catalog.state.of(MaterializedView):
         yield (
             i.id,
             oid(i.id),
-            _schema_id(i, source),
+            schemas[i],
             i.name,
             _cluster_id(i, source),
-            shown_query(i.create_sql),
+            partial(shown_query, i.create_sql),
             i.owner,
             acl(i),
-            shown_sql(i.create_sql),
+            partial(shown_sql, i.create_sql),
         )
 
 
@@ -143,7 +162,7 @@ def _indexes(source: Source) -> Rows:
             i.on_id,
             _cluster_id(i, source),
             i.owner,
-            shown_sql(i.create_sql),
+            partial(shown_sql, i.create_sql),
         )
 
 
@@ -151,15 +170,19 @@ def _index_columns(source: Source) -> Rows:
     state = source.env.catalog.state
     for index in state.of(Index):
         on = state.items.get(index.on_id)
-        texts = key_texts(index, state)
-        for position, (key, text) in enumerate(zip(index.key, texts, strict=True), start=1):
+        texts = functools.cache(partial(key_texts, index, state))
+        for position, key in enumerate(index.key, start=1):
             if isinstance(key, Column):
                 nullable = True
                 if isinstance(on, RelationItem):
                     nullable = on.desc.typ.columns[key.index].nullable
                 yield index.id, position, key.index + 1, None, nullable
             else:
-                yield index.id, position, None, text, True
+                yield index.id, position, None, partial(_nth, texts, position - 1), True
+
+
+def _nth(texts: Callable[[], Sequence[str]], place: int) -> str:
+    return texts()[place]
 
 
 def _has_defaults(item: Item) -> bool:
@@ -268,9 +291,10 @@ def _types(source: Source) -> Rows:
             FIRST_ID,
             USABLE,
         )
+    schemas = _SchemaIds(source)
     for i in source.env.catalog.state.of(Type):
         category = "composite" if i.typ.kind == "record" else i.typ.kind
-        yield i.id, oid(i.id), _schema_id(i, source), i.name, category, i.owner, acl(i)
+        yield i.id, oid(i.id), schemas[i], i.name, category, i.owner, acl(i)
 
 
 def _array_types(_: Source) -> Rows:
@@ -389,35 +413,74 @@ def _dependencies(source: Source) -> Rows:
 
 def _compute_dependencies(source: Source) -> Rows:
     """What the plan of each dataflow reads that runs."""
-    for item in source.env.catalog.state.maintained:
-        plan = source.deployed(item).plan
-        read = {one.id for one in plan.source_imports} | {one.id for one in plan.index_imports}
+    for item, runs in source.running():
+        # Of indexes both levels of the plan tell; what runs is what the physical one reads.
+        read = {*runs.source_imports, *runs.plan_indexes}
         for gid in sorted(read, key=sort_key):
             yield item.id, gid
 
 
 def _frontiers(source: Source) -> Rows:
     collections = source.env.collections
-    wal = source.env.wal.follow().upper
+    wal = functools.cache(lambda: source.env.wal.follow().upper)
     state = source.env.catalog.state
     for item in state.stored:
-        upper: Frontier = wal if isinstance(item, Table) else collections.upper(item.id)
-        yield item.id, collections.since(item.id), upper
+        seen = functools.cache(partial(collections.frontiers, item.id))
+        yield (
+            item.id,
+            lambda seen=seen: seen()[0],
+            wal if isinstance(item, Table) else lambda seen=seen: seen()[1],
+        )
+    arranged = _arranged(state)
     for index in state.of(Index):
-        yield index.id, *_index_frontiers(source, index)
+        found = functools.cache(partial(_index_frontiers, source, index, arranged))
+        yield index.id, lambda found=found: found()[0], lambda found=found: found()[1]
 
 
-def _index_frontiers(source: Source, item: Index) -> tuple[Frontier, Frontier]:
-    """Since and upper of an index: of its arrangement, before there is one of what it will be."""
-    state = source.env.catalog.state
-    serving = state.serving(item.cluster)
+def _arranged(state: CatalogState) -> dict[tuple[str, str], list[str]]:
+    """The shards of indexes, by replica and index."""
+    found: dict[tuple[str, str], list[str]] = {}
     for name, shard in state.arrangements.items():
         replica, _, fingerprint = name.partition("/")
-        if fingerprint.startswith(f"index {item.id} ") and serving and replica == serving.id:
-            held = source.env.persist.inspect(shard)
-            if held is not None and not held.finalized:
-                return held.since, held.upper
+        if fingerprint.startswith("index "):
+            found.setdefault((replica, fingerprint.split(" ")[1]), []).append(shard)
+    return found
+
+
+def _index_frontiers(
+    source: Source, item: Index, arranged: dict[tuple[str, str], list[str]]
+) -> tuple[Frontier, Frontier]:
+    """Since and upper of an index: of its arrangement, before there is one of what it will be."""
+    serving = source.env.catalog.state.serving(item.cluster)
+    for shard in () if serving is None else arranged.get((serving.id, item.id), ()):
+        held = source.env.persist.inspect(shard)
+        if held is not None and not held.finalized:
+            return held.since, held.upper
     return item.as_of, 0
+
+
+def _arrangements(source: Source) -> Rows:
+    for gid, lir_id, replica, shard in source.arrangements():
+        size = functools.cache(partial(_size, source, shard))
+        yield gid, lir_id, replica, shard, lambda size=size: size()[0], lambda size=size: size()[1]
+
+
+def _size(source: Source, shard: str) -> tuple[int, int]:
+    """The updates of a shard, and their bytes as stored."""
+    state = source.env.persist.inspect(shard)
+    parts = [part for batch in state.trace for part in batch.parts] if state is not None else []
+    return sum(part.rows for part in parts), sum(part.size for part in parts)
+
+
+def _startup(source: Source) -> Rows:
+    for one in source.env.startup.phases():
+        yield one.name, one.began, one.seconds, one.objects
+
+
+def _damage(source: Source) -> Rows:
+    for one in source.env.cache_shard.incidents():
+        at = datetime.datetime.fromtimestamp(one.found_at / 1000, datetime.UTC)
+        yield one.shard, one.entry, at, one.reason
 
 
 def _refreshes(source: Source) -> Rows:
@@ -497,7 +560,9 @@ _DERIVED: dict[str, Callable[[Source], Rows]] = {
     "mz_internal.mz_frontiers": _frontiers,
     "mz_internal.mz_refreshes": _refreshes,
     "mz_internal.mz_threads": _threads,
-    "mz_internal.mz_arrangements": lambda source: source.arrangements(),
+    "mz_internal.mz_arrangements": _arrangements,
+    "mz_internal.mz_startup_phases": _startup,
+    "mz_internal.mz_expression_cache_damage": _damage,
 }
 
 
@@ -511,8 +576,8 @@ class SystemRelations:
         """Whether the rows of a builtin source are derived here."""
         return builtin.plugin is not None or builtin.full_name in _DERIVED
 
-    def derived(self, builtin: Builtin) -> pa.Table:
-        """The rows of a builtin source now: columns c0 … of its types."""
+    def derived(self, builtin: Builtin, columns: Set[int] | None = None) -> pa.Table:
+        """The rows of a builtin source now: columns c0 … of its types; those that are not among `columns` (None: all) are NULL."""
         if builtin.plugin is not None:
             at = self._source.env.locations
             return plugin_rows(builtin.plugin, Whereabouts(at.blob, at.consensus, at.oracle))
@@ -521,5 +586,14 @@ class SystemRelations:
             raise InternalError(f"nothing yields the rows of {builtin.full_name}")
         rows = list(make(self._source))
         schema = arrow_schema(builtin.desc.typ.columns)
-        arrays = [pa.array([row[i] for row in rows], field.type) for i, field in enumerate(schema)]
+        arrays = [
+            pa.array([_made(row[i]) for row in rows], field.type)
+            if columns is None or i in columns
+            else pa.nulls(len(rows), field.type)
+            for i, field in enumerate(schema)
+        ]
         return pa.table(arrays, names=schema.names)
+
+
+def _made(value: Any) -> Any:
+    return value() if callable(value) else value

@@ -20,6 +20,7 @@ from mzsql.compute.controller.client import Holder, ReplicaClient, StatusSink
 from mzsql.compute.protocol import Connect, CreateDataflow, RefreshStats, Status
 from mzsql.compute.protocols import ComputeSettings
 from mzsql.lir.plan import DataflowDescription
+from mzsql.render.rendered import Outline
 from mzsql.repr.errors import SqlError
 from mzsql.repr.ids import GlobalId
 
@@ -154,6 +155,7 @@ class ComputeController:
         items: Iterable[Maintained],
         plans: Mapping[GlobalId, DataflowDescription],
         state: CatalogState,
+        outlines: Mapping[GlobalId, Outline] | None = None,
     ) -> None:
         """Have objects maintained that `reconcile` found missing.
 
@@ -161,6 +163,7 @@ class ComputeController:
             items: those; one without a plan is left out.
             plans: of each.
             state: the catalog, which says where.
+            outlines: what is known of plans as rendered.
         """
         for item in indexes_first([one for one in items if one.id in plans], plans):
             replica = state.serving(item.cluster)
@@ -174,6 +177,7 @@ class ComputeController:
                 plans[item.id],
                 item.shard if isinstance(item, MaterializedView) else None,
                 item.as_of,
+                (outlines or {}).get(item.id),
             )
             try:
                 self._client_of(replica).create_dataflow(command)

@@ -91,7 +91,7 @@ class Peeker:
             if rows is not None:
                 yield from self._row_wise(query, read, rows)
                 return
-        tables = self._inputs.whole(query.inputs, as_of, overlay or {})
+        tables = self._inputs.whole(query.inputs, as_of, overlay or {}, query.looked_at)
         if tables is not None:
             yield from self._here(query, tables)
         else:

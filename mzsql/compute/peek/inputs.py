@@ -8,7 +8,7 @@ input ends at its time, and says what was waited for.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Protocol, TypeAlias
 
 import pyarrow as pa
@@ -45,8 +45,8 @@ class SystemRows(Protocol):
     def is_derived(self, builtin: Builtin) -> bool:
         """Whether a builtin relation is one."""
 
-    def derived(self, builtin: Builtin) -> pa.Table:
-        """Its rows now: c0 …."""
+    def derived(self, builtin: Builtin, columns: Set[int] | None = None) -> pa.Table:
+        """Its rows now: c0 …; of columns that are not among these (None: all) anything may be in it."""
 
 
 class Inputs:
@@ -148,9 +148,20 @@ class Inputs:
         return self.limits.exceeded(sum(p.rows for p in found), sum(p.bytes for p in found))
 
     def whole(
-        self, gids: Sequence[GlobalId], as_of: Timestamp, overlay: Overlay
+        self,
+        gids: Sequence[GlobalId],
+        as_of: Timestamp,
+        overlay: Overlay,
+        looked_at: Mapping[GlobalId, Set[int]] | None = None,
     ) -> Mapping[GlobalId, pa.Table] | None:
-        """The inputs' contents; None where they are too large to be held here, together or one of them."""
+        """The inputs' contents; None where they are too large to be held here, together or one of them.
+
+        Args:
+            gids: the inputs.
+            as_of: the time.
+            overlay: what the transaction has written itself.
+            looked_at: of some of them the columns that matter; what is made when it is asked for has anything in the others.
+        """
         if self._too_much(part for gid in gids for part in self._parts(gid, as_of)):
             return None
         tables: dict[GlobalId, pa.Table] = {}
@@ -162,7 +173,7 @@ class Inputs:
         for gid in gids:
             if gid not in tables:
                 current().check()
-                tables[gid] = self.snapshot(gid, as_of)
+                tables[gid] = self.snapshot(gid, as_of, columns=(looked_at or {}).get(gid))
         return {gid: merged(rows, overlay.get(gid, ()), as_of) for gid, rows in tables.items()}
 
     def _parts(self, gid: GlobalId, as_of: Timestamp) -> Sequence[PartRef]:
@@ -200,15 +211,20 @@ class Inputs:
         return self._collections.has_errors(gid)
 
     def snapshot(
-        self, gid: GlobalId, as_of: Timestamp, overlay: Sequence[pa.Table] = ()
+        self,
+        gid: GlobalId,
+        as_of: Timestamp,
+        overlay: Sequence[pa.Table] = (),
+        *,
+        columns: Set[int] | None = None,
     ) -> pa.Table:
-        """An input's contents: c0 …, [mz_error], mz_diff, consolidated; builtin relations as they are now."""
+        """An input's contents: c0 …, [mz_error], mz_diff, consolidated; builtin relations as they are now. See `SystemRows.derived`."""
         builtin = builtins().get(gid)
         if builtin is None:
             table = self._collections.snapshot(gid, as_of).drop_columns(["mz_time"])
             return merged(table, overlay, as_of)
         if self._system.is_derived(builtin):
-            rows = self._system.derived(builtin)
+            rows = self._system.derived(builtin, columns)
             return rows.append_column("mz_diff", pa.array([1] * rows.num_rows, pa.int64()))
         return self._managed(gid)
 

@@ -6,11 +6,13 @@ at first use and kept: the dataflow's plan, and for DuckDB its statement's text.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 
 import msgspec
 from sqlglot import expressions as exp
 
+from mzsql.catalog.builtin import builtins
 from mzsql.compute.engines.recursion import LoopText, texts
 from mzsql.compute.peek.files import Prepared
 from mzsql.compute.peek.row_reads import RowRead, over, row_read
@@ -18,6 +20,7 @@ from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.expr.relation import RowSetFinishing
 from mzsql.lir import Planned
+from mzsql.lir.demand import columns_read as looked_at
 from mzsql.lir.plan import IndexImport
 from mzsql.render.dataflow import OneShot, finish, one_shot, summed
 from mzsql.render.lean import Relation as KnownRows
@@ -97,6 +100,13 @@ class PlannedQuery:
         if self._planned is None:
             self._planned = self._make()
         return self._planned
+
+    @functools.cached_property
+    def looked_at(self) -> Mapping[GlobalId, frozenset[int]]:
+        """Of what it reads the columns that have any influence on its answer; what is not named is looked at as a whole."""
+        if isinstance(self.peek, ConstantPlan) or not any(gid in builtins() for gid in self.inputs):
+            return {}
+        return looked_at(self.planned.plan)
 
     @property
     def inputs(self) -> tuple[GlobalId, ...]:

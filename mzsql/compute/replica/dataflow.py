@@ -23,7 +23,7 @@ from mzsql.compute.replica.target import Target
 from mzsql.lir.plan import DataflowDescription
 from mzsql.persist import PersistClient
 from mzsql.render.dataflow import RenderedDataflow, render
-from mzsql.render.rendered import ArrangementSpec
+from mzsql.render.rendered import ArrangementSpec, Outline
 from mzsql.repr.errors import InternalError, NotReadable
 from mzsql.repr.frontier import Frontier, Timestamp, join, meet
 from mzsql.repr.ids import GlobalId
@@ -48,14 +48,20 @@ class DataflowSpec(msgspec.Struct, frozen=True):
     as_of: Timestamp
 
 
-def rendered_over(storage: StorageReader, desc: DataflowDescription) -> RenderedDataflow:
-    """A dataflow rendered over its inputs as they are stored.
+def rendered_over(
+    storage: StorageReader, desc: DataflowDescription, outline: Outline | None = None
+) -> RenderedDataflow:
+    """A dataflow rendered over its inputs as they are stored; with the outline of that, its statements are made when they are needed.
 
     Raises:
         Unsupported: the plan cannot be maintained.
     """
     indexes = {one.id for one in desc.index_imports}
-    return render(desc, errors_in=lambda gid: gid in indexes or storage.has_errors(gid))
+    return render(
+        desc,
+        errors_in=lambda gid: gid in indexes or storage.has_errors(gid),
+        outline=outline,
+    )
 
 
 class Renderings:
@@ -67,8 +73,8 @@ class Renderings:
         self._storage = storage
         self._lately: deque[RenderedDataflow] = deque(maxlen=_KEPT)
 
-    def of(self, desc: DataflowDescription) -> RenderedDataflow:
-        """What a plan is as statements.
+    def of(self, desc: DataflowDescription, outline: Outline | None = None) -> RenderedDataflow:
+        """What a plan is as statements, which are made when they are needed where an outline of them is there.
 
         Raises:
             Unsupported: the plan cannot be maintained.
@@ -76,7 +82,7 @@ class Renderings:
         for one in tuple(self._lately):
             if one.desc is desc or one.desc == desc:
                 return one
-        return rendered_over(self._storage, desc)
+        return rendered_over(self._storage, desc, outline)
 
     def checked(self, desc: DataflowDescription) -> RenderedDataflow:
         """As `of`, remembered for the replica that is to run it next."""

@@ -95,7 +95,11 @@ class Deltas:
         return made
 
     def enroll(self, rendered: RenderedDataflow) -> None:
-        """Have what a dataflow asks of its inputs asked with what others do, as long as it lives."""
+        """Have what a dataflow asks of its inputs asked with what others do, as long as it lives: from when its statements are there."""
+        if rendered.is_rendered:
+            self._enroll(rendered)
+
+    def _enroll(self, rendered: RenderedDataflow) -> None:
         by_name = rendered.relevance
         asked = {
             one.id: condition
@@ -108,9 +112,13 @@ class Deltas:
     def relevant(self, delta: Delta, rendered: RenderedDataflow) -> pa.Table | None:
         """The updates that may matter to a dataflow; None where there are too many for the driver."""
         gid, table = delta.source.spec.id, delta.table
-        condition = rendered.relevance.get(f"delta_{gid}")
-        if table is None or not table.num_rows or condition is None:
+        if table is None or not table.num_rows:
             return table
+        condition = rendered.relevance.get(f"delta_{gid}")
+        if condition is None:
+            return table
+        if rendered not in self._conditions:
+            self._enroll(rendered)
         with delta.turn:
             if condition not in delta.passed:
                 delta.passed.update(self._ask(gid, table, condition))

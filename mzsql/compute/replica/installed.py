@@ -28,12 +28,14 @@ class Installed:
     Attributes:
         changed: the lock of all that is known of the dataflows; notified when there may be work.
         closing: whether the replica is about to end: nothing is begun any more.
+        opening: those that are not open yet.
     """
 
     def __init__(self, replica_id: str, respond: Respond) -> None:
         self._replica = replica_id
         self._respond = respond
         self._flows: dict[GlobalId, Flow] = {}
+        self.opening: dict[GlobalId, Flow] = {}
         self._woken = True
         self.changed = threading.Condition()
         self.closing = False
@@ -44,9 +46,13 @@ class Installed:
             return list(self._flows.values())
 
     def idle(self) -> list[Flow]:
-        """Those that no thread works at."""
+        """Those that are open, and that no thread works at."""
         with self.changed:
-            return [flow for flow in self._flows.values() if not flow.busy]
+            return [
+                flow
+                for flow in self._flows.values()
+                if not flow.busy and flow.state is not State.OPENING
+            ]
 
     def find(self, gid: GlobalId) -> Flow | None:
         """The dataflow of this id, or None."""
@@ -99,7 +105,7 @@ class Installed:
     def add(self, flow: Flow) -> None:
         """Install a dataflow, and tell of it."""
         with self.changed:
-            self._flows[flow.gid] = flow
+            self._flows[flow.gid] = self.opening[flow.gid] = flow
             self._respond(flow.status())
         self.wake()
 
@@ -138,6 +144,7 @@ class Installed:
                 if gone is None:
                     return
                 del self._flows[gone.gid]
+                self.opening.pop(gone.gid, None)
             try:
                 gone.close(retire=True)
             except (SqlError, OSError) as error:

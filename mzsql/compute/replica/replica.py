@@ -42,6 +42,7 @@ from mzsql.compute.replica.hydration import HydrationReport
 from mzsql.compute.replica.indexes import Indexes
 from mzsql.compute.replica.inputs import CollectionInput
 from mzsql.compute.replica.installed import Installed
+from mzsql.compute.replica.openings import Openings
 from mzsql.compute.replica.peeks import PendingPeeks
 from mzsql.compute.replica.retiring import Retiring
 from mzsql.compute.replica.scheduler import Scheduler
@@ -53,6 +54,9 @@ from mzsql.repr.errors import InternalError, SqlError, UndefinedObject
 from mzsql.repr.frontier import Timestamp
 
 _LOG = logging.getLogger(__name__)
+
+#: Where so many are to be opened, none is looked at before its turn.
+FEW = 64
 
 
 class _Settings(ComputeSettings, frozen=True, kw_only=True):
@@ -143,6 +147,7 @@ class Replica:
             self._work,
             self._peeks.ready,
             self._retiring,
+            Openings(self._installed, self._work, storage.awaited, clock),
             storage=storage,
             respond=respond,
             settings=settings,
@@ -225,7 +230,7 @@ class Replica:
         gid, desc = command.id, command.dataflow
         if (command.output_shard is None) != isinstance(desc.export, IndexExport):
             raise InternalError(f"{gid}: an index has no output shard, a materialized view has one")
-        rendered = self._renderings.of(desc)
+        rendered = self._renderings.of(desc, command.outline)
         spec = DataflowSpec(gid, command.name, desc, command.output_shard, command.as_of)
         report = HydrationReport(
             gid, rendered.lir_ids, self._replica, self._settings.workers, self._respond
@@ -233,7 +238,7 @@ class Replica:
         self._installed.check_new(gid, spec.name, rendered.inputs)
         collections = self._hold_inputs(rendered, spec.as_of)
         flow = Flow(spec, rendered, report, self._shared, collections, allowed=spec.as_of)
-        if not self._all_there(spec, rendered):
+        if self._is_new(spec, rendered):
             report.show()
         self._installed.add(flow)
 
@@ -249,23 +254,16 @@ class Replica:
             raise
         return held
 
-    def _all_there(self, spec: DataflowSpec, rendered: RenderedDataflow) -> bool:
-        """Whether a dataflow seems to need no hydration: asks the registry and the export's upper, opens nothing else."""
+    def _is_new(self, spec: DataflowSpec, rendered: RenderedDataflow) -> bool:
+        """Whether it is known already that a dataflow is to be hydrated; opens nothing. Else its opening finds that out."""
         descs = [arrangement_desc(one) for one in rendered.arrangements]
         if spec.output_shard is None:
             descs.append(index_desc(spec.gid, spec.desc, rendered))
         if not all(self._arrangements.exists(desc) for desc in descs):
-            return False
-        if spec.output_shard is None:
             return True
-        persist = self._persist
-        if not persist.exists(spec.output_shard, timeout=self._settings.timeout):
+        if spec.output_shard is None or len(self._installed.opening) >= FEW:
             return False
-        writer = persist.open_writer(spec.output_shard, timeout=self._settings.timeout)
-        try:
-            return writer.fetch_upper(timeout=self._settings.timeout) != 0
-        finally:
-            writer.expire()
+        return not self._persist.exists(spec.output_shard, timeout=self._settings.timeout)
 
     # --- the end ---
 

@@ -9,7 +9,6 @@ import logging
 
 from mzsql.compute.replica.arrangements import Arrangements
 from mzsql.compute.replica.commands import Commands
-from mzsql.compute.replica.flows import State
 from mzsql.compute.replica.installed import Installed
 from mzsql.repr.errors import SqlError
 
@@ -40,7 +39,7 @@ class Retiring:
 
     def retire(self) -> None:
         """Give up what is in the registry and no installed dataflow uses, now or once all are open. For the thread of the commands."""
-        if any(flow.state is State.OPENING for flow in self._installed.all()):
+        if self._installed.opening:
             self._due = True
             return
         try:
@@ -51,7 +50,9 @@ class Retiring:
 
     def look(self, now: float) -> None:
         """Have done what is due at ``now``, in seconds of the replica's clock."""
-        if self._due or (self._arrangements.left and now >= self._again_at):
+        if (self._due and not self._installed.opening) or (
+            self._arrangements.left and now >= self._again_at
+        ):
             self._due, self._again_at = False, now + RETIRE_SECONDS
             self._commands.after(self.retire)
 

@@ -13,6 +13,7 @@ from mzsql.compute.protocol import Respond
 from mzsql.compute.protocols import ComputeSettings, ExportLog, StorageReader
 from mzsql.compute.replica.flows import Flow, State
 from mzsql.compute.replica.installed import Installed
+from mzsql.compute.replica.openings import Openings
 from mzsql.compute.replica.retiring import Retiring
 from mzsql.compute.replica.ticks import Ticks
 from mzsql.compute.replica.work import Work
@@ -34,6 +35,7 @@ class Scheduler:
         work: does what is found.
         ready: the jobs that answer the peeks whose time has come.
         retiring: gives up arrangements that nobody uses.
+        openings: has opened what is not open yet.
         storage: how far the inputs are complete.
         respond: takes what is told of dataflows whose scheduler has ended.
         settings: how long pauses are.
@@ -49,6 +51,7 @@ class Scheduler:
         work: Work,
         ready: Callable[[], Sequence[Callable[[], None]]],
         retiring: Retiring,
+        openings: Openings,
         *,
         storage: StorageReader,
         respond: Respond,
@@ -62,6 +65,7 @@ class Scheduler:
         self._work = work
         self._ready = ready
         self._retiring = retiring
+        self._openings = openings
         self._storage = storage
         self._respond = respond
         self._settings = settings
@@ -107,6 +111,9 @@ class Scheduler:
                     pause = min(pause, flow.retry_at - now)
                     continue
                 self._consider(flow, uppers, told=woken)
+            more = self._openings.look(now)
+            if more is not None:
+                pause = min(pause, more)
             for answer in self._ready():
                 self._work.steps.put(answer)
             self._retiring.look(now)
@@ -165,11 +172,6 @@ class Scheduler:
             return uppers[gid]
 
         try:
-            if flow.state is State.OPENING:
-                read = (one.id for one in flow.rendered.inputs if one.index)
-                if all(self._installed.runs(gid) for gid in read):
-                    self._work.open(flow)
-                return
             inputs = flow.input_upper(upper)
         except Exception as error:  # recorded, shown and tried again
             self._work.failed(flow, error)

@@ -40,6 +40,7 @@ class Work:
 
     Attributes:
         steps, hydrations, flushes: the lanes; a dataflow is in one of them once at most.
+        openings: the lane of those that are opened one after another.
     """
 
     def __init__(
@@ -70,17 +71,27 @@ class Work:
             "hydrate", settings.hydration_concurrency, settings.hydration_patience
         )
         self.flushes = lane("flush", 1, settings.step_patience)
+        self.openings = lane("open", 1, settings.step_patience)
+
+    @property
+    def _lanes(self) -> tuple[Lane, ...]:
+        return (self.steps, self.hydrations, self.flushes, self.openings)
 
     def look(self) -> float | None:
         """Let those begin whose turn has come; seconds after which another look may let one begin, None where nobody waits for that."""
-        pauses = [lane.look() for lane in (self.steps, self.hydrations, self.flushes)]
+        pauses = [lane.look() for lane in self._lanes]
         return min((one for one in pauses if one is not None), default=None)
 
     # --- what there is to do ---
 
+    def mark(self, flow: Flow) -> None:
+        """A thread will work at a dataflow; the lock is held."""
+        flow.busy, flow.begun = True, None
+        flow.turn += 1
+
     def open(self, flow: Flow) -> None:
-        """Have a dataflow opened."""
-        self._give(self.steps, flow, self._open)
+        """Open a dataflow that was marked for it, on this thread."""
+        self._work(flow, self._open)
 
     def hydrate(self, flow: Flow) -> None:
         """Have a dataflow hydrated."""
@@ -134,6 +145,7 @@ class Work:
     def _moved(self, flow: Flow, state: State) -> None:
         with self._installed.changed:
             flow.state = state
+            self._installed.opening.pop(flow.gid, None)
             self._respond(flow.status())
 
     def _advance(self, flow: Flow, inputs: Frontier) -> None:
@@ -150,28 +162,32 @@ class Work:
             gone = flow.left or not installed.has(flow)
             if flow.busy or installed.closing or gone:
                 return
-            flow.busy, flow.begun = True, None
-            flow.turn += 1
+            self.mark(flow)
 
         def run() -> None:
-            flow.begun = self._clock.monotonic()
-            try:
-                if not installed.closing and not flow.left:
-                    work(flow)
-                    self._well(flow)
-            except (
-                BaseException
-            ) as error:  # recorded, shown and tried again: the thread is not this dataflow's to end
-                self.failed(flow, error)
-            finally:
-                with installed.changed:
-                    flow.busy = False
-                    left = flow.left
-                installed.wake()
-                if left:
-                    installed.close_dropped()
+            self._work(flow, work)
+            installed.wake()
 
         lane.put(run)
+
+    def _work(self, flow: Flow, work: Callable[[Flow], None]) -> None:
+        """Do the work that a dataflow was marked for; however it fails, that is the dataflow's affair."""
+        installed = self._installed
+        flow.begun = self._clock.monotonic()
+        try:
+            if not installed.closing and not flow.left:
+                work(flow)
+                self._well(flow)
+        except (
+            BaseException
+        ) as error:  # recorded, shown and tried again: the thread is not this dataflow's to end
+            self.failed(flow, error)
+        finally:
+            with installed.changed:
+                flow.busy = False
+                left = flow.left
+            if left:
+                installed.close_dropped()
 
     def _give_flush(self, flow: Flow, work: Callable[[Flow], None]) -> None:
         installed = self._installed
@@ -220,12 +236,12 @@ class Work:
 
     def close(self) -> None:
         """Begin nothing any more. Idempotent."""
-        for lane in (self.steps, self.hydrations, self.flushes):
+        for lane in self._lanes:
             lane.close()
 
     def join(self, timeout: float) -> None:
         """Wait until what runs has ended, for so many seconds a thread."""
-        for lane in (self.steps, self.hydrations, self.flushes):
+        for lane in self._lanes:
             lane.join(timeout)
 
 

@@ -1,22 +1,36 @@
 """mzsql's Consensus and timestamp oracle on PostgreSQL and CockroachDB: ``postgres://user@host/database?schema=…``.
 
 Promise: any number of processes on any machines may share a database, and any number of environments too, each in a schema of its own. A
-commit is acknowledged when the server has made it durable. What may stand in the URL is in this distribution's README.
+commit is acknowledged when the server has made it durable. What may stand in the URL is in this distribution's README. psycopg, which takes
+a while to import, is imported when the first store is opened.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult
 
 from mzsql.location import Consensus, Serves, TimestampOracle, hookimpl
-from mzsql_postgres.consensus import PostgresConsensus
 from mzsql_postgres.options import FORM, SCHEMES, Options, read_options
-from mzsql_postgres.oracle import PostgresOracle
+
+if TYPE_CHECKING:
+    from mzsql_postgres.consensus import PostgresConsensus
+    from mzsql_postgres.oracle import PostgresOracle
 
 __all__ = ["MZSQL_HOOKS", "Options", "PostgresConsensus", "PostgresOracle", "read_options"]
 
 MZSQL_HOOKS = 1
+
+_HOMES = {"PostgresConsensus": "consensus", "PostgresOracle": "oracle"}
+
+
+def __getattr__(name: str) -> Any:
+    """The classes, imported with psycopg when they are asked for."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 
 @hookimpl
@@ -28,7 +42,10 @@ def mzsql_serves() -> list[Serves]:
 @hookimpl
 def mzsql_open_consensus(url: SplitResult) -> Consensus | None:
     """``postgres://user@host/database?schema=…``."""
-    return PostgresConsensus(read_options(url)) if url.scheme in SCHEMES else None
+    if url.scheme not in SCHEMES:
+        return None
+    made: Consensus = __getattr__("PostgresConsensus")(read_options(url))
+    return made
 
 
 @hookimpl
@@ -38,4 +55,5 @@ def mzsql_open_oracle(
     """``postgres://user@host/database?schema=…``."""
     if url.scheme not in SCHEMES:
         return None
-    return PostgresOracle(read_options(url), timeline, now)
+    made: TimestampOracle = __getattr__("PostgresOracle")(read_options(url), timeline, now)
+    return made

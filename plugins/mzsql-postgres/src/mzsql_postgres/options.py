@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult
 
 import msgspec
-import psycopg
-from psycopg import conninfo, pq
 
 from mzsql.location import InvalidUrl, shown_url, url_options
+
+if TYPE_CHECKING:
+    import psycopg
 
 SCHEMES = ("postgres", "postgresql", "cockroach")
 FORM = "postgres://user:password@host:port/database?schema=…"
@@ -92,6 +93,8 @@ class Options:
 
     def connect(self, seconds: float) -> psycopg.Connection[tuple[Any, ...]]:
         """A new connection in autocommit, or psycopg's error; gives up after ``seconds``, or earlier where the URL says so."""
+        import psycopg  # noqa: PLC0415 -- it takes a while, and a process may open no such store
+
         parameters = self._parameters | {
             "connect_timeout": max(1, math.ceil(min(seconds, self.connect_timeout)))
         }
@@ -112,6 +115,8 @@ def read_options(url: SplitResult) -> Options:
     Raises:
         InvalidUrl: libpq cannot read it, an option is unknown or out of range, or it asks for a standby.
     """
+    from psycopg import pq  # noqa: PLC0415
+
     place = shown_url(url)
     libpq = {default.keyword.decode() for default in pq.Conninfo.get_defaults()} - _REFUSED
     given = url_options(url, libpq | set(_OWN))
@@ -131,6 +136,9 @@ def read_options(url: SplitResult) -> Options:
 
 def _located(url: SplitResult, place: str) -> dict[str, Any]:
     """What stands before the ``?``, as libpq reads it."""
+    import psycopg  # noqa: PLC0415
+    from psycopg import conninfo  # noqa: PLC0415
+
     try:
         return conninfo.conninfo_to_dict(f"postgresql://{url.netloc}{url.path}")
     except psycopg.Error as failure:

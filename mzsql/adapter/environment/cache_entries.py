@@ -1,0 +1,187 @@
+"""What the expression cache keeps of an object, and its bytes.
+
+Promise: an entry is read in two steps: `GlobalExpressions.read` looks at what says whether it is of use, a few microseconds, and `mir` and
+`plan` are decoded when they are asked for, once. Bytes are those of one build, so no format of an entry is ever migrated.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from mzsql.expr.dataflow import MirDataflow
+from mzsql.expr.relation import Relation
+from mzsql.lir.plan import DataflowDescription
+from mzsql.render.rendered import Outline
+from mzsql.repr.ids import GlobalId
+
+LOCAL = "local"
+GLOBAL = "global"
+RUNNING = "running"
+"""What runs of an object, where a new index has put, or the end of an old one has left, another plan for its next start."""
+
+
+class _StoredLocal(msgspec.Struct, frozen=True, array_like=True):
+    features: str
+    version: int
+    mir: msgspec.Raw
+
+
+class _StoredGlobal(msgspec.Struct, frozen=True, array_like=True):
+    features: str
+    version: int
+    index_imports: tuple[GlobalId, ...]
+    plan_indexes: tuple[GlobalId, ...]
+    source_imports: tuple[GlobalId, ...]
+    notices: tuple[str, ...]
+    mir: msgspec.Raw
+    plan: msgspec.Raw
+    outline: msgspec.Raw
+
+
+_LOCALS = msgspec.msgpack.Decoder(_StoredLocal)
+_GLOBALS = msgspec.msgpack.Decoder(_StoredGlobal)
+_RELATIONS: msgspec.msgpack.Decoder[Relation] = msgspec.msgpack.Decoder(Relation)
+_DATAFLOWS = msgspec.msgpack.Decoder(MirDataflow)
+_PLANS = msgspec.msgpack.Decoder(DataflowDescription)
+_OUTLINES: msgspec.msgpack.Decoder[Outline | None] = msgspec.msgpack.Decoder(Outline | None)
+
+
+def _raw(value: object) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.msgpack.encode(value))
+
+
+class LocalExpression:
+    """A view's locally optimized MIR.
+
+    Attributes:
+        features: the optimizer features it was made with, spelled.
+        version: the version of the view's definition.
+    """
+
+    def __init__(self, mir: Relation, features: str, version: int = 1) -> None:
+        self._mir: Relation | None = mir
+        self._stored = _StoredLocal(features, version, _raw(mir))
+        self.features = features
+        self.version = version
+
+    @classmethod
+    def read(cls, data: bytes) -> LocalExpression:
+        """The entry of these bytes; raises msgspec.MsgspecError where they are none."""
+        made = cls.__new__(cls)
+        stored = _LOCALS.decode(data)
+        made._mir, made._stored = None, stored
+        made.features, made.version = stored.features, stored.version
+        return made
+
+    @property
+    def mir(self) -> Relation:
+        """The expression; raises msgspec.MsgspecError where its bytes are none."""
+        if self._mir is None:
+            self._mir = _RELATIONS.decode(self._stored.mir)
+        return self._mir
+
+    @property
+    def index_imports(self) -> tuple[GlobalId, ...]:
+        """The indexes that it uses: none, whatever they are."""
+        return ()
+
+    def to_bytes(self) -> bytes:
+        """What `read` reads."""
+        return msgspec.msgpack.encode(self._stored)
+
+
+class GlobalExpressions:
+    """A dataflow's plan: what EXPLAIN shows of a deployed object and what runs. Immutable; equal by value.
+
+    Attributes:
+        index_imports: the indexes that either level of it uses.
+        plan_indexes: those that the physical plan reads.
+        source_imports: the collections that the physical plan reads besides.
+        features: the optimizer features it was made with, spelled.
+        version: the version of the object's definition.
+        notices: what the optimizer had to say.
+    """
+
+    def __init__(
+        self,
+        mir: MirDataflow,
+        plan: DataflowDescription,
+        index_imports: tuple[GlobalId, ...],
+        features: str,
+        version: int = 1,
+        notices: tuple[str, ...] = (),
+        outline: Outline | None = None,
+    ) -> None:
+        sources = tuple(one.id for one in plan.source_imports)
+        self._take(
+            _StoredGlobal(
+                features,
+                version,
+                index_imports,
+                tuple(one.id for one in plan.index_imports),
+                sources,
+                notices,
+                _raw(mir),
+                _raw(plan),
+                _raw(outline),
+            ),
+            plan,
+        )
+
+    def _take(self, stored: _StoredGlobal, plan: DataflowDescription | None) -> None:
+        self._stored = stored
+        self._plan = plan
+        self.features = stored.features
+        self.version = stored.version
+        self.index_imports = stored.index_imports
+        self.plan_indexes = stored.plan_indexes
+        self.source_imports = stored.source_imports
+        self.notices = stored.notices
+
+    @classmethod
+    def read(cls, data: bytes) -> GlobalExpressions:
+        """The entry of these bytes; raises msgspec.MsgspecError where they are none."""
+        made = cls.__new__(cls)
+        made._take(_GLOBALS.decode(data), None)
+        return made
+
+    @property
+    def mir(self) -> MirDataflow:
+        """The dataflow's globally optimized MIR, for people; raises msgspec.MsgspecError where its bytes are none."""
+        return _DATAFLOWS.decode(self._stored.mir)
+
+    @property
+    def plan(self) -> DataflowDescription:
+        """The physical plan; raises msgspec.MsgspecError where its bytes are none."""
+        if self._plan is None:
+            self._plan = _PLANS.decode(self._stored.plan)
+        return self._plan
+
+    @property
+    def outline(self) -> Outline | None:
+        """What the plan is as rendered, if that is known; raises msgspec.MsgspecError where its bytes are none."""
+        return _OUTLINES.decode(self._stored.outline)
+
+    def with_outline(self, outline: Outline) -> GlobalExpressions:
+        """This plan, with what it is as rendered."""
+        made = self.replaced(outline=_raw(outline))
+        made._plan = self._plan
+        return made
+
+    def to_bytes(self) -> bytes:
+        """What `read` reads."""
+        return msgspec.msgpack.encode(self._stored)
+
+    def replaced(self, **fields: Any) -> GlobalExpressions:
+        """As this one, but for some of the attributes."""
+        made = GlobalExpressions.__new__(GlobalExpressions)
+        made._take(msgspec.structs.replace(self._stored, **fields), None)
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, GlobalExpressions) and self.to_bytes() == other.to_bytes()
+
+    def __hash__(self) -> int:
+        return hash(self.to_bytes())

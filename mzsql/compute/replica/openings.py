@@ -1,0 +1,99 @@
+"""The opening of a replica's dataflows, of which there may be thousands at once.
+
+Promise: what somebody in this process waits for is opened first, after what it reads; the others in the order in which they were installed.
+Dataflows are opened one after another on a thread of their own, so that those that are open go on beside that; others are told of it every
+now and then, not after each. One that cannot be opened is tried again with growing pauses, and keeps no other one waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from mzsql.compute.replica.flows import Flow
+from mzsql.compute.replica.installed import Installed
+from mzsql.compute.replica.work import Work
+from mzsql.persist import Clock
+from mzsql.repr.ids import GlobalId
+
+#: Dataflows are opened for so long before others are told of it, in seconds.
+OPEN_SECONDS = 0.05
+
+
+class Openings:
+    """Has the dataflows of one replica opened.
+
+    Args:
+        installed: the dataflows.
+        work: opens them.
+        awaited: gives what somebody waits for.
+        clock: whose monotonic time counts.
+    """
+
+    def __init__(
+        self,
+        installed: Installed,
+        work: Work,
+        awaited: Callable[[], Sequence[GlobalId]],
+        clock: Clock,
+    ) -> None:
+        self._installed = installed
+        self._work = work
+        self._awaited = awaited
+        self._clock = clock
+        # Whether somebody is at it.
+        self._runs = False
+
+    def look(self, now: float) -> float | None:
+        """Have somebody open what can be opened; seconds until more can be, None where nobody waits for that."""
+        installed = self._installed
+        with installed.changed:
+            if self._runs or not installed.opening:
+                return None
+            self._runs = self._next(now) is not None
+            pauses = [f.retry_at - now for f in installed.opening.values() if f.retry_at > now]
+        if self._runs:
+            self._work.openings.put(self._open_some)
+        return min(pauses, default=None)
+
+    def _open_some(self) -> None:
+        """Open dataflows one after another, for a moment."""
+        installed = self._installed
+        until = self._clock.monotonic() + OPEN_SECONDS
+        while not installed.closing:
+            with installed.changed:
+                flow = self._next(self._clock.monotonic())
+                if flow is None:
+                    break
+                self._work.mark(flow)
+            self._work.open(flow)
+            if self._clock.monotonic() >= until:
+                break
+        with installed.changed:
+            self._runs = False
+        installed.wake()
+
+    def _next(self, now: float) -> Flow | None:
+        """What is to be opened next; the lock is held."""
+        for gid in self._awaited():
+            found = self._below(gid, now, set())
+            if found is not None:
+                return found
+        opening = self._installed.opening.values()
+        return next((flow for flow in opening if self._can_open(flow, now)), None)
+
+    def _below(self, gid: GlobalId, now: float, seen: set[GlobalId]) -> Flow | None:
+        """What is to be opened first for a dataflow to go on; None where all that is open."""
+        flow = self._installed.find(gid)
+        if flow is None or gid in seen:
+            return None
+        seen.add(gid)
+        for one in flow.rendered.inputs:
+            found = self._below(one.id, now, seen)
+            if found is not None:
+                return found
+        return flow if gid in self._installed.opening and self._can_open(flow, now) else None
+
+    def _can_open(self, flow: Flow, now: float) -> bool:
+        if flow.busy or flow.left or flow.retry_at > now:
+            return False
+        return all(self._installed.runs(one.id) for one in flow.rendered.inputs if one.index)

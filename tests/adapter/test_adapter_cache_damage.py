@@ -1,0 +1,166 @@
+"""Nothing that happens to the expression cache's shard keeps an environment from opening: it is set aside, told of, and built again."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import mzsql
+from mzsql.catalog.durable_map import DurableMap
+from mzsql.persist import PersistClient, Settings
+
+DEFINED = (
+    "ALTER SYSTEM SET step_engine = 'duckdb'",
+    "CREATE TABLE t (a int, b int)",
+    "INSERT INTO t VALUES (1, 2), (1, 3), (4, 5)",
+    "CREATE VIEW v AS SELECT a, sum(b) AS s FROM t GROUP BY a",
+    "CREATE MATERIALIZED VIEW m AS SELECT a, s FROM v WHERE s > 4",
+    "CREATE MATERIALIZED VIEW n AS SELECT count(*) AS c FROM m",
+)
+EXPLAINED = "EXPLAIN PHYSICAL PLAN AS TEXT FOR MATERIALIZED VIEW m"
+
+Damage = Callable[[bytes], bytes | None]
+
+
+def cut(data: bytes) -> bytes:
+    return data[: len(data) // 2]
+
+
+def flipped(data: bytes) -> bytes:
+    middle = len(data) // 2
+    return data[:middle] + bytes([data[middle] ^ 0xFF]) + data[middle + 1 :]
+
+
+def gone(_: bytes) -> None:
+    return None
+
+
+def junk(_: bytes) -> bytes:
+    return b"junk"
+
+
+DAMAGES: dict[str, Damage] = {"cut": cut, "flipped": flipped, "gone": gone, "junk": junk}
+
+
+class Place:
+    """An environment whose cache has a part, a rollup and entries of its log; damage is done to copies of it."""
+
+    def __init__(self, path: Path) -> None:
+        self._original = path / "original"
+        self.path = path / "env"
+        with mzsql.connect(self._original) as con:
+            for text in DEFINED:
+                con.execute(text)
+            self.plan = con.execute(EXPLAINED).fetchall()
+            self.shard = con.coordinator.env.cache_shard.current()
+        with PersistClient.open(
+            blob=f"file:{self._original}/blob",
+            consensus=f"sqlite:{self._original}/consensus.db",
+            background=False,
+            settings=Settings(inline_bytes=0, rollup_interval=2),
+        ) as client:
+            entries = DurableMap(client, self.shard, "what another build has written")
+            for number in range(6):
+                entries.apply(lambda _, n=number: {f"0/u{n}/global": bytes([n]) * 100})
+            entries.close()
+            client.maintain(self.shard)
+        folder = self._original / "blob" / self.shard
+        self.objects = [p.relative_to(self._original) for p in folder.rglob("*") if p.is_file()]
+        with closing(sqlite3.connect(self._original / "consensus.db")) as database:
+            found = database.execute(
+                "SELECT sequence_number, data FROM consensus WHERE shard = ?", (self.shard,)
+            )
+            self.entries: dict[int, bytes] = dict(found.fetchall())
+        assert self.objects
+        assert self.entries
+
+    def _afresh(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+        shutil.copytree(self._original, self.path)
+
+    def damage_object(self, name: Path, damage: Damage) -> None:
+        self._afresh()
+        data = damage((self.path / name).read_bytes())
+        if data is None:
+            (self.path / name).unlink()
+        else:
+            (self.path / name).write_bytes(data)
+
+    def damage_entry(self, seqno: int, damage: Damage) -> None:
+        self._afresh()
+        where = "WHERE shard = ? AND sequence_number = ?"
+        changed = damage(self.entries[seqno])
+        with closing(sqlite3.connect(self.path / "consensus.db")) as database, database:
+            if changed is None:
+                database.execute(f"DELETE FROM consensus {where}", (self.shard, seqno))
+            else:
+                database.execute(
+                    f"UPDATE consensus SET data = ? {where}", (changed, self.shard, seqno)
+                )
+
+    def opens_as_ever(self) -> bool:
+        """Statements run and the plans are those of before, at the next opening from a cache; whether the shard had to be set aside."""
+        with mzsql.connect(self.path) as con:
+            assert sorted(con.execute("SELECT a, s FROM m").fetchall()) == [(1, 5), (4, 5)]
+            assert con.execute("SELECT c FROM n").fetchall() == [(2,)]
+            assert con.execute(EXPLAINED).fetchall() == self.plan
+            assert con.coordinator.env.startup.wait(60)
+            told = con.execute(
+                "SELECT shard_id, reason FROM mz_internal.mz_expression_cache_damage WHERE entry IS NULL"
+            ).fetchall()
+        assert [shard for shard, _ in told] in ([], [self.shard])
+        assert all(reason for _, reason in told)
+        with mzsql.connect(self.path, read_only=True) as con:
+            again = con.execute(
+                "SELECT shard_id FROM mz_internal.mz_expression_cache_damage"
+            ).fetchall()
+            assert again == [(shard,) for shard, _ in told]
+        with mzsql.connect(self.path) as con:
+            assert con.execute("SELECT c FROM n").fetchall() == [(2,)]
+            assert con.coordinator.env.startup.wait(60)
+            hits, asked = con.plans_from_cache
+            assert hits == asked == 2, "the cache was not built again"
+        return bool(told)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_a_damaged_object_and_a_damaged_entry_are_set_aside(place: Place) -> None:
+    rollup = next(name for name in place.objects if "rollup" in str(name))
+    place.damage_object(rollup, flipped)
+    assert place.opens_as_ever()
+    place.damage_entry(max(place.entries), junk)
+    assert place.opens_as_ever()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_every_object_and_every_entry_may_be_damaged(place: Place, damage: str) -> None:
+    aside = 0
+    for name in place.objects:
+        place.damage_object(name, DAMAGES[damage])
+        aside += place.opens_as_ever()
+    for seqno in place.entries:
+        place.damage_entry(seqno, DAMAGES[damage])
+        aside += place.opens_as_ever()
+    assert aside
+
+
+def test_a_process_that_only_reads_goes_on_without_a_cache(place: Place) -> None:
+    place.damage_entry(max(place.entries), flipped)
+    for _ in range(2):
+        with mzsql.connect(place.path, read_only=True) as con:
+            assert con.execute(EXPLAINED).fetchall() == place.plan
+            ((shard, reason),) = con.execute(
+                "SELECT shard_id, reason FROM mz_internal.mz_expression_cache_damage"
+            ).fetchall()
+            assert shard == place.shard
+            assert reason
