@@ -116,6 +116,7 @@ def test_histories_are_recorded() -> None:
             "bench-refresh",
             "--only g,h,j --scales 0.001 --rounds 2 --ticks 5 --seconds 2 --queries 1,3 --no-spark",
         ),
+        ("bench-startup", "--views 12 --rounds 1"),
         ("bench-refresh", "--only k --scales 0.001 --batches 1 --queries 1,3"),
     ],
 )
