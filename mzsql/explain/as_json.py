@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from mzsql.explain.config import Humanizer
+from mzsql.explain.fast_path import fast_path_node
 from mzsql.explain.json_physical import physical_plans
 from mzsql.explain.json_relations import mir_plans, raw, relation
 from mzsql.explain.json_scalars import Node
@@ -18,6 +19,7 @@ from mzsql.frontend import hir
 from mzsql.lir import plan as lir
 from mzsql.repr.depth import deep
 from mzsql.repr.ids import GlobalId
+from mzsql.transform.fast_path import FastPathPlan
 
 
 def lir_json(desc: lir.DataflowDescription, humanizer: Humanizer) -> str:
@@ -33,6 +35,11 @@ def mir_json(
     """EXPLAIN OPTIMIZED PLAN AS JSON. `pushed`: what lowering pushes into the reads of its sources."""
     filters = {gid: pushed_filters(mfp) for gid, mfp in (pushed or {}).items()}
     return _text(mir_plans(df, humanizer, filters))
+
+
+def fast_path_json(plan: FastPathPlan, humanizer: Humanizer) -> str:
+    """EXPLAIN OPTIMIZED or PHYSICAL PLAN AS JSON of a query without a dataflow."""
+    return _text(fast_path_node(plan, humanizer))
 
 
 def relation_json(rel: Relation) -> str:

@@ -28,6 +28,21 @@ class ColumnNames:
         """Gets of `local` have the names of `value`."""
         self._locals[local] = self.of(value)
 
+    def rounds(self, rel: mir.LetRec) -> list[ColumnNames]:
+        """The names within each of a recursion's bindings, as far as they are known there: of the bindings before it, not of itself."""
+        found: list[ColumnNames] = []
+        scope = ColumnNames(self._humanizer)
+        scope._locals = {k: v for k, v in self._locals.items() if k not in rel.ids}
+        for local, value in zip(rel.ids, rel.values, strict=True):
+            found.append(scope)
+            names = scope.of(value)
+            # A binding and what uses it may share parts, which have other names in each.
+            scope = ColumnNames(self._humanizer)
+            scope._locals = {**found[-1]._locals, local: names}
+        self._locals.update(scope._locals)
+        self._known.clear()
+        return found
+
     def of(self, rel: mir.Relation) -> Names:
         """The names of a relation's columns."""
         known = self._known.get(id(rel))
@@ -50,9 +65,8 @@ class ColumnNames:
             case mir.Let(id=local, value=value, body=body):
                 self.bind(local, value)
                 return self.of(body)
-            case mir.LetRec(ids=ids, values=values, body=body):
-                for local, value in zip(ids, values, strict=True):
-                    self.bind(local, value)
+            case mir.LetRec(body=body):
+                self.rounds(rel)
                 return self.of(body)
             case mir.Join(inputs=inputs):
                 return tuple(name for part in inputs for name in self.of(part))

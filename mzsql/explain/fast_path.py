@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from mzsql.explain import scalars
+from mzsql.explain import json_scalars as js
+from mzsql.explain import scalars, variants
 from mzsql.explain.config import ExplainConfig, Humanizer
 from mzsql.explain.document import Frame, assemble, source_blocks
 from mzsql.explain.lines import Lines
@@ -75,7 +76,7 @@ def _peek(
     level = 1
     mfp, names = _as_stored(plan, humanizer)
     if finishing is not None and not finishing.is_trivial(mfp.output_arity):
-        lines.add(level, finish(finishing, redacted=config.redacted), node=True)
+        lines.add(level, finish(finishing), node=True)
         level += 1
     match plan:
         case PeekIndexPlan(rows=rows) if rows is not None:
@@ -116,6 +117,28 @@ def _as_stored(
         names[form.permutation[column]] = name
     place = dict(enumerate(form.permutation))
     return _moved(plan.mfp, place, width + (0 if plan.rows is None else len(plan.key))), names
+
+
+def fast_path_node(plan: FastPathPlan, humanizer: Humanizer) -> js.Node:
+    """EXPLAIN OPTIMIZED or PHYSICAL PLAN AS JSON of a fast path, as a value: the only plan of a query that imports nothing."""
+    plans = [{"id": "Explained Query (fast path)", "plan": _variant(plan, humanizer)}]
+    return {"plans": plans, "sources": []}
+
+
+def _variant(plan: FastPathPlan, humanizer: Humanizer) -> js.Node:
+    match plan:
+        case ConstantPlan(rows=rows, error=error, typ=typ):
+            shown = [[js.packed(row, typ.columns), diff] for row, diff in rows]
+            data = {"Ok": shown} if error is None else {"Err": variants.error(error)}
+            return {"Constant": [data, variants.relation_type(typ)]}
+        case PeekIndexPlan(on_id=on, index_id=index, key=key, rows=found, typ=typ):
+            columns = [ColumnType(sc.scalar_type(e, typ.columns)) for e in key]
+            looked_up = None if found is None else [js.packed(row, columns) for row in found]
+            mfp, _ = _as_stored(plan, humanizer)
+            read = [js.global_id(on), js.global_id(index), looked_up, {"mfp": js.mfp(mfp)}]
+            return {"PeekExisting": read}
+        case PeekPersistPlan(id=gid, mfp=mfp):
+            return {"PeekPersist": [js.global_id(gid), {"mfp": js.mfp(mfp)}]}
 
 
 def mfp_operators(mfp: MapFilterProject, printer: scalars.ScalarPrinter) -> list[str]:

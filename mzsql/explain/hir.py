@@ -47,7 +47,7 @@ class HirPrinter:
         """The whole of it."""
         level = 0
         if not query.finishing.is_trivial(len(query.input_types)):
-            self._out.add(level, finish(query.finishing, redacted=self._config.redacted), node=True)
+            self._out.add(level, finish(query.finishing), node=True)
             level += 1
         self._node(query.relation, level)
         return self._out

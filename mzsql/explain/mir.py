@@ -56,7 +56,7 @@ class MirPrinter:
     def plan(self, rel: mir.Relation, finishing: RowSetFinishing | None, level: int) -> Lines:
         """A relation's body."""
         if finishing is not None and not finishing.is_trivial(mir.arity(rel)):
-            self._out.add(level, finish(finishing, redacted=self._config.redacted), node=True)
+            self._out.add(level, finish(finishing, self._over(rel)), node=True)
             level += 1
         self._node(rel, level)
         return self._out
@@ -169,7 +169,7 @@ class MirPrinter:
         if rel.limit is not None:
             parts.append(f"limit={print_.scalar(rel.limit)}")
         if rel.offset:
-            parts.append(f"offset={scalars.REDACTED if self._config.redacted else rel.offset}")
+            parts.append(f"offset={rel.offset}")
         if rel.monotonic:
             parts.append("monotonic")
         if rel.expected_group_size is not None:
@@ -232,17 +232,20 @@ class MirPrinter:
 
     def _let_rec(self, rel: mir.LetRec, level: int) -> None:
         self._derived.bind(rel)
-        self._called.of(rel)
+        rounds = self._called.rounds(rel)
         self._head(level, "Return", rel)
         self._node(rel.body, level + 1)
         shared = rel.limits[0] if len(set(rel.limits)) == 1 else None
         self._out.add(level, f"With Mutually Recursive{recursion_limit(shared)}")
-        for local, value, limit in reversed(
-            list(zip(rel.ids, rel.values, rel.limits, strict=True))
+        called, named = self._called, self._names
+        for local, value, limit, names in reversed(
+            list(zip(rel.ids, rel.values, rel.limits, rounds, strict=True))
         ):
             own = recursion_limit(None if shared else limit)
             self._out.add(level + 1, f"cte{own} l{local} =", node=True)
+            self._called, self._names = names, None if named is None else names
             self._node(value, level + 2)
+        self._called, self._names = called, named
 
     # --- joins ----------------------------------------------------------------------------------
 

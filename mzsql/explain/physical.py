@@ -33,7 +33,7 @@ class PhysicalPrinter:
         """A plan's body, under its header."""
         level = 1
         if finishing is not None and not finishing.is_trivial(arity):
-            self._out.add(level, finish(finishing, redacted=self._config.redacted), node=True)
+            self._out.add(level, finish(finishing), node=True)
             level += 1
         self._node(plan, level)
         return self._out
@@ -266,7 +266,7 @@ class PhysicalPrinter:
         if plan.order_key:
             parts.append(f"order_by=[{scalars.order(plan.order_key)}]")
         if plan.limit is not None and plan.kind != "MonotonicTop1":
-            parts.append(f"limit={self._scalars.scalar(plan.limit)}")
+            parts.append(f"limit={scalars.ScalarPrinter().scalar(plan.limit)}")
         if plan.offset:
             parts.append(f"offset={scalars.REDACTED if self._config.redacted else plan.offset}")
         if plan.must_consolidate:
@@ -288,18 +288,20 @@ def permutation(form: lir.ArrangementForm) -> str:
     return f"{{{', '.join(f'#{i}: #{j}' for i, j in enumerate(form.permutation))}}}"
 
 
-def finish(finishing: RowSetFinishing, *, redacted: bool = False) -> str:
-    """The line of a row set finishing."""
+def finish(finishing: RowSetFinishing, printer: scalars.ScalarPrinter | None = None) -> str:
+    """The line of a row set finishing; its numbers are no data, so they are shown where constants are not.
 
-    def number(value: int) -> str:
-        return scalars.REDACTED if redacted else str(value)
-
+    Args:
+        finishing: what is done with the rows.
+        printer: names the columns that it orders by.
+    """
     parts = ["Finish"]
     if finishing.order_by:
-        parts.append(f"order_by=[{scalars.order(finishing.order_by)}]")
+        order = scalars.order if printer is None else printer.order
+        parts.append(f"order_by=[{order(finishing.order_by)}]")
     if finishing.limit is not None:
-        parts.append(f"limit={number(finishing.limit)}")
+        parts.append(f"limit={finishing.limit}")
     if finishing.offset:
-        parts.append(f"offset={number(finishing.offset)}")
+        parts.append(f"offset={finishing.offset}")
     parts.append(f"output=[{scalars.columns(finishing.project)}]")
     return " ".join(parts)

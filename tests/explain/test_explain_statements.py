@@ -296,3 +296,56 @@ def test_the_physical_plan_is_also_sql(con: mzsql.Connection) -> None:
     assert "lir_" in explain(con, "PHYSICAL PLAN AS SQL FOR SELECT most + 1 FROM heavy")
     with pytest.raises(mzsql.NotSupportedError, match="OPTIMIZED PLAN AS SQL"):
         explain(con, "OPTIMIZED PLAN AS SQL FOR SELECT 1")
+
+
+def test_what_a_finishing_orders_by_is_called_by_name(con: mzsql.Connection) -> None:
+    query = "SELECT owner, sum(weight) FROM pets GROUP BY owner ORDER BY 2 DESC, owner LIMIT 7"
+    shown = explain(con, f"OPTIMIZED PLAN WITH (humanized expressions) FOR {query}")
+    order = "order_by=[#1{sum_weight} desc nulls_first, #0{owner} asc nulls_last]"
+    assert f"Finish {order} limit=7 output=[#0, #1]" in shown
+
+
+def test_what_comes_out_of_a_recursion_has_names_and_what_goes_round_in_it_has_none(
+    con: mzsql.Connection,
+) -> None:
+    shown = explain(
+        con,
+        "OPTIMIZED PLAN WITH (humanized expressions) FOR WITH MUTUALLY RECURSIVE r (p int, q int) AS ("
+        "SELECT id, weight FROM pets UNION SELECT r.p, o.weight FROM r JOIN pets o ON r.q = o.id) "
+        "SELECT p, count(q) FROM r GROUP BY p ORDER BY p",
+    )
+    assert "Reduce group_by=[#0{id}] aggregates=[count(#1{weight})]" in shown
+    assert "Finish order_by=[#0{id} asc nulls_last]" in shown
+    assert "Join on=(#1 = #2{id})" in shown
+
+
+def test_limits_are_no_data(con: mzsql.Connection) -> None:
+    query = "SELECT id, (SELECT town FROM owners WHERE id = pets.id ORDER BY town LIMIT 3) FROM pets LIMIT 5"
+    shown = explain(con, f"PHYSICAL PLAN WITH (redacted) FOR {query}")
+    assert "Finish limit=5" in shown
+    assert "limit=3" in shown
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ("SELECT 1 / 0", {"Constant": [{"Err": "DivisionByZero"}]}),
+        ("SELECT 1 WHERE false", {"Constant": [{"Ok": []}]}),
+        ("SELECT weight FROM pets WHERE owner = 1", {"PeekExisting": [{"User": 1}, {"User": 3}]}),
+        ("SELECT owner FROM pets", {"PeekExisting": [{"User": 1}, {"User": 3}, None]}),
+    ],
+)
+@pytest.mark.parametrize("stage", ["OPTIMIZED", "PHYSICAL"])
+def test_a_plan_without_a_dataflow_is_one_in_json_too(
+    con: mzsql.Connection, stage: str, query: str, wanted: dict[str, list[object]]
+) -> None:
+    shown = msgspec.json.decode(explain(con, f"{stage} PLAN AS JSON FOR {query}"))
+    ((kind, fields),) = wanted.items()
+    (only,) = shown["plans"]
+    assert only["id"] == "Explained Query (fast path)"
+    assert only["plan"][kind][: len(fields)] == fields
+    assert shown["sources"] == []
+    whole = msgspec.json.decode(
+        explain(con, f"{stage} PLAN WITH (no fast path) AS JSON FOR {query}")
+    )
+    assert whole["plans"][0]["id"] == "Explained Query"

@@ -33,6 +33,7 @@ from mzsql.explain import (
     explain_lir,
     explain_mir,
     explain_relation,
+    fast_path_json,
     hir_json,
     lir_json,
     mir_json,
@@ -343,8 +344,6 @@ def _planned_text(
     """An optimized or a physical plan."""
     physical = plan.stage == "physical"
     pushed = {s.id: s.mfp for s in planned.plan.source_imports}
-    if plan.format == "json":
-        return lir_json(planned.plan, names) if physical else mir_json(planned.mir, names, pushed)
     if plan.format == "sql":
         if physical:
             return statements(planned)
@@ -353,7 +352,11 @@ def _planned_text(
     if finishing is not None and not config.no_fast_path:
         peek = peek_plan(planned.mir, finishing, planner.features())
         if not isinstance(peek, DataflowPlan):
+            if plan.format == "json":
+                return fast_path_json(peek, names)
             return explain_fast_path(peek, finishing, names, config, frame)
+    if plan.format == "json":
+        return lir_json(planned.plan, names) if physical else mir_json(planned.mir, names, pushed)
     if physical:
         return explain_lir(planned.plan, finishing, names, config, frame)
     return explain_mir(
