@@ -16,6 +16,7 @@ from mzsql.frontend import hir
 from mzsql.frontend.hir_visit import map_columns, map_window
 from mzsql.frontend.names.scope import Scope
 from mzsql.frontend.parse.pieces import fold
+from mzsql.frontend.query import grouping_sets
 from mzsql.frontend.query.output_names import output_name
 from mzsql.frontend.scalar.coerce import Typed, settle, to_boolean
 from mzsql.frontend.scalar.collector import MARKER, Collector
@@ -95,13 +96,13 @@ class SelectState:
     def group(self) -> None:
         """Apply GROUP BY and plan HAVING, if there is anything to group."""
         clause, having = self.node.args.get("group"), self.node.args.get("having")
-        keys = self._group_keys(clause) if clause is not None else []
+        sets = self._group_keys(clause) if clause is not None else [[]]
         if having is not None:
             self.having = self.context("HAVING").plan(having.this)
         self.types = list(self.scope.types())
         if clause is None and having is None and not self.aggregates.found:
             return
-        self._reduce(keys)
+        self._reduce(sets)
 
     def filter_groups(self) -> None:
         """Apply HAVING."""
@@ -111,26 +112,20 @@ class SelectState:
         condition = to_boolean(self.regroup(self.having), "argument of HAVING", position)
         self.relation = hir.Filter(self.relation, (condition.expr,))
 
-    def _group_keys(self, clause: exp.Expr) -> list[Typed]:
-        for key in ("grouping_sets", "cube", "rollup", "totals"):
-            if clause.args.get(key):
-                raise Unsupported(
-                    f"GROUP BY {key.replace('_', ' ').upper()} is not supported",
-                    position=position_of(clause),
-                )
+    def _group_keys(self, clause: exp.Expr) -> list[list[Typed]]:
+        """The keys of each grouping; only ROLLUP and its like have more than one."""
         if clause.args.get("all"):
             raise Unsupported("GROUP BY ALL is not supported", position=position_of(clause))
-        found: list[Typed] = []
-        for node in clause.expressions:
-            if isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets):
-                words = {"rollup": "ROLLUP", "cube": "CUBE"}.get(node.key, "GROUPING SETS")
-                raise Unsupported(
-                    f"GROUP BY {words} is not supported",
-                    hint="UNION ALL of queries with a GROUP BY each says the same.",
-                    position=position_of(clause),
-                )
-            nodes = node.expressions if isinstance(node, exp.Tuple) else [node]
-            found.extend(self._group_key(n) for n in nodes)
+        planned: dict[int, Typed] = {}
+
+        def key(node: exp.Expr) -> Typed:
+            if id(node) not in planned:
+                planned[id(node)] = self._group_key(node)
+            return planned[id(node)]
+
+        found = [[key(node) for node in nodes] for nodes in grouping_sets.sets_of(clause)]
+        if clause.args.get("all") is False:  # GROUP BY DISTINCT
+            found = list({frozenset(k.expr for k in keys): keys for keys in found}.values())
         return found
 
     def _group_key(self, node: exp.Expr) -> Typed:
@@ -169,25 +164,29 @@ class SelectState:
             isinstance(o, exp.Alias) and output_name(o) == name for o in self.node.expressions
         )
 
-    def _reduce(self, keys: list[Typed]) -> None:
+    def _reduce(self, sets: list[list[Typed]]) -> None:
+        keys = {key.expr: key for keys in sets for key in keys}
         arity = len(self.types)
-        positions: list[int] = []
-        scalars: list[hir.Scalar] = []
-        types: list[ColumnType] = []
-        for key in keys:
-            if key.expr in self.keys:
-                continue
-            self.keys[key.expr] = len(positions)
-            positions.append(arity + len(scalars))
-            scalars.append(key.expr)
-            types.append(ColumnType(key.typ, key.nullable))
-        relation = hir.Map(self.relation, tuple(scalars)) if scalars else self.relation
+        self.keys = {expr: at for at, expr in enumerate(keys)}
+        relation = hir.Map(self.relation, tuple(keys)) if keys else self.relation
         aggregates = tuple(self.aggregates.found)
         sizes = self.node.meta.get("group_size_options", {})
         size = sizes.get("aggregate input group size", sizes.get("expected group size"))
-        self.relation = hir.Reduce(relation, tuple(positions), aggregates, size)
-        types.extend(ColumnType(a.typ, a.nullable) for a in aggregates)
-        self.types = types
+        columns = tuple(range(arity, arity + len(keys)))
+        told = grouping_sets.check_arguments(aggregates, tuple(keys.values()))
+        if told or len(sets) > 1:
+            chosen = [[self.keys[key.expr] for key in own] for own in sets]
+            self.relation = grouping_sets.reduced(
+                relation, columns, tuple(keys.values()), chosen, aggregates, size
+            )
+        else:
+            self.relation = hir.Reduce(relation, columns, aggregates, size)
+        everywhere = set(keys).intersection(*({key.expr for key in own} for own in sets))
+        self.types = [
+            ColumnType(key.typ, key.nullable or expr not in everywhere)
+            for expr, key in keys.items()
+        ]
+        self.types.extend(ColumnType(a.typ, a.nullable) for a in aggregates)
         self.grouped = True
 
     def regroup(self, value: Typed) -> Typed:

@@ -14,7 +14,14 @@ from mzsql.expr.functions.unmaterializable import UNMATERIALIZABLE
 from mzsql.expr.scalar import Literal, Unmaterializable
 from mzsql.frontend import hir
 from mzsql.frontend.names.types import resolve_type
-from mzsql.frontend.scalar import aggregates, made_containers, qualified, system_functions, windows
+from mzsql.frontend.scalar import (
+    aggregates,
+    groupings,
+    made_containers,
+    qualified,
+    system_functions,
+    windows,
+)
 from mzsql.frontend.scalar.clauses import not_allowed
 from mzsql.frontend.scalar.coerce import (
     Typed,
@@ -299,6 +306,7 @@ def _logical_timestamp(_ctx: ExprContext, node: exp.Expr) -> Typed:
 
 _SPECIAL: dict[str, Callable[[ExprContext, exp.Expr], Typed]] = {
     "array_fill": made_containers.array_fill,
+    "grouping": groupings.plan_grouping,
     "map_build": made_containers.map_build,
     "coalesce": _coalesce,
     "greatest": _coalesce,
