@@ -112,7 +112,6 @@ class Coordinator:
             env.collections,
             lambda: env.catalog.state,
             lambda index: self.planner.deployed(index).plan,
-            env.build,
             self.inputs.kept,
             limits,
         )

@@ -122,6 +122,23 @@ def sql(
     run_pieces(pieces, env, "csv" if csv else "table", confined(copy_path, no_copy_files))
 
 
+@app.command("open")
+def open_(
+    *,
+    env: Env,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Print where the time went, phase by phase.")
+    ] = False,
+    timeout: Annotated[
+        float, typer.Option(min=0, max=_LONGEST, help="Seconds to wait for.", callback=_number)
+    ] = 600.0,
+) -> None:
+    """Open an environment until all that it maintains is taken up, which fills the expression cache, and close it again."""
+    from mzsql.cli.opening import open_environment  # noqa: PLC0415
+
+    open_environment(env, profile=profile, timeout=timeout)
+
+
 @app.command()
 def shell(*, env: Env, copy_path: CopyPath = None, no_copy_files: NoCopyFiles = False) -> None:
     r"""Type statements and see what they give; \? there tells what else it knows."""

@@ -71,6 +71,16 @@ def status(
 
 
 @deploy_app.command()
+def discard(
+    env: Env = None, *, blob: Blob = None, consensus: Consensus = None, oracle: Oracle = None
+) -> None:
+    """Remove what this program has left that was opened beside the one in charge, and is not to be promoted: its plans in the cache."""
+    with _opened((env, blob, consensus, oracle), None) as found:
+        removed = found.cache.remove_build()
+        typer.echo(f"{removed} plans of mzsql {found.build} removed")
+
+
+@deploy_app.command()
 def promote(
     env: Env = None,
     *,

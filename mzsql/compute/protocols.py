@@ -13,6 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from mzsql.persist import Batch, PartRef, WriteHandle
+from mzsql.render.naming import ARRANGEMENT_FORMAT
 from mzsql.repr.frontier import Frontier, Timestamp
 from mzsql.repr.ids import GlobalId
 
@@ -126,8 +127,8 @@ class ComputeSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     workers: int = 2
     """Slices of the key space of each arrangement (the replica's SIZE)."""
-    build: str = "0"
-    """Arrangements of another build are not reused."""
+    arrangement_format: str = ARRANGEMENT_FORMAT
+    """Arrangements of another format are not reused."""
     driver_rows: int = 1_000_000
     """At most so many rows of one relation or result come to the driver …"""
     driver_bytes: int = 64 * 1024 * 1024

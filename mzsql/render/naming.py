@@ -24,6 +24,11 @@ from mzsql.repr.types import ColumnType
 STATE_VERSION = 1
 
 
+#: The version of mzsql since which arrangements hold what they hold as they do now: those of another one are not reused, those of a later
+#: release of the same format are.
+ARRANGEMENT_FORMAT = "0.1.0"
+
+
 class Shape:
     """A dataflow's description with what rendering looks up in it."""
 

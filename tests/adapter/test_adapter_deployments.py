@@ -205,3 +205,29 @@ def stamps(con: mzsql.Connection) -> set[str]:
     persist = con.coordinator.env.persist
     states = [persist.inspect(shard) for shard in persist.consensus.list_keys()]
     return {state.applier_version for state in states if state is not None}
+
+
+def test_a_newer_version_goes_on_from_the_arrangements_of_the_older_one(
+    env: str, stack: contextlib.ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plans of the same format are the same arrangements: nothing hydrates again, and the newer one's plans are ready before it leads."""
+    old = opened(stack, mzsql.connect(env))
+    old.execute("ALTER SYSTEM SET step_engine = 'duckdb'; CREATE TABLE t (a int, b int)")
+    old.execute("INSERT INTO t VALUES (1, 2), (1, 3), (2, 4)")
+    old.execute("CREATE MATERIALIZED VIEW sums AS SELECT a, sum(b) AS s FROM t GROUP BY a")
+    assert sorted(old.execute("SELECT a, s FROM sums").fetchall()) == [(1, 5), (2, 4)]
+    before = old.execute("SELECT object_id, shard_id FROM mz_internal.mz_arrangements").fetchall()
+    assert before
+    monkeypatch.setattr(opening, "VERSION", "0.1.9")
+    new = opened(stack, mzsql.connect(env, deploy_generation=1))
+    assert new.coordinator.env.startup.wait(60)
+    new.promote()
+    old.close()
+    new.execute("INSERT INTO t VALUES (2, 6)")
+    assert sorted(new.execute("SELECT a, s FROM sums").fetchall()) == [(1, 5), (2, 10)]
+    kinds = {k for (k,) in new.execute("SELECT kind FROM mz_internal.mz_refreshes").fetchall()}
+    assert kinds == {"step"}
+    after = new.execute("SELECT object_id, shard_id FROM mz_internal.mz_arrangements").fetchall()
+    assert after == before
+    hits, asked = new.plans_from_cache
+    assert (hits, asked) == (1, 2), "it was planned once, before the promotion"

@@ -139,16 +139,16 @@ def test_what_exceeds_the_driver_is_left_to_spark(spark, tmp_path, blob):
 
 
 def test_what_is_missing_is_filled_after_a_restart(world):
-    """Without its arrangements (another build) a view goes on from what is stored."""
+    """Without its arrangements (of another format) a view goes on from what is stored."""
     changes = Changes(3)
     upper = changes.step(world.storage, size=20)
-    controller = world.controller(build="1")
+    controller = world.controller(arrangement_format="1")
     install(world, controller, kit.region_totals(), upper - 1, TOTALS)
     controller.wait_until("u3", upper - 1, 60)
     before = set(world.registry.entries("r1").values())
     controller.close()
     lower, upper = upper, changes.step(world.storage)
-    controller = world.controller(build="2")
+    controller = world.controller(arrangement_format="2")
     install(world, controller, kit.region_totals(), 0, TOTALS)
     controller.wait_until("u3", upper - 1, 60)
     check_totals(world, range(lower, upper))

@@ -85,7 +85,6 @@ class Dataflows:
             self._connect,
             env.collections,
             HydrationSink(env.manager, env.clock.monotonic),
-            build=env.build,
         )
         self._prepared: set[GlobalId] = set()
         self._deployed: dict[GlobalId, GlobalExpressions] = {}
@@ -94,6 +93,7 @@ class Dataflows:
         self._reconciled: tuple[object, ...] = ()
         self._unwritten: dict[GlobalId, GlobalExpressions] = {}
         self._took_up: set[GlobalId] = set()
+        self._more = False
         self._leadership = Leadership(env.catalog, env.clock, generation=env.generation)
         self._leads = False
         # How many replicas were gone when what they have left was given up last; none of it was since this process leads.
@@ -165,7 +165,7 @@ class Dataflows:
         # Of a look that failed it is not known how far it came.
         again = thread.status.status != "running"
         while not self._stop.is_set():
-            if not self._missing:
+            if not (self._missing or self._more):
                 self._wake.wait(TICK)
             self._wake.clear()
             if self._stop.is_set():
@@ -213,11 +213,14 @@ class Dataflows:
         """
         self._prepared &= state.items.keys()
         missing = [item for item in state.maintained if item.id not in self._prepared]
+        # The others at the next look, before which statements have their turn.
+        self._more = len(missing) > AT_ONCE
+        missing = missing[:AT_ONCE]
         made: dict[GlobalId, GlobalExpressions] = {}
         for item in missing:
             self._prepared.add(item.id)
             try:
-                made[item.id] = self._planner.deploy(item)
+                made[item.id] = self.outlined(self._planner.deploy(item))
             except Exception as failure:
                 # It is planned again, and said by its reads, once this process leads.
                 _log.warning(
@@ -229,6 +232,8 @@ class Dataflows:
         if self._env.awaits_promotion:
             self._prepare(state)
         if self._env.read_only or not (self._leads or self._has_dataflows(state)):
+            if not self._more:
+                self._env.startup.completed()
             return
         leads = self._leadership.hold(state)
         if leads and not self._leads:
@@ -238,6 +243,8 @@ class Dataflows:
         if self._leads:
             self._reconcile(self._env.seen(), first)
             self._retire()
+        else:
+            self._env.startup.completed()
 
     def _take_over(self) -> None:
         self._retired = -1

@@ -446,6 +446,20 @@ class ExpressionCache:
         self._forget_gone()
         return removed
 
+    def remove_build(self) -> int:
+        """Remove all entries of this build; how many there were."""
+        removed = 0
+
+        def change(entries: Mapping[str, bytes]) -> Change:
+            nonlocal removed
+            ours = [key for key in entries if _parts(key)[0] == self._build]
+            removed = len(ours)
+            return dict.fromkeys(ours)
+
+        self._with_map(lambda entries: entries.apply(change))
+        self._forget_gone()
+        return removed
+
     def sync(self) -> None:
         """Read what other processes wrote."""
         if self._with_map(lambda entries: entries.sync()):

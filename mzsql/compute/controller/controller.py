@@ -60,7 +60,6 @@ class ComputeController:
         connect: the way to a replica.
         storage: holds inputs.
         sink: where hydration statuses go.
-        build: arrangements of another build are not reused.
 
     Attributes:
         replicas_gone: how many replicas were closed as they are gone, or have another size.
@@ -71,13 +70,10 @@ class ComputeController:
         connect: Connect,
         storage: Holder,
         sink: StatusSink,
-        *,
-        build: str,
     ) -> None:
         self._connect = connect
         self._storage = storage
         self._sink = sink
-        self._build = build
         # By the replica that each is: the one that serves, of every cluster that has dataflows.
         self._replicas: dict[str, ReplicaClient] = {}
         self._placed: dict[GlobalId, str] = {}
@@ -189,9 +185,7 @@ class ComputeController:
     def _client_of(self, replica: Replica) -> ReplicaClient:
         found = self._replicas.get(replica.id)
         if found is None:
-            settings = ComputeSettings(
-                workers=replica.workers, build=self._build, step_engine=self._step_engine
-            )
+            settings = ComputeSettings(workers=replica.workers, step_engine=self._step_engine)
             found = ReplicaClient(self._connect, replica.id, settings, self._storage, self._sink)
             self._replicas[replica.id] = found
         return found

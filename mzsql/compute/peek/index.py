@@ -28,6 +28,7 @@ from mzsql.lir.forms import arrangement_form
 from mzsql.lir.plan import DataflowDescription, IndexImport
 from mzsql.persist import ExpiredHandle, KeyRange, ShardFinalized, SinceViolation
 from mzsql.render.dataflow import render
+from mzsql.render.naming import ARRANGEMENT_FORMAT
 from mzsql.repr.datum import Row
 from mzsql.repr.errors import UndefinedTable
 from mzsql.repr.frontier import Timestamp
@@ -64,7 +65,6 @@ class IndexReads:
         collections: what is stored.
         state: gives the catalog as last seen.
         plan: of an index, as it runs: it names the arrangement.
-        build: arrangements of another build are not read.
         kept: keeps small ones in memory.
         limits: how much a lookup may bring into this process.
     """
@@ -74,14 +74,12 @@ class IndexReads:
         collections: Collections,
         state: Callable[[], CatalogState],
         plan: Callable[[Index], DataflowDescription],
-        build: str,
         kept: SnapshotCache,
         limits: Limits,
     ) -> None:
         self._collections = collections
         self._state = state
         self._plan = plan
-        self._build = build
         self._kept = kept
         self._limits = limits
         self._lock = threading.Lock()
@@ -171,7 +169,7 @@ class IndexReads:
         desc = self._plan(item)
         arranged = index_desc(item.id, desc, render(desc))
         form = arrangement_form(key_exprs, arity)
-        suffix = f"{arranged.fingerprint}/{workers}/{self._build}"
+        suffix = f"{arranged.fingerprint}/{workers}/{ARRANGEMENT_FORMAT}"
         made = Layout(suffix, arranged.columns, arranged.key_arity, form.permutation)
         with self._lock:
             self._layouts[key] = made

@@ -1,7 +1,7 @@
 """Arrangements: the state of a dataflow, each one a shard of its replica (docs/architecture.md, decision 5).
 
-Promise: an arrangement is found again after a restart by its fingerprint, its number of workers and the build that wrote it, or is
-made anew. Dataflows of a replica that need equal ones share the shard: each opens its own handles, so each holds `since` back for
+Promise: an arrangement is found again after a restart by its fingerprint, its number of workers and its format, whatever release wrote it,
+or is made anew. Dataflows of a replica that need equal ones share the shard: each opens its own handles, so each holds `since` back for
 itself and appends what the others have not appended yet; whoever loses a compare_and_append drops what lies below the winner's
 upper (the updates are definite, so they are the same). The shard is given up with its last user.
 
@@ -546,7 +546,7 @@ class Arrangements:
         self._left: set[str] = set()  # shards that could not end yet
 
     def _name(self, desc: ArrangementDesc) -> str:
-        return f"{desc.fingerprint}/{self._settings.workers}/{self._settings.build}"
+        return f"{desc.fingerprint}/{self._settings.workers}/{self._settings.arrangement_format}"
 
     def exists(self, desc: ArrangementDesc) -> bool:
         """Whether a filled shard is remembered for it."""

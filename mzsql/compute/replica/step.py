@@ -145,6 +145,8 @@ def _pass_over(dataflow: Dataflow, lower: Timestamp, upper: Timestamp, *, among:
 
 def _due(dataflow: Dataflow, lower: Timestamp, upper: Timestamp) -> bool:
     """Whether a row comes or goes in the step without any update (a bound from above: such events may have been taken back)."""
+    if not dataflow.rendered.temporal:
+        return False
     for lookup in dataflow.rendered.lookups:
         if lookup.due:
             arrangement = dataflow.arrangements[lookup.arrangement]

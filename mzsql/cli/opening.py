@@ -1,0 +1,65 @@
+"""``mzsql open``: an environment opened until all that it maintains is taken up, and where the time went.
+
+Promise: what had to be optimized is in the expression cache afterwards, written in one update; progress is shown on a terminal meanwhile.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+import mzsql
+from mzsql.adapter.environment.startup import Startup
+from mzsql.repr.errors import NotReadable
+
+_LOOK_SECONDS = 0.2
+
+
+def open_environment(env: Path, *, profile: bool, timeout: float) -> None:
+    """Open, wait, tell and close.
+
+    Raises:
+        NotReadable: not all was taken up within ``timeout`` seconds.
+    """
+    with mzsql.connect(env) as con:
+        startup = con.coordinator.env.startup
+        if not _waited(startup, timeout):
+            raise NotReadable(
+                f"within {timeout:g} s {_progress(startup)}",
+                hint="What was taken up goes on where another process leads; give a longer --timeout.",
+            )
+        took = startup.objects("taking up")
+        made = startup.objects("optimization")
+        typer.echo(f"{took} dataflows taken up, {made} of them optimized anew")
+        if profile:
+            _print(startup)
+
+
+def _waited(startup: Startup, timeout: float) -> bool:
+    end = time.monotonic() + timeout
+    shows = sys.stderr.isatty()
+    while not startup.wait(min(_LOOK_SECONDS, max(0.0, end - time.monotonic()))):
+        if time.monotonic() >= end:
+            return False
+        if shows:
+            typer.echo(f"\r{_progress(startup)}", nl=False, err=True)
+    if shows:
+        typer.echo("\r\x1b[K", nl=False, err=True)
+    return True
+
+
+def _progress(startup: Startup) -> str:
+    took, made = startup.objects("taking up"), startup.objects("optimization")
+    return f"{took} of {startup.wanted} dataflows taken up, {made} optimized"
+
+
+def _print(startup: Startup) -> None:
+    table = Table("phase", "began s", "seconds", "objects")
+    for one in startup.phases():
+        table.add_row(one.name, f"{one.began:.3f}", f"{one.seconds:.3f}", str(one.objects or ""))
+    Console().print(table)
