@@ -7,10 +7,8 @@ statement is a transaction of its own, also where a text holds several. An error
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
-from typing import Any, get_args
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -23,30 +21,31 @@ from mzsql.adapter.environment.expression_cache import Current, spell_features
 from mzsql.adapter.peek.queries import Queries
 from mzsql.adapter.planning.explaining import Explainer
 from mzsql.adapter.planning.planner import Planner
-from mzsql.adapter.planning.walk import global_gets
-from mzsql.adapter.session import show
-from mzsql.adapter.session.catalog import SessionCatalog
+from mzsql.adapter.planning.statements import StatementPlanner
+from mzsql.adapter.session.prepared import PreparedStatements
 from mzsql.adapter.session.session import Session, Transaction
-from mzsql.adapter.statements.copy_from import copy_from
+from mzsql.adapter.statements.copy_from import CopyIn
 from mzsql.adapter.statements.ddl import Definitions
+from mzsql.adapter.statements.defining import Defining
 from mzsql.adapter.statements.dml import Changes
 from mzsql.adapter.statements.namespaces import Namespaces
 from mzsql.adapter.statements.result import Result
-from mzsql.adapter.statements.streams import Streaming, Streams
+from mzsql.adapter.statements.selects import Selects
+from mzsql.adapter.statements.sequencing import Sequencer
+from mzsql.adapter.statements.session import SessionStatements
+from mzsql.adapter.statements.streams import Streams
 from mzsql.adapter.statements.transactions import Transactions
 from mzsql.adapter.subscribe.subscription import Subscribes
 from mzsql.adapter.system.rows import Source, SystemRelations
-from mzsql.catalog.builtin import Builtin, builtins
-from mzsql.catalog.commands.settings import alter_system
-from mzsql.catalog.objects import CATALOG_CLUSTER
-from mzsql.catalog.settings import TABLE_KEYS, features_of, is_foreign, system_value, variable
+from mzsql.catalog.builtin import Builtin
+from mzsql.catalog.settings import features_of
 from mzsql.compute.peek.execute import Peeker
 from mzsql.compute.peek.index import IndexReads
 from mzsql.compute.peek.inputs import Inputs
 from mzsql.compute.peek.outflow import Limits
 from mzsql.compute.peek.spark import Peeks
 from mzsql.expr.engines import no_memory
-from mzsql.frontend import bind_parameters, lower_query, parse_statements, plan_statement
+from mzsql.frontend import bind_parameters, parse_statements
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.plan import plans as p
 from mzsql.location import Indeterminate, LocationError
@@ -55,7 +54,6 @@ from mzsql.repr.errors import (
     InvalidParameter,
     SqlError,
     TransactionError,
-    UndefinedObject,
     internal_error,
     out_of_memory,
 )
@@ -65,8 +63,6 @@ from mzsql.repr.interrupt import Interrupt
 from mzsql.repr.types import RelationDesc
 from mzsql.transform import OptimizerFeatures
 
-#: Carries out a statement in a session's transaction.
-Run = Callable[[Session, Transaction, Any], Result]
 Parameters = Sequence[object] | Mapping[str, object] | None
 
 
@@ -119,18 +115,31 @@ class Coordinator:
         self._peeker = Peeker(self.inputs, indexes, peeks, self._dataflows.step_engine)
         self._queries = Queries(env, self.planner, self.inputs, self._peeker)
         self._commits = GroupCommit(env)
-        self._changes = Changes(env, self._queries, self._commits, limits)
-        self._definitions = Definitions(env, self.planner, self._queries, self._dataflows)
-        self._namespaces = Namespaces(
-            env, self.planner, self._dataflows, self._definitions.clean_up
-        )
-        self._transactions = Transactions(env, self._changes, self._define, self._namespaces)
+        changes = Changes(env, self._queries, self._commits, limits)
+        definitions = Definitions(env, self.planner, self._queries, self._dataflows)
+        namespaces = Namespaces(env, self.planner, self._dataflows, definitions.clean_up)
+        defining = Defining(definitions, namespaces, self._dataflows)
+        self._transactions = Transactions(env, changes, defining, namespaces)
+        self._statements = StatementPlanner(env, self.planner)
+        selects = Selects(env, self._queries)
+        explainer = Explainer(self.planner, self._dataflows.deployed)
         subscribes = Subscribes(env, self.planner, self._queries, self.inputs)
-        self._streams = Streams(subscribes, self._run, self._plan_text)
-        self._explainer = Explainer(self.planner, self._dataflows.deployed)
-        self._sequence = self._sequenced()
-        self._definers = self._definitions.runs()
-        self._closed = threading.Event()
+        prepared = PreparedStatements()
+        self._streams = Streams(subscribes, selects, prepared)
+        self._sequencer = Sequencer(
+            (
+                {p.SelectPlan: selects.run},
+                changes.runs(),
+                {p.CopyFromPlan: CopyIn(env, changes).run},
+                self._transactions.runs(),
+                SessionStatements(env, self._queries, explainer, self._dataflows).runs(),
+                self._streams.runs(),
+            ),
+            defining,
+            self._transactions,
+            prepared,
+            self._statements,
+        )
 
     def _reconcile_cache(self) -> None:
         def current() -> Current:
@@ -244,8 +253,9 @@ class Coordinator:
     ) -> list[Result]:
         if self._dataflows.fenced is not None:
             raise self._dataflows.fenced
-        bound = bind_parameters(text, parameters)
-        statements = parse_statements(bound)
+        if parameters is not None:
+            text = bind_parameters(text, parameters)
+        statements = parse_statements(text)
         self._streams.begin_text(session, len(statements))
         results: list[Result] = []
         try:
@@ -259,7 +269,7 @@ class Coordinator:
         return results
 
     def _statement(self, session: Session, statement: st.Statement, interrupt: Interrupt) -> Result:
-        interrupt.begin(session.limit_of(statement))
+        interrupt.begin(session.limit(lengthy=statement.lengthy))
         interrupt.check()
         if session.transaction is None:
             session.transaction = Transaction(implicit=True)
@@ -272,9 +282,9 @@ class Coordinator:
             )
         transaction.synced = self.env.clock.monotonic()
         self.env.sync()
-        plan = self._plan(session, statement)
+        plan = self._statements.plan(session, statement)
         term = self.env.oracle.term
-        result = self._run(session, transaction, plan)
+        result = self._sequencer.run(session, transaction, plan)
         try:
             if result.desc is not None and not plan.writes:
                 # Rows count only if the timestamp that they were read at still does.
@@ -295,142 +305,8 @@ class Coordinator:
             session.end_transaction(committed=False)
             self._streams.end_text(session)
 
-    def _catalog(self, session: Session) -> SessionCatalog:
-        transaction = session.transaction
-        staged = None if transaction is None else transaction.staged
-        return self.planner.catalog(
-            search_path=session.search_path,
-            cluster=session.get("cluster"),
-            database=session.get("database"),
-            state=None if staged is None else staged.state,
-        )
-
-    def _run(self, session: Session, transaction: Transaction, plan: p.Plan) -> Result:
-        if not plan.defines:
-            return self._sequence[type(plan)](session, transaction, plan)
-        if not transaction.implicit:
-            self._transactions.defer(session, transaction, plan)
-            return Result(plan.tag_text)
-        return self._define(session, plan)
-
-    def _sequenced(self) -> dict[type[p.Plan], Run]:
-        """What carries out each statement; those that define objects are in `Definitions.runs`, others that define in `Namespaces`."""
-        changes = self._changes
-        return {
-            p.SelectPlan: self._select,
-            **dict.fromkeys(
-                (p.InsertPlan, p.UpdatePlan, p.DeletePlan),
-                lambda session, _transaction, plan: changes.run(session, plan),
-            ),
-            p.CopyFromPlan: self._copy,
-            **dict.fromkeys((p.BeginPlan, p.CommitPlan, p.RollbackPlan), self._transactions.run),
-            **dict.fromkeys((p.SetVariablePlan, p.SetTransactionPlan), self._transactions.set),
-            p.AlterSystemPlan: self._alter_system,
-            p.ExplainPlan: self._explain,
-            p.ShowVariablePlan: lambda session, _transaction, plan: _shown(
-                *show.show_variable(session, plan.name), plan.tag_text
-            ),
-            **dict.fromkeys(get_args(Streaming), self._streams.run),
-        }
-
-    def _explain(self, session: Session, transaction: Transaction, plan: p.ExplainPlan) -> Result:
-        del transaction
-        if plan.stage == "timestamp" and isinstance(plan.explainee, p.SelectPlan):
-            text = self._queries.explain_timestamp(session, plan.explainee, plan.format)
-            return _shown(show.text_desc("Timestamp"), [(text,)], plan.tag_text)
-        title, text = self._explainer.explain(session, plan, self.env.catalog.state)
-        return _shown(show.text_desc(title), [(text,)], plan.tag_text)
-
-    def _plan_text(self, session: Session, text: str) -> p.Plan:
-        (statement,) = parse_statements(text)
-        return self._plan(session, statement)
-
-    def _plan(self, session: Session, statement: st.Statement) -> p.Plan:
-        settings = self.env.catalog.state.settings
-        keys = any(system_value(settings, name) == "on" for name in TABLE_KEYS)
-        return plan_statement(statement, self._catalog(session), table_keys=keys)
-
-    def _define(self, session: Session, plan: p.Plan) -> Result:
-        if isinstance(plan, p.CreateMaterializedViewPlan | p.CreateIndexPlan):
-            self._dataflows.require_spark()
-        self._definers.get(type(plan), self._namespaces.run)(session, plan)
-        return Result(plan.tag_text, defined=True)
-
-    def _select(self, session: Session, transaction: Transaction, plan: p.SelectPlan) -> Result:
-        self._require_cluster(session, plan)
-        as_of = None
-        if plan.as_of is not None:
-            as_of = self._queries.as_of(plan)
-        read_ts = None
-        if as_of is None and not transaction.implicit:
-            # AS OF names its own time, so it may stand in any transaction, as may what has no time.
-            transaction.query(timed=self._queries.is_timed(plan.query))
-            read_ts = transaction.read_ts
-        answer = self._queries.answer(
-            session,
-            plan.query,
-            as_of=as_of,
-            at_least=plan.at_least,
-            read_ts=read_ts,
-            transaction=None if transaction.implicit or as_of is not None else transaction,
-        )
-        if as_of is None and not transaction.implicit and answer.ts is not None:
-            transaction.read_ts = answer.ts
-        count = answer.rows.num_rows
-        return Result(f"{plan.tag_text} {count}", answer.desc, answer.rows, count, answer.ts)
-
-    def _require_cluster(self, session: Session, plan: p.SelectPlan) -> None:
-        """Refuse to read users' relations on a cluster that does not exist, as Materialize does; the system's are on one of its own."""
-        cluster = session.get("cluster")
-        if self.env.catalog.state.cluster(cluster) is not None:
-            return
-        named = global_gets(lower_query(plan.query).relation)
-        users = [gid for gid in named if gid not in builtins()]
-        if users and cluster == CATALOG_CLUSTER.name:
-            items = self.env.catalog.state.items
-            found = (items[gid] for gid in users if gid in items)
-            listed = ", ".join(sorted(f'"{i.full_name}"' for i in found))
-            raise SqlError(
-                f'querying the following items {listed} is not allowed from the "{cluster}" cluster',
-                sqlstate="42501",
-                hint="Use another cluster: SET CLUSTER = <cluster-name>",
-            )
-        if users:
-            raise UndefinedObject(
-                f"unknown cluster '{cluster}'",
-                hint="SET cluster to one that exists, or RESET cluster.",
-            )
-
-    def _copy(self, session: Session, transaction: Transaction, plan: p.CopyFromPlan) -> Result:
-        self.env.require_writable()
-        transaction.enter("write")
-        table = self.env.collections.table(plan.table.id)
-        batch = copy_from(plan, table, session.stdin, session.copy_paths)
-        transaction.add(plan.table.id, [batch])
-        if transaction.implicit:
-            self._changes.commit(session, transaction)
-        return Result(f"{plan.tag_text} {batch.rows}", count=batch.rows)
-
-    # --- settings ------------------------------------------------------------------------------
-
-    def _alter_system(
-        self, session: Session, transaction: Transaction, plan: p.AlterSystemPlan
-    ) -> Result:
-        self.env.require_writable()
-        if not transaction.implicit:
-            raise TransactionError(
-                "ALTER SYSTEM cannot run inside a transaction block", sqlstate="25001"
-            )
-        self.env.catalog.transact(lambda state: (alter_system(state, plan.name, plan.values), None))
-        self._dataflows.catch_up()
-        if plan.values is not None and (is_foreign(plan.name) or not variable(plan.name).heeded):
-            # Materialize has many that mean nothing here; scripts that set them go on.
-            session.notice(f"{plan.name} has no effect")
-        return Result(plan.tag_text)
-
     def close(self) -> None:
         """Stop leading and maintaining, whatever of it fails. Idempotent."""
-        self._closed.set()
         steps = (
             self._streams.close,
             self._commits.close,
@@ -458,7 +334,3 @@ def _only_rolls_back(text: str) -> bool:
         return False
     kinds = [one.kind if isinstance(one, st.Transaction) else None for one in statements]
     return kinds == ["rollback"]
-
-
-def _shown(desc: RelationDesc, rows: show.Rows, tag: str) -> Result:
-    return Result(tag, desc, show.as_table(desc, rows), len(rows))

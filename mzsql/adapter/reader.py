@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import msgspec
 import pyarrow as pa
 
+from mzsql.adapter.coordinator import Coordinator
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.locations import locate
 from mzsql.adapter.session.catalog import SessionCatalog
-from mzsql.catalog.builtin import builtins
+from mzsql.catalog.builtin import Builtin, builtins
 from mzsql.catalog.objects import DATABASE
 from mzsql.compute.peek.rows import expand, named
 from mzsql.frontend.catalog import CatalogItem, PartialName
@@ -27,9 +28,6 @@ from mzsql.repr.errors import DatatypeMismatch, UndefinedTable
 from mzsql.repr.frontier import Frontier, Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationDesc
-
-if TYPE_CHECKING:
-    from mzsql.adapter.coordinator import Coordinator
 
 STORED = ("table", "materialized-view")
 
@@ -63,26 +61,37 @@ class RelationInfo(msgspec.Struct, frozen=True):
         return f"{self.schema}.{self.name}"
 
 
+class Computes(Protocol):
+    """What computes the relations that have no shard: plain views and builtin ones."""
+
+    def builtin_desc(self, builtin: Builtin) -> RelationDesc:
+        """A builtin relation's columns."""
+
+    def read_relation(self, gid: GlobalId, as_of: Timestamp | None = None) -> pa.Table:
+        """All rows of a relation."""
+
+
 class EnvironmentReader:
-    """Reads an environment; make it with `open_read_only`. Thread-safe; a context manager."""
+    """Reads an environment; make it with `open_read_only`. Thread-safe; a context manager.
 
-    def __init__(self, env: Environment, coordinator: Coordinator | None = None) -> None:
+    Args:
+        env: the environment.
+        computes: gives what computes relations without a shard, when it is first needed.
+        close: what the reader's end is the end of, too.
+    """
+
+    def __init__(
+        self,
+        env: Environment,
+        computes: Callable[[], Computes],
+        close: Callable[[], None] = lambda: None,
+    ) -> None:
         self._env = env
-        self._coordinator = coordinator
-        self._owns = coordinator is None
-        self._lock = threading.Lock()
-
-    def _planner(self) -> Coordinator:
-        """The coordinator that computes plain views and builtin relations; made when first needed."""
-        from mzsql.adapter.coordinator import Coordinator  # noqa: PLC0415
-
-        with self._lock:
-            if self._coordinator is None:
-                self._coordinator = Coordinator(self._env, spark=None, lead=False)
-            return self._coordinator
+        self._computes = computes
+        self._close = close
 
     def _catalog(self) -> SessionCatalog:
-        return SessionCatalog(self._env.sync(), lambda b: self._planner().builtin_desc(b))
+        return SessionCatalog(self._env.sync(), lambda b: self._computes().builtin_desc(b))
 
     def relations(self) -> list[RelationInfo]:
         """Every relation, users' first, each in the order of its id; those of other databases are not among them."""
@@ -140,7 +149,7 @@ class EnvironmentReader:
         if columns is not None:
             positions = [desc.names.index(c) for c in columns]
         if not relation.stored:
-            table = self._planner().read_relation(relation.id, as_of)
+            table = self._computes().read_relation(relation.id, as_of)
             return table.select(positions)
         at = self.fresh_timestamp() if as_of is None else as_of
         self.wait(relation, at, timeout)
@@ -175,10 +184,7 @@ class EnvironmentReader:
 
     def close(self) -> None:
         """Close the environment, if this reader has opened it. Idempotent."""
-        if self._owns:
-            if self._coordinator is not None:
-                self._coordinator.close()
-            self._env.close()
+        self._close()
 
     def __enter__(self) -> EnvironmentReader:
         return self
@@ -217,4 +223,27 @@ def open_read_only(
     locations = locate(
         path, blob=blob, consensus=consensus, oracle=oracle, profile=profile, create=False
     )
-    return EnvironmentReader(Environment.open(locations, read_only=True))
+    own = _Own(Environment.open(locations, read_only=True))
+    return EnvironmentReader(own.env, own.coordinator, own.close)
+
+
+class _Own:
+    """An environment that was opened to be read, and the coordinator that computes in it, made when it is first needed."""
+
+    def __init__(self, env: Environment) -> None:
+        self.env = env
+        self._lock = threading.Lock()
+        self._coordinator: Coordinator | None = None
+
+    def coordinator(self) -> Coordinator:
+        """The coordinator, which runs no dataflows."""
+        with self._lock:
+            if self._coordinator is None:
+                self._coordinator = Coordinator(self.env, spark=None, lead=False)
+            return self._coordinator
+
+    def close(self) -> None:
+        """Close both. Idempotent."""
+        if self._coordinator is not None:
+            self._coordinator.close()
+        self.env.close()

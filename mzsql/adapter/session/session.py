@@ -34,7 +34,6 @@ from mzsql.catalog.settings import (
     value_for,
     variable,
 )
-from mzsql.frontend.parse import statements as st
 from mzsql.frontend.plan import plans as p
 from mzsql.repr.errors import (
     IdleInTransactionTimeout,
@@ -46,9 +45,6 @@ from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.interrupt import NO_LIMIT, Interrupt, running
 from mzsql.threads import ALARMS
-
-#: Statements that take as long as what they load or make is large.
-_LONG = (st.CopyFrom, st.CopyTo, st.CreateTable, st.CreateView, st.CreateIndex, st.Drop)
 
 READ_ONLY = frozenset(name for name, one in VARIABLES.items() if one.read_only)
 
@@ -295,12 +291,13 @@ class Session:
         limit = seconds(self.get("statement_timeout"), "statement_timeout")
         return limit if limit > 0 else None
 
-    def limit_of(self, statement: st.Statement) -> float | None:
+    def limit(self, *, lengthy: bool) -> float | None:
         """Seconds that a statement may take; None: it has no limit.
 
-        The default is for queries and changes of rows, as Materialize says it; loading files and DDL are bounded by what was set alone.
+        The default is for queries and changes of rows, as Materialize says it; a ``lengthy`` one (loading files, DDL) is bounded by what
+        was set alone.
         """
-        if isinstance(statement, _LONG):
+        if lengthy:
             name = "statement_timeout"
             if self.get(name) == variable(name).default:
                 return None

@@ -16,9 +16,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from sqlglot import expressions as exp
 
+from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.session.copy_paths import ANYWHERE, CopyPaths
+from mzsql.adapter.session.session import Session, Transaction
 from mzsql.adapter.statements.copy_text import BATCH_ROWS, TextRows, text_rows
-from mzsql.adapter.statements.dml import first_null
+from mzsql.adapter.statements.dml import Changes, first_null
+from mzsql.adapter.statements.result import Result
 from mzsql.expr import spell
 from mzsql.expr.engines import locked_connection, to_sql
 from mzsql.expr.functions import find_cast, scalar
@@ -38,6 +41,30 @@ from mzsql.repr.evaluation import failed
 from mzsql.repr.interrupt import Interrupt, current
 from mzsql.repr.types import TEXT, ColumnType, RelationDesc, SqlType, arrow_schema, arrow_type
 from mzsql.storage import TableShard
+
+
+class CopyIn:
+    """Runs COPY … FROM.
+
+    Args:
+        env: the environment.
+        changes: commits what was loaded.
+    """
+
+    def __init__(self, env: Environment, changes: Changes) -> None:
+        self._env = env
+        self._changes = changes
+
+    def run(self, session: Session, transaction: Transaction, plan: p.CopyFromPlan) -> Result:
+        """Load a file as one write."""
+        self._env.require_writable()
+        transaction.enter("write")
+        table = self._env.collections.table(plan.table.id)
+        batch = copy_from(plan, table, session.stdin, session.copy_paths)
+        transaction.add(plan.table.id, [batch])
+        if transaction.implicit:
+            self._changes.commit(session, transaction)
+        return Result(f"{plan.tag_text} {batch.rows}", count=batch.rows)
 
 
 def copy_from(

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable
 
 import pyarrow as pa
 
 from mzsql.adapter.session.session import Session, Transaction, seconds
+from mzsql.adapter.statements.selects import Selects
 from mzsql.adapter.subscribe.subscription import Subscribes, Subscription
 from mzsql.frontend.plan import plans as p
 from mzsql.repr.errors import DuplicateObject, InvalidParameter, SqlError, TransactionError
@@ -24,9 +24,6 @@ from mzsql.repr.types import RelationDesc
 
 #: Rows that one FETCH hands out at most.
 FETCH_ROWS = 1_000_000
-
-#: Runs a query in a transaction: the columns and the rows.
-RunQuery = Callable[[Session, Transaction, p.SelectPlan], tuple[RelationDesc, pa.Table]]
 
 
 class Cursor:
@@ -58,8 +55,8 @@ class Cursor:
 class Cursors:
     """The cursors of the sessions of one process."""
 
-    def __init__(self, query: RunQuery, subscribes: Subscribes) -> None:
-        self._query = query
+    def __init__(self, selects: Selects, subscribes: Subscribes) -> None:
+        self._selects = selects
         self._subscribes = subscribes
         self._open: weakref.WeakKeyDictionary[Session, dict[str, Cursor]] = (
             weakref.WeakKeyDictionary()
@@ -129,7 +126,7 @@ class Cursors:
                 cursor.desc = cursor.stream.desc
             return cursor.stream.desc, self._gather(session, cursor, cursor.stream, wanted, timeout)
         if cursor.rows is None:
-            cursor.desc, cursor.rows = self._query(session, transaction, cursor.plan)
+            cursor.desc, cursor.rows = self._selects.rows(session, transaction, cursor.plan)
         assert cursor.desc is not None
         return cursor.desc, cursor.take(wanted)
 

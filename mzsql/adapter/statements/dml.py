@@ -17,6 +17,7 @@ import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -119,8 +120,14 @@ class Changes:
         self._limits = limits
         self._rng = random.Random()  # noqa: S311  it only spreads retries
 
-    def run(self, session: Session, plan: p.InsertPlan | p.UpdatePlan | p.DeletePlan) -> Result:
-        """INSERT, UPDATE or DELETE, with what it returns."""
+    def runs(self) -> dict[type[p.Plan], Callable[[Session, Transaction, Any], Result]]:
+        """What carries out each of these statements, by its plan's class."""
+        return dict.fromkeys(
+            (p.InsertPlan, p.UpdatePlan, p.DeletePlan),
+            lambda session, _transaction, plan: self._run(session, plan),
+        )
+
+    def _run(self, session: Session, plan: p.InsertPlan | p.UpdatePlan | p.DeletePlan) -> Result:
         match plan:
             case p.InsertPlan():
                 outcome = self.insert(session, plan)

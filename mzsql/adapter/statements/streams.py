@@ -8,24 +8,18 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-
-import pyarrow as pa
+from typing import Any, get_args
 
 from mzsql.adapter.session.prepared import PreparedStatements
 from mzsql.adapter.session.session import Session, Transaction
 from mzsql.adapter.statements.copy_to import CopyOut, check_allowed, to_files
 from mzsql.adapter.statements.cursors import Cursors
 from mzsql.adapter.statements.result import Result
+from mzsql.adapter.statements.selects import Selects
 from mzsql.adapter.subscribe.subscription import Subscribes
 from mzsql.compute.peek.rows import as_columns
 from mzsql.frontend.plan import plans as p
-from mzsql.repr.errors import InternalError, TransactionError
-from mzsql.repr.types import RelationDesc
-
-#: Runs a plan in a transaction.
-Run = Callable[[Session, Transaction, p.Plan], Result]
-#: Plans a statement's text under a session's names.
-PlanText = Callable[[Session, str], p.Plan]
+from mzsql.repr.errors import TransactionError
 
 Streaming = (
     p.SubscribePlan
@@ -33,7 +27,6 @@ Streaming = (
     | p.FetchPlan
     | p.ClosePlan
     | p.PreparePlan
-    | p.ExecutePlan
     | p.DeallocatePlan
     | p.DiscardPlan
     | p.CopyToPlan
@@ -41,14 +34,21 @@ Streaming = (
 
 
 class Streams:
-    """Runs these statements for the sessions of one process."""
+    """Runs these statements for the sessions of one process.
 
-    def __init__(self, subscribes: Subscribes, run: Run, plan: PlanText) -> None:
+    Args:
+        subscribes: starts subscriptions.
+        selects: runs queries.
+        prepared: the statements that are kept.
+    """
+
+    def __init__(
+        self, subscribes: Subscribes, selects: Selects, prepared: PreparedStatements
+    ) -> None:
         self.subscribes = subscribes
-        self._run = run
-        self._plan = plan
-        self._cursors = Cursors(self._query, subscribes)
-        self._prepared = PreparedStatements()
+        self._selects = selects
+        self._cursors = Cursors(selects, subscribes)
+        self._prepared = prepared
         self._texts: weakref.WeakKeyDictionary[Session, int] = weakref.WeakKeyDictionary()
 
     def begin_text(self, session: Session, statements: int) -> None:
@@ -63,15 +63,11 @@ class Streams:
         """A statement of the text is over, and with it perhaps its transaction."""
         self._cursors.reap(session, text_is_over=False)
 
-    def _query(
-        self, session: Session, transaction: Transaction, plan: p.SelectPlan
-    ) -> tuple[RelationDesc, pa.Table]:
-        result = self._run(session, transaction, plan)
-        if result.desc is None or result.rows is None:
-            raise InternalError("a query has no rows")
-        return result.desc, result.rows
+    def runs(self) -> dict[type[p.Plan], Callable[[Session, Transaction, Any], Result]]:
+        """What carries out each of these statements, by its plan's class."""
+        return dict.fromkeys(get_args(Streaming), self._run)
 
-    def run(self, session: Session, transaction: Transaction, plan: Streaming) -> Result:
+    def _run(self, session: Session, transaction: Transaction, plan: Streaming) -> Result:
         """Run one of them."""
         match plan:
             case p.SubscribePlan():
@@ -89,9 +85,6 @@ class Streams:
             case p.PreparePlan():
                 self._prepared.prepare(session, plan)
                 return Result("PREPARE")
-            case p.ExecutePlan():
-                text = self._prepared.text(session, plan)
-                return self._run(session, transaction, self._plan(session, text))
             case p.DeallocatePlan():
                 self._prepared.deallocate(session, plan.name)
                 return Result(plan.tag_text)
@@ -132,7 +125,7 @@ class Streams:
             )
         if plan.path is not None:
             check_allowed(plan.path, session.copy_paths)
-        desc, rows = self._query(session, transaction, plan.plan)
+        desc, rows = self._selects.rows(session, transaction, plan.plan)
         rows = as_columns(rows, desc)
         if plan.path is None:
             return Result("COPY", desc, copy=CopyOut(plan, desc, iter([rows])))

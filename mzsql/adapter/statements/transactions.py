@@ -8,12 +8,13 @@ names are resolved when it is said, and what it needs is checked again when it i
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.session.commit_batches import discard_batch
 from mzsql.adapter.session.session import Session, Transaction
 from mzsql.adapter.session.staging import Staged
+from mzsql.adapter.statements.defining import Defining
 from mzsql.adapter.statements.dml import Changes
 from mzsql.adapter.statements.namespaces import Namespaces
 from mzsql.adapter.statements.result import Result
@@ -35,7 +36,7 @@ class Transactions:
     Args:
         env: the environment.
         changes: commits what was written.
-        define: carries out a statement of DDL.
+        defining: carries out a statement of DDL.
         namespaces: tries and carries out those of which a transaction may hold several.
     """
 
@@ -43,15 +44,22 @@ class Transactions:
         self,
         env: Environment,
         changes: Changes,
-        define: Callable[[Session, p.Plan], Result],
+        defining: Defining,
         namespaces: Namespaces,
     ) -> None:
         self._env = env
         self._changes = changes
-        self._define = define
+        self._defining = defining
         self._namespaces = namespaces
 
-    def run(self, session: Session, transaction: Transaction, plan: Ending) -> Result:
+    def runs(self) -> dict[type[p.Plan], Callable[[Session, Transaction, Any], Result]]:
+        """What carries out each of these statements, by its plan's class."""
+        return {
+            **dict.fromkeys((p.BeginPlan, p.CommitPlan, p.RollbackPlan), self._end),
+            **dict.fromkeys((p.SetVariablePlan, p.SetTransactionPlan), self._set),
+        }
+
+    def _end(self, session: Session, transaction: Transaction, plan: Ending) -> Result:
         """BEGIN, COMMIT, ROLLBACK."""
         if isinstance(plan, p.BeginPlan):
             return self._begin(session, transaction, plan)
@@ -79,7 +87,7 @@ class Transactions:
             if transaction.staged is not None:
                 self._namespaces.commit(transaction.staged)
             elif transaction.ddl is not None:
-                self._define(session, transaction.ddl)
+                self._defining.run(session, transaction.ddl)
             else:
                 self._changes.commit(session, transaction)
         except BaseException:
@@ -133,7 +141,7 @@ class Transactions:
                     discard_batch(self._env, gid, write)
         transaction.writes.clear()
 
-    def set(self, session: Session, transaction: Transaction, plan: Setting) -> Result:
+    def _set(self, session: Session, transaction: Transaction, plan: Setting) -> Result:
         """SET, RESET, SET TRANSACTION."""
         if isinstance(plan, p.SetTransactionPlan):
             return self._set_transaction(session, transaction, plan)

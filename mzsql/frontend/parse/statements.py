@@ -7,6 +7,7 @@ and `create_sql` can be made from the very tokens the user wrote.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from sqlglot import expressions as exp
 
@@ -51,7 +52,13 @@ class ColumnSpec:
 
 @dataclass(frozen=True)
 class Statement:
-    """Any statement."""
+    """Any statement.
+
+    Attributes:
+        lengthy: whether it takes as long as what it loads or makes is large, so that no timeout holds for it but one that was set.
+    """
+
+    lengthy: ClassVar[bool] = False
 
     source: Source = field(repr=False, compare=False)
 
@@ -69,6 +76,8 @@ class Select(Statement):
 @dataclass(frozen=True)
 class CreateTable(Statement):
     """CREATE TABLE; `keys` are the column lists of PRIMARY KEY and UNIQUE, each with its keyword and position."""
+
+    lengthy: ClassVar[bool] = True
 
     name: Name
     columns: tuple[ColumnSpec, ...]
@@ -109,6 +118,8 @@ class Refresh:
 class CreateView(Statement):
     """CREATE [OR REPLACE] [MATERIALIZED] VIEW."""
 
+    lengthy: ClassVar[bool] = True
+
     name: Name
     columns: tuple[str, ...]
     query: Select
@@ -123,6 +134,8 @@ class CreateView(Statement):
 @dataclass(frozen=True)
 class CreateIndex(Statement):
     """CREATE [DEFAULT] INDEX; `keys` None: the default key."""
+
+    lengthy: ClassVar[bool] = True
 
     name: Name | None
     on: Name
@@ -145,6 +158,8 @@ class AlterRetain(Statement):
 @dataclass(frozen=True)
 class Drop(Statement):
     """DROP <kind> names."""
+
+    lengthy: ClassVar[bool] = True
 
     kind: str
     names: tuple[Name, ...]
@@ -190,6 +205,8 @@ class Delete(Statement):
 class CopyFrom(Statement):
     """COPY t FROM '<file>' | STDIN; `path` None: STDIN."""
 
+    lengthy: ClassVar[bool] = True
+
     table: Name
     columns: tuple[tuple[str, int], ...]
     path: str | None
@@ -199,6 +216,8 @@ class CopyFrom(Statement):
 @dataclass(frozen=True)
 class CopyTo(Statement):
     """COPY {t | (query) | (SUBSCRIBE …)} TO {STDOUT | '<file or URL>'}; `path` None: STDOUT."""
+
+    lengthy: ClassVar[bool] = True
 
     what: Name | Select | Subscribe
     columns: tuple[tuple[str, int], ...]

@@ -1,0 +1,75 @@
+"""EXPLAIN, SHOW of variables, ALTER SYSTEM."""
+
+from __future__ import annotations
+
+from mzsql.adapter.dataflows.dataflows import Dataflows
+from mzsql.adapter.environment.environment import Environment
+from mzsql.adapter.peek.queries import Queries
+from mzsql.adapter.planning.explaining import Explainer
+from mzsql.adapter.session.session import Session, Transaction
+from mzsql.adapter.session.show import Rows, as_table, show_variable, text_desc
+from mzsql.adapter.statements.result import Result
+from mzsql.adapter.statements.sequencing import Runs
+from mzsql.catalog.commands.settings import alter_system
+from mzsql.catalog.settings import is_foreign, variable
+from mzsql.frontend.plan import plans as p
+from mzsql.repr.errors import TransactionError
+from mzsql.repr.types import RelationDesc
+
+
+class SessionStatements:
+    """Runs these statements.
+
+    Args:
+        env: the environment.
+        queries: says at which time a query would be.
+        explainer: prints plans.
+        dataflows: what follows the system's variables.
+    """
+
+    def __init__(
+        self, env: Environment, queries: Queries, explainer: Explainer, dataflows: Dataflows
+    ) -> None:
+        self._env = env
+        self._queries = queries
+        self._explainer = explainer
+        self._dataflows = dataflows
+
+    def runs(self) -> Runs:
+        """What carries out each of these statements, by its plan's class."""
+        return {
+            p.ExplainPlan: self._explain,
+            p.ShowVariablePlan: lambda session, _transaction, plan: _shown(
+                *show_variable(session, plan.name), plan.tag_text
+            ),
+            p.AlterSystemPlan: self._alter_system,
+        }
+
+    def _explain(self, session: Session, transaction: Transaction, plan: p.ExplainPlan) -> Result:
+        del transaction
+        if plan.stage == "timestamp" and isinstance(plan.explainee, p.SelectPlan):
+            text = self._queries.explain_timestamp(session, plan.explainee, plan.format)
+            return _shown(text_desc("Timestamp"), [(text,)], plan.tag_text)
+        title, text = self._explainer.explain(session, plan, self._env.catalog.state)
+        return _shown(text_desc(title), [(text,)], plan.tag_text)
+
+    def _alter_system(
+        self, session: Session, transaction: Transaction, plan: p.AlterSystemPlan
+    ) -> Result:
+        self._env.require_writable()
+        if not transaction.implicit:
+            raise TransactionError(
+                "ALTER SYSTEM cannot run inside a transaction block", sqlstate="25001"
+            )
+        self._env.catalog.transact(
+            lambda state: (alter_system(state, plan.name, plan.values), None)
+        )
+        self._dataflows.catch_up()
+        if plan.values is not None and (is_foreign(plan.name) or not variable(plan.name).heeded):
+            # Materialize has many that mean nothing here; scripts that set them go on.
+            session.notice(f"{plan.name} has no effect")
+        return Result(plan.tag_text)
+
+
+def _shown(desc: RelationDesc, rows: Rows, tag: str) -> Result:
+    return Result(tag, desc, as_table(desc, rows), len(rows))
