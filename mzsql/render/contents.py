@@ -8,9 +8,10 @@ nodes turn hydrated one after another. Errors are counted as a step counts them:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
+from typing import Any
 
 from sqlglot import expressions as exp
 
@@ -245,6 +246,10 @@ class ContentsRenderer(Renderer):
         return Arranged(form.key, form.permutation, form.thinning, made.columns, relation)
 
     # --- joins ---
+
+    def stateful(self, node: lir.Plan) -> Collection:
+        """A node that keeps state, or looks at several rows at once."""
+        return _STATEFUL[type(node)](self, node)
 
     def join(self, node: lir.Join) -> Collection:
         """A join."""
@@ -645,3 +650,11 @@ def _binding_columns(node: lir.LetRec, local: int) -> tuple[ColumnType, ...]:
 
 def _product() -> exp.Alias:
     return named(s.mul(col(DIFF, "d"), col(DIFF, "a")), DIFF)
+
+
+_STATEFUL: Mapping[type[Any], Callable[[ContentsRenderer, Any], Collection]] = {
+    lir.Join: ContentsRenderer.join,
+    lir.Reduce: ContentsRenderer.reduce,
+    lir.TopK: ContentsRenderer.top_k,
+    lir.Threshold: ContentsRenderer.threshold,
+}

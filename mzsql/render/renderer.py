@@ -105,20 +105,14 @@ class Renderer(ABC):
                 return self._mfp(node)
             case lir.FlatMap():
                 return self._flat_map(node)
-            case lir.Join():
-                return self.join(node)
-            case lir.Reduce():
-                return self.reduce(node)
-            case lir.TopK():
-                return self.top_k(node)
             case lir.Negate():
                 return self._negate(node)
-            case lir.Threshold():
-                return self.threshold(node)
             case lir.Union():
                 return self._union(node)
             case lir.ArrangeBy():
                 return self._arrange_by(node)
+            case _:
+                return self.stateful(node)
 
     @abstractmethod
     def recursion(self, node: lir.LetRec) -> Collection:
@@ -129,20 +123,8 @@ class Renderer(ABC):
         """Rows valid from the beginning of time."""
 
     @abstractmethod
-    def join(self, node: lir.Join) -> Collection:
-        """A join."""
-
-    @abstractmethod
-    def reduce(self, node: lir.Reduce) -> Collection:
-        """Groups."""
-
-    @abstractmethod
-    def top_k(self, node: lir.TopK) -> Collection:
-        """First rows."""
-
-    @abstractmethod
-    def threshold(self, node: lir.Threshold) -> Collection:
-        """Rows with positive multiplicity."""
+    def stateful(self, node: lir.Plan) -> Collection:
+        """A node that is not row-wise: it looks at rows that came before, or at several at once."""
 
     @abstractmethod
     def arrange(

@@ -18,6 +18,7 @@ from mzsql.expr.functions.table import Engine
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.lir import plan as lir
 from mzsql.lir.forms import arrangement_form
+from mzsql.render import step_join, step_reduce, step_topk
 from mzsql.render.collection import Collection, relation_trace
 from mzsql.render.contents import recursion_of
 from mzsql.render.naming import Shape, arranged_row
@@ -36,10 +37,7 @@ from mzsql.render.statement import (
     select,
     union_all,
 )
-from mzsql.render.step_join import delta_join, linear_join
-from mzsql.render.step_reduce import reduce
-from mzsql.render.step_state import StepState
-from mzsql.render.step_topk import threshold, top_k
+from mzsql.render.step_state import Nodes, StepState
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.types import ColumnType
 
@@ -63,25 +61,9 @@ class StepRenderer(StepState):
         trace = relation_trace(made.relation, made.columns)
         return Collection(made.relation, made.columns, errors=True, trace=trace)
 
-    # --- stateful nodes ---
-
-    def join(self, node: lir.Join) -> Collection:
-        """A join."""
-        if isinstance(node.plan, lir.DeltaJoin):
-            return delta_join(self, node, node.plan)
-        return linear_join(self, node, node.plan)
-
-    def reduce(self, node: lir.Reduce) -> Collection:
-        """Groups."""
-        return reduce(self, node)
-
-    def top_k(self, node: lir.TopK) -> Collection:
-        """First rows."""
-        return top_k(self, node)
-
-    def threshold(self, node: lir.Threshold) -> Collection:
-        """Rows with positive multiplicity."""
-        return threshold(self, node)
+    def stateful(self, node: lir.Plan) -> Collection:
+        """A node that keeps state."""
+        return _STATEFUL[type(node)](self, node)
 
     # --- the statement ---
 
@@ -168,3 +150,7 @@ def export_of(renderer: Renderer, made: Collection, lir_id: int) -> Collection:
     row = arranged_row(arrangement_form(export.key, arity))
     mfp = MapFilterProject(arity, row, (), tuple(range(arity, arity + len(row))))
     return renderer.apply(lir_id, "export", mfp, made)
+
+
+#: The nodes that keep state.
+_STATEFUL: Nodes = {**step_join.NODES, **step_reduce.NODES, **step_topk.NODES}

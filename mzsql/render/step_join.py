@@ -49,7 +49,7 @@ from mzsql.render.statement import (
     select,
     union_all,
 )
-from mzsql.render.step_state import StepState
+from mzsql.render.step_state import Nodes, StepState
 from mzsql.repr.types import ColumnType
 
 PATH = "mz_path"
@@ -429,3 +429,14 @@ def _pair_trace(
 
 def _form(arranged: Arranged) -> lir.ArrangementForm:
     return lir.ArrangementForm(arranged.key, arranged.permutation, arranged.thinning)
+
+
+def _join(r: StepState, node: lir.Join) -> Collection:
+    """A join's updates."""
+    if isinstance(node.plan, lir.DeltaJoin):
+        return delta_join(r, node, node.plan)
+    return linear_join(r, node, node.plan)
+
+
+#: The nodes that this file renders.
+NODES: Nodes = {lir.Join: _join}

@@ -49,7 +49,7 @@ from mzsql.render.statement import (
     union_all,
     window,
 )
-from mzsql.render.step_state import StepState
+from mzsql.render.step_state import Nodes, StepState
 from mzsql.repr.types import ColumnType
 
 SIGN = "mz_sign"
@@ -496,3 +496,7 @@ def _at_lower(
     items += [named(big(r.lower - 1, r.engine), TIME), named(big(1, r.engine), DIFF)]
     state = Collection(r.define(node.lir_id, "ds", select(items, results)), output, errors)
     return _silent(r, node, r.apply(node.lir_id, "dn", groups.after, state))
+
+
+#: The nodes that this file renders.
+NODES: Nodes = {lir.Reduce: reduce}

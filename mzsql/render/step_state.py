@@ -6,6 +6,9 @@ cases. An arrangement is kept only where something looks it up.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.table import Engine
 from mzsql.expr.mfp import MapFilterProject
@@ -214,3 +217,7 @@ class StepState(Renderer):
         """Without rows of any of these no row of the collection changes: updates of inputs, and events that are kept."""
         read = self.out.bases(rows.relation)
         return frozenset(one for one in read if one in self._deltas or one in self.lookups.due)
+
+
+#: Renders the updates of the nodes of a class.
+Nodes = Mapping[type[Any], Callable[[StepState, Any], Collection]]

@@ -30,7 +30,7 @@ from mzsql.render.statement import (
     window,
 )
 from mzsql.render.step_reduce import NEXT, grid, rows_at, toggled
-from mzsql.render.step_state import StepState
+from mzsql.render.step_state import Nodes, StepState
 from mzsql.render.topk import places, refusals
 
 
@@ -150,3 +150,7 @@ def _held(r: StepState, lid: int, ours: Arranged, width: int) -> str:
     items = [*row, named(big(r.lower - 1, r.engine), TIME), named(s.big(total), DIFF)]
     query = select(items, ours.name or ours.full, group=row, having=s.gt(total, s.num(0)))
     return r.define(lid, "d", query)
+
+
+#: The nodes that this file renders.
+NODES: Nodes = {lir.TopK: top_k, lir.Threshold: threshold}
