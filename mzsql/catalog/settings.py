@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -18,9 +18,6 @@ from mzsql.oracle import IMPLEMENTATIONS
 from mzsql.repr.booleans import boolean_of
 from mzsql.repr.errors import InvalidParameter, UndefinedObject
 from mzsql.transform.features import OptimizerFeatures
-
-Check = Callable[[str, str], str]
-"""From a variable's name and a text to the value as it is kept; raises InvalidParameter."""
 
 _UNITS: Mapping[str, Decimal] = {
     "us": Decimal("0.001"),
@@ -61,39 +58,6 @@ def milliseconds(text: str, name: str) -> int:
     return value
 
 
-def _duration(name: str, text: str) -> str:
-    value = milliseconds(text, name)
-    if value == 0:
-        return "0"
-    for unit in ("d", "h", "min", "s"):
-        size = int(_UNITS[unit])
-        if value % size == 0:
-            return f"{value // size} {unit}"
-    return f"{value} ms"
-
-
-def _boolean(name: str, text: str) -> str:
-    value = boolean_of(text)
-    if value is None:
-        raise InvalidParameter(f'parameter "{name}" requires a Boolean value')
-    return "on" if value else "off"
-
-
-def _integer(least: int, most: int) -> Check:
-    def check(name: str, text: str) -> str:
-        try:
-            value = int(text)
-        except ValueError:
-            raise _invalid(name, text) from None
-        if not least <= value <= most:
-            raise InvalidParameter(
-                f'{value} is outside the valid range for parameter "{name}" ({least} .. {most})'
-            )
-        return str(value)
-
-    return check
-
-
 @functools.lru_cache(256)
 def size_in_bytes(text: str, name: str) -> int:
     """A size such as ``8B`` or ``1GB`` in bytes; a bare number is bytes. InvalidParameter where it is none."""
@@ -107,14 +71,6 @@ def size_in_bytes(text: str, name: str) -> int:
     return value
 
 
-def _size(name: str, text: str) -> str:
-    value = size_in_bytes(text, name)
-    for unit in ("TB", "GB", "MB", "kB"):
-        if value and value % _SIZES[unit] == 0:
-            return f"{value // _SIZES[unit]}{unit}"
-    return f"{value}B"
-
-
 def shown_size(size: int) -> str:
     """A size for a person, in decimal units: ``8 B``, ``1048.6 KB``."""
     if size < 1000:
@@ -125,24 +81,6 @@ def shown_size(size: int) -> str:
             break
         value, unit = value / 1000, larger
     return f"{value:.1f} {unit}"
-
-
-def _one_of(*values: str, keeps: str | None = None) -> Check:
-    """One of ``values`` in any case; kept as the list spells it, or as ``keeps``."""
-    by_lower = {value.lower(): value for value in values}
-
-    def check(name: str, text: str) -> str:
-        found = by_lower.get(" ".join(text.split()).lower())
-        if found is None:
-            raise _invalid(name, text, f"Available values: {', '.join(values)}.")
-        return found if keeps is None else keeps
-
-    return check
-
-
-def _text(name: str, text: str) -> str:
-    del name
-    return text
 
 
 _PLAIN = re.compile(r"[a-z_][a-z0-9_$]*")
@@ -168,19 +106,134 @@ def path_of(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+class Kind(msgspec.Struct, frozen=True):
+    """What a variable may hold: any text.
+
+    Attributes:
+        vartype: PostgreSQL's word for it, in ``pg_settings``.
+    """
+
+    vartype: ClassVar[str] = "string"
+
+    def kept(self, name: str, text: str) -> str:
+        """The value as it is kept; InvalidParameter where the variable ``name`` cannot hold it."""
+        del name
+        return text
+
+    def shown(self) -> tuple[str | None, str | None, tuple[str, ...]]:
+        """The least and the most that it may be, and its values where there are few."""
+        return None, None, ()
+
+
+class Boolean(Kind, frozen=True):
+    """Kept as ``on`` or ``off``."""
+
+    vartype: ClassVar[str] = "bool"
+
+    def kept(self, name: str, text: str) -> str:
+        """As `Kind.kept`."""
+        value = boolean_of(text)
+        if value is None:
+            raise InvalidParameter(f'parameter "{name}" requires a Boolean value')
+        return "on" if value else "off"
+
+
+class Integer(Kind, frozen=True):
+    """A whole number between two bounds, these included."""
+
+    vartype: ClassVar[str] = "integer"
+    least: int
+    most: int
+
+    def kept(self, name: str, text: str) -> str:
+        """As `Kind.kept`."""
+        try:
+            value = int(text)
+        except ValueError:
+            raise _invalid(name, text) from None
+        if not self.least <= value <= self.most:
+            raise InvalidParameter(
+                f'{value} is outside the valid range for parameter "{name}" ({self.least} .. {self.most})'
+            )
+        return str(value)
+
+    def shown(self) -> tuple[str | None, str | None, tuple[str, ...]]:
+        """As `Kind.shown`."""
+        return str(self.least), str(self.most), ()
+
+
+class Duration(Kind, frozen=True):
+    """Kept in the largest unit of which it is a whole number."""
+
+    vartype: ClassVar[str] = "integer"
+
+    def kept(self, name: str, text: str) -> str:
+        """As `Kind.kept`."""
+        value = milliseconds(text, name)
+        if value == 0:
+            return "0"
+        for unit in ("d", "h", "min", "s"):
+            size = int(_UNITS[unit])
+            if value % size == 0:
+                return f"{value // size} {unit}"
+        return f"{value} ms"
+
+    def shown(self) -> tuple[str | None, str | None, tuple[str, ...]]:
+        """As `Kind.shown`, in milliseconds."""
+        return "0", str(_MOST_MS), ()
+
+
+class Size(Kind, frozen=True):
+    """Kept in the largest unit of bytes of which it is a whole number."""
+
+    vartype: ClassVar[str] = "integer"
+
+    def kept(self, name: str, text: str) -> str:
+        """As `Kind.kept`."""
+        value = size_in_bytes(text, name)
+        for unit in ("TB", "GB", "MB", "kB"):
+            if value and value % _SIZES[unit] == 0:
+                return f"{value // _SIZES[unit]}{unit}"
+        return f"{value}B"
+
+    def shown(self) -> tuple[str | None, str | None, tuple[str, ...]]:
+        """As `Kind.shown`, in bytes."""
+        return "0", None, ()
+
+
+class OneOf(Kind, frozen=True):
+    """One of some words, in any case; kept as the list spells it, or as ``keeps``."""
+
+    vartype: ClassVar[str] = "enum"
+    values: tuple[str, ...]
+    keeps: str | None = None
+
+    def kept(self, name: str, text: str) -> str:
+        """As `Kind.kept`."""
+        by_lower = {value.lower(): value for value in self.values}
+        found = by_lower.get(" ".join(text.split()).lower())
+        if found is None:
+            raise _invalid(name, text, f"Available values: {', '.join(self.values)}.")
+        return found if self.keeps is None else self.keeps
+
+    def shown(self) -> tuple[str | None, str | None, tuple[str, ...]]:
+        """As `Kind.shown`."""
+        return None, None, self.values
+
+
 class Variable(msgspec.Struct, frozen=True):
     """A variable.
 
     Attributes:
         default: its value where it was not set.
-        check: what it may hold.
+        kind: what it may hold.
         read_only: whether it can be set at all.
         of_system: whether it is the system's, set by ALTER SYSTEM alone; of a session's ALTER SYSTEM sets what new sessions begin with.
         heeded: whether anything here asks for it; who sets one that is not is told.
     """
 
     default: str
-    check: Check = _text
+    kind: Kind = Kind()
     read_only: bool = False
     of_system: bool = False
     heeded: bool = True
@@ -198,40 +251,49 @@ _SEVERITIES = ("debug5", "debug4", "debug3", "debug2", "debug1", "debug", "log",
 
 _OF_SESSIONS: Mapping[str, Variable] = {
     "application_name": Variable(""),
-    "auto_route_catalog_queries": Variable("on", _boolean),
-    "client_encoding": Variable("UTF8", _one_of("UTF8", "UTF-8", "unicode", keeps="UTF8")),
-    "client_min_messages": Variable("notice", _one_of(*_SEVERITIES, "warning", "error")),
+    "auto_route_catalog_queries": Variable("on", Boolean()),
+    "client_encoding": Variable("UTF8", OneOf(("UTF8", "UTF-8", "unicode"), keeps="UTF8")),
+    "client_min_messages": Variable(
+        "notice",
+        OneOf(
+            (
+                *_SEVERITIES,
+                "warning",
+                "error",
+            )
+        ),
+    ),
     "cluster": Variable("quickstart"),
     "cluster_replica": Variable("", heeded=False),
     "database": Variable("materialize"),
-    "datestyle": Variable("ISO, MDY", _one_of("ISO, MDY", "ISO", "MDY", keeps="ISO, MDY")),
-    "emit_timestamp_notice": Variable("off", _boolean, heeded=False),
-    "emit_trace_id_notice": Variable("off", _boolean, heeded=False),
-    "enable_session_cardinality_estimates": Variable("off", _boolean),
-    "extra_float_digits": Variable("3", _integer(-15, 3), heeded=False),
-    "idle_in_transaction_session_timeout": Variable("2 min", _duration),
-    "integer_datetimes": Variable("on", _boolean, read_only=True),
-    "intervalstyle": Variable("postgres", _one_of("postgres")),
-    "is_superuser": Variable("on", _boolean, read_only=True),
-    "max_identifier_length": Variable("255", _integer(1, 65535), read_only=True),
-    "max_query_result_size": Variable("1GB", _size),
-    "real_time_recency": Variable("off", _boolean, heeded=False),
+    "datestyle": Variable("ISO, MDY", OneOf(("ISO, MDY", "ISO", "MDY"), keeps="ISO, MDY")),
+    "emit_timestamp_notice": Variable("off", Boolean(), heeded=False),
+    "emit_trace_id_notice": Variable("off", Boolean(), heeded=False),
+    "enable_session_cardinality_estimates": Variable("off", Boolean()),
+    "extra_float_digits": Variable("3", Integer(-15, 3), heeded=False),
+    "idle_in_transaction_session_timeout": Variable("2 min", Duration()),
+    "integer_datetimes": Variable("on", Boolean(), read_only=True),
+    "intervalstyle": Variable("postgres", OneOf(("postgres",))),
+    "is_superuser": Variable("on", Boolean(), read_only=True),
+    "max_identifier_length": Variable("255", Integer(1, 65535), read_only=True),
+    "max_query_result_size": Variable("1GB", Size()),
+    "real_time_recency": Variable("off", Boolean(), heeded=False),
     "search_path": Variable("public"),
     "server_version": Variable("9.5.0", read_only=True),
     "server_version_num": Variable("90500", read_only=True),
-    "sql_safe_updates": Variable("off", _boolean, heeded=False),
-    "standard_conforming_strings": Variable("on", _one_of("on", "true", "1", keeps="on")),
-    "statement_timeout": Variable("1 min", _duration),
-    "timezone": Variable("UTC", _one_of("UTC", "+00:00", "GMT", "Etc/UTC", keeps="UTC")),
-    "transaction_isolation": Variable("strict serializable", _one_of(*ISOLATIONS)),
-    "welcome_message": Variable("on", _boolean, heeded=False),
+    "sql_safe_updates": Variable("off", Boolean(), heeded=False),
+    "standard_conforming_strings": Variable("on", OneOf(("on", "true", "1"), keeps="on")),
+    "statement_timeout": Variable("1 min", Duration()),
+    "timezone": Variable("UTC", OneOf(("UTC", "+00:00", "GMT", "Etc/UTC"), keeps="UTC")),
+    "transaction_isolation": Variable("strict serializable", OneOf(ISOLATIONS)),
+    "welcome_message": Variable("on", Boolean(), heeded=False),
 }
 
 
 def _switch(default: bool | int) -> Variable:
     if isinstance(default, bool):
-        return Variable("on" if default else "off", _boolean, of_system=True)
-    return Variable(str(default), _integer(0, 2**31 - 1), of_system=True)
+        return Variable("on" if default else "off", Boolean(), of_system=True)
+    return Variable(str(default), Integer(0, 2**31 - 1), of_system=True)
 
 
 TABLE_KEYS = ("enable_table_keys", "unsafe_enable_table_keys")
@@ -246,9 +308,19 @@ STEP_ENGINE = "step_engine"
 _OF_SYSTEM: Mapping[str, Variable] = {
     **{name: _switch(value) for name, value in msgspec.structs.asdict(OptimizerFeatures()).items()},
     **{name: _switch(False) for name in TABLE_KEYS},
-    TIMESTAMP_ORACLE: Variable(IMPLEMENTATIONS[0], _one_of(*IMPLEMENTATIONS), of_system=True),
+    TIMESTAMP_ORACLE: Variable(IMPLEMENTATIONS[0], OneOf(IMPLEMENTATIONS), of_system=True),
     WAY_BACK: _switch(False),
-    STEP_ENGINE: Variable("auto", _one_of("auto", "spark", "duckdb"), of_system=True),
+    STEP_ENGINE: Variable(
+        "auto",
+        OneOf(
+            (
+                "auto",
+                "spark",
+                "duckdb",
+            )
+        ),
+        of_system=True,
+    ),
 }
 VARIABLES: Mapping[str, Variable] = {**_OF_SESSIONS, **_OF_SYSTEM}
 """All there is, by name: what SET, SHOW, ALTER SYSTEM and ``pg_settings`` know."""
@@ -284,7 +356,7 @@ def system_value(stored: Mapping[str, str], name: str) -> str:
     """A variable of the system, or what new sessions begin with: as ALTER SYSTEM has set it, else its default."""
     found = variable(name)
     try:
-        return found.check(name, stored[name]) if name in stored else found.default
+        return found.kind.kept(name, stored[name]) if name in stored else found.default
     except InvalidParameter:
         # Older versions stored whatever was said.
         return found.default
@@ -311,4 +383,4 @@ def value_for(name: str, values: tuple[str, ...]) -> str:
         raise InvalidParameter(f'parameter "{name}" cannot be changed', sqlstate="55P02")
     if len(values) != 1 and name not in ("search_path", "datestyle"):
         raise InvalidParameter(f"SET {name} takes only one argument")
-    return found.check(name, ", ".join(values))
+    return found.kind.kept(name, ", ".join(values))

@@ -132,3 +132,41 @@ def test_no_variable_of_ours_passes_for_a_foreign_one() -> None:
     assert not is_foreign("no_such_thing")
     assert is_foreign("unsafe_enable_unstable_dependencies")
     assert all(not VARIABLES[name].of_system for name in SESSION_VARIABLES)
+
+
+def test_every_variable_is_as_the_catalog_describes_it(con: Connection) -> None:
+    described = con.execute(
+        "SELECT name, vartype, min_val, max_val, enumvals, boot_val, context, heeded"
+        " FROM mz_internal.mz_variables"
+    ).fetchall()
+    assert {row[0] for row in described} == set(VARIABLES)
+    for name, vartype, least, most, values, default, context, heeded in described:
+        assert _shown(con, name) == default
+        change = "ALTER SYSTEM SET" if context == "sighup" else "SET"
+        if context == "internal":
+            with pytest.raises(mzsql.Error, match="cannot be changed"):
+                con.execute(f"SET {name} = '{default}'")
+            continue
+        good = {"bool": ["on", "off"], "enum": values, "string": ["public"], "integer": []}[vartype]
+        bad = {"bool": ["maybe"], "enum": ["none of them"], "string": [], "integer": ["many"]}
+        good += [one for one in (least, most) if one is not None]
+        wrong = [*bad[vartype], *(str(int(least) - 1) for _ in [0] if least is not None)]
+        wrong += [str(int(most) + 1) for _ in [0] if most is not None]
+        for value in good:
+            con.execute(f"{change} {name} = '{value}'")
+            told = [one.message for one in con.notices if "has no effect" in one.message]
+            assert not told if heeded else told in ([], [f"{name} has no effect"]), name
+            assert heeded or told or _shown(con, name) == default
+        for value in wrong:
+            with pytest.raises(mzsql.Error) as refused:
+                con.execute(f"{change} {name} = '{value}'")
+            assert refused.value.sqlstate == "22023", (name, value)
+        con.execute(f"{change.replace('SET', 'RESET')} {name}")
+        assert _shown(con, name) == default
+
+
+def test_settings_have_what_postgresql_tells_of_them(con: Connection) -> None:
+    asked = con.execute(
+        "SELECT vartype, context, min_val, max_val, boot_val FROM pg_settings WHERE name = 'extra_float_digits'"
+    ).fetchall()
+    assert asked == [("integer", "user", "-15", "3", "3")]

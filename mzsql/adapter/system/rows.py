@@ -47,6 +47,7 @@ from mzsql.catalog.objects import (
     View,
 )
 from mzsql.catalog.plugin_relations import plugin_rows
+from mzsql.catalog.settings import VARIABLES
 from mzsql.catalog.state import CatalogState
 from mzsql.compute import RefreshStats
 from mzsql.expr.scalar import Column
@@ -405,6 +406,14 @@ def _sizes(_: Source) -> Rows:
         yield name, size.processes, size.workers
 
 
+def _variables(_: Source) -> Rows:
+    for name, one in sorted(VARIABLES.items()):
+        least, most, values = one.kind.shown()
+        context = "internal" if one.read_only else "sighup" if one.of_system else "user"
+        listed = list(values) or None
+        yield name, one.kind.vartype, least, most, listed, one.default, context, one.heeded
+
+
 def _dependencies(source: Source) -> Rows:
     for item in source.env.catalog.state.items.values():
         for gid in item.depends_on:
@@ -563,6 +572,7 @@ _DERIVED: dict[str, Callable[[Source], Rows]] = {
     "mz_internal.mz_arrangements": _arrangements,
     "mz_internal.mz_startup_phases": _startup,
     "mz_internal.mz_expression_cache_damage": _damage,
+    "mz_internal.mz_variables": _variables,
 }
 
 
