@@ -34,7 +34,7 @@ from mzsql.render.recursion import (
     Binding,
     Loop,
     Recursion,
-    consolidated,
+    counted,
     nothing,
     relations_of,
     strictest,
@@ -57,6 +57,7 @@ from mzsql.render.statement import (
     union_all,
 )
 from mzsql.render.topk import places, refusals
+from mzsql.render.updates import consolidated
 from mzsql.repr.errors import Unsupported
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
@@ -190,7 +191,7 @@ class ContentsRenderer(Renderer):
                     self._recursive[local].relation,
                     nothing(done.columns, self.engine),
                     tuple(inner.loops),
-                    consolidated(whole, len(done.columns), self.engine),
+                    counted(whole, len(done.columns), self.engine),
                 )
             )
         self.loops.append(Loop(tuple(bindings), strictest(node.limits)))
@@ -453,14 +454,8 @@ class ContentsRenderer(Renderer):
         value = col(f"c{one.argument}")
         where = [s.is_null(col(ERROR))] if rows.errors else []
         where += [s.is_not_null(value)] if one.func.ignores_nulls else []
-        total = exp.Sum(this=col(DIFF))
-        query = select(
-            [*keys, named(value, f"c{k}"), named(s.big(total), DIFF)],
-            rows.relation,
-            where=where,
-            group=[*keys, value],
-            having=s.neq(total, s.num(0)),
-        )
+        shown: list[Ast] = [*keys, named(value, f"c{k}")]
+        query = consolidated(rows.relation, [*keys, value], shown=shown, where=where)
         columns = (*groups.key, one.argument_type)
         pairs = self.define(lid, f"d{number}", query)
         pairs = self.kept(node, f"d{number}", Collection(pairs, columns, errors=False)) or pairs
@@ -509,17 +504,7 @@ class ContentsRenderer(Renderer):
         changes = replace(rows, relation=self.define(lid, "c", query))
         relation = self._keep_rows(node, changes)
         row: list[Ast] = [col(f"c{i}") for i in range(width)]
-        total = exp.Sum(this=col(DIFF))
-        held = self.define(
-            lid,
-            "r",
-            select(
-                [*row, named(s.big(total), DIFF)],
-                relation,
-                group=row,
-                having=s.gt(total, s.num(0)),
-            ),
-        )
+        held = self.define(lid, "r", consolidated(relation, row, positive=True))
         if w.window_of(node) is None:
             query = g.aggregated(self, node, groups, held, [], "a")
             errors, output = g.can_fail(groups), groups.output
@@ -564,14 +549,7 @@ class ContentsRenderer(Renderer):
                 [*(named(col(f"c{back[c]}"), f"c{c}") for c in range(width)), col(DIFF)], relation
             ),
         )
-        total = exp.Sum(this=col(DIFF))
-        held = self.define(
-            lid,
-            "r",
-            select(
-                [*row, named(s.big(total), DIFF)], restored, group=row, having=s.gt(total, s.num(0))
-            ),
-        )
+        held = self.define(lid, "r", consolidated(restored, row, positive=True))
         refused = refusals(self, plan, held, below.columns, [])
         if refused is not None:
             self.divert(self.define(lid, "e", refused))
@@ -585,17 +563,7 @@ class ContentsRenderer(Renderer):
         ours = below.arranged[form.key]()
         self.good(below, lid, "i")
         row: list[Ast] = [col(f"c{i}") for i in range(len(ours.columns))]
-        total = exp.Sum(this=col(DIFF))
-        held = self.define(
-            lid,
-            "s",
-            select(
-                [*row, named(s.big(total), DIFF)],
-                ours.full,
-                group=row,
-                having=s.gt(total, s.num(0)),
-            ),
-        )
+        held = self.define(lid, "s", consolidated(ours.full, row, positive=True))
         items: list[Ast] = [named(col(f"c{at}"), f"c{i}") for i, at in enumerate(form.permutation)]
         name = self.define(lid, "", select([*items, col(DIFF)], held))
         made = Collection(name, below.columns, errors=False)
@@ -632,7 +600,7 @@ def recursion_of(r: Renderer, node: lir.LetRec) -> Recursion:
     inner = r.inside(ContentsRenderer(r.shape, Engine.DUCKDB))
     made = inner.render(node)
     whole, _, _ = inner.statement(made, [query for query, _ in inner.diverted])
-    statement = consolidated(whole, len(made.columns), Engine.DUCKDB)
+    statement = counted(whole, len(made.columns), Engine.DUCKDB)
     loops = tuple(inner.loops)
     read = relations_of(loops, statement)
     inputs = sorted(f"snap_{spec.id}" for spec in r.shape.inputs if f"snap_{spec.id}" in read)

@@ -51,6 +51,7 @@ from mzsql.render.statement import (
 from mzsql.render.step import StepRenderer, export_of
 from mzsql.render.templates import TEMPLATES, StepTemplate, at, live, needed
 from mzsql.render.times import AS_OF, LOWER, UPPER
+from mzsql.render.updates import consolidated
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.garbage import undisturbed
 from mzsql.repr.ids import GlobalId
@@ -392,23 +393,17 @@ def finish(
     comes first and is never cut off by LIMIT: the reader fails with it. Rows that cancel out do not appear.
     """
     row: list[Ast] = [col(f"c{i}") for i in range(len(columns))]
-    total = exp.Sum(this=col(DIFF))
     body = statement.copy()
     with_ = body.args.get("with_")
     body.set("with_", None)
-    consolidated = select(
-        [*row, col(ERROR), named(s.big(total), DIFF)],
-        subquery(body, "q"),
-        group=[*row, col(ERROR)],
-        having=s.gt(total, s.num(0)),
-    )
+    there = consolidated(subquery(body, "q"), [*row, col(ERROR)], positive=True)
     copies = s.call(
         "SEQUENCE" if engine is Engine.SPARK else "GENERATE_SERIES",
         big(1, engine),
         s.case((s.is_null(col(ERROR)), col(DIFF)), otherwise=big(1, engine)),
     )
     expanded = select(
-        [*row, col(ERROR), named(explode(copies, engine), "mz_copy")], subquery(consolidated, "g")
+        [*row, col(ERROR), named(explode(copies, engine), "mz_copy")], subquery(there, "g")
     )
     order = [ordered(s.is_null(col(ERROR)))]
     order += [
@@ -469,13 +464,7 @@ def summed(
         items = whole if diff.constant == 1 and row else [*whole, named(s.big(col(DIFF)), DIFF)]
         result = select(items, subquery(body, "q"))
     else:
-        total = exp.Sum(this=col(DIFF))
-        result = select(
-            [*whole, named(s.big(total), DIFF)],
-            subquery(body, "q"),
-            group=whole,
-            having=s.gt(total, s.num(0)),
-        )
+        result = consolidated(subquery(body, "q"), whole, positive=True)
     if in_order or finishing.limit is not None or finishing.offset:
         order = [ordered(s.is_null(col(ERROR)))] if errors else []
         order += [

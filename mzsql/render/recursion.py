@@ -84,7 +84,7 @@ def relations_of(loops: tuple[Loop, ...], statement: exp.Expression) -> frozense
     return frozenset(found)
 
 
-def consolidated(statement: exp.Expression, arity: int, engine: Engine) -> exp.Expression:
+def counted(statement: exp.Expression, arity: int, engine: Engine) -> exp.Expression:
     """A statement of c0 …, mz_error, mz_diff with equal rows added up; an error counts once."""
     row: list[Ast] = [*(col(f"c{i}") for i in range(arity)), col(ERROR)]
     body = statement.copy()

@@ -50,6 +50,7 @@ from mzsql.render.statement import (
     subquery,
     union_all,
 )
+from mzsql.render.updates import consolidated
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.interrupt import check_for_interrupts
 from mzsql.repr.types import BOOLEAN, TEXT, ColumnType
@@ -373,11 +374,7 @@ class Renderer(ABC):
 
     def consolidated(self, relation: str, arity: int, *, errors: bool) -> exp.Select:
         """Equal rows at equal times added up, those that cancel dropped."""
-        keys = self.columns(arity, errors=errors)[:-1]
-        total = s.big(exp.Sum(this=col(DIFF)))
-        items = [*keys, named(total, DIFF)]
-        having = s.neq(exp.Sum(this=col(DIFF)), s.num(0))
-        return select(items, relation, group=keys, having=having)
+        return consolidated(relation, self.columns(arity, errors=errors)[:-1])
 
     def _arrange_by(self, node: lir.ArrangeBy) -> Collection:
         below = self.render(node.input)

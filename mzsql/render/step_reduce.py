@@ -50,6 +50,7 @@ from mzsql.render.statement import (
     window,
 )
 from mzsql.render.step_state import Nodes, StepState
+from mzsql.render.updates import consolidated
 from mzsql.repr.types import ColumnType
 
 SIGN = "mz_sign"
@@ -244,14 +245,10 @@ def _distinct_contributions(
     good = rows.relation
     keys: list[Ast] = [col(f"c{i}") for i in range(k)]
     value = col(f"c{one.argument}")
-    items = [*keys, named(value, f"c{k}"), col(TIME)]
+    items: list[Ast] = [*keys, named(value, f"c{k}"), col(TIME)]
     where = [s.is_null(col(ERROR))] if rows.errors else []
     where += [s.is_not_null(value)] if one.func.ignores_nulls else []
-    total = named(s.big(exp.Sum(this=col(DIFF))), DIFF)
-    having = s.neq(exp.Sum(this=col(DIFF)), s.num(0))
-    query = select(
-        [*items, total], good, where=where, group=[*keys, value, col(TIME)], having=having
-    )
+    query = consolidated(good, [*keys, value, col(TIME)], shown=items, where=where)
     delta = r.define(lid, f"d{number}", query)
     columns = (*groups.key, one.argument_type)
     name = r.keep(node, f"d{number}", delta, columns, k)

@@ -32,6 +32,7 @@ from mzsql.render.statement import (
 from mzsql.render.step_reduce import NEXT, grid, rows_at, toggled
 from mzsql.render.step_state import Nodes, StepState
 from mzsql.render.topk import places, refusals
+from mzsql.render.updates import consolidated
 
 
 def top_k(r: StepState, node: lir.TopK) -> Collection:
@@ -146,9 +147,8 @@ def threshold(r: StepState, node: lir.Threshold) -> Collection:
 def _held(r: StepState, lid: int, ours: Arranged, width: int) -> str:
     """The rows below `lower` with a positive multiplicity."""
     row: list[Ast] = [col(f"c{i}") for i in range(width)]
-    total = exp.Sum(this=col(DIFF))
-    items = [*row, named(big(r.lower - 1, r.engine), TIME), named(s.big(total), DIFF)]
-    query = select(items, ours.name or ours.full, group=row, having=s.gt(total, s.num(0)))
+    shown = [*row, named(big(r.lower - 1, r.engine), TIME)]
+    query = consolidated(ours.name or ours.full, row, shown=shown, positive=True)
     return r.define(lid, "d", query)
 
 

@@ -452,14 +452,14 @@ def test_loading_a_file_is_bounded_by_what_was_set_alone(
     file.write_text("1\n" * 200_000)
     shared.run("CREATE TABLE loaded (a int)")
     copy, insert = parse_statements(f"COPY loaded FROM '{file}'; INSERT INTO loaded VALUES (1)")
-    assert session.limit_of(copy) is None
-    assert session.limit_of(insert) == 60.0
+    assert session.limit(lengthy=copy.lengthy) is None
+    assert session.limit(lengthy=insert.lengthy) == 60.0
     shared.run("SET statement_timeout = '1 ms'", session)
-    assert session.limit_of(copy) == session.limit_of(insert) == 0.001
+    assert session.limit(lengthy=copy.lengthy) == session.limit(lengthy=insert.lengthy) == 0.001
     with pytest.raises(QueryCanceled, match="due to statement timeout"):
         shared.run(f"COPY loaded FROM '{file}'", session)
     shared.run("SET statement_timeout = 0", session)
-    assert session.limit_of(insert) is None
+    assert session.limit(lengthy=insert.lengthy) is None
     shared.run(f"COPY loaded FROM '{file}'", session)
     assert shared.rows("SELECT count(*) FROM loaded") == [(200_000,)]
 

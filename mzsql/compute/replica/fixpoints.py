@@ -31,9 +31,10 @@ from mzsql.expr.engines import (
     to_sql,
 )
 from mzsql.expr.functions.table import Engine
-from mzsql.persist import DIFF_COLUMN, TIME_COLUMN
+from mzsql.persist import TIME_COLUMN
 from mzsql.render.recursion import Recursion
-from mzsql.render.statement import null_of
+from mzsql.render.statement import Ast, col, null_of
+from mzsql.render.updates import difference
 from mzsql.repr.errors import DataError
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.types import arrow_schema
@@ -139,6 +140,8 @@ class Fixpoints:
                 TIME_COLUMN
             ]
         )
+        row: list[Ast] = [col(name) for name in schema.names]
+        changed = to_sql(difference("new", "old", row), Engine.DUCKDB)
         found = []
         with self._opened(one, updates, lower) as connection:
             if before is None:
@@ -147,15 +150,10 @@ class Fixpoints:
                 load(connection, "old", before)
             for time in sorted(times.to_pylist()):
                 self._at(connection, one, updates, time, "new")
-                listed = ", ".join(f'"{name}"' for name in schema.names)
-                query = (
-                    f"SELECT {listed}, CAST({time} AS BIGINT) AS {TIME_COLUMN},"
-                    f" CAST(sum({DIFF_COLUMN}) AS BIGINT) AS {DIFF_COLUMN} FROM ("
-                    f"SELECT {listed}, {DIFF_COLUMN} FROM new"
-                    f" UNION ALL SELECT {listed}, -{DIFF_COLUMN} FROM old)"
-                    f" GROUP BY ALL HAVING sum({DIFF_COLUMN}) <> 0"
-                )
-                found.append(connection.sql(query).to_arrow_table().cast(with_time(schema)))
+                table = connection.sql(changed).to_arrow_table()
+                times_of = pa.repeat(pa.scalar(time, pa.int64()), table.num_rows)
+                table = table.add_column(len(schema), TIME_COLUMN, times_of)
+                found.append(table.cast(with_time(schema)))
                 connection.execute("DROP TABLE old")
                 connection.execute("ALTER TABLE new RENAME TO old")
             ((size,),) = connection.execute("SELECT count(*) FROM old").fetchall()

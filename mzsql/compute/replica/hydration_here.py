@@ -33,6 +33,8 @@ from mzsql.expr.functions.table import Engine
 from mzsql.persist import DIFF_COLUMN, TIME_COLUMN, WORKER_COLUMN, Batch
 from mzsql.render.recursion import Recursion
 from mzsql.render.rendered import HydrationStage
+from mzsql.render.statement import Ast, col
+from mzsql.render.updates import difference
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Timestamp
 
@@ -191,11 +193,11 @@ class HydrationHere(Hydration):
             reader.expire()
         load(self._duck, "mz_before", before.drop_columns([TIME_COLUMN]))
         listed = "".join(f'"{name}", ' for name in target.schema.names)
-        total = f"CAST(sum({DIFF_COLUMN}) AS BIGINT) AS {DIFF_COLUMN}"
-        return (
-            f"SELECT {listed}{total} FROM (SELECT {listed}mz_diff FROM ({rows})"
-            f" UNION ALL SELECT {listed}-mz_diff FROM mz_before) GROUP BY ALL HAVING sum(mz_diff) <> 0"
+        self._duck.execute(
+            f"CREATE OR REPLACE TEMP VIEW mz_after AS SELECT {listed}mz_diff FROM ({rows})"
         )
+        row: list[Ast] = [col(name) for name in target.schema.names]
+        return to_sql(difference("mz_after", "mz_before", row), Engine.DUCKDB)
 
     def _batch(self, rows: str, target: Target, lower: Timestamp, upper: Timestamp) -> Batch:
         """The rows at as_of as a batch for the target's shard."""

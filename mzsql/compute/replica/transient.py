@@ -17,9 +17,22 @@ import pyarrow as pa
 from sqlglot import expressions as exp
 
 from mzsql.expr.engines import locked_connection, to_sql
+from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.table import Engine
 from mzsql.render.dataflow import RenderedDataflow
 from mzsql.render.rendered import ArrangementSpec
+from mzsql.render.statement import (
+    DIFF,
+    ERROR,
+    TIME,
+    Ast,
+    col,
+    named,
+    select,
+    subquery,
+    union_all,
+)
+from mzsql.render.updates import consolidated
 from mzsql.repr.errors import Unsupported
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
@@ -140,15 +153,18 @@ class TransientDataflow:
             self._settled[stage.target] = self._count(state)
         for gid in snapshots:
             self._duck.execute(f'DROP TABLE "snap_{gid}"')
-        arity = len(self._rendered.output_columns)
-        listed = "".join(f'"c{i}", ' for i in range(arity))
-        nulls = "".join(f'NULL AS "c{i}", ' for i in range(arity))
-        total = "CAST(sum(mz_diff) AS BIGINT) AS mz_diff"
-        return self._duck.sql(
-            f"SELECT {listed}mz_error, {total} FROM (SELECT {listed}mz_error, mz_diff FROM stage"
-            f" UNION ALL BY NAME SELECT {nulls}mz_error, mz_diff FROM mz_errors)"
-            " GROUP BY ALL HAVING sum(mz_diff) <> 0"
-        ).to_arrow_table()
+        row: list[Ast] = [col(f"c{i}") for i in range(len(self._rendered.output_columns))]
+        nulls = [named(s.null(), f"c{i}") for i in range(len(row))]
+        both = union_all(
+            [
+                select([*row, col(ERROR), col(DIFF)], "stage"),
+                select([*nulls, col(ERROR), col(DIFF)], "mz_errors"),
+            ]
+        )
+        return self._asked(consolidated(subquery(both, "both"), [*row, col(ERROR)]))
+
+    def _asked(self, query: exp.Expression) -> pa.Table:
+        return self._duck.sql(to_sql(query, Engine.DUCKDB)).to_arrow_table()
 
     def _count(self, table: str) -> int:
         ((rows,),) = self._duck.execute(f'SELECT count(*) FROM "{table}"').fetchall()
@@ -185,20 +201,23 @@ class TransientDataflow:
             )
         export = None
         for output in step.outputs:
-            listed = "".join(f'"c{at}" AS "c{i}", ' for i, at in enumerate(output.positions))
             if output.arrangement is None:
-                export = (
-                    f"SELECT {listed}mz_error, mz_time, CAST(sum(mz_diff) AS BIGINT) AS mz_diff FROM step"
-                    f" WHERE mz_tag = {output.tag} GROUP BY ALL HAVING sum(mz_diff) <> 0"
+                row: list[Ast] = [col(f"c{at}") for at in output.positions]
+                shown = [named(one, f"c{i}") for i, one in enumerate(row)]
+                beside: list[Ast] = [col(ERROR), col(TIME)]
+                mine = s.eq(col("mz_tag"), s.num(output.tag))
+                export = consolidated(
+                    "step", [*row, *beside], shown=[*shown, *beside], where=[mine]
                 )
                 continue
+            listed = "".join(f'"c{at}" AS "c{i}", ' for i, at in enumerate(output.positions))
             self._duck.execute(
                 f'INSERT INTO "state_{output.arrangement}"'
                 f" SELECT {listed}mz_diff FROM step WHERE mz_tag = {output.tag}"
             )
             self._settle(output.arrangement)
         assert export is not None
-        return self._duck.sql(export).to_arrow_table()
+        return self._asked(export)
 
     def _settle(self, name: str) -> None:
         """Consolidate an arrangement that has doubled since it was consolidated last."""
@@ -215,10 +234,8 @@ class TransientDataflow:
 
     def _consolidated(self, spec: ArrangementSpec, state: str) -> str:
         if not spec.additive:
-            return (
-                f"SELECT * EXCLUDE (mz_diff), CAST(sum(mz_diff) AS BIGINT) AS mz_diff"
-                f' FROM "{state}" GROUP BY ALL HAVING sum(mz_diff) <> 0'
-            )
+            row: list[Ast] = [col(f"c{i}") for i in range(len(spec.columns))]
+            return to_sql(consolidated(state, row), Engine.DUCKDB)
         # An accumulator's value is the sum of what its rows add, so a key's rows are as good as their sums in one row.
         types = self._duck.table(state).types
         items, keys, sums = [], [], []

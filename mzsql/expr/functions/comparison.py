@@ -42,8 +42,6 @@ ORDERABLE = (
     "uuid",
     "mz_timestamp",
 )
-#: Further kinds that can be told apart but not ordered.
-EQUATABLE = (*ORDERABLE, "jsonb")
 
 #: Symbol, negation and spelling of each comparison.
 OPERATORS: dict[str, tuple[str, str, Callable[[Ast, Ast], Ast]]] = {
