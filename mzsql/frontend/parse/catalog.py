@@ -86,12 +86,12 @@ class CatalogParser(PrivilegeParser):
     def create_schema(self) -> cs.CreateSchema:
         """CREATE SCHEMA, its first word taken."""
         if_not_exists = self.if_not_exists()
-        return cs.CreateSchema(self.source, self.schema_name(), if_not_exists)
+        return cs.CreateSchema(self.source, self.schema_name(), if_not_exists=if_not_exists)
 
     def create_database(self) -> cs.CreateDatabase:
         """CREATE DATABASE, its first word taken."""
         if_not_exists = self.if_not_exists()
-        return cs.CreateDatabase(self.source, self.plain_name(), if_not_exists)
+        return cs.CreateDatabase(self.source, self.plain_name(), if_not_exists=if_not_exists)
 
     def create_role(self) -> cs.CreateRole:
         """CREATE ROLE, its first word taken."""
@@ -118,13 +118,13 @@ class CatalogParser(PrivilegeParser):
             if_not_exists = self.if_not_exists()
             name = self.replica_name()
             options = self._options_of(REPLICA_OPTIONS)
-            return cs.CreateReplica(self.source, name, options, if_not_exists)
+            return cs.CreateReplica(self.source, name, options, if_not_exists=if_not_exists)
         if_not_exists = self.if_not_exists()
         name = self.plain_name()
         options = self._options_of(CLUSTER_OPTIONS)
         if self._at_word("FEATURES"):
             raise Unsupported("FEATURES of clusters are not supported", position=self.position())
-        return cs.CreateCluster(self.source, name, options, if_not_exists)
+        return cs.CreateCluster(self.source, name, options, if_not_exists=if_not_exists)
 
     def _at_word(self, word: str) -> bool:
         return bool(self.p._curr and self.p._curr.text.upper() == word)
@@ -245,15 +245,15 @@ class CatalogParser(PrivilegeParser):
                 raise Unsupported(
                     f"ALTER {kind.upper()} … RENAME TO is not supported", position=name.position
                 )
-            return cs.Rename(source, kind, name, self.identifier(), if_exists)
+            return cs.Rename(source, kind, name, self.identifier(), if_exists=if_exists)
         if self.at("OWNER", "TO"):
-            return cs.SetOwner(source, kind, name, self.identifier(), if_exists)
+            return cs.SetOwner(source, kind, name, self.identifier(), if_exists=if_exists)
         if kind in ("schema", "cluster") and self.at("SWAP", "WITH"):
-            return cs.Swap(source, kind, name, self.name_of(kind), if_exists)
+            return cs.Swap(source, kind, name, self.name_of(kind), if_exists=if_exists)
         if kind in ("table", "view", "materialized view") and self.at("SET", "SCHEMA"):
-            return cs.SetSchema(source, kind, name, self.schema_name(), if_exists)
+            return cs.SetSchema(source, kind, name, self.schema_name(), if_exists=if_exists)
         if kind in ("materialized view", "index") and self.at("SET", "CLUSTER"):
-            return cs.SetCluster(source, kind, name, self.plain_name(), if_exists)
+            return cs.SetCluster(source, kind, name, self.plain_name(), if_exists=if_exists)
         if kind == "cluster":
             return self._alter_cluster(name, if_exists=if_exists)
         if kind == "role" and not self._at_word("SET") and not self._at_word("RESET"):

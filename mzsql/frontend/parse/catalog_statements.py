@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mzsql.frontend.parse.statements import Name, Statement
 
@@ -27,19 +27,21 @@ class ReplicaSpec:
 
 
 @dataclass(frozen=True)
-class CreateSchema(Statement):
-    """CREATE SCHEMA."""
+class Creates(Statement):
+    """A CREATE of something by its name."""
 
     name: Name
-    if_not_exists: bool = False
+    if_not_exists: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True)
-class CreateDatabase(Statement):
-    """CREATE DATABASE."""
+class CreateSchema(Creates):
+    """CREATE SCHEMA."""
 
-    name: Name
-    if_not_exists: bool = False
+
+@dataclass(frozen=True)
+class CreateDatabase(Creates):
+    """CREATE DATABASE."""
 
 
 @dataclass(frozen=True)
@@ -51,21 +53,17 @@ class CreateRole(Statement):
 
 
 @dataclass(frozen=True)
-class CreateCluster(Statement):
+class CreateCluster(Creates):
     """CREATE CLUSTER."""
 
-    name: Name
     options: tuple[Option, ...]
-    if_not_exists: bool = False
 
 
 @dataclass(frozen=True)
-class CreateReplica(Statement):
+class CreateReplica(Creates):
     """CREATE CLUSTER REPLICA cluster.name; `name` has the cluster as its schema."""
 
-    name: Name
     options: tuple[Option, ...]
-    if_not_exists: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,53 +77,47 @@ class DropNamed(Statement):
 
 
 @dataclass(frozen=True)
-class Rename(Statement):
+class Alters(Statement):
+    """An ALTER of something by its kind and its name."""
+
+    kind: str
+    name: Name
+    if_exists: bool = field(default=False, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Rename(Alters):
     """ALTER <kind> name RENAME TO new."""
 
-    kind: str
-    name: Name
     to: str
-    if_exists: bool = False
 
 
 @dataclass(frozen=True)
-class Swap(Statement):
+class Swap(Alters):
     """ALTER SCHEMA | CLUSTER name SWAP WITH other."""
 
-    kind: str
-    name: Name
     other: Name
-    if_exists: bool = False
 
 
 @dataclass(frozen=True)
-class SetSchema(Statement):
+class SetSchema(Alters):
     """ALTER <kind> name SET SCHEMA s."""
 
-    kind: str
-    name: Name
     schema: Name
-    if_exists: bool = False
 
 
 @dataclass(frozen=True)
-class SetCluster(Statement):
+class SetCluster(Alters):
     """ALTER <kind> name SET CLUSTER c."""
 
-    kind: str
-    name: Name
     cluster: Name
-    if_exists: bool = False
 
 
 @dataclass(frozen=True)
-class SetOwner(Statement):
+class SetOwner(Alters):
     """ALTER <kind> name OWNER TO role."""
 
-    kind: str
-    name: Name
     role: str
-    if_exists: bool = False
 
 
 @dataclass(frozen=True)

@@ -79,13 +79,13 @@ def plan_create_table(
     )
     desc = RelationDesc(tuple(names), RelationType(columns, keys))
     return plans.CreateTablePlan(
-        name,
-        desc,
-        defaults,
-        _table_sql(statement, name, desc, planner.references),
-        statement.if_not_exists,
-        None if statement.retain is None else retained_ms(statement.retain),
-        planner.types.used,
+        name=name,
+        desc=desc,
+        defaults=defaults,
+        create_sql=_table_sql(statement, name, desc, planner.references),
+        if_not_exists=statement.if_not_exists,
+        retain_ms=None if statement.retain is None else retained_ms(statement.retain),
+        types=planner.types.used,
     )
 
 
@@ -196,7 +196,14 @@ def plan_create_view(
     if not statement.materialized:
         sql = f"CREATE VIEW {quoted_name(name)}{columns} AS {body}"
         types = planner.types.used
-        return plans.CreateViewPlan(name, query, sql, statement.if_not_exists, replaces, types)
+        return plans.CreateViewPlan(
+            name=name,
+            query=query,
+            create_sql=sql,
+            if_not_exists=statement.if_not_exists,
+            replaces=replaces,
+            types=types,
+        )
     cluster = cluster_name(catalog, statement.cluster)
     not_null = _asserted(statement, query)
     query = _asserting(query, not_null)
@@ -212,15 +219,15 @@ def plan_create_view(
         f"{options} AS {body}"
     )
     return plans.CreateMaterializedViewPlan(
-        name,
-        query,
-        cluster,
-        sql,
-        statement.if_not_exists,
-        replaces,
-        not_null,
-        None if retain is None else retained_ms(retain),
-        planner.types.used,
+        name=name,
+        query=query,
+        cluster=cluster,
+        create_sql=sql,
+        if_not_exists=statement.if_not_exists,
+        replaces=replaces,
+        not_null=not_null,
+        retain_ms=None if retain is None else retained_ms(retain),
+        types=planner.types.used,
     )
 
 
@@ -341,14 +348,14 @@ def plan_create_index(statement: st.CreateIndex, catalog: CatalogView) -> plans.
     columns = ", ".join(_shown_key(statement, i, on, key, names) for i, key in enumerate(keys))
     sql = f"CREATE INDEX {quoted(name.item)} IN CLUSTER {quoted(cluster)} ON {quoted_name(on.name)} ({columns})"
     return plans.CreateIndexPlan(
-        name,
-        on,
-        keys,
-        cluster,
-        sql + clause(statement.retain),
-        statement.if_not_exists,
-        None if statement.retain is None else retained_ms(statement.retain),
-        planner.types.used,
+        name=name,
+        on=on,
+        keys=keys,
+        cluster=cluster,
+        create_sql=sql + clause(statement.retain),
+        if_not_exists=statement.if_not_exists,
+        retain_ms=None if statement.retain is None else retained_ms(statement.retain),
+        types=planner.types.used,
     )
 
 

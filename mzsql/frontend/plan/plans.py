@@ -26,8 +26,20 @@ class SelectPlan(StatementPlan, frozen=True, tag="select"):
     at_least: bool = False
 
 
-class CreatingPlan(DefiningPlan, frozen=True):
-    """The plan of a statement that creates an object, which the catalog keeps as the object's definition."""
+class CreatingPlan(DefiningPlan, frozen=True, kw_only=True):
+    """The plan of a statement that creates an object, which the catalog keeps as the object's definition.
+
+    Attributes:
+        name: its whole name.
+        create_sql: its definition, names in it resolved.
+        types: the types of users' own that it names.
+        if_not_exists: whether one that exists already will do.
+    """
+
+    name: FullName
+    create_sql: str
+    types: tuple[GlobalId, ...] = ()
+    if_not_exists: bool = False
 
     @property
     def meaning(self) -> object:
@@ -35,20 +47,14 @@ class CreatingPlan(DefiningPlan, frozen=True):
         raise NotImplementedError
 
 
-class CreateTablePlan(CreatingPlan, frozen=True, tag="create_table"):
-    """A table; `defaults` has an expression or None for each column. NOT NULL is in `desc`; `types` are those of users' own that it names,
-    here as in other definitions.
-    """
+class CreateTablePlan(CreatingPlan, frozen=True, kw_only=True, tag="create_table"):
+    """A table; `defaults` has an expression or None for each column. NOT NULL is in `desc`."""
 
     command: ClassVar[str] = "CREATE TABLE"
 
-    name: FullName
     desc: RelationDesc
     defaults: tuple[Scalar | None, ...]
-    create_sql: str
-    if_not_exists: bool = False
     retain_ms: int | None = None
-    types: tuple[GlobalId, ...] = ()
 
     @property
     def meaning(self) -> object:
@@ -56,15 +62,12 @@ class CreateTablePlan(CreatingPlan, frozen=True, tag="create_table"):
         return self.desc, self.defaults
 
 
-class CreateTypePlan(CreatingPlan, frozen=True, tag="create_type"):
-    """A type, what it is a name for, and the types of users' own that it is made of."""
+class CreateTypePlan(CreatingPlan, frozen=True, kw_only=True, tag="create_type"):
+    """A type, and what it is a name for."""
 
     command: ClassVar[str] = "CREATE TYPE"
 
-    name: FullName
     typ: SqlType
-    create_sql: str
-    types: tuple[GlobalId, ...] = ()
 
     @property
     def meaning(self) -> object:
@@ -72,17 +75,13 @@ class CreateTypePlan(CreatingPlan, frozen=True, tag="create_type"):
         return self.typ
 
 
-class CreateViewPlan(CreatingPlan, frozen=True, tag="create_view"):
+class CreateViewPlan(CreatingPlan, frozen=True, kw_only=True, tag="create_view"):
     """A view; `replaces` is the view that OR REPLACE replaces."""
 
     command: ClassVar[str] = "CREATE VIEW"
 
-    name: FullName
     query: Query
-    create_sql: str
-    if_not_exists: bool = False
     replaces: CatalogItem | None = None
-    types: tuple[GlobalId, ...] = ()
 
     @property
     def meaning(self) -> object:
@@ -90,20 +89,18 @@ class CreateViewPlan(CreatingPlan, frozen=True, tag="create_view"):
         return self.query
 
 
-class CreateMaterializedViewPlan(CreatingPlan, frozen=True, tag="create_materialized_view"):
+class CreateMaterializedViewPlan(
+    CreatingPlan, frozen=True, kw_only=True, tag="create_materialized_view"
+):
     """A materialized view in `cluster`; `not_null`: columns of WITH (ASSERT NOT NULL c), already NOT NULL in the query's desc."""
 
     command: ClassVar[str] = "CREATE MATERIALIZED VIEW"
 
-    name: FullName
     query: Query
     cluster: str
-    create_sql: str
-    if_not_exists: bool = False
     replaces: CatalogItem | None = None
     not_null: tuple[int, ...] = ()
     retain_ms: int | None = None
-    types: tuple[GlobalId, ...] = ()
 
     @property
     def meaning(self) -> object:
@@ -111,19 +108,15 @@ class CreateMaterializedViewPlan(CreatingPlan, frozen=True, tag="create_material
         return self.query
 
 
-class CreateIndexPlan(CreatingPlan, frozen=True, tag="create_index"):
+class CreateIndexPlan(CreatingPlan, frozen=True, kw_only=True, tag="create_index"):
     """An index on `on` by `keys` (expressions over its columns), in `cluster`. `name` is chosen as Materialize does where none is given."""
 
     command: ClassVar[str] = "CREATE INDEX"
 
-    name: FullName
     on: CatalogItem
     keys: tuple[Scalar, ...]
     cluster: str
-    create_sql: str
-    if_not_exists: bool = False
     retain_ms: int | None = None
-    types: tuple[GlobalId, ...] = ()
 
     @property
     def meaning(self) -> object:

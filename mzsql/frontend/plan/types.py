@@ -47,7 +47,7 @@ def plan_create_type(statement: st.CreateType, catalog: CatalogView) -> plans.Cr
                 raise Unsupported("the keys of a map are of type text")
             body = f"MAP (KEY TYPE = text, VALUE TYPE = {shown})"
     sql = f"CREATE TYPE {quoted_name(name)} AS {body}"
-    return plans.CreateTypePlan(name, typ, sql, named.used)
+    return plans.CreateTypePlan(name=name, typ=typ, create_sql=sql, types=named.used)
 
 
 def _record(statement: st.CreateType, types: list[tuple[SqlType, str]]) -> tuple[SqlType, str]:
