@@ -24,16 +24,16 @@ from mzsql.adapter.planning.planner import Planner
 from mzsql.adapter.planning.statements import StatementPlanner
 from mzsql.adapter.session.prepared import PreparedStatements
 from mzsql.adapter.session.session import Session, Transaction
+from mzsql.adapter.statements.catalog import CatalogStatements
 from mzsql.adapter.statements.copy_from import CopyIn
+from mzsql.adapter.statements.cursors import CursorStatements
 from mzsql.adapter.statements.ddl import Definitions
 from mzsql.adapter.statements.defining import Defining
 from mzsql.adapter.statements.dml import Changes
-from mzsql.adapter.statements.namespaces import Namespaces
 from mzsql.adapter.statements.result import Result
 from mzsql.adapter.statements.selects import Selects
 from mzsql.adapter.statements.sequencing import Sequencer
 from mzsql.adapter.statements.session import SessionStatements
-from mzsql.adapter.statements.streams import Streams
 from mzsql.adapter.statements.transactions import Transactions
 from mzsql.adapter.subscribe.subscription import Subscribes
 from mzsql.adapter.system.rows import Source, SystemRelations
@@ -117,7 +117,7 @@ class Coordinator:
         self._commits = GroupCommit(env)
         changes = Changes(env, self._queries, self._commits, limits)
         definitions = Definitions(env, self.planner, self._queries, self._dataflows)
-        namespaces = Namespaces(env, self.planner, self._dataflows, definitions.clean_up)
+        namespaces = CatalogStatements(env, self.planner, self._dataflows, definitions.clean_up)
         defining = Defining(definitions, namespaces, self._dataflows)
         self._transactions = Transactions(env, changes, defining, namespaces)
         self._statements = StatementPlanner(env, self.planner)
@@ -125,7 +125,7 @@ class Coordinator:
         explainer = Explainer(self.planner, self._dataflows.deployed)
         subscribes = Subscribes(env, self.planner, self._queries, self.inputs)
         prepared = PreparedStatements()
-        self._streams = Streams(subscribes, selects, prepared)
+        self._streams = CursorStatements(subscribes, selects, prepared)
         self._sequencer = Sequencer(
             (
                 {p.SelectPlan: selects.run},

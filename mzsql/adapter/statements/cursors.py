@@ -1,166 +1,137 @@
-"""DECLARE, FETCH, CLOSE: results that are handed out piece by piece.
+"""The statements whose results come piece by piece, or are kept under a name: SUBSCRIBE, cursors, prepared statements, COPY … TO.
 
-Promise: a cursor lives in the transaction that declared it, or, in a text of several statements outside BEGIN, to the end of the text. Its
-query runs at the first FETCH, at the transaction's one time; a SUBSCRIBE starts then. FETCH hands out at most `FETCH_ROWS` rows at
-once, and of a SUBSCRIBE about ``max_query_result_size`` bytes: what is left comes with the next one. From a SUBSCRIBE it waits for one
-row and takes what else is there, or with a timeout gathers until it has as many as asked for or the time is over.
+Promise: each does what its own module says; here they are brought together for the coordinator. A subscription that a session started and
+nobody has closed ends with the process's coordinator at the latest.
 """
 
 from __future__ import annotations
 
-import time
 import weakref
+from collections.abc import Callable
+from typing import Any, get_args
 
-import pyarrow as pa
-
-from mzsql.adapter.session.session import Session, Transaction, seconds
+from mzsql.adapter.session.prepared import PreparedStatements
+from mzsql.adapter.session.session import Session, Transaction
+from mzsql.adapter.statements.copy_to import CopyOut, check_allowed, to_files
+from mzsql.adapter.statements.open_cursors import Cursors
+from mzsql.adapter.statements.result import Result
 from mzsql.adapter.statements.selects import Selects
-from mzsql.adapter.subscribe.subscription import Subscribes, Subscription
+from mzsql.adapter.subscribe.subscription import Subscribes
+from mzsql.compute.peek.rows import as_columns
 from mzsql.frontend.plan import plans as p
-from mzsql.repr.errors import DuplicateObject, InvalidParameter, SqlError, TransactionError
-from mzsql.repr.interrupt import current
-from mzsql.repr.tables import piece, pieces
-from mzsql.repr.types import RelationDesc
+from mzsql.repr.errors import TransactionError
 
-#: Rows that one FETCH hands out at most.
-FETCH_ROWS = 1_000_000
+Streaming = (
+    p.SubscribePlan
+    | p.DeclarePlan
+    | p.FetchPlan
+    | p.ClosePlan
+    | p.PreparePlan
+    | p.DeallocatePlan
+    | p.DiscardPlan
+    | p.CopyToPlan
+)
 
 
-class Cursor:
-    """One declared cursor."""
+class CursorStatements:
+    """Runs these statements for the sessions of one process.
 
-    def __init__(self, plan: p.SelectPlan | p.SubscribePlan, owner: Transaction | None) -> None:
-        self.plan = plan
-        self.owner = owner
-        self.desc: RelationDesc | None = None
-        self.rows: pa.Table | None = None  # fetched from below and not handed out yet
-        self.stream: Subscription | None = None
+    Args:
+        subscribes: starts subscriptions.
+        selects: runs queries.
+        prepared: the statements that are kept.
+    """
 
-    def take(self, count: int, size: int | None = None) -> pa.Table:
-        """Up to ``count`` of the rows that are here, and up to ``size`` bytes, but for a row that is larger."""
-        assert self.rows is not None
-        taken = piece(self.rows, 0, count)
-        if size is not None:
-            taken = next(pieces(taken, count, size), taken)
-        self.rows = piece(self.rows, taken.num_rows)
-        return taken
+    def __init__(
+        self, subscribes: Subscribes, selects: Selects, prepared: PreparedStatements
+    ) -> None:
+        self.subscribes = subscribes
+        self._selects = selects
+        self._cursors = Cursors(selects, subscribes)
+        self._prepared = prepared
+        self._texts: weakref.WeakKeyDictionary[Session, int] = weakref.WeakKeyDictionary()
+
+    def begin_text(self, session: Session, statements: int) -> None:
+        """A text of so many statements is about to be run."""
+        self._texts[session] = statements
+
+    def end_text(self, session: Session) -> None:
+        """The text is over, or was given up: its cursors are too."""
+        self._cursors.reap(session)
+
+    def end_statement(self, session: Session) -> None:
+        """A statement of the text is over, and with it perhaps its transaction."""
+        self._cursors.reap(session, text_is_over=False)
+
+    def runs(self) -> dict[type[p.Plan], Callable[[Session, Transaction, Any], Result]]:
+        """What carries out each of these statements, by its plan's class."""
+        return dict.fromkeys(get_args(Streaming), self._run)
+
+    def _run(self, session: Session, transaction: Transaction, plan: Streaming) -> Result:
+        """Run one of them."""
+        match plan:
+            case p.SubscribePlan():
+                return self._subscribe(session, transaction, plan)
+            case p.DeclarePlan():
+                alone = self._texts.get(session, 1) == 1
+                self._cursors.declare(session, transaction, plan, alone=alone)
+                return Result("DECLARE CURSOR")
+            case p.FetchPlan():
+                desc, rows = self._cursors.fetch(session, transaction, plan)
+                return Result(f"FETCH {rows.num_rows}", desc, rows, rows.num_rows)
+            case p.ClosePlan():
+                self._cursors.close(session, plan.name)
+                return Result(plan.tag_text)
+            case p.PreparePlan():
+                self._prepared.prepare(session, plan)
+                return Result("PREPARE")
+            case p.DeallocatePlan():
+                self._prepared.deallocate(session, plan.name)
+                return Result(plan.tag_text)
+            case p.DiscardPlan():
+                return self._discard(session, transaction, plan)
+            case p.CopyToPlan():
+                return self._copy_to(session, transaction, plan)
+
+    def _subscribe(
+        self, session: Session, transaction: Transaction, plan: p.SubscribePlan
+    ) -> Result:
+        if plan.as_of is None:
+            transaction.enter("subscribe")
+        stream = self.subscribes.start(session, plan)
+        return Result("SUBSCRIBE", stream.desc, ts=stream.as_of, stream=stream)
+
+    def _discard(self, session: Session, transaction: Transaction, plan: p.DiscardPlan) -> Result:
+        if not plan.everything:
+            return Result(plan.tag_text)  # there are no temporary objects
+        if transaction.begun:
+            raise TransactionError(
+                "DISCARD ALL cannot run inside a transaction block", sqlstate="25001"
+            )
+        self._cursors.close(session, None)
+        self._prepared.deallocate(session, None)
+        session.reset_all()
+        return Result(plan.tag_text)
+
+    def _copy_to(self, session: Session, transaction: Transaction, plan: p.CopyToPlan) -> Result:
+        if isinstance(plan.plan, p.SubscribePlan):
+            stream = self._subscribe(session, transaction, plan.plan).stream
+            assert stream is not None
+            return Result(
+                "COPY",
+                stream.desc,
+                stream=stream,
+                copy=CopyOut(plan, stream.desc, stream.batches(), stream.close),
+            )
+        if plan.path is not None:
+            check_allowed(plan.path, session.copy_paths)
+        desc, rows = self._selects.rows(session, transaction, plan.plan)
+        rows = as_columns(rows, desc)
+        if plan.path is None:
+            return Result("COPY", desc, copy=CopyOut(plan, desc, iter([rows])))
+        count = to_files(plan, plan.path, desc, rows, session.copy_paths)
+        return Result(f"COPY {count}", count=count)
 
     def close(self) -> None:
-        """Let go of everything. Idempotent."""
-        self.rows = None
-        if self.stream is not None:
-            self.stream.close()
-
-
-class Cursors:
-    """The cursors of the sessions of one process."""
-
-    def __init__(self, selects: Selects, subscribes: Subscribes) -> None:
-        self._selects = selects
-        self._subscribes = subscribes
-        self._open: weakref.WeakKeyDictionary[Session, dict[str, Cursor]] = (
-            weakref.WeakKeyDictionary()
-        )
-
-    def _of(self, session: Session) -> dict[str, Cursor]:
-        return self._open.setdefault(session, {})
-
-    def reap(self, session: Session, *, text_is_over: bool = True) -> None:
-        """Close the cursors of transactions that are over, and of a text that is."""
-        cursors = self._of(session)
-        for name, cursor in list(cursors.items()):
-            over = text_is_over if cursor.owner is None else cursor.owner is not session.transaction
-            if over:
-                del cursors[name]
-                cursor.close()
-
-    def declare(
-        self, session: Session, transaction: Transaction, plan: p.DeclarePlan, *, alone: bool
-    ) -> None:
-        """DECLARE; ``alone``: the statement is a text of its own.
-
-        Raises:
-            TransactionError: there is no transaction that it could live in (25P01).
-            DuplicateObject: there is a cursor of that name (42P03).
-        """
-        if not transaction.begun and alone:
-            raise TransactionError(
-                "DECLARE CURSOR can only be used in transaction blocks",
-                hint="BEGIN first.",
-                sqlstate="25P01",
-            )
-        cursors = self._of(session)
-        if plan.name in cursors:
-            raise DuplicateObject(f'cursor "{plan.name}" already exists', sqlstate="42P03")
-        cursors[plan.name] = Cursor(plan.plan, transaction if transaction.begun else None)
-
-    def close(self, session: Session, name: str | None) -> None:
-        """CLOSE; None: all of the session's."""
-        cursors = self._of(session)
-        for one in list(cursors) if name is None else [name]:
-            self._named(session, one).close()
-            del cursors[one]
-
-    def _named(self, session: Session, name: str) -> Cursor:
-        found = self._of(session).get(name)
-        if found is None:
-            raise SqlError(f'cursor "{name}" does not exist', sqlstate="34000")
-        return found
-
-    def fetch(
-        self, session: Session, transaction: Transaction, plan: p.FetchPlan
-    ) -> tuple[RelationDesc, pa.Table]:
-        """FETCH: the columns and the rows.
-
-        Raises:
-            SqlError: there is no such cursor (34000); what its query ends with.
-        """
-        cursor = self._named(session, plan.name)
-        wanted = FETCH_ROWS if plan.count is None else min(plan.count, FETCH_ROWS)
-        timeout = None if plan.timeout is None else _timeout(plan.timeout)
-        if isinstance(cursor.plan, p.SubscribePlan):
-            if cursor.stream is None:
-                if cursor.plan.as_of is None:
-                    transaction.enter("subscribe")
-                cursor.stream = self._subscribes.start(session, cursor.plan)
-                cursor.desc = cursor.stream.desc
-            return cursor.stream.desc, self._gather(session, cursor, cursor.stream, wanted, timeout)
-        if cursor.rows is None:
-            cursor.desc, cursor.rows = self._selects.rows(session, transaction, cursor.plan)
-        assert cursor.desc is not None
-        return cursor.desc, cursor.take(wanted)
-
-    def _gather(
-        self,
-        session: Session,
-        cursor: Cursor,
-        stream: Subscription,
-        wanted: int,
-        timeout: float | None,
-    ) -> pa.Table:
-        """Rows of a subscription: see the module's promise."""
-        end = None if timeout is None else time.monotonic() + timeout
-        found: list[pa.Table] = []
-        have = size = 0
-        while have < wanted:
-            if cursor.rows is None or not cursor.rows.num_rows:
-                left = end - time.monotonic() if end is not None else 0.0 if have else None
-                cursor.rows = stream.next_batch(left if left is None else max(0.0, left))
-                if cursor.rows is None or not cursor.rows.num_rows:
-                    break
-                current().check()
-            found.append(cursor.take(wanted - have, session.result_size - size))
-            have += found[-1].num_rows
-            size += found[-1].nbytes
-            if size >= session.result_size:
-                break
-        return pa.concat_tables(found) if found else stream.no_rows()
-
-
-def _timeout(text: str) -> float:
-    """FETCH's timeout in seconds; a bare number is seconds, as in an interval."""
-    plain = text.strip()
-    found = seconds(f"{plain} s" if plain.replace(".", "", 1).isdigit() else plain, "timeout")
-    if found < 0:
-        raise InvalidParameter(f'invalid value for parameter "timeout": "{text}"')
-    return found
+        """End every subscription. Idempotent."""
+        self.subscribes.close()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mzsql.adapter.dataflows.dataflows import Dataflows
 from mzsql.adapter.session.session import Session
+from mzsql.adapter.statements.catalog import CatalogStatements
 from mzsql.adapter.statements.ddl import Definitions
-from mzsql.adapter.statements.namespaces import Namespaces
 from mzsql.adapter.statements.result import Result
 from mzsql.frontend.plan import plans as p
 
@@ -20,7 +20,7 @@ class Defining:
     """
 
     def __init__(
-        self, definitions: Definitions, namespaces: Namespaces, dataflows: Dataflows
+        self, definitions: Definitions, namespaces: CatalogStatements, dataflows: Dataflows
     ) -> None:
         self._runs = definitions.runs()
         self._namespaces = namespaces

@@ -14,9 +14,9 @@ from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.session.commit_batches import discard_batch
 from mzsql.adapter.session.session import Session, Transaction
 from mzsql.adapter.session.staging import Staged
+from mzsql.adapter.statements.catalog import CatalogStatements
 from mzsql.adapter.statements.defining import Defining
 from mzsql.adapter.statements.dml import Changes
-from mzsql.adapter.statements.namespaces import Namespaces
 from mzsql.adapter.statements.result import Result
 from mzsql.catalog.change import NOTHING
 from mzsql.catalog.objects import CATALOG_CLUSTER
@@ -45,7 +45,7 @@ class Transactions:
         env: Environment,
         changes: Changes,
         defining: Defining,
-        namespaces: Namespaces,
+        namespaces: CatalogStatements,
     ) -> None:
         self._env = env
         self._changes = changes

@@ -38,7 +38,7 @@ from mzsql.repr.errors import (
 Command = Callable[[CatalogState], Change]
 
 
-class Namespaces:
+class CatalogStatements:
     """Runs these statements.
 
     Args:
