@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import duckdb
 import pytest
 from step_kit import Stepper
 
+import mzsql
 from mzsql.adapter.coordinator import Coordinator
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.locations import locate
@@ -142,3 +144,57 @@ def test_a_small_refresh_reads_as_much_of_ten_times_the_data(tmp_path, name):
     before, after = sum(small.read.values()), sum(large.read.values())
     assert after < 2 * before, (small, large)
     assert all(read < large.bytes / 6 for read in large.read.values()), large
+
+
+#: TPC-H 3 as it is: with its limit.
+LIMITED = f"{QUERIES['shipping']} ORDER BY revenue DESC, o.day, l.ok LIMIT 10"
+
+
+def refreshed(tmp_path: Path, orders: int) -> tuple[int, int, int]:
+    """The bytes that a view's refreshes read with the default engine: the first of a process that has just begun, and all the next ones;
+    and those that are stored.
+    """
+    data = tmp_path / f"data-{orders}"
+    generate(data, orders)
+    place = tmp_path / f"env-{orders}"
+    with mzsql.connect(place) as con:
+        con.execute(TABLES)
+        for table in ("customers", "orders", "lines"):
+            con.execute(f"COPY {table} FROM '{data}/{table}.parquet' (FORMAT PARQUET)")
+        con.execute(f"CREATE MATERIALIZED VIEW v AS {LIMITED}")
+        assert len(con.execute("SELECT * FROM v").fetchall()) == 10
+    with mzsql.connect(place) as con:
+        # What is looked into is loaded, and stays.
+        con.execute(CHANGES["insert"].replace("-7", "-8"))
+        con.execute("UPDATE customers SET name = name || '!' WHERE ck = 8")
+        assert _is_what_it_should_be(con)
+        first = sum(size for _, size in con.execute(_STEPS).fetchall())
+        known = len(con.execute(_STEPS).fetchall())
+        for change in CHANGES.values():
+            con.execute(change)
+            assert _is_what_it_should_be(con)
+        steps = con.execute(_STEPS).fetchall()
+    # The transactions of one change may be in one step.
+    assert len(steps) >= known + len(CHANGES)
+    assert {engine for engine, _ in steps} == {"duckdb"}
+    stored = sum(one.stat().st_size for one in place.rglob("*.parquet"))
+    return first, sum(size for _, size in steps) - first, stored
+
+
+_STEPS = """
+    SELECT r.engine, r.bytes_read FROM mz_internal.mz_refreshes AS r JOIN mz_materialized_views AS m ON m.id = r.object_id
+    WHERE m.name = 'v' AND r.kind = 'step'"""
+
+
+def _is_what_it_should_be(con: mzsql.Connection) -> bool:
+    view, query = (con.execute(text).fetchall() for text in ("SELECT * FROM v", LIMITED))
+    return sorted(map(repr, view)) == sorted(map(repr, query))
+
+
+def test_a_small_refresh_of_a_limit_reads_as_much_of_ten_times_the_data(tmp_path: Path) -> None:
+    begun, small, _ = refreshed(tmp_path, 2_000)
+    loaded, large, stored = refreshed(tmp_path, 20_000)
+    # A process that has just begun reads what it is to look into, and says so.
+    assert loaded > 2 * begun > 0
+    assert 0 < large < 2 * small, (small, large)
+    assert large < stored / 6, (large, stored)

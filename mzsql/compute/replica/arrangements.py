@@ -223,6 +223,7 @@ class Arrangement(Target):
         self.desc = desc
         self.reader = handles[1]
         self.hot = hot
+        self._loaded = 0
         self._driver = driver
         self._settings = settings
         self.workers = desc.workers(settings)
@@ -337,10 +338,18 @@ class Arrangement(Target):
             scratch=Path(scratch_directory()),
             order=Ordering(self.desc.order) if self.desc.order else None,
         )
-        made.add(self.reader.snapshot_arrow(base, timeout=self.timeout), base)
+        stats = ReadStats()
+        made.add(self.reader.snapshot_arrow(base, stats=stats, timeout=self.timeout), base)
         if durable is not None and base + 1 < durable:
-            made.add(self.reader.updates(base + 1, durable, timeout=self.timeout), base)
+            updates = self.reader.updates(base + 1, durable, stats=stats, timeout=self.timeout)
+            made.add(updates, base)
+        self._loaded += stats.bytes
         return made
+
+    def take_loaded(self) -> int:
+        """The stored bytes that this handle has read to have a trace, since it was asked last."""
+        loaded, self._loaded = self._loaded, 0
+        return loaded
 
     def _hashes(self, table: pa.Table) -> Hashes:
         places = pa.array(np.arange(table.num_rows))

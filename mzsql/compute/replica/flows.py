@@ -227,6 +227,8 @@ class Flow:
                 rows = sum(part.rows for part in arrangement.parts(lower - 1))
                 if rows <= self.replica.settings.warm_rows:
                     arrangement.trace(lower - 1)
+                    # A part of the hydration, which has read more than this.
+                    arrangement.take_loaded()
 
     def _hydrated(self) -> None:
         assert self.dataflow is not None

@@ -101,7 +101,7 @@ def run_step(
         return RefreshStats(dataflow.gid, lower, upper, 0, 0, 0, 0, seconds, "empty")
     for arrangement in dataflow.readable().values():
         arrangement.passed(lower - 1)
-    more = _spare(relevant)
+    more, read = _spare(relevant), sum(delta.bytes for delta in deltas.values())
     while True:
         found = LookupRun(
             dataflow.rendered.template(Engine.DUCKDB, changed).lookups,
@@ -112,6 +112,7 @@ def run_step(
             tools.driver,
             more,
         ).run()
+        read += found.stats.bytes
         work = _Work(dataflow, lower, upper, tools, deltas=deltas, relevant=relevant, found=found)
         try:
             rows_out, jobs = work.run(changed)
@@ -125,7 +126,7 @@ def run_step(
         upper,
         rows_in,
         rows_out,
-        found.stats.bytes + sum(delta.bytes for delta in deltas.values()),
+        read + sum(one.take_loaded() for one in dataflow.readable().values()),
         jobs,
         time.monotonic() - started,
         engine=work.engine.value,
