@@ -48,12 +48,14 @@ def milliseconds(text: str, name: str) -> int:
     if match is None or match[2] not in ("", *_UNITS):
         raise _invalid(name, text, hint if match is not None else None)
     try:
-        value = int((Decimal(match[1]) * _UNITS[match[2] or "ms"]).to_integral_value())
+        exact = Decimal(match[1]) * _UNITS[match[2] or "ms"]
+        value = int(exact.to_integral_value()) if abs(exact) < 2**63 else -1
     except InvalidOperation:
         raise _invalid(name, text) from None
     if not 0 <= value <= _MOST_MS:
+        said = f"{value} ms" if abs(exact) < 2**63 else text[:64]
         raise InvalidParameter(
-            f'{value} ms is outside the valid range for parameter "{name}" (0 ms .. {_MOST_MS} ms)'
+            f'{said} is outside the valid range for parameter "{name}" (0 ms .. {_MOST_MS} ms)'
         )
     return value
 

@@ -502,3 +502,38 @@ def test_a_tiny_number_in_a_document_is_not_written_out(surface: Surface) -> Non
 def test_places_where_no_environment_can_be(path: str) -> None:
     with pytest.raises(mzsql.OperationalError, match="environment in"):
         mzsql.connect(path)
+
+
+_DIGITS = "1" * 5000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"SELECT -{_DIGITS}",
+        f"SELECT 1 ORDER BY {_DIGITS}",
+        f"SELECT CAST(1 AS varchar({_DIGITS}))",
+        f"SELECT CAST(1 AS numeric({_DIGITS}))",
+        f"SELECT '{{{_DIGITS}}}'::int[]",
+        f"SELECT '[{_DIGITS},2)'::int4range",
+        f"SELECT '{_DIGITS}'::int",
+        f"SELECT * FROM (SELECT 1) OPTIONS (LIMIT INPUT GROUP SIZE = {_DIGITS})",
+        f"SET statement_timeout = {_DIGITS}",
+        f"SET statement_timeout = '{_DIGITS}ms'",
+        f"CREATE CLUSTER x REPLICAS (r (SIZE = {_DIGITS}))",
+        f"FETCH {_DIGITS} c",
+    ],
+    ids=lambda text: text.replace(_DIGITS, "N"),
+)
+def test_numbers_of_more_digits_than_python_reads(surface: Surface, text: str) -> None:
+    con = surface.open()
+    with pytest.raises(mzsql.Error) as caught:
+        con.execute(text)
+    assert not isinstance(caught.value, mzsql.InternalError), str(caught.value)[:200]
+    surface.check()
+
+
+def test_zeros_before_a_number_say_nothing(surface: Surface) -> None:
+    con = surface.open()
+    zeros = "0" * 5000
+    assert con.execute(f"SELECT '{{-{zeros}7}}'::int[]").fetchall() == [([-7],)]

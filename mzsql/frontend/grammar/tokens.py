@@ -1,6 +1,7 @@
 """The tokens of a statement's text.
 
-Promise: what has no tokens is told by what it lacks, and brackets that nest too deeply are refused before a parser meets them.
+Promise: what has no tokens is told by what it lacks; characters that no text has, numbers that no type has and brackets that nest too
+deeply are refused before a parser meets them.
 """
 
 from __future__ import annotations
@@ -10,14 +11,22 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from mzsql.frontend.grammar.dialect import Dialect
 from mzsql.frontend.grammar.numbered import unended, without_tags
-from mzsql.repr.errors import SqlSyntaxError
+from mzsql.repr.errors import InvalidParameter, SqlSyntaxError
 
 #: How many brackets may stand open at once.
 MAX_NESTING = 256
+#: A whole number of more digits is beyond every type and every setting, and beyond what Python reads.
+MAX_DIGITS = 1000
 
 
 def tokenize(text: str) -> list[Token]:
-    """The tokens of a text; SqlSyntaxError where there are none, or where brackets nest too deeply."""
+    """The tokens of a text.
+
+    Raises:
+        InvalidParameter: it has characters that no text of SQL has (22021).
+        SqlSyntaxError: there are none, a number has too many digits, or brackets nest too deeply.
+    """
+    check_text(text, "the statement", positions=True)
     try:
         tokens = Dialect().tokenize(without_tags(text))
     except TokenError as error:
@@ -34,7 +43,37 @@ def tokenize(text: str) -> list[Token]:
                 )
         elif token.token_type in (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END):
             depth = max(0, depth - 1)
+        elif token.token_type == TokenType.NUMBER and _is_too_long(token.text):
+            raise SqlSyntaxError(f"invalid number: {token.text[:64]}", position=token.start + 1)
     return tokens
+
+
+def check_text(text: str, what: str, *, positions: bool = False) -> None:
+    """Check that a text has only characters that a text of SQL may have.
+
+    Raises:
+        InvalidParameter: it holds U+0000 or half of a surrogate pair (22021).
+    """
+    at = text.find("\0")
+    bad = "0x00"
+    if at < 0:
+        try:
+            text.encode()
+        except UnicodeEncodeError as failure:
+            at = failure.start
+        else:
+            return
+        bad = " ".join(f"0x{byte:02x}" for byte in text[at].encode(errors="surrogatepass"))
+    raise InvalidParameter(
+        f'invalid byte sequence for encoding "UTF8": {bad}',
+        detail=f"Character {at + 1} of {what} is {text[at]!a}.",
+        position=at + 1 if positions else None,
+        sqlstate="22021",
+    )
+
+
+def _is_too_long(number: str) -> bool:
+    return len(number) > MAX_DIGITS and number.isdigit()
 
 
 def _token_problem(text: str) -> SqlSyntaxError:

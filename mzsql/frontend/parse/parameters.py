@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
 
+from mzsql.frontend.grammar.tokens import check_text
 from mzsql.repr.decimals import MAX_DIGITS
 from mzsql.repr.errors import DataError, InvalidParameter, SqlError
 from mzsql.repr.ranges import Range
@@ -222,30 +223,6 @@ def _text(value: object) -> str:
 def _quoted(text: str) -> str:
     check_text(text, "a text parameter")
     return "'" + text.replace("'", "''") + "'"
-
-
-def check_text(text: str, what: str, *, positions: bool = False) -> None:
-    """Check that a text has only characters that a text of SQL may have.
-
-    Raises:
-        InvalidParameter: it holds U+0000 or half of a surrogate pair (22021).
-    """
-    at = text.find("\0")
-    bad = "0x00"
-    if at < 0:
-        try:
-            text.encode()
-        except UnicodeEncodeError as failure:
-            at = failure.start
-        else:
-            return
-        bad = " ".join(f"0x{byte:02x}" for byte in text[at].encode(errors="surrogatepass"))
-    raise InvalidParameter(
-        f'invalid byte sequence for encoding "UTF8": {bad}',
-        detail=f"Character {at + 1} of {what} is {text[at]!a}.",
-        position=at + 1 if positions else None,
-        sqlstate="22021",
-    )
 
 
 def _integer(value: object) -> str:

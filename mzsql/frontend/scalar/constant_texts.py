@@ -20,6 +20,8 @@ from mzsql.repr.moment_text import read_moment
 from mzsql.repr.ranges import canonical
 from mzsql.repr.types import SqlType
 
+#: No integer has more.
+_MOST_DIGITS = 20
 _INTEGER = re.compile(r"[ \t\n\r\f\v]*([+-]?[0-9]+)[ \t\n\r\f\v]*", re.ASCII)
 _DATE = re.compile(r" *\d{4,6}-\d{1,2}-\d{1,2}( +[bB][cC])? *", re.ASCII)
 _SPACES = r"[ \t\n\r\f\v]*"
@@ -73,7 +75,12 @@ def _nested(value: Any, typ: SqlType) -> Any:
 def _integer(text: str, typ: SqlType) -> int | None:
     match = _INTEGER.fullmatch(text)
     low, high = BOUNDS[typ.kind]
-    return int(match[1]) if match is not None and low <= int(match[1]) <= high else None
+    # Of more digits Python reads no number, and what leads them makes no difference.
+    digits = "" if match is None else match[1].lstrip("+-").lstrip("0")
+    if match is None or len(digits) > _MOST_DIGITS:
+        return None
+    value = int(digits or "0") * (-1 if match[1].startswith("-") else 1)
+    return value if low <= value <= high else None
 
 
 def _numeric(text: str, typ: SqlType) -> str | None:
