@@ -21,7 +21,14 @@ from mzsql.expr.functions.cast.casts import find_cast
 from mzsql.expr.functions.comparison import ANY
 from mzsql.expr.functions.container import array_filling, containers, records
 from mzsql.expr.functions.json import jsonb
-from mzsql.expr.functions.number import arithmetic, bits, mathematics, numeric, trigonometry
+from mzsql.expr.functions.number import (
+    arithmetic,
+    bits,
+    mathematics,
+    numeric,
+    trigonometry,
+    whole,
+)
 from mzsql.expr.functions.table import (
     AggregateFunc,
     Engine,
@@ -99,6 +106,7 @@ _SCALAR_MODULES: tuple[ModuleType, ...] = (
     normal_forms,
     regexes,
     trigonometry,
+    whole,
     zone_offsets,
     records,
     containers,

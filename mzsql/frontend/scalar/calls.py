@@ -19,6 +19,7 @@ from mzsql.frontend.scalar import (
     groupings,
     made_containers,
     qualified,
+    standard,
     system_functions,
     windows,
 )
@@ -209,6 +210,8 @@ def _substring(ctx: ExprContext, node: exp.Expr) -> Typed:
     if start is None and length is not None:
         start = exp.Literal.number(1)
     args += [ctx.plan(part) for part in (start, length) if part is not None]
+    if length is None and len(args) == 2 and standard.is_pattern(args[1]):
+        return standard.substring_of_pattern(args[0], args[1], position_of(node))
     return function_call("substring", args, position_of(node))
 
 
@@ -305,6 +308,7 @@ def _logical_timestamp(_ctx: ExprContext, node: exp.Expr) -> Typed:
 
 
 _SPECIAL: dict[str, Callable[[ExprContext, exp.Expr], Typed]] = {
+    **standard.CALLS,
     "array_fill": made_containers.array_fill,
     "grouping": groupings.plan_grouping,
     "map_build": made_containers.map_build,

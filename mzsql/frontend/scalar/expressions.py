@@ -12,7 +12,7 @@ from sqlglot import expressions as exp
 from mzsql.expr.scalar import Literal, Unmaterializable
 from mzsql.frontend import hir
 from mzsql.frontend.parse.pieces import fold
-from mzsql.frontend.scalar import calls, containers, predicates
+from mzsql.frontend.scalar import calls, containers, predicates, standard
 from mzsql.frontend.scalar.coerce import (
     Typed,
     cast,
@@ -130,4 +130,5 @@ HANDLERS: Handlers = {
     **predicates.HANDLERS,
     **calls.HANDLERS,
     **containers.HANDLERS,
+    **standard.HANDLERS,
 }

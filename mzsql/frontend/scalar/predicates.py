@@ -27,6 +27,7 @@ from mzsql.frontend.scalar.nodes import (
     unparen,
 )
 from mzsql.frontend.scalar.rows import Operand, compare, operand, query_sides, same, subquery_value
+from mzsql.frontend.scalar.standard import similar_to
 from mzsql.repr import types as t
 from mzsql.repr.errors import (
     DataError,
@@ -173,17 +174,12 @@ def _like(ctx: ExprContext, node: exp.Expr, *, negated: bool = False) -> Typed:
 
 def _escape(ctx: ExprContext, node: exp.Expr) -> Typed:
     inner = node.this
+    if isinstance(inner, exp.SimilarTo) and node.expression.is_string:
+        return similar_to(ctx, inner, _one_letter(node))
     if not isinstance(inner, exp.Like | exp.ILike) or not node.expression.is_string:
         raise Unsupported("ESCAPE with this operand is not supported", position=position_of(node))
-    escape = node.expression.name
+    escape = _one_letter(node)
     pattern = inner.expression
-    if len(escape) > 1:
-        raise DataError(
-            "invalid escape string",
-            position=position_of(node),
-            hint="Escape string must be empty or one character.",
-            sqlstate="22025",
-        )
     if escape != "\\":
         if not pattern.is_string:
             raise Unsupported(
@@ -193,6 +189,19 @@ def _escape(ctx: ExprContext, node: exp.Expr) -> Typed:
         inner = inner.copy()
         inner.set("expression", exp.Literal.string(_reescaped(pattern.name, escape)))
     return _like(ctx, inner)
+
+
+def _one_letter(node: exp.Expr) -> str:
+    """What ESCAPE says: a character, or none."""
+    escape = node.expression.name
+    if len(escape) > 1:
+        raise DataError(
+            "invalid escape string",
+            position=position_of(node),
+            hint="Escape string must be empty or one character.",
+            sqlstate="22025",
+        )
+    return str(escape)
 
 
 def _reescaped(text: str, escape: str) -> str:

@@ -303,7 +303,7 @@ _NEGATIVE_LENGTH = ErrorRule(
 )
 _LIKE_ESCAPE = ErrorRule(_dangles, "unterminated escape sequence in LIKE")
 _FIELD_POSITION = ErrorRule(
-    asts(lambda _text, _delimiter, part: s.lte(part, s.num(0))),
+    asts(lambda _text, _delimiter, part: s.eq(part, s.num(0))),
     "field position must be greater than zero",
 )
 

@@ -1,0 +1,308 @@
+"""What the SQL standard and PostgreSQL have that is another expression: OVERLAPS, SIMILAR TO, `substring(… FROM pattern)`, `num_nulls`, ….
+
+Promise: each means what PostgreSQL's manual says, by operators and functions of the table of functions, so every engine computes it and a
+plan shows what is computed. The trade-off: an operand may stand in the expression several times. Patterns of SIMILAR TO are constants, as
+they are rewritten to regular expressions here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+from sqlglot import expressions as exp
+
+from mzsql.expr.scalar import Literal, LiteralError
+from mzsql.frontend import hir
+from mzsql.frontend.scalar.coerce import (
+    Typed,
+    call,
+    cast,
+    explicit,
+    function_call,
+    operator_call,
+    settle,
+)
+from mzsql.frontend.scalar.context import ExprContext
+from mzsql.frontend.scalar.nodes import combine, function_name, negate, position_of
+from mzsql.repr import types as t
+from mzsql.repr.errors import DataError, SqlSyntaxError, UndefinedFunction, Unsupported
+from mzsql.repr.types import type_name
+
+_POINTS = ("date", "time", "timestamp", "timestamptz")
+
+
+def _integer(value: int) -> Typed:
+    return Typed(Literal(value, t.INTEGER), t.INTEGER, False)
+
+
+def _null_test(value: Typed) -> Typed:
+    return call("is_null", [settle(value)])
+
+
+def _choose(condition: Typed, then: Typed, otherwise: Typed) -> Typed:
+    """CASE of two values of one type."""
+    expr = hir.If(condition.expr, then.expr, otherwise.expr)
+    return Typed(expr, otherwise.typ, then.nullable or otherwise.nullable)
+
+
+def _unlike(name: str, args: list[Typed], position: int | None) -> UndefinedFunction:
+    shown = ", ".join(type_name(a.typ) for a in args)
+    return UndefinedFunction(f"function {name}({shown}) does not exist", position=position)
+
+
+# --- OVERLAPS ------------------------------------------------------------------------------------
+
+
+def _overlaps(ctx: ExprContext, node: exp.Expr) -> Typed:
+    """Whether two spans of time have a moment in common; a span is two points, in any order, or a point and an interval."""
+    position = position_of(node)
+    ends: list[list[Typed]] = []
+    for side in (node.this, node.expression):
+        if not isinstance(side, exp.Tuple) or len(side.expressions) != 2:
+            raise SqlSyntaxError(
+                "wrong number of parameters on OVERLAPS expression", position=position
+            )
+        ends.append(_points([ctx.plan(e) for e in side.expressions], position))
+    (a, b), (c, d) = ((call("least", points), call("greatest", points)) for points in ends)
+    later = _of_starts(">", (a, b), (c, d), position)
+    earlier = _of_starts(">", (c, d), (a, b), position)
+    # Where one begins within the other they overlap, whatever ends are unknown; where both begin together if none is.
+    unknown = combine("or", [_null_test(end) for side in ends for end in side])
+    null = Typed(Literal(None, t.BOOLEAN), t.BOOLEAN, True)
+    true = Typed(Literal(True, t.BOOLEAN), t.BOOLEAN, False)
+    together = operator_call("=", [a, c], position)
+    return _choose(combine("or", [later, earlier]), true, _choose(unknown, null, together))
+
+
+def _points(ends: list[Typed], position: int | None) -> list[Typed]:
+    """Both ends of a span, as points of one type."""
+    first, second = ends
+    if second.typ.kind == "interval":
+        second = operator_call("+", [first, second], position)
+    known = next((e.typ for e in (first, second) if e.typ.kind in _POINTS), None)
+    if known is None:
+        raise _unlike("overlaps", ends, position)
+    return [explicit(e, known, position) if e.typ != known else e for e in (first, second)]
+
+
+def _of_starts(
+    symbol: str, one: tuple[Typed, Typed], other: tuple[Typed, Typed], position: int | None
+) -> Typed:
+    begins_later = operator_call(symbol, [one[0], other[0]], position)
+    return combine("and", [begins_later, operator_call("<", [one[0], other[1]], position)])
+
+
+# --- patterns ------------------------------------------------------------------------------------
+
+
+def similar_to(ctx: ExprContext, node: exp.Expr, escape: str = "\\") -> Typed:
+    """`text SIMILAR TO pattern`, the pattern a constant.
+
+    Raises:
+        Unsupported: the pattern is no constant.
+    """
+    if not node.expression.is_string:
+        raise Unsupported(
+            "SIMILAR TO with a pattern that is not a literal is not supported",
+            position=position_of(node),
+        )
+    pattern = Literal(similar_pattern(node.expression.name, escape), t.TEXT)
+    operands = [ctx.plan(node.this), Typed(pattern, t.TEXT, False)]
+    return operator_call("~", operands, position_of(node))
+
+
+def similar_pattern(pattern: str, escape: str = "\\") -> str:
+    """A pattern of SIMILAR TO as a regular expression over the whole text.
+
+    Raises:
+        DataError: it ends with the escape character (22025).
+    """
+    out: list[str] = []
+    letters = iter(pattern)
+    bracket = False
+    for letter in letters:
+        if letter == escape and escape:
+            following = next(letters, None)
+            if following is None:
+                raise DataError(
+                    "SIMILAR TO pattern must not end with escape character", sqlstate="22025"
+                )
+            plain = following.isalnum() or following == "_"
+            # A letter behind PostgreSQL's own escape is one of its regular expressions' (`\m`).
+            out.append(f"\\{following}" if escape == "\\" or not plain else following)
+        elif bracket:
+            bracket = letter != "]"
+            out.append("\\\\" if letter == "\\" else letter)
+        elif letter == "[":
+            bracket = True
+            out.append(letter)
+        else:
+            out.append(_MEANS.get(letter, letter))
+    return f"^(?:{''.join(out)})$"
+
+
+_MEANS = {"%": ".*", "_": ".", "(": "(?:", ".": "\\.", "^": "\\^", "$": "\\$", "\\": "\\\\"}
+
+
+_INTEGER = re.compile(r"\s*[-+]?\d+\s*")
+
+
+def is_pattern(start: Typed) -> bool:
+    """Whether what stands behind FROM in `substring` is a pattern; what is quoted may be a number."""
+    if start.typ.kind == "unknown" and isinstance(start.expr, Literal):
+        text = start.expr.value
+        return isinstance(text, str) and _INTEGER.fullmatch(text) is None
+    return start.typ.kind in ("text", "varchar", "char")
+
+
+def substring_of_pattern(text: Typed, pattern: Typed, position: int | None) -> Typed:
+    """What a regular expression matches first, or its first group."""
+    found = function_call("regexp_match", [text, pattern], position)
+    first = Typed(Literal(1, t.BIGINT), t.BIGINT, False)
+    return call("array_get", [found, first])
+
+
+def _regexp_like(ctx: ExprContext, node: exp.Expr) -> Typed:
+    args = [ctx.plan(e) for e in node.expressions]
+    position = position_of(node)
+    symbol = "~"
+    if len(args) == 3:
+        flags = node.expressions[2]
+        if not flags.is_string or flags.name.strip("ci"):
+            raise Unsupported(
+                "regexp_like with flags other than 'c' and 'i' is not supported", position=position
+            )
+        symbol = "~*" if flags.name.endswith("i") else "~"
+    elif len(args) != 2:
+        raise _unlike("regexp_like", args, position)
+    return operator_call(symbol, args[:2], position)
+
+
+def _starts_with(ctx: ExprContext, node: exp.Expr) -> Typed:
+    args = [ctx.plan(node.this), ctx.plan(node.expression)]
+    return function_call("starts_with", args, position_of(node))
+
+
+# --- numbers -------------------------------------------------------------------------------------
+
+
+def _root(name: str) -> Callable[[ExprContext, exp.Expr], Typed]:
+    """``|/ x`` and ``||/ x``, of doubles."""
+
+    def plan(ctx: ExprContext, node: exp.Expr) -> Typed:
+        value = explicit(ctx.plan(node.this), t.DOUBLE, position_of(node))
+        return function_call(name, [value], position_of(node))
+
+    return plan
+
+
+def _div(ctx: ExprContext, node: exp.Expr) -> Typed:
+    """The whole part of a quotient: what the remainder leaves is divided without one."""
+    position = position_of(node)
+    args = [ctx.plan(e) for e in node.expressions]
+    numbers = [cast(a, t.NUMERIC, "implicit") for a in args]
+    if len(numbers) != 2 or numbers[0] is None or numbers[1] is None:
+        raise _unlike("div", args, position)
+    dividend, divisor = numbers[0], numbers[1]
+    rest = operator_call("%", [dividend, divisor], position)
+    whole = operator_call("-", [dividend, rest], position)
+    return function_call("trunc", [operator_call("/", [whole, divisor], position)], position)
+
+
+def _width_bucket(ctx: ExprContext, node: exp.Expr) -> Typed:
+    """The bucket of equal width that a number falls into: 0 below all of them, one more than there are above."""
+    position = position_of(node)
+    args = [ctx.plan(e) for e in node.expressions]
+    if len(args) != 4:
+        raise _unlike("width_bucket", args, position)
+    floats = any(a.typ.kind in ("real", "double") for a in args[:3])
+    number = t.DOUBLE if floats else t.NUMERIC
+    value, low, high = (explicit(a, number, position) for a in args[:3])
+    count = explicit(args[3], t.INTEGER, position)
+
+    def op(symbol: str, left: Typed, right: Typed) -> Typed:
+        return operator_call(symbol, [left, right], position)
+
+    buckets = explicit(count, number, position)
+    share = op("/", op("*", op("-", value, low), buckets), op("-", high, low))
+    inside = op(
+        "+", explicit(function_call("floor", [share], position), t.INTEGER, position), _integer(1)
+    )
+    above = op("+", count, _integer(1))
+    rising = op("<", low, high)
+    below_all = _choose(rising, op("<", value, low), op(">", value, low))
+    above_all = _choose(rising, op(">=", value, high), op("<=", value, high))
+    found = _choose(below_all, _integer(0), _choose(above_all, above, inside))
+    equal = Typed(LiteralError("lower bound cannot equal upper bound", t.INTEGER), t.INTEGER, False)
+    few = Typed(LiteralError("count must be greater than zero", t.INTEGER), t.INTEGER, False)
+    checked = _choose(op("=", low, high), equal, found)
+    checked = _choose(op("<=", count, _integer(0)), few, checked)
+    missing = combine("or", [_null_test(a) for a in (value, low, high, count)])
+    null = Typed(Literal(None, t.INTEGER), t.INTEGER, True)
+    return _choose(missing, null, checked)
+
+
+def _null_count(ctx: ExprContext, node: exp.Expr) -> Typed:
+    """How many of the arguments are NULL, or are not."""
+    args = [ctx.plan(e) for e in node.expressions]
+    if not args:
+        raise _unlike(function_name(node), args, position_of(node))
+    tests = [_null_test(a) for a in args]
+    if function_name(node) == "num_nonnulls":
+        tests = [negate(test) for test in tests]
+    counts = [_choose(test, _integer(1), _integer(0)) for test in tests]
+    return reduce(lambda a, b: operator_call("+", [a, b], position_of(node)), counts)
+
+
+# --- dates ---------------------------------------------------------------------------------------
+
+
+def _is_finite(ctx: ExprContext, node: exp.Expr) -> Typed:
+    """There are no infinite dates, times and intervals here, so each that is known is finite."""
+    args = [ctx.plan(e) for e in node.expressions]
+    if len(args) != 1 or args[0].typ.kind not in ("date", "timestamp", "timestamptz", "interval"):
+        raise _unlike("isfinite", args, position_of(node))
+    null = Typed(Literal(None, t.BOOLEAN), t.BOOLEAN, True)
+    return _choose(_null_test(args[0]), null, Typed(Literal(True, t.BOOLEAN), t.BOOLEAN, False))
+
+
+def _make_date(ctx: ExprContext, node: exp.Expr) -> Typed:
+    """A date of year, month and day; years before Christ are negative, and there is no year 0."""
+    position = position_of(node)
+    args = [ctx.plan(e) for e in node.expressions]
+    parts = [cast(a, t.INTEGER, "implicit") for a in args]
+    if len(parts) != 3 or any(part is None for part in parts):
+        raise _unlike("make_date", args, position)
+    year, month, day = (part for part in parts if part is not None)
+    zero = _integer(0)
+    later = operator_call("+", [year, _integer(1)], position)
+    # Counted as astronomers do, the year before 1 is 0.
+    counted = _choose(operator_call("<", [year, zero], position), later, year)
+    second = Typed(Literal(0.0, t.DOUBLE), t.DOUBLE, False)
+    made = function_call("make_timestamp", [counted, month, day, zero, zero, second], position)
+    made = explicit(made, t.DATE, position)
+    fails = Typed(LiteralError("date field value out of range", t.DATE), t.DATE, False)
+    return _choose(operator_call("=", [year, zero], position), fails, made)
+
+
+#: Functions that are other expressions.
+CALLS: dict[str, Callable[[ExprContext, exp.Expr], Typed]] = {
+    "div": _div,
+    "isfinite": _is_finite,
+    "make_date": _make_date,
+    "num_nonnulls": _null_count,
+    "num_nulls": _null_count,
+    "regexp_like": _regexp_like,
+    "width_bucket": _width_bucket,
+}
+#: The handlers of this module's nodes.
+HANDLERS: dict[type[exp.Expr], Callable[[ExprContext, Any], Typed]] = {
+    exp.Overlaps: _overlaps,
+    exp.SimilarTo: similar_to,
+    exp.StartsWith: _starts_with,
+    exp.Sqrt: _root("sqrt"),
+    exp.Cbrt: _root("cbrt"),
+}
