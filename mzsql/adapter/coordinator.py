@@ -85,6 +85,7 @@ class Coordinator:
         limits: Limits | None = None,
     ) -> None:
         self.env = env
+        self._known_features: tuple[Mapping[str, str], OptimizerFeatures] | None = None
         self.planner = Planner(
             lambda: env.catalog.state,
             env.cache,
@@ -150,7 +151,12 @@ class Coordinator:
 
     def _features(self) -> OptimizerFeatures:
         """The optimizer's switches as ALTER SYSTEM has set them."""
-        return features_of(self.env.catalog.state.settings)
+        settings = self.env.catalog.state.settings
+        known = self._known_features
+        # Settings that have not changed are the same value.
+        if known is None or known[0] is not settings:
+            known = self._known_features = settings, features_of(settings)
+        return known[1]
 
     # --- what others ask ----------------------------------------------------------------------
 

@@ -326,9 +326,9 @@ class Dataflows:
         given: set[GlobalId] = set()
         for gid in (*first, *self._env.collections.awaited()):
             yield from self._with_inputs(gid, state, given)
-        for gid in tuple(self._missing):
+        for gid, item in self._missing.items():
             if gid not in given:
-                yield self._missing[gid]
+                yield item
 
     def _with_inputs(
         self, gid: GlobalId, state: CatalogState, given: set[GlobalId]
@@ -395,10 +395,10 @@ class Dataflows:
     def _retire(self) -> None:
         """After taking over, and when replicas are gone: what they have left is given up, once all that runs has found what it reuses."""
         gone = self._controller.replicas_gone
-        if self._retired == gone or any(s.state == "waiting" for s in self._controller.status()):
-            return
         now = self._env.clock.monotonic()
-        if now < self._retire_at:
+        if self._retired == gone or now < self._retire_at or self._missing:
+            return
+        if self._controller.waiting:
             return
         if CatalogArrangements(self._env.catalog).retire(self._env.persist):
             self._retired = gone

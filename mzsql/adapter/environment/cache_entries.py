@@ -133,6 +133,8 @@ class GlobalExpressions:
     def _take(self, stored: _StoredGlobal, plan: DataflowDescription | None) -> None:
         self._stored = stored
         self._plan = plan
+        self._outline: Outline | None = None
+        self._outlined = False
         self.features = stored.features
         self.version = stored.version
         self.index_imports = stored.index_imports
@@ -162,7 +164,9 @@ class GlobalExpressions:
     @property
     def outline(self) -> Outline | None:
         """What the plan is as rendered, if that is known; raises msgspec.MsgspecError where its bytes are none."""
-        return _OUTLINES.decode(self._stored.outline)
+        if not self._outlined:
+            self._outline, self._outlined = _OUTLINES.decode(self._stored.outline), True
+        return self._outline
 
     def with_outline(self, outline: Outline) -> GlobalExpressions:
         """This plan, with what it is as rendered."""

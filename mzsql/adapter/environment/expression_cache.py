@@ -35,6 +35,7 @@ from mzsql.location import LocationError
 from mzsql.persist import CorruptPart, MissingPart, NewerVersion, PersistClient
 from mzsql.repr.errors import DatatypeMismatch, Fenced, InternalError, QueryCanceled, SqlError
 from mzsql.repr.ids import GlobalId
+from mzsql.transform import OptimizerFeatures
 
 T = TypeVar("T")
 Entry = LocalExpression | GlobalExpressions
@@ -510,6 +511,7 @@ def _is_current(
     return features in (None, entry.features) and current.keys() >= set(entry.index_imports)
 
 
-def spell_features(features: object) -> str:
+@functools.lru_cache(maxsize=64)
+def spell_features(features: OptimizerFeatures) -> str:
     """Optimizer features as a text that is equal iff they are."""
     return hashlib.sha256(msgspec.json.encode(features, order="sorted")).hexdigest()[:16]

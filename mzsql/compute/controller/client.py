@@ -294,6 +294,13 @@ class ReplicaClient:
             shown = [one.shown(self.replica_id) for one in known]
         return tuple(sorted(shown, key=lambda one: sort_key(one.object_id)))
 
+    @property
+    def waiting(self) -> bool:
+        """Whether some dataflow waits to be opened, or for the replica to tell of it."""
+        with self._changed:
+            known = [one.status for one in self._dataflows.values() if not one.dropped]
+        return any(status is None or status.state == "waiting" for status in known)
+
     def failure(self, gid: GlobalId) -> str | None:
         """The last failure's message of a dataflow that fails."""
         with self._changed:

@@ -222,6 +222,11 @@ class ComputeController:
         """Every dataflow that runs."""
         return [status for client in self.replicas for status in client.status()]
 
+    @property
+    def waiting(self) -> bool:
+        """Whether some dataflow waits to be opened."""
+        return any(client.waiting for client in self.replicas)
+
     def failure(self, gid: GlobalId) -> str | None:
         """Why an object's dataflow could not be installed, or failed when it ran last, if it did."""
         client = self._replicas.get(self._placed.get(gid, ""))

@@ -6,6 +6,7 @@ mz_time, mz_diff; and stay readable from the input's hold on.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -31,7 +32,10 @@ class Input(Protocol):
     """One import of a dataflow."""
 
     spec: InputSpec
-    schema: pa.Schema
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of its rows."""
 
     @property
     def since(self) -> Frontier:
@@ -61,9 +65,13 @@ class CollectionInput:
 
     def __init__(self, spec: InputSpec, storage: StorageReader, since: Timestamp) -> None:
         self.spec = spec
-        self.schema = input_schema(spec)
         self._storage = storage
         self._hold = storage.hold(spec.id, since)
+
+    @functools.cached_property
+    def schema(self) -> pa.Schema:
+        """The columns of its rows; made when they are read first, as there may be thousands of inputs that are only held."""
+        return input_schema(self.spec)
 
     @property
     def since(self) -> Frontier:
