@@ -259,9 +259,7 @@ class Coordinator:
     ) -> list[Result]:
         if self._dataflows.fenced is not None:
             raise self._dataflows.fenced
-        if parameters is not None:
-            text = bind_parameters(text, parameters)
-        statements = parse_statements(text)
+        statements = parse_statements(bind_parameters(text, parameters))
         self._streams.begin_text(session, len(statements))
         results: list[Result] = []
         try:

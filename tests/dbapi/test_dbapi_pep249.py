@@ -148,7 +148,7 @@ def test_a_bug_of_ours_is_an_internal_error(
     def broken(*_: object) -> None:
         raise KeyError("lost")
 
-    monkeypatch.setattr(con.coordinator, "_run", broken)
+    monkeypatch.setattr(con.coordinator._sequencer, "run", broken)
     with pytest.raises(mzsql.InternalError, match="internal error: KeyError: 'lost'"):
         con.execute("SELECT 1")
 

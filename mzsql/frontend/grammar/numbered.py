@@ -57,8 +57,6 @@ def unended(text: str) -> tuple[str, int] | None:
 
 def without_tags(text: str) -> str:
     """The text with ``$1`` spelled ``@1``: sqlglot takes ``$1,$`` for the tag of a quoted string. Positions stay."""
-    if "$" not in text:
-        return text
     numbered = set()
     at = 0
     while (found := _QUOTED_OR_NUMBERED.search(text, at)) is not None:

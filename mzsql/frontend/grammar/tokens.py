@@ -28,7 +28,7 @@ def tokenize(text: str) -> list[Token]:
     """
     check_text(text, "the statement", positions=True)
     try:
-        tokens = Dialect().tokenize(without_tags(text))
+        tokens = Dialect().tokenize(without_tags(text) if "$" in text else text)
     except TokenError as error:
         raise _token_problem(text) from error
     depth = 0
