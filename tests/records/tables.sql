@@ -1,0 +1,11 @@
+CREATE TABLE t (a int, b int, c text);
+INSERT INTO t VALUES (1, 10, 'x'), (2, 20, 'y'), (3, 30, 'x'), (4, NULL, 'z'), (5, 20, NULL), (NULL, 7, 'y');
+CREATE TABLE u (a int, d text);
+INSERT INTO u VALUES (1, 'one'), (2, 'two'), (2, 'zwei'), (7, 'seven'), (NULL, 'none');
+CREATE TABLE sales (region text, product text, year int, amount int);
+INSERT INTO sales VALUES ('n', 'pen', 2023, 150), ('n', 'ink', 2023, 225), ('s', 'pen', 2023, 300), ('s', 'pen', 2024, 400), ('n', 'pen', 2024, 575), ('s', NULL, 2024, 100);
+CREATE TABLE f (x float8, y float8);
+INSERT INTO f VALUES (1, 2), (2, 3), (3, 5), (4, 4), (NULL, 1);
+CREATE TABLE days (d date, n int);
+INSERT INTO days VALUES ('2024-01-01', 1), ('2024-01-02', 2), ('2024-01-04', 3), ('2024-01-04', 4), ('2024-01-09', 5), (NULL, 6);
+CREATE TABLE empty (a int, b text);
