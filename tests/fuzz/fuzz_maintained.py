@@ -155,12 +155,10 @@ class Maintained:
         self.rows: list[tuple[object, ...]] = []
 
     def ask(self, sql: str) -> Answer:
-        """An answer as a bag, or the error; a view that is behind without failing is waited for, as the machine may be busy."""
+        """An answer as a bag, or the error; what is late without failing is asked for again, as the machine may be busy."""
         for _ in range(_PATIENCE):
             answer = self._ask(sql)
-            if not (isinstance(answer, mzsql.Error) and "is not readable at" in str(answer)):
-                break
-            if "dataflow fails" in str(answer):
+            if not (isinstance(answer, mzsql.Error) and _is_late(str(answer))):
                 break
         return answer
 
@@ -199,6 +197,12 @@ class Maintained:
         for statement in statements if common else ():
             self.postgres.execute(statement.encode())
         return True
+
+
+def _is_late(message: str) -> bool:
+    """Whether an error says no more than that the machine is busy, or that this process was stopped for a while."""
+    behind = "is not readable at" in message and "dataflow fails" not in message
+    return behind or "canceling statement due to statement timeout" in message
 
 
 def bug(error: mzsql.Error) -> bool:
