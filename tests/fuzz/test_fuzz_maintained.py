@@ -74,9 +74,9 @@ def test_what_creates_a_view_renders_it_once(
     rendered: list[object] = []
     renders = RenderedDataflow.__init__
 
-    def counted(self: RenderedDataflow, shape: Shape) -> None:
+    def counted(self: RenderedDataflow, shape: Shape, *more: object) -> None:
         rendered.append(shape)
-        renders(self, shape)
+        renders(self, shape, *more)  # type: ignore[arg-type]
 
     world = Maintained(worlds)
     world.begin()
