@@ -101,6 +101,20 @@ def test_one_statement_that_makes_something_stands_alone(con: mzsql.Connection) 
 # --- looking around -------------------------------------------------------------------------------
 
 
+def test_show_stands_in_any_transaction(con: mzsql.Connection) -> None:
+    run(con, "BEGIN", "CREATE TABLE t (a int)")
+    assert rows(con, "SHOW TABLES") == []
+    con.execute("COMMIT")
+    run(con, "BEGIN", "INSERT INTO t VALUES (1)")
+    assert rows(con, "SHOW TABLES") == [("t", "")]
+    assert rows(con, "SHOW CREATE TABLE t")[0][0] == "materialize.public.t"
+    con.execute("COMMIT")
+    run(con, "BEGIN", "ALTER TABLE t RENAME TO u")
+    assert len(rows(con, "SHOW CREATE CLUSTER quickstart")) == 1
+    con.execute("COMMIT")
+    assert rows(con, "SHOW TABLES") == [("u", "")]
+
+
 def test_show_stands_where_a_relation_does(con: mzsql.Connection) -> None:
     run(con, "CREATE TABLE t (a int, b text NOT NULL)", "CREATE TABLE u (c int)")
     run(con, "CREATE VIEW v AS SELECT a FROM t")

@@ -36,7 +36,8 @@ class Selects:
         if plan.as_of is not None:
             as_of = self._queries.as_of(plan)
         read_ts = None
-        if as_of is None and not transaction.implicit:
+        apart = transaction.implicit or plan.shows
+        if as_of is None and not apart:
             # AS OF names its own time, so it may stand in any transaction, as may what has no time.
             transaction.query(timed=self._queries.is_timed(plan.query))
             read_ts = transaction.read_ts
@@ -46,9 +47,9 @@ class Selects:
             as_of=as_of,
             at_least=plan.at_least,
             read_ts=read_ts,
-            transaction=None if transaction.implicit or as_of is not None else transaction,
+            transaction=None if apart or as_of is not None else transaction,
         )
-        if as_of is None and not transaction.implicit and answer.ts is not None:
+        if as_of is None and not apart and answer.ts is not None:
             transaction.read_ts = answer.ts
         count = answer.rows.num_rows
         return Result(f"{plan.command} {count}", answer.desc, answer.rows, count, answer.ts)

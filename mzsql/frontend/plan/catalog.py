@@ -419,7 +419,7 @@ def _show_create(statement: cs.ShowCreateCluster, catalog: CatalogView) -> Selec
     name = cluster_name(catalog, statement.name)
     if name == SYSTEM_CLUSTER:
         raise Unsupported(f"SHOW CREATE of the system cluster '{name}' is not supported")
-    return SelectPlan(QueryPlanner(catalog).top_level(created_cluster(name)))
+    return SelectPlan(QueryPlanner(catalog).top_level(created_cluster(name)), shows=True)
 
 
 #: The planners of this family.

@@ -17,13 +17,16 @@ from mzsql.repr.types import RelationDesc, SqlType
 
 
 class SelectPlan(StatementPlan, frozen=True, tag="select"):
-    """A query to answer. `as_of`: a constant expression of type mz_timestamp; `at_least`: AS OF AT LEAST."""
+    """A query to answer. `as_of`: a constant expression of type mz_timestamp; `at_least`: AS OF AT LEAST; `shows`: it is a SHOW, which may
+    stand in any transaction.
+    """
 
     command: ClassVar[str] = "SELECT"
 
     query: Query
     as_of: Scalar | None = None
     at_least: bool = False
+    shows: bool = False
 
 
 class CreatingPlan(DefiningPlan, frozen=True, kw_only=True):

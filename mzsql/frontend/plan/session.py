@@ -79,7 +79,7 @@ def _expect_kind(item: CatalogItem, kind: str) -> None:
 
 def _show(statement: st.Show, catalog: CatalogView) -> plans.SelectPlan:
     query = ordered(statement, shown_query(statement, catalog))
-    return plans.SelectPlan(QueryPlanner(catalog).top_level(query))
+    return plans.SelectPlan(QueryPlanner(catalog).top_level(query), shows=True)
 
 
 def _show_create(statement: st.ShowCreate, catalog: CatalogView) -> plans.SelectPlan:
@@ -91,7 +91,8 @@ def _show_create(statement: st.ShowCreate, catalog: CatalogView) -> plans.Select
         text = shown_sql(text)
     shown = {"name": str(item.name), "create_sql": text}
     constants = [exp.alias_(exp.Literal.string(value), name) for name, value in shown.items()]
-    return plans.SelectPlan(QueryPlanner(catalog).top_level(exp.select(*constants)))
+    query = QueryPlanner(catalog).top_level(exp.select(*constants))
+    return plans.SelectPlan(query, shows=True)
 
 
 def _variable(statement: st.SetVariable, _catalog: CatalogView) -> plans.Plan:
