@@ -1,7 +1,8 @@
 """The life of one dataflow on a replica: opened, hydrated, stepped, and when it fails tried again.
 
-Promise: `Flow` holds what the controller knows of a dataflow; its transitions happen under the controller's lock, its work
-(`open`, `hydrate`, `advance`) on one thread at a time. A failure changes nothing but this dataflow's state.
+Promise: `Flow` holds what the replica knows of a dataflow; its transitions happen under the lock of all of them
+(`compute.replica.installed`), its work (`open`, `hydrate`, `advance`) on one thread at a time. A failure changes nothing but this
+dataflow's state.
 """
 
 from __future__ import annotations
