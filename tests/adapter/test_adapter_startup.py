@@ -218,9 +218,9 @@ def test_the_plan_served_is_the_plan_made_afresh(
     _planned_as_afresh(tmp_path_factory.mktemp("planned") / "env", steps)
 
 
-@pytest.mark.long
+@pytest.mark.soak
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(steps=STEPS)
 def test_the_plan_served_is_the_plan_made_afresh_of_many(
