@@ -121,8 +121,6 @@ class OpenCollection:
             0  # no new hold begins before it, as it may be gone at any moment
         )
         self.critical: CriticalReader | None = None
-        #: The shard was asked for when everything at or before this time had been applied to it.
-        self.looked_at: Timestamp = -1
 
     @property
     def reader(self) -> ReadHandle:

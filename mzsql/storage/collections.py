@@ -333,7 +333,7 @@ class Collections:
             wal = self.tables.wal
             if wal.state.upper <= as_of and wal.follow().upper <= as_of:
                 wal.advance_past(as_of)
-            self.tables.ensure_applied(one.table, as_of)
+            self.tables.ensure_known(one.table, as_of)
         return one
 
     def _reading(self, gid: GlobalId, as_of: Timestamp, read: Callable[[OpenCollection], T]) -> T:
@@ -360,17 +360,7 @@ class Collections:
     def _same_at(self, one: OpenCollection, as_of: Timestamp) -> Timestamp | None:
         if one.table is None:
             return as_of
-        wal = self.tables.wal.state
-        last = wal.last_write.get(one.meta.shard, wal.floor)
-        upper = one.table.reader.upper
-        if upper is None or upper > as_of:
-            return as_of
-        if last >= upper and last > one.looked_at:
-            # The log knows of writes that the shard, as last seen here, may not have: applied by others, they show when it is asked.
-            at = one.table.physical_as_of(as_of)
-            one.looked_at = as_of
-            return at
-        return upper - 1 if upper > 0 else None
+        return one.table.physical_as_of(as_of)
 
     def snapshot(
         self,
@@ -544,6 +534,7 @@ class Collections:
         with self._lock:
             opened = list(self._open.values())
         for one in opened:
+            self._catch_up(one)
             try:
                 with self._lock:
                     since = retained.get(one.meta.id, retain_from)
@@ -564,7 +555,15 @@ class Collections:
                     with contextlib.suppress(ShardFinalized):
                         self._fresh(one.meta.id)
 
-    def _give_up(self, one: OpenCollection, target: Timestamp) -> None:
+    @staticmethod
+    def _catch_up(one: OpenCollection) -> None:
+        """History is given up of what a table's shard itself holds."""
+        if one.table is not None and one.table.is_behind:
+            with contextlib.suppress(ExpiredHandle):  # found again below
+                one.table.catch_up()
+
+    @staticmethod
+    def _give_up(one: OpenCollection, target: Timestamp) -> None:
         since = one.reader.since
         if one.reader.upper is not None and since is not None and since < target:
             one.reader.downgrade_since(target)

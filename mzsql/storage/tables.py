@@ -1,31 +1,47 @@
 """Tables on shards, behind the write-ahead log (docs/architecture.md, decision 7).
 
-Promise: a write is durable once the log has it; applying it to the table's own shard is idempotent, done by anyone, and done
-before anyone reads. A table's logical upper is the log's upper, so an idle table costs nothing: its own shard's upper stays where
-its last write left it, and a read at a later time is a read there. Columns are c0 … cn by position, so that names may change.
+Promise: a write is durable once the log has it. Whoever reads a table takes what the log has beyond the table's own shard from the log
+(`ReadHandle.learn`), so that a read needs no write; the shard follows some seconds later, with one append of all that it lacks, or at
+once where much waits. Applying is idempotent and done by anyone. A table's logical upper is the log's upper, so an idle table costs
+nothing: its own shard's upper stays where its last write left it, and a read at a later time is a read there. Columns are c0 … cn by
+position, so that names may change. The trade-off: what waits is kept in the log and in memory, within `BEHIND_WRITES` and `BEHIND_BYTES`.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
+from collections.abc import Sequence
 
 import pyarrow as pa
 
 from mzsql.persist import (
     Batch,
+    Clock,
     ExpiredHandle,
     Filters,
     PartRef,
     PersistClient,
     ReadHandle,
     ShardFinalized,
+    SystemClock,
     UpperMismatch,
     WriteHandle,
 )
-from mzsql.repr.frontier import Frontier, Timestamp
+from mzsql.repr.errors import SqlError
+from mzsql.repr.frontier import Frontier, Timestamp, contains
 from mzsql.repr.types import ColumnType, arrow_schema
-from mzsql.storage.wal import WalEntry, WriteAheadLog
+from mzsql.storage.wal import WalEntry, WalState, WriteAheadLog
 from mzsql.storage.zeros import without_signs
+from mzsql.threads import Supervised
+
+_log = logging.getLogger(__name__)
+
+#: A table's shard follows so many seconds after the first write that it lacks was read here …
+BEHIND_SECONDS = 5.0
+#: … or at once, where it lacks more than so many writes, or bytes of them.
+BEHIND_WRITES = 64
+BEHIND_BYTES = 1 << 20
 
 TIME_FIELDS = (pa.field("mz_time", pa.int64()), pa.field("mz_diff", pa.int64()))
 
@@ -59,6 +75,8 @@ class TableShard:
         self._persist = persist
         self._lock = threading.RLock()
         self._writer, self._reader = self._open()
+        #: The shard was asked for when the log had been tidied up to here at most.
+        self._looked: Timestamp = -1
 
     def _open(self) -> tuple[WriteHandle, ReadHandle]:
         return self._persist.open_shard(self.shard_id, self.schema, purpose="table")
@@ -82,13 +100,58 @@ class TableShard:
         with self._lock:
             self._writer.delete_batch(batch)
 
-    def apply(self, entries: tuple[WalEntry, ...], as_of: Timestamp) -> Frontier:
-        """Bring the log's entries at or below ``as_of`` into the shard, oldest first; the shard's upper then."""
+    def take(self, state: WalState, as_of: Timestamp) -> bool:
+        """Know what the log has for the table up to ``as_of``, or bring it into the shard where that is much; whether the shard is behind.
+
+        Args:
+            state: the log, known past ``as_of``.
+            as_of: the time up to which the table is to be read.
+        """
         with self._lock:
-            upper = self._writer.upper
+            tidied = state.tidied_until(self.shard_id)
+            if self._looked < tidied and contains(self._reader.upper, tidied):
+                # What others have applied and tidied away shows when the shard is asked; that was before the log was seen like this.
+                self._reader.fetch_upper()
+                self._looked = state.upper - 1
+            known = self._reader.upper
+            entries = state.live.get(self.shard_id, ())
+            new = [e for e in entries if e.ts <= as_of and contains(known, e.ts)]
+            batches = [Batch.from_bytes(entry.batch).rewrite_ts(entry.ts) for entry in new]
+            if any(batch.blob_keys() for batch in batches):
+                self.apply([e for e in entries if e.ts <= as_of])
+                return False
+            for batch in batches:
+                assert known is not None
+                self._reader.learn(batch.with_bounds(known, batch.upper))
+                known = batch.upper
+            writes, size = self._writer.behind
+            if writes > BEHIND_WRITES or size > BEHIND_BYTES:
+                self.catch_up()
+            return self.is_behind
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether writes are known here that the shard lacks."""
+        return self._writer.behind[0] > 0
+
+    def holds(self, ts: Timestamp) -> bool:
+        """Whether the shard is known to hold what was written at ``ts``. Asks nobody."""
+        return not contains(self._reader.durable_upper, ts)
+
+    def catch_up(self) -> None:
+        """Bring what is known here into the shard, in one append. Idempotent."""
+        with self._lock:
+            try:
+                self._writer.catch_up()
+            except ShardFinalized:
+                return  # it was dropped
+
+    def apply(self, entries: Sequence[WalEntry]) -> Frontier:
+        """Bring entries of the log into the shard, oldest first; the shard's upper then."""
+        with self._lock:
+            upper: Frontier = self._writer.upper
             for entry in entries:
-                if entry.ts <= as_of:
-                    upper = self._apply_one(entry, upper)
+                upper = self._apply_one(entry, upper)
             return upper
 
     def _apply_one(self, entry: WalEntry, upper: Frontier) -> Frontier:
@@ -110,13 +173,11 @@ class TableShard:
         return upper
 
     def physical_as_of(self, as_of: Timestamp) -> Timestamp | None:
-        """The time at which the shard holds what the table holds at ``as_of``; None while nothing was ever written.
+        """The time at which the shard, as known here, holds what the table holds at ``as_of``; None while nothing was ever written.
 
-        The log's entries up to ``as_of`` must have been applied.
+        The log's entries up to ``as_of`` must be known (`take`).
         """
         upper = self._reader.upper
-        if upper is not None and upper <= as_of:
-            upper = self._reader.fetch_upper()
         if upper is None or upper > as_of:
             return as_of
         return upper - 1 if upper > 0 else None
@@ -159,55 +220,112 @@ class TableShard:
 
 
 class Tables:
-    """All tables of an environment, for one process. Thread-safe."""
+    """All tables of an environment, for one process. Thread-safe.
 
-    def __init__(self, persist: PersistClient, wal: WriteAheadLog) -> None:
+    Args:
+        persist: the client of the environment's shards.
+        wal: their log.
+        clock: of pauses, by its monotonic time.
+    """
+
+    def __init__(
+        self, persist: PersistClient, wal: WriteAheadLog, *, clock: Clock | None = None
+    ) -> None:
         self._persist = persist
         self.wal = wal
-        self._lock = threading.Lock()
+        self._clock = clock or SystemClock()
+        self._changed = threading.Condition()
         self._shards: dict[str, TableShard] = {}
-        self._applied: dict[str, Timestamp] = {}
+        self._behind_since: float | None = None
+        self._closing = False
+        self._thread: Supervised | None = None
         wal.is_applied = self._is_applied
 
     def _is_applied(self, entry: WalEntry) -> bool:
-        return entry.ts <= self._applied.get(entry.shard, -1)
+        shard = self._shards.get(entry.shard)
+        return shard is not None and shard.holds(entry.ts)
 
     def open(self, shard_id: str, columns: tuple[ColumnType, ...]) -> TableShard:
         """The table of shard ``shard_id``, opened at first use."""
-        with self._lock:
+        with self._changed:
             if shard_id not in self._shards:
                 self._shards[shard_id] = TableShard(self._persist, shard_id, columns)
             return self._shards[shard_id]
 
     def forget(self, shard_id: str) -> None:
         """Close a table that was dropped."""
-        with self._lock:
+        with self._changed:
             shard = self._shards.pop(shard_id, None)
-            self._applied.pop(shard_id, None)
         if shard is not None:
             shard.close()
 
-    def ensure_applied(self, table: TableShard, as_of: Timestamp) -> None:
-        """Make sure that the table's shard holds all that the log has for it up to ``as_of``.
+    def ensure_known(self, table: TableShard, as_of: Timestamp) -> None:
+        """Make sure that all that the log has for the table up to ``as_of`` is read with its shard.
 
         The log must be known past ``as_of`` (`WriteAheadLog.wait_past`, `advance_past`).
         """
-        entries = self.wal.state.live.get(table.shard_id, ())
-        pending = tuple(e for e in entries if e.ts <= as_of and not self._is_applied(e))
-        if not pending:
-            return
         try:
-            upper = table.apply(pending, as_of)
+            behind = table.take(self.wal.state, as_of)
         except ExpiredHandle:
             table.reopen()
-            upper = table.apply(pending, as_of)
-        with self._lock:
-            done = as_of if upper is None else upper - 1
-            self._applied[table.shard_id] = max(self._applied.get(table.shard_id, -1), done)
+            behind = table.take(self.wal.state, as_of)
+        if behind:
+            self._follow_later()
+
+    # --- shards follow ------------------------------------------------------------------------
+
+    def _follow_later(self) -> None:
+        with self._changed:
+            if self._behind_since is not None or self._closing:
+                return
+            self._behind_since = self._clock.monotonic()
+            self._changed.notify_all()
+            if self._thread is None:
+                self._thread = self._persist.supervisor.start(
+                    "tables-follow", self._work, thread_name="mzsql-tables-follow"
+                )
+
+    def _work(self, thread: Supervised) -> None:
+        while True:
+            with self._changed:
+                while not self._closing and (due := self._due()) != 0.0:
+                    self._changed.wait(due)
+                if self._closing:
+                    return
+                self._behind_since = None
+                shards = list(self._shards.values())
+            failed = [shard for shard in shards if not self._caught_up(shard)]
+            if failed:
+                self._follow_later()
+            thread.well()
+
+    def _due(self) -> float | None:
+        """Seconds until shards are to follow; None where none is behind. The lock is held."""
+        if self._behind_since is None:
+            return None
+        return max(0.0, self._behind_since + BEHIND_SECONDS - self._clock.monotonic())
+
+    def _caught_up(self, table: TableShard) -> bool:
+        try:
+            if table.is_behind:
+                table.catch_up()
+        except ExpiredHandle:
+            # Whoever reads the table opens it again, and finds what the log has.
+            return True
+        except (SqlError, OSError) as failure:
+            _log.info("the log keeps what the shard of a table lacks: %s", failure)
+            return False
+        return True
 
     def close(self) -> None:
-        """Give all handles up. Idempotent."""
-        with self._lock:
+        """Give all handles up; what the shards lack is in the log. Idempotent."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
             shards, self._shards = list(self._shards.values()), {}
+            thread = self._thread
+        if thread is not None:
+            thread.stop()
+            thread.join()
         for shard in shards:
             shard.close()

@@ -73,6 +73,8 @@ class WalState(msgspec.Struct, frozen=True):
         registered: the table shards that may be written.
         last_write: for each table shard the time of the last write that was seen; those of dropped tables for an hour.
         floor: writes not in ``last_write`` happened at or before this time.
+        tidied: for each table shard the time of the last write that was seen to be retracted, as the shard holds it; of registered ones.
+        opened: writes not in ``tidied`` that are not live were retracted before the log had this upper.
     """
 
     upper: Timestamp = 0
@@ -80,6 +82,14 @@ class WalState(msgspec.Struct, frozen=True):
     registered: frozenset[str] = frozenset()
     last_write: dict[str, Timestamp] = {}
     floor: Timestamp = 0
+    tidied: dict[str, Timestamp] = {}
+    opened: Timestamp = 0
+
+    def tidied_until(self, shard: str) -> Timestamp:
+        """No write after this time has been retracted: those that the table's shard lacks are live. Up to it the shard may have more."""
+        if shard not in self.registered:
+            return self.upper - 1  # of what was dropped no more is kept
+        return max(self.tidied.get(shard, 0), self.opened - 1)
 
     def written_after(self, shard: str, ts: Timestamp) -> bool:
         """Whether ``shard`` may have been written after ``ts``."""
@@ -104,10 +114,13 @@ def advance(state: WalState, changes: Iterable[tuple[WalEntry, int]], upper: Tim
     live = dict(state.live)
     last = dict(state.last_write)
     registered = set(state.registered)
+    tidied = dict(state.tidied)
     for entry, diff in sorted(net.items()):
         if entry.kind == WRITE and diff >= 0:
-            # An entry written and tidied within one look leaves nothing but the fact that it was written.
+            # An entry written and tidied within one look leaves nothing but the fact that it was written, and that it was tidied.
             last[entry.shard] = max(last.get(entry.shard, 0), entry.ts)
+        if entry.kind == WRITE and diff <= 0:
+            tidied[entry.shard] = max(tidied.get(entry.shard, 0), entry.ts)
         if diff == 0:
             continue
         if entry.kind == REGISTER:
@@ -120,7 +133,8 @@ def advance(state: WalState, changes: Iterable[tuple[WalEntry, int]], upper: Tim
         if not mine:
             del live[entry.shard]
     floor = _forgotten(last, registered, upper, state.floor)
-    return WalState(upper, live, frozenset(registered), last, floor)
+    tidied = {shard: ts for shard, ts in tidied.items() if shard in registered}
+    return WalState(upper, live, frozenset(registered), last, floor, tidied, state.opened)
 
 
 def _forgotten(
@@ -206,7 +220,7 @@ class WriteAheadLog:
             self._set(WalState())
             return
         snapshot = self._reader.snapshot_arrow(upper - 1)
-        state = WalState(floor=upper - 1)
+        state = WalState(floor=upper - 1, opened=upper)
         entries = entries_of(snapshot)
         state = advance(state, entries, upper)
         # What was retracted since is in no snapshot: of an append that is not there nothing can be told any more.

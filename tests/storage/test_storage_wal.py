@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import threading
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,6 +20,8 @@ from mzsql.repr.errors import NotReadable, UndefinedTable
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import INTEGER, TEXT, ColumnType
 from mzsql.storage import Collection, Collections, Tables, WriteAheadLog, as_updates
+from mzsql.storage import tables as tables_module
+from mzsql.storage.tables import BEHIND_BYTES, BEHIND_WRITES
 from mzsql.storage.wal import REGISTER, WRITE, WalEntry, WalState, advance
 
 COLUMNS = (ColumnType(INTEGER), ColumnType(TEXT))
@@ -152,6 +156,8 @@ def test_what_is_known_of_a_dropped_table_goes_with_it(stores) -> None:
     one.write(10, u1=rows((1, "a")))
     (entry,) = one.wal.state.live[stores[3]["u1"]]
     assert one.contents("u1", 10) == [(1, "a", 1)]
+    assert not one.wal.is_applied(entry)
+    one.collections.table(GlobalId("u1")).catch_up()
     assert one.wal.is_applied(entry)
     one.collections.forget(GlobalId("u1"))
     assert not one.wal.is_applied(entry)
@@ -193,6 +199,7 @@ def test_what_another_process_has_applied_and_tidied_away_is_read(stores) -> Non
     for ts in (20, 30):
         one.write(ts, u1=rows((ts, "x")))
         assert one.contents("u1", ts)
+    one.collections.table(GlobalId("u1")).catch_up()
     one.write(40, u2=rows((2, "b")))
     two.wal.follow()
     assert stores[3]["u1"] not in two.wal.state.live
@@ -203,13 +210,16 @@ def test_what_another_process_has_applied_and_tidied_away_is_read(stores) -> Non
 
 def test_applied_entries_are_tidied_so_the_log_stays_small(stores) -> None:
     one = Process(*stores)
-    for ts in range(10, 30):
+    most = BEHIND_WRITES + 2
+    for ts in range(10, 10 + 2 * most):
         one.write(ts, u1=rows((ts, "x")))
         one.contents("u1", ts)
-    assert sum(map(len, one.wal.state.live.values())) <= 1
+        assert sum(map(len, one.wal.state.live.values())) <= most
+    one.collections.table(GlobalId("u1")).catch_up()
+    one.write(500, u2=rows((1, "y")))
     fresh = Process(*stores)
-    assert sum(map(len, fresh.wal.state.live.values())) <= 1
-    assert len(fresh.contents("u1", 29)) == 20
+    assert sum(map(len, fresh.wal.state.live.values())) == 1
+    assert len(fresh.contents("u1", 500)) == 2 * most
     one.close()
     fresh.close()
 
@@ -260,6 +270,49 @@ def _away(*_: object, **__: object) -> None:
     raise Indeterminate("the objects cannot be read")
 
 
+def _upper(process: Process, name: str) -> int | None:
+    """That of the table's shard itself, as a stranger finds it."""
+    other = PersistClient(process.persist.blob, process.persist.consensus, background=False)
+    with other:
+        return other.open_reader(process.shards[name]).upper
+
+
+def test_a_read_writes_nothing_and_the_shard_follows_with_one_append(
+    stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = Process(*stores)
+    for ts in (10, 20, 30):
+        one.write(ts, u1=rows((ts, "x")))
+    assert len(one.contents("u1", 30)) == 3
+    assert _upper(one, "u1") == 0
+    assert one.collections.updates(GlobalId("u1"), 15, 25).column("mz_time").to_pylist() == [20]
+    two = Process(*stores)
+    assert len(two.contents("u1", 20)) == 2
+    assert _upper(one, "u1") == 0
+    monkeypatch.setattr(tables_module, "BEHIND_SECONDS", 0.01)
+    one.tables._changed.acquire()
+    one.tables._changed.notify_all()
+    one.tables._changed.release()
+    end = time.monotonic() + 60
+    while _upper(one, "u1") != 31 and time.monotonic() < end:
+        time.sleep(0.01)
+    assert _upper(one, "u1") == 31
+    assert len(two.contents("u1", 30)) == 3
+    two.close()
+    one.close()
+
+
+def test_what_waits_for_a_tables_shard_is_bounded_in_bytes(stores) -> None:
+    one = Process(*stores)
+    text = "x" * (one.persist.settings.inline_bytes // 2)
+    for ts in range(10, 200):
+        one.write(ts, u1=rows((ts, text)))
+        one.contents("u1", ts)
+        assert one.collections.table(GlobalId("u1"))._writer.behind[1] <= BEHIND_BYTES
+    assert _upper(one, "u1") != 0
+    one.close()
+
+
 def test_holds_keep_history_and_its_release_lets_it_go(stores) -> None:
     one = Process(*stores)
     one.collections.own_holds()
@@ -298,7 +351,9 @@ class Log(RuleBasedStateMachine):
         self.log, self.shards = new(), {"u1": new(), "u2": new()}
         self.processes = [self.fresh(), self.fresh()]
         self.ts = 1
+        self.history: list[tuple[int, dict[str, dict[tuple[int, str], int]]]] = []
         self.model: dict[str, dict[tuple[int, str], int]] = {"u1": {}, "u2": {}}
+        self.write(0, 0, {"u1"}, 1, 1)
 
     def fresh(self) -> Process:
         return Process(self.blob, self.consensus, self.log, self.shards)
@@ -318,14 +373,29 @@ class Log(RuleBasedStateMachine):
         for name in tables:
             held = self.model[name]
             held[value, "v"] = held.get((value, "v"), 0) + diff
+        self.history.append((self.ts, copy.deepcopy(self.model)))
 
     @rule(who=st.integers(0, 1), name=st.sampled_from(["u1", "u2"]))
     def read(self, who: int, name: str) -> None:
         expected = sorted((*row, n) for row, n in self.model[name].items() if n)
         assert self.processes[who].contents(name, self.ts) == expected
 
+    @rule(who=st.integers(0, 1), name=st.sampled_from(["u1", "u2"]), back=st.integers(0, 5))
+    def read_back(self, who: int, name: str, back: int) -> None:
+        process = self.processes[who]
+        ts, model = self.history[max(0, len(self.history) - 1 - back)]
+        since = process.collections.since(GlobalId(name))
+        if since is not None and since <= ts:
+            expected = sorted((*row, n) for row, n in model[name].items() if n)
+            assert process.contents(name, ts) == expected
+
+    @rule(who=st.integers(0, 1), name=st.sampled_from(["u1", "u2"]))
+    def follow(self, who: int, name: str) -> None:
+        self.processes[who].collections.table(GlobalId(name)).catch_up()
+
     @rule(who=st.integers(0, 1))
     def crash(self, who: int) -> None:
+        self.processes[who].tables.close()
         self.processes[who] = self.fresh()
 
     @rule(who=st.integers(0, 1))

@@ -153,10 +153,10 @@ def test_an_application_that_stopped_between_two_entries_is_finished_by_another(
     table = one.collections.table(GlobalId("u1"))
     one.wal.follow()
     first, second, _ = one.wal.state.live[site.tables["u1"]]
-    assert table.apply((first,), 10) == 11
+    assert table.apply((first,)) == 11
     # The process is gone now. Whoever comes next finds what it has done in the table's upper.
     assert two.read("u1", 35) == Counter({10: 1, 20: 1, 30: 1})
-    assert table.apply((first, second), 25) == 31
+    assert table.apply((first, second)) == 31
     assert one.read("u1", 35) == Counter({10: 1, 20: 1, 30: 1})
 
 
