@@ -282,6 +282,30 @@ def _above(bound: int | Decimal) -> int:
     return _POWERS[place] if place < len(_POWERS) else math.ceil(bound)
 
 
+def widened(fact: Fact, *, signed: bool = False) -> Fact:
+    """A column of numbers between bounds that are a thousand times as wide, where its type has numbers that large; of the sign that
+    they had, or of either. What is between -1 and 1, as are nearly all counts of a change, stays unless it is to have either sign.
+    """
+    size = fact.size
+    if not is_number(fact.kind) or size is None or (size <= 1 and not signed):
+        return fact
+    place = bisect.bisect_left(_POWERS, size) + 1
+    if place >= len(_POWERS):
+        return fact
+    assert fact.low is not None
+    assert fact.high is not None
+    wide = Fraction(_POWERS[place])
+    low = -wide if signed or fact.low < 0 else fact.low
+    high = wide if signed or fact.high > 0 else fact.high
+    made = replace(fact, low=low, high=high)
+    return made if fits(made, fact.kind) else fact
+
+
+def more_rows(rows: int) -> int:
+    """The number of rows kept that is next to that of `coarse_rows`; 0 stays."""
+    return next((kept for kept in _ROWS if kept > rows), rows) if rows else 0
+
+
 def coarse_rows(rows: int) -> int:
     """The least number of rows kept that is not below; 0 for none."""
     return next((kept for kept in _ROWS if kept >= rows), rows)

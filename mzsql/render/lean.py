@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from sqlglot import expressions as exp
 
 from mzsql.expr.functions import sql as s
-from mzsql.render.facts import Fact, bounded, column_of, one_of
+from mzsql.render.facts import Fact, bounded, column_of, more_rows, one_of
+from mzsql.render.facts import widened as wider
 from mzsql.render.idle import without
 from mzsql.render.renames import rename
 from mzsql.render.simplify import SETTLED, Ast, Simplifier
@@ -58,6 +59,25 @@ class Relation:
         """What is known of what is either."""
         columns = {name: one_of([a, other.columns[name]]) for name, a in self.columns.items()}
         return Relation(columns, max(self.rows, other.rows), _both(self.same, other.same))
+
+
+def widened(seen: Relation, before: Relation | None = None) -> Relation:
+    """What a statement is made for where `seen` was found: wider than that, so that it serves for what comes next.
+
+    Args:
+        seen: is true of what was seen.
+        before: what the statement was made for that did not serve. What has outgrown it grows with either sign; the rest stays.
+    """
+    if before is None:
+        columns = {name: wider(fact) for name, fact in seen.columns.items()}
+        return Relation(columns, more_rows(seen.rows), seen.same)
+    columns = {
+        name: fact if fact.covers(found) else wider(one_of([fact, found]), signed=True)
+        for name, found in seen.columns.items()
+        for fact in [before.columns[name]]
+    }
+    rows = before.rows if before.rows >= seen.rows else more_rows(seen.rows)
+    return Relation(columns, rows, _both(before.same, seen.same))
 
 
 #: Makes the statement whose rows are wanted of one that is lean and what is known of its rows (None: nothing).

@@ -25,7 +25,7 @@ from mzsql.expr.engines import to_sql
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.table import Engine
 from mzsql.render.cut import Piece, pieces
-from mzsql.render.lean import Relation, columns_read, lean
+from mzsql.render.lean import Relation, columns_read, lean, widened
 from mzsql.render.rendered import Lookup, Step
 from mzsql.render.times import LOWER, UPPER
 from mzsql.repr.frontier import Timestamp
@@ -184,7 +184,8 @@ class StepTemplate:
     ) -> LeanText | None:
         """The statement for such relations; None while there is none, which is right for any.
 
-        A text is made when relations like these have been seen for some times, for all that was seen until then.
+        A text is made when relations like these have been seen for some times, for what is like all that was seen until then, and more;
+        until then one serves that was made where more relations had rows.
 
         Args:
             relations: what is known of each relation that the step reads.
@@ -203,11 +204,12 @@ class StepTemplate:
             seen = known.relations.items()
             known.relations = {name: one.with_(relations[name]) for name, one in seen}
             known.uses += 1
-            if known.uses < LEAN_USES or known.making or self._is_long:
-                return None
-            known.making = True
-        later(functools.partial(self._make, known))
-        return None
+            due = known.uses >= LEAN_USES and not known.making and not self._is_long
+            known.making = known.making or due
+            others = [one.made for one in self._leans.values() if one.made is not None]
+        if due:
+            later(functools.partial(self._make, known))
+        return next((one for one in others if _covers(one.relations, relations)), None)
 
     @functools.cached_property
     def _is_long(self) -> bool:
@@ -223,7 +225,10 @@ class StepTemplate:
     def _make(self, known: _Lean) -> None:
         assert self.step is not None
         with self._lock:
-            relations = known.relations
+            before = {} if known.made is None else known.made.relations
+            relations = {
+                name: widened(one, before.get(name)) for name, one in known.relations.items()
+            }
         # Where this fails it is told once: `making` stays, and it is not tried in each step.
         statement = lean(self.step.statement, relations)
         reads: frozenset[str] = frozenset()
@@ -288,7 +293,8 @@ def _told(statement: exp.Expression, joins: Joins) -> exp.Expression:
 
 
 def _covers(known: Mapping[str, Relation], relations: Mapping[str, Relation]) -> bool:
-    return all(known[name].covers(one) for name, one in relations.items())
+    """Whether what is known of relations is true of others, of no row of what is empty."""
+    return all(one.rows == 0 or known[name].covers(one) for name, one in relations.items())
 
 
 def live(lookups: tuple[Lookup, ...], changed: frozenset[str]) -> frozenset[str]:

@@ -555,12 +555,11 @@ class Collections:
                     with contextlib.suppress(ShardFinalized):
                         self._fresh(one.meta.id)
 
-    @staticmethod
-    def _catch_up(one: OpenCollection) -> None:
+    def _catch_up(self, one: OpenCollection) -> None:
         """History is given up of what a table's shard itself holds."""
-        if one.table is not None and one.table.is_behind:
+        if one.table is not None:
             with contextlib.suppress(ExpiredHandle):  # found again below
-                one.table.catch_up()
+                self.tables.catch_up(one.table)
 
     @staticmethod
     def _give_up(one: OpenCollection, target: Timestamp) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
@@ -124,15 +124,18 @@ class TableShard:
                 assert known is not None
                 self._reader.learn(batch.with_bounds(known, batch.upper))
                 known = batch.upper
-            writes, size = self._writer.behind
-            if writes > BEHIND_WRITES or size > BEHIND_BYTES:
-                self.catch_up()
             return self.is_behind
 
     @property
     def is_behind(self) -> bool:
         """Whether writes are known here that the shard lacks."""
         return self._writer.behind[0] > 0
+
+    @property
+    def is_far_behind(self) -> bool:
+        """Whether they are many, or large."""
+        writes, size = self._writer.behind
+        return writes > BEHIND_WRITES or size > BEHIND_BYTES
 
     def holds(self, ts: Timestamp) -> bool:
         """Whether the shard is known to hold what was written at ``ts``. Asks nobody."""
@@ -226,14 +229,21 @@ class Tables:
         persist: the client of the environment's shards.
         wal: their log.
         clock: of pauses, by its monotonic time.
+        follows: whether this process brings shards forward that are behind; one that only reads leaves that to others.
     """
 
     def __init__(
-        self, persist: PersistClient, wal: WriteAheadLog, *, clock: Clock | None = None
+        self,
+        persist: PersistClient,
+        wal: WriteAheadLog,
+        *,
+        clock: Clock | None = None,
+        follows: Callable[[], bool] = lambda: True,
     ) -> None:
         self._persist = persist
         self.wal = wal
         self._clock = clock or SystemClock()
+        self._follows = follows
         self._changed = threading.Condition()
         self._shards: dict[str, TableShard] = {}
         self._behind_since: float | None = None
@@ -269,8 +279,17 @@ class Tables:
         except ExpiredHandle:
             table.reopen()
             behind = table.take(self.wal.state, as_of)
-        if behind:
+        if not behind or not self._follows():
+            return
+        if table.is_far_behind:
+            table.catch_up()
+        else:
             self._follow_later()
+
+    def catch_up(self, table: TableShard) -> None:
+        """Bring a table's shard forward now, where this process does that."""
+        if table.is_behind and self._follows():
+            table.catch_up()
 
     # --- shards follow ------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from test_render_queries import MemoryCatalog, planned
 from mzsql.expr.engines import duckdb_connection
 from mzsql.render.dataflow import render
 from mzsql.render.facts import coarse, coarse_rows, column_of, number
+from mzsql.render.lean import Relation, widened
 from mzsql.repr.errors import SqlError
 
 TABLES = """
@@ -220,3 +221,18 @@ def test_columns_of_written_values_have_the_types_that_duckdb_gives_them(connect
         assert column_of(number(value)).kind in (None, {"INTEGER": "INT"}.get(found, found))
     assert column_of(number(2**31 - 2)).kind == "INT"
     assert column_of(number(2**31 + 1)).kind == "BIGINT"
+
+
+def test_a_text_is_made_for_more_than_was_seen():
+    seen = Relation({"c0": coarse("BIGINT", 5, 900, nulls=False)}, 10)
+    first = widened(seen)
+    assert first.covers(Relation({"c0": coarse("BIGINT", 1, 10**6, nulls=False)}, 1000))
+    # Neither a sign nor a count of one is given up before that is seen.
+    assert not first.covers(Relation({"c0": coarse("BIGINT", -1, 1, nulls=False)}, 1))
+    once = Relation({"c0": coarse("BIGINT", 1, 1, nulls=False)}, 10)
+    assert widened(once).columns == once.columns
+    grown = widened(Relation({"c0": coarse("BIGINT", -3, 900, nulls=False)}, 10), first)
+    assert grown.covers(Relation({"c0": coarse("BIGINT", -(10**8), 10**8, nulls=False)}, 1000))
+    assert grown.rows == first.rows
+    small = Relation({"c0": coarse("SMALLINT", 1, 900, nulls=False)}, 0)
+    assert widened(small) == small

@@ -128,7 +128,7 @@ class Environment:
         self.awaits_promotion = awaits_promotion
         self.clock = clock
         self.wal = WriteAheadLog(persist, meta.wal_shard, clock=clock)
-        self.tables = Tables(persist, self.wal, clock=clock)
+        self.tables = Tables(persist, self.wal, clock=clock, follows=lambda: not self.read_only)
         self.supervisor = persist.supervisor
         self.exports = ExportLog(persist, log_shard_of(meta.wal_shard), clock=clock)
         self.collections = Collections(persist, self.tables, clock=clock, exports=self.exports)
