@@ -33,9 +33,9 @@ from mzsql.repr.garbage import undisturbed
 
 #: So many sets of changed inputs have their statement kept, for each dataflow.
 TEMPLATES = 32
-#: A lean text is made of a template when relations of which the same ones have rows come for the n-th time; so many are kept.
-LEAN_USES = 2
+#: So many lean texts are kept of a template, each for where the same relations have rows; one that serves less well is done with so often.
 LEANS = 6
+LEAN_USES = 3
 #: What is written longer than this is not looked through for a lean text: that would take seconds.
 LEAN_LENGTH = 200_000
 
@@ -177,15 +177,21 @@ class StepTemplate:
         self.engine = engine
         self._lock = threading.Lock()
         self._leans: OrderedDict[frozenset[str], _Lean] = OrderedDict()
+        self._used = False
         self._pieces: dict[Joins, tuple[TextPiece, ...]] = {}
+
+    def comes_again(self) -> bool:
+        """Whether this was asked before. What comes once only, as the first change of a view, is not worth looking for a lean text."""
+        used, self._used = self._used, True
+        return used
 
     def lean(
         self, relations: Mapping[str, Relation], later: Callable[[Callable[[], None]], None]
     ) -> LeanText | None:
         """The statement for such relations; None while there is none, which is right for any.
 
-        A text is made when relations like these have been seen for some times, for what is like all that was seen until then, and more;
-        until then one serves that was made where more relations had rows.
+        A text is made for what is like all that was seen until then, and more; meanwhile one serves that was made where more relations
+        had rows.
 
         Args:
             relations: what is known of each relation that the step reads.
@@ -204,12 +210,14 @@ class StepTemplate:
             seen = known.relations.items()
             known.relations = {name: one.with_(relations[name]) for name, one in seen}
             known.uses += 1
-            due = known.uses >= LEAN_USES and not known.making and not self._is_long
+            made = (one.made for one in self._leans.values() if one.made is not None)
+            other = next((one for one in made if _covers(one.relations, relations)), None)
+            wanted = other is None or known.uses >= LEAN_USES
+            due = wanted and not known.making and not self._is_long
             known.making = known.making or due
-            others = [one.made for one in self._leans.values() if one.made is not None]
         if due:
             later(functools.partial(self._make, known))
-        return next((one for one in others if _covers(one.relations, relations)), None)
+        return other
 
     @functools.cached_property
     def _is_long(self) -> bool:

@@ -230,6 +230,7 @@ class Tables:
         wal: their log.
         clock: of pauses, by its monotonic time.
         follows: whether this process brings shards forward that are behind; one that only reads leaves that to others.
+        delay: seconds after which a shard follows.
     """
 
     def __init__(
@@ -239,11 +240,13 @@ class Tables:
         *,
         clock: Clock | None = None,
         follows: Callable[[], bool] = lambda: True,
+        delay: float = BEHIND_SECONDS,
     ) -> None:
         self._persist = persist
         self.wal = wal
         self._clock = clock or SystemClock()
         self._follows = follows
+        self._delay = delay
         self._changed = threading.Condition()
         self._shards: dict[str, TableShard] = {}
         self._behind_since: float | None = None
@@ -322,7 +325,7 @@ class Tables:
         """Seconds until shards are to follow; None where none is behind. The lock is held."""
         if self._behind_since is None:
             return None
-        return max(0.0, self._behind_since + BEHIND_SECONDS - self._clock.monotonic())
+        return max(0.0, self._behind_since + self._delay - self._clock.monotonic())
 
     def _caught_up(self, table: TableShard) -> bool:
         try:

@@ -124,7 +124,7 @@ class Crash(BaseException):
     """The process dies here."""
 
 
-@pytest.mark.parametrize("point", ["before the append", "after the append", "while applying"])
+@pytest.mark.parametrize("point", ["before the append", "after the append", "while reading"])
 def test_a_crash_around_the_commit_leaves_all_or_nothing(
     env: str, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,12 +132,12 @@ def test_a_crash_around_the_commit_leaves_all_or_nothing(
         con.execute("CREATE TABLE t (a int); CREATE TABLE s (a int); INSERT INTO t VALUES (0)")
         con.execute("SELECT * FROM t")
         with monkeypatch.context() as dying:
-            if point == "while applying":
-                dying.setattr(TableShard, "_apply_one", _die)
+            if point == "while reading":
+                dying.setattr(TableShard, "take", _die)
             else:
                 dying.setattr(WriteAheadLog, "commit", _dying_commit(point))
             # What dies around the append is the thread that commits: its sessions hear that the outcome is not known.
-            told = Crash if point == "while applying" else mzsql.OperationalError
+            told = Crash if point == "while reading" else mzsql.OperationalError
             with pytest.raises(told):
                 con.execute(
                     "BEGIN; INSERT INTO t VALUES (1); INSERT INTO s VALUES (1); COMMIT; SELECT * FROM t"

@@ -20,8 +20,7 @@ from mzsql.repr.errors import NotReadable, UndefinedTable
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import INTEGER, TEXT, ColumnType
 from mzsql.storage import Collection, Collections, Tables, WriteAheadLog, as_updates
-from mzsql.storage import tables as tables_module
-from mzsql.storage.tables import BEHIND_BYTES, BEHIND_WRITES
+from mzsql.storage.tables import BEHIND_BYTES, BEHIND_SECONDS, BEHIND_WRITES
 from mzsql.storage.wal import REGISTER, WRITE, WalEntry, WalState, advance
 
 COLUMNS = (ColumnType(INTEGER), ColumnType(TEXT))
@@ -40,10 +39,17 @@ def rows(*values: tuple[int, str], diff: int = 1) -> pa.Table:
 class Process:
     """One process's handles on shared stores."""
 
-    def __init__(self, blob: object, consensus: object, wal: str, shards: dict[str, str]) -> None:
+    def __init__(
+        self,
+        blob: object,
+        consensus: object,
+        wal: str,
+        shards: dict[str, str],
+        delay: float = BEHIND_SECONDS,
+    ) -> None:
         self.persist = PersistClient(blob, consensus, background=False)  # type: ignore[arg-type]
         self.wal = WriteAheadLog(self.persist, wal)
-        self.tables = Tables(self.persist, self.wal)
+        self.tables = Tables(self.persist, self.wal, delay=delay)
         self.collections = Collections(self.persist, self.tables)
         self.shards = shards
         for name, shard in shards.items():
@@ -277,27 +283,22 @@ def _upper(process: Process, name: str) -> int | None:
         return other.open_reader(process.shards[name]).upper
 
 
-def test_a_read_writes_nothing_and_the_shard_follows_with_one_append(
-    stores, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_read_writes_nothing_and_the_shard_follows_with_one_append(stores) -> None:
     one = Process(*stores)
     for ts in (10, 20, 30):
         one.write(ts, u1=rows((ts, "x")))
     assert len(one.contents("u1", 30)) == 3
     assert _upper(one, "u1") == 0
     assert one.collections.updates(GlobalId("u1"), 15, 25).column("mz_time").to_pylist() == [20]
-    two = Process(*stores)
-    assert len(two.contents("u1", 20)) == 2
+    two = Process(*stores, delay=0.01)
     assert _upper(one, "u1") == 0
-    monkeypatch.setattr(tables_module, "BEHIND_SECONDS", 0.01)
-    one.tables._changed.acquire()
-    one.tables._changed.notify_all()
-    one.tables._changed.release()
+    two.write(40, u1=rows((40, "x")))
+    assert len(two.contents("u1", 40)) == 4
     end = time.monotonic() + 60
-    while _upper(one, "u1") != 31 and time.monotonic() < end:
+    while _upper(one, "u1") != 41 and time.monotonic() < end:
         time.sleep(0.01)
-    assert _upper(one, "u1") == 31
-    assert len(two.contents("u1", 30)) == 3
+    assert _upper(one, "u1") == 41
+    assert len(one.contents("u1", 40)) == 4
     two.close()
     one.close()
 

@@ -28,8 +28,8 @@ from mzsql.compute.replica.hydration import _Watch
 from mzsql.compute.replica.replica import Replica
 from mzsql.persist import Batch, client
 from mzsql.repr.ids import GlobalId
-from mzsql.repr.types import TEXT, ColumnType
-from mzsql.storage import CollectionManager
+from mzsql.repr.types import INTEGER, TEXT, ColumnType
+from mzsql.storage import CollectionManager, Tables, WriteAheadLog, as_updates
 from mzsql.storage.export_log import ExportLog
 from mzsql.threads import PROCESS, Deadlines, Supervised, Supervisor
 
@@ -199,6 +199,34 @@ def _export_log(place: Place) -> Iterator[Case]:
 
 
 @contextmanager
+def _tables_follow(place: Place) -> Iterator[Case]:
+    persist = place.env.persist
+    log = WriteAheadLog(persist, persist.new_shard_id())
+    tables = Tables(persist, log, delay=0.0)
+    shard = tables.open(persist.new_shard_id(), (ColumnType(INTEGER),))
+    rows = as_updates(pa.table({"c0": pa.array([1], pa.int32())}))
+    times = itertools.count(1)
+
+    def stir() -> None:
+        ts = next(times)
+        log.commit(
+            ts,
+            {shard.shard_id: shard.batch(rows)},
+            expected=log.follow(),
+            register=[shard.shard_id],
+        )
+        tables.ensure_known(shard, ts)
+
+    def works() -> None:
+        stir()
+        _until(lambda: not shard.is_behind)
+
+    yield Case(stir, works)
+    tables.close()
+    log.close()
+
+
+@contextmanager
 def _replica(place: Place, respond: Callable[[Any], None] = lambda _: None) -> Iterator[Replica]:
     nothing = Nothing()
     settings = ComputeSettings(
@@ -343,6 +371,7 @@ CASES: dict[str, Any] = {
     "status-writer": _status_writer,
     "open-worker": _open_worker,
     "step-worker": _step_worker,
+    "tables-follow": _tables_follow,
     "unwanted-jobs": _unwanted_jobs,
 }
 #: Kinds that need what is not here, and whose test is elsewhere.

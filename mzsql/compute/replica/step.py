@@ -257,7 +257,8 @@ class _Work:
             assert table is not None
             tables[name] = table
         text: Text | None = template.text
-        if sum(table.num_rows for table in tables.values()) <= PLANNED_ROWS:
+        few = sum(table.num_rows for table in tables.values()) <= PLANNED_ROWS
+        if few and template.comes_again():
             asked = template.asked
             relations = {name: measured(t, asked.get(name, ())) for name, t in tables.items()}
             lean = template.lean(relations, self.tools.later)
