@@ -8,7 +8,7 @@ says which inputs must have changed for values to come from there: a side of a j
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mzsql.expr import spell
@@ -133,6 +133,11 @@ class Lookups:
         self._sources: dict[str, dict[Source, list[When]]] = {}
         self._due: set[str] = set()
         self._fronts: dict[str, tuple[Front, ...]] = {}
+        self._beside: dict[str, tuple[str, ...]] = {}
+
+    def beside(self, arrangement: str, others: Iterable[str]) -> None:
+        """What is read of an arrangement means something with what others have of the same keys alone: they are read where it is."""
+        self._beside[arrangement] = tuple(others)
 
     def bound(self, arrangement: str, fronts: tuple[Front, ...]) -> None:
         """Of each key of an arrangement these rows are enough."""
@@ -145,6 +150,8 @@ class Lookups:
             whens = known.setdefault(replace(source, when=frozenset()), [])
             if source.when not in whens:
                 whens.append(source.when)
+        for other in self._beside.get(arrangement, ()):
+            self.need(other, sources)
 
     def need_due(self, arrangement: str) -> None:
         """Of an arrangement of events those are read that happen within the step."""

@@ -333,7 +333,9 @@ def _parted(
         found = r.define(lid, "da", x.results(r, node, parts, rows, [], "da"))
         return _at_lower(r, node, groups, found, groups.output, errors)
 
-    return made, names[0] if sums is None else sums, derived
+    every = names if sums is None else [sums, *names]
+    r.lookups.beside(every[0], every[1:])
+    return made, every[0], derived
 
 
 def _values(r: StepState, node: lir.Reduce, parts: x.Parts, number: int, good: Collection) -> str:

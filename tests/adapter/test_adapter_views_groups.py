@@ -125,6 +125,33 @@ def test_views_hold_what_their_queries_answer(tmp_path: Path, views: tuple[str, 
         con.close()
 
 
+def test_extremes_are_joined_with_what_changes_while_they_do_not(tmp_path: Path) -> None:
+    """Of a group that a change of another table asks for, the extremes are read as well as what says that it is there."""
+    views = {
+        "one": "SELECT o.k, m.a FROM o JOIN (SELECT g, min(v) AS a FROM t GROUP BY g) AS m ON m.g = o.k",
+        "both": "SELECT o.k, m.a, m.b, m.n FROM o LEFT JOIN"
+        " (SELECT g, min(v) AS a, max(w) AS b, count(*) AS n FROM t GROUP BY g) AS m ON m.g = o.k",
+        "none": "SELECT o.k, m.b FROM o JOIN (SELECT g, max(w) AS b FROM t GROUP BY g) AS m ON m.g = o.k",
+    }
+    with mzsql.connect(tmp_path / "env") as con:
+        con.execute("CREATE TABLE o (k int); CREATE TABLE t (g int, v int, w int NOT NULL)")
+        con.execute(
+            "INSERT INTO t VALUES (1, 10, 1), (1, 20, 2), (1, 30, 3), (2, NULL, 4), (3, 5, 5)"
+        )
+        for name, query in views.items():
+            con.execute(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+        for change in (
+            "INSERT INTO o VALUES (1), (2), (4)",
+            "INSERT INTO o VALUES (3), (1)",
+            "DELETE FROM t WHERE v = 10",
+            "DELETE FROM o WHERE k = 2",
+            "INSERT INTO t VALUES (4, NULL, 0)",
+        ):
+            con.execute(change)
+            for name, query in views.items():
+                assert _answer(con, f"SELECT * FROM {name}") == _answer(con, query), (name, change)
+
+
 def test_first_rows_are_read_from_shards_where_there_is_no_trace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
