@@ -108,6 +108,9 @@ def costs(tmp_path, orders, name) -> Cost:
             as_of=item.as_of,
         )
         rows, size = stepper.stored(item.as_of)
+        # What is looked into is loaded, and stays.
+        coordinator.execute(session, CHANGES["insert"].replace("-7", "-8"))
+        stepper.step(env.fresh_timestamp() + 1)
         read = {}
         for change, text in CHANGES.items():
             coordinator.execute(session, text)

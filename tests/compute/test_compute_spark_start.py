@@ -79,6 +79,7 @@ def test_a_process_that_ends_while_spark_starts_leaves_nothing(
         "import sys, time, mzsql\n"
         "from pathlib import Path\n"
         f"con = mzsql.connect({str(tmp_path / 'env')!r})\n"
+        "con.execute(\"ALTER SYSTEM SET step_engine = 'spark'\")\n"
         "con.execute('CREATE TABLE t (a int); CREATE INDEX i ON t (a)')\n"
         f"while not list(Path({str(temporary)!r}).glob('mzsql-spark-*/spark.log')): time.sleep(0.01)\n"
         "print('heard', file=sys.stderr, flush=True)\n"
