@@ -33,7 +33,7 @@ from mzsql.repr.garbage import undisturbed
 
 #: So many sets of changed inputs have their statement kept, for each dataflow.
 TEMPLATES = 32
-#: So many lean texts are kept of a template, each for where the same relations have rows; one that serves less well is done with so often.
+#: So many lean texts are kept of a template, each for where the same relations have rows. One for more relations does so often instead.
 LEANS = 6
 LEAN_USES = 3
 #: What is written longer than this is not looked through for a lean text: that would take seconds.

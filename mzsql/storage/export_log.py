@@ -53,7 +53,7 @@ from mzsql.storage.export_entries import (
     spent,
     updates_of,
 )
-from mzsql.threads import Supervised
+from mzsql.threads import Supervised, wait_until_due
 
 _log = logging.getLogger(__name__)
 
@@ -213,9 +213,7 @@ class ExportLog:
     def _work(self, thread: Supervised) -> None:
         while True:
             with self._changed:
-                while not self._closing and (due := self._due()) != 0.0:
-                    self._changed.wait(due)
-                if self._closing:
+                if not wait_until_due(self._changed, self._due, lambda: self._closing):
                     return
             self.flush(everything=False)
             thread.well()

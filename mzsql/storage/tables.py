@@ -9,6 +9,7 @@ position, so that names may change. The trade-off: what waits is kept in the log
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Sequence
@@ -33,7 +34,7 @@ from mzsql.repr.frontier import Frontier, Timestamp, contains
 from mzsql.repr.types import ColumnType, arrow_schema
 from mzsql.storage.wal import WalEntry, WalState, WriteAheadLog
 from mzsql.storage.zeros import without_signs
-from mzsql.threads import Supervised
+from mzsql.threads import Supervised, wait_until_due
 
 _log = logging.getLogger(__name__)
 
@@ -42,6 +43,8 @@ BEHIND_SECONDS = 5.0
 #: … or at once, where it lacks more than so many writes, or bytes of them.
 BEHIND_WRITES = 64
 BEHIND_BYTES = 1 << 20
+_JOIN_SECONDS = 5.0
+"""Closing waits so long for an append that is under way: what it has is in the log."""
 
 TIME_FIELDS = (pa.field("mz_time", pa.int64()), pa.field("mz_diff", pa.int64()))
 
@@ -101,7 +104,7 @@ class TableShard:
             self._writer.delete_batch(batch)
 
     def take(self, state: WalState, as_of: Timestamp) -> bool:
-        """Know what the log has for the table up to ``as_of``, or bring it into the shard where that is much; whether the shard is behind.
+        """Know what the log has up to ``as_of``, or have the shard take it where it is in objects; whether the shard is behind.
 
         Args:
             state: the log, known past ``as_of``.
@@ -143,11 +146,9 @@ class TableShard:
 
     def catch_up(self) -> None:
         """Bring what is known here into the shard, in one append. Idempotent."""
-        with self._lock:
-            try:
-                self._writer.catch_up()
-            except ShardFinalized:
-                return  # it was dropped
+        # Without the lock: those who read meanwhile must not wait for an append.
+        with contextlib.suppress(ShardFinalized):  # it was dropped
+            self._writer.catch_up()
 
     def apply(self, entries: Sequence[WalEntry]) -> Frontier:
         """Bring entries of the log into the shard, oldest first; the shard's upper then."""
@@ -289,11 +290,6 @@ class Tables:
         else:
             self._follow_later()
 
-    def catch_up(self, table: TableShard) -> None:
-        """Bring a table's shard forward now, where this process does that."""
-        if table.is_behind and self._follows():
-            table.catch_up()
-
     # --- shards follow ------------------------------------------------------------------------
 
     def _follow_later(self) -> None:
@@ -310,9 +306,7 @@ class Tables:
     def _work(self, thread: Supervised) -> None:
         while True:
             with self._changed:
-                while not self._closing and (due := self._due()) != 0.0:
-                    self._changed.wait(due)
-                if self._closing:
+                if not wait_until_due(self._changed, self._due, lambda: self._closing):
                     return
                 self._behind_since = None
                 shards = list(self._shards.values())
@@ -348,6 +342,6 @@ class Tables:
             thread = self._thread
         if thread is not None:
             thread.stop()
-            thread.join()
+            thread.join(_JOIN_SECONDS)
         for shard in shards:
             shard.close()

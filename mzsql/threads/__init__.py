@@ -17,6 +17,7 @@ from mzsql.threads.supervisor import (
     Supervisor,
     ThreadStatus,
 )
+from mzsql.threads.waiting import wait_until_due
 
 __all__ = [
     "ALARMS",
@@ -27,4 +28,5 @@ __all__ = [
     "Supervised",
     "Supervisor",
     "ThreadStatus",
+    "wait_until_due",
 ]

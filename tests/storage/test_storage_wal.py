@@ -320,6 +320,7 @@ def test_holds_keep_history_and_its_release_lets_it_go(stores) -> None:
     for ts in (10, 20, 30):
         one.write(ts, u1=rows((ts, "x")))
     assert len(one.contents("u1", 30)) == 3
+    one.collections.table(GlobalId("u1")).catch_up()
     hold = one.collections.hold(GlobalId("u1"), 15)
     one.collections.release_history(28)
     assert one.collections.since(GlobalId("u1")) == 15
@@ -448,6 +449,7 @@ def test_every_read_recovers_from_a_lapsed_lease(stores) -> None:
     one.write(10, u1=rows((1, "a")))
     u1 = GlobalId("u1")
     assert one.contents("u1", 10) == [(1, "a", 1)]
+    one.collections.table(u1).catch_up()
     _lapse(one)
     assert sum(ref.rows for ref in one.collections.parts(u1, 10)) == 1
     _lapse(one)
@@ -468,6 +470,7 @@ def test_a_hold_taken_while_history_is_released_is_kept(stores) -> None:
         one.write(ts, u1=rows((ts, "x")))
     assert len(one.contents("u1", 30)) == 3
     table = one.collections.table(u1)
+    table.catch_up()
     downgrade = table.reader.downgrade_since
     taken = []
 
