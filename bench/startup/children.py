@@ -14,6 +14,7 @@ from typing import Any
 _ROOT = Path(__file__).resolve().parents[2]
 sys.path += [str(_ROOT / "bench/persist"), str(_ROOT / "bench/refresh")]
 
+# Found only once the folders are known.
 import pyarrow as pa  # noqa: E402
 import views  # noqa: E402
 from meter import Meter  # noqa: E402

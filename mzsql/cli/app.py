@@ -134,7 +134,7 @@ def open_(
     ] = 600.0,
 ) -> None:
     """Open an environment until all that it maintains is taken up, which fills the expression cache, and close it again."""
-    from mzsql.cli.opening import open_environment  # noqa: PLC0415
+    from mzsql.cli.opening import open_environment  # noqa: PLC0415  as above
 
     open_environment(env, profile=profile, timeout=timeout)
 

@@ -115,7 +115,7 @@ def read_options(url: SplitResult) -> Options:
     Raises:
         InvalidUrl: libpq cannot read it, an option is unknown or out of range, or it asks for a standby.
     """
-    from psycopg import pq  # noqa: PLC0415
+    from psycopg import pq  # noqa: PLC0415 -- as in Options.connect
 
     place = shown_url(url)
     libpq = {default.keyword.decode() for default in pq.Conninfo.get_defaults()} - _REFUSED
@@ -136,7 +136,7 @@ def read_options(url: SplitResult) -> Options:
 
 def _located(url: SplitResult, place: str) -> dict[str, Any]:
     """What stands before the ``?``, as libpq reads it."""
-    import psycopg  # noqa: PLC0415
+    import psycopg  # noqa: PLC0415 -- as in Options.connect
     from psycopg import conninfo  # noqa: PLC0415
 
     try:
