@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import mzsql
 
 if TYPE_CHECKING:
     import psycopg
     from postgres_server import PostgresServer
-
-    import mzsql
 
 
 def make_database(server: PostgresServer, name: str) -> psycopg.Connection[Any]:
@@ -19,6 +22,18 @@ def make_database(server: PostgresServer, name: str) -> psycopg.Connection[Any]:
     session = server.connect(name)
     session.execute("SET timezone = 'UTC'")
     return session
+
+
+@contextmanager
+def set_up(
+    home: Path, postgres: psycopg.Connection[Any], statements: Iterable[str]
+) -> Iterator[mzsql.Connection]:
+    """A connection to a new environment in which statements were run, and in PostgreSQL, too."""
+    with mzsql.connect(str(home)) as con:
+        for statement in statements:
+            con.execute(statement)
+            postgres.execute(statement.encode())
+        yield con
 
 
 def rows_of(con: mzsql.Connection, query: str) -> list[tuple[Any, ...]]:
@@ -34,3 +49,9 @@ def expected(postgres: psycopg.Connection[Any], query: str) -> list[tuple[Any, .
 def check_same(con: mzsql.Connection, postgres: psycopg.Connection[Any], query: str) -> None:
     """Both answers have the same rows in the same order."""
     assert rows_of(con, query) == expected(postgres, query), query
+
+
+def check_same_rows(con: mzsql.Connection, postgres: psycopg.Connection[Any], query: str) -> None:
+    """Both answers have the same rows, in any order."""
+    ours, theirs = rows_of(con, query), expected(postgres, query)
+    assert sorted(map(repr, ours)) == sorted(map(repr, theirs)), query

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import psycopg
 import pytest
-from answers_kit import expected, rows_of
+from answers_kit import check_same_rows, expected, rows_of, set_up
 
 import mzsql
 
@@ -45,44 +44,36 @@ REFUSED = (
 
 
 @pytest.fixture(scope="module")
-def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[mzsql.Connection]:
-    home: Path = tmp_path_factory.mktemp("grouping")
-    with mzsql.connect(str(home)) as con:
-        for statement in SETUP:
-            con.execute(statement)
+def con(
+    tmp_path_factory: pytest.TempPathFactory, postgres: psycopg.Connection
+) -> Iterator[mzsql.Connection]:
+    with set_up(tmp_path_factory.mktemp("grouping"), postgres, SETUP) as con:
         yield con
-
-
-@pytest.fixture(scope="module")
-def judge(postgres: psycopg.Connection) -> psycopg.Connection:
-    for statement in SETUP:
-        postgres.execute(statement.encode())
-    return postgres
 
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_groupings_are_those_of_postgresql(
-    con: mzsql.Connection, judge: psycopg.Connection, query: str
+    con: mzsql.Connection, postgres: psycopg.Connection, query: str
 ) -> None:
-    assert sorted(map(repr, rows_of(con, query))) == sorted(map(repr, expected(judge, query)))
+    check_same_rows(con, postgres, query)
 
 
 @pytest.mark.parametrize(("query", "state"), REFUSED)
 def test_what_is_no_grouping_is_refused_as_by_postgresql(
-    con: mzsql.Connection, judge: psycopg.Connection, query: str, state: str
+    con: mzsql.Connection, postgres: psycopg.Connection, query: str, state: str
 ) -> None:
     with pytest.raises(psycopg.Error) as theirs:
-        judge.execute(query.encode())
+        postgres.execute(query.encode())
     with pytest.raises(mzsql.Error) as ours:
         con.execute(query)
     assert theirs.value.sqlstate == ours.value.sqlstate == state
 
 
-def test_a_view_keeps_its_groupings(con: mzsql.Connection, judge: psycopg.Connection) -> None:
+def test_a_view_keeps_its_groupings(con: mzsql.Connection, postgres: psycopg.Connection) -> None:
     query = "SELECT region, year, sum(amount), grouping(region, year) FROM sales GROUP BY CUBE (region, year)"
     con.execute(f"CREATE MATERIALIZED VIEW cube AS {query}")
     change = "INSERT INTO sales VALUES ('w', 'pen', 2025, 7), (NULL, 'ink', 2023, 11)"
     con.execute(change)
-    judge.execute(change.encode())
+    postgres.execute(change.encode())
     kept = sorted(map(repr, rows_of(con, "SELECT * FROM cube")))
-    assert kept == sorted(map(repr, expected(judge, query)))
+    assert kept == sorted(map(repr, expected(postgres, query)))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import psycopg
 import pytest
-from answers_kit import expected, rows_of
+from answers_kit import check_same_rows, expected, rows_of, set_up
 
 import mzsql
 
@@ -49,19 +48,11 @@ EXPRESSIONS = (
 
 
 @pytest.fixture(scope="module")
-def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[mzsql.Connection]:
-    home: Path = tmp_path_factory.mktemp("standard")
-    with mzsql.connect(str(home)) as con:
-        for statement in SETUP:
-            con.execute(statement)
+def con(
+    tmp_path_factory: pytest.TempPathFactory, postgres: psycopg.Connection
+) -> Iterator[mzsql.Connection]:
+    with set_up(tmp_path_factory.mktemp("standard"), postgres, SETUP) as con:
         yield con
-
-
-@pytest.fixture(scope="module")
-def judge(postgres: psycopg.Connection) -> psycopg.Connection:
-    for statement in SETUP:
-        postgres.execute(statement.encode())
-    return postgres
 
 
 def _sorted(rows: list[tuple[object, ...]]) -> list[str]:
@@ -70,18 +61,18 @@ def _sorted(rows: list[tuple[object, ...]]) -> list[str]:
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_values_are_those_of_postgresql(
-    con: mzsql.Connection, judge: psycopg.Connection, expression: str
+    con: mzsql.Connection, postgres: psycopg.Connection, expression: str
 ) -> None:
     query = f"SELECT s, a, b, ({expression})::text FROM words"
-    assert _sorted(rows_of(con, query)) == _sorted(expected(judge, query))
+    check_same_rows(con, postgres, query)
 
 
 @pytest.mark.parametrize("ends", ["(a, b) OVERLAPS (c, d)", "(c, d) OVERLAPS (a, b)"])
 def test_spans_overlap_as_in_postgresql(
-    con: mzsql.Connection, judge: psycopg.Connection, ends: str
+    con: mzsql.Connection, postgres: psycopg.Connection, ends: str
 ) -> None:
     query = f"SELECT a, b, c, d, {ends} FROM spans"
-    assert _sorted(rows_of(con, query)) == _sorted(expected(judge, query))
+    check_same_rows(con, postgres, query)
 
 
 @pytest.mark.parametrize(
@@ -102,12 +93,12 @@ def test_what_is_refused(con: mzsql.Connection, expression: str, message: str) -
         con.execute(f"SELECT {expression}").fetchall()
 
 
-def test_a_view_keeps_them(con: mzsql.Connection, judge: psycopg.Connection) -> None:
+def test_a_view_keeps_them(con: mzsql.Connection, postgres: psycopg.Connection) -> None:
     query = "SELECT s, div(a, b) AS d, num_nulls(a, b) AS n, to_hex(a) AS h FROM words WHERE s SIMILAR TO '%b%'"
     con.execute(f"CREATE MATERIALIZED VIEW with_b AS {query}")
     change = "INSERT INTO words VALUES ('b', 255, 7)"
     con.execute(change)
-    judge.execute(change.encode())
+    postgres.execute(change.encode())
     kept = rows_of(con, "SELECT s, d::int, n, h FROM with_b")
-    wanted = expected(judge, f"SELECT s, d::int, n, h FROM ({query}) AS q")
+    wanted = expected(postgres, f"SELECT s, d::int, n, h FROM ({query}) AS q")
     assert _sorted(kept) == _sorted(wanted)

@@ -25,12 +25,6 @@ MAX_SETS = 4096
 MAX_CUBE = 12
 
 Nodes = tuple[exp.Expr, ...]
-_SETS = (exp.Rollup, exp.Cube, exp.GroupingSets)
-
-
-def has_sets(clause: exp.Expr) -> bool:
-    """Whether a GROUP BY asks for anything but one grouping by its items."""
-    return any(isinstance(node, _SETS) for node in clause.expressions)
 
 
 def sets_of(clause: exp.Expr) -> list[Nodes]:
