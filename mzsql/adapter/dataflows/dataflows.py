@@ -333,14 +333,20 @@ class Dataflows:
     def _with_inputs(
         self, gid: GlobalId, state: CatalogState, given: set[GlobalId]
     ) -> Iterator[Maintained]:
-        item = state.items.get(gid)
-        if item is None or gid in given:
-            return
-        given.add(gid)
-        for below in item.depends_on:
-            yield from self._with_inputs(below, state, given)
-        if gid in self._missing:
-            yield self._missing[gid]
+        """What is missing of an object and of what it is made of, the latter first."""
+        left = [(gid, False)]
+        while left:
+            at, below_given = left.pop()
+            if below_given:
+                if at in self._missing:
+                    yield self._missing[at]
+                continue
+            item = state.items.get(at)
+            if item is None or at in given:
+                continue
+            given.add(at)
+            left.append((at, True))
+            left += [(below, False) for below in reversed(tuple(item.depends_on))]
 
     def _plans(self, batch: dict[GlobalId, Maintained]) -> dict[GlobalId, GlobalExpressions]:
         """The plans of what is to be taken up; the indexes that they read are taken up with them."""

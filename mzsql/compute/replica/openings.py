@@ -75,23 +75,29 @@ class Openings:
     def _next(self, now: float) -> Flow | None:
         """What is to be opened next; the lock is held."""
         for gid in self._awaited():
-            found = self._below(gid, now, set())
+            found = self._below(gid, now)
             if found is not None:
                 return found
         opening = self._installed.opening.values()
         return next((flow for flow in opening if self._can_open(flow, now)), None)
 
-    def _below(self, gid: GlobalId, now: float, seen: set[GlobalId]) -> Flow | None:
+    def _below(self, gid: GlobalId, now: float) -> Flow | None:
         """What is to be opened first for a dataflow to go on; None where all that is open."""
-        flow = self._installed.find(gid)
-        if flow is None or gid in seen:
-            return None
-        seen.add(gid)
-        for one in flow.rendered.inputs:
-            found = self._below(one.id, now, seen)
-            if found is not None:
-                return found
-        return flow if gid in self._installed.opening and self._can_open(flow, now) else None
+        seen: set[GlobalId] = set()
+        left = [(gid, False)]
+        while left:
+            at, below_seen = left.pop()
+            flow = self._installed.find(at)
+            if flow is None:
+                continue
+            if below_seen:
+                if at in self._installed.opening and self._can_open(flow, now):
+                    return flow
+            elif at not in seen:
+                seen.add(at)
+                left.append((at, True))
+                left += [(one.id, False) for one in reversed(flow.rendered.inputs)]
+        return None
 
     def _can_open(self, flow: Flow, now: float) -> bool:
         if flow.busy or flow.left or flow.retry_at > now:
