@@ -523,6 +523,8 @@ class Shard:
         state = self._cached
         backoff = Backoff(self.context.clock, self.context.rng, deadline)
         missing: int | None = None
+        gap: tuple[int, int] | None = None
+        head: Versioned | None = None
         while True:
             if state is None:
                 head = self._head(deadline)
@@ -546,6 +548,15 @@ class Shard:
                     self._cached, self._seen = state, look
                     self.context.watch.see(state)
                     return state
+                if head is not None:
+                    found = head.seqno, state.seqno
+                    # As above; what was truncated lies before the whole state that the newest entry names.
+                    if found == gap and not self._scan(head.seqno + 1, deadline):
+                        raise MissingPart(
+                            f"shard {self.shard_id}: entry {state.seqno + 1} of its log is missing from Consensus",
+                            hint="The log was changed behind the shard's back; restore the environment.",
+                        )
+                    gap = found
                 state = None
             # What we read pointed at something already collected: it was stale, so look again.
             if not backoff.pause():

@@ -141,7 +141,7 @@ def test_a_damaged_object_and_a_damaged_entry_are_set_aside(place: Place) -> Non
     assert place.opens_as_ever()
 
 
-@pytest.mark.soak
+@pytest.mark.long
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_every_object_and_every_entry_may_be_damaged(place: Place, damage: str) -> None:
     aside = 0
