@@ -5,9 +5,8 @@ Promise: a column that is not named has no influence on what comes out, whatever
 
 from __future__ import annotations
 
-from mzsql.expr.mfp import MapFilterProject
-from mzsql.expr.scalar import support
 from mzsql.lir.plan import DataflowDescription, Get, GetCollection, walk
+from mzsql.lir.rows import demand
 from mzsql.repr.ids import GlobalId
 
 
@@ -17,22 +16,13 @@ def columns_read(desc: DataflowDescription) -> dict[GlobalId, frozenset[int]]:
     whole = {}
     for source in desc.source_imports:
         if source.mfp is not None and not source.mfp.is_identity:
-            read[source.id] = _looked_at(source.mfp)
+            read[source.id] = demand(source.mfp)
         else:
             read[source.id] = frozenset()
             whole[source.id] = frozenset(range(len(source.typ.columns)))
     for node in (node for built in desc.objects for node in walk(built.plan)):
         if isinstance(node, Get) and not isinstance(node.id, int) and node.id in whole:
             by = node.plan
-            looked_at = _looked_at(by.mfp) if isinstance(by, GetCollection) else whole[node.id]
+            looked_at = demand(by.mfp) if isinstance(by, GetCollection) else whole[node.id]
             read[node.id] |= looked_at
     return read
-
-
-def _looked_at(mfp: MapFilterProject) -> frozenset[int]:
-    named = set(mfp.projection)
-    for _, predicate in mfp.predicates:
-        named |= support(predicate)
-    for expression in mfp.expressions:
-        named |= support(expression)
-    return frozenset(c for c in named if c < mfp.input_arity)

@@ -34,6 +34,7 @@ from mzsql.render.statement import (
     select,
     union_all,
 )
+from mzsql.render.updates import consolidated
 from mzsql.repr.types import ColumnType
 
 #: Which part a row comes from: the number of a value, or this for partial sums.
@@ -121,13 +122,11 @@ def pairs(parts: Parts, number: int, rows: str, meta: Sequence[str]) -> exp.Sele
     value = col(f"c{parts.values[number].column}")
     keys: list[Ast] = [col(f"c{i}") for i in range(k)]
     extra: list[Ast] = [col(name) for name in meta]
-    total = exp.Sum(this=col(DIFF))
-    return select(
-        [*keys, named(value, f"c{k}"), *extra, named(s.big(total), DIFF)],
+    return consolidated(
         rows,
+        [*keys, value, *extra],
+        shown=[*keys, named(value, f"c{k}"), *extra],
         where=[s.is_not_null(value)] if parts.values[number].typ.nullable else [],
-        group=[*keys, value, *extra],
-        having=s.neq(total, s.num(0)),
     )
 
 

@@ -470,12 +470,7 @@ def _state_from_rows(
 ) -> str:
     """The groups' rows below `lower`, from the rows kept."""
     keys: list[Ast] = [col(f"c{i}") for i in range(width)]
-    total = exp.Sum(this=col(DIFF))
-    rows = r.define(
-        node.lir_id,
-        "dr",
-        select([*keys, named(s.big(total), DIFF)], name, group=keys, having=s.gt(total, s.num(0))),
-    )
+    rows = r.define(node.lir_id, "dr", consolidated(name, keys, positive=True))
     query, output, errors = _results(r, node, groups, rows, [], "da")
     results = r.define(node.lir_id, "da", query)
     return _at_lower(r, node, groups, results, output, errors)

@@ -36,18 +36,17 @@ def consolidated(
     return select(items, source, where=where, group=row, having=kept)
 
 
-def difference(after: str | exp.Expression, before: str, row: Sequence[Ast]) -> exp.Select:
+def difference(after: str, before: str, row: Sequence[Ast]) -> exp.Select:
     """The updates that lead from what one relation holds to what another one holds.
 
     Args:
-        after: the relation, or a query of it.
+        after: the relation that is.
         before: the relation that was.
         row: the columns of both, but mz_diff.
     """
-    there = after if isinstance(after, str) else subquery(after, "made")
     both = union_all(
         [
-            select([*row, col(DIFF)], there),
+            select([*row, col(DIFF)], after),
             select([*row, named(exp.Neg(this=col(DIFF)), DIFF)], before),
         ]
     )

@@ -534,6 +534,7 @@ class Collections:
         with self._lock:
             opened = list(self._open.values())
         for one in opened:
+            self._catch_up(one)
             try:
                 with self._lock:
                     since = retained.get(one.meta.id, retain_from)
@@ -553,6 +554,12 @@ class Collections:
                     # What was dropped, and ends once those who read it have, is not opened again.
                     with contextlib.suppress(ShardFinalized):
                         self._fresh(one.meta.id)
+
+    def _catch_up(self, one: OpenCollection) -> None:
+        """History is given up of what a table's shard itself holds."""
+        if one.table is not None:
+            with contextlib.suppress(ExpiredHandle):  # found again below
+                self.tables.catch_up(one.table)
 
     @staticmethod
     def _give_up(one: OpenCollection, target: Timestamp) -> None:

@@ -290,6 +290,11 @@ class Tables:
         else:
             self._follow_later()
 
+    def catch_up(self, table: TableShard) -> None:
+        """Bring a table's shard forward now, where this process does that."""
+        if table.is_behind and self._follows():
+            table.catch_up()
+
     # --- shards follow ------------------------------------------------------------------------
 
     def _follow_later(self) -> None:

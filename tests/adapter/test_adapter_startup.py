@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -87,6 +88,7 @@ def test_what_somebody_waits_for_is_taken_up_first(
         reader.start()
         while not env_.collections.awaited():
             assert reader.is_alive()
+            time.sleep(0.01)
         held.set()
         reader.join(HANG)
         assert answers == [(18,)]

@@ -21,6 +21,8 @@ from mzsql.location.mem import MemConsensus
 from mzsql.persist import (
     BufferedWriter,
     CachedBlob,
+    UpperMismatch,
+    appending,
     buffered,
     building,
     commands,
@@ -29,7 +31,6 @@ from mzsql.persist import (
     machine,
     maintenance,
     parts,
-    write,
 )
 from mzsql.persist.ages import Ages
 from mzsql.persist.blocks import Blocks
@@ -343,7 +344,7 @@ def _stale_refusals(whole: Any) -> Any:
     def check_upper(self: Any, expected: Any, deadline: Any) -> None:
         upper = self._opened.shard.state.upper
         if upper != expected:
-            raise write.UpperMismatch(self.shard_id, expected, upper)
+            raise UpperMismatch(self._opened.shard_id, expected, upper)
         whole(self, expected, deadline)
 
     return check_upper
@@ -484,7 +485,7 @@ MUTANTS: dict[str, list[Patch]] = {
     "any upper will do": [(commands, "_compare_and_append", _any_upper)],
     "doubt is denied": [(machine.Shard, "_timed_out", _never_in_doubt)],
     "an expired writer is not in doubt": [(machine.Shard, "_raise_if_ambiguous", _no_ambiguity)],
-    "a stale upper refuses": [(write.WriteHandle, "_check_upper", _stale_refusals)],
+    "a stale upper refuses": [(appending.Appender, "check_upper", _stale_refusals)],
     "collection ignores readers": [(ShardState, "seqno_since", _no_holds)],
     "a merge loses a row": [(compaction, "consolidate", _loses_a_row)],
     "a merge advances times beyond since": [(compaction, "advance_times", _merges_beyond_since)],
@@ -508,7 +509,7 @@ MUTANTS: dict[str, list[Patch]] = {
     "listens overlap": [(Pushdown, "within", _begins_early)],
     "parts are skipped too eagerly": [(Pushdown, "_meets", _skips_groups)],
     "definite appends repeat": [(building.BatchBuilder, "without_below", _keeps_all_definite)],
-    "objects are discarded in doubt": [(write.WriteHandle, "_append_own", _discards_in_doubt)],
+    "objects are discarded in doubt": [(appending.Appender, "append_own", _discards_in_doubt)],
     "a failed upload is taken for done": [(parts.PartWriter, "_write", _swallows_failed_uploads)],
     "checksums are not compared": [
         (fetch, "checksum", _no_checksum),
@@ -549,6 +550,8 @@ def mutated(name: str) -> Iterator[None]:
     before: list[tuple[Any, str, Any]] = []
     try:
         for owner, attribute, make in {**MUTANTS, **BUFFERED_MUTANTS}[name]:
+            # What is not there is no fault that could be found.
+            assert attribute in owner.__dict__, f"{owner} has no {attribute} any more"
             whole = owner.__dict__[attribute]
             before.append((owner, attribute, whole))
             setattr(owner, attribute, make(whole))

@@ -128,6 +128,7 @@ def test_a_select_goes_down_through_few_files(con: mzsql.Connection, text: str) 
     with _followed(text) as way:
         rows = con.execute(text).fetchall()
     assert len(rows) == 1
+    assert {"mzsql.adapter.statements.selects", "mzsql.compute.peek.execute"} <= way.files
     assert len(way.files) <= _MOST_FILES, sorted(way.files)
     assert way.up == []
 

@@ -292,7 +292,8 @@ class Dataflows:
             self._deployed = {
                 g: e for g, e in self._deployed.items() if g in self._controller.installed
             }
-            self._reconciled = seen
+            # What a replica has not taken is told again at the next look.
+            self._reconciled = seen if self._controller.heard else ()
         if self._missing:
             self._env.startup.wanted = len(self._missing) + len(self._controller.installed)
             self._install(state, first)
@@ -314,7 +315,7 @@ class Dataflows:
         self._deployed |= made
         plans = {gid: expressions.plan for gid, expressions in made.items()}
         outlines = {gid: outline for gid, one in made.items() if (outline := one.outline)}
-        with startup.phase("taking up", len(batch)):
+        with startup.phase("taking up", len(plans)):
             self._controller.install(batch.values(), plans, state, outlines)
         for gid in batch:
             self._missing.pop(gid, None)
@@ -367,13 +368,12 @@ class Dataflows:
 
     def _plan(self, item: Maintained) -> GlobalExpressions:
         """The plan of what is to be taken up: from the cache, or made."""
-        counts, began = self._env.cache.counts, self._env.clock.monotonic()
-        missed = counts.misses
+        began = self._env.clock.monotonic()
         found = self._planner.deploy(item)
         if not self._env.catalog.state.items.keys() >= set(found.index_imports):
             # An index was dropped that was kept for it where it ran until now.
             found = self._planner.deploy(item, fresh=True)
-        elif counts.misses == missed and found.outline is not None:
+        elif found.outline is not None:
             self._took_up.add(item.id)
             return found
         found = self._unwritten[item.id] = self.outlined(found)

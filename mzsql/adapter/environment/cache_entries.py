@@ -168,6 +168,10 @@ class GlobalExpressions:
             self._outline, self._outlined = _OUTLINES.decode(self._stored.outline), True
         return self._outline
 
+    def check(self) -> None:
+        """Decode what runs need; raises msgspec.MsgspecError where its bytes are none."""
+        _ = self.plan, self.outline
+
     def with_outline(self, outline: Outline) -> GlobalExpressions:
         """This plan, with what it is as rendered."""
         made = self.replaced(outline=_raw(outline))

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from mzsql.catalog.builtin import builtins
 from mzsql.catalog.change import NOTHING, Change
 from mzsql.catalog.durable import DurableCatalog
 from mzsql.catalog.objects import SetAside
@@ -102,7 +103,9 @@ class CatalogCacheShard:
 
 
 def build_of(version: str) -> str:
-    """What tells the entries of one program from those of another: its version, and of one that is no release a checksum of its code."""
+    """What tells the entries of one program from those of another: its version, and of one that is no release a checksum of its code, the
+    builtin relations included.
+    """
     root = Path(__file__).parents[2]
     released = _RELEASE.fullmatch(version) and not (root.parent / "pyproject.toml").exists()
     return version if released else f"{version}+{_checksum(root)}"
@@ -114,4 +117,7 @@ def _checksum(root: Path) -> str:
     for path in sorted(root.rglob("*.py")):
         digest.update(path.relative_to(root).as_posix().encode())
         digest.update(path.read_bytes())
+    # Some are files of SQL, and a plugin's are elsewhere; plans name them by their ids.
+    for one in builtins().values():
+        digest.update(f"{one.id} {one.sql}\0".encode())
     return digest.hexdigest()[:16]

@@ -327,7 +327,7 @@ class ExpressionCache:
         if not isinstance(entry, GlobalExpressions):
             return None
         try:
-            assert entry.plan is not None
+            entry.check()
         except msgspec.MsgspecError as failure:
             self._damaged(entry_key(self._build, gid, kind), failure)
             return None

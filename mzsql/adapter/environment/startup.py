@@ -58,6 +58,8 @@ class Startup:
     def spent(self, name: str, began: float, seconds: float, objects: int) -> None:
         """So much was spent in a phase from a moment of the clock on."""
         with self._lock:
+            if self._complete is not None:
+                return  # what is created later is no part of the opening
             known = self._phases.get(name) or Phase(name, began - self._start)
             self._phases[name] = Phase(
                 name, known.began, known.seconds + seconds, known.objects + objects

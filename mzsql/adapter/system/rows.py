@@ -54,7 +54,6 @@ from mzsql.expr.scalar import Column
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS
 from mzsql.frontend.definitions.shown_sql import shown_defaults, shown_query, shown_sql
 from mzsql.location import Whereabouts
-from mzsql.persist import SystemClock
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier
 from mzsql.repr.ids import GlobalId, oid, sort_key
@@ -393,7 +392,7 @@ def _cluster_replicas(source: Source) -> Rows:
 def _replica_statuses(source: Source) -> Rows:
     """One process does the work of all replicas: the one that leads."""
     state = source.env.catalog.state
-    led = seems_alive(state.lease, SystemClock().now_ms())
+    led = seems_alive(state.lease, source.env.clock.now_ms())
     used = {item.cluster for item in state.maintained}
     for cluster in state.clusters.values():
         online = led or cluster.name not in used

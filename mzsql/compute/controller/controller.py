@@ -63,6 +63,7 @@ class ComputeController:
 
     Attributes:
         replicas_gone: how many replicas were closed as they are gone, or have another size.
+        heard: whether replicas have taken all that they were told by the last `reconcile`; else it is to be told again.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class ComputeController:
         self._failures: dict[GlobalId, str] = {}
         self._step_engine = "auto"
         self.replicas_gone = 0
+        self.heard = True
 
     # --- what is wanted -----------------------------------------------------------------------
 
@@ -91,7 +93,7 @@ class ComputeController:
             state: the catalog.
             step_engine: what is to run steps.
         """
-        self._step_engine = step_engine
+        self._step_engine, self.heard = step_engine, True
         wanted = {
             item.id: item for item in state.maintained if state.serving(item.cluster) is not None
         }
@@ -113,6 +115,7 @@ class ComputeController:
             command()
         except SqlError as failure:
             _log.warning("a replica was not told: %s", failure)
+            self.heard = False
             return False
         return True
 

@@ -321,8 +321,9 @@ class Flow:
             allowed = self.allowed
             late = now - self._held_at >= self.replica.settings.since_seconds
             if force or (late and (lower, allowed) != (self._held_from, self._held_allowed)):
-                self._held_at, self._held_from, self._held_allowed = now, lower, allowed
+                self._held_at = now  # where it fails it is tried again after the same pause
                 dataflow.hold(allowed)
+                self._held_from, self._held_allowed = lower, allowed
 
     def release_due(self) -> bool:
         """Whether more of its index may be let go of than when it last did, with no step since that would have."""

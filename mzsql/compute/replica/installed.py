@@ -82,10 +82,6 @@ class Installed:
                 return None
             return flow.frontier if flow.state is State.RUNNING else 0
 
-    def runs(self, gid: GlobalId) -> bool:
-        """Whether a dataflow was opened and hydrated; UndefinedObject where there is none of this id."""
-        return self.get(gid).state is State.RUNNING
-
     # --- coming and going ---
 
     def check_new(self, gid: GlobalId, name: str, inputs: Iterable[InputSpec]) -> None:
@@ -99,7 +95,8 @@ class Installed:
             if gid in self._flows:
                 raise DuplicateObject(f'dataflow "{name}" ({gid}) is already installed')
             for one in inputs:
-                if one.index and one.id not in self._flows:
+                index = self._flows.get(one.id)
+                if one.index and (index is None or index.dropped):
                     raise UndefinedObject(f"index {one.id}, which {gid} reads, is not installed")
 
     def add(self, flow: Flow) -> None:

@@ -7,9 +7,9 @@ now and then, not after each. One that cannot be opened is tried again with grow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from mzsql.compute.replica.flows import Flow
+from mzsql.compute.replica.flows import Flow, State
 from mzsql.compute.replica.installed import Installed
 from mzsql.compute.replica.work import Work
 from mzsql.persist import Clock
@@ -49,7 +49,7 @@ class Openings:
         with installed.changed:
             if self._runs or not installed.opening:
                 return None
-            self._runs = self._next(now) is not None
+            self._runs = any(self._can_open(flow, now) for flow in installed.opening.values())
             pauses = [f.retry_at - now for f in installed.opening.values() if f.retry_at > now]
         if self._runs:
             self._work.openings.put(self._open_some)
@@ -59,47 +59,46 @@ class Openings:
         """Open dataflows one after another, for a moment."""
         installed = self._installed
         until = self._clock.monotonic() + OPEN_SECONDS
-        while not installed.closing:
-            with installed.changed:
-                flow = self._next(self._clock.monotonic())
-                if flow is None:
+        try:
+            wanted = self._wanted()
+            while not installed.closing:
+                with installed.changed:
+                    now = self._clock.monotonic()
+                    flow = next((one for one in wanted if self._can_open(one, now)), None)
+                    if flow is None:
+                        break
+                    self._work.mark(flow)
+                self._work.open(flow)
+                if self._clock.monotonic() >= until:
                     break
-                self._work.mark(flow)
-            self._work.open(flow)
-            if self._clock.monotonic() >= until:
-                break
-        with installed.changed:
-            self._runs = False
-        installed.wake()
+        finally:
+            with installed.changed:
+                self._runs = False
+            installed.wake()
 
-    def _next(self, now: float) -> Flow | None:
-        """What is to be opened next; the lock is held."""
-        for gid in self._awaited():
-            found = self._below(gid, now)
-            if found is not None:
-                return found
-        opening = self._installed.opening.values()
-        return next((flow for flow in opening if self._can_open(flow, now)), None)
-
-    def _below(self, gid: GlobalId, now: float) -> Flow | None:
-        """What is to be opened first for a dataflow to go on; None where all that is open."""
+    def _wanted(self) -> Iterator[Flow]:
+        """What is to be opened, in the order in which somebody could miss it, each after what it reads. The lock is held at each step."""
         seen: set[GlobalId] = set()
-        left = [(gid, False)]
-        while left:
-            at, below_seen = left.pop()
-            flow = self._installed.find(at)
-            if flow is None:
-                continue
-            if below_seen:
-                if at in self._installed.opening and self._can_open(flow, now):
-                    return flow
-            elif at not in seen:
-                seen.add(at)
-                left.append((at, True))
-                left += [(one.id, False) for one in reversed(flow.rendered.inputs)]
-        return None
+        for gid in self._awaited():
+            left = [(gid, False)]
+            while left:
+                at, below_seen = left.pop()
+                flow = self._installed.find(at)
+                if flow is None:
+                    continue
+                if below_seen:
+                    if at in self._installed.opening:
+                        yield flow
+                elif at not in seen:
+                    seen.add(at)
+                    left.append((at, True))
+                    left += [(one.id, False) for one in reversed(flow.rendered.inputs)]
+        for gid, flow in list(self._installed.opening.items()):
+            if gid not in seen:
+                yield flow
 
     def _can_open(self, flow: Flow, now: float) -> bool:
         if flow.busy or flow.left or flow.retry_at > now:
             return False
-        return all(self._installed.runs(one.id) for one in flow.rendered.inputs if one.index)
+        read = [self._installed.find(one.id) for one in flow.rendered.inputs if one.index]
+        return all(one is not None and one.state is State.RUNNING for one in read)

@@ -306,7 +306,7 @@ class SubscribePlan(StatementPlan, frozen=True, tag="subscribe"):
     """SUBSCRIBE.
 
     Attributes:
-        query: what is subscribed to; None for a SHOW.
+        query: what is subscribed to.
         collection: the table or materialized view that it is, where it is just one.
         row: names and types of the relation's columns.
         desc: names and types of the output's columns.
