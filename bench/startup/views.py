@@ -21,7 +21,7 @@ from mzsql.repr.types import RelationDesc
 
 #: So many objects are put into the catalog at once.
 _AT_ONCE = 500
-#: A chain of views is so long.
+#: A chain of views begins at each so many, unless one of the other kind stands there: chains are of five and of eleven.
 _CHAIN = 8
 _HYDRATING_SECONDS = 3000.0
 

@@ -74,7 +74,9 @@ def status(
 def discard(
     env: Env = None, *, blob: Blob = None, consensus: Consensus = None, oracle: Oracle = None
 ) -> None:
-    """Remove what this program has left that was opened beside the one in charge, and is not to be promoted: its plans in the cache."""
+    """Remove what this program has left that was opened beside the one in charge, and is not to be promoted: its plans in the cache. Where
+    both are one build they are shared: the one in charge makes them again at its next start.
+    """
     with _opened((env, blob, consensus, oracle), None) as found:
         removed = found.cache.remove_build()
         typer.echo(f"{removed} plans of mzsql {found.build} removed")

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(120)]
 
-#: What a machine is at for ten seconds and more, long after it is unwanted. Not for minutes: Spark's tasks look whether their job was
+#: What a machine is at for seconds and more, long after it is unwanted. Not for minutes: Spark's tasks look whether their job was
 #: cancelled between batches of rows, and within a join of such small tables there is no other batch.
 ENDLESS = (
     "CREATE TABLE numbers (v int)",
-    "INSERT INTO numbers SELECT * FROM generate_series(1, 2500)",
+    "INSERT INTO numbers SELECT * FROM generate_series(1, 2000)",
     "CREATE MATERIALIZED VIEW endless AS SELECT a.v % 7 AS v, max(a.v * b.v - c.v) FROM numbers a, numbers b, numbers c"
     " WHERE a.v + b.v <> c.v GROUP BY 1",
 )
@@ -53,7 +53,7 @@ def test_jobs_of_what_is_dropped_or_closed_end(
             con.execute("DROP MATERIALIZED VIEW endless")
             wait_for(lambda: not running())
             con.execute("CREATE MATERIALIZED VIEW soon AS SELECT count(*) FROM numbers")
-            assert con.execute("SELECT * FROM soon").fetchall() == [(2500,)]
+            assert con.execute("SELECT * FROM soon").fetchall() == [(2000,)]
     assert not running()
     # Those that come after have Spark to themselves.
     wait_for(lambda: not active_tasks(spark))

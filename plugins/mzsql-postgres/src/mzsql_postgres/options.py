@@ -136,11 +136,10 @@ def read_options(url: SplitResult) -> Options:
 
 def _located(url: SplitResult, place: str) -> dict[str, Any]:
     """What stands before the ``?``, as libpq reads it."""
-    import psycopg  # noqa: PLC0415 -- as in Options.connect
-    from psycopg import conninfo  # noqa: PLC0415
+    import psycopg.conninfo  # noqa: PLC0415 -- as in Options.connect
 
     try:
-        return conninfo.conninfo_to_dict(f"postgresql://{url.netloc}{url.path}")
+        return psycopg.conninfo.conninfo_to_dict(f"postgresql://{url.netloc}{url.path}")
     except psycopg.Error as failure:
         # What follows the colon quotes the URL, password and all.
         reason = str(failure).partition(":")[0].partition('"')[0].strip()
