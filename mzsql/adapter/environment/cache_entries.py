@@ -1,7 +1,8 @@
 """What the expression cache keeps of an object, and its bytes.
 
 Promise: an entry is read in two steps: `GlobalExpressions.read` looks at what says whether it is of use, a few microseconds; `plan` and
-`outline` are decoded when they are asked for, once, `mir`, which people ask for, each time. Bytes are those of one build, so no format of an entry is ever migrated.
+`outline` are decoded when they are asked for, once, `mir`, which people ask for, each time. Bytes
+are those of one build, so no format of an entry is ever migrated.
 """
 
 from __future__ import annotations
