@@ -1,11 +1,10 @@
--- The variables that roles begin their sessions with. Empty, as none can be set; tools of Materialize ask for it.
+-- The variables that the sessions of roles begin with, as ALTER ROLE … SET has set them.
 --
--- role_id: nothing has one
--- parameter_name: nothing has one
--- parameter_value: nothing has one
-CREATE VIEW mz_catalog.mz_role_parameters AS
-SELECT
-    NULL::text AS role_id,
-    NULL::text AS parameter_name,
-    NULL::text AS parameter_value
-WHERE false;
+-- role_id: the role, a key of `mz_roles`
+-- parameter_name: the variable
+-- parameter_value: what it is set to
+CREATE SOURCE mz_catalog.mz_role_parameters (
+    role_id text NOT NULL,
+    parameter_name text NOT NULL,
+    parameter_value text NOT NULL
+);

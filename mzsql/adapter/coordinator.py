@@ -38,6 +38,7 @@ from mzsql.adapter.statements.transactions import Transactions
 from mzsql.adapter.subscribe.subscription import Subscribes
 from mzsql.adapter.system.rows import Source, SystemRelations
 from mzsql.catalog.builtin import Builtin
+from mzsql.catalog.commands.settings import session_defaults
 from mzsql.catalog.settings import features_of
 from mzsql.compute.peek.execute import Peeker
 from mzsql.compute.peek.index import IndexReads
@@ -176,8 +177,8 @@ class Coordinator:
         return self._streams.subscribes.running
 
     def session(self) -> Session:
-        """A new session, its variables as the system has them."""
-        return Session(lambda: self.env.catalog.state.settings)
+        """A new session, its variables as its role and the system have them."""
+        return Session(lambda role: session_defaults(self.env.catalog.state, role))
 
     def builtin_desc(self, builtin: Builtin) -> RelationDesc:
         """A builtin relation's columns."""

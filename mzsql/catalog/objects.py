@@ -73,12 +73,17 @@ class Schema(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Role(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A role, the ids of the roles that it is a member of, and what it was granted on the system."""
+    """A role, the ids of the roles that it is a member of, what it was granted on the system, and what its sessions begin with.
+
+    Attributes:
+        parameters: variables of sessions and their values, in the order of their names.
+    """
 
     id: str
     name: str
     member_of: tuple[str, ...] = ()
     system_privileges: tuple[Privilege, ...] = ()
+    parameters: tuple[tuple[str, str], ...] = ()
 
 
 class Replica(msgspec.Struct, frozen=True):

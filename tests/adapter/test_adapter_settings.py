@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -170,3 +171,50 @@ def test_settings_have_what_postgresql_tells_of_them(con: Connection) -> None:
         "SELECT vartype, context, min_val, max_val, boot_val FROM pg_settings WHERE name = 'extra_float_digits'"
     ).fetchall()
     assert asked == [("integer", "user", "-15", "3", "3")]
+
+
+def test_a_role_has_what_its_sessions_begin_with(tmp_path: Path) -> None:
+    home = str(tmp_path / "env")
+    with mzsql.connect(home) as con:
+        con.execute("CREATE ROLE other; ALTER ROLE other SET search_path TO x")
+        con.execute("ALTER ROLE mzsql SET statement_timeout = '7s'")
+        con.execute('ALTER ROLE mzsql SET search_path = a, "B c"')
+        assert con.execute("SHOW statement_timeout").fetchall() == [("1 min",)]
+        asked = """
+            SELECT r.name, p.parameter_name, p.parameter_value FROM mz_role_parameters AS p
+            JOIN mz_roles AS r ON r.id = p.role_id ORDER BY 1, 2"""
+        assert con.execute(asked).fetchall() == [
+            ("mzsql", "search_path", 'a, "B c"'),
+            ("mzsql", "statement_timeout", "7 s"),
+            ("other", "search_path", "x"),
+        ]
+    with mzsql.connect(home) as con:
+        assert con.execute("SHOW statement_timeout").fetchall() == [("7 s",)]
+        con.execute("SET statement_timeout = 1; RESET statement_timeout")
+        assert con.execute("SHOW statement_timeout").fetchall() == [("7 s",)]
+        con.execute("SET search_path TO public; ALTER ROLE mzsql RESET search_path")
+        con.execute("ALTER ROLE mzsql SET statement_timeout TO DEFAULT; ALTER ROLE other RESET ALL")
+        assert con.execute("SELECT * FROM mz_role_parameters").fetchall() == []
+        con.execute("RESET statement_timeout")
+        assert con.execute("SHOW statement_timeout").fetchall() == [("1 min",)]
+
+
+@pytest.mark.parametrize(
+    ("statement", "error"),
+    [
+        ("ALTER ROLE mzsql SET nope = 1", 'unrecognized configuration parameter "nope"'),
+        ("ALTER ROLE mzsql RESET nope", 'unrecognized configuration parameter "nope"'),
+        ("ALTER ROLE mzsql SET server_version = '1'", "cannot be changed"),
+        ("ALTER ROLE mzsql SET step_engine = spark", "cannot be changed now"),
+        ("ALTER ROLE mzsql SET extra_float_digits = 200", "outside the valid range"),
+        ("ALTER ROLE mzsql SET transaction_isolation = 'bogus'", "Available values"),
+        ("ALTER ROLE nobody SET cluster = x", "unknown role 'nobody'"),
+    ],
+)
+def test_a_role_cannot_have_what_a_session_could_not(
+    tmp_path: Path, statement: str, error: str
+) -> None:
+    with mzsql.connect(str(tmp_path / "env")) as con:
+        with pytest.raises(mzsql.Error, match=re.escape(error)):
+            con.execute(statement)
+        assert con.execute("SELECT * FROM mz_role_parameters").fetchall() == []

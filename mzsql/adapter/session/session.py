@@ -180,11 +180,17 @@ _RESULT_SIZE = "max_query_result_size"
 
 
 class Session:
-    """One client's session."""
+    """One client's session.
 
-    def __init__(self, system: Callable[[], Mapping[str, str]] = dict) -> None:
-        self._system = system
-        stored = system()
+    Args:
+        defaults: for a role's name what is set where its sessions begin, and the system's variables.
+    """
+
+    user = "mzsql"
+
+    def __init__(self, defaults: Callable[[str], Mapping[str, str]] = lambda _role: {}) -> None:
+        self._defaults = defaults
+        stored = self._system()
         self._values = {name: system_value(stored, name) for name in SESSION_VARIABLES}
         self._staged: dict[str, str] = {}
         self._local: dict[str, str] = {}
@@ -195,7 +201,6 @@ class Session:
         self._transaction: Transaction | None = None
         self.notices: list[Notice] = []
         self.seen_ts: Timestamp = 0
-        self.user = "mzsql"
         self.stdin: Path | None = None
         self.copy_paths = ANYWHERE
 
@@ -211,6 +216,10 @@ class Session:
             old.end()
 
     # --- variables ----------------------------------------------------------------------------
+
+    def _system(self) -> Mapping[str, str]:
+        """What the system, and the session's role, have set now."""
+        return self._defaults(self.user)
 
     def get(self, name: str) -> str:
         """A variable's value, the session's own or the system's; UndefinedObject where there is none of that name."""

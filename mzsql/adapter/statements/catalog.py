@@ -19,6 +19,7 @@ from mzsql.catalog.change import NOTHING, Change, Holder, Owned, entry
 from mzsql.catalog.commands import clusters, privileges, renames, roles, schemas
 from mzsql.catalog.commands.comments import comment, item_comment_key
 from mzsql.catalog.commands.items import live, without_orphans
+from mzsql.catalog.commands.settings import alter_role
 from mzsql.catalog.objects import Item, Object, Schema, Table
 from mzsql.catalog.state import CatalogState, applied, removed
 from mzsql.frontend import parse_statements, plan_statement
@@ -279,6 +280,8 @@ class CatalogStatements:
             case cp.AlterRolePlan():
                 roles.role_named(state, target.name[-1])
                 return NOTHING
+            case cp.AlterRoleVariablePlan():
+                return alter_role(state, target.name[-1], plan.variable, plan.values)
             case cp.CommentPlan():
                 return comment(state, self._comment_key(state, target, plan.column), plan.text)
         raise AssertionError(plan)

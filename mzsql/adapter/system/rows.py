@@ -367,6 +367,12 @@ def _role_members(source: Source) -> Rows:
             yield role, one.id, FIRST_ID
 
 
+def _role_parameters(source: Source) -> Rows:
+    for one in source.env.catalog.state.roles.values():
+        for name, value in one.parameters:
+            yield one.id, name, value
+
+
 def _comments(source: Source) -> Rows:
     """The parts of a comment's key: what kind of thing it is on, its id, and of a column its position."""
     for key, text in source.env.catalog.state.comments.items():
@@ -554,6 +560,7 @@ _DERIVED: dict[str, Callable[[Source], Rows]] = {
     "mz_catalog.mz_databases": _databases,
     "mz_catalog.mz_roles": _roles,
     "mz_catalog.mz_role_members": _role_members,
+    "mz_catalog.mz_role_parameters": _role_parameters,
     "mz_catalog.mz_system_privileges": lambda source: (
         (acl_text(one),) for one in system_privileges(source.env.catalog.state)
     ),

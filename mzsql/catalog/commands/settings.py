@@ -1,11 +1,14 @@
-"""ALTER SYSTEM: sets the system's variables and what new sessions begin with; a pure function from a state to a `Change`."""
+"""ALTER SYSTEM and ALTER ROLE … SET: the system's variables and what new sessions begin with; pure functions from a state to a `Change`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from mzsql.catalog.change import Change
 from mzsql.catalog.commands.items import allocate
+from mzsql.catalog.commands.roles import role_named
 from mzsql.catalog.settings import (
     TIMESTAMP_ORACLE,
     is_foreign,
@@ -15,6 +18,7 @@ from mzsql.catalog.settings import (
     variable,
 )
 from mzsql.catalog.state import CatalogState
+from mzsql.repr.errors import InvalidParameter
 
 
 def alter_system(state: CatalogState, name: str, values: Sequence[str] | None) -> Change:
@@ -45,3 +49,35 @@ def alter_system(state: CatalogState, name: str, values: Sequence[str] | None) -
             # A process that looks away may find the value that it knew, and must notice all the same.
             change |= allocate(state, TIMESTAMP_ORACLE)[1]
     return change
+
+
+def alter_role(state: CatalogState, role: str, name: str, values: Sequence[str] | None) -> Change:
+    """What ALTER ROLE … SET, or RESET where ``values`` are None, does; of ``all`` every variable of the role is forgotten.
+
+    Raises:
+        UndefinedObject: there is no such role or variable.
+        InvalidParameter: sessions cannot set it, or not to that.
+    """
+    found = role_named(state, role)
+    kept = {} if name == "all" and values is None else dict(found.parameters)
+    if name != "all" or values is not None:
+        if variable(name).of_system:
+            raise InvalidParameter(
+                f'parameter "{name}" cannot be changed now',
+                hint="It is the system's: ALTER SYSTEM SET changes it.",
+                sqlstate="55P02",
+            )
+        kept.pop(name, None)
+        if values is not None:
+            given = map(path_element, values) if name == "search_path" else values
+            kept[name] = value_for(name, tuple(given))
+    after = msgspec.structs.replace(found, parameters=tuple(sorted(kept.items())))
+    return Change(roles={found.id: after})
+
+
+def session_defaults(state: CatalogState, role: str) -> Mapping[str, str]:
+    """The variables that are set where a session of a role begins: the system's, and before them the role's own."""
+    found = state.role(role)
+    if found is None or not found.parameters:
+        return state.settings
+    return {**state.settings, **dict(found.parameters)}

@@ -256,10 +256,18 @@ class CatalogParser(PrivilegeParser):
             return cs.SetCluster(source, kind, name, self.plain_name(), if_exists=if_exists)
         if kind == "cluster":
             return self._alter_cluster(name, if_exists=if_exists)
-        if kind == "role" and not self._at_word("SET") and not self._at_word("RESET"):
-            self.at("WITH")
-            return cs.AlterRole(source, name, self._attributes())
+        if kind == "role":
+            return self._alter_role(name)
         return None
+
+    def _alter_role(self, name: st.Name) -> cs.AlterRole | cs.AlterRoleVariable:
+        if self.at("SET"):
+            variable = self.set_name()
+            return cs.AlterRoleVariable(self.source, name, variable, self.set_values())
+        if self.at("RESET"):
+            return cs.AlterRoleVariable(self.source, name, self.reset_name(), None)
+        self.at("WITH")
+        return cs.AlterRole(self.source, name, self._attributes())
 
     def _alter_cluster(self, name: st.Name, *, if_exists: bool) -> cs.AlterCluster:
         setting = self.one_of((("SET",), ("RESET",)))

@@ -139,6 +139,15 @@ class AlterRole(Statement):
 
 
 @dataclass(frozen=True)
+class AlterRoleVariable(Statement):
+    """ALTER ROLE name SET variable {TO | =} values | RESET variable: the latter, and DEFAULT, have no values."""
+
+    name: Name
+    variable: str
+    values: tuple[str, ...] | None
+
+
+@dataclass(frozen=True)
 class Membership(Statement):
     """GRANT roles TO members, REVOKE roles FROM members."""
 

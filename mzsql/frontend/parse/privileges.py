@@ -8,7 +8,8 @@ from sqlglot.tokenizer_core import TokenType
 from mzsql.frontend.catalog import PartialName
 from mzsql.frontend.parse import catalog_statements as cs
 from mzsql.frontend.parse import statements as st
-from mzsql.frontend.parse.pieces import Pieces, Statements
+from mzsql.frontend.parse.pieces import Statements
+from mzsql.frontend.parse.variables import VariableParser
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
 #: Privileges and the letters that they are written with, in the order of an ACL.
@@ -34,7 +35,7 @@ _SHOWN = (
 )
 
 
-class PrivilegeParser(Pieces):
+class PrivilegeParser(VariableParser):
     """Parses these statements, and the names of what they, and other statements about the catalog, are on."""
 
     def plain_name(self) -> st.Name:

@@ -188,7 +188,7 @@ class SessionParser(DefinitionParser):
                     granted = granted.where(self.p._parse_where().this)
                 return self._ordered(granted, start)
             self._refuse_privileges_shown(start + 1)
-            return st.ShowVariable(self.source, self._variable())
+            return st.ShowVariable(self.source, self.variable_name())
         if not self._at_where():
             return shown
         return self._ordered(self._where(show_table(shown)), start)
@@ -245,15 +245,6 @@ class SessionParser(DefinitionParser):
             query.set("where", self.p._parse_where())
         return query
 
-    def _variable(self) -> str:
-        if self.at("TRANSACTION", "ISOLATION", "LEVEL"):
-            return "transaction_isolation"
-        if self.at("TIME", "ZONE"):
-            return "timezone"
-        if self.at("ALL"):
-            return "all"
-        return self.identifier()
-
     def set_variable(self) -> st.Statement:
         """SET [SESSION | LOCAL] name {TO | =} values."""
         if self.at("TRANSACTION"):
@@ -263,55 +254,19 @@ class SessionParser(DefinitionParser):
         local = self.at("LOCAL")
         if not local:
             self.at("SESSION")
-        if self.at("TIME", "ZONE"):
-            return st.SetVariable(self.source, "timezone", self._values(), local)
-        if self.at("SCHEMA"):
-            if not self.at("TO"):
-                self.p._match(TokenType.EQ)
-            return st.SetVariable(self.source, "search_path", self._values(), local)
-        if self.at("NAMES"):
-            return st.SetVariable(self.source, "client_encoding", self._values(), local)
-        name = self.identifier()
-        self._equals()
-        return st.SetVariable(self.source, name, self._values(), local)
-
-    def _equals(self) -> None:
-        if not self.at("TO") and not self.p._match(TokenType.EQ):
-            self.p.expected("equals sign or TO")
-
-    def _values(self) -> tuple[str, ...] | None:
-        if self.at("DEFAULT"):
-            return None
-        found = [self._value()]
-        while self.p._match(TokenType.COMMA):
-            found.append(self._value())
-        return tuple(found)
-
-    def _value(self) -> str:
-        p = self.p
-        sign = "-" if p._match(TokenType.DASH) else ""
-        token = p._curr
-        if not token or token.token_type in (TokenType.R_PAREN, TokenType.L_PAREN, TokenType.COMMA):
-            p.expected("variable value")
-        p._advance()
-        text = str(token.text)
-        quoted = token.token_type in (TokenType.STRING, TokenType.IDENTIFIER)
-        return sign + (text if quoted else text.lower())
+        return st.SetVariable(self.source, self.set_name(), self.set_values(), local)
 
     def reset(self) -> st.SetVariable:
         """RESET name."""
-        if self.at("SCHEMA"):
-            return st.SetVariable(self.source, "search_path", None)
-        return st.SetVariable(self.source, self._variable(), None)
+        return st.SetVariable(self.source, self.reset_name(), None)
 
     def alter_system(self) -> st.SetVariable:
         """ALTER SYSTEM SET | RESET."""
         if self.at("SET"):
-            name = self.identifier()
-            self._equals()
-            return st.SetVariable(self.source, name, self._values(), system=True)
+            name = self.named_variable()
+            return st.SetVariable(self.source, name, self.set_values(), system=True)
         self.need("RESET")
-        return st.SetVariable(self.source, self._variable(), None, system=True)
+        return st.SetVariable(self.source, self.variable_name(), None, system=True)
 
     def begin(self) -> st.Transaction:
         """BEGIN, START TRANSACTION."""

@@ -383,6 +383,13 @@ def _alter_role(statement: cs.AlterRole, catalog: CatalogView) -> cp.AlterRolePl
     return cp.AlterRolePlan(target)
 
 
+def _alter_role_variable(
+    statement: cs.AlterRoleVariable, catalog: CatalogView
+) -> cp.AlterRoleVariablePlan:
+    target = target_of("role", statement.name, catalog, if_exists=False, verb="alter")
+    return cp.AlterRoleVariablePlan(target, statement.variable.lower(), statement.values)
+
+
 def _membership(statement: cs.Membership, _catalog: CatalogView) -> cp.MembershipPlan:
     return cp.MembershipPlan(
         tuple(name.partial.item for name in statement.roles),
@@ -437,6 +444,7 @@ PLANNERS: Planners = {
     cs.SetOwner: _set_owner,
     cs.AlterCluster: _alter_cluster,
     cs.AlterRole: _alter_role,
+    cs.AlterRoleVariable: _alter_role_variable,
     cs.Membership: _membership,
     cs.Owned: _owned,
     cs.Comment: _comment,

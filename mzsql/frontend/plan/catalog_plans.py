@@ -181,6 +181,15 @@ class AlterRolePlan(AlteringPlan, frozen=True, tag="alter_role"):
     command: ClassVar[str] = "ALTER ROLE"
 
 
+class AlterRoleVariablePlan(AlteringPlan, frozen=True, tag="alter_role_variable"):
+    """ALTER ROLE … SET, and RESET where `values` are None: what the role's sessions begin with."""
+
+    command: ClassVar[str] = "ALTER ROLE"
+
+    variable: str
+    values: tuple[str, ...] | None
+
+
 class MembershipPlan(DefiningPlan, frozen=True, tag="membership"):
     """GRANT role TO role, REVOKE role FROM role."""
 
@@ -251,6 +260,7 @@ CatalogPlan = (
     | SetClusterPlan
     | SetOwnerPlan
     | AlterRolePlan
+    | AlterRoleVariablePlan
     | MembershipPlan
     | PrivilegesPlan
     | OwnedPlan
