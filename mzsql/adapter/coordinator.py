@@ -95,7 +95,13 @@ class Coordinator:
         )
         self._reconcile_cache()
         limits = limits or Limits()
-        self._dataflows = Dataflows(env, self.planner, spark, lead=lead and spark is not None)
+        self._dataflows = Dataflows(
+            env,
+            self.planner,
+            spark,
+            lead=lead and spark is not None,
+            reconcile_cache=lambda: env.cache.reconcile(self._current, remove_prior_versions=True),
+        )
         system = SystemRelations(
             Source(
                 env,
@@ -144,11 +150,13 @@ class Coordinator:
         )
 
     def _reconcile_cache(self) -> None:
-        def current() -> Current:
-            state = self.env.catalog.sync()
-            return {i.id: i.version for i in state.items.values()}, spell_features(self._features())
+        prior = not self.env.read_only
+        self.env.cache.reconcile_when_opened(self._current, remove_prior_versions=prior)
 
-        self.env.cache.reconcile_when_opened(current, remove_prior_versions=not self.env.read_only)
+    def _current(self) -> Current:
+        """What exists, under which features."""
+        state = self.env.catalog.sync()
+        return {i.id: i.version for i in state.items.values()}, spell_features(self._features())
 
     def _features(self) -> OptimizerFeatures:
         """The optimizer's switches as ALTER SYSTEM has set them."""

@@ -13,9 +13,11 @@ from typing import Annotated
 
 import typer
 
-from mzsql.adapter.environment.environment import Environment
+from mzsql.adapter.environment.environment import PROMOTION_SECONDS, Environment
 from mzsql.adapter.environment.leader import seems_alive
 from mzsql.adapter.environment.locations import locate
+from mzsql.adapter.environment.preparations import UNKNOWN, Prepared, Waiting
+from mzsql.catalog.state import CatalogState
 
 deploy_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -60,7 +62,9 @@ def _said(env: Environment) -> str:
 def status(
     env: Env = None, *, blob: Blob = None, consensus: Consensus = None, oracle: Oracle = None
 ) -> None:
-    """Show which deploy generation is in charge, and which process runs the dataflows."""
+    """Show which deploy generation is in charge, which process runs the dataflows, and of those that wait for which objects each is caught
+    up or not, and why.
+    """
     with _opened((env, blob, consensus, oracle), None) as found:
         typer.echo(_said(found))
         lease = found.catalog.state.lease
@@ -68,18 +72,32 @@ def status(
             typer.echo(f"process {lease.who} of generation {lease.generation} runs the dataflows")
         else:
             typer.echo("no process runs the dataflows now")
+        for prepared in found.preparations.all():
+            waiting = prepared.waiting
+            if waiting is not None and waiting.generation > found.generation:
+                _show(found.catalog.state, prepared, waiting)
+
+
+def _show(state: CatalogState, prepared: Prepared, waiting: Waiting) -> None:
+    """How far a deployment is that waits to be promoted, object by object."""
+    who = f"process {waiting.who}" if prepared.alive else "no process any more"
+    typer.echo(f"generation {waiting.generation} (mzsql {prepared.build}) waits, prepared by {who}")
+    for item in state.maintained:
+        told = prepared.standings.get(item.id, UNKNOWN)
+        caught_up = "caught up" if told.caught_up else "not caught up"
+        typer.echo(f"  {item.full_name}: {caught_up}: {told.why}")
 
 
 @deploy_app.command()
 def discard(
     env: Env = None, *, blob: Blob = None, consensus: Consensus = None, oracle: Oracle = None
 ) -> None:
-    """Remove what this program has left that was opened beside the one in charge, and is not to be promoted: its plans in the cache. Where
-    both are one build they are shared: the one in charge makes them again at its next start.
+    """Remove what this program has left that was opened beside the one in charge, and is not to be promoted: its plans and arrangements.
+    Refused where both are one build, as the plans are those that run, and while a process of it still waits.
     """
     with _opened((env, blob, consensus, oracle), None) as found:
-        removed = found.cache.remove_build()
-        typer.echo(f"{removed} plans of mzsql {found.build} removed")
+        plans, arrangements = found.preparations.discard()
+        typer.echo(f"{plans} plans and {arrangements} arrangements of mzsql {found.build} removed")
 
 
 @deploy_app.command()
@@ -95,8 +113,17 @@ def promote(
     blob: Blob = None,
     consensus: Consensus = None,
     oracle: Oracle = None,
+    wait: Annotated[
+        float,
+        typer.Option("--wait", min=0.0, help="Seconds to wait until the generation is caught up."),
+    ] = PROMOTION_SECONDS,
+    now: Annotated[
+        bool, typer.Option("--now", help="Promote whether the generation is caught up or not.")
+    ] = False,
 ) -> None:
-    """Put a deploy generation in charge: its processes begin to write, those of lower ones are fenced for good."""
+    """Put a deploy generation in charge, once it is caught up with all views and indexes: its processes begin to write, those of lower ones
+    are fenced for good.
+    """
     with _opened((env, blob, consensus, oracle), generation) as found:
-        found.promote()
+        found.promote(None if now else wait)
         typer.echo(_said(found))

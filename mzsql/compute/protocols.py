@@ -127,6 +127,8 @@ class ComputeSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     workers: int = 2
     """Slices of the key space of each arrangement (the replica's SIZE)."""
+    read_only: bool = False
+    """Views are written by another deployment: their dataflows fill arrangements of their own, and follow the views' shards."""
     arrangement_format: str = ARRANGEMENT_FORMAT
     """Arrangements of another format are not reused."""
     driver_rows: int = 1_000_000

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from mzsql.adapter.coordinator import Coordinator
 from mzsql.adapter.environment.closing import close_all
-from mzsql.adapter.environment.environment import Environment
+from mzsql.adapter.environment.environment import PROMOTION_SECONDS, Environment
 from mzsql.adapter.environment.locations import Locations, locate
 from mzsql.adapter.reader import EnvironmentReader
 from mzsql.adapter.session.copy_paths import ANYWHERE, CopyPaths
@@ -333,16 +333,20 @@ class Connection:
         """
         return self.coordinator.cached_plans()
 
-    def promote(self) -> None:
+    def promote(self, wait: float | None = PROMOTION_SECONDS) -> None:
         """Put the deploy generation that this connection was opened with in charge: every process of a lower one is fenced for good, and
         this one may write and lead.
 
+        Args:
+            wait: how many seconds at most to wait before that until the generation is caught up with every view and index, so that none of
+                them is missed; None: not to look whether it is.
+
         Raises:
-            OperationalError: a higher generation is in charge.
+            OperationalError: a higher generation is in charge; or this one is not caught up so soon, and nothing was changed.
         """
         self._check_open()
         with user_errors():
-            self._shared.env.promote()
+            self._shared.env.promote(wait)
 
     @property
     def notices(self) -> list[Notice]:

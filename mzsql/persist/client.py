@@ -62,6 +62,7 @@ from mzsql.persist.opened import Opened
 from mzsql.persist.read import ReadHandle
 from mzsql.persist.settings import Settings
 from mzsql.persist.state import ShardState
+from mzsql.persist.versions import newer
 from mzsql.persist.watch import Watch, lapsed
 from mzsql.persist.write import WriteHandle
 from mzsql.repr.errors import SqlError
@@ -141,6 +142,7 @@ class PersistClient:
         )
         if not takes_over:
             self._context.takes_over.clear()
+        self._made_as = version
         self._lock = threading.Lock()
         # Whoever has a handle keeps its shard; of the others the latest are kept.
         self._opened: weakref.WeakValueDictionary[str, Opened] = weakref.WeakValueDictionary()
@@ -228,6 +230,16 @@ class PersistClient:
     def take_over(self) -> None:
         """From now on, what this client changes is of its version: older programs can touch it no more."""
         self._context.takes_over.set()
+
+    def make_as(self, version: str) -> None:
+        """Until `take_over`, shards that this client makes are of this version, of the program that it is opened beside."""
+        self._made_as = version
+
+    def _version_made(self) -> str:
+        """The version that a new shard is of."""
+        ours = self._context.version
+        beside = self._made_as
+        return ours if self._context.takes_over.is_set() or not newer(ours, beside) else beside
 
     @property
     def clock(self) -> Clock:
@@ -379,7 +391,7 @@ class PersistClient:
                     walltime_ms=context.clock.now_ms(),
                     schema=encoded,
                     key=key,
-                    applier_version=context.version,
+                    applier_version=self._version_made(),
                 ),
                 deadline,
             )

@@ -20,13 +20,34 @@ from mzsql.render.rows import output_types
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType
 
-#: Raised with the meaning of stored accumulators, so that state of an older meaning is never reused.
-STATE_VERSION = 1
-
-
-#: The version of mzsql since which arrangements hold what they hold as they do now: those of another one are not reused, those of a later
-#: release of the same format are.
+#: The version of mzsql since which arrangements hold what they hold as they do now, the meaning of stored accumulators and the cut by
+#: workers included: those of another one are not reused, those of a later release of the same format are.
 ARRANGEMENT_FORMAT = "0.1.0"
+
+
+#: Names of shards that are not filled yet, or are to be ended, begin so.
+FILLING = "filling "
+
+
+def arrangement_name(fingerprint: str, workers: int, form: str = ARRANGEMENT_FORMAT) -> str:
+    """What an arrangement is found again by among a replica's: its fingerprint, how many workers share it, and its format."""
+    return f"{fingerprint}/{workers}/{form}"
+
+
+def fingerprint_in(name: str) -> str:
+    """The fingerprint in an arrangement's name."""
+    return name.rsplit("/", 2)[0]
+
+
+def index_fingerprint(gid: GlobalId, digest: str) -> str:
+    """The fingerprint of an index's own arrangement: of its plan a digest."""
+    return f"index {gid} {digest}"
+
+
+def index_in(fingerprint: str) -> GlobalId | None:
+    """The index that a fingerprint is of; None of a node's."""
+    kind, _, rest = fingerprint.partition(" ")
+    return GlobalId(rest.partition(" ")[0]) if kind == "index" and rest else None
 
 
 class Shape:
@@ -60,7 +81,7 @@ class Shape:
 
     def fingerprint(self, node: lir.Plan, part: str, scope: Mapping[int, str]) -> str:
         """Of a part of a node's state; `scope`: fingerprints of the Let bindings in scope."""
-        return _digest(str(STATE_VERSION), part, self.content(node, scope))
+        return _digest(part, self.content(node, scope))
 
     def content(self, node: lir.Plan, scope: Mapping[int, str]) -> str:
         """A fingerprint of what a node puts out."""

@@ -4,7 +4,7 @@ Promise: `worker_of` is a function of the key alone, spelled with what both engi
 60 bits modulo the number of workers, which an engine may compute in a way of its own. Equal keys have equal texts; NULL has one of its
 own. The trade-off: of a numeric only the whole part counts, and types whose text differs between engines (floats, intervals, nested
 types) do not count at all, so keys that differ only there share a worker. A change of it makes stored arrangements unusable: raise
-`STATE_VERSION` of `mzsql.render.naming`.
+`ARRANGEMENT_FORMAT` of `mzsql.render.naming`.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class Stepper:
         spec = DataflowSpec(gid, f"view_{gid}", desc, output_shard, as_of)
         inputs = [CollectionInput(one, storage, as_of) for one in rendered.inputs]
         self.dataflow = Dataflow(spec, rendered, inputs, {})
-        fill_plan(self.dataflow, self.arrangements, persist, self.settings, None)
+        fill_plan(self.dataflow, self.arrangements, persist, self.settings, None, storage)
         self._hydrate()
 
     def _hydrate(self) -> None:

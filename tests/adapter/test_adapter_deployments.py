@@ -12,10 +12,14 @@ import pytest
 
 import mzsql
 from mzsql.adapter.commit.group_commit import GroupCommit
+from mzsql.adapter.dataflows import beside
 from mzsql.adapter.environment import opening
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.locations import locate
+from mzsql.compute.peek import index
+from mzsql.compute.replica import arrangements
 from mzsql.oracle.errors import OracleReadOnly
+from mzsql.repr.errors import ObjectInUse
 from mzsql.storage import WriteAheadLog
 
 
@@ -231,3 +235,108 @@ def test_a_newer_version_goes_on_from_the_arrangements_of_the_older_one(
     assert after == before
     hits, asked = new.plans_from_cache
     assert (hits, asked) == (1, 2), "it was planned once, before the promotion"
+
+
+def of_another_format(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on arrangements have other names, as those of a program that lays them out otherwise."""
+
+    def named(fingerprint: str, workers: int, *_: str) -> str:
+        return f"{fingerprint}/{workers}/another"
+
+    for room in (arrangements, beside, index):
+        monkeypatch.setattr(room, "arrangement_name", named)
+    monkeypatch.setattr(opening, "VERSION", "0.2.0")
+
+
+def caught_up(con: mzsql.Connection, generation: int) -> None:
+    """Wait until a generation that waits is caught up with everything."""
+    env = con.coordinator.env
+    deadline = time.monotonic() + 120
+    while lacking := env.preparations.lacking(env.sync(), generation):
+        assert time.monotonic() < deadline, lacking
+        time.sleep(0.05)
+
+
+def refreshes(con: mzsql.Connection) -> set[tuple[str, str]]:
+    rows = con.execute("SELECT object_id, kind FROM mz_internal.mz_refreshes").fetchall()
+    return {(gid, kind) for gid, kind in rows if kind == "hydration"}
+
+
+def test_what_has_changed_is_hydrated_beside_the_deployment_in_charge_and_gone_on_from(
+    env: str, stack: contextlib.ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = opened(stack, mzsql.connect(env))
+    old.execute("ALTER SYSTEM SET step_engine = 'duckdb'; CREATE TABLE t (a int, b int)")
+    old.execute("INSERT INTO t VALUES (1, 2), (1, 3), (2, 4)")
+    old.execute("CREATE INDEX t_a ON t (a)")
+    old.execute("CREATE MATERIALIZED VIEW sums AS SELECT a, sum(b) AS s FROM t GROUP BY a")
+    old.execute("CREATE MATERIALIZED VIEW top AS SELECT max(s) AS s FROM sums")
+    old.execute("CREATE MATERIALIZED VIEW small AS SELECT a FROM t WHERE b < 3")
+    assert old.execute("SELECT s FROM top").fetchall() == [(5,)]
+    before = {*old.coordinator.env.catalog.state.arrangements.items()}
+    of_another_format(monkeypatch)
+    new = opened(stack, mzsql.connect(env, deploy_generation=1))
+    old.execute("INSERT INTO t VALUES (1, 10)")
+    caught_up(new, 1)
+    # Nothing of it is anybody's but its own, and both answer.
+    assert {*old.coordinator.env.catalog.sync().arrangements.items()} == before
+    assert stamps(new) == {"0.1.0"}
+    old.execute("INSERT INTO t VALUES (2, 20)")
+    for con in (old, new):
+        assert sorted(con.execute("SELECT a, s FROM sums").fetchall()) == [(1, 15), (2, 24)]
+    standings = new.coordinator.env.preparations.of(1).standings.values()
+    assert sorted({one.why for one in standings}) == [
+        "has no arrangements",
+        "its plan or its format is another: hydrated, and up to date",
+    ]
+    new.promote()
+    new.execute("INSERT INTO t VALUES (3, 30)")
+    assert new.execute("SELECT s FROM top").fetchall() == [(30,)]
+    assert sorted(new.execute("SELECT a, s FROM sums").fetchall()) == [(1, 15), (2, 24), (3, 30)]
+    assert new.execute("SELECT b FROM t WHERE a = 3").fetchall() == [(30,)]
+    assert refreshes(new) == set(), "what was hydrated beside is gone on from"
+    # What the older one has left is its build's no more, and nothing waits.
+    assert new.coordinator.env.preparations.all() == []
+    assert {key.partition("/")[0] for key in new.coordinator.env.cache.all_entries()} == {
+        new.coordinator.env.cache.build
+    }
+    with contextlib.suppress(mzsql.OperationalError):
+        old.close()
+
+
+def test_what_was_prepared_and_is_not_promoted_is_removed_without_a_trace(
+    env: str, stack: contextlib.ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = opened(stack, mzsql.connect(env))
+    old.execute("ALTER SYSTEM SET step_engine = 'duckdb'; CREATE TABLE t (a int, b int)")
+    old.execute("CREATE MATERIALIZED VIEW sums AS SELECT a, sum(b) AS s FROM t GROUP BY a")
+    old.execute("INSERT INTO t VALUES (1, 2)")
+    assert old.execute("SELECT s FROM sums").fetchall() == [(2,)]
+    with monkeypatch.context() as changed:
+        of_another_format(changed)
+        new = mzsql.connect(env, deploy_generation=1)
+        caught_up(new, 1)
+        preparations = new.coordinator.env.preparations
+        made = set(preparations.of(1).arrangements.values())
+        assert made
+        with pytest.raises(ObjectInUse, match=r"still waits for deploy generation 1"):
+            preparations.discard()
+        new.close()
+        with contextlib.closing(Environment.open(locate(env), read_only=True)) as looking:
+            assert not looking.preparations.of(1).alive
+            with (
+                contextlib.closing(Environment.open(locate(env), deploy_generation=1)) as one,
+                pytest.raises(ObjectInUse, match="no process prepares deploy generation 1"),
+            ):
+                one.promote(0.0)
+            plans, arrangements_gone = looking.preparations.discard()
+            assert (plans, arrangements_gone) == (1, len(made))
+            assert all(looking.persist.inspect(shard).finalized for shard in made)
+    with (
+        contextlib.closing(Environment.open(locate(env), read_only=True)) as looking,
+        pytest.raises(ObjectInUse, match="is in charge"),
+    ):
+        looking.preparations.discard()
+    assert stamps(old) == {"0.1.0"}
+    old.execute("INSERT INTO t VALUES (1, 3)")
+    assert old.execute("SELECT s FROM sums").fetchall() == [(5,)]

@@ -126,37 +126,51 @@ class Process:
 
     def history(self) -> list[Transaction]:
         """What it has written down; a line that was cut off is none."""
-        begun: dict[int, tuple[int, list[Append | Read]]] = {}
-        found = []
-        for line in self.log.read_text().splitlines() if self.log.exists() else []:
-            try:
-                kind, number, at, *rest = json.loads(line)
-            except json.JSONDecodeError:
-                continue
-            if kind == "begin":
-                begun[number] = at, [Append(key, value) for key, value in rest[0]]
-                continue
-            call, did = begun.pop(number)
-            outcome, reads = rest
-            did += [Read(key, tuple(values), ordered) for key, values, ordered in reads]
-            end = at if outcome == "ok" else None
-            surely_not = outcome in ("failed", "skewed")
-            found.append(Transaction(self.number, tuple(did), call, end, surely_not))
-        found += [Transaction(self.number, tuple(did), call) for call, did in begun.values()]
-        return found
+        return history_of(self.log, self.number)
 
     def outcomes(self) -> Counter[tuple[str, bool]]:
         """How its transactions ended, apart for those that write."""
-        found: Counter[tuple[str, bool]] = Counter()
-        begun: dict[int, bool] = {}
-        for line in self.log.read_text().splitlines() if self.log.exists() else []:
-            with contextlib.suppress(json.JSONDecodeError):
-                kind, number, _, *rest = json.loads(line)
-                if kind == "begin":
-                    begun[number] = bool(rest[0])
-                else:
-                    found[rest[0], begun[number]] += 1
-        return found
+        return outcomes_of(self.log)
+
+
+def history_of(log: Path, number: int) -> list[Transaction]:
+    """What a worker has written down; a line that was cut off is none."""
+    begun: dict[int, tuple[int, list[Append | Read]]] = {}
+    found = []
+    for line in log.read_text().splitlines() if log.exists() else []:
+        try:
+            kind, which, at, *rest = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if kind == "begin":
+            begun[which] = at, [Append(key, value) for key, value in rest[0]]
+            continue
+        call, did = begun.pop(which)
+        outcome, reads = rest
+        did += [Read(key, tuple(values), ordered) for key, values, ordered in reads]
+        end = at if outcome == "ok" else None
+        surely_not = outcome in ("failed", "skewed")
+        found.append(Transaction(number, tuple(did), call, end, surely_not))
+    return [*found, *(Transaction(number, tuple(did), call) for call, did in begun.values())]
+
+
+def outcomes_of(log: Path) -> Counter[tuple[str, bool]]:
+    """How the transactions of a worker ended, apart for those that write."""
+    found: Counter[tuple[str, bool]] = Counter()
+    begun: dict[int, bool] = {}
+    for line in log.read_text().splitlines() if log.exists() else []:
+        with contextlib.suppress(json.JSONDecodeError):
+            kind, number, _, *rest = json.loads(line)
+            if kind == "begin":
+                begun[number] = bool(rest[0])
+            else:
+                found[rest[0], begun[number]] += 1
+    return found
+
+
+def transactions_of(logs: Sequence[Path]) -> list[Transaction]:
+    """What workers have written down, whose files are named by their numbers."""
+    return [one for log in logs for one in history_of(log, int(log.stem))]
 
 
 def check_clocks(processes: Sequence[Process]) -> None:
@@ -248,9 +262,13 @@ def wrong_clocks(
     return processes
 
 
-def check_history(processes: Sequence[Process]) -> int:
-    """That what the processes did is strictly serializable; how many transactions have succeeded."""
-    history = [transaction for process in processes for transaction in process.history()]
+def check_history(did: Sequence[Process | Transaction]) -> int:
+    """That what processes did is strictly serializable; how many transactions have succeeded."""
+    history = [
+        transaction
+        for one in did
+        for transaction in (one.history() if isinstance(one, Process) else [one])
+    ]
     anomalies = check(history)
     assert not anomalies, "\n".join(map(str, anomalies))
     return sum(t.end is not None for t in history)

@@ -65,6 +65,7 @@ class Worker:
         self.out = out
         self.number = 0
         self.value = seed * 100_000
+        self.fenced = False
 
     def fresh(self) -> int:
         self.value += 1
@@ -85,8 +86,11 @@ class Worker:
                 self.con.rollback()
             # What lost a race has not happened; of anything else that is not known.
             outcome = "failed" if "could not serialize" in str(failure) else "unknown"
+            if "not in charge yet" in str(failure):
+                outcome = "failed"
             if "this machine's clock" in str(failure):
                 outcome = "skewed"
+            self.fenced = "fenced by" in str(failure)
             sys.stderr.write(f"{failure}\n")
         self.say("end", self.number, time.monotonic_ns(), outcome, found)
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from mzsql.adapter.dataflows.beside import Beside, Unreported
 from mzsql.adapter.environment.cache_entries import GlobalExpressions
 from mzsql.adapter.environment.closing import close_all
 from mzsql.adapter.environment.environment import Environment
@@ -29,8 +30,10 @@ from mzsql.catalog.state import CatalogState
 from mzsql.compute.controller.controller import ComputeController, told
 from mzsql.compute.engines.spark_session import require_java
 from mzsql.compute.protocol import CreateInstance, RefreshStats, ReplicaLink, Respond
+from mzsql.compute.protocols import ArrangementRegistry, ExportLog
 from mzsql.compute.replica.dataflow import Renderings
 from mzsql.compute.replica.replica import Replica
+from mzsql.render.naming import fingerprint_in, index_in
 from mzsql.repr.errors import Fenced, SqlError
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
@@ -66,6 +69,7 @@ class Dataflows:
         planner: plans what is to run.
         spark: makes the Spark session; called when the first dataflow is installed.
         lead: whether to try to lead at all.
+        reconcile_cache: rids the expression cache of what is not current, for a process that was promoted.
     """
 
     def __init__(
@@ -75,8 +79,10 @@ class Dataflows:
         spark: Callable[[], SparkSession] | None,
         *,
         lead: bool,
+        reconcile_cache: Callable[[], None] = lambda: None,
     ) -> None:
         self._env = env
+        self._reconcile_cache = reconcile_cache
         self._planner = planner
         self._spark = spark
         self._lock = threading.RLock()
@@ -86,7 +92,6 @@ class Dataflows:
             env.collections,
             HydrationSink(env.manager, env.clock.monotonic),
         )
-        self._prepared: set[GlobalId] = set()
         self._deployed: dict[GlobalId, GlobalExpressions] = {}
         # What is yet to be taken up, as of this part of the catalog; and plans that are yet to be written to the cache.
         self._missing: dict[GlobalId, Maintained] = {}
@@ -103,6 +108,12 @@ class Dataflows:
         self._wake = threading.Event()
         self.fenced: Fenced | None = None
         self._thread: Supervised | None = None
+        self._beside: Beside | None = None
+        if lead and env.awaits_promotion:
+            controller = ComputeController(
+                self._connect_beside, env.collections, Unreported(), read_only=True
+            )
+            self._beside = Beside(env, planner, self.renderings, self.outlined, controller)
         self._may_lead = lead and (env.awaits_promotion or not env.read_only)
         self._follows = lead
         self._stale = threading.Event()
@@ -207,30 +218,15 @@ class Dataflows:
                 # Another process has taken the holds over, as whoever leads does.
                 self._resign()
 
-    def _prepare(self, state: CatalogState) -> None:
-        """Plan all dataflows ahead of a promotion, so that it need not wait for that; the expression cache keeps the plans of each build
-        apart.
-        """
-        self._prepared &= state.items.keys()
-        missing = [item for item in state.maintained if item.id not in self._prepared]
-        # The others at the next look, before which statements have their turn.
-        self._more = len(missing) > AT_ONCE
-        missing = missing[:AT_ONCE]
-        made: dict[GlobalId, GlobalExpressions] = {}
-        for item in missing:
-            self._prepared.add(item.id)
-            try:
-                made[item.id] = self.outlined(self._planner.deploy(item))
-            except Exception as failure:
-                # It is planned again, and said by its reads, once this process leads.
-                _log.warning(
-                    "%s cannot be run by this deployment: %s", item.full_name, told(failure)
-                )
-        self._planner.remember_all(made)
-
     def _lead(self, state: CatalogState, first: Iterable[GlobalId]) -> None:
-        if self._env.awaits_promotion:
-            self._prepare(state)
+        if self._beside is not None:
+            if self._env.awaits_promotion:
+                self._more = self._beside.look(state, step_engine=self.step_engine())
+            else:
+                self._more = False
+                self._beside.stop()
+                self._beside = None
+                self._reconcile_cache()
         if self._env.read_only or not (self._leads or self._has_dataflows(state)):
             if not self._more:
                 self._env.startup.completed()
@@ -248,6 +244,7 @@ class Dataflows:
 
     def _take_over(self) -> None:
         self._retired = -1
+        self._env.preparations.take_over(self._env.generation)
         self._env.collections.own_holds()
         register_managed(self._env)
         self._leads = True
@@ -412,18 +409,31 @@ class Dataflows:
         self._retire_at = now + _RETIRE_SECONDS
 
     def _connect(self, first: CreateInstance, respond: Respond) -> ReplicaLink:
+        return self._replica(
+            first, respond, CatalogArrangements(self._env.catalog), self._env.exports
+        )
+
+    def _connect_beside(self, first: CreateInstance, respond: Respond) -> ReplicaLink:
+        return self._replica(first, respond, self._env.preparations, None)
+
+    def _replica(
+        self,
+        first: CreateInstance,
+        respond: Respond,
+        registry: ArrangementRegistry,
+        exports: ExportLog | None,
+    ) -> ReplicaLink:
         assert self._spark is not None
-        env = self._env
         return Replica(
             first,
             respond,
-            persist=env.persist,
+            persist=self._env.persist,
             spark=self._spark,
-            storage=env.collections,
-            registry=CatalogArrangements(env.catalog),
+            storage=self._env.collections,
+            registry=registry,
             renderings=self.renderings,
-            clock=env.clock,
-            exports=env.exports,
+            clock=self._env.clock,
+            exports=exports,
         )
 
     def step_engine(self) -> str:
@@ -519,17 +529,16 @@ class Dataflows:
         """Object, node, replica and shard of each arrangement of the dataflows that run, whoever maintains them."""
         registered: dict[str, list[tuple[str, str]]] = {}
         for name, shard in sorted(self._env.catalog.state.arrangements.items()):
-            replica, fingerprint, *_ = name.split("/", 2)
-            own = fingerprint.startswith("index ")
-            key = f"index {fingerprint.split(' ')[1]}" if own else fingerprint
-            registered.setdefault(key, []).append((replica, shard))
+            replica, _, rest = name.partition("/")
+            fingerprint = fingerprint_in(rest)
+            registered.setdefault(index_in(fingerprint) or fingerprint, []).append((replica, shard))
         for item, runs in self.running():
             outline = self.outlined(runs).outline
             assert outline is not None
             for spec in outline.arrangements:
                 for replica, shard in registered.get(spec.fingerprint, ()):
                     yield item.id, spec.lir_id, replica, shard
-            for replica, shard in registered.get(f"index {item.id}", ()):
+            for replica, shard in registered.get(item.id, ()):
                 yield item.id, runs.plan.root.plan.lir_id, replica, shard
 
     def close(self) -> None:
@@ -539,7 +548,12 @@ class Dataflows:
         if self._thread is not None:
             self._thread.stop()
             self._thread.join()
-        close_all((self._resign, self._give_back), self._env.clock)
+        close_all((self._stop_preparing, self._resign, self._give_back), self._env.clock)
+
+    def _stop_preparing(self) -> None:
+        if self._beside is not None:
+            self._beside.stop()
+            self._env.preparations.released()
 
     def _give_back(self) -> None:
         if self._may_lead:

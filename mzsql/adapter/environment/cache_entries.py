@@ -23,6 +23,18 @@ RUNNING = "running"
 """What runs of an object, where a new index has put, or the end of an old one has left, another plan for its next start."""
 
 
+WAITING = "waiting"
+"""That a deployment of this build waits to be promoted."""
+STANDING = "standing"
+"""How far a waiting deployment is with an object."""
+ARRANGEMENT = "arrangement"
+"""The shard of an arrangement that a waiting deployment has filled."""
+CHARGE = "charge"
+"""That this build's deployment is in charge."""
+OF_DEPLOYMENTS = frozenset({WAITING, STANDING, ARRANGEMENT, CHARGE})
+"""Kinds of entries that are no plans; every version spells them so."""
+
+
 class _StoredLocal(msgspec.Struct, frozen=True, array_like=True):
     features: str
     version: int

@@ -13,7 +13,7 @@ import logging
 import socket
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import msgspec
@@ -25,6 +25,7 @@ from mzsql.adapter.environment.leader import this_process
 from mzsql.adapter.environment.locations import Locations
 from mzsql.adapter.environment.opening import check_entry, join_deployment, open_persist
 from mzsql.adapter.environment.oracles import CatalogOracle, TableOracle, open_table_oracle, wish_of
+from mzsql.adapter.environment.preparations import Preparations
 from mzsql.adapter.environment.startup import Startup
 from mzsql.catalog.builtin import builtins_by_name
 from mzsql.catalog.change import Change
@@ -37,10 +38,12 @@ from mzsql.oracle.switching import DISTRIBUTED
 from mzsql.persist import PersistClient, Settings, SystemClock
 from mzsql.repr.errors import (
     EnvironmentRefused,
+    ObjectInUse,
     Unsupported,
 )
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
+from mzsql.repr.interrupt import check_for_interrupts
 from mzsql.storage import (
     Collection,
     CollectionManager,
@@ -60,6 +63,12 @@ CATALOG_SHARD = "s00000000-0000-4000-8000-000000000001"
 _JOIN_SECONDS = 5.0
 #: How long a follower of the catalog rests when Consensus answers at once, doubled each time in a row; and at most, or where it fails.
 _EARLY_SECONDS, _REST_SECONDS = 0.05, 1.0
+#: How long a promotion waits for its deploy generation to be caught up, where nobody says otherwise; how often it looks; and how
+#: long it waits for a process that prepares.
+PROMOTION_SECONDS = 600.0
+_LOOK_SECONDS, _BEGUN_SECONDS = 0.2, 10.0
+#: So many objects that are not caught up are named.
+_NAMED = 5
 #: When nobody has written for so long, in milliseconds, what depends on the time moves it on.
 _IDLE_MS = 1000
 
@@ -90,6 +99,7 @@ class Environment:
         build: the program's version.
         cache: the expression cache, of this build of it.
         cache_shard: where that is, and what was wrong with it.
+        preparations: what deployments that wait to be promoted have made there.
         process: this process's name among those that open the environment.
         read_only: whether DDL, writes and leading are refused, for now or for good.
         generation: the deploy generation that this process is of.
@@ -135,6 +145,7 @@ class Environment:
         self.manager = CollectionManager(persist, clock=_Believed(self))
         self.cache_shard = CatalogCacheShard(catalog, persist, clock, lambda: not self.read_only)
         self.cache = ExpressionCache(persist, self.cache_shard, partial(build_of, self.build))
+        self.preparations = Preparations(self.cache, catalog, persist, clock, self.process)
         self._lock = threading.RLock()
         self._registered: dict[GlobalId, Item] = {}
         self._seen_step = -1
@@ -186,6 +197,8 @@ class Environment:
                 generation, awaits = join_deployment(catalog, deploy_generation)
                 if not (read_only or awaits):
                     persist.take_over()
+                elif (there := persist.inspect(CATALOG_SHARD)) is not None:
+                    persist.make_as(there.applier_version)
                 meta = check_entry(
                     catalog,
                     persist,
@@ -369,14 +382,21 @@ class Environment:
         """Whether a higher deploy generation is known to have fenced this process."""
         return self.catalog.state.generation > self.generation
 
-    def promote(self) -> None:
+    def promote(self, wait: float | None = PROMOTION_SECONDS) -> None:
         """Put this process's deploy generation in charge, which fences every process of a lower one for good: see `_fence_commits`.
+
+        Args:
+            wait: how many seconds at most to wait before that until the generation is caught up with all that is maintained; None: not
+                to look whether it is.
 
         Raises:
             Fenced: a higher one is in charge.
+            ObjectInUse: it is not caught up so soon, or nobody prepares it; nothing was changed.
         """
         if self.read_only and not self.awaits_promotion:
             self.require_writable()
+        if wait is not None:
+            self._await_prepared(wait)
         now, generation = self.clock.now_ms(), self.generation
 
         def command(state: CatalogState) -> tuple[Change, None]:
@@ -385,6 +405,39 @@ class Environment:
         self.catalog.transact(command)
         self.sync()
         self._fence_commits()
+
+    def _await_prepared(self, seconds: float) -> None:
+        """Wait until this deploy generation is caught up."""
+        began = now = self.clock.monotonic()
+        while True:
+            state = self.sync()
+            if state.generation >= self.generation:
+                return
+            lacking = self.preparations.lacking(state, self.generation)
+            if not lacking:
+                return
+            prepared = self.preparations.of(self.generation)
+            alive = prepared is not None and prepared.alive
+            if now - began >= (seconds if alive else min(seconds, _BEGUN_SECONDS)):
+                self._refuse_promotion(lacking, alive=alive)
+            check_for_interrupts()
+            self.clock.sleep(_LOOK_SECONDS)
+            now = self.clock.monotonic()
+
+    def _refuse_promotion(self, lacking: Mapping[str, str], *, alive: bool) -> None:
+        some = "; ".join(f"{name}: {why}" for name, why in list(lacking.items())[:_NAMED])
+        more = f"; and {len(lacking) - _NAMED} more" if len(lacking) > _NAMED else ""
+        if not alive:
+            raise ObjectInUse(
+                f"no process prepares deploy generation {self.generation}, which is not caught up with "
+                f"{len(lacking)} objects ({some}{more})",
+                hint=f"Open one that stays, by the new program with deploy_generation={self.generation}, "
+                "or promote without waiting.",
+            )
+        raise ObjectInUse(
+            f"deploy generation {self.generation} is not caught up with {len(lacking)} objects ({some}{more})",
+            hint="Wait longer, or promote without waiting: what is not caught up is hydrated after the promotion then.",
+        )
 
     def _fence_commits(self) -> None:
         """Move the log, after the catalog: a commit of a lower generation that looked at the catalog before now finds the log moved, and

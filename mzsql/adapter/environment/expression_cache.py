@@ -21,9 +21,13 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from mzsql.adapter.environment.cache_entries import (
+    ARRANGEMENT,
+    CHARGE,
     GLOBAL,
     LOCAL,
+    OF_DEPLOYMENTS,
     RUNNING,
+    WAITING,
     GlobalExpressions,
     LocalExpression,
 )
@@ -49,6 +53,9 @@ _READ: Mapping[str, Callable[[bytes], Entry]] = {
     GLOBAL: GlobalExpressions.read,
     RUNNING: GlobalExpressions.read,
 }
+
+#: The name under which entries stand that are of a deployment, and of no object.
+DEPLOYMENT = GlobalId("deployment")
 
 #: So many shards in a row that turn out to be damaged are the store's fault: then plans are kept in memory.
 _MOST_SHARDS = 3
@@ -98,7 +105,7 @@ def entry_key(build: str, gid: GlobalId, kind: str) -> str:
     return f"{build}/{gid}/{kind}"
 
 
-def _parts(key: str) -> tuple[str, GlobalId, str]:
+def parts_of(key: str) -> tuple[str, GlobalId, str]:
     """Build, object and kind of a key; a text that is none is of no build."""
     build, _, rest = key.rpartition("/")
     build, _, gid = build.rpartition("/")
@@ -271,11 +278,15 @@ class ExpressionCache:
         prior: bool,
     ) -> Change:
         doomed: dict[str, bytes | None] = {}
+        waiting = {build for build, _, kind in map(parts_of, entries) if kind == WAITING}
         for key, value in entries.items():
-            build, gid, kind = _parts(key)
+            build, gid, kind = parts_of(key)
             if build != self._build:
-                if prior:
+                # Those of a deployment that waits are its own; arrangements are to be ended before they are forgotten.
+                if prior and build not in waiting and kind != ARRANGEMENT:
                     doomed[key] = None
+                continue
+            if kind in OF_DEPLOYMENTS:
                 continue
             entry = self._read(key, value)
             if _is_current(entry, gid, current, features, running=kind == RUNNING):
@@ -289,6 +300,9 @@ class ExpressionCache:
             ):
                 # Its index has gone, and is kept for as long as this runs; or other features are for a start to come.
                 doomed[running] = value
+        charge = entry_key(self._build, DEPLOYMENT, CHARGE)
+        if prior and charge not in entries:
+            doomed[charge] = b"{}"
         return doomed
 
     # --- reading ------------------------------------------------------------------------------
@@ -298,7 +312,7 @@ class ExpressionCache:
         known = self._known.get(key)
         if known is not None and known[0] is data:
             return known[1]
-        read = _READ.get(_parts(key)[2])
+        read = _READ.get(parts_of(key)[2])
         try:
             entry = None if read is None else read(data)
         except msgspec.MsgspecError as failure:
@@ -424,7 +438,7 @@ class ExpressionCache:
             removed.clear()
             result: dict[str, bytes | None] = {}
             for key, value in entries.items():
-                build, gid, kind = _parts(key)
+                build, gid, kind = parts_of(key)
                 if build != self._build:
                     continue
                 if gid in dropped_ids:
@@ -447,19 +461,25 @@ class ExpressionCache:
         self._forget_gone()
         return removed
 
-    def remove_build(self) -> int:
-        """Remove all entries of this build; how many there were."""
-        removed = 0
+    def reconcile(self, current: Callable[[], Current], *, remove_prior_versions: bool) -> None:
+        """As `open`, now, of a process that has been reading the shard before."""
+        self._opened_with = (current, remove_prior_versions)
+        self._with_map(lambda found: self._reconcile(found, current, remove_prior_versions))
 
-        def change(entries: Mapping[str, bytes]) -> Change:
-            nonlocal removed
-            ours = [key for key in entries if _parts(key)[0] == self._build]
-            removed = len(ours)
-            return dict.fromkeys(ours)
+    @property
+    def build(self) -> str:
+        """Of which build the entries are that this one sees as its own."""
+        return self._build
 
-        self._with_map(lambda entries: entries.apply(change))
+    def all_entries(self) -> dict[str, bytes]:
+        """The entries of every build, as they are now: for what deployments say of themselves, and for removing builds."""
+        self._with_map(lambda entries: entries.sync())
+        return self._with_map(lambda entries: entries.entries())
+
+    def change(self, make: Callable[[Mapping[str, bytes]], Change]) -> None:
+        """Change entries of deployments, or remove builds, in one write; ``make`` may be called several times and must be pure."""
+        self._with_map(lambda entries: entries.apply(make))
         self._forget_gone()
-        return removed
 
     def sync(self) -> None:
         """Read what other processes wrote."""

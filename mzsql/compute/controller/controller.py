@@ -60,6 +60,7 @@ class ComputeController:
         connect: the way to a replica.
         storage: holds inputs.
         sink: where hydration statuses go.
+        read_only: whether the views are written by another deployment (see `ComputeSettings.read_only`).
 
     Attributes:
         replicas_gone: how many replicas were closed as they are gone, or have another size.
@@ -71,10 +72,13 @@ class ComputeController:
         connect: Connect,
         storage: Holder,
         sink: StatusSink,
+        *,
+        read_only: bool = False,
     ) -> None:
         self._connect = connect
         self._storage = storage
         self._sink = sink
+        self._read_only = read_only
         # By the replica that each is: the one that serves, of every cluster that has dataflows.
         self._replicas: dict[str, ReplicaClient] = {}
         self._placed: dict[GlobalId, str] = {}
@@ -188,7 +192,9 @@ class ComputeController:
     def _client_of(self, replica: Replica) -> ReplicaClient:
         found = self._replicas.get(replica.id)
         if found is None:
-            settings = ComputeSettings(workers=replica.workers, step_engine=self._step_engine)
+            settings = ComputeSettings(
+                workers=replica.workers, step_engine=self._step_engine, read_only=self._read_only
+            )
             found = ReplicaClient(self._connect, replica.id, settings, self._storage, self._sink)
             self._replicas[replica.id] = found
         return found

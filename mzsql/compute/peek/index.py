@@ -28,7 +28,7 @@ from mzsql.lir.forms import arrangement_form
 from mzsql.lir.plan import DataflowDescription, IndexImport
 from mzsql.persist import ExpiredHandle, KeyRange, ShardFinalized, SinceViolation
 from mzsql.render.dataflow import render
-from mzsql.render.naming import ARRANGEMENT_FORMAT
+from mzsql.render.naming import arrangement_name
 from mzsql.repr.datum import Row
 from mzsql.repr.errors import UndefinedTable
 from mzsql.repr.frontier import Timestamp
@@ -169,7 +169,7 @@ class IndexReads:
         desc = self._plan(item)
         arranged = index_desc(item.id, desc, render(desc))
         form = arrangement_form(key_exprs, arity)
-        suffix = f"{arranged.fingerprint}/{workers}/{ARRANGEMENT_FORMAT}"
+        suffix = arrangement_name(arranged.fingerprint, workers)
         made = Layout(suffix, arranged.columns, arranged.key_arity, form.permutation)
         with self._lock:
             self._layouts[key] = made

@@ -62,13 +62,11 @@ from mzsql.persist import (
 )
 from mzsql.persist.consolidate import consolidate
 from mzsql.persist.pushdown import Filters
+from mzsql.render.naming import FILLING, arrangement_name
 from mzsql.render.worker import worker_of
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier, Timestamp, less_than
 from mzsql.repr.types import ColumnType, arrow_schema
-
-#: The registry's names of shards that are not filled yet begin so.
-_FILLING = "filling "
 
 #: What has more stored bytes than this is not loaded into a trace: lookups read its shard.
 _LOADED_BYTES = 2 << 30
@@ -555,7 +553,8 @@ class Arrangements:
         self._left: set[str] = set()  # shards that could not end yet
 
     def _name(self, desc: ArrangementDesc) -> str:
-        return f"{desc.fingerprint}/{self._settings.workers}/{self._settings.arrangement_format}"
+        settings = self._settings
+        return arrangement_name(desc.fingerprint, settings.workers, settings.arrangement_format)
 
     def exists(self, desc: ArrangementDesc) -> bool:
         """Whether a filled shard is remembered for it."""
@@ -579,7 +578,7 @@ class Arrangements:
         shards = [self._persist.new_shard_id() for _ in range(count)]
         with self._lock:
             self._reserved.update(shards)
-            self._registry.update(self._replica, {_FILLING + shard: shard for shard in shards})
+            self._registry.update(self._replica, {FILLING + shard: shard for shard in shards})
         return shards
 
     def give_back(self, shards: Sequence[str]) -> None:
@@ -587,7 +586,7 @@ class Arrangements:
         with self._lock:
             left = self._reserved.intersection(shards)
             if left:
-                self._registry.update(self._replica, dict.fromkeys(_FILLING + one for one in left))
+                self._registry.update(self._replica, dict.fromkeys(FILLING + one for one in left))
                 self._reserved -= left
 
     def begin(self, desc: ArrangementDesc, shard: str) -> Arrangement:
@@ -609,7 +608,7 @@ class Arrangements:
                 if (shard := self._registry.arrangement_shard(self._replica, name)) is not None
             }
             unnamed: dict[str, str | None] = dict.fromkeys(
-                _FILLING + shard for shard in names.values()
+                FILLING + shard for shard in names.values()
             )
             self._registry.update(self._replica, {**names, **unnamed})
             for shard in before.difference(names.values(), self._users):
@@ -646,7 +645,7 @@ class Arrangements:
 
     def _end(self, shard: str, name: str | None = None) -> None:
         """End a shard, of which ``name`` is forgotten; one that others still read is remembered, to be cleared away later."""
-        timeout, left = self._settings.timeout, _FILLING + shard
+        timeout, left = self._settings.timeout, FILLING + shard
         # a crash may have come between the shard's name and the shard
         exists = self._persist.exists(shard, timeout=timeout)
         # End it first: a name that leads to a shard that is to end is forgotten, a shard without a name would stay for ever.

@@ -18,11 +18,13 @@ import pyarrow as pa
 from mzsql.compute.protocols import ComputeSettings, ExportLog, StorageReader
 from mzsql.compute.replica.arrangements import Arrangement, ArrangementDesc, Arrangements
 from mzsql.compute.replica.fixpoints import Fixpoints
+from mzsql.compute.replica.followed import Followed
 from mzsql.compute.replica.inputs import Input
 from mzsql.compute.replica.target import Target
 from mzsql.lir.plan import DataflowDescription
 from mzsql.persist import PersistClient
 from mzsql.render.dataflow import RenderedDataflow, render
+from mzsql.render.naming import index_fingerprint
 from mzsql.render.rendered import ArrangementSpec, Outline
 from mzsql.repr.errors import InternalError, NotReadable
 from mzsql.repr.frontier import Frontier, Timestamp, join, meet
@@ -116,7 +118,7 @@ def index_desc(
         rendered.output_key_arity,
         (),
         True,
-        f"index {gid} {digest}",
+        index_fingerprint(gid, digest),
     )
 
 
@@ -156,8 +158,15 @@ class Dataflow:
         """Whether anything is to be filled."""
         return bool(self.missing) or self.export_to_hydrate()
 
+    @property
+    def only_follows(self) -> bool:
+        """Whether somebody else writes the export, which is followed here."""
+        return isinstance(self.output, Followed)
+
     def export_to_hydrate(self) -> bool:
         """Whether the export is."""
+        if self.only_follows:
+            return False
         upper: Frontier = 0 if self.output is None else self.output.known_upper
         return upper is not None and upper <= self.as_of
 
@@ -174,6 +183,8 @@ class Dataflow:
     def lower(self) -> Timestamp | None:
         """The lowest upper of what a step writes; None when all is complete for ever."""
         assert self.output is not None
+        if self.only_follows and self.arrangements:
+            return meet(*(one.known_upper for one in self.arrangements.values()))
         if self.output.known_upper is None:
             return None
         return meet(*(target.known_upper for target in self.targets()))
@@ -181,6 +192,8 @@ class Dataflow:
     def durable_lower(self) -> Timestamp | None:
         """The lowest upper of the shards that a step writes: where another process would go on from."""
         assert self.output is not None
+        if self.only_follows and self.arrangements:
+            return meet(*(one.durable_upper for one in self.arrangements.values()))
         if self.output.durable_upper is None:
             return None
         return meet(*(target.durable_upper for target in self.targets()))
@@ -205,7 +218,9 @@ class Dataflow:
         return None if self.output is None else self.output.late()
 
     def frontier(self) -> Frontier:
-        """The export's upper as last seen."""
+        """The export's upper as last seen; where that is followed, how far the arrangements are."""
+        if self.only_follows:
+            return self.lower()
         return 0 if self.output is None else self.output.known_upper
 
     def input_upper(self) -> Frontier:
@@ -264,6 +279,7 @@ def fill_plan(
     persist: PersistClient,
     settings: ComputeSettings,
     log: ExportLog | None,
+    storage: StorageReader,
 ) -> None:
     """Open the export and the arrangements that are there, and settle `as_of` and `missing`."""
     spec, rendered = dataflow.spec, dataflow.rendered
@@ -274,6 +290,10 @@ def fill_plan(
         dataflow.output_desc = index_desc(spec.gid, spec.desc, rendered)
         output = arrangements.find(dataflow.output_desc)
         dataflow.output = output
+    elif settings.read_only:
+        dataflow.output = Followed(
+            spec.gid, spec.output_shard, dataflow.output_schema, persist, storage
+        )
     else:
         writer = persist.open_writer(
             spec.output_shard,

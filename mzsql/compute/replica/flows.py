@@ -125,6 +125,11 @@ class Flow:
         """Whether it exports an index."""
         return self.spec.output_shard is None
 
+    @property
+    def follows(self) -> bool:
+        """Whether it is a view's that another deployment writes."""
+        return self.replica.settings.read_only and not self.is_index
+
     def status(self) -> Status:
         """How it stands."""
         return Status(
@@ -142,6 +147,9 @@ class Flow:
     def input_upper(self, upper: Callable[[GlobalId], Frontier]) -> Frontier:
         """How far its inputs are complete, by a function that knows each one's upper."""
         uppers = [upper(one.id) for one in self.rendered.inputs]
+        if self.follows:
+            # Not beyond what was written of the view, or what goes on from here would lack what is beyond it.
+            uppers.append(self.replica.storage.seen_upper(self.gid))
         finite = [one for one in uppers if one is not None]
         return min(finite) if finite else None
 
@@ -183,6 +191,7 @@ class Flow:
                 self.replica.persist,
                 self.replica.settings,
                 self.replica.exports,
+                self.replica.storage,
             )
         except BaseException:
             for arrangement in indexes.values():
@@ -392,8 +401,8 @@ class Flow:
                 # What is lost so is made again by the steps that a restart begins with.
                 _LOG.warning("flushing %s: %s", self.gid, error)
         for source in dataflow.inputs:
-            # holds outlive the process: a restart goes on from them
-            source.close(retire=retire)
+            # holds outlive the process: a restart goes on from them; those of what only follows are leases
+            source.close(retire=retire or self.replica.settings.read_only)
         for arrangement in dataflow.arrangements.values():
             arrangements.release(arrangement, retire=retire)
         if isinstance(dataflow.output, Arrangement):

@@ -137,10 +137,11 @@ def run_step(
 def _pass_over(dataflow: Dataflow, lower: Timestamp, upper: Timestamp, *, among: bool) -> None:
     """Take note that a step has nothing to do; `among` tells whether there were updates, none of which matters.
 
-    Where there were none the arrangements may stay where they are: the next step looks for updates from there on and finds no more.
+    Where there were none the arrangements may stay where they are: the next step looks for updates from there on and finds no more. Those
+    of a view that somebody else writes are how far it is here.
     """
     assert dataflow.output is not None
-    for target in dataflow.targets() if among else (dataflow.output,):
+    for target in dataflow.targets() if among or dataflow.only_follows else (dataflow.output,):
         target.pass_over(lower, upper)
 
 

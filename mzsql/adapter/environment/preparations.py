@@ -1,0 +1,382 @@
+"""What a deployment that waits to be promoted has made, and says of itself: in its own build's part of the expression cache.
+
+Promise: nothing of it is in the catalog, or on a shard of the deployment in charge, before `take_over` puts it there in one change, once
+the deployment is in charge; `discard` removes it all, its arrangements included. One process at a time prepares for a build (`claim`); who
+reads what it says need not be of its build, so these entries are spelled alike by every version.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import urllib.parse
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from mzsql.adapter.environment.cache_entries import ARRANGEMENT, CHARGE, STANDING, WAITING
+from mzsql.adapter.environment.expression_cache import (
+    DEPLOYMENT,
+    ExpressionCache,
+    entry_key,
+    parts_of,
+)
+from mzsql.adapter.environment.leader import LEASE_MS, is_gone, this_process
+from mzsql.catalog.change import Change
+from mzsql.catalog.durable import DurableCatalog
+from mzsql.catalog.durable_map import Change as Entries
+from mzsql.catalog.state import CatalogState
+from mzsql.persist import Clock, PersistClient
+from mzsql.render.naming import FILLING
+from mzsql.repr.errors import ObjectInUse
+from mzsql.repr.ids import GlobalId
+
+#: Whoever prepares gives a sign of life so often, in milliseconds.
+BEAT_MS = LEASE_MS // 3
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """Who prepares for a deployment that waits.
+
+    Attributes:
+        generation: its deploy generation.
+        who: the process, as `leader.this_process` spells it.
+        token: which opening of the environment by that process.
+        beat: counts its signs of life.
+    """
+
+    generation: int
+    who: str
+    token: str
+    beat: int = 0
+
+    @property
+    def gone(self) -> bool:
+        """Whether that process surely prepares no more."""
+        return not self.who or is_gone(self.who)
+
+
+class Standing(msgspec.Struct, frozen=True, array_like=True):
+    """How far a waiting deployment is with an object: whether it is caught up, and why or why not, for people."""
+
+    caught_up: bool
+    why: str
+
+
+UNKNOWN = Standing(False, "nothing is known of it")
+"""Of what no deployment that waits has said anything."""
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """A build that has prepared something, as far as its entries say.
+
+    Attributes:
+        build: which.
+        waiting: who waits; None where nobody does any more.
+        standings: by object.
+        arrangements: shards by replica and name, as the catalog has them.
+    """
+
+    build: str
+    waiting: Waiting | None
+    standings: dict[GlobalId, Standing]
+    arrangements: dict[str, str]
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process may still be there."""
+        return self.waiting is not None and not self.waiting.gone
+
+
+class Preparations:
+    """Those of one environment, as this process reads and writes them. Thread-safe but for `claim`.
+
+    Args:
+        cache: whose shard they are on.
+        catalog: the environment's.
+        persist: ends shards.
+        clock: its monotonic time counts.
+        token: tells this opening of the environment from others.
+    """
+
+    def __init__(
+        self,
+        cache: ExpressionCache,
+        catalog: DurableCatalog,
+        persist: PersistClient,
+        clock: Clock,
+        token: str,
+    ) -> None:
+        self._cache = cache
+        self._catalog = catalog
+        self._persist = persist
+        self._clock = clock
+        self._token = token
+        self._beaten = float("-inf")
+        self._claimed = False
+        # What is in the registry, which whoever prepares writes alone.
+        self._named: dict[str, str] | None = None
+        # Another's claim, and since when it has been seen unchanged.
+        self._watched: Waiting | None = None
+        self._watched_since = 0.0
+
+    # --- who prepares -------------------------------------------------------------------------
+
+    def claim(self, generation: int) -> bool:
+        """Whether this process is the one that prepares for its build; takes or renews that where it can and it is due."""
+        now = self._clock.monotonic()
+        if self._claimed and (now - self._beaten) * 1000 < BEAT_MS:
+            return True
+        entries = self._cache.all_entries()
+        seen = _waiting(entries.get(self._key(DEPLOYMENT, WAITING)))
+        if seen is not None and not self._is_free(seen, generation, now):
+            self._claimed = False
+            return False
+        beat = 0 if seen is None else seen.beat + 1
+        ours = Waiting(generation, this_process(), self._token, beat)
+        key, value = self._key(DEPLOYMENT, WAITING), msgspec.json.encode(ours)
+        taken: list[bool] = []
+
+        def take(entries: Mapping[str, bytes]) -> Entries:
+            taken[:] = [_waiting(entries.get(key)) == seen]
+            return {key: value} if taken[0] else {}
+
+        self._cache.change(take)
+        if not self._claimed:
+            self._named = None
+        self._claimed, self._beaten = taken[0], now
+        return taken[0]
+
+    def _is_free(self, seen: Waiting, generation: int, now: float) -> bool:
+        if seen.token == self._token or seen.generation < generation or seen.gone:
+            return True
+        if seen != self._watched:
+            self._watched, self._watched_since = seen, now
+        return (now - self._watched_since) * 1000 >= LEASE_MS
+
+    def _key(self, name: str, kind: str) -> str:
+        return entry_key(self._cache.build, GlobalId(name), kind)
+
+    # --- what it says -------------------------------------------------------------------------
+
+    def tell(self, standings: Mapping[GlobalId, Standing | None]) -> None:
+        """Say how far this build is with objects; None of what is gone."""
+        told = {
+            self._key(gid, STANDING): None if one is None else msgspec.json.encode(one)
+            for gid, one in standings.items()
+        }
+        self._cache.change(
+            lambda entries: {k: v for k, v in told.items() if v is not None or k in entries}
+        )
+
+    def all(self) -> list[Prepared]:
+        """Every build that has prepared something, as of now."""
+        found: dict[str, Prepared] = {}
+        for key, value in self._cache.all_entries().items():
+            build, name, kind = parts_of(key)
+            if kind not in (WAITING, STANDING, ARRANGEMENT):
+                continue
+            one = found.get(build) or Prepared(build, None, {}, {})
+            if kind == WAITING:
+                one = msgspec.structs.replace(one, waiting=_waiting(value))
+            elif kind == STANDING:
+                # What cannot be read says nothing of the object.
+                with contextlib.suppress(msgspec.MsgspecError):
+                    one.standings[name] = msgspec.json.decode(value, type=Standing)
+            else:
+                one.arrangements[urllib.parse.unquote(name)] = value.decode(errors="replace")
+            found[build] = one
+        return list(found.values())
+
+    def of(self, generation: int) -> Prepared | None:
+        """What is prepared for a deploy generation; where several builds do, that of the one whose process is there."""
+        wanted = [
+            one
+            for one in self.all()
+            if one.waiting is not None and one.waiting.generation == generation
+        ]
+        return max(wanted, key=lambda one: one.alive, default=None)
+
+    def lacking(self, state: CatalogState, generation: int) -> dict[str, str]:
+        """The objects that a deploy generation has not caught up with, by name, and why: all of them where nobody prepares it any more."""
+        prepared = self.of(generation)
+        if prepared is not None and not prepared.alive:
+            prepared = None
+        result: dict[str, str] = {}
+        for item in state.maintained:
+            told = None if prepared is None else prepared.standings.get(item.id)
+            if told is None:
+                result[item.full_name] = UNKNOWN.why
+            elif not told.caught_up:
+                result[item.full_name] = told.why
+        return result
+
+    # --- arrangements -------------------------------------------------------------------------
+
+    def arrangement_shard(self, replica: str, fingerprint: str) -> str | None:
+        """As `compute.protocols.ArrangementRegistry`."""
+        return self._arrangements().get(f"{replica}/{fingerprint}")
+
+    def update(self, replica: str, shards: Mapping[str, str | None]) -> None:
+        """As `compute.protocols.ArrangementRegistry`."""
+        told = {
+            self._key(urllib.parse.quote(f"{replica}/{name}", safe=""), ARRANGEMENT): (
+                None if shard is None else shard.encode()
+            )
+            for name, shard in shards.items()
+        }
+        self._cache.change(
+            lambda entries: {k: v for k, v in told.items() if v is not None or k in entries}
+        )
+        named = self._arrangements()
+        for name, shard in shards.items():
+            if shard is None:
+                named.pop(f"{replica}/{name}", None)
+            else:
+                named[f"{replica}/{name}"] = shard
+
+    def entries(self, replica: str) -> Mapping[str, str]:
+        """As `compute.protocols.ArrangementRegistry`."""
+        prefix = f"{replica}/"
+        found = self._arrangements()
+        return {k.removeprefix(prefix): v for k, v in tuple(found.items()) if k.startswith(prefix)}
+
+    def _arrangements(self) -> dict[str, str]:
+        if self._named is None:
+            ours = (one.arrangements for one in self.all() if one.build == self._cache.build)
+            self._named = next(ours, {})
+        return self._named
+
+    # --- the end of waiting -------------------------------------------------------------------
+
+    def take_over(self, generation: int) -> None:
+        """Put what this build has prepared into the catalog, of which the deployment is in charge now, and remove what other builds have
+        left, but for those that wait for a higher generation. Idempotent; nothing is lost where it ends in the middle.
+
+        Where the deployment before had an arrangement by the same name, that one is gone on from: others may read it.
+        """
+        ours: dict[str, str] = {}
+        others: dict[str, str] = {}
+        waits: set[str] = set()
+        for one in self.all():
+            if one.waiting is not None and one.waiting.generation > generation:
+                waits.add(one.build)
+            elif one.build == self._cache.build:
+                ours |= one.arrangements
+            else:
+                others |= one.arrangements
+        if ours or others:
+            self._catalog.transact(lambda state: (_adopted(state, ours, others), None))
+        self._cache.change(lambda entries: self._without(entries, waits))
+
+    def _without(self, entries: Mapping[str, bytes], waits: Iterable[str]) -> Entries:
+        """What goes once this build is in charge."""
+        ours, kept = self._cache.build, set(waits)
+        charge = self._key(DEPLOYMENT, CHARGE)
+        gone: dict[str, bytes | None] = {}
+        for key in entries:
+            build, _, kind = parts_of(key)
+            of_waiting = kind in (WAITING, STANDING, ARRANGEMENT)
+            if build not in kept and (build != ours or of_waiting):
+                gone[key] = None
+        return gone if charge in entries else {**gone, charge: b"{}"}
+
+    def in_charge(self) -> bool:
+        """Whether this build is the one in charge."""
+        return self._key(DEPLOYMENT, CHARGE) in self._cache.all_entries()
+
+    def discard(self) -> tuple[int, int]:
+        """Remove what this build has left that is not to be promoted; how many plans, and how many arrangements.
+
+        Raises:
+            ObjectInUse: this build is in charge, so that its plans are those that run; or a process of it still waits, or still reads.
+        """
+        build = self._cache.build
+        if self.in_charge():
+            raise ObjectInUse(
+                f"mzsql {build} is in charge: its plans are those that run, and are not discarded",
+                hint="Run the command by the program that was opened beside it.",
+            )
+        found = next((one for one in self.all() if one.build == build), None)
+        if found is not None and found.waiting is not None and self._lives(found.waiting):
+            raise ObjectInUse(
+                f"process {found.waiting.who} still waits for deploy generation {found.waiting.generation}",
+                hint="End it first.",
+            )
+        shards = {} if found is None else found.arrangements
+        for shard in set(shards.values()):
+            self._end(shard)
+        plans = 0
+
+        def change(entries: Mapping[str, bytes]) -> Entries:
+            nonlocal plans
+            mine = [key for key in entries if parts_of(key)[0] == build]
+            plans = sum(parts_of(k)[2] not in (WAITING, STANDING, ARRANGEMENT) for k in mine)
+            return dict.fromkeys(mine)
+
+        self._cache.change(change)
+        return plans, len(set(shards.values()))
+
+    def _lives(self, waiting: Waiting) -> bool:
+        """Whether a process may still be there; one of another machine gives a sign of life while this waits for it."""
+        if waiting.gone:
+            return False
+        if waiting.who.rpartition(" ")[0] == this_process().rpartition(" ")[0]:
+            return True
+        self._clock.sleep(2 * BEAT_MS / 1000)
+        now = _waiting(self._cache.all_entries().get(self._key(DEPLOYMENT, WAITING)))
+        return now is not None and now != waiting
+
+    def _end(self, shard: str) -> None:
+        """End an arrangement's shard. Holds by name are its own dataflows', which are no more; what a killed process has leased lapses."""
+        if not self._persist.exists(shard):
+            return
+        for holder in self._persist.retire(shard):
+            if holder.kind == "critical":
+                self._persist.open_critical_reader(shard, holder.id).release()
+        self._persist.retire(shard)
+
+    def released(self) -> None:
+        """This process prepares no more, and has not been promoted: another may."""
+        if not self._claimed:
+            return
+        self._claimed = False
+        key = self._key(DEPLOYMENT, WAITING)
+
+        def change(entries: Mapping[str, bytes]) -> Entries:
+            seen = _waiting(entries.get(key))
+            if seen is None or seen.token != self._token:
+                return {}
+            return {key: msgspec.json.encode(msgspec.structs.replace(seen, who=""))}
+
+        self._cache.change(change)
+
+
+def _adopted(state: CatalogState, ours: Mapping[str, str], others: Mapping[str, str]) -> Change:
+    """The arrangements that a deployment goes on from, and those that nobody needs, to be ended."""
+    named: dict[str, str | None] = {}
+    known = set(state.arrangements.values())
+    for name, shard in ours.items():
+        if shard in known:
+            continue
+        if state.arrangements.get(name) is None:
+            named[name] = shard
+        else:
+            named |= _to_be_ended(name, shard)
+    for name, shard in others.items():
+        if shard not in known:
+            named |= _to_be_ended(name, shard)
+    return Change(arrangements=named)
+
+
+def _to_be_ended(name: str, shard: str) -> dict[str, str]:
+    return {f"{name.partition('/')[0]}/{FILLING}{shard}": shard}
+
+
+def _waiting(value: bytes | None) -> Waiting | None:
+    if value is None:
+        return None
+    try:
+        return msgspec.json.decode(value, type=Waiting)
+    except msgspec.MsgspecError:
+        # Nobody can say who that is: it is as if its process were gone.
+        return Waiting(-1, "", "")
