@@ -340,3 +340,21 @@ def test_what_was_prepared_and_is_not_promoted_is_removed_without_a_trace(
     assert stamps(old) == {"0.1.0"}
     old.execute("INSERT INTO t VALUES (1, 3)")
     assert old.execute("SELECT s FROM sums").fetchall() == [(5,)]
+
+
+def test_a_shard_that_a_waiting_newer_version_makes_is_one_of_the_version_in_charge(
+    env: str, stack: contextlib.ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without any view the older program has no expression cache yet, and a table that was never written has no shard."""
+    old = opened(stack, mzsql.connect(env))
+    old.execute("CREATE TABLE t (a int)")
+    monkeypatch.setattr(opening, "VERSION", "0.2.0")
+    new = opened(stack, mzsql.connect(env, deploy_generation=1))
+    assert all(key.startswith("0.2.0+") for key in new.coordinator.env.cache.all_entries())
+    assert new.execute("SELECT a FROM t").fetchall() == []
+    assert stamps(new) == {"0.1.0"}
+    old.execute("ALTER SYSTEM SET step_engine = 'duckdb'; INSERT INTO t VALUES (1)")
+    old.execute("CREATE MATERIALIZED VIEW m AS SELECT count(*) AS n FROM t")
+    assert old.execute("SELECT n FROM m").fetchall() == [(1,)]
+    damage = "SELECT count(*) FROM mz_internal.mz_expression_cache_damage"
+    assert old.execute(damage).fetchall() == [(0,)]
