@@ -25,6 +25,7 @@ from mzsql.location import (
     Blob,
     Consensus,
     LocationError,
+    UsageError,
     open_blob,
     open_consensus,
     shown_url,
@@ -44,7 +45,7 @@ from mzsql.persist.commands import (
     Sweep,
 )
 from mzsql.persist.critical import CriticalReader
-from mzsql.persist.errors import ExpiredHandle, Holder, MissingPart, NewerVersion
+from mzsql.persist.errors import CorruptPart, ExpiredHandle, Holder, MissingPart, NewerVersion
 from mzsql.persist.handles import Handle
 from mzsql.persist.inspection import (
     ShardReport,
@@ -62,7 +63,7 @@ from mzsql.persist.opened import Opened
 from mzsql.persist.read import ReadHandle
 from mzsql.persist.settings import Settings
 from mzsql.persist.state import ShardState
-from mzsql.persist.versions import newer
+from mzsql.persist.versions import newer, release
 from mzsql.persist.watch import Watch, lapsed
 from mzsql.persist.write import WriteHandle
 from mzsql.repr.errors import SqlError
@@ -232,7 +233,16 @@ class PersistClient:
         self._context.takes_over.set()
 
     def make_as(self, version: str) -> None:
-        """Until `take_over`, shards that this client makes are of this version, of the program that it is opened beside."""
+        """Until `take_over`, shards that this client makes are of this version, of the program that it is opened beside.
+
+        Raises:
+            UsageError: it is no version.
+        """
+        check_text(version, "a version", empty=False)
+        try:
+            release(version)
+        except CorruptPart as failure:
+            raise UsageError(failure.message) from None
         self._made_as = version
 
     def _version_made(self) -> str:

@@ -254,7 +254,8 @@ class Shard:
                 state = self._refresh(deadline)
                 if state is not None:
                     return state
-                entry = encode_entry(Entry(state=initial(), version=self.context.version))
+                first = initial()
+                entry = encode_entry(Entry(state=first, version=first.applier_version))
                 try:
                     self._set(None, Versioned(0, entry), deadline)
                 except (Determinate, Indeterminate):

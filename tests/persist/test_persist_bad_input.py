@@ -87,6 +87,7 @@ class Surface:
             "all_due": True,
             "flush_interval": None,
             "flush_bytes": None,
+            "version": "0.1.0",
             "blob": "mem:",
             "consensus": "mem:",
             "settings": None,

@@ -197,7 +197,7 @@ class Environment:
                 generation, awaits = join_deployment(catalog, deploy_generation)
                 if not (read_only or awaits):
                     persist.take_over()
-                elif (there := persist.inspect(CATALOG_SHARD)) is not None:
+                elif (there := persist.inspect(CATALOG_SHARD)) and there.applier_version:
                     persist.make_as(there.applier_version)
                 meta = check_entry(
                     catalog,
