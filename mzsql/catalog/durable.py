@@ -1,12 +1,14 @@
 """The catalog on its shard, and the only place that knows how its entries are spelled there.
 
 Promise: an entry is a key, ``<kind>/<name>``, and a JSON value, readable by people and by other versions; what older versions wrote is
-decoded (`mzsql.catalog.objects` has how). A change is appended iff it was computed from the newest contents (`DurableCatalog.transact`),
-so a command's preconditions hold when it is carried out.
+decoded (`mzsql.catalog.objects` has how). The format that the environment's own entry names is looked at before anything else is
+decoded, and what this version cannot read is refused, never a bare failure: it is of a newer version, or no catalog. A change is appended
+iff it was computed from the newest contents (`DurableCatalog.transact`), so a command's preconditions hold when it is carried out.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -34,7 +36,9 @@ from mzsql.catalog.objects import (
     schemas_of,
 )
 from mzsql.catalog.state import CatalogState
-from mzsql.persist import PersistClient
+from mzsql.persist import NewerVersion, PersistClient
+from mzsql.repr.errors import EnvironmentRefused, Fenced
+from mzsql.repr.version import VERSION
 
 #: The format of an environment, in its marker and its catalog; a higher one is refused. Read where it is, so that there is one.
 FORMAT_VERSION = 1
@@ -94,13 +98,53 @@ def _encoded(change: Change) -> Iterator[tuple[str, bytes | None]]:
 
 
 def decode(entries: Mapping[str, bytes]) -> CatalogState:
-    """The state that durable entries spell."""
+    """The state that durable entries spell.
+
+    Raises:
+        EnvironmentRefused: a newer version wrote them, or they are no catalog's.
+    """
+    _check_format(entries)
     return _state({key: _decoded(key, value) for key, value in entries.items()})
 
 
+class _Format(msgspec.Struct, frozen=True):
+    """What any version's entry of its environment has."""
+
+    format_version: int
+
+
+def _check_format(entries: Mapping[str, bytes]) -> None:
+    """Refuse a catalog of a newer format."""
+    entry = entries.get(f"meta/{_NAMES['meta']}")
+    if entry is None:
+        return
+    try:
+        found = msgspec.json.decode(entry, type=_Format).format_version
+    except msgspec.MsgspecError as failure:
+        raise _unreadable("the entry of its environment", failure) from None
+    if found > FORMAT_VERSION:
+        raise EnvironmentRefused(
+            f"the catalog was written by a newer mzsql: its format is {found}, this one knows up to {FORMAT_VERSION}",
+            hint="Upgrade mzsql to open it.",
+        )
+
+
 def _decoded(key: str, value: bytes) -> object:
-    decoded: object = msgspec.json.decode(value, type=_TYPES[key.partition("/")[0]])
+    kind = key.partition("/")[0]
+    if kind not in _TYPES:
+        raise _unreadable(f'an entry "{key}"', f'there is no kind "{kind}"')
+    try:
+        decoded: object = msgspec.json.decode(value, type=_TYPES[kind])
+    except msgspec.MsgspecError as failure:
+        raise _unreadable(f'an entry "{key}"', failure) from None
     return decoded
+
+
+def _unreadable(what: str, why: object) -> EnvironmentRefused:
+    return EnvironmentRefused(
+        f"the catalog has {what} that mzsql {VERSION} cannot read: {why}",
+        hint="Where a newer mzsql has written it, upgrade to that.",
+    )
 
 
 def _state(entries: Mapping[str, object]) -> CatalogState:
@@ -156,6 +200,28 @@ class DurableCatalog:
     def _decode(self, step: int) -> CatalogState:
         """The state at ``step``; what has not changed since the last one is not decoded again."""
         before, now = self._entries, self._map.entries()
+        try:
+            return self._decode_from(before, now, step)
+        except EnvironmentRefused:
+            self._check_deployment(now)
+            raise
+
+    def _check_deployment(self, entries: Mapping[str, bytes]) -> None:
+        """Fenced where that is why this version cannot read what was written since: it says more."""
+        entry = entries.get(f"deployment/{_NAMES['deployment']}")
+        if entry is not None and self.generation is not None:
+            with contextlib.suppress(EnvironmentRefused):
+                deployment = _decoded("deployment", entry)
+                assert isinstance(deployment, Deployment)
+                check_generation(CatalogState(deployment=deployment), self.generation)
+
+    def _decode_from(
+        self,
+        before: Mapping[str, tuple[bytes, object]],
+        now: Mapping[str, bytes],
+        step: int,
+    ) -> CatalogState:
+        _check_format(now)
         changed = before.keys() - now.keys()
         entries: dict[str, tuple[bytes, object]] = {}
         for key, value in now.items():
@@ -200,10 +266,23 @@ class DurableCatalog:
         """The catalog as it is now, other processes' changes included.
 
         Raises:
-            Fenced: a higher deploy generation was promoted.
+            Fenced: a higher deploy generation was promoted, or a newer version has changed the catalog, which only one in charge does.
         """
-        self._map.sync()
+        with self._fencing():
+            self._map.sync()
         return self._checked()
+
+    @contextlib.contextmanager
+    def _fencing(self) -> Iterator[None]:
+        """A process that has joined a deployment, and finds what a newer version wrote, was fenced."""
+        try:
+            yield
+        except NewerVersion as newer:
+            if self.generation is None:
+                raise
+            raise Fenced(
+                f"fenced by a newer deployment: {newer.message}", hint=newer.hint
+            ) from None
 
     def _checked(self) -> CatalogState:
         state = self.state
@@ -225,7 +304,7 @@ class DurableCatalog:
             answer[:] = [result]
             return encode(change)
 
-        with self._lock:
+        with self._lock, self._fencing():
             self._map.apply(make)
         return answer[0]
 

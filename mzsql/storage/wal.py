@@ -29,8 +29,9 @@ from mzsql.persist import (
     UpperMismatch,
     WriteHandle,
 )
-from mzsql.repr.errors import InternalError, SqlError, UndefinedTable
+from mzsql.repr.errors import EnvironmentRefused, InternalError, SqlError, UndefinedTable
 from mzsql.repr.frontier import Timestamp
+from mzsql.repr.version import VERSION
 
 _log = logging.getLogger(__name__)
 
@@ -150,9 +151,19 @@ def _forgotten(
 
 
 def entries_of(table: pa.Table) -> list[tuple[WalEntry, int]]:
-    """The rows of the shard as entries with diffs; a handful of metadata rows, never data rows."""
+    """The rows of the shard as entries with diffs; a handful of metadata rows, never data rows.
+
+    Raises:
+        EnvironmentRefused: an entry is of a kind that this version does not know.
+    """
     columns = (table.column(i).to_pylist() for i in range(len(WAL_SCHEMA)))
     diffs = table.column("mz_diff").to_pylist()
+    unknown = set(table.column("kind").unique().to_pylist()) - {WRITE, REGISTER}
+    if unknown:
+        raise EnvironmentRefused(
+            f"the log has entries of a kind that mzsql {VERSION} does not know: {', '.join(sorted(map(str, unknown)))}",
+            hint="Where a newer mzsql has written them, upgrade to that.",
+        )
     return [
         (WalEntry(shard, ts, kind, batch or b""), diff)
         for shard, ts, kind, batch, diff in zip(*columns, diffs, strict=True)
